@@ -1,0 +1,33 @@
+# Language level, warnings, sanitizers and the compiler cache, for every target of the project.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(TANDEM_CCACHE ccache)
+if(TANDEM_CCACHE)
+  # The two sloppiness flags let ccache see through the precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TANDEM_CCACHE})
+endif()
+
+add_library(tandem_options INTERFACE)
+target_compile_options(tandem_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor>)
+target_include_directories(tandem_options INTERFACE "${PROJECT_SOURCE_DIR}")
+
+if(TANDEM_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(TANDEM_SANITIZE STREQUAL "thread")
+  # -Wno-tsan: gcc warns that tsan does not model atomic_thread_fence, which third-party headers use.
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -Wno-tsan)
+  add_link_options(-fsanitize=thread)
+elseif(NOT TANDEM_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "TANDEM_SANITIZE must be empty, address or thread, not '${TANDEM_SANITIZE}'")
+endif()

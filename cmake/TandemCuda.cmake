@@ -1,0 +1,13 @@
+# Decides whether the CUDA device is built: TANDEM_HAVE_CUDA.
+find_program(TANDEM_NVCC nvcc PATHS /usr/local/cuda/bin)
+set(TANDEM_HAVE_CUDA OFF)
+if(TANDEM_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: off by TANDEM_CUDA=OFF")
+elseif(TANDEM_NVCC)
+  set(TANDEM_HAVE_CUDA ON)
+  message(STATUS "CUDA: on, ${TANDEM_NVCC}")
+elseif(TANDEM_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "TANDEM_CUDA=ON, but there is no nvcc on PATH or in /usr/local/cuda/bin")
+else()
+  message(STATUS "CUDA: left out, there is no nvcc on PATH or in /usr/local/cuda/bin; the host device is built")
+endif()

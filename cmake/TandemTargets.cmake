@@ -1,0 +1,26 @@
+# One static library per folder, one test program per tested file, dependencies spelled out.
+include(GoogleTest)
+
+# tandem_library(NAME SRCS a.cpp ... [DEPS target ...] [PRIVATE_DEPS target ...])
+# Makes tandem_NAME with the alias tandem::NAME.
+function(tandem_library name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(tandem_${name} STATIC ${ARG_SRCS})
+  add_library(tandem::${name} ALIAS tandem_${name})
+  target_link_libraries(tandem_${name} PUBLIC tandem_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds])
+# Makes the program NAME_test; ctest runs each of its cases by name. The working directory is
+# tests/, so a test names its data as data/...
+function(tandem_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name}_test ${ARG_SRCS})
+  target_link_libraries(${name}_test PRIVATE tandem_options ${ARG_DEPS} GTest::gmock_main)
+  gtest_discover_tests(${name}_test WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
+    TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS cpu)
+endfunction()

@@ -1,0 +1,45 @@
+// Time as a dependency, so that tests turn the hands themselves instead of sleeping.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+
+namespace tandem {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+using Duration = std::chrono::steady_clock::duration;
+
+// Thread-safe.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual TimePoint now() const = 0;
+};
+
+class SteadyClock final : public Clock {
+ public:
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+};
+
+// Stands still until advance() is called.
+class ManualClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
+  void advance(Duration by) {
+    const std::lock_guard lock(mutex_);
+    now_ += by;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  TimePoint now_{};
+};
+
+inline double seconds_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace tandem

@@ -1,0 +1,68 @@
+// The engine as the server sees it. One engine implements it in this process; the cluster router
+// will implement it over many.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/batching/generation.h"
+
+namespace tandem {
+
+struct AdapterInfo {
+  std::string name;
+  std::string path;
+  std::string digest;
+  std::int32_t rank = 0;               // the largest of its modules
+  std::vector<std::string> modules;    // "q_proj", ...
+  std::uint64_t bytes = 0;
+  std::string tier;                    // "disk", "host", "loading", "device"
+  bool pinned = false;
+  std::int64_t loaded_unix = 0;        // seconds since the epoch
+  std::int32_t running = 0;            // requests
+  std::int32_t waiting = 0;
+  std::uint64_t hits = 0;              // requests that found it on the device
+  std::uint64_t cold_starts = 0;       // requests that did not
+};
+
+struct EngineStats {
+  std::int32_t running = 0;   // sequences
+  std::int32_t waiting = 0;
+  std::int64_t pages_total = 0;
+  std::int64_t pages_kv = 0;
+  std::int64_t pages_free = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t prompt_tokens = 0;      // computed
+  std::uint64_t generation_tokens = 0;
+  std::uint64_t preemptions = 0;
+  double step_seconds_total = 0;
+};
+
+// Thread-safe.
+class GenerationService {
+ public:
+  virtual ~GenerationService() = default;
+
+  // Checks the request (prompt not empty, ids in range, context length, adapter known: not_found)
+  // and queues it. resource_exhausted when the queue is full, unavailable when draining.
+  virtual Result<std::unique_ptr<Generation>> submit(GenerationRequest request) = 0;
+
+  // already_exists when the name is taken by other content and not `in_place`; the same content
+  // again is a success. Loading happens on the calling thread; the engine keeps running.
+  virtual Status load_adapter(const std::string& name, const std::string& path, bool in_place,
+                              bool pinned) = 0;
+  // Running requests keep the adapter until they end; new ones get not_found at once.
+  virtual Status unload_adapter(const std::string& name) = 0;
+  virtual std::vector<AdapterInfo> adapters() const = 0;
+  virtual EngineStats stats() const = 0;
+  virtual bool has_adapter(const std::string& name) const = 0;
+
+  // Refuses new requests from now on; running and waiting ones finish.
+  virtual void drain() = 0;
+  virtual bool ready() const = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// LoRA adapters as PEFT writes them, ready to compute from.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/status.h"
+#include "engine/loader/model_config.h"
+
+namespace tandem {
+
+// In the order in which they lie in an adapter's bytes; q, k, v and gate, up are fused in the model.
+enum class Module : std::uint8_t { q, k, v, o, gate, up, down };
+inline constexpr int kNumModules = 7;
+std::string_view to_string(Module module);  // "q_proj"
+std::int64_t module_in(const ModelConfig& config, Module module);
+std::int64_t module_out(const ModelConfig& config, Module module);
+
+// A and B of one module of one layer, as byte offsets into Adapter::bytes.
+struct AdapterMatrix {
+  std::int32_t rank = 0;      // 0: this module is not adapted
+  std::int32_t b_stride = 0;  // elements between rows of B: rank rounded up to 16 bytes
+  std::uint64_t a_offset = 0;  // [rank, in] dense
+  std::uint64_t b_offset = 0;  // [out, b_stride], columns past rank are zero
+};
+
+struct FreeBytes {
+  void operator()(std::byte* data) const;
+};
+
+// One run of bytes, layer by layer, module by module, A then B, every matrix 64-byte aligned, in
+// `dtype`; alpha / r (or alpha / sqrt r for rsLoRA, per-module patterns applied) folded into B.
+struct Adapter {
+  std::string path;          // where it came from
+  std::string base_model;    // as adapter_config.json names it, for people only
+  DType dtype = DType::bf16;
+  std::int32_t max_rank = 0;
+  std::vector<Module> modules;  // that any layer adapts, in order
+  std::string digest;           // of the contents (config that matters + weights): 32 hex digits
+  std::vector<std::array<AdapterMatrix, kNumModules>> layers;  // [num_layers]
+  std::unique_ptr<std::byte[], FreeBytes> bytes;  // 64-byte aligned
+  std::size_t num_bytes = 0;
+};
+
+// Reads DIR/adapter_config.json and DIR/adapter_model.safetensors for a base of this shape, with
+// weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, bias,
+// modules_to_save, embedding or head LoRA, modules or layers the base does not have, shapes that do
+// not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights.
+Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
+                                  DType dtype);
+
+// A random adapter of one rank on the given modules of all layers; same seed, same adapter.
+Adapter make_dummy_adapter(const ModelConfig& config, DType dtype, std::int32_t rank,
+                           const std::vector<Module>& modules, std::uint64_t seed);
+
+}  // namespace tandem

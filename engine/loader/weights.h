@@ -1,0 +1,36 @@
+// Where a model's weights come from: a checkpoint on disk, or seeded random numbers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "engine/base/dtype.h"
+#include "engine/base/status.h"
+#include "engine/loader/model_config.h"
+
+namespace tandem {
+
+// Thread-safe: the model reads many tensors at once.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual bool has(std::string_view name) const = 0;
+  // Writes the tensor, converted to `dtype`, to `target` (as many elements as `shape` has). Fails
+  // if it is missing or has another shape; the message names the tensor and both shapes.
+  virtual Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
+                      void* target) const = 0;
+};
+
+// DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, mapped read-only.
+// Every shard's header is checked before this returns.
+Result<std::unique_ptr<WeightSource>> open_checkpoint(const std::filesystem::path& dir);
+
+// Random weights of any shape, the same for the same seed and name whatever the order of reading:
+// matrices uniform with the variance of usual initialisations, norms near one.
+std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed);
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+// Text to token ids and back, from a tokenizer.json: byte-level BPE (GPT-2, Llama 3, Qwen) and
+// SentencePiece-style BPE (Llama 2, Mistral: metaspace, byte fallback).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace tandem {
+
+using TokenId = std::int32_t;
+
+// Immutable after loading; all calls are thread-safe.
+class Tokenizer {
+ public:
+  // Reads DIR/tokenizer.json. What the file asks for and this class cannot do is an error that
+  // names it.
+  static Result<std::unique_ptr<Tokenizer>> load(const std::filesystem::path& dir);
+  static Result<std::unique_ptr<Tokenizer>> parse(std::string_view tokenizer_json);
+  ~Tokenizer();
+
+  // Special tokens written in the text become their ids, as in Hugging Face tokenizers.
+  // `add_special` applies the post-processor (BOS and the like). `text` must be valid UTF-8 (an
+  // error otherwise).
+  Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const;
+  // Ids out of range decode to nothing. Bytes that are not UTF-8 become U+FFFD.
+  std::string decode(std::span<const TokenId> ids, bool skip_special) const;
+
+  std::size_t vocab_size() const;  // highest id + 1
+  std::optional<TokenId> token_to_id(std::string_view token) const;
+  std::string_view id_to_token(TokenId id) const;  // as in the vocabulary; empty if none
+  bool is_special(TokenId id) const;
+  // The exact bytes that this token adds to a text (byte-level mapping undone); empty for special
+  // tokens. What `logprobs` reports as "bytes".
+  std::string token_bytes(TokenId id) const;
+
+ private:
+  friend class StreamDecoder;
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Turns ids into text one by one: push() returns what became certain, which is always whole UTF-8
+// characters; flush() returns the rest (an unfinished character as U+FFFD). All that was returned,
+// concatenated, equals decode() of all ids. Constant time per token. One thread at a time.
+class StreamDecoder {
+ public:
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special);
+  std::string push(TokenId id);
+  std::string flush();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  bool at_start_ = true;
+  std::string pending_;  // bytes that may still change or are not yet a whole character
+};
+
+}  // namespace tandem

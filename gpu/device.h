@@ -1,0 +1,113 @@
+// The device interface: all that the engine asks of the hardware. gpu/host implements it on the
+// CPU, gpu/cuda on CUDA GPUs; every CUDA operation has its host operation as twin and judge.
+//
+// Operations are enqueued on a Stream and run in its order; nothing here waits but
+// Stream::synchronize and Event::synchronize. Operands are views of memory that the caller keeps
+// alive, and unchanged, until the stream has passed them. Row-major throughout; "compute dtype" is
+// the model's f32, f16 or bf16; all accumulation is in float. Shapes that do not fit are bugs of
+// the caller (TANDEM_CHECK), not inputs: files and requests are checked before they come here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/base/status.h"
+#include "engine/base/tensor.h"
+#include "gpu/ops.h"
+
+namespace tandem {
+
+struct DeviceInfo {
+  std::string name;              // "host: 2 threads, avx512", "NVIDIA H200"
+  std::size_t memory_bytes = 0;  // total, in the device's own memory
+};
+
+// Owns device memory; move-only. 64-byte aligned or better.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(std::byte* data, std::size_t bytes, bool host_visible, void (*release)(std::byte*, std::size_t))
+      : data_(data), bytes_(bytes), host_visible_(host_visible), release_(release) {}
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) release_(data_, bytes_);
+  }
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  // The CPU may read and write data() directly (while no stream uses it).
+  bool host_visible() const { return host_visible_; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(host_visible_, other.host_visible_);
+    std::swap(release_, other.release_);
+  }
+
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool host_visible_ = false;
+  void (*release_)(std::byte*, std::size_t) = nullptr;
+};
+
+// A point in a stream's order. Created unrecorded, which counts as passed. Thread-safe.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool passed() const = 0;
+  virtual void synchronize() = 0;  // blocks the calling thread until passed()
+};
+
+// An ordered queue of operations. One thread at a time enqueues on a stream.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  virtual void record(Event& event) = 0;
+  virtual void wait(Event& event) = 0;  // later operations of this stream run after `event`
+  // Blocks the calling thread until all that was enqueued has run; a failure of any of it is
+  // returned here, once, and names the operation.
+  virtual Status synchronize() = 0;
+
+  // Asynchronous copies. `host` memory should come from Device::allocate_pinned. On the host
+  // device a copy_to_device is throttled to the link speed that the device was made with.
+  virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
+
+  // The operations of a Llama-family layer; ops.h says what each computes.
+  virtual void embed(const EmbedArgs& args) = 0;
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void gemm(const GemmArgs& args) = 0;
+  virtual void rope(const RopeArgs& args) = 0;
+  virtual void append_kv(const AppendKvArgs& args) = 0;
+  virtual void attention(const AttentionArgs& args) = 0;
+  virtual void swiglu(const SwigluArgs& args) = 0;
+  virtual void gather_rows(const GatherRowsArgs& args) = 0;
+  virtual void lora(const LoraArgs& args) = 0;
+  virtual void sample(const SampleArgs& args) = 0;
+};
+
+// Thread-safe.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  // `purpose` names the memory in the error when there is not enough. Contents are undefined.
+  virtual Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) = 0;
+  // Host memory that asynchronous copies can read and write; always host_visible().
+  virtual Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) = 0;
+  virtual Result<std::unique_ptr<Stream>> create_stream(std::string_view name) = 0;
+  virtual std::unique_ptr<Event> create_event() = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,185 @@
+// Arguments of the device operations: the maths, the shapes and the requirements of each.
+//
+// T rows (tokens) of a step, H hidden size, d head size. Metadata views (i32, and the structs
+// below) lie in device memory like everything else, so that a captured graph may replay with new
+// contents at the same addresses; plain integers are known when the step is enqueued.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/base/tensor.h"
+
+namespace tandem {
+
+// out[t] = table[ids[t]]
+struct EmbedArgs {
+  TensorView table;         // [vocab, H], compute dtype
+  const std::int32_t* ids;  // [T], each in [0, vocab)
+  TensorView out;           // [T, H], f32 or compute dtype
+};
+
+// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension. `x` is [T, H], or
+// [T, heads, d] for per-head norms (Qwen3). `out` may be `x` itself when the dtypes agree.
+struct RmsNormArgs {
+  TensorView x;       // f32 or compute dtype, rows strided as they come
+  TensorView weight;  // [last], compute dtype
+  float eps;
+  TensorView out;  // as x, f32 or compute dtype
+};
+
+// y = x w^T (+ bias), or y += x w^T (+ bias) when `accumulate`.
+struct GemmArgs {
+  TensorView x;     // [T, in], compute dtype
+  TensorView w;     // [out, in], compute dtype, dense
+  TensorView bias;  // [out], compute dtype; rank 0: none
+  TensorView y;     // [T, out], compute dtype or f32, row stride free
+  bool accumulate = false;
+};
+
+// Rotary embedding in place, the half-split form of Hugging Face Llama: for i < d/2,
+// (x[i], x[i + d/2]) turns by the angle whose cosine and sine are cos_sin[position][0 and 1][i].
+struct RopeArgs {
+  TensorView x;                   // [T, heads, d], compute dtype, d even
+  TensorView cos_sin;             // [max positions, 2, d/2], f32
+  const std::int32_t* positions;  // [T]
+};
+
+// One layer of the paged KV cache. Token p of a sequence lives in the sequence's page
+// p / page_tokens, at p % page_tokens. Pages hold K and V of one layer's tokens, heads outside:
+// [2, kv_heads, page_tokens, d], so that a head's keys are contiguous within a page.
+struct KvLayer {
+  void* base = nullptr;           // [num_pages, 2, kv_heads, page_tokens, d], compute dtype
+  std::int64_t page_stride = 0;   // elements from one page to the next
+  std::int32_t page_tokens = 0;
+};
+
+// Writes k and v of every row to slot slots[t] = page * page_tokens + offset.
+struct AppendKvArgs {
+  TensorView k;               // [T, kv_heads, d], compute dtype
+  TensorView v;               // [T, kv_heads, d]
+  KvLayer cache;
+  const std::int32_t* slots;  // [T]
+};
+
+// The rows of one sequence in a step: its last `num_rows` tokens out of `kv_len`.
+struct AttentionSequence {
+  std::int32_t first_row;
+  std::int32_t num_rows;  // 1: decode; more: a prefill chunk (causal within it)
+  std::int32_t kv_len;    // keys visible to the last of the rows, itself included
+  std::int32_t pages;     // index of its first page id in page_ids
+};
+
+// out[t, h] = softmax(scale q[t, h] K^T) V over the sequence's own keys 0 .. position(t), with
+// grouped queries: query head h reads KV head h / (heads / kv_heads).
+struct AttentionArgs {
+  TensorView q;                        // [T, heads, d], compute dtype
+  KvLayer cache;                       // the rows' own keys are already appended
+  std::int32_t kv_heads;
+  const AttentionSequence* sequences;  // [num_sequences]
+  const std::int32_t* page_ids;        // all sequences' block tables, one after another
+  std::int32_t num_sequences;
+  std::int32_t max_rows;    // largest num_rows of any sequence
+  std::int32_t max_kv_len;  // largest kv_len
+  float scale;
+  TensorView out;  // [T, heads, d], compute dtype
+};
+
+// out[t, i] = silu(gate_up[t, i]) * gate_up[t, ffn + i]
+struct SwigluArgs {
+  TensorView gate_up;  // [T, 2 ffn], compute dtype
+  TensorView out;      // [T, ffn], compute dtype
+};
+
+// out[i] = x[rows[i]]
+struct GatherRowsArgs {
+  TensorView x;
+  const std::int32_t* rows;  // [out.rows()]
+  TensorView out;            // same dtype and width as x
+};
+
+// One adapter's delta for one module of one layer: delta = x A^T B^T with A [rank, in] and
+// B [out, rank] as PEFT stores them, the scale folded into B. Rows of B are `b_stride` elements
+// apart and rows of A are `in` apart, both at least 16-byte aligned when `in` allows.
+struct LoraMatrix {
+  const void* a = nullptr;  // [rank, in], dtype of x
+  const void* b = nullptr;  // [out, b_stride], dtype of x; columns past `rank` are zero
+  std::int32_t rank = 0;    // 0: the adapter leaves this module alone
+  std::int32_t b_stride = 0;
+};
+
+// The rows of one adapter in a step: rows[first .. first + count) of LoraArgs.
+struct LoraSegment {
+  std::int32_t slot;   // which adapter: row of the weight table
+  std::int32_t first;
+  std::int32_t count;
+};
+
+// For every segment s, row t of it, and module m of the fused projection:
+//   out[m][t] += x[t] A^T B^T, (A, B) = table[slot(s) * slot_stride + m].
+// Rows in no segment belong to the base model. S-LoRA's MBGMV and Punica's SGMV are two ways to
+// compute this; ranks 1 to 512 may stand side by side.
+struct LoraArgs {
+  static constexpr int kMaxModules = 3;  // q, k, v
+
+  TensorView x;                // [T, in], compute dtype
+  const LoraMatrix* table;     // already offset to the layer's first module
+  std::int64_t slot_stride;    // matrices per slot
+  std::int32_t num_modules;
+  TensorView out[kMaxModules];  // [T, out of m], compute dtype or f32, row stride free
+  const std::int32_t* rows;     // [num_rows], each row in at most one segment
+  std::int32_t num_rows;
+  const LoraSegment* segments;  // [num_segments]
+  std::int32_t num_segments;
+  std::int32_t max_rank;        // largest rank of any segment's adapter
+  TensorView scratch;           // f32 [T, kMaxModules * max_rank] or larger: x A^T
+};
+
+// How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and
+// output, as the Hugging Face one), presence and frequency penalties (over the output), then
+// argmax if temperature is 0; else softmax(logits / temperature) cut to top_k, top_p and min_p, and
+// a draw by a counter-based generator of (seed, position) alone, so that it does not depend on
+// what else is in the batch. Log probabilities are of the model's own logits, before any of this.
+struct SampleRow {
+  float temperature = 0;
+  float top_p = 1;
+  float min_p = 0;
+  std::int32_t top_k = 0;  // 0: all
+  float repetition_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::int32_t num_logprobs = -1;  // -1: none; k: the chosen token's and the k best
+  std::int32_t forced_token = -1;  // >= 0: do not sample, report this token's log probability
+  std::int32_t history = 0;        // first index in SampleArgs::history
+  std::int32_t prompt_len = 0;     // history holds the prompt, then the output
+  std::int32_t history_len = 0;    // 0 when no penalty is set
+  std::int32_t bias = 0;           // first index in SampleArgs::biases
+  std::int32_t num_biases = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t position = 0;      // of the token to be drawn, in its sequence
+};
+
+// Added to the logit; -infinity bans the token.
+struct TokenBias {
+  std::int32_t token;
+  float bias;
+};
+
+struct SampledToken {
+  static constexpr int kMaxLogprobs = 20;
+  std::int32_t token = -1;
+  float logprob = 0;
+  std::int32_t rank = 0;       // 1: the most likely token; set when num_logprobs >= 0
+  std::int32_t num_top = 0;    // entries below, most likely first, ties by lower id
+  std::int32_t top_tokens[kMaxLogprobs] = {};
+  float top_logprobs[kMaxLogprobs] = {};
+};
+
+struct SampleArgs {
+  TensorView logits;            // [S, vocab], f32; overwritten
+  const SampleRow* rows;        // [S]
+  const std::int32_t* history;
+  const TokenBias* biases;
+  SampledToken* out;            // [S]
+};
+
+}  // namespace tandem
