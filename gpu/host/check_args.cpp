@@ -1,0 +1,122 @@
+#include "gpu/host/check_args.h"
+
+#include "engine/base/check.h"
+
+namespace tandem::host {
+namespace {
+
+// The dims must agree, and every row (or head) must be contiguous.
+void same_shape(const TensorView& a, const TensorView& b) {
+  bool same = a.rank == b.rank;
+  for (int i = 0; same && i < a.rank; ++i) same = a.dim[i] == b.dim[i];
+  TANDEM_CHECK(same, "{} and {}", to_string(a), to_string(b));
+}
+
+void is_matrix(const TensorView& view) {
+  TANDEM_CHECK(view.rank == 2, "{}", to_string(view));
+}
+void is_floating(const TensorView& view) {
+  TANDEM_CHECK(view.dtype != DType::i32, "{}", to_string(view));
+}
+
+void fits_cache(const TensorView& heads, const KvLayer& cache) {
+  TANDEM_CHECK(heads.rank == 3, "{}", to_string(heads));
+  TANDEM_CHECK(cache.page_tokens > 0, "{} tokens a page", cache.page_tokens);
+}
+
+}  // namespace
+
+void check_args(const EmbedArgs& args) {
+  is_matrix(args.table);
+  is_matrix(args.out);
+  is_floating(args.table);
+  is_floating(args.out);
+  TANDEM_CHECK(args.table.cols() == args.out.cols(), "{} into {}", to_string(args.table),
+               to_string(args.out));
+}
+
+void check_args(const RmsNormArgs& args) {
+  TANDEM_CHECK(args.x.rank == 2 || args.x.rank == 3, "{}", to_string(args.x));
+  same_shape(args.x, args.out);
+  is_floating(args.x);
+  is_floating(args.weight);
+  is_floating(args.out);
+  TANDEM_CHECK(args.weight.rank == 1 && args.weight.dim[0] == args.x.cols(), "weight {} for {}",
+               to_string(args.weight), to_string(args.x));
+}
+
+void check_args(const GemmArgs& args) {
+  is_matrix(args.x);
+  is_matrix(args.w);
+  is_matrix(args.y);
+  is_floating(args.x);
+  is_floating(args.y);
+  TANDEM_CHECK(args.w.is_dense() && args.w.dtype == args.x.dtype, "w {} for x {}",
+               to_string(args.w), to_string(args.x));
+  TANDEM_CHECK(args.w.cols() == args.x.cols() && args.y.rows() == args.x.rows() &&
+                   args.y.cols() == args.w.rows(),
+               "x {} w {} y {}", to_string(args.x), to_string(args.w), to_string(args.y));
+  TANDEM_CHECK(args.bias.rank == 0 || (args.bias.rank == 1 && args.bias.dim[0] == args.w.rows() &&
+                                       args.bias.dtype != DType::i32),
+               "bias {} for {}", to_string(args.bias), to_string(args.w));
+}
+
+void check_args(const RopeArgs& args) {
+  is_floating(args.x);
+  TANDEM_CHECK(args.x.rank == 3 && args.x.cols() % 2 == 0, "x {}", to_string(args.x));
+  TANDEM_CHECK(args.cos_sin.rank == 3 && args.cos_sin.dim[1] == 2 &&
+                   args.cos_sin.cols() == args.x.cols() / 2 && args.cos_sin.dtype == DType::f32,
+               "table {} for {}", to_string(args.cos_sin), to_string(args.x));
+}
+
+void check_args(const AppendKvArgs& args) {
+  same_shape(args.k, args.v);
+  fits_cache(args.k, args.cache);
+  TANDEM_CHECK(args.k.dtype == args.v.dtype, "k {} v {}", to_string(args.k), to_string(args.v));
+}
+
+void check_args(const AttentionArgs& args) {
+  same_shape(args.q, args.out);
+  fits_cache(args.q, args.cache);
+  is_floating(args.q);
+  TANDEM_CHECK(args.q.dtype == args.out.dtype, "q {} out {}", to_string(args.q),
+               to_string(args.out));
+  TANDEM_CHECK(args.kv_heads > 0 && args.q.dim[1] % args.kv_heads == 0, "{} KV heads for q {}",
+               args.kv_heads, to_string(args.q));
+}
+
+void check_args(const SwigluArgs& args) {
+  is_matrix(args.gate_up);
+  is_matrix(args.out);
+  is_floating(args.gate_up);
+  is_floating(args.out);
+  TANDEM_CHECK(args.gate_up.rows() == args.out.rows() && args.gate_up.cols() == 2 * args.out.cols(),
+               "{} into {}", to_string(args.gate_up), to_string(args.out));
+}
+
+void check_args(const GatherRowsArgs& args) {
+  is_matrix(args.x);
+  is_matrix(args.out);
+  TANDEM_CHECK(args.x.cols() == args.out.cols() && args.x.dtype == args.out.dtype, "{} into {}",
+               to_string(args.x), to_string(args.out));
+}
+
+void check_args(const LoraArgs& args) {
+  is_matrix(args.x);
+  is_floating(args.x);
+  TANDEM_CHECK(args.num_modules >= 1 && args.num_modules <= LoraArgs::kMaxModules, "{} modules",
+               args.num_modules);
+  for (int m = 0; m < args.num_modules; ++m) {
+    is_matrix(args.out[m]);
+    is_floating(args.out[m]);
+    TANDEM_CHECK(args.out[m].rows() == args.x.rows(), "out {} for x {}", to_string(args.out[m]),
+                 to_string(args.x));
+  }
+}
+
+void check_args(const SampleArgs& args) {
+  is_matrix(args.logits);
+  TANDEM_CHECK(args.logits.dtype == DType::f32, "{}", to_string(args.logits));
+}
+
+}  // namespace tandem::host

@@ -1,0 +1,20 @@
+// Shapes and dtypes of an operation's operands, checked as it is enqueued so that the caller's own
+// stack shows who is wrong. Contents (ids, positions, page tables) are checked as they are read.
+#pragma once
+
+#include "gpu/ops.h"
+
+namespace tandem::host {
+
+void check_args(const EmbedArgs& args);
+void check_args(const RmsNormArgs& args);
+void check_args(const GemmArgs& args);
+void check_args(const RopeArgs& args);
+void check_args(const AppendKvArgs& args);
+void check_args(const AttentionArgs& args);
+void check_args(const SwigluArgs& args);
+void check_args(const GatherRowsArgs& args);
+void check_args(const LoraArgs& args);
+void check_args(const SampleArgs& args);
+
+}  // namespace tandem::host

@@ -1,0 +1,39 @@
+// A point in a stream's order: recording takes a ticket when enqueued and passes it when reached.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "gpu/device.h"
+
+namespace tandem::host {
+
+class HostEvent final : public Event {
+ public:
+  // Outlives the event while operations that name it are queued. Thread-safe.
+  class State {
+   public:
+    std::uint64_t take_ticket();
+    std::uint64_t last_ticket() const;
+    void pass(std::uint64_t ticket);
+    bool passed(std::uint64_t ticket) const;
+    void wait_for(std::uint64_t ticket);
+
+   private:
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::uint64_t taken_ = 0;
+    std::uint64_t passed_ = 0;  // the latest ticket reached; recordings may pass out of order
+  };
+
+  bool passed() const override { return state_->passed(state_->last_ticket()); }
+  void synchronize() override { state_->wait_for(state_->last_ticket()); }
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace tandem::host

@@ -1,0 +1,149 @@
+#include "gpu/host/host_stream.h"
+
+#include <pthread.h>
+
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "engine/base/check.h"
+#include "gpu/host/check_args.h"
+#include "gpu/host/host_event.h"
+#include "gpu/host/operations.h"
+
+namespace tandem::host {
+
+HostStream::HostStream(std::string_view name, ThreadPool& pool, MatmulCache& matmuls,
+                       LinkPacer& link)
+    : name_(name), link_(link) {
+  context_.pool = &pool;
+  context_.matmuls = &matmuls;
+  context_.native_bf16 = has_fast_bf16_matmul();
+  context_.workers = std::vector<WorkerScratch>(static_cast<std::size_t>(pool.num_threads()));
+  thread_ = std::thread([this] { loop(); });
+}
+
+HostStream::~HostStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  queued_.notify_one();
+  thread_.join();
+}
+
+void HostStream::enqueue(Operation operation) {
+  {
+    std::unique_lock lock(mutex_);
+    advanced_.wait(lock, [&] { return queue_.size() < kMaxQueued; });
+    queue_.push_back(std::move(operation));
+  }
+  queued_.notify_one();
+}
+
+void HostStream::loop() {
+  pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
+  context_.pool->prepare_caller();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    queued_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Operation operation = std::move(queue_.front());
+    queue_.pop_front();
+    const bool skip = !failure_.ok() && !operation.always;
+    running_ = true;
+    lock.unlock();
+    Status status;
+    try {
+      if (!skip) operation.body();
+    } catch (const std::bad_alloc&) {
+      status = error(StatusCode::resource_exhausted, "{} on stream {}: out of memory",
+                     operation.what, name_);
+    } catch (const std::exception& failure) {
+      status =
+          error(StatusCode::internal, "{} on stream {}: {}", operation.what, name_, failure.what());
+    } catch (...) {
+      status =
+          error(StatusCode::internal, "{} on stream {}: unknown failure", operation.what, name_);
+    }
+    operation.body = nullptr;
+    lock.lock();
+    running_ = false;
+    if (!status.ok() && failure_.ok()) failure_ = std::move(status);
+    advanced_.notify_all();
+  }
+}
+
+Status HostStream::synchronize() {
+  std::unique_lock lock(mutex_);
+  advanced_.wait(lock, [&] { return queue_.empty() && !running_; });
+  return std::exchange(failure_, Status());
+}
+
+void HostStream::run(const char* what, std::function<void()> body) {
+  enqueue({what, false, std::move(body)});
+}
+
+void HostStream::record(Event& event) {
+  auto state = dynamic_cast<HostEvent&>(event).state();
+  const std::uint64_t ticket = state->take_ticket();
+  enqueue({"record", true, [state = std::move(state), ticket] { state->pass(ticket); }});
+}
+
+void HostStream::wait(Event& event) {
+  auto state = dynamic_cast<HostEvent&>(event).state();
+  const std::uint64_t ticket = state->last_ticket();
+  if (state->passed(ticket)) return;
+  enqueue({"wait", true, [state = std::move(state), ticket] { state->wait_for(ticket); }});
+}
+
+void HostStream::copy_to_device(void* device, const void* host, std::size_t bytes) {
+  enqueue({"copy_to_device", false,
+           [this, device, host, bytes] { copy_over_link(link_, device, host, bytes); }});
+}
+
+void HostStream::copy_to_host(void* host, const void* device, std::size_t bytes) {
+  enqueue({"copy_to_host", false, [host, device, bytes] {
+             if (bytes > 0) std::memcpy(host, device, bytes);
+           }});
+}
+
+template <typename Args>
+void HostStream::enqueue_args(const char* what, void (*operation)(OpContext&, const Args&),
+                              const Args& args) {
+  check_args(args);
+  enqueue({what, false, [this, operation, args] { operation(context_, args); }});
+}
+
+void HostStream::embed(const EmbedArgs& args) {
+  enqueue_args("embed", host::embed, args);
+}
+void HostStream::rms_norm(const RmsNormArgs& args) {
+  enqueue_args("rms_norm", host::rms_norm, args);
+}
+void HostStream::gemm(const GemmArgs& args) {
+  enqueue_args("gemm", host::gemm, args);
+}
+void HostStream::rope(const RopeArgs& args) {
+  enqueue_args("rope", host::rope, args);
+}
+void HostStream::append_kv(const AppendKvArgs& args) {
+  enqueue_args("append_kv", host::append_kv, args);
+}
+void HostStream::attention(const AttentionArgs& args) {
+  enqueue_args("attention", host::attention, args);
+}
+void HostStream::swiglu(const SwigluArgs& args) {
+  enqueue_args("swiglu", host::swiglu, args);
+}
+void HostStream::gather_rows(const GatherRowsArgs& args) {
+  enqueue_args("gather_rows", host::gather_rows, args);
+}
+void HostStream::lora(const LoraArgs& args) {
+  enqueue_args("lora", host::lora, args);
+}
+void HostStream::sample(const SampleArgs& args) {
+  enqueue_args("sample", host::sample, args);
+}
+
+}  // namespace tandem::host

@@ -1,0 +1,79 @@
+// A stream of the host device: a thread that runs closures in order.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "gpu/device.h"
+#include "gpu/host/context.h"
+#include "gpu/host/link.h"
+
+namespace tandem::host {
+
+// Enqueuing waits only when kMaxQueued operations are outstanding. After an operation fails, the
+// ones behind it are skipped (events still pass) until synchronize() has reported the failure.
+class HostStream final : public Stream {
+ public:
+  // `pool`, `matmuls` and `link` outlive the stream.
+  HostStream(std::string_view name, ThreadPool& pool, MatmulCache& matmuls, LinkPacer& link);
+  ~HostStream() override;  // runs what is queued first
+  HostStream(const HostStream&) = delete;
+  HostStream& operator=(const HostStream&) = delete;
+
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  Status synchronize() override;
+
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override;
+
+  void embed(const EmbedArgs& args) override;
+  void rms_norm(const RmsNormArgs& args) override;
+  void gemm(const GemmArgs& args) override;
+  void rope(const RopeArgs& args) override;
+  void append_kv(const AppendKvArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void swiglu(const SwigluArgs& args) override;
+  void gather_rows(const GatherRowsArgs& args) override;
+  void lora(const LoraArgs& args) override;
+  void sample(const SampleArgs& args) override;
+
+  // Anything else, in order; `what` (a literal) names it in a failure. For tests and extensions.
+  void run(const char* what, std::function<void()> body);
+
+  static constexpr std::size_t kMaxQueued = 4096;
+
+ private:
+  struct Operation {
+    const char* what;
+    bool always;  // runs even after a failure: what others wait for
+    std::function<void()> body;
+  };
+
+  void enqueue(Operation operation);
+  void loop();
+
+  template <typename Args>
+  void enqueue_args(const char* what, void (*operation)(OpContext&, const Args&), const Args& args);
+
+  const std::string name_;
+  LinkPacer& link_;
+  OpContext context_;  // used by the thread alone
+  std::mutex mutex_;   // guards all below
+  std::condition_variable queued_;
+  std::condition_variable advanced_;
+  std::deque<Operation> queue_;
+  bool running_ = false;
+  bool stop_ = false;
+  Status failure_;
+  std::thread thread_;  // last: starts when the rest is there
+};
+
+}  // namespace tandem::host

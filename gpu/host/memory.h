@@ -1,0 +1,31 @@
+// The host device's memory: anonymous mappings under one limit.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "gpu/device.h"
+
+namespace tandem::host {
+
+// Thread-safe. Buffers may outlive it. Large buffers start on a 2 MB boundary and ask for huge
+// pages; memory that nobody has written yet costs nothing.
+class MemoryPool {
+ public:
+  explicit MemoryPool(std::size_t limit_bytes);
+
+  std::size_t limit_bytes() const { return limit_bytes_; }
+  std::size_t used_bytes() const { return used_->load(); }
+  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose);
+
+ private:
+  const std::size_t limit_bytes_;
+  std::shared_ptr<std::atomic<std::size_t>> used_;
+};
+
+// Physical memory of the machine.
+std::size_t physical_memory_bytes();
+
+}  // namespace tandem::host

@@ -1,0 +1,56 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tests/gpu/ops/ops_fixture.h"
+
+namespace tandem {
+namespace {
+
+class Gemm : public OpsTest {
+ protected:
+  void check(DType dtype, DType out, std::int64_t t, std::int64_t in, std::int64_t outputs,
+             bool biased, bool accumulate, std::int64_t extra_stride = 0) {
+    const std::string what = fmt::format(
+        "{} to {}, T {} in {} out {}{}{}, y rows {} apart", to_string(dtype), to_string(out), t, in,
+        outputs, biased ? " bias" : "", accumulate ? " accumulate" : "", outputs + extra_stride);
+    const TestTensor x = tensor(dtype, {t, in}, 1, extra_stride);
+    const TestTensor w = tensor(dtype, {outputs, in}, 1 / std::sqrt(static_cast<float>(in)));
+    const TestTensor bias = tensor(dtype, {outputs});
+    const TestTensor y = tensor(out, {t, outputs}, 1, extra_stride);
+    reference::gemm(
+        {x.host(), w.host(), biased ? bias.host() : TensorView(), y.host(), accumulate});
+    stream_->gemm({x.on_device(), w.on_device(), biased ? bias.on_device() : TensorView(),
+                   y.on_device(), accumulate});
+    expect_same(y, what);
+  }
+};
+
+TEST_F(Gemm, MatchesTheTwinAtEveryNumberOfRowsUpToForty) {
+  for (const DType dtype : kDtypes) {
+    for (std::int64_t t = 0; t <= 40; ++t) check(dtype, dtype, t, 70, 37, false, false);
+  }
+}
+
+TEST_F(Gemm, MatchesTheTwinForRandomShapesBiasesAndStrides) {
+  for (int round = 0; round < 60; ++round) {
+    const DType dtype = kDtypes[pick(0, 2)];
+    const DType out = pick(0, 1) == 0 ? dtype : DType::f32;
+    check(dtype, out, pick(1, 90), pick(1, 200), pick(1, 300), pick(0, 1) == 1, pick(0, 1) == 1,
+          pick(0, 1) * pick(1, 40));
+  }
+}
+
+TEST_F(Gemm, MatchesTheTwinBeyondOneBlockOfRows) {
+  for (const DType dtype : kDtypes) check(dtype, dtype, 530, 48, 33, true, true, 5);
+}
+
+TEST_F(Gemm, SplitsWideOutputs) {
+  for (const DType dtype : kDtypes) {
+    check(dtype, dtype, 1, 129, 5003, false, false);
+    check(dtype, dtype, 33, 129, 1003, false, false);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,242 @@
+#include "tests/gpu/reference/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <vector>
+
+namespace tandem::reference {
+namespace {
+
+void* address(const TensorView& view, std::int64_t i, std::int64_t j, std::int64_t k) {
+  const std::int64_t index[3] = {i, j, k};
+  std::int64_t offset = 0;
+  for (int n = 0; n < view.rank; ++n) offset += index[n] * view.stride[n];
+  return static_cast<std::byte*>(view.data) +
+         offset * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+TensorView strided(const void* data, DType dtype, std::int64_t rows, std::int64_t cols,
+                   std::int64_t row_stride) {
+  TensorView view(const_cast<void*>(data), dtype, {rows, cols});
+  view.stride[0] = row_stride;
+  return view;
+}
+
+// [kv_heads, page_tokens, d] of K (0) or V (1) of a page.
+TensorView page_of(const KvLayer& cache, DType dtype, std::int64_t page, int which,
+                   std::int64_t heads, std::int64_t d) {
+  const std::int64_t offset = page * cache.page_stride + which * heads * cache.page_tokens * d;
+  return {static_cast<std::byte*>(cache.base) + offset * static_cast<std::int64_t>(size_of(dtype)),
+          dtype,
+          {heads, cache.page_tokens, d}};
+}
+
+}  // namespace
+
+float at(const TensorView& view, std::int64_t i, std::int64_t j, std::int64_t k) {
+  float value = 0;
+  convert(view.dtype, address(view, i, j, k), DType::f32, &value, 1);
+  return value;
+}
+
+void put(const TensorView& view, float value, std::int64_t i, std::int64_t j, std::int64_t k) {
+  convert(DType::f32, &value, view.dtype, address(view, i, j, k), 1);
+}
+
+void embed(const EmbedArgs& args) {
+  for (std::int64_t t = 0; t < args.out.rows(); ++t) {
+    for (std::int64_t i = 0; i < args.out.cols(); ++i) {
+      put(args.out, at(args.table, args.ids[t], i), t, i);
+    }
+  }
+}
+
+void rms_norm(const RmsNormArgs& args) {
+  const std::int64_t heads = args.x.rank == 3 ? args.x.dim[1] : 1;
+  const std::int64_t n = args.x.cols();
+  for (std::int64_t t = 0; t < args.x.rows(); ++t) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const auto i_of = [&](std::int64_t i) { return args.x.rank == 3 ? h : i; };
+      float squares = 0;
+      for (std::int64_t i = 0; i < n; ++i) squares += std::pow(at(args.x, t, i_of(i), i), 2.0F);
+      const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + args.eps);
+      for (std::int64_t i = 0; i < n; ++i) {
+        put(args.out, at(args.x, t, i_of(i), i) * factor * at(args.weight, i), t, i_of(i), i);
+      }
+    }
+  }
+}
+
+void gemm(const GemmArgs& args) {
+  for (std::int64_t t = 0; t < args.x.rows(); ++t) {
+    for (std::int64_t o = 0; o < args.w.rows(); ++o) {
+      float sum = 0;
+      for (std::int64_t i = 0; i < args.x.cols(); ++i) sum += at(args.x, t, i) * at(args.w, o, i);
+      if (args.bias.rank > 0) sum += at(args.bias, o);
+      if (args.accumulate) sum += at(args.y, t, o);
+      put(args.y, sum, t, o);
+    }
+  }
+}
+
+void rope(const RopeArgs& args) {
+  const std::int64_t half = args.x.cols() / 2;
+  for (std::int64_t t = 0; t < args.x.rows(); ++t) {
+    for (std::int64_t h = 0; h < args.x.dim[1]; ++h) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const float cos = at(args.cos_sin, args.positions[t], 0, i);
+        const float sin = at(args.cos_sin, args.positions[t], 1, i);
+        const float a = at(args.x, t, h, i);
+        const float b = at(args.x, t, h, i + half);
+        put(args.x, a * cos - b * sin, t, h, i);
+        put(args.x, b * cos + a * sin, t, h, i + half);
+      }
+    }
+  }
+}
+
+void append_kv(const AppendKvArgs& args) {
+  const std::int64_t heads = args.k.dim[1];
+  const std::int64_t d = args.k.cols();
+  for (std::int64_t t = 0; t < args.k.rows(); ++t) {
+    const std::int64_t page = args.slots[t] / args.cache.page_tokens;
+    const std::int64_t offset = args.slots[t] % args.cache.page_tokens;
+    const TensorView keys = page_of(args.cache, args.k.dtype, page, 0, heads, d);
+    const TensorView values = page_of(args.cache, args.k.dtype, page, 1, heads, d);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t i = 0; i < d; ++i) {
+        put(keys, at(args.k, t, h, i), h, offset, i);
+        put(values, at(args.v, t, h, i), h, offset, i);
+      }
+    }
+  }
+}
+
+void attention(const AttentionArgs& args) {
+  const std::int64_t heads = args.q.dim[1];
+  const std::int64_t d = args.q.cols();
+  const std::int64_t group = heads / args.kv_heads;
+  for (std::int32_t s = 0; s < args.num_sequences; ++s) {
+    const AttentionSequence& sequence = args.sequences[s];
+    for (std::int64_t n = 0; n < sequence.num_rows; ++n) {
+      const std::int64_t t = sequence.first_row + n;
+      const std::int64_t keys = sequence.kv_len - sequence.num_rows + n + 1;
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const auto page_at = [&](std::int64_t key, int which) {
+          const std::int32_t page = args.page_ids[sequence.pages + key / args.cache.page_tokens];
+          return page_of(args.cache, args.q.dtype, page, which, args.kv_heads, d);
+        };
+        std::vector<float> weights(static_cast<std::size_t>(keys));
+        float max = -INFINITY;
+        for (std::int64_t key = 0; key < keys; ++key) {
+          const TensorView page = page_at(key, 0);
+          float dot = 0;
+          for (std::int64_t i = 0; i < d; ++i) {
+            dot += at(args.q, t, h, i) * at(page, h / group, key % args.cache.page_tokens, i);
+          }
+          weights[static_cast<std::size_t>(key)] = dot * args.scale;
+          max = std::max(max, dot * args.scale);
+        }
+        float sum = 0;
+        for (float& weight : weights) sum += weight = std::exp(weight - max);
+        for (std::int64_t i = 0; i < d; ++i) {
+          float mixed = 0;
+          for (std::int64_t key = 0; key < keys; ++key) {
+            mixed += weights[static_cast<std::size_t>(key)] *
+                     at(page_at(key, 1), h / group, key % args.cache.page_tokens, i);
+          }
+          put(args.out, mixed / sum, t, h, i);
+        }
+      }
+    }
+  }
+}
+
+void swiglu(const SwigluArgs& args) {
+  const std::int64_t ffn = args.out.cols();
+  for (std::int64_t t = 0; t < args.out.rows(); ++t) {
+    for (std::int64_t i = 0; i < ffn; ++i) {
+      const float gate = at(args.gate_up, t, i);
+      put(args.out, gate / (1 + std::exp(-gate)) * at(args.gate_up, t, ffn + i), t, i);
+    }
+  }
+}
+
+void gather_rows(const GatherRowsArgs& args) {
+  for (std::int64_t i = 0; i < args.out.rows(); ++i) {
+    for (std::int64_t j = 0; j < args.out.cols(); ++j) {
+      put(args.out, at(args.x, args.rows[i], j), i, j);
+    }
+  }
+}
+
+void lora(const LoraArgs& args) {
+  const std::int64_t in = args.x.cols();
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    for (std::int32_t m = 0; m < args.num_modules; ++m) {
+      const LoraMatrix& matrix = args.table[segment.slot * args.slot_stride + m];
+      if (matrix.rank == 0) continue;
+      const std::int64_t outputs = args.out[m].cols();
+      const TensorView a = strided(matrix.a, args.x.dtype, matrix.rank, in, in);
+      const TensorView b = strided(matrix.b, args.x.dtype, outputs, matrix.rank, matrix.b_stride);
+      for (std::int32_t n = 0; n < segment.count; ++n) {
+        const std::int64_t t = args.rows[segment.first + n];
+        std::vector<float> v(static_cast<std::size_t>(matrix.rank), 0.0F);
+        for (std::int32_t j = 0; j < matrix.rank; ++j) {
+          for (std::int64_t i = 0; i < in; ++i) {
+            v[static_cast<std::size_t>(j)] += at(args.x, t, i) * at(a, j, i);
+          }
+        }
+        for (std::int64_t o = 0; o < outputs; ++o) {
+          float delta = 0;
+          for (std::int32_t j = 0; j < matrix.rank; ++j) {
+            delta += v[static_cast<std::size_t>(j)] * at(b, o, j);
+          }
+          put(args.out[m], at(args.out[m], t, o) + delta, t, o);
+        }
+      }
+    }
+  }
+}
+
+void probabilities(const float* logits, int vocab, const SampleRow& row,
+                   const std::int32_t* history, const TokenBias* biases, double* out) {
+  std::vector<double> x(logits, logits + vocab);
+  for (int i = 0; i < row.num_biases; ++i)
+    x[static_cast<std::size_t>(biases[row.bias + i].token)] += biases[row.bias + i].bias;
+  const std::int32_t* begin = history + row.history;
+  const std::set<std::int32_t> seen(begin, begin + row.history_len);
+  for (const std::int32_t token : seen) {
+    double& logit = x[static_cast<std::size_t>(token)];
+    logit = logit > 0 ? logit / row.repetition_penalty : logit * row.repetition_penalty;
+    const auto times = std::count(begin + row.prompt_len, begin + row.history_len, token);
+    if (times > 0)
+      logit -= row.presence_penalty + row.frequency_penalty * static_cast<double>(times);
+  }
+  std::vector<std::size_t> order(static_cast<std::size_t>(vocab));
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return x[a] > x[b]; });
+  std::fill(out, out + vocab, 0.0);
+  if (row.temperature == 0) {
+    out[order[0]] = 1;
+    return;
+  }
+  if (row.top_k > 0 && row.top_k < vocab) order.resize(static_cast<std::size_t>(row.top_k));
+  const double best = x[order[0]];
+  double total = 0;
+  for (const std::size_t i : order) total += out[i] = std::exp((x[i] - best) / row.temperature);
+  double before = 0;
+  double kept = 0;
+  for (const std::size_t i : order) {
+    const bool inside = before < row.top_p * total && out[i] >= row.min_p;
+    before += out[i];
+    if (!inside) out[i] = 0;
+    kept += out[i];
+  }
+  for (int i = 0; i < vocab; ++i) out[i] /= kept;
+}
+
+}  // namespace tandem::reference

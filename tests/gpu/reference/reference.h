@@ -1,0 +1,29 @@
+// The twins of the device operations: plain loops over host memory, float accumulation. They take
+// the same arguments, and check nothing.
+#pragma once
+
+#include "gpu/ops.h"
+
+namespace tandem::reference {
+
+void embed(const EmbedArgs& args);
+void rms_norm(const RmsNormArgs& args);
+void gemm(const GemmArgs& args);
+void rope(const RopeArgs& args);
+void append_kv(const AppendKvArgs& args);
+void attention(const AttentionArgs& args);
+void swiglu(const SwigluArgs& args);
+void gather_rows(const GatherRowsArgs& args);
+void lora(const LoraArgs& args);
+
+// Token probabilities after every step of SampleRow but the draw, over the row's whole vocabulary;
+// all on one token when the row is greedy. Sorts; for small vocabularies.
+void probabilities(const float* logits, int vocab, const SampleRow& row,
+                   const std::int32_t* history, const TokenBias* biases, double* out);
+
+// One element of a view as float, and back; indices past the view's rank are ignored.
+float at(const TensorView& view, std::int64_t i, std::int64_t j = 0, std::int64_t k = 0);
+void put(const TensorView& view, float value, std::int64_t i, std::int64_t j = 0,
+         std::int64_t k = 0);
+
+}  // namespace tandem::reference
