@@ -27,8 +27,8 @@ class Tokenizer {
   ~Tokenizer();
 
   // Special tokens written in the text become their ids, as in Hugging Face tokenizers.
-  // `add_special` applies the post-processor (BOS and the like). `text` must be valid UTF-8 (an
-  // error otherwise).
+  // `add_special` applies the post-processor (BOS and the like). `text` must be valid UTF-8 of at
+  // most 1 GiB (an error otherwise). The file's truncation and padding are not applied.
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const;
   // Ids out of range decode to nothing. Bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const TokenId> ids, bool skip_special) const;
@@ -44,24 +44,30 @@ class Tokenizer {
  private:
   friend class StreamDecoder;
   struct Impl;
-  explicit Tokenizer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Tokenizer(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
 };
 
 // Turns ids into text one by one: push() returns what became certain, which is always whole UTF-8
-// characters; flush() returns the rest (an unfinished character as U+FFFD). All that was returned,
-// concatenated, equals decode() of all ids. Constant time per token. One thread at a time.
+// characters; flush() returns the rest (an unfinished character as U+FFFD) and starts afresh. All
+// that was returned, concatenated, equals decode() of all ids. Amortised constant time per token.
+// A run of byte-fallback tokens comes out when it ends, because a later byte can still turn all of
+// it into U+FFFD. One thread at a time; `tokenizer` must outlive it.
 class StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special);
+  ~StreamDecoder();
+  StreamDecoder(StreamDecoder&&) noexcept;
+  StreamDecoder& operator=(StreamDecoder&&) noexcept;
+
   std::string push(TokenId id);
   std::string flush();
 
  private:
+  struct State;
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  bool at_start_ = true;
-  std::string pending_;  // bytes that may still change or are not yet a whole character
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace tandem

@@ -1,0 +1,68 @@
+// The added tokens of tokenizer.json: special tokens and others that are found in the text as they
+// stand, before anything splits it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace tandem {
+
+using TokenId = std::int32_t;
+
+struct AddedToken {
+  TokenId id = 0;
+  std::string content;
+  bool single_word = false;  // not inside a word
+  bool lstrip = false;       // takes the white space before it
+  bool rstrip = false;       // and after it
+  bool normalized = false;   // looked for in the normalized text
+  bool special = false;
+};
+
+// Finds added tokens in a text: leftmost, then longest. Immutable once filled; thread-safe then.
+class AddedTokenMatcher {
+ public:
+  struct Segment {
+    std::size_t begin, end;
+    TokenId id;  // kText: no added token
+  };
+  static constexpr TokenId kText = -1;
+
+  // `text` is what to look for (content, or content normalized); an empty one is ignored.
+  void add(std::string_view text, const AddedToken& token);
+  bool empty() const { return tokens_.empty(); }
+
+  // The text cut at the added tokens; no segment is empty. O(text * longest token).
+  std::vector<Segment> split(std::string_view text) const;
+
+ private:
+  struct Node {
+    std::uint8_t byte = 0;
+    std::int32_t token = -1;  // index in tokens_ of what ends here
+    std::int32_t child = -1, sibling = -1;
+  };
+  struct Rules {
+    TokenId id;
+    bool single_word, lstrip, rstrip;
+  };
+
+  std::int32_t step(std::int32_t node, std::uint8_t byte) const;
+  // The longest token that starts at text[pos]: its index and its end, or -1.
+  std::pair<std::int32_t, std::size_t> longest_at(std::string_view text, std::size_t pos) const;
+
+  std::vector<Rules> tokens_;
+  std::vector<Node> nodes_;
+  std::array<std::int32_t, 256> roots_ = [] {
+    std::array<std::int32_t, 256> roots{};
+    roots.fill(-1);
+    return roots;
+  }();
+};
+
+}  // namespace tandem

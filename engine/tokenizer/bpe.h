@@ -1,0 +1,71 @@
+// Byte-pair encoding of one word: start from its characters (or bytes), merge the pair of lowest
+// rank, leftmost first, until no pair of neighbours has a merge.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/tokenizer/id_map.h"
+
+namespace tandem {
+
+using TokenId = std::int32_t;
+
+struct BpeOptions {
+  bool byte_level = false;     // words are bytes; the vocabulary is in the byte-level alphabet
+  bool byte_fallback = false;  // a character without a token becomes <0xNN> tokens
+  bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
+  bool ignore_merges = false;  // a word that is a token as a whole is that token
+  std::optional<TokenId> unk;  // none: characters without a token vanish
+};
+
+// Immutable after build(); encode() is thread-safe.
+class Bpe {
+ public:
+  Bpe() = default;  // no tokens
+  using Vocabulary = std::unordered_map<std::string, TokenId>;
+  struct Merge {
+    std::string left, right;
+  };
+
+  // Ids lie in [0, 2^31). Refuses merges that name tokens which the vocabulary does not have.
+  static Result<Bpe> build(const Vocabulary& vocabulary, const std::vector<Merge>& merges,
+                           const BpeOptions& options);
+
+  // Appends the word's tokens to `out`. O(n log n). `word` has fewer than 2^31 bytes; unless
+  // byte_level, it is valid UTF-8.
+  void encode(std::string_view word, std::vector<TokenId>& out) const;
+
+ private:
+  struct Unknown {  // an unknown token that waits for the next known one (see add_character)
+    bool pending = false;
+  };
+
+  void learn_characters(const Vocabulary& vocabulary);
+  void learn_seams(const std::vector<Merge>& merges, const Vocabulary& vocabulary);
+  void add_unknown(std::string_view bytes, Unknown& unknown, std::vector<TokenId>& symbols) const;
+  void encode_characters(std::string_view word, std::vector<TokenId>& out) const;
+  const std::uint64_t* merge_of(TokenId left, TokenId right) const {
+    return merges_.find(static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
+                        static_cast<std::uint32_t>(right));
+  }
+  void merge(std::vector<TokenId>& symbols, std::vector<TokenId>& out) const;
+  void merge_short(std::vector<TokenId>& symbols) const;
+  void merge_long(std::vector<TokenId>& symbols) const;
+
+  BpeOptions options_;
+  IdMap merges_;                            // (left, right) -> rank << 32 | result
+  IdMap characters_;                        // character, or byte if byte_level -> id
+  IdMap joined_;                            // neighbouring characters that some token contains
+  bool seams_known_ = false;                // joined_ is complete, so words can be cut by it
+  std::array<TokenId, 256> byte_tokens_{};  // <0xNN>; -1 if there is none
+  std::unordered_map<std::string, TokenId> whole_;  // words, for ignore_merges
+};
+
+}  // namespace tandem

@@ -1,0 +1,58 @@
+// tokenizer.json's "pre_tokenizer": cuts a text into the words that byte-pair encoding works on.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/tokenizer/regex.h"
+
+namespace tandem {
+
+// Split, Digits, Metaspace, ByteLevel and Sequences of them. ByteLevel must come last: its words
+// are handed on as raw bytes, and its alphabet is applied to the vocabulary instead. Immutable,
+// thread-safe.
+class PreTokenizer {
+ public:
+  // Receives each word; the view lives during the call only.
+  using Sink = std::function<void(std::string_view word)>;
+
+  PreTokenizer() = default;  // the whole text is one word
+  static Result<PreTokenizer> parse(const nlohmann::json& spec);
+
+  bool byte_level() const { return byte_level_; }
+  // `at_text_start`: nothing of the user's text comes before `text`.
+  Status run(std::string_view text, bool at_text_start, const Sink& sink) const {
+    return run_from(0, text, at_text_start, sink);
+  }
+
+ private:
+  enum class Kind { split, digits, metaspace, byte_level };
+  enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+  enum class Prepend { always, first, never };
+  struct Step {
+    Kind kind;
+    std::vector<Regex> pattern;  // none: do not split
+    Behavior behavior = Behavior::isolated;
+    bool invert = false;
+    std::string replacement;           // metaspace: what a space becomes
+    Prepend prepend = Prepend::never;  // byte_level: a space before the word
+  };
+
+  static Result<Step> parse_split(const class Fields& fields);
+  static Result<Step> parse_metaspace(const class Fields& fields);
+  static Result<Step> parse_byte_level(const class Fields& fields);
+  static Result<Step> parse_digits(const class Fields& fields);
+  Status parse_into(const nlohmann::json& spec, const std::string& path, int depth);
+  Status run_from(std::size_t index, std::string_view text, bool at_start, const Sink& sink) const;
+  Status split(const Step& step, std::size_t index, std::string_view text, bool at_start,
+               const Sink& sink) const;
+
+  std::vector<Step> steps_;
+  bool byte_level_ = false;
+};
+
+}  // namespace tandem

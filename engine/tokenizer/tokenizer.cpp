@@ -1,0 +1,137 @@
+#include "engine/tokenizer/tokenizer.h"
+
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "engine/tokenizer/tokenizer_impl.h"
+#include "engine/tokenizer/utf8.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions are 32-bit
+constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{256} << 20;
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::filesystem::path& dir) {
+  const std::filesystem::path path = dir / "tokenizer.json";
+  std::error_code code;
+  const std::uintmax_t size = std::filesystem::file_size(path, code);
+  if (code)
+    return error(StatusCode::not_found, "{}: {}; the checkpoint must have this file", path.string(),
+                 code.message());
+  if (size > kMaxFileBytes)
+    return invalid("{}: {} bytes; at most {} are allowed", path.string(), size, kMaxFileBytes);
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad() || text.size() != size)
+    return error(StatusCode::internal, "{}: cannot be read", path.string());
+  auto result = parse(text);
+  if (!result) return result.status().with_context(path.string());
+  return result;
+}
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view tokenizer_json) {
+  TANDEM_ASSIGN(std::unique_ptr<const Impl> impl, Impl::parse(tokenizer_json));
+  return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
+}
+
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_special) const {
+  if (text.size() > kMaxTextBytes)
+    return invalid("text of {} bytes; at most {} can be tokenized", text.size(), kMaxTextBytes);
+  if (!utf8::valid(text)) return invalid("the text is not valid UTF-8");
+  std::vector<TokenId> ids;
+  const PreTokenizer::Sink sink = [&](std::string_view word) { impl_->bpe.encode(word, ids); };
+  for (const AddedTokenMatcher::Segment& outer : impl_->raw_added.split(text)) {
+    if (outer.id != AddedTokenMatcher::kText) {
+      ids.push_back(outer.id);
+      continue;
+    }
+    std::string_view piece = text.substr(outer.begin, outer.end - outer.begin);
+    std::string normalized;
+    if (!impl_->normalizer.empty()) {
+      TANDEM_ASSIGN(normalized, impl_->normalizer.apply(piece));
+      if (normalized.size() > 2 * kMaxTextBytes - 1)
+        return invalid("the text grows to {} bytes when normalized", normalized.size());
+      piece = normalized;
+    }
+    for (const AddedTokenMatcher::Segment& inner : impl_->normalized_added.split(piece)) {
+      if (inner.id != AddedTokenMatcher::kText) {
+        ids.push_back(inner.id);
+        continue;
+      }
+      TANDEM_TRY(impl_->pre_tokenizer.run(piece.substr(inner.begin, inner.end - inner.begin),
+                                          outer.begin == 0 && inner.begin == 0, sink));
+    }
+  }
+  if (add_special) return impl_->post_processor.apply(std::move(ids));
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  TokenDecoder::Stream stream(impl_->decoder);
+  std::string out;
+  for (const TokenId id : ids)
+    if (const Impl::Entry* e = impl_->decoded_entry(id, skip_special)) stream.push(e->text, out);
+  stream.finish(out);
+  return out;
+}
+
+std::size_t Tokenizer::vocab_size() const {
+  return impl_->tokens.size();
+}
+
+std::optional<TokenId> Tokenizer::token_to_id(std::string_view token) const {
+  const auto it = impl_->ids.find(std::string(token));
+  if (it == impl_->ids.end()) return std::nullopt;
+  return it->second;
+}
+
+std::string_view Tokenizer::id_to_token(TokenId id) const {
+  const Impl::Entry* e = impl_->entry(id);
+  return e == nullptr ? std::string_view() : std::string_view(e->text);
+}
+
+bool Tokenizer::is_special(TokenId id) const {
+  const Impl::Entry* e = impl_->entry(id);
+  return e != nullptr && e->special;
+}
+
+std::string Tokenizer::token_bytes(TokenId id) const {
+  const Impl::Entry* e = impl_->entry(id);
+  return e == nullptr || e->special ? std::string() : impl_->decoder.bytes_of(e->text);
+}
+
+struct StreamDecoder::State {
+  TokenDecoder::Stream stream;
+};
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
+    : tokenizer_(&tokenizer),
+      skip_special_(skip_special),
+      state_(std::make_unique<State>(State{TokenDecoder::Stream(tokenizer.impl_->decoder)})) {}
+
+StreamDecoder::~StreamDecoder() = default;
+StreamDecoder::StreamDecoder(StreamDecoder&&) noexcept = default;
+StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
+
+std::string StreamDecoder::push(TokenId id) {
+  std::string out;
+  if (const auto* e = tokenizer_->impl_->decoded_entry(id, skip_special_))
+    state_->stream.push(e->text, out);
+  return out;
+}
+
+std::string StreamDecoder::flush() {
+  std::string out;
+  state_->stream.finish(out);
+  state_->stream = TokenDecoder::Stream(tokenizer_->impl_->decoder);
+  return out;
+}
+
+}  // namespace tandem
