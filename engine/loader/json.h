@@ -1,0 +1,30 @@
+// JSON files that strangers wrote, parsed within limits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "engine/base/status.h"
+
+namespace tandem {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;  // keeps the file's order of keys
+
+inline constexpr int kMaxJsonDepth = 64;
+// ordered_json compares each new key with all others.
+inline constexpr std::size_t kMaxOrderedKeys = 10'000;
+
+// An object at the top; no key twice in one object; nested no deeper than kMaxJsonDepth; UTF-8.
+// J is Json or OrderedJson.
+template <typename J>
+Result<J> parse_json_object(std::string_view text);
+
+// The same of a file, its path in every message.
+template <typename J>
+Result<J> read_json_object(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+}  // namespace tandem
