@@ -1,0 +1,163 @@
+// A checkpoint on disk as a WeightSource.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/loader/json.h"
+#include "engine/loader/parallel.h"
+#include "engine/loader/safetensors.h"
+#include "engine/loader/weights.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
+// Large enough that a thread's start costs nothing, small enough to balance two threads.
+constexpr std::size_t kChunkBytes = 8 << 20;
+
+bool is_aligned(const std::byte* data, DType dtype) {
+  return reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0;
+}
+
+// convert() of elements that may lie at any address.
+void convert_unaligned(DType from, const std::byte* source, DType to, std::byte* target,
+                       std::size_t count) {
+  if (from == to) {
+    std::memcpy(target, source, count * size_of(from));
+    return;
+  }
+  if (is_aligned(source, from)) {
+    convert(from, source, to, target, count);
+    return;
+  }
+  constexpr std::size_t kBlock = 4096;
+  alignas(16) std::byte block[kBlock * 4];
+  for (std::size_t i = 0; i < count; i += kBlock) {
+    const std::size_t n = std::min(kBlock, count - i);
+    std::memcpy(block, source + i * size_of(from), n * size_of(from));
+    convert(from, block, to, target + i * size_of(to), n);
+  }
+}
+
+class Checkpoint final : public WeightSource {
+ public:
+  explicit Checkpoint(std::string dir) : dir_(std::move(dir)) {}
+
+  void add_all(SafetensorsFile file) {
+    const SafetensorsFile& shard =
+        *files_.emplace_back(std::make_unique<SafetensorsFile>(std::move(file)));
+    for (const auto& [name, info] : shard.header().tensors())
+      places_.insert({name, {&shard, &info}});
+  }
+
+  Status add_sharded(const Json& weight_map) {
+    std::map<std::string, const SafetensorsFile*, std::less<>> opened;
+    for (const auto& [name, file] : weight_map.items()) {
+      if (!file.is_string()) return invalid("weight_map: '{}' names no file", name);
+      const auto& file_name = file.get_ref<const std::string&>();
+      auto it = opened.find(file_name);
+      if (it == opened.end()) {
+        if (file_name.find('/') != std::string::npos || !file_name.ends_with(".safetensors")) {
+          return invalid("weight_map: '{}' is not the name of a .safetensors file in the folder",
+                         file_name);
+        }
+        Result<SafetensorsFile> shard = SafetensorsFile::open(fs::path(dir_) / file_name);
+        if (!shard) return shard.status();
+        files_.push_back(std::make_unique<SafetensorsFile>(std::move(shard).value()));
+        it = opened.emplace(file_name, files_.back().get()).first;
+      }
+      const TensorInfo* const info = it->second->find(name);
+      if (info == nullptr) {
+        return invalid("weight_map places tensor '{}' in {}, which does not hold it", name,
+                       file_name);
+      }
+      places_.insert({name, {it->second, info}});
+    }
+    return {};
+  }
+
+  bool has(std::string_view name) const override { return places_.find(name) != places_.end(); }
+
+  Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
+              void* target) const override {
+    const auto it = places_.find(name);
+    if (it == places_.end())
+      return error(StatusCode::not_found, "{} has no tensor '{}'", dir_, name);
+    const auto& [file, info] = it->second;
+    if (!std::ranges::equal(info->shape, shape)) {
+      return invalid("{}: tensor '{}' is {}, config.json asks for [{}]", file->path(), name,
+                     to_string(*info), fmt::join(shape, ", "));
+    }
+    if (!info->dtype || *info->dtype == DType::i32) {
+      return invalid("{}: tensor '{}' is {}; weights must be F32, F16 or BF16", file->path(), name,
+                     to_string(*info));
+    }
+    copy(*file, *info, dtype, static_cast<std::byte*>(target));
+    return {};
+  }
+
+ private:
+  struct Place {
+    const SafetensorsFile* file;
+    const TensorInfo* info;
+  };
+
+  static void copy(const SafetensorsFile& file, const TensorInfo& info, DType to,
+                   std::byte* target) {
+    const DType from = *info.dtype;
+    const std::span<const std::byte> source = file.bytes(info);
+    parallel_chunks(source.size(), kChunkBytes, [&](std::size_t begin, std::size_t end) {
+      const auto piece = source.subspan(begin, end - begin);
+      const std::size_t first = begin / size_of(from);
+      file.mapping().fetch(piece);
+      convert_unaligned(from, piece.data(), to, target + first * size_of(to),
+                        piece.size() / size_of(from));
+      // The weights are in their place now; the mapping would count them a second time.
+      file.mapping().drop(piece);
+    });
+  }
+
+  std::string dir_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;  // unique_ptr: places_ points into them
+  std::map<std::string, Place, std::less<>> places_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> open_checkpoint(const fs::path& dir) {
+  std::error_code ignored;  // what cannot be looked at is not there
+  auto checkpoint = std::make_unique<Checkpoint>(dir.string());
+  const fs::path single = dir / "model.safetensors";
+  if (fs::exists(single, ignored)) {
+    TANDEM_ASSIGN(SafetensorsFile file, SafetensorsFile::open(single));
+    checkpoint->add_all(std::move(file));
+    return std::unique_ptr<WeightSource>(std::move(checkpoint));
+  }
+  const fs::path index_path = dir / "model.safetensors.index.json";
+  if (!fs::exists(index_path, ignored)) {
+    const bool pickle = fs::exists(dir / "pytorch_model.bin", ignored) ||
+                        fs::exists(dir / "pytorch_model.bin.index.json", ignored);
+    return error(
+        StatusCode::not_found, "{} has neither model.safetensors nor {}{}", dir.string(),
+        index_path.filename().string(),
+        pickle ? "; pickle (pytorch_model.bin) is never read: save it as safetensors" : "");
+  }
+  TANDEM_ASSIGN(const Json index, read_json_object<Json>(index_path, kMaxIndexBytes));
+  const auto weight_map = index.find("weight_map");
+  if (weight_map == index.end() || !weight_map->is_object()) {
+    return invalid("{} has no object 'weight_map'", index_path.string());
+  }
+  if (Status added = checkpoint->add_sharded(*weight_map); !added) {
+    return added.with_context(index_path.string());
+  }
+  return std::unique_ptr<WeightSource>(std::move(checkpoint));
+}
+
+}  // namespace tandem

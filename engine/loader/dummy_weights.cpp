@@ -1,0 +1,63 @@
+// Random weights as a WeightSource.
+#include <cmath>
+
+#include "engine/base/check.h"
+#include "engine/loader/parallel.h"
+#include "engine/loader/random_fill.h"
+#include "engine/loader/weights.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kChunk = 1 << 21;  // elements, a multiple of 4
+
+struct Spread {
+  float mean;
+  float half_width;
+};
+
+// Keeps activations near unit size through any number of layers.
+Spread spread_of(std::string_view name, std::span<const std::int64_t> shape) {
+  if (name.ends_with("norm.weight")) return {1.0F, 0.1F};
+  if (name.ends_with(".bias")) return {0.0F, 0.05F};
+  // A uniform variable has the variance half_width^2 / 3.
+  const auto in = static_cast<float>(shape.back());
+  return {0.0F, std::sqrt(3.0F / in)};
+}
+
+class DummyWeights final : public WeightSource {
+ public:
+  explicit DummyWeights(std::uint64_t seed) : seed_(seed) {}
+
+  bool has(std::string_view /*name*/) const override { return true; }
+
+  Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
+              void* target) const override {
+    std::size_t count = shape.empty() ? 0 : 1;
+    for (const std::int64_t size : shape) {
+      TANDEM_CHECK(size >= 0, "{} has a negative size", name);
+      if (__builtin_mul_overflow(count, static_cast<std::size_t>(size), &count)) {
+        return invalid("tensor '{}' is too large for this machine", name);
+      }
+    }
+    if (count == 0) return {};
+    const Spread spread = spread_of(name, shape);
+    const std::uint64_t key = random_key(seed_, name);
+    parallel_chunks(count, kChunk, [&](std::size_t begin, std::size_t end) {
+      random_fill(key, begin, end - begin, spread.mean, spread.half_width, dtype,
+                  static_cast<std::byte*>(target) + begin * size_of(dtype));
+    });
+    return {};
+  }
+
+ private:
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> make_dummy_weights(std::uint64_t seed) {
+  return std::make_unique<DummyWeights>(seed);
+}
+
+}  // namespace tandem
