@@ -16,7 +16,8 @@
 
 namespace tandem {
 
-// In the order in which they lie in an adapter's bytes; q, k, v and gate, up are fused in the model.
+// In the order in which they lie in an adapter's bytes; q, k, v and gate, up are fused in the
+// model.
 enum class Module : std::uint8_t { q, k, v, o, gate, up, down };
 inline constexpr int kNumModules = 7;
 std::string_view to_string(Module module);  // "q_proj"
@@ -25,8 +26,8 @@ std::int64_t module_out(const ModelConfig& config, Module module);
 
 // A and B of one module of one layer, as byte offsets into Adapter::bytes.
 struct AdapterMatrix {
-  std::int32_t rank = 0;      // 0: this module is not adapted
-  std::int32_t b_stride = 0;  // elements between rows of B: rank rounded up to 16 bytes
+  std::int32_t rank = 0;       // 0: this module is not adapted
+  std::int32_t b_stride = 0;   // elements between rows of B: rank rounded up to 16 bytes
   std::uint64_t a_offset = 0;  // [rank, in] dense
   std::uint64_t b_offset = 0;  // [out, b_stride], columns past rank are zero
 };
@@ -38,14 +39,14 @@ struct FreeBytes {
 // One run of bytes, layer by layer, module by module, A then B, every matrix 64-byte aligned, in
 // `dtype`; alpha / r (or alpha / sqrt r for rsLoRA, per-module patterns applied) folded into B.
 struct Adapter {
-  std::string path;          // where it came from
-  std::string base_model;    // as adapter_config.json names it, for people only
+  std::string path;        // where it came from
+  std::string base_model;  // as adapter_config.json names it, for people only
   DType dtype = DType::bf16;
   std::int32_t max_rank = 0;
   std::vector<Module> modules;  // that any layer adapts, in order
   std::string digest;           // of the contents (config that matters + weights): 32 hex digits
   std::vector<std::array<AdapterMatrix, kNumModules>> layers;  // [num_layers]
-  std::unique_ptr<std::byte[], FreeBytes> bytes;  // 64-byte aligned
+  std::unique_ptr<std::byte[], FreeBytes> bytes;               // 64-byte aligned
   std::size_t num_bytes = 0;
 };
 

@@ -1,0 +1,90 @@
+#include "engine/loader/adapter_layout.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/loader/parallel.h"
+
+namespace tandem {
+namespace {
+
+std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+constexpr std::size_t kHashBytes = 32;
+constexpr std::size_t kHashChunk = 1 << 20;
+
+bool sha256(const void* data, std::size_t size, void* hash) {
+  return EVP_Digest(data, size, static_cast<unsigned char*>(hash), nullptr, EVP_sha256(),
+                    nullptr) == 1;
+}
+
+}  // namespace
+
+void FreeBytes::operator()(std::byte* data) const {
+  std::free(data);
+}
+
+AdapterMatrix& append_matrix(Adapter& adapter, const ModelConfig& config, std::int64_t layer,
+                             Module module, std::int64_t rank) {
+  const std::size_t element = size_of(adapter.dtype);
+  AdapterMatrix& matrix =
+      adapter.layers[static_cast<std::size_t>(layer)][static_cast<std::size_t>(module)];
+  TANDEM_CHECK(matrix.rank == 0, "layer {} has {} twice", layer, to_string(module));
+  matrix.rank = static_cast<std::int32_t>(rank);
+  matrix.b_stride =
+      static_cast<std::int32_t>(align_up(static_cast<std::uint64_t>(rank), 16 / element));
+  matrix.a_offset = adapter.num_bytes;
+  const auto a_bytes = static_cast<std::uint64_t>(rank * module_in(config, module)) * element;
+  matrix.b_offset = align_up(matrix.a_offset + a_bytes, kAdapterAlignment);
+  const auto b_bytes =
+      static_cast<std::uint64_t>(matrix.b_stride * module_out(config, module)) * element;
+  adapter.num_bytes = align_up(matrix.b_offset + b_bytes, kAdapterAlignment);
+  adapter.max_rank = std::max(adapter.max_rank, matrix.rank);
+  const auto at = std::lower_bound(adapter.modules.begin(), adapter.modules.end(), module);
+  if (at == adapter.modules.end() || *at != module) adapter.modules.insert(at, module);
+  return matrix;
+}
+
+Status allocate_bytes(Adapter& adapter) {
+  adapter.bytes.reset(
+      static_cast<std::byte*>(std::aligned_alloc(kAdapterAlignment, adapter.num_bytes)));
+  if (adapter.bytes) return {};
+  return error(StatusCode::resource_exhausted, "no memory for {} bytes of adapter",
+               adapter.num_bytes);
+}
+
+// A cryptographic hash, since cached results are found by it: nobody must be able to make an
+// adapter that passes for another's. A hash of hashes, so that threads can share the work.
+Status set_digest(Adapter& adapter) {
+  std::string text =
+      fmt::format("tandem adapter 1 {} {}\n", to_string(adapter.dtype), adapter.num_bytes);
+  for (const auto& layer : adapter.layers) {
+    for (const AdapterMatrix& m : layer) {
+      text += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
+    }
+  }
+  const std::size_t head = text.size();
+  text.resize(head + (adapter.num_bytes + kHashChunk - 1) / kHashChunk * kHashBytes);
+  std::atomic<bool> good{true};
+  parallel_chunks(adapter.num_bytes, kHashChunk, [&](std::size_t begin, std::size_t end) {
+    char* const to = text.data() + head + begin / kHashChunk * kHashBytes;
+    if (!sha256(adapter.bytes.get() + begin, end - begin, to)) good = false;
+  });
+  std::array<unsigned char, kHashBytes> hash{};
+  if (!sha256(text.data(), text.size(), hash.data()) || !good) {
+    return error(StatusCode::internal, "OpenSSL cannot compute SHA-256");
+  }
+  adapter.digest.clear();
+  for (std::size_t i = 0; i < 16; ++i) adapter.digest += fmt::format("{:02x}", hash[i]);
+  return {};
+}
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+// A regular expression that a stranger wrote (PCRE2), run within limits.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/base/status.h"
+
+namespace tandem {
+
+// Move-only. Thread-safe.
+class Regex {
+ public:
+  // `pattern` must match from the first character to the last, as Python's re.fullmatch does.
+  static Result<Regex> compile_full(std::string_view pattern);
+
+  // Fails when the pattern needs too many steps for this subject.
+  Result<bool> matches(std::string_view subject) const;
+  // Writes the first group's text (empty if it took no part) when it matches.
+  Result<bool> matches(std::string_view subject, std::string& group) const;
+
+ private:
+  struct Free {
+    void operator()(void* code) const;
+  };
+  Regex(std::string pattern, void* code) : pattern_(std::move(pattern)), code_(code) {}
+  Result<bool> run(std::string_view subject, std::string* group) const;
+
+  std::string pattern_;
+  std::unique_ptr<void, Free> code_;  // pcre2_code
+};
+
+}  // namespace tandem

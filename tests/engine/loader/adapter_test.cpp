@@ -1,0 +1,160 @@
+#include "engine/loader/adapter.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "engine/loader/safetensors.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr auto kQ = static_cast<std::size_t>(Module::q);
+
+std::vector<float> values(const Adapter& adapter, std::uint64_t offset, std::size_t count) {
+  std::vector<float> result(count);
+  convert(adapter.dtype, adapter.bytes.get() + offset, DType::f32, result.data(), count);
+  return result;
+}
+
+std::vector<float> stored(const SafetensorsFile& file, const std::string& name) {
+  const TensorInfo* const info = file.find(name);
+  EXPECT_NE(info, nullptr) << name;
+  std::vector<float> result((info->end - info->begin) / size_of(*info->dtype));
+  convert(*info->dtype, file.bytes(*info).data(), DType::f32, result.data(), result.size());
+  return result;
+}
+
+float round_to(DType dtype, float value) {
+  std::uint32_t bits = 0;
+  convert(DType::f32, &value, dtype, &bits, 1);
+  convert(dtype, &bits, DType::f32, &value, 1);
+  return value;
+}
+
+struct Golden {
+  const char* model;
+  const char* name;
+  int max_rank;
+  std::vector<Module> modules;
+};
+
+const std::vector<Module> kAll = {Module::q,    Module::k,  Module::v,   Module::o,
+                                  Module::gate, Module::up, Module::down};
+const std::vector<Module> kQkvDown = {Module::q, Module::k, Module::v, Module::down};
+
+TEST(Adapter, LoadsEveryShippedOne) {
+  const std::vector<Golden> cases = {
+      {"demo-llama", "license", 8, {Module::q, Module::v}},
+      {"demo-llama", "python", 16, {Module::q, Module::k, Module::v, Module::o}},
+      {"demo-llama", "cheader", 32, kAll},
+      {"demo-llama", "docstring", 64, {Module::q, Module::k, Module::v}},
+      {"tiny-llama", "layer1", 6, {Module::gate, Module::up}},
+      {"tiny-llama", "r4", 4, {Module::q, Module::v}},
+      {"tiny-llama", "r8", 8, kAll},
+      {"tiny-llama", "r16", 16, kQkvDown},
+      {"tiny-mistral", "r4", 4, {Module::q, Module::v}},
+      {"tiny-mistral", "r8", 8, kAll},
+      {"tiny-mistral", "r16", 16, kQkvDown},
+      {"tiny-qwen2", "r4", 4, {Module::q, Module::v}},
+      {"tiny-qwen2", "r8", 8, kAll},
+      {"tiny-qwen2", "r16", 16, kQkvDown},
+      {"tiny-qwen3", "r4", 4, {Module::q, Module::v}},
+      {"tiny-qwen3", "r8", 8, kAll},
+      {"tiny-qwen3", "r16", 16, kQkvDown},
+  };
+  for (const Golden& golden : cases) {
+    const std::filesystem::path model = std::filesystem::path("data") / golden.model;
+    const ModelConfig config = load_model_config(model).value();
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      const auto adapter = load_peft_adapter(model / "adapters" / golden.name, config, dtype);
+      ASSERT_TRUE(adapter) << adapter.status().message();
+      EXPECT_EQ(adapter->max_rank, golden.max_rank) << golden.model << golden.name;
+      EXPECT_EQ(adapter->modules, golden.modules);
+      EXPECT_EQ(adapter->base_model, golden.model);
+      EXPECT_EQ(adapter->dtype, dtype);
+      EXPECT_EQ(adapter->digest.size(), 32U);
+      EXPECT_EQ(adapter->layers.size(), static_cast<std::size_t>(config.num_layers));
+    }
+  }
+}
+
+TEST(Adapter, HoldsTheFilesNumbersWithTheScaleInB) {
+  const std::filesystem::path dir = "data/tiny-llama/adapters/r16";
+  const ModelConfig config = load_model_config("data/tiny-llama").value();
+  const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
+  // Of adapter_config.json: r 16, alpha 32; rank_pattern down 4, layer 0's q 8; alpha_pattern
+  // layer 1's k 4, v 64.
+  const auto rank_of = [](std::size_t layer, Module m) {
+    if (m == Module::down) return 4;
+    return m == Module::q && layer == 0 ? 8 : 16;
+  };
+  const auto alpha_of = [](std::size_t layer, Module m) {
+    if (m == Module::v) return 64.0F;
+    return m == Module::k && layer == 1 ? 4.0F : 32.0F;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Adapter adapter = load_peft_adapter(dir, config, dtype).value();
+    for (std::size_t layer = 0; layer < 2; ++layer) {
+      for (const Module module : kQkvDown) {
+        const AdapterMatrix& m = adapter.layers[layer][static_cast<std::size_t>(module)];
+        ASSERT_EQ(m.rank, rank_of(layer, module));
+        const std::string stem =
+            fmt::format("base_model.model.model.layers.{}.{}.{}.", layer,
+                        module == Module::down ? "mlp" : "self_attn", to_string(module));
+        const auto rank = static_cast<std::size_t>(m.rank);
+        const auto in = static_cast<std::size_t>(module_in(config, module));
+        const auto out = static_cast<std::size_t>(module_out(config, module));
+        EXPECT_EQ(values(adapter, m.a_offset, rank * in), stored(*file, stem + "lora_A.weight"));
+        const std::vector<float> b = stored(*file, stem + "lora_B.weight");
+        const auto stride = static_cast<std::size_t>(m.b_stride);
+        const std::vector<float> got = values(adapter, m.b_offset, out * stride);
+        const float scale = alpha_of(layer, module) / static_cast<float>(rank);
+        for (std::size_t o = 0; o < out; ++o) {
+          for (std::size_t r = 0; r < stride; ++r) {
+            const float want = r < rank ? round_to(dtype, b[o * rank + r] * scale) : 0.0F;
+            ASSERT_EQ(got[o * stride + r], want);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(adapter.layers[0][static_cast<std::size_t>(Module::o)].rank, 0);
+  }
+}
+
+TEST(Adapter, DividesByTheRootOfTheRankForRsLora) {
+  const std::filesystem::path dir = "data/demo-llama/adapters/docstring";
+  const ModelConfig config = load_model_config("data/demo-llama").value();
+  const Adapter adapter = load_peft_adapter(dir, config, DType::f32).value();
+  const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
+  const auto b = stored(*file, "base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight");
+  const auto got = values(adapter, adapter.layers[3][kQ].b_offset, b.size());
+  for (std::size_t i = 0; i < b.size(); ++i) ASSERT_EQ(got[i], b[i] * 2);  // 16 / sqrt(64)
+}
+
+TEST(Adapter, LiesLayerByLayerModuleByModuleAligned) {
+  const ModelConfig config = load_model_config("data/demo-llama").value();
+  const Adapter adapter =
+      load_peft_adapter("data/demo-llama/adapters/cheader", config, DType::bf16).value();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(adapter.bytes.get()) % 64, 0U);
+  std::uint64_t end = 0;
+  for (const auto& layer : adapter.layers) {
+    for (const AdapterMatrix& m : layer) {
+      EXPECT_GE(m.a_offset, end);
+      EXPECT_LT(m.a_offset, end + 64);
+      EXPECT_GT(m.b_offset, m.a_offset);
+      EXPECT_EQ(m.a_offset % 64, 0U);
+      EXPECT_EQ(m.b_offset % 64, 0U);
+      end = m.b_offset + static_cast<std::uint64_t>(m.b_stride) * 2;
+      const auto module = static_cast<Module>(&m - layer.data());
+      end = m.b_offset + static_cast<std::uint64_t>(m.b_stride * module_out(config, module)) * 2;
+    }
+  }
+  EXPECT_LE(end, adapter.num_bytes);
+  EXPECT_LT(adapter.num_bytes, end + 64);
+}
+
+}  // namespace
+}  // namespace tandem
