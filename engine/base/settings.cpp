@@ -139,6 +139,10 @@ SettingsField& SettingsField::flag_only() {
   flag_only_ = true;
   return *this;
 }
+SettingsField& SettingsField::flag_as(std::string name) {
+  flag_name_ = std::move(name);
+  return *this;
+}
 SettingsField& SettingsField::short_flag(char letter) {
   letter_ = letter;
   return *this;
@@ -149,7 +153,7 @@ SettingsField& SettingsField::in_file_only() {
 }
 
 std::string SettingsField::flag() const {
-  std::string flag = "--" + key_;
+  std::string flag = "--" + (flag_name_.empty() ? key_ : flag_name_);
   std::replace(flag.begin() + 2, flag.end(), '_', '-');
   return flag;
 }

@@ -41,9 +41,10 @@ class SettingsField {
   SettingsField& range(double low, double high);
   SettingsField& at_least(double low);
   SettingsField& choices(std::vector<std::string> allowed);
-  SettingsField& required();   // validate() refuses an empty string or list
-  SettingsField& secret();     // its value is never printed
-  SettingsField& flag_only();  // no TOML key and no environment name
+  SettingsField& required();                 // validate() refuses an empty string or list
+  SettingsField& secret();                   // its value is never printed
+  SettingsField& flag_only();                // no TOML key and no environment name
+  SettingsField& flag_as(std::string name);  // "adapter": --adapter, whatever the key
   SettingsField& short_flag(char letter);
   SettingsField& in_file_only();  // another command's: accepted in files, neither flag nor variable
 
@@ -74,7 +75,7 @@ class SettingsField {
   Status bad(std::string_view problem) const;
 
   Target target_;
-  std::string key_, help_, group_, meta_, default_;
+  std::string key_, help_, group_, meta_, default_, flag_name_;
   std::string source_ = "default";
   std::optional<double> low_, high_;
   std::vector<std::string> choices_;

@@ -1,0 +1,38 @@
+// Reads a command's arguments into its SettingsTable, and prints its help. CLI11 stays behind this.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/settings.h"
+
+namespace tandem {
+
+// Exit statuses of every command.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailure = 1;  // what was asked for did not work
+inline constexpr int kExitUsage = 2;    // it was asked for wrongly
+
+struct CommandInfo {
+  std::string name;      // "serve": messages begin with "tandem serve: "
+  std::string usage;     // "--model DIR [options]"
+  std::string summary;   // a paragraph
+  std::string examples;  // printed last, may be empty
+};
+
+// Reads the config file (--config, TANDEM_CONFIG), the environment and the flags into the table's
+// members, in this order, and validates them. `args` starts after the command's name. Returns the
+// exit status if the command is to end here: --help and --print-config print to standard output;
+// a mistake is reported on standard error with its remedy.
+std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
+                                 const std::vector<std::string>& args);
+
+// The text of `tandem NAME --help`.
+std::string help_text(const CommandInfo& command, const SettingsTable& table);
+
+// Prints "tandem NAME: message" to standard error and returns kExitFailure.
+int report_failure(const CommandInfo& command, const Status& status);
+
+}  // namespace tandem

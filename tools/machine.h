@@ -1,0 +1,21 @@
+// What this process may use of the machine, for defaults and for the reports of benchmarks.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace tandem {
+
+std::string cpu_name();  // "Intel(R) Xeon(R) ..."; "unknown" without /proc/cpuinfo
+// Ids of the cores that this process may run on, in order.
+std::vector<int> usable_cpus();
+// Reads "0-3,8"; an error for anything else, a core that is not usable, or one named twice.
+Result<std::vector<int>> parse_cpus(const std::string& text);
+// Bytes that can be allocated now without swapping: the smaller of the machine's and the cgroup's.
+std::size_t available_memory();
+std::size_t resident_bytes();  // of this process, now
+
+}  // namespace tandem

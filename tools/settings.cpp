@@ -1,0 +1,143 @@
+#include "tools/settings.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status check_name(const std::string& name, const std::vector<NamedAdapter>& taken) {
+  if (name.empty()) return invalid("adapter: the name before '=' is empty");
+  const bool twice = std::any_of(taken.begin(), taken.end(),
+                                 [&](const NamedAdapter& other) { return other.name == name; });
+  if (twice) return invalid("adapter: the name '{}' is given twice", name);
+  return {};
+}
+
+}  // namespace
+
+void add_engine_settings(SettingsTable& table, EngineSettings& s) {
+  table.group("Model");
+  table.add(s.model, "model", "checkpoint folder: config.json, tokenizer.json, *.safetensors")
+      .meta("DIR")
+      .required();
+  table.add(s.served_model_name, "served_model_name",
+            "what requests call the base model; default: the folder's name");
+  table.add(s.dtype, "dtype", "type to compute in; auto: the checkpoint's own")
+      .choices({"auto", "bf16", "f16", "f32"});
+  table.add(s.load_format, "load_format", "dummy: random weights of the config's shape, no files")
+      .choices({"auto", "dummy"});
+  table.add(s.seed, "seed", "of dummy weights and, in generate, of sampling").at_least(0);
+
+  table.group("Adapters");
+  table
+      .add(s.adapters, "adapters",
+           "each subfolder with an adapter_config.json is an adapter of that name")
+      .meta("DIR");
+  table.add(s.max_adapters, "max_adapters", "adapters on the device at once").range(0, 65536);
+  table.add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
+
+  table.group("Device");
+  table.add(s.device, "device", "where to compute").choices({"auto", "cuda", "host"});
+  table.add(s.threads, "threads", "compute threads of the host device; 0: one per usable core")
+      .range(0, 4096);
+  table.add(s.cpus, "cpus", "cores that these threads may use, as in 0-3,8; default: all")
+      .meta("LIST");
+  table.add(s.pin, "pin", "pin each compute thread to its core");
+  table
+      .add(s.link_gbps, "link_gbps",
+           "copy to the host device at this many gigabytes per second; 0: as fast as memory")
+      .at_least(0);
+
+  table.group("Batching");
+  table.add(s.max_model_len, "max_model_len", "longest prompt plus answer; 0: the model's context")
+      .at_least(0);
+  table.add(s.max_num_seqs, "max_num_seqs", "sequences that run at once").range(1, 65536);
+  table
+      .add(s.max_num_batched_tokens, "max_num_batched_tokens",
+           "tokens of one step; longer prompts are computed in chunks")
+      .range(1, 1048576);
+  table.add(s.max_queue, "max_queue", "requests that may wait; more are told 429")
+      .range(1, 10000000);
+  table
+      .add(s.kv_cache_gb, "kv_cache_gb", "memory of the KV cache; 0: chosen for the settings above")
+      .meta("GB")
+      .at_least(0);
+  table.add(s.kv_pages, "kv_pages", "the same in pages; 0: from kv_cache_gb").range(0, 1 << 30);
+  table.add(s.page_tokens, "page_tokens", "tokens of one KV page").range(1, 1024);
+
+  table.group("Log");
+  table.add(s.log_level, "log_level", "what reaches standard error")
+      .choices({"debug", "info", "warning", "error", "off"});
+}
+
+void add_adapter_setting(SettingsTable& table, EngineSettings& s, bool offered) {
+  table.group("Adapters");
+  SettingsField& field =
+      table.add(s.adapter, "adapter", "one more adapter; may be repeated").meta("NAME=DIR");
+  if (!offered) field.in_file_only();
+}
+
+void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) {
+  const auto add = [&](auto& member, const char* key, const char* help) -> SettingsField& {
+    SettingsField& field = table.add(member, key, help);
+    if (!offered) field.in_file_only();
+    return field;
+  };
+  table.group("Server");
+  add(s.host, "host", "address to listen on; 0.0.0.0: all of this machine's").meta("ADDR");
+  add(s.port, "port", "port to listen on; 0: any free one, told in the log").range(0, 65535);
+  add(s.api_key, "api_key",
+      "clients must send it as bearer token; the variable keeps it out of process lists")
+      .meta("KEY")
+      .secret();
+  add(s.adapter_root, "adapter_root",
+      "/v1/load_lora_adapter may read below this folder; may be repeated; none: loading is off")
+      .meta("DIR");
+  add(s.max_connections, "max_connections", "connections at once; more are told 503")
+      .range(1, 1000000);
+  add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
+      .meta("MB")
+      .range(0.001, 1024);
+  add(s.drain_timeout_s, "drain_timeout_s",
+      "after SIGTERM, wait this long for running requests to end")
+      .meta("SECONDS")
+      .range(0, 86400);
+}
+
+Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
+                                                const std::vector<std::string>& named) {
+  std::vector<NamedAdapter> found;
+  if (!folder.empty()) {
+    std::error_code failure;
+    fs::directory_iterator entries(folder, failure);
+    if (failure) return error(StatusCode::not_found, "adapters: {}: {}", folder, failure.message());
+    for (; entries != fs::directory_iterator(); entries.increment(failure)) {
+      std::error_code ignored;
+      if (fs::exists(entries->path() / "adapter_config.json", ignored)) {
+        found.push_back({entries->path().filename().string(), entries->path().string()});
+      }
+      if (failure) break;
+    }
+    if (failure) return error(StatusCode::internal, "adapters: {}: {}", folder, failure.message());
+    if (found.empty()) {
+      return error(StatusCode::not_found, "adapters: no subfolder of {} has an adapter_config.json",
+                   folder);
+    }
+    // The file system's order is no order.
+    std::sort(found.begin(), found.end(),
+              [](const NamedAdapter& a, const NamedAdapter& b) { return a.name < b.name; });
+  }
+  for (const std::string& text : named) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) return invalid("adapter: '{}' is not NAME=DIR", text);
+    NamedAdapter adapter{text.substr(0, equals), text.substr(equals + 1)};
+    TANDEM_TRY(check_name(adapter.name, found));
+    found.push_back(std::move(adapter));
+  }
+  return found;
+}
+
+}  // namespace tandem

@@ -1,0 +1,68 @@
+// The settings that several commands share: which model to serve from what, and how to serve it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/base/settings.h"
+#include "engine/base/status.h"
+
+namespace tandem {
+
+struct EngineSettings {
+  // Model
+  std::string model;
+  std::string served_model_name;  // empty: the folder's name
+  std::string dtype = "auto";
+  std::string load_format = "auto";
+  std::int64_t seed = 0;
+  // Adapters
+  std::string adapters;              // folder of adapter folders
+  std::vector<std::string> adapter;  // NAME=DIR
+  std::int64_t max_adapters = 64;
+  std::int64_t max_lora_rank = 512;
+  // Device
+  std::string device = "auto";
+  std::int64_t threads = 0;  // 0: one per usable core
+  std::string cpus;          // "0-3,8"; empty: all that this process may use
+  bool pin = true;
+  double link_gbps = 0;  // gigabytes per second; 0: not throttled
+  // Batching
+  std::int64_t max_model_len = 0;  // 0: what the model and the cache allow
+  std::int64_t max_num_seqs = 256;
+  std::int64_t max_num_batched_tokens = 512;
+  std::int64_t max_queue = 4096;
+  double kv_cache_gb = 0;     // 0: automatic
+  std::int64_t kv_pages = 0;  // 0: from kv_cache_gb
+  std::int64_t page_tokens = 16;
+  // Log
+  std::string log_level = "info";
+};
+
+struct ServerSettings {
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8000;
+  std::string api_key;
+  std::vector<std::string> adapter_root;
+  std::int64_t max_connections = 1024;
+  double max_body_mb = 8;
+  double drain_timeout_s = 30;
+};
+
+// Adds the rows of a struct. `offered` false: another command's, accepted in config files only.
+void add_engine_settings(SettingsTable& table, EngineSettings& settings);
+void add_adapter_setting(SettingsTable& table, EngineSettings& settings, bool offered);
+void add_server_settings(SettingsTable& table, ServerSettings& settings, bool offered);
+
+struct NamedAdapter {
+  std::string name;
+  std::string path;
+};
+
+// The adapters that --adapters and --adapter name, each name once. A folder that cannot be read,
+// an empty one, and a bad or repeated name are errors.
+Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
+                                                const std::vector<std::string>& named);
+
+}  // namespace tandem
