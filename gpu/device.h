@@ -29,7 +29,8 @@ struct DeviceInfo {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(std::byte* data, std::size_t bytes, bool host_visible, void (*release)(std::byte*, std::size_t))
+  Buffer(std::byte* data, std::size_t bytes, bool host_visible,
+         void (*release)(std::byte*, std::size_t))
       : data_(data), bytes_(bytes), host_visible_(host_visible), release_(release) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {

@@ -48,15 +48,15 @@ struct RopeArgs {
 // p / page_tokens, at p % page_tokens. Pages hold K and V of one layer's tokens, heads outside:
 // [2, kv_heads, page_tokens, d], so that a head's keys are contiguous within a page.
 struct KvLayer {
-  void* base = nullptr;           // [num_pages, 2, kv_heads, page_tokens, d], compute dtype
-  std::int64_t page_stride = 0;   // elements from one page to the next
+  void* base = nullptr;          // [num_pages, 2, kv_heads, page_tokens, d], compute dtype
+  std::int64_t page_stride = 0;  // elements from one page to the next
   std::int32_t page_tokens = 0;
 };
 
 // Writes k and v of every row to slot slots[t] = page * page_tokens + offset.
 struct AppendKvArgs {
-  TensorView k;               // [T, kv_heads, d], compute dtype
-  TensorView v;               // [T, kv_heads, d]
+  TensorView k;  // [T, kv_heads, d], compute dtype
+  TensorView v;  // [T, kv_heads, d]
   KvLayer cache;
   const std::int32_t* slots;  // [T]
 };
@@ -72,8 +72,8 @@ struct AttentionSequence {
 // out[t, h] = softmax(scale q[t, h] K^T) V over the sequence's own keys 0 .. position(t), with
 // grouped queries: query head h reads KV head h / (heads / kv_heads).
 struct AttentionArgs {
-  TensorView q;                        // [T, heads, d], compute dtype
-  KvLayer cache;                       // the rows' own keys are already appended
+  TensorView q;   // [T, heads, d], compute dtype
+  KvLayer cache;  // the rows' own keys are already appended
   std::int32_t kv_heads;
   const AttentionSequence* sequences;  // [num_sequences]
   const std::int32_t* page_ids;        // all sequences' block tables, one after another
@@ -109,7 +109,7 @@ struct LoraMatrix {
 
 // The rows of one adapter in a step: rows[first .. first + count) of LoraArgs.
 struct LoraSegment {
-  std::int32_t slot;   // which adapter: row of the weight table
+  std::int32_t slot;  // which adapter: row of the weight table
   std::int32_t first;
   std::int32_t count;
 };
@@ -121,17 +121,17 @@ struct LoraSegment {
 struct LoraArgs {
   static constexpr int kMaxModules = 3;  // q, k, v
 
-  TensorView x;                // [T, in], compute dtype
-  const LoraMatrix* table;     // already offset to the layer's first module
-  std::int64_t slot_stride;    // matrices per slot
-  std::int32_t num_modules;
+  TensorView x;                       // [T, in], compute dtype
+  const LoraMatrix* table = nullptr;  // already offset to the layer's first module
+  std::int64_t slot_stride = 0;       // matrices per slot
+  std::int32_t num_modules = 0;
   TensorView out[kMaxModules];  // [T, out of m], compute dtype or f32, row stride free
   const std::int32_t* rows;     // [num_rows], each row in at most one segment
   std::int32_t num_rows;
   const LoraSegment* segments;  // [num_segments]
   std::int32_t num_segments;
-  std::int32_t max_rank;        // largest rank of any segment's adapter
-  TensorView scratch;           // f32 [T, kMaxModules * max_rank] or larger: x A^T
+  std::int32_t max_rank;  // largest rank of any segment's adapter
+  TensorView scratch;     // f32 [T, kMaxModules * max_rank] or larger: x A^T
 };
 
 // How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and
@@ -155,7 +155,7 @@ struct SampleRow {
   std::int32_t bias = 0;           // first index in SampleArgs::biases
   std::int32_t num_biases = 0;
   std::uint64_t seed = 0;
-  std::uint64_t position = 0;      // of the token to be drawn, in its sequence
+  std::uint64_t position = 0;  // of the token to be drawn, in its sequence
 };
 
 // Added to the logit; -infinity bans the token.
@@ -168,18 +168,18 @@ struct SampledToken {
   static constexpr int kMaxLogprobs = 20;
   std::int32_t token = -1;
   float logprob = 0;
-  std::int32_t rank = 0;       // 1: the most likely token; set when num_logprobs >= 0
-  std::int32_t num_top = 0;    // entries below, most likely first, ties by lower id
+  std::int32_t rank = 0;     // 1: the most likely token; set when num_logprobs >= 0
+  std::int32_t num_top = 0;  // entries below, most likely first, ties by lower id
   std::int32_t top_tokens[kMaxLogprobs] = {};
   float top_logprobs[kMaxLogprobs] = {};
 };
 
 struct SampleArgs {
-  TensorView logits;            // [S, vocab], f32; overwritten
-  const SampleRow* rows;        // [S]
+  TensorView logits;      // [S, vocab], f32; overwritten
+  const SampleRow* rows;  // [S]
   const std::int32_t* history;
   const TokenBias* biases;
-  SampledToken* out;            // [S]
+  SampledToken* out;  // [S]
 };
 
 }  // namespace tandem

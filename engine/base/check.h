@@ -12,10 +12,10 @@ namespace tandem {
                                std::string_view message);
 
 // TANDEM_CHECK(cond) or TANDEM_CHECK(cond, "format {}", values...). Active in every build.
-#define TANDEM_CHECK(cond, ...)                                                               \
-  do {                                                                                        \
-    if (!(cond)) [[unlikely]]                                                                 \
-      ::tandem::check_failed(__FILE__, __LINE__, #cond, ::fmt::format("" __VA_ARGS__));       \
+#define TANDEM_CHECK(cond, ...)                                                         \
+  do {                                                                                  \
+    if (!(cond)) [[unlikely]]                                                           \
+      ::tandem::check_failed(__FILE__, __LINE__, #cond, ::fmt::format("" __VA_ARGS__)); \
   } while (false)
 
 }  // namespace tandem

@@ -8,10 +8,14 @@ namespace tandem {
 
 std::string_view to_string(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::f16: return "f16";
-    case DType::bf16: return "bf16";
-    case DType::i32: return "i32";
+    case DType::f32:
+      return "f32";
+    case DType::f16:
+      return "f16";
+    case DType::bf16:
+      return "bf16";
+    case DType::i32:
+      return "i32";
   }
   return "?";
 }
@@ -67,10 +71,14 @@ void convert_all(const void* source, void* target, std::size_t count) {
 template <typename From>
 void convert_from(const void* source, DType to, void* target, std::size_t count) {
   switch (to) {
-    case DType::f32: return convert_all<From, float>(source, target, count);
-    case DType::f16: return convert_all<From, f16>(source, target, count);
-    case DType::bf16: return convert_all<From, bf16>(source, target, count);
-    case DType::i32: break;
+    case DType::f32:
+      return convert_all<From, float>(source, target, count);
+    case DType::f16:
+      return convert_all<From, f16>(source, target, count);
+    case DType::bf16:
+      return convert_all<From, bf16>(source, target, count);
+    case DType::i32:
+      break;
   }
   TANDEM_CHECK(false, "convert to {}", to_string(to));
 }
@@ -83,10 +91,14 @@ void convert(DType from, const void* source, DType to, void* target, std::size_t
     return;
   }
   switch (from) {
-    case DType::f32: return convert_from<float>(source, to, target, count);
-    case DType::f16: return convert_from<f16>(source, to, target, count);
-    case DType::bf16: return convert_from<bf16>(source, to, target, count);
-    case DType::i32: break;
+    case DType::f32:
+      return convert_from<float>(source, to, target, count);
+    case DType::f16:
+      return convert_from<f16>(source, to, target, count);
+    case DType::bf16:
+      return convert_from<bf16>(source, to, target, count);
+    case DType::i32:
+      break;
   }
   TANDEM_CHECK(false, "convert from {}", to_string(from));
 }

@@ -28,8 +28,12 @@ struct f16 {
 };
 static_assert(sizeof(bf16) == 2 && sizeof(f16) == 2);
 
-constexpr float to_float(float x) { return x; }
-constexpr float to_float(bf16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+constexpr float to_float(float x) {
+  return x;
+}
+constexpr float to_float(bf16 x) {
+  return std::bit_cast<float>(std::uint32_t{x.bits} << 16);
+}
 float to_float(f16 x);
 
 template <typename T>

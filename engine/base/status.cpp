@@ -10,16 +10,26 @@ namespace tandem {
 
 std::string_view to_string(StatusCode code) {
   switch (code) {
-    case StatusCode::ok: return "ok";
-    case StatusCode::invalid_argument: return "invalid argument";
-    case StatusCode::unauthenticated: return "unauthenticated";
-    case StatusCode::permission_denied: return "permission denied";
-    case StatusCode::not_found: return "not found";
-    case StatusCode::already_exists: return "already exists";
-    case StatusCode::resource_exhausted: return "resource exhausted";
-    case StatusCode::unavailable: return "unavailable";
-    case StatusCode::cancelled: return "cancelled";
-    case StatusCode::internal: return "internal";
+    case StatusCode::ok:
+      return "ok";
+    case StatusCode::invalid_argument:
+      return "invalid argument";
+    case StatusCode::unauthenticated:
+      return "unauthenticated";
+    case StatusCode::permission_denied:
+      return "permission denied";
+    case StatusCode::not_found:
+      return "not found";
+    case StatusCode::already_exists:
+      return "already exists";
+    case StatusCode::resource_exhausted:
+      return "resource exhausted";
+    case StatusCode::unavailable:
+      return "unavailable";
+    case StatusCode::cancelled:
+      return "cancelled";
+    case StatusCode::internal:
+      return "internal";
   }
   return "unknown";
 }

@@ -63,8 +63,8 @@ Status errno_status(std::string_view what, int errno_value);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) {      // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by design
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit by design
     if (status_.ok()) status_ = Status(StatusCode::internal, "Result made from an ok Status");
   }
 
@@ -100,10 +100,9 @@ T& Result<T>::require() {
 #define TANDEM_CONCAT(a, b) TANDEM_CONCAT_INNER(a, b)
 
 // Leaves the function with the failure, if `expr` (a Status) is one.
-#define TANDEM_TRY(expr)                                               \
-  do {                                                                 \
-    if (::tandem::Status tandem_try_status = (expr); !tandem_try_status) \
-      return tandem_try_status;                                        \
+#define TANDEM_TRY(expr)                                                                           \
+  do {                                                                                             \
+    if (::tandem::Status tandem_try_status = (expr); !tandem_try_status) return tandem_try_status; \
   } while (false)
 
 // TANDEM_ASSIGN(auto x, expr): leaves with the failure, or declares x from the Result's value.

@@ -46,8 +46,8 @@ void advance(TensorView& view, std::int64_t elements) {
 }  // namespace
 
 TensorView TensorView::slice_rows(std::int64_t begin, std::int64_t count) const {
-  TANDEM_CHECK(begin >= 0 && count >= 0 && begin + count <= dim[0], "rows {}+{} of {}", begin, count,
-               dim[0]);
+  TANDEM_CHECK(begin >= 0 && count >= 0 && begin + count <= dim[0], "rows {}+{} of {}", begin,
+               count, dim[0]);
   TensorView result = *this;
   advance(result, begin * stride[0]);
   result.dim[0] = count;
@@ -74,8 +74,9 @@ TensorView TensorView::split_cols(std::int64_t heads) const {
 }
 
 std::string to_string(const TensorView& view) {
-  return fmt::format("{}[{}]", to_string(view.dtype),
-                     fmt::join(std::span(view.dim.data(), static_cast<std::size_t>(view.rank)), ", "));
+  return fmt::format(
+      "{}[{}]", to_string(view.dtype),
+      fmt::join(std::span(view.dim.data(), static_cast<std::size_t>(view.rank)), ", "));
 }
 
 }  // namespace tandem

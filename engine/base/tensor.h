@@ -45,7 +45,8 @@ struct TensorView {
     return static_cast<T*>(data);
   }
   std::byte* row_bytes(std::int64_t row) const {
-    return static_cast<std::byte*>(data) + row * stride[0] * static_cast<std::int64_t>(size_of(dtype));
+    return static_cast<std::byte*>(data) +
+           row * stride[0] * static_cast<std::int64_t>(size_of(dtype));
   }
 };
 

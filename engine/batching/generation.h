@@ -32,17 +32,17 @@ struct GenerationRequest {
   std::string adapter;  // empty: the base model
   std::vector<TokenId> prompt;
   SamplingParams sampling;
-  std::int32_t n = 1;  // independent continuations of the same prompt
+  std::int32_t n = 1;            // independent continuations of the same prompt
   std::int32_t max_tokens = 16;  // of each; the context length cuts it shorter
   std::int32_t min_tokens = 0;   // end tokens and stops do not count before this
   std::vector<std::string> stop;
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
-  bool include_stop = false;         // keep the stop string in the text
-  std::int32_t num_logprobs = -1;    // -1: none; k: the chosen token and the k best
-  bool prompt_logprobs = false;      // of every prompt token but the first (`echo` with logprobs)
-  std::int32_t priority = 0;         // lower goes first among the waiting
+  bool include_stop = false;       // keep the stop string in the text
+  std::int32_t num_logprobs = -1;  // -1: none; k: the chosen token and the k best
+  bool prompt_logprobs = false;    // of every prompt token but the first (`echo` with logprobs)
+  std::int32_t priority = 0;       // lower goes first among the waiting
 };
 
 struct TokenLogprob {
@@ -55,9 +55,9 @@ enum class FinishReason { none, stop, length, cancelled, failed };
 
 // One piece of news about one of the n continuations.
 struct OutputDelta {
-  std::int32_t index = 0;          // which continuation
-  std::string text;                // whole UTF-8 characters; may be empty
-  std::vector<TokenId> tokens;     // new ids, stop token excluded
+  std::int32_t index = 0;                     // which continuation
+  std::string text;                           // whole UTF-8 characters; may be empty
+  std::vector<TokenId> tokens;                // new ids, stop token excluded
   std::vector<TokenLogprob> logprobs;         // as tokens, when asked for
   std::vector<TokenLogprob> prompt_logprobs;  // with the first delta of index 0, when asked for
   FinishReason finish = FinishReason::none;
@@ -85,9 +85,9 @@ class Generation {
   // Waits at most `timeout` for news. Returns it; or nothing on time-out; after the deltas with
   // finish set for all n continuations there is nothing more (done() is true). One reader.
   virtual std::optional<OutputDelta> next(Duration timeout) = 0;
-  virtual bool done() const = 0;            // every continuation has finished and been read
+  virtual bool done() const = 0;  // every continuation has finished and been read
   virtual GenerationStats stats() const = 0;
-  virtual void cancel() = 0;                // thread-safe, idempotent; takes effect within one step
+  virtual void cancel() = 0;  // thread-safe, idempotent; takes effect within one step
 };
 
 }  // namespace tandem

@@ -16,26 +16,26 @@ struct AdapterInfo {
   std::string name;
   std::string path;
   std::string digest;
-  std::int32_t rank = 0;               // the largest of its modules
-  std::vector<std::string> modules;    // "q_proj", ...
+  std::int32_t rank = 0;             // the largest of its modules
+  std::vector<std::string> modules;  // "q_proj", ...
   std::uint64_t bytes = 0;
-  std::string tier;                    // "disk", "host", "loading", "device"
+  std::string tier;  // "disk", "host", "loading", "device"
   bool pinned = false;
-  std::int64_t loaded_unix = 0;        // seconds since the epoch
-  std::int32_t running = 0;            // requests
+  std::int64_t loaded_unix = 0;  // seconds since the epoch
+  std::int32_t running = 0;      // requests
   std::int32_t waiting = 0;
-  std::uint64_t hits = 0;              // requests that found it on the device
-  std::uint64_t cold_starts = 0;       // requests that did not
+  std::uint64_t hits = 0;         // requests that found it on the device
+  std::uint64_t cold_starts = 0;  // requests that did not
 };
 
 struct EngineStats {
-  std::int32_t running = 0;   // sequences
+  std::int32_t running = 0;  // sequences
   std::int32_t waiting = 0;
   std::int64_t pages_total = 0;
   std::int64_t pages_kv = 0;
   std::int64_t pages_free = 0;
   std::uint64_t steps = 0;
-  std::uint64_t prompt_tokens = 0;      // computed
+  std::uint64_t prompt_tokens = 0;  // computed
   std::uint64_t generation_tokens = 0;
   std::uint64_t preemptions = 0;
   double step_seconds_total = 0;

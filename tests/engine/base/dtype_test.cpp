@@ -34,7 +34,7 @@ TEST(Dtype, EveryBf16SurvivesTheWayThroughFloat) {
 }
 
 TEST(Dtype, RoundsToNearestEven) {
-  EXPECT_EQ(to_float(from_float<bf16>(1.0F + 1.0F / 256)), 1.0F);           // tie, even below
+  EXPECT_EQ(to_float(from_float<bf16>(1.0F + 1.0F / 256)), 1.0F);               // tie, even below
   EXPECT_EQ(to_float(from_float<bf16>(1.0F + 3.0F / 256)), 1.0F + 4.0F / 256);  // tie, even above
   EXPECT_EQ(to_float(from_float<f16>(1.0F + 1.0F / 2048)), 1.0F);
   EXPECT_EQ(to_float(from_float<f16>(1.0F + 3.0F / 2048)), 1.0F + 4.0F / 2048);

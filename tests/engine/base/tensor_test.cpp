@@ -22,7 +22,8 @@ TEST(TensorView, SlicesPointIntoTheSameMemory) {
 
 TEST(TensorView, SplitsColumnsIntoHeads) {
   std::array<float, 24> data{};
-  const TensorView heads = TensorView(data.data(), DType::f32, {2, 12}).slice_cols(4, 6).split_cols(3);
+  const TensorView heads =
+      TensorView(data.data(), DType::f32, {2, 12}).slice_cols(4, 6).split_cols(3);
   EXPECT_EQ(heads.rank, 3);
   EXPECT_EQ(heads.dim[1], 3);
   EXPECT_EQ(heads.dim[2], 2);
