@@ -1,0 +1,174 @@
+#include "gpu/host/host_device.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <latch>
+#include <stdexcept>
+
+#include "gpu/host/host_event.h"
+#include "gpu/host/host_stream.h"
+#include "gpu/host/memory.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(HostDevice, RefusesOptionsThatMakeNoSense) {
+  HostDeviceOptions threads;
+  threads.num_threads = -1;
+  EXPECT_THAT(make_host_device(threads).status().message(), HasSubstr("num_threads"));
+  HostDeviceOptions link;
+  link.link_gbps = -3;
+  EXPECT_THAT(make_host_device(link).status().message(), HasSubstr("link_gbps"));
+  link.link_gbps = std::nan("");
+  EXPECT_THAT(make_host_device(link).status().message(), HasSubstr("link_gbps"));
+  HostDeviceOptions cpus;
+  cpus.cpus = {-5};
+  EXPECT_THAT(make_host_device(cpus).status().message(), HasSubstr("cpu -5"));
+}
+
+TEST(HostDevice, SaysWhatItIs) {
+  HostDeviceOptions options;
+  options.num_threads = 2;
+  options.memory_limit_bytes = 12345;
+  const auto device = std::move(make_host_device(options)).value();
+  EXPECT_THAT(device->info().name, HasSubstr("host: 2 threads"));
+  EXPECT_EQ(device->info().memory_bytes, 12345U);
+}
+
+TEST(HostMemory, NamesPurposeBytesAndLimitWhenThereIsNotEnough) {
+  host::MemoryPool memory(1 << 20);
+  const auto refused = memory.allocate(2 << 20, "the KV cache");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr("the KV cache"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("2097152"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("1048576"));
+}
+
+TEST(HostMemory, CountsWhatIsInUseAndGivesItBack) {
+  host::MemoryPool memory(1000);
+  {
+    const auto first = memory.allocate(600, "first");
+    ASSERT_TRUE(first.ok());
+    EXPECT_EQ(memory.used_bytes(), 600U);
+    EXPECT_FALSE(memory.allocate(500, "second").ok());
+    EXPECT_TRUE(memory.allocate(400, "third").ok());
+  }
+  EXPECT_EQ(memory.used_bytes(), 0U);
+}
+
+TEST(HostMemory, AlignsBuffersAndLetsThemOutliveThePool) {
+  Buffer small;
+  Buffer large;
+  {
+    host::MemoryPool memory(std::size_t{1} << 40);
+    small = std::move(memory.allocate(1, "small")).value();
+    large = std::move(memory.allocate((std::size_t{5} << 20) + 3, "large")).value();
+  }
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data()) % 64, 0U);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large.data()) % (2 << 20), 0U);
+  EXPECT_TRUE(large.host_visible());
+  large.data()[large.bytes() - 1] = std::byte{1};
+}
+
+TEST(HostMemory, RefusesASizeThatOverflows) {
+  host::MemoryPool memory(~std::size_t{0});
+  EXPECT_FALSE(memory.allocate(~std::size_t{0} - 100, "everything").ok());
+  EXPECT_EQ(memory.used_bytes(), 0U);
+}
+
+class HostStreamTest : public testing::Test {
+ protected:
+  host::ThreadPool pool_{2, {}};
+  host::MatmulCache matmuls_;
+  host::LinkPacer link_{0};
+};
+
+TEST_F(HostStreamTest, ReportsAFailureOnceAndNamesTheOperation) {
+  host::HostStream stream("faulty", pool_, matmuls_, link_);
+  bool ran = false;
+  stream.run("broken step", [] { throw std::runtime_error("no luck"); });
+  stream.run("next step", [&] { ran = true; });
+  const Status failure = stream.synchronize();
+  EXPECT_EQ(failure.code(), StatusCode::internal);
+  EXPECT_THAT(failure.message(), HasSubstr("broken step on stream faulty: no luck"));
+  EXPECT_FALSE(ran) << "what follows a failure must not compute from its result";
+  stream.run("next step", [&] { ran = true; });
+  EXPECT_TRUE(stream.synchronize().ok());
+  EXPECT_TRUE(ran);
+}
+
+TEST_F(HostStreamTest, ReportsAFailureInsideThePool) {
+  host::HostStream stream("faulty", pool_, matmuls_, link_);
+  stream.run("parallel step", [&] {
+    pool_.parallel_for(8, [](std::int64_t task, int) {
+      if (task == 5) throw std::bad_alloc();
+    });
+  });
+  const Status failure = stream.synchronize();
+  EXPECT_EQ(failure.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(failure.message(), HasSubstr("parallel step"));
+}
+
+TEST_F(HostStreamTest, PassesEventsEvenAfterAFailure) {
+  host::HostStream faulty("faulty", pool_, matmuls_, link_);
+  host::HostStream other("other", pool_, matmuls_, link_);
+  host::HostEvent event;
+  faulty.run("broken step", [] { throw std::runtime_error("no luck"); });
+  faulty.record(event);
+  other.wait(event);
+  EXPECT_TRUE(other.synchronize().ok());
+  EXPECT_TRUE(event.passed());
+  EXPECT_FALSE(faulty.synchronize().ok());
+}
+
+TEST_F(HostStreamTest, AnEventPassesOnlyWhenItsStreamReachesIt) {
+  host::HostStream first("first", pool_, matmuls_, link_);
+  host::HostStream second("second", pool_, matmuls_, link_);
+  host::HostEvent event;
+  std::latch gate(1);
+  int order = 0;
+  int seen = 0;
+  first.run("gate", [&] {
+    gate.wait();
+    order = 1;
+  });
+  first.record(event);
+  second.wait(event);
+  second.run("look", [&] { seen = order; });
+  EXPECT_FALSE(event.passed());
+  gate.count_down();
+  EXPECT_TRUE(second.synchronize().ok());
+  EXPECT_EQ(seen, 1);
+  EXPECT_TRUE(first.synchronize().ok());
+}
+
+TEST_F(HostStreamTest, RecordingAgainWaitsForTheNewPoint) {
+  host::HostStream stream("one", pool_, matmuls_, link_);
+  host::HostEvent event;
+  stream.record(event);
+  event.synchronize();
+  std::latch gate(1);
+  stream.run("gate", [&] { gate.wait(); });
+  stream.record(event);
+  EXPECT_FALSE(event.passed());
+  gate.count_down();
+  event.synchronize();
+  EXPECT_TRUE(event.passed());
+}
+
+TEST_F(HostStreamTest, AcceptsMoreOperationsThanItsQueueHolds) {
+  host::HostStream stream("long", pool_, matmuls_, link_);
+  std::size_t runs = 0;
+  for (std::size_t i = 0; i < 3 * host::HostStream::kMaxQueued; ++i) {
+    stream.run("count", [&] { ++runs; });
+  }
+  EXPECT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(runs, 3 * host::HostStream::kMaxQueued);
+}
+
+}  // namespace
+}  // namespace tandem

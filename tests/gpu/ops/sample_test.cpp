@@ -1,0 +1,278 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/gpu/ops/ops_fixture.h"
+
+namespace tandem {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+class Sample : public OpsTest {
+ protected:
+  // One row of `logits` for every entry of `rows`.
+  std::vector<SampledToken> run(const std::vector<float>& logits,
+                                const std::vector<SampleRow>& rows,
+                                const std::vector<std::int32_t>& history = {},
+                                const std::vector<TokenBias>& biases = {}) {
+    std::vector<float> all;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      all.insert(all.end(), logits.begin(), logits.end());
+    return run_rows(all, rows, history, biases);
+  }
+  std::vector<SampledToken> run_rows(const std::vector<float>& logits,
+                                     const std::vector<SampleRow>& rows,
+                                     const std::vector<std::int32_t>& history = {},
+                                     const std::vector<TokenBias>& biases = {}) {
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const auto device_logits = array(logits);
+    const auto device_rows = array(rows);
+    const auto device_history = array(history);
+    const auto device_biases = array(biases);
+    const auto out = array(std::vector<SampledToken>(rows.size()));
+    stream_->sample({TensorView(device_logits.on_device(), DType::f32,
+                                {count, static_cast<std::int64_t>(logits.size()) / count}),
+                     device_rows.on_device(), device_history.on_device(), device_biases.on_device(),
+                     out.on_device()});
+    return out.download(*stream_);
+  }
+
+  std::vector<float> random_logits(std::size_t vocab, float scale) {
+    std::normal_distribution<float> normal(0, scale);
+    std::vector<float> logits(vocab);
+    for (float& logit : logits) logit = normal(random_);
+    return logits;
+  }
+
+  // Draws many times and compares the counts with the twin's probabilities by chi-square.
+  void check_distribution(const std::string& what, const std::vector<float>& logits, SampleRow row,
+                          const std::vector<std::int32_t>& history = {},
+                          const std::vector<TokenBias>& biases = {}) {
+    constexpr int kDraws = 4000;
+    const int vocab = static_cast<int>(logits.size());
+    std::vector<double> expected(logits.size());
+    reference::probabilities(logits.data(), vocab, row, history.data(), biases.data(),
+                             expected.data());
+    std::vector<SampleRow> rows;
+    for (int i = 0; i < kDraws; ++i) {
+      row.seed = 1234;
+      row.position = static_cast<std::uint64_t>(i);
+      rows.push_back(row);
+    }
+    std::vector<int> counts(logits.size(), 0);
+    for (const SampledToken& token : run(logits, rows, history, biases)) {
+      ASSERT_GE(token.token, 0);
+      ASSERT_LT(token.token, vocab);
+      ++counts[static_cast<std::size_t>(token.token)];
+    }
+    double chi_square = 0;
+    int cells = 0;
+    double rest_expected = 0;
+    int rest = 0;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (expected[i] == 0) {
+        EXPECT_EQ(counts[i], 0) << what << ": token " << i << " was cut";
+      }
+      const double want = expected[i] * kDraws;
+      if (want >= 5) {
+        chi_square += (counts[i] - want) * (counts[i] - want) / want;
+        ++cells;
+      } else {
+        rest_expected += want;
+        rest += counts[i];
+      }
+    }
+    if (rest_expected >= 5) {
+      chi_square += (rest - rest_expected) * (rest - rest_expected) / rest_expected;
+      ++cells;
+    }
+    // Mean cells - 1, variance twice that; five standard deviations for fixed seeds.
+    const double freedom = std::max(cells - 1, 1);
+    EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom)) << what;
+  }
+};
+
+TEST_F(Sample, IsGreedyAtTemperatureZeroAndTakesTheLowerIdOfEqualLogits) {
+  const auto out = run({1, 7, 3, 7, -2}, {SampleRow{}});
+  EXPECT_EQ(out[0].token, 1);
+}
+
+TEST_F(Sample, DrawsFromTheSoftmaxAtTheTemperature) {
+  const auto logits = random_logits(50, 2);
+  for (const float temperature : {0.3F, 1.0F, 2.5F}) {
+    SampleRow row;
+    row.temperature = temperature;
+    check_distribution(fmt::format("temperature {}", temperature), logits, row);
+  }
+}
+
+TEST_F(Sample, CutsByTopKTopPAndMinPAlone) {
+  const auto logits = random_logits(200, 1.5F);
+  for (const std::int32_t top_k : {1, 2, 7, 150, 500}) {
+    SampleRow row;
+    row.temperature = 1.2F;
+    row.top_k = top_k;
+    check_distribution(fmt::format("top_k {}", top_k), logits, row);
+  }
+  for (const float top_p : {0.0F, 0.1F, 0.5F, 0.9F, 0.999F}) {
+    SampleRow row;
+    row.temperature = 0.9F;
+    row.top_p = top_p;
+    check_distribution(fmt::format("top_p {}", top_p), logits, row);
+  }
+  for (const float min_p : {0.01F, 0.2F, 1.0F}) {
+    SampleRow row;
+    row.temperature = 1.5F;
+    row.min_p = min_p;
+    check_distribution(fmt::format("min_p {}", min_p), logits, row);
+  }
+}
+
+TEST_F(Sample, CutsByTopKThenTopPThenMinPTogether) {
+  for (int round = 0; round < 20; ++round) {
+    SampleRow row;
+    row.temperature = 0.5F + 0.1F * static_cast<float>(pick(0, 10));
+    row.top_k = static_cast<std::int32_t>(pick(0, 40));
+    row.top_p = 0.1F * static_cast<float>(pick(1, 10));
+    row.min_p = 0.02F * static_cast<float>(pick(0, 10));
+    const auto vocab = static_cast<std::size_t>(pick(1, 700));
+    check_distribution(fmt::format("k {} p {} min {} T {} vocab {}", row.top_k, row.top_p,
+                                   row.min_p, row.temperature, vocab),
+                       random_logits(vocab, 2), row);
+  }
+}
+
+TEST_F(Sample, OfEqualLogitsCutsTheHigherIds) {
+  const std::vector<float> logits(100, 1.0F);
+  SampleRow row;
+  row.temperature = 1;
+  row.top_k = 3;
+  check_distribution("ties at top_k", logits, row);
+  row.top_k = 0;
+  row.top_p = 0.095F;
+  check_distribution("ties at top_p", logits, row);
+}
+
+TEST_F(Sample, AppliesBiasesAndPenaltiesBeforeTheTemperature) {
+  const auto logits = random_logits(30, 1);
+  SampleRow row;
+  row.temperature = 0.8F;
+  row.repetition_penalty = 1.7F;
+  row.presence_penalty = 0.4F;
+  row.frequency_penalty = -0.3F;
+  row.history = 2;
+  row.prompt_len = 4;
+  row.history_len = 9;
+  row.bias = 1;
+  row.num_biases = 2;
+  const std::vector<std::int32_t> history{29, 29, 1, 2, 3, 1, 1, 5, 5, 5, 7, 29};
+  const std::vector<TokenBias> biases{{0, 100}, {4, 2.5F}, {6, -kInfinity}};
+  check_distribution("penalties", logits, row, history, biases);
+  row.temperature = 0;
+  std::vector<double> expected(logits.size());
+  reference::probabilities(logits.data(), 30, row, history.data(), biases.data(), expected.data());
+  const auto out = run(logits, {row, row}, history, biases);
+  EXPECT_EQ(expected[static_cast<std::size_t>(out[0].token)], 1);
+  EXPECT_EQ(out[1].token, out[0].token) << "one row's penalties must not leak into the next";
+}
+
+TEST_F(Sample, DependsOnSeedAndPositionAloneNotOnTheBatch) {
+  const auto logits = random_logits(1000, 1);
+  std::vector<SampleRow> rows;
+  for (int i = 0; i < 40; ++i) {
+    SampleRow row;
+    row.temperature = 1;
+    row.top_p = i % 2 == 0 ? 0.95F : 1.0F;
+    row.seed = static_cast<std::uint64_t>(i / 4);
+    row.position = static_cast<std::uint64_t>(i % 4);
+    rows.push_back(row);
+  }
+  const auto together = run(logits, rows);
+  std::vector<SampleRow> reversed(rows.rbegin(), rows.rend());
+  const auto backwards = run(logits, reversed);
+  int different = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(together[i].token, run(logits, {rows[i]})[0].token);
+    EXPECT_EQ(together[i].token, backwards[rows.size() - 1 - i].token);
+    if (together[i].token != together[0].token) ++different;
+  }
+  EXPECT_GT(different, 20);
+}
+
+TEST_F(Sample, ReportsLogProbabilitiesOfTheRawLogits) {
+  const std::vector<float> logits{0, std::log(2.0F), std::log(5.0F), std::log(2.0F)};
+  SampleRow row;
+  row.num_logprobs = 3;
+  row.num_biases = 1;
+  const std::vector<TokenBias> biases{{3, 50}};
+  const SampledToken out = run(logits, {row}, {}, biases)[0];
+  EXPECT_EQ(out.token, 3);
+  EXPECT_NEAR(out.logprob, std::log(0.2), 1e-6);
+  EXPECT_EQ(out.rank, 3) << "token 1 is as likely and has the lower id";
+  ASSERT_EQ(out.num_top, 3);
+  EXPECT_EQ(out.top_tokens[0], 2);
+  EXPECT_EQ(out.top_tokens[1], 1);
+  EXPECT_EQ(out.top_tokens[2], 3);
+  EXPECT_NEAR(out.top_logprobs[0], std::log(0.5), 1e-6);
+  EXPECT_NEAR(out.top_logprobs[1], std::log(0.2), 1e-6);
+}
+
+TEST_F(Sample, ReportsTheBestOfALargeVocabularyInOrder) {
+  const auto logits = random_logits(50'000, 3);
+  SampleRow row;
+  row.num_logprobs = 100;  // more than there is room for
+  const SampledToken out = run(logits, {row})[0];
+  ASSERT_EQ(out.num_top, SampledToken::kMaxLogprobs);
+  std::vector<std::int32_t> order(logits.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  for (int i = 0; i < out.num_top; ++i)
+    EXPECT_EQ(out.top_tokens[i], order[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(out.token, order[0]);
+  EXPECT_EQ(out.rank, 1);
+}
+
+TEST_F(Sample, ReportsAForcedTokenWithoutDrawing) {
+  const std::vector<float> logits{0, 0, std::log(2.0F)};
+  SampleRow row;
+  row.temperature = 1;
+  row.forced_token = 1;
+  row.num_logprobs = 0;
+  const SampledToken out = run(logits, {row})[0];
+  EXPECT_EQ(out.token, 1);
+  EXPECT_NEAR(out.logprob, std::log(0.25), 1e-6);
+  EXPECT_EQ(out.rank, 3);
+  EXPECT_EQ(out.num_top, 0);
+}
+
+TEST_F(Sample, SurvivesLogitsThatAreNotNumbers) {
+  const float nan = std::nanf("");
+  SampleRow drawn;
+  drawn.temperature = 1;
+  drawn.top_k = 3;
+  drawn.top_p = 0.9F;
+  drawn.num_logprobs = 2;
+  for (const SampleRow& row : {SampleRow{}, drawn}) {
+    EXPECT_EQ(run({nan, nan, nan}, {row})[0].token, 0);
+    EXPECT_EQ(run({-kInfinity, -kInfinity}, {row})[0].token, 0);
+    EXPECT_EQ(run({nan, 1, nan}, {row})[0].token, 1);
+    EXPECT_EQ(run({1, kInfinity, 2, kInfinity}, {row})[0].token, 1);
+    EXPECT_EQ(run({-kInfinity, -3, nan}, {row})[0].token, 1);
+  }
+}
+
+TEST_F(Sample, StaysGreedyAtAVanishingTemperature) {
+  SampleRow row;
+  row.temperature = 1e-40F;
+  EXPECT_EQ(run({1, 5, 4.9999F}, {row})[0].token, 1);
+  row.temperature = 1e-6F;
+  EXPECT_EQ(run({1, 5, 4.99F}, {row})[0].token, 1);
+}
+
+}  // namespace
+}  // namespace tandem

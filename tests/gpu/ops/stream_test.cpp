@@ -1,0 +1,121 @@
+// Order within and across streams, over the device interface.
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "tests/gpu/ops/ops_fixture.h"
+
+namespace tandem {
+namespace {
+
+class Streams : public OpsTest {
+ protected:
+  std::unique_ptr<Stream> stream(const char* name) {
+    return std::move(device_->create_stream(name)).value();
+  }
+  Buffer buffer(std::size_t bytes) { return std::move(device_->allocate(bytes, "test")).value(); }
+};
+
+TEST_F(Streams, RunCopiesInOrder) {
+  const Buffer device = buffer(64);
+  for (int round = 0; round < 200; ++round) {
+    std::int64_t first = round;
+    std::int64_t second = round + 1000;
+    std::int64_t back = 0;
+    stream_->copy_to_device(device.data(), &first, sizeof first);
+    stream_->copy_to_device(device.data(), &second, sizeof second);
+    stream_->copy_to_host(&back, device.data(), sizeof back);
+    ASSERT_TRUE(stream_->synchronize().ok());
+    ASSERT_EQ(back, second);
+  }
+}
+
+TEST_F(Streams, WaitForEventsOfOtherStreams) {
+  const auto load = stream("load");
+  const Buffer device = buffer(std::size_t{1} << 20);
+  std::vector<std::uint32_t> source(device.bytes() / 4);
+  std::vector<std::uint32_t> target(source.size());
+  const auto loaded = device_->create_event();
+  const auto read = device_->create_event();
+  for (std::uint32_t round = 1; round <= 30; ++round) {
+    read->synchronize();  // source may change again
+    std::fill(source.begin(), source.end(), round);
+    load->wait(*read);
+    load->copy_to_device(device.data(), source.data(), device.bytes());
+    load->record(*loaded);
+    stream_->wait(*loaded);
+    stream_->copy_to_host(target.data(), device.data(), device.bytes());
+    stream_->record(*read);
+    read->synchronize();
+    ASSERT_EQ(target.front(), round);
+    ASSERT_EQ(target.back(), round);
+  }
+  EXPECT_TRUE(load->synchronize().ok());
+  EXPECT_TRUE(stream_->synchronize().ok());
+}
+
+TEST_F(Streams, AnEventThatWasNeverRecordedHasPassed) {
+  const auto event = device_->create_event();
+  EXPECT_TRUE(event->passed());
+  event->synchronize();
+  stream_->wait(*event);
+  EXPECT_TRUE(stream_->synchronize().ok());
+}
+
+TEST_F(Streams, AnEventHasPassedOnceItsStreamIsSynchronized) {
+  const auto event = device_->create_event();
+  stream_->record(*event);
+  EXPECT_TRUE(stream_->synchronize().ok());
+  EXPECT_TRUE(event->passed());
+}
+
+TEST_F(Streams, AnEventMayDieWhileAStreamStillWaitsForIt) {
+  const auto other = stream("other");
+  for (int round = 0; round < 100; ++round) {
+    const auto event = device_->create_event();
+    other->record(*event);
+    stream_->wait(*event);
+  }
+  EXPECT_TRUE(stream_->synchronize().ok());
+  EXPECT_TRUE(other->synchronize().ok());
+}
+
+TEST_F(Streams, RunTheirQueueBeforeTheyAreDestroyed) {
+  const Buffer device = buffer(64);
+  const std::int64_t value = 77;
+  std::int64_t back = 0;
+  {
+    const auto brief = stream("brief");
+    brief->copy_to_device(device.data(), &value, sizeof value);
+    brief->copy_to_host(&back, device.data(), sizeof back);
+  }
+  EXPECT_EQ(back, 77);
+}
+
+TEST_F(Streams, ComputeFromSeveralThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  const TestTensor x = tensor(DType::f32, {9, 64});
+  const TestTensor w = tensor(DType::f32, {300, 64}, 0.1F);
+  const TestTensor want = tensor(DType::f32, {9, 300});
+  reference::gemm({x.host(), w.host(), {}, want.host()});
+  std::vector<TestTensor> results;
+  for (int i = 0; i < 3; ++i) results.push_back(tensor(DType::f32, {9, 300}));
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      const auto mine = stream("worker");
+      for (int round = 0; round < 20; ++round) {
+        mine->gemm(
+            {x.on_device(), w.on_device(), {}, results[static_cast<std::size_t>(i)].on_device()});
+      }
+      EXPECT_TRUE(mine->synchronize().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (TestTensor& result : results) {
+    reference::gemm({x.host(), w.host(), {}, result.host()});
+    expect_same(result, "result");
+  }
+}
+
+}  // namespace
+}  // namespace tandem
