@@ -1,0 +1,121 @@
+// The engine: one thread that plans a step, runs it on the device and hands out what it produced.
+//
+//   submit (any thread) -> inbox -> [engine thread] scheduler -> StepBatch -> model -> sample
+//                                   -> OutputText -> GenerationState -> reader (any thread)
+//
+// The engine thread alone writes scheduler, sequences and pages; everything else crosses through
+// the inbox (submissions), atomics (cancellation) and GenerationState (news).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/adapters/adapter_store.h"
+#include "engine/base/clock.h"
+#include "engine/batching/scheduler.h"
+#include "engine/batching/service.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/llama.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+struct EngineOptions {
+  std::int32_t max_num_seqs = 256;
+  std::int32_t max_num_batched_tokens = 2048;
+  std::int32_t max_prefill_chunk = 0;  // 0: only max_num_batched_tokens limits a chunk
+  std::int32_t max_model_len = 0;      // tokens of prompt and output; > 0
+  std::int32_t num_pages = 0;          // of KV; at least one sequence of max_model_len must fit
+  std::int32_t page_tokens = 16;
+  std::int32_t max_queue = 4096;  // waiting continuations before 429
+  std::int32_t max_adapters = 1024;
+  std::int32_t max_lora_rank = 512;
+};
+
+class Engine final : public GenerationService {
+ public:
+  // Loads the model into the device and starts the engine thread. `device` and `tokenizer` outlive
+  // the engine. The message of a failure names what did not fit and which setting to change.
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
+                                                const ModelConfig& config,
+                                                const WeightSource& weights, DType dtype,
+                                                Device& device, const Tokenizer& tokenizer,
+                                                const Clock& clock, const LoadProgress& progress);
+  // Cancels what still runs and joins the thread.
+  ~Engine() override;
+
+  Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override;
+  Status load_adapter(const std::string& name, const std::string& path, bool in_place,
+                      bool pinned) override;
+  Status unload_adapter(const std::string& name) override;
+  std::vector<AdapterInfo> adapters() const override;
+  EngineStats stats() const override;
+  bool has_adapter(const std::string& name) const override;
+  void drain() override;
+  bool ready() const override;
+
+  // No request is running, waiting or on its way in.
+  bool idle() const;
+
+  AdapterStore& adapter_store() { return *adapters_; }
+  const LlamaModel& model() const { return *model_; }
+  const EngineOptions& options() const { return options_; }
+  std::size_t kv_bytes() const { return cache_.bytes(); }
+
+ private:
+  Engine(const EngineOptions& options, const Tokenizer& tokenizer, const Clock& clock);
+
+  Status check(const GenerationRequest& request) const;
+  void run();
+  bool take_inbox();  // false: time to end
+  void drop_cancelled();
+  void step();
+  void note_scheduled(const std::vector<ScheduledSequence>& plan, TimePoint now);
+  void fill_batch(const std::vector<ScheduledSequence>& plan);
+  Status execute();
+  void digest(const std::vector<ScheduledSequence>& plan);
+  void digest_sequence(const ScheduledSequence& scheduled, const SampledToken*& samples);
+  void accept_token(Sequence& sequence, const SampledToken& sampled);
+  void finish(Sequence& sequence, OutputDelta delta);
+  void publish_stats(double step_seconds);
+
+  const EngineOptions options_;
+  const Tokenizer* tokenizer_;
+  const Clock* clock_;
+  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<AdapterStore> adapters_;
+  KvCache cache_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<StepBatch> batch_;
+  Buffer sampled_device_;  // [max samples] SampledToken
+  Buffer sampled_host_;
+
+  // The engine thread's own.
+  PagePool pool_;
+  Scheduler scheduler_;
+  std::uint64_t prompt_tokens_ = 0;  // computed, for stats_
+  std::uint64_t generation_tokens_ = 0;
+
+  mutable std::mutex inbox_mutex_;
+  std::condition_variable inbox_changed_;
+  std::vector<std::unique_ptr<Sequence>> inbox_;  // guarded by inbox_mutex_, like all below
+  std::size_t in_engine_ = 0;                     // sequences beyond the inbox, as of the last step
+  std::size_t waiting_ = 0;                       // those of them that are not running
+  bool draining_ = false;
+  bool stopping_ = false;
+  EngineStats stats_;
+  std::mt19937_64 seeds_;
+  std::uint64_t next_arrival_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace tandem

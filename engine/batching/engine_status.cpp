@@ -1,0 +1,83 @@
+// The parts of Engine that any thread may ask: adapters, statistics, drain.
+#include <algorithm>
+
+#include "engine/batching/engine.h"
+
+namespace tandem {
+
+Status Engine::load_adapter(const std::string& name, const std::string& path, bool in_place,
+                            bool pinned) {
+  return adapters_->load(name, path, in_place, pinned);
+}
+
+Status Engine::unload_adapter(const std::string& name) {
+  return adapters_->unload(name);
+}
+
+bool Engine::has_adapter(const std::string& name) const {
+  return adapters_->find(name) != nullptr;
+}
+
+std::vector<AdapterInfo> Engine::adapters() const {
+  std::vector<AdapterInfo> result;
+  for (const AdapterLease& lease : adapters_->list()) {
+    AdapterInfo info;
+    info.name = lease->name();
+    info.path = lease->contents().path;
+    info.digest = lease->contents().digest;
+    info.rank = lease->contents().max_rank;
+    for (const Module module : lease->contents().modules) {
+      info.modules.emplace_back(to_string(module));
+    }
+    info.bytes = lease->bytes();
+    info.tier = "device";
+    info.pinned = lease->pinned();
+    info.loaded_unix = lease->loaded_unix();
+    info.running = lease->running.load(std::memory_order_relaxed);
+    info.waiting = lease->waiting.load(std::memory_order_relaxed);
+    info.hits = lease->hits.load(std::memory_order_relaxed);
+    result.push_back(std::move(info));
+  }
+  return result;
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(inbox_mutex_);
+  EngineStats result = stats_;
+  result.waiting += static_cast<std::int32_t>(inbox_.size());
+  return result;
+}
+
+void Engine::drain() {
+  const std::lock_guard lock(inbox_mutex_);
+  draining_ = true;
+}
+
+bool Engine::ready() const {
+  const std::lock_guard lock(inbox_mutex_);
+  return !draining_;
+}
+
+bool Engine::idle() const {
+  const std::lock_guard lock(inbox_mutex_);
+  return inbox_.empty() && in_engine_ == 0;
+}
+
+void Engine::publish_stats(double step_seconds) {
+  const std::lock_guard lock(inbox_mutex_);
+  in_engine_ = scheduler_.num_running() + scheduler_.num_waiting();
+  waiting_ = scheduler_.num_waiting();
+  stats_.running = static_cast<std::int32_t>(scheduler_.num_running());
+  stats_.waiting = static_cast<std::int32_t>(waiting_);
+  stats_.pages_free = pool_.num_free();
+  stats_.pages_kv = stats_.pages_total - stats_.pages_free;
+  stats_.prompt_tokens = prompt_tokens_;
+  stats_.generation_tokens = generation_tokens_;
+  stats_.preemptions = scheduler_.num_preemptions();
+  if (step_seconds > 0) {
+    ++stats_.steps;
+    stats_.step_seconds_total += step_seconds;
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,56 @@
+// The mailbox between the engine thread, which writes deltas, and the reader of one request.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "engine/batching/generation.h"
+
+namespace tandem {
+
+// Shared by both sides, so that either may go first. Thread-safe.
+class GenerationState {
+ public:
+  explicit GenerationState(std::int32_t n) : unfinished_(n) {}
+
+  // Engine's side.
+  void push(OutputDelta delta, const GenerationStats& stats);
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  // Reader's side; see Generation.
+  std::optional<OutputDelta> next(Duration timeout);
+  bool done() const;
+  GenerationStats stats() const;
+  // Relaxed: the flag carries no data; the engine thread reads it before each step.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> cancelled_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable news_;
+  std::deque<OutputDelta> deltas_;  // guarded by mutex_, like all below
+  std::int32_t unfinished_;         // continuations without their last delta
+  GenerationStats stats_;
+};
+
+// The reader's handle: cancels when it is dropped before the end.
+class GenerationHandle final : public Generation {
+ public:
+  explicit GenerationHandle(std::shared_ptr<GenerationState> state) : state_(std::move(state)) {}
+  ~GenerationHandle() override { state_->cancel(); }
+  GenerationHandle(const GenerationHandle&) = delete;
+  GenerationHandle& operator=(const GenerationHandle&) = delete;
+
+  std::optional<OutputDelta> next(Duration timeout) override { return state_->next(timeout); }
+  bool done() const override { return state_->done(); }
+  GenerationStats stats() const override { return state_->stats(); }
+  void cancel() override { state_->cancel(); }
+
+ private:
+  std::shared_ptr<GenerationState> state_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,164 @@
+#include "engine/batching/scheduler.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "engine/base/check.h"
+
+namespace tandem {
+namespace {
+
+bool goes_before(const Sequence& a, const Sequence& b) {
+  return std::tuple(a.context->request.priority, a.arrival) <
+         std::tuple(b.context->request.priority, b.arrival);
+}
+
+// Rows of this chunk that need logits: every prompt row whose successor's log probability is
+// wanted, else only the last row of the last chunk.
+std::int32_t logit_rows_of(const Sequence& sequence, std::int32_t rows) {
+  if (sequence.wants_prompt_logprobs()) return rows;
+  return rows == sequence.left_to_compute() ? 1 : 0;
+}
+
+template <typename List>
+auto position_of(List& list, const Sequence* sequence) {
+  return std::find_if(list.begin(), list.end(),
+                      [&](const auto& each) { return each.get() == sequence; });
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerLimits& limits, PagePool& pool)
+    : limits_(limits), pool_(&pool) {
+  TANDEM_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens > 0);
+  TANDEM_CHECK(limits.max_logit_rows >= limits.max_num_seqs, "every sequence needs a logits row");
+}
+
+void Scheduler::add(std::unique_ptr<Sequence> sequence) {
+  enqueue(std::move(sequence));
+}
+
+void Scheduler::enqueue(std::unique_ptr<Sequence> sequence) {
+  const auto at =
+      std::upper_bound(waiting_.begin(), waiting_.end(), sequence,
+                       [](const auto& a, const auto& b) { return goes_before(*a, *b); });
+  waiting_.insert(at, std::move(sequence));
+}
+
+std::vector<ScheduledSequence> Scheduler::plan() {
+  Plan plan;
+  rows_left_ = limits_.max_num_batched_tokens;
+  logit_rows_left_ = limits_.max_logit_rows;
+  plan_running(plan, /*decoding=*/true);
+  plan_running(plan, /*decoding=*/false);
+  admit(plan);
+  TANDEM_CHECK(!plan.empty() || (running_.empty() && waiting_.empty()),
+               "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
+               running_.size(), waiting_.size(), pool_->num_free(), pool_->num_pages());
+  return plan;
+}
+
+void Scheduler::plan_running(Plan& plan, bool decoding) {
+  // By index: a preemption takes sequences out of the list's end while it is walked.
+  for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if ((sequence.left_to_compute() == 1) != decoding) continue;
+    const std::int32_t rows = rows_for(sequence);
+    if (rows == 0) continue;
+    if (reserve_or_preempt(plan, sequence, sequence.computed + rows)) {
+      take_rows(plan, sequence, rows);
+    }
+  }
+}
+
+void Scheduler::admit(Plan& plan) {
+  while (!waiting_.empty() && rows_left_ > 0 &&
+         running_.size() < static_cast<std::size_t>(limits_.max_num_seqs)) {
+    Sequence& sequence = *waiting_.front();
+    const std::int32_t rows = rows_for(sequence);
+    if (rows == 0) return;
+    // The whole prompt must fit now, though only a chunk of it is reserved: a sequence admitted
+    // into the last pages would be the first to give way again. While others run, one page more
+    // is left for their next tokens.
+    const std::int32_t wanted = pool_->pages_for(static_cast<std::int64_t>(sequence.tokens.size()));
+    if (wanted + (running_.empty() ? 0 : 1) > pool_->num_free()) return;
+    TANDEM_CHECK(sequence.table.reserve(rows), "{} rows", rows);
+    const auto at =
+        std::upper_bound(running_.begin(), running_.end(), waiting_.front(),
+                         [](const auto& a, const auto& b) { return a->arrival < b->arrival; });
+    running_.insert(at, std::move(waiting_.front()));
+    waiting_.erase(waiting_.begin());
+    take_rows(plan, sequence, rows);
+  }
+}
+
+std::int32_t Scheduler::rows_for(const Sequence& sequence) const {
+  std::int64_t rows = std::min<std::int64_t>(sequence.left_to_compute(), rows_left_);
+  const bool prefill = sequence.left_to_compute() > 1;
+  if (prefill && limits_.max_prefill_chunk > 0) {
+    rows = std::min<std::int64_t>(rows, limits_.max_prefill_chunk);
+  }
+  if (sequence.wants_prompt_logprobs()) {
+    // Every one of these rows needs logits, and the decoding sequences have theirs already.
+    rows = std::min<std::int64_t>(rows, logit_rows_left_);
+  } else if (rows == sequence.left_to_compute() && logit_rows_left_ == 0) {
+    rows -= 1;  // all but the last row, which would need logits
+  }
+  return static_cast<std::int32_t>(rows);
+}
+
+void Scheduler::take_rows(Plan& plan, Sequence& sequence, std::int32_t rows) {
+  plan.push_back({&sequence, rows});
+  rows_left_ -= rows;
+  logit_rows_left_ -= logit_rows_of(sequence, rows);
+}
+
+bool Scheduler::reserve_or_preempt(Plan& plan, Sequence& sequence, std::int64_t tokens) {
+  while (!sequence.table.reserve(tokens)) {
+    Sequence* newest = running_.back().get();
+    preempt(plan, newest);
+    if (newest == &sequence) return false;
+  }
+  return true;
+}
+
+void Scheduler::preempt(Plan& plan, Sequence* victim) {
+  const auto planned = std::find_if(plan.begin(), plan.end(), [&](const ScheduledSequence& each) {
+    return each.sequence == victim;
+  });
+  if (planned != plan.end()) {
+    rows_left_ += planned->num_tokens;
+    logit_rows_left_ += logit_rows_of(*victim, planned->num_tokens);
+    plan.erase(planned);
+  }
+  ++preemptions_;
+  ++victim->context->stats.preemptions;
+  const auto at = position_of(running_, victim);
+  std::unique_ptr<Sequence> owned = std::move(*at);
+  running_.erase(at);
+  owned->table.clear();
+  owned->computed = 0;
+  enqueue(std::move(owned));
+}
+
+std::unique_ptr<Sequence> Scheduler::remove(Sequence* sequence) {
+  for (auto* list : {&running_, &waiting_}) {
+    const auto at = position_of(*list, sequence);
+    if (at == list->end()) continue;
+    std::unique_ptr<Sequence> owned = std::move(*at);
+    list->erase(at);
+    owned->table.clear();
+    return owned;
+  }
+  TANDEM_CHECK(false, "removing a sequence that is not scheduled");
+  return nullptr;
+}
+
+std::vector<Sequence*> Scheduler::all() const {
+  std::vector<Sequence*> result;
+  for (const auto& each : running_) result.push_back(each.get());
+  for (const auto& each : waiting_) result.push_back(each.get());
+  return result;
+}
+
+}  // namespace tandem

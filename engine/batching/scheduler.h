@@ -1,0 +1,73 @@
+// The iteration scheduler: which sequences compute how many tokens in the next step.
+//
+// First come, first served: running sequences go on (those that decode first, so that a long
+// prompt does not stall them), then waiting ones are admitted in order of priority and arrival
+// while rows and pages last. Prompts are cut into chunks and mixed with decode rows (Sarathi's and
+// Orca's iteration-level batching). When pages run out the newest running sequence gives way: its
+// pages are freed and it waits, in its old place, to be recomputed.
+//
+// Plans over ids only; knows neither device nor model. The engine thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/batching/sequence.h"
+#include "engine/memory/page_pool.h"
+
+namespace tandem {
+
+struct SchedulerLimits {
+  std::int32_t max_num_seqs = 256;
+  std::int32_t max_num_batched_tokens = 2048;
+  std::int32_t max_prefill_chunk = 0;  // most prompt tokens of one sequence in a step; 0: no limit
+  std::int32_t max_logit_rows = 256;   // rows that get logits in a step; >= max_num_seqs
+};
+
+struct ScheduledSequence {
+  Sequence* sequence;
+  std::int32_t num_tokens;  // its next tokens: tokens[computed .. computed + num_tokens)
+};
+
+class Scheduler {
+ public:
+  // Requires that the pool holds at least one sequence of the longest context.
+  Scheduler(const SchedulerLimits& limits, PagePool& pool);
+
+  void add(std::unique_ptr<Sequence> sequence);
+
+  // The next step; empty when there is nothing to do. Pages for all of it are reserved.
+  std::vector<ScheduledSequence> plan();
+
+  // Takes a sequence out, wherever it is; its pages are free at once.
+  std::unique_ptr<Sequence> remove(Sequence* sequence);
+  // All sequences, running first; for cancellation and shutdown. Valid until the next change.
+  std::vector<Sequence*> all() const;
+
+  std::size_t num_running() const { return running_.size(); }
+  std::size_t num_waiting() const { return waiting_.size(); }
+  std::uint64_t num_preemptions() const { return preemptions_; }
+
+ private:
+  using Plan = std::vector<ScheduledSequence>;
+
+  void plan_running(Plan& plan, bool decoding);
+  void admit(Plan& plan);
+  std::int32_t rows_for(const Sequence& sequence) const;
+  bool reserve_or_preempt(Plan& plan, Sequence& sequence, std::int64_t tokens);
+  void preempt(Plan& plan, Sequence* victim);
+  void take_rows(Plan& plan, Sequence& sequence, std::int32_t rows);
+  void enqueue(std::unique_ptr<Sequence> sequence);
+
+  SchedulerLimits limits_;
+  PagePool* pool_;
+  std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
+  std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
+  std::int32_t rows_left_ = 0;                      // of the step being planned
+  std::int32_t logit_rows_left_ = 0;
+  std::uint64_t preemptions_ = 0;
+};
+
+}  // namespace tandem

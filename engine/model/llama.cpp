@@ -1,0 +1,196 @@
+#include "engine/model/llama.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/base/check.h"
+#include "engine/model/rope_table.h"
+
+namespace tandem {
+namespace {
+
+// Copies host data to fresh device memory at load time.
+Result<Buffer> upload(Device& device, const void* data, std::size_t bytes,
+                      std::string_view purpose) {
+  TANDEM_ASSIGN(Buffer target, device.allocate(bytes, purpose));
+  TANDEM_ASSIGN(const Buffer staging, device.allocate_pinned(bytes, purpose));
+  TANDEM_ASSIGN(const auto stream, device.create_stream("upload"));
+  std::memcpy(staging.data(), data, bytes);
+  stream->copy_to_device(target.data(), staging.data(), bytes);
+  TANDEM_TRY(stream->synchronize());
+  return target;
+}
+
+}  // namespace
+
+struct LlamaModel::Step {
+  Stream& stream;
+  const StepInput& input;
+  const KvCache& cache;
+  const AdapterTable& adapters;
+  Workspace work;  // cut to the rows of this step
+};
+
+LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType dtype,
+                                                    const ModelLimits& limits, std::byte* base,
+                                                    std::size_t& bytes) {
+  std::size_t offset = 0;
+  const auto take = [&](DType type, std::int64_t rows, std::int64_t cols) {
+    const TensorView view(base + offset, type, {rows, cols});
+    offset += (static_cast<std::size_t>(rows * cols) * size_of(type) + 255) / 256 * 256;
+    return view;
+  };
+  const std::int64_t rows = limits.max_rows;
+  Workspace work;
+  work.residual = take(DType::f32, rows, c.hidden_size);
+  work.x = take(dtype, std::max<std::int64_t>(rows, limits.max_samples), c.hidden_size);
+  work.qkv = take(dtype, rows, c.q_size() + 2 * c.kv_size());
+  work.attention = take(dtype, rows, c.q_size());
+  work.gate_up = take(dtype, rows, 2 * c.ffn_size);
+  work.activation = take(dtype, rows, c.ffn_size);
+  work.lora = take(DType::f32, rows, LoraArgs::kMaxModules * std::max(limits.max_lora_rank, 1));
+  work.sampled = take(DType::f32, limits.max_samples, c.hidden_size);
+  work.logits = take(DType::f32, limits.max_samples, c.vocab_size);
+  bytes = offset;
+  return work;
+}
+
+std::size_t LlamaModel::workspace_bytes(const ModelConfig& config, DType dtype,
+                                        const ModelLimits& limits) {
+  std::size_t bytes = 0;
+  lay_out_workspace(config, dtype, limits, nullptr, bytes);
+  return bytes;
+}
+
+Result<std::unique_ptr<LlamaModel>> LlamaModel::load(const ModelConfig& config,
+                                                     const WeightSource& source, DType dtype,
+                                                     const ModelLimits& limits, Device& device,
+                                                     const LoadProgress& progress) {
+  TANDEM_CHECK(limits.max_rows > 0 && limits.max_samples > 0 && limits.max_positions > 0);
+  std::unique_ptr<LlamaModel> model(new LlamaModel());
+  model->config_ = config;
+  model->dtype_ = dtype;
+  model->limits_ = limits;
+  TANDEM_ASSIGN(model->workspace_,
+                device.allocate(workspace_bytes(config, dtype, limits),
+                                "the work space (lower max_num_batched_tokens or max_num_seqs)"));
+  std::size_t bytes = 0;
+  model->work_ = lay_out_workspace(config, dtype, limits, model->workspace_.data(), bytes);
+
+  const std::vector<float> table =
+      make_rope_table(config.rope, config.head_dim, limits.max_positions);
+  TANDEM_ASSIGN(model->rope_, upload(device, table.data(), table.size() * sizeof(float),
+                                     "the rotary embedding's table"));
+  model->rope_view_ =
+      TensorView(model->rope_.data(), DType::f32, {limits.max_positions, 2, config.head_dim / 2});
+  TANDEM_ASSIGN(model->weights_, ModelWeights::load(config, source, dtype, device, progress));
+  return model;
+}
+
+TensorView LlamaModel::logits(std::int32_t num_samples) const {
+  return work_.logits.slice_rows(0, num_samples);
+}
+
+void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& cache,
+                         const AdapterTable& adapters) {
+  TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_samples <= limits_.max_samples);
+  TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
+  if (input.num_rows == 0) return;
+  Step step{stream, input, cache, adapters, work_};
+  for (TensorView* view : {&step.work.residual, &step.work.x, &step.work.qkv, &step.work.attention,
+                           &step.work.gate_up, &step.work.activation, &step.work.lora}) {
+    *view = view->slice_rows(0, input.num_rows);
+  }
+
+  stream.embed({weights_.embedding(), input.ids, step.work.residual});
+  for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    attention_block(step, layer);
+    mlp_block(step, layer);
+  }
+  if (input.num_samples == 0) return;
+  // Only the rows that somebody will read go through the head.
+  const TensorView sampled = work_.sampled.slice_rows(0, input.num_samples);
+  const TensorView normed = work_.x.slice_rows(0, input.num_samples);
+  stream.gather_rows({step.work.residual, input.sample_rows, sampled});
+  stream.rms_norm(
+      {sampled, weights_.final_norm(), static_cast<float>(config_.rms_norm_eps), normed});
+  stream.gemm({normed, weights_.head(), {}, logits(input.num_samples)});
+}
+
+void LlamaModel::attention_block(const Step& step, std::int64_t layer) {
+  const LayerWeights& w = weights_.layer(layer);
+  const StepInput& input = step.input;
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  const TensorView q = step.work.qkv.slice_cols(0, config_.q_size());
+  const TensorView k = step.work.qkv.slice_cols(config_.q_size(), config_.kv_size());
+  const TensorView v =
+      step.work.qkv.slice_cols(config_.q_size() + config_.kv_size(), config_.kv_size());
+  const TensorView q_heads = q.split_cols(config_.num_heads);
+  const TensorView k_heads = k.split_cols(config_.num_kv_heads);
+
+  step.stream.rms_norm({step.work.residual, w.input_norm, eps, step.work.x});
+  step.stream.gemm({step.work.x, w.qkv, w.qkv_bias, step.work.qkv});
+  lora(step, layer, Module::q, step.work.x, {q, k, v});
+  if (config_.qk_norm) {
+    step.stream.rms_norm({q_heads, w.q_norm, eps, q_heads});
+    step.stream.rms_norm({k_heads, w.k_norm, eps, k_heads});
+  }
+  step.stream.rope({q_heads, rope_view_, input.positions});
+  step.stream.rope({k_heads, rope_view_, input.positions});
+  const KvLayer cache = step.cache.layer(layer);
+  step.stream.append_kv({k_heads, v.split_cols(config_.num_kv_heads), cache, input.slots});
+
+  AttentionArgs attention;
+  attention.q = q_heads;
+  attention.cache = cache;
+  attention.kv_heads = static_cast<std::int32_t>(config_.num_kv_heads);
+  attention.sequences = input.sequences;
+  attention.page_ids = input.page_ids;
+  attention.num_sequences = input.num_sequences;
+  attention.max_rows = input.max_rows;
+  attention.max_kv_len = input.max_kv_len;
+  attention.scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  attention.out = step.work.attention.split_cols(config_.num_heads);
+  step.stream.attention(attention);
+
+  step.stream.gemm({step.work.attention, w.o, w.o_bias, step.work.residual, true});
+  lora(step, layer, Module::o, step.work.attention, {step.work.residual});
+}
+
+void LlamaModel::mlp_block(const Step& step, std::int64_t layer) {
+  const LayerWeights& w = weights_.layer(layer);
+  step.stream.rms_norm(
+      {step.work.residual, w.post_norm, static_cast<float>(config_.rms_norm_eps), step.work.x});
+  step.stream.gemm({step.work.x, w.gate_up, {}, step.work.gate_up});
+  lora(step, layer, Module::gate, step.work.x,
+       {step.work.gate_up.slice_cols(0, config_.ffn_size),
+        step.work.gate_up.slice_cols(config_.ffn_size, config_.ffn_size)});
+  step.stream.swiglu({step.work.gate_up, step.work.activation});
+  step.stream.gemm({step.work.activation, w.down, {}, step.work.residual, true});
+  lora(step, layer, Module::down, step.work.activation, {step.work.residual});
+}
+
+void LlamaModel::lora(const Step& step, std::int64_t layer, Module first, const TensorView& x,
+                      std::initializer_list<TensorView> outs) {
+  const StepInput& input = step.input;
+  if (input.num_segments == 0) return;
+  LoraArgs args;
+  args.x = x;
+  args.table = step.adapters.matrices + layer * kNumModules + static_cast<int>(first);
+  args.slot_stride = config_.num_layers * kNumModules;
+  for (const TensorView& out : outs) args.out[args.num_modules++] = out;
+  args.rows = input.lora_rows;
+  args.num_rows = input.num_lora_rows;
+  args.segments = input.segments;
+  args.num_segments = input.num_segments;
+  args.max_rank = input.max_rank;
+  args.scratch = step.work.lora;
+  step.stream.lora(args);
+}
+
+void LlamaModel::sample(Stream& stream, const StepInput& input, SampledToken* out) {
+  if (input.num_samples == 0) return;
+  stream.sample({logits(input.num_samples), input.samples, input.history, input.biases, out});
+}
+
+}  // namespace tandem

@@ -1,0 +1,97 @@
+// The forward pass of the Llama family (Llama, Mistral, Qwen2, Qwen3), written once over the
+// device interface.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/base/status.h"
+#include "engine/loader/adapter.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/model_weights.h"
+#include "engine/model/step_batch.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+// Where the adapters' matrices are: [slots][layers][kNumModules] in device memory.
+struct AdapterTable {
+  const LoraMatrix* matrices = nullptr;
+  std::int32_t max_rank = 0;  // largest rank that any adapter may have: sizes the scratch
+};
+
+// Sizes of the work space, fixed when the model is made.
+struct ModelLimits {
+  std::int32_t max_rows = 0;       // tokens in a step
+  std::int32_t max_samples = 0;    // rows that get logits
+  std::int64_t max_positions = 0;  // context length
+  std::int32_t max_lora_rank = 0;  // 0: no adapters
+};
+
+// Owns weights and work space. One thread at a time enqueues steps.
+class LlamaModel {
+ public:
+  static Result<std::unique_ptr<LlamaModel>> load(const ModelConfig& config,
+                                                  const WeightSource& source, DType dtype,
+                                                  const ModelLimits& limits, Device& device,
+                                                  const LoadProgress& progress);
+
+  // Bytes of work space that load() allocates beside the weights.
+  static std::size_t workspace_bytes(const ModelConfig& config, DType dtype,
+                                     const ModelLimits& limits);
+
+  // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
+  // logits() for the rows of input.sample_rows. Never waits.
+  void forward(Stream& stream, const StepInput& input, const KvCache& cache,
+               const AdapterTable& adapters);
+
+  // Enqueues the choice of a token for each sample of `input`, after forward(); `out` is device
+  // memory for input.num_samples tokens.
+  void sample(Stream& stream, const StepInput& input, SampledToken* out);
+
+  // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it.
+  TensorView logits(std::int32_t num_samples) const;
+
+  const ModelConfig& config() const { return config_; }
+  DType dtype() const { return dtype_; }
+  const ModelLimits& limits() const { return limits_; }
+  std::size_t weight_bytes() const { return weights_.bytes(); }
+  std::size_t workspace_bytes() const { return workspace_.bytes(); }
+
+ private:
+  LlamaModel() = default;
+
+  // Views of the work space, for the most rows a step may have.
+  struct Workspace {
+    TensorView residual;    // [T, H] f32: the stream that every layer adds to
+    TensorView x;           // [T, H] normed input of a projection
+    TensorView qkv;         // [T, q + 2 kv]
+    TensorView attention;   // [T, q]
+    TensorView gate_up;     // [T, 2 ffn]
+    TensorView activation;  // [T, ffn]
+    TensorView lora;        // [T, 3 max_rank] f32
+    TensorView sampled;     // [S, H] f32: residual of the rows that get logits
+    TensorView logits;      // [S, vocab] f32
+  };
+  static Workspace lay_out_workspace(const ModelConfig& config, DType dtype,
+                                     const ModelLimits& limits, std::byte* base,
+                                     std::size_t& bytes);
+
+  struct Step;  // what the parts of one forward() share
+
+  void attention_block(const Step& step, std::int64_t layer);
+  void mlp_block(const Step& step, std::int64_t layer);
+  void lora(const Step& step, std::int64_t layer, Module first, const TensorView& x,
+            std::initializer_list<TensorView> outs);
+
+  ModelConfig config_;
+  DType dtype_ = DType::f32;
+  ModelLimits limits_;
+  ModelWeights weights_;
+  Buffer rope_;
+  TensorView rope_view_;  // [positions, 2, d / 2] f32
+  Buffer workspace_;
+  Workspace work_;
+};
+
+}  // namespace tandem

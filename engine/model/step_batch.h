@@ -1,0 +1,104 @@
+// One step's metadata: which rows it computes, where their keys live, which adapter each row has,
+// and which rows are sampled how.
+//
+// Built on the CPU, sent to the device as one copy, at addresses that never change (so that a
+// captured graph can replay with new contents). The engine thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/memory/page_pool.h"
+#include "gpu/device.h"
+#include "gpu/ops.h"
+
+namespace tandem {
+
+struct StepLimits {
+  std::int32_t max_rows = 0;       // tokens in a step
+  std::int32_t max_sequences = 0;  // sequences in a step
+  std::int32_t max_samples = 0;    // rows that get logits
+  std::int32_t max_pages = 0;      // page ids over all sequences
+  std::int64_t max_history = 0;    // tokens over all sequences with penalties
+  std::int32_t max_biases = 0;
+};
+
+// The adapter of a sequence's rows; slot -1 is the base model.
+struct AdapterSlot {
+  std::int32_t slot = -1;
+  std::int32_t max_rank = 0;
+};
+
+// What the model reads, all pointers in device memory.
+struct StepInput {
+  std::int32_t num_rows = 0;
+  const std::int32_t* ids = nullptr;
+  const std::int32_t* positions = nullptr;
+  const std::int32_t* slots = nullptr;
+  std::int32_t num_sequences = 0;
+  const AttentionSequence* sequences = nullptr;
+  const std::int32_t* page_ids = nullptr;
+  std::int32_t max_rows = 0;
+  std::int32_t max_kv_len = 0;
+  std::int32_t num_lora_rows = 0;
+  const std::int32_t* lora_rows = nullptr;
+  std::int32_t num_segments = 0;
+  const LoraSegment* segments = nullptr;
+  std::int32_t max_rank = 0;
+  std::int32_t num_samples = 0;
+  const std::int32_t* sample_rows = nullptr;  // row of each sample
+  const SampleRow* samples = nullptr;
+  const std::int32_t* history = nullptr;
+  const TokenBias* biases = nullptr;
+};
+
+class StepBatch {
+ public:
+  static Result<StepBatch> create(Device& device, const StepLimits& limits);
+
+  void clear();
+
+  // Tokens `tokens` at positions start, start + 1, ... of a sequence whose pages are `pages` (they
+  // cover all positions up to the last of these tokens). Returns the index of the first row.
+  std::int32_t add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
+                            std::span<const PageId> pages, std::int32_t page_tokens,
+                            AdapterSlot adapter);
+
+  // Asks for logits of `row`, sampled as `how` says (its indices into history and biases are
+  // filled in here). `history` holds the prompt, then the output; empty when no penalty is set.
+  void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
+                  std::span<const TokenBias> biases);
+
+  std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }
+  std::int32_t num_samples() const { return static_cast<std::int32_t>(samples_.size()); }
+  std::int32_t rows_left() const { return limits_.max_rows - num_rows(); }
+  std::int32_t samples_left() const { return limits_.max_samples - num_samples(); }
+
+  // Enqueues the copy to the device. The batch may be changed again once `stream` has passed it.
+  StepInput upload(Stream& stream);
+
+ private:
+  StepBatch() = default;
+  void group_rows_by_adapter();
+
+  struct SequenceAdapter {
+    AdapterSlot adapter;
+    std::int32_t first_row;
+    std::int32_t num_rows;
+  };
+
+  StepLimits limits_;
+  std::vector<std::int32_t> ids_, positions_, slots_, page_ids_, lora_rows_, sample_rows_, history_;
+  std::vector<AttentionSequence> sequences_;
+  std::vector<LoraSegment> segments_;
+  std::vector<SampleRow> samples_;
+  std::vector<TokenBias> biases_;
+  std::vector<SequenceAdapter> adapters_;
+  std::int32_t max_rank_ = 0;
+  Buffer pinned_;  // the same layout on both sides
+  Buffer device_;
+};
+
+}  // namespace tandem

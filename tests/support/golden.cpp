@@ -1,0 +1,42 @@
+#include "tests/support/golden.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace tandem::test {
+
+std::string GoldenCase::name() const {
+  return fmt::format("{} on {} prompt tokens", adapter.empty() ? "base" : adapter, prompt.size());
+}
+
+std::vector<GoldenCase> read_golden(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  const nlohmann::json golden = nlohmann::json::parse(stream);
+  std::vector<GoldenCase> result;
+  for (const auto& from : golden.at("cases")) {
+    GoldenCase to;
+    to.adapter = from.at("adapter").get<std::string>();
+    if (to.adapter == "base") to.adapter.clear();
+    golden.at("prompts").at(from.at("prompt").get<std::size_t>()).at("ids").get_to(to.prompt);
+    from.at("output_ids").get_to(to.output);
+    from.at("logprobs").get_to(to.logprobs);
+    from.at("margins").get_to(to.margins);
+    if (from.contains("logits")) from.at("logits").get_to(to.logits);
+    to.text = from.value("text", "");
+    result.push_back(std::move(to));
+  }
+  return result;
+}
+
+std::vector<GoldenModel> golden_models() {
+  std::vector<GoldenModel> result = {{"demo-llama", "data/demo-llama", "data/golden.json"}};
+  for (const char* name : {"tiny-llama", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"}) {
+    const std::filesystem::path dir = std::filesystem::path("data") / name;
+    result.push_back({name, dir, dir / "golden_tiny.json"});
+  }
+  return result;
+}
+
+}  // namespace tandem::test

@@ -1,0 +1,13 @@
+// The device that tests run on.
+#pragma once
+
+#include <memory>
+
+#include "gpu/device.h"
+
+namespace tandem::test {
+
+// A host device with two threads; aborts if it cannot be made.
+std::unique_ptr<Device> make_test_device();
+
+}  // namespace tandem::test

@@ -1,0 +1,55 @@
+// A whole engine on the host device, from a folder of tests/data or a made-up configuration.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/clock.h"
+#include "engine/batching/engine.h"
+#include "engine/loader/model_config.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "gpu/device.h"
+
+namespace tandem::test {
+
+// Options that suit the test models; num_pages holds 16 sequences of max_model_len.
+EngineOptions small_engine_options(std::int32_t max_model_len = 512);
+
+struct TestEngine {
+  std::unique_ptr<Device> device;
+  ModelConfig config;
+  std::unique_ptr<Tokenizer> tokenizer;
+  SteadyClock clock;
+  std::unique_ptr<Engine> engine;
+
+  // Loads the model with every adapter of DIR/adapters under its folder's name.
+  static std::unique_ptr<TestEngine> load(const std::filesystem::path& dir, DType dtype,
+                                          const EngineOptions& options);
+  // Random weights of any shape; the demo model's tokenizer.
+  static std::unique_ptr<TestEngine> dummy(const ModelConfig& config, DType dtype,
+                                           const EngineOptions& options);
+};
+
+// Everything that one continuation brought.
+struct Collected {
+  std::vector<TokenId> tokens;
+  std::string text;
+  std::vector<TokenLogprob> logprobs;
+  std::vector<TokenLogprob> prompt_logprobs;
+  FinishReason finish = FinishReason::none;
+  std::string stop_reason;
+  Status error;
+};
+
+// Reads a generation to its end (a minute without news fails the test), by continuation.
+std::vector<Collected> collect(Generation& generation);
+// Submits and collects; the test fails if the request is refused.
+std::vector<Collected> run(Engine& engine, GenerationRequest request);
+
+// Greedy, `max_tokens` of them, end tokens ignored: how the goldens were made.
+GenerationRequest greedy(std::vector<TokenId> prompt, std::int32_t max_tokens,
+                         const std::string& adapter = "");
+
+}  // namespace tandem::test
