@@ -1,0 +1,148 @@
+// POST /v1/load_lora_adapter, POST /v1/unload_lora_adapter, GET /v1/adapters
+#include <algorithm>
+#include <system_error>
+
+#include "engine/base/log.h"
+#include "engine/server/api.h"
+#include "engine/server/request_parsing.h"
+#include "engine/server/response_building.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxNameBytes = 128;
+
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  std::string_view("._:/-").find(c) != std::string_view::npos;
+         });
+}
+
+// Both with links resolved.
+bool lies_under(const fs::path& path, const fs::path& root) {
+  return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
+}
+
+MaybeError take_bool(const json& body, const char* field, bool& value) {
+  const auto found = body.find(field);
+  if (found == body.end() || found->is_null()) return std::nullopt;
+  if (!found->is_boolean()) return bad_field(field, "'{}' must be true or false", field);
+  value = found->get<bool>();
+  return std::nullopt;
+}
+
+void warn_unknown(const json& body, const char* call,
+                  std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) warn_unknown_field(call, name);
+  }
+}
+
+}  // namespace
+
+MaybeError Api::check_adapter_call(const json& body, std::string& name) const {
+  if (options_.adapter_roots.empty()) {
+    return ApiError{403,
+                    "Loading and unloading adapters is off; start the server with --adapter-root "
+                    "DIR to allow it from under DIR",
+                    {},
+                    "adapter_loading_off",
+                    0};
+  }
+  const auto found = body.find("lora_name");
+  if (found == body.end() || !found->is_string() || !is_name(found->get<std::string>())) {
+    return bad_field("lora_name",
+                     "'lora_name' must be a string of 1 to {} letters, digits, '.', '_', ':', '/' "
+                     "and '-'",
+                     kMaxNameBytes);
+  }
+  name = found->get<std::string>();
+  if (name == model().name) return bad_field("lora_name", "'{}' is the base model's name", name);
+  return std::nullopt;
+}
+
+MaybeError Api::resolve_adapter_path(const std::string& path, std::string& resolved) const {
+  // One answer for all that is outside, so that nobody learns what exists there.
+  const ApiError outside{403, "'lora_path' must lie under one of the configured adapter roots",
+                         "lora_path", "path_not_allowed", 0};
+  const fs::path asked(path);
+  for (const fs::path& root : roots_) {
+    std::error_code failure;
+    // A relative path is one under the root. What exists is resolved, links included.
+    const fs::path real = fs::weakly_canonical(asked.is_absolute() ? asked : root / asked, failure);
+    if (failure || !lies_under(real, root)) continue;
+    if (asked.is_absolute() || fs::exists(real, failure)) {
+      // The resolved path goes on: a link changed after this look is not followed.
+      resolved = real.string();
+      return std::nullopt;
+    }
+    resolved = real.string();
+  }
+  if (!resolved.empty()) return std::nullopt;  // relative, allowed, and nowhere: the load says so
+  return outside;
+}
+
+HttpResponse Api::load_adapter(const HttpRequest&, const json& body) {
+  std::string name;
+  bool in_place = false;
+  bool pinned = false;
+  if (auto error = check_adapter_call(body, name)) return error_response(*error);
+  if (auto error = take_bool(body, "load_inplace", in_place)) return error_response(*error);
+  if (auto error = take_bool(body, "pinned", pinned)) return error_response(*error);
+  const auto found = body.find("lora_path");
+  if (found == body.end() || !found->is_string() || found->get_ref<const std::string&>().empty() ||
+      found->get_ref<const std::string&>().find('\0') != std::string::npos) {
+    return error_response(bad_field("lora_path", "'lora_path' must be the path of a folder"));
+  }
+  warn_unknown(body, "load_lora_adapter", {"lora_name", "lora_path", "load_inplace", "pinned"});
+  std::string path;
+  if (auto error = resolve_adapter_path(found->get<std::string>(), path)) {
+    return error_response(*error);
+  }
+  const std::lock_guard lock(loading_);
+  if (Status status = model().service->load_adapter(name, path, in_place, pinned); !status) {
+    return error_response(to_api_error(status));
+  }
+  log::info("adapter '{}' loaded from {}", name, path);
+  return text_response(fmt::format("Success: LoRA adapter '{}' added successfully.", name));
+}
+
+HttpResponse Api::unload_adapter(const HttpRequest&, const json& body) {
+  std::string name;
+  if (auto error = check_adapter_call(body, name)) return error_response(*error);
+  warn_unknown(body, "unload_lora_adapter", {"lora_name", "lora_int_id"});
+  const std::lock_guard lock(loading_);
+  if (!model().service->has_adapter(name)) return error_response(model_not_found(name));
+  if (Status status = model().service->unload_adapter(name); !status) {
+    return error_response(to_api_error(status));
+  }
+  log::info("adapter '{}' unloaded", name);
+  return text_response(fmt::format("Success: LoRA adapter '{}' removed successfully.", name));
+}
+
+HttpResponse Api::list_adapters(const HttpRequest&, const json&) {
+  json list = json::array();
+  for (const AdapterInfo& adapter : model().service->adapters()) {
+    list.push_back({{"name", adapter.name},
+                    {"path", adapter.path},
+                    {"digest", adapter.digest},
+                    {"rank", adapter.rank},
+                    {"modules", adapter.modules},
+                    {"bytes", adapter.bytes},
+                    {"tier", adapter.tier},
+                    {"pinned", adapter.pinned},
+                    {"loaded", adapter.loaded_unix},
+                    {"running", adapter.running},
+                    {"waiting", adapter.waiting},
+                    {"hits", adapter.hits},
+                    {"cold_starts", adapter.cold_starts}});
+  }
+  return json_response({{"object", "list"}, {"data", std::move(list)}});
+}
+
+}  // namespace tandem

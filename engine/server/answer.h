@@ -1,0 +1,55 @@
+// Runs a checked completions or chat call and says its answer, whole or streamed. What the two
+// kinds of call have in common; their JSON shapes are completions.cpp's and chat.cpp's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/server/generation_run.h"
+#include "engine/server/http_server.h"
+#include "engine/server/metrics.h"
+#include "engine/server/request_fields.h"
+#include "engine/server/server.h"
+
+namespace tandem {
+
+// News of one choice, or all of it.
+struct ChoicePart {
+  std::int32_t index = 0;  // prompt x n + continuation
+  bool first = true;       // of this choice
+  std::string text;
+  std::vector<TokenLogprob> logprobs;
+  // Of an echoed prompt, with the first part: its first token, and the others' log probabilities.
+  std::optional<TokenId> prompt_head;
+  std::vector<TokenLogprob> prompt_logprobs;
+  FinishReason finish = FinishReason::none;
+  std::string stop_reason;
+};
+
+// How a kind of call looks. One per call: may keep state between the parts of a choice.
+class AnswerShape {
+ public:
+  virtual ~AnswerShape() = default;
+  virtual const char* id_prefix() const = 0;
+  virtual const char* object(bool streamed) const = 0;
+  virtual nlohmann::json choice(const ChoicePart& whole) = 0;
+  virtual nlohmann::json chunk_choice(const ChoicePart& part) = 0;
+};
+
+struct AnswerJob {
+  CompletionCall call;
+  std::vector<GenerationRequest> requests;
+  std::string model;                // as asked for
+  std::vector<std::string> echoed;  // per prompt, with echo
+  std::unique_ptr<AnswerShape> shape;
+};
+
+// Submits; a refusal is the response. `client_gone` is the request's.
+HttpResponse answer(AnswerJob job, GenerationService& service, ServerMetrics& metrics,
+                    const std::function<bool()>& client_gone);
+
+}  // namespace tandem

@@ -1,0 +1,245 @@
+#include "engine/server/api.h"
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+#include "engine/server/auth.h"
+#include "engine/server/json_body.h"
+#include "engine/server/response_building.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kRetryAfterS = 2;
+constexpr std::string_view kHealth = "/health";
+
+bool matches(std::string_view pattern, std::string_view path) {
+  const std::size_t brace = pattern.find('{');
+  if (brace == std::string_view::npos) return pattern == path;
+  return path.size() > brace && path.substr(0, brace) == pattern.substr(0, brace);
+}
+
+bool serves(const Route& route, std::string_view method) {
+  return method == route.method || (method == "HEAD" && std::string_view(route.method) == "GET");
+}
+
+struct Match {
+  const Route* route = nullptr;  // null: no such path, or not by this method
+  const Route* other = nullptr;  // a route of this path, whatever its method
+};
+
+Match find_route(std::string_view method, std::string_view path) {
+  Match match;
+  for (const Route& route : routes()) {
+    if (!matches(route.path, path)) continue;
+    match.other = &route;
+    if (serves(route, method)) match.route = &route;
+  }
+  return match;
+}
+
+std::string allowed(std::string_view path) {
+  std::string list;
+  for (const Route& route : routes()) {
+    if (!matches(route.path, path)) continue;
+    if (!list.empty()) list += ", ";
+    list += std::string_view(route.method) == "GET" ? "GET, HEAD" : route.method;
+  }
+  return list;
+}
+
+bool is_json(std::string_view content_type) {
+  std::string type(content_type.substr(0, content_type.find(';')));
+  while (!type.empty() && type.back() == ' ') type.pop_back();
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return type == "application/json";
+}
+
+}  // namespace
+
+Api::Api(ServerOptions options) : options_(std::move(options)) {
+  for (const auto& root : options_.adapter_roots) {
+    std::error_code failure;
+    auto resolved = std::filesystem::canonical(root, failure);
+    if (!failure) roots_.push_back(std::move(resolved));
+  }
+}
+
+void Api::attach(ServedModel model) {
+  TANDEM_CHECK(model_.load(std::memory_order_relaxed) == nullptr, "a model is attached already");
+  TANDEM_CHECK(model.service != nullptr && model.text != nullptr && model.max_model_len > 0);
+  owned_model_ = std::make_unique<const ServedModel>(std::move(model));
+  attached_unix_ = unix_seconds();
+  model_.store(owned_model_.get(), std::memory_order_release);  // pairs with every acquire load
+}
+
+const ServedModel& Api::model() const {
+  const ServedModel* model = model_.load(std::memory_order_acquire);
+  TANDEM_CHECK(model != nullptr, "the call was let in while starting");
+  return *model;
+}
+
+void Api::drain() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  const ServedModel* model = model_.load(std::memory_order_acquire);
+  if (model != nullptr) model->service->drain();
+}
+
+bool Api::wait_idle(Duration timeout) {
+  std::unique_lock lock(mutex_);
+  idle_.wait_for(lock, timeout, [&] { return running_ == 0 || abandoned_; });
+  return running_ == 0;
+}
+
+void Api::abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    abandoned_ = true;
+  }
+  idle_.notify_all();
+}
+
+std::shared_ptr<void> Api::begin_call() {
+  const std::lock_guard lock(mutex_);
+  if (draining_) return nullptr;
+  ++running_;
+  return {this, [](Api* api) {
+            // Notified under the lock: the waiter may destroy us as soon as it has it.
+            const std::lock_guard end(api->mutex_);
+            if (--api->running_ == 0) api->idle_.notify_all();
+          }};
+}
+
+MaybeError Api::not_serving() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (draining_) {
+      return ApiError{503, "The server is shutting down", {}, "draining", kRetryAfterS};
+    }
+  }
+  if (model_.load(std::memory_order_acquire) == nullptr) {
+    return ApiError{
+        503, "The server is starting: the model is being loaded", {}, "starting", kRetryAfterS};
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
+  const Match match = find_route(request.method, request.path);
+  const auto refused = [&](ApiError error) {
+    const char* path = match.other != nullptr ? match.other->path : "other";
+    metrics_.count_request(path, request.method, error.status);
+    return error_response(error);
+  };
+  if (!options_.api_key.empty() && request.path != kHealth &&
+      !authorized(request.header("authorization"), options_.api_key)) {
+    HttpResponse response = refused({401,
+                                     "The API key is missing or wrong; send 'Authorization: "
+                                     "Bearer KEY'",
+                                     {},
+                                     "invalid_api_key",
+                                     0});
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return response;
+  }
+  if (match.other == nullptr) {
+    return refused({404,
+                    "There is no such path; GET /openapi.json describes those there are",
+                    {},
+                    "path_not_found",
+                    0});
+  }
+  if (match.route == nullptr) {
+    HttpResponse response =
+        refused({405,
+                 fmt::format("{} is called by {}", match.other->path, allowed(request.path)),
+                 {},
+                 "method_not_allowed",
+                 0});
+    response.headers.emplace_back("Allow", allowed(request.path));
+    return response;
+  }
+  if (match.route->when == Route::When::attached) {
+    if (auto error = not_serving()) return refused(*error);
+  }
+  if (request.has_body && !is_json(request.header("content-type"))) {
+    return refused({415,
+                    "Send the body as 'Content-Type: application/json'",
+                    {},
+                    "unsupported_media_type",
+                    0});
+  }
+  return std::nullopt;
+}
+
+HttpResponse Api::handle(const HttpRequest& request) {
+  const Match match = find_route(request.method, request.path);
+  TANDEM_CHECK(match.route != nullptr, "screen() let {} {} through", request.method, request.path);
+  HttpResponse response;
+  try {
+    response = dispatch(*match.route, request);
+  } catch (const std::exception& failure) {
+    response = error_response(internal_error(failure.what()));
+  }
+  metrics_.count_request(match.route->path, request.method, response.status);
+  return response;
+}
+
+HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
+  nlohmann::json body;
+  if (std::string_view(route.method) == "POST") {
+    if (auto error = parse_json_body(request.body, body)) return error_response(*error);
+  }
+  std::shared_ptr<void> running;
+  if (route.when == Route::When::attached) {
+    running = begin_call();
+    // Draining began while the body was on its way.
+    if (running == nullptr) return error_response(not_serving().value());
+  }
+  HttpResponse response = (this->*route.call)(request, body);
+  response.guard = std::move(running);
+  return response;
+}
+
+HttpResponse Api::refuse(int status, std::string_view reason) {
+  metrics_.count_request("other", "other", status);
+  const char* code = status == 413 ? "body_too_long" : status == 503 ? "overloaded" : "bad_request";
+  std::string message(reason);
+  if (!message.empty() && message[0] >= 'a' && message[0] <= 'z') message[0] -= 32;
+  return error_response({status, std::move(message), {}, code, status == 503 ? kRetryAfterS : 0});
+}
+
+HttpResponse Api::health(const HttpRequest&, const nlohmann::json&) {
+  return json_response({{"status", "ok"}});
+}
+
+HttpResponse Api::ready(const HttpRequest&, const nlohmann::json&) {
+  if (auto error = not_serving()) return error_response(*error);
+  if (!model().service->ready()) {
+    return error_response({503, "The engine is not ready", {}, "starting", kRetryAfterS});
+  }
+  return json_response({{"status", "ready"}});
+}
+
+HttpResponse Api::metrics(const HttpRequest&, const nlohmann::json&) {
+  HttpResponse response = text_response(metrics_.text(model_.load(std::memory_order_acquire)));
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  return response;
+}
+
+MaybeError Api::find_adapter(const std::string& asked, std::string& adapter) const {
+  if (asked.empty() || asked == model().name) return std::nullopt;
+  if (!model().service->has_adapter(asked)) return model_not_found(asked);
+  adapter = asked;
+  return std::nullopt;
+}
+
+}  // namespace tandem

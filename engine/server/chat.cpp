@@ -1,0 +1,61 @@
+// POST /v1/chat/completions
+#include "engine/server/answer.h"
+#include "engine/server/api.h"
+#include "engine/server/request_parsing.h"
+#include "engine/server/response_building.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+class ChatShape final : public AnswerShape {
+ public:
+  ChatShape(const TextCodec& text, bool logprobs) : text_(text), wants_logprobs_(logprobs) {}
+
+  const char* id_prefix() const override { return "chatcmpl-"; }
+  const char* object(bool streamed) const override {
+    return streamed ? "chat.completion.chunk" : "chat.completion";
+  }
+  json choice(const ChoicePart& whole) override {
+    return choice_with("message", {{"role", "assistant"}, {"content", whole.text}}, whole);
+  }
+  json chunk_choice(const ChoicePart& part) override {
+    json delta = json::object();
+    if (part.first) delta["role"] = "assistant";
+    if (part.first || !part.text.empty()) delta["content"] = part.text;
+    return choice_with("delta", std::move(delta), part);
+  }
+
+ private:
+  json choice_with(const char* name, json message, const ChoicePart& part) const {
+    return {{"index", part.index},
+            {name, std::move(message)},
+            {"logprobs", wants_logprobs_ ? chat_logprobs(part.logprobs, text_) : json()},
+            {"finish_reason", finish_reason_json(part.finish)},
+            {"stop_reason", part.stop_reason.empty() ? json() : json(part.stop_reason)}};
+  }
+
+  const TextCodec& text_;
+  bool wants_logprobs_;
+};
+
+}  // namespace
+
+HttpResponse Api::chat_completions(const HttpRequest& request, const json& body) {
+  AnswerJob job;
+  if (auto error = parse_call(body, true, options_.max_sequences_per_request, job.call)) {
+    return error_response(*error);
+  }
+  std::string adapter;
+  if (auto error = find_adapter(job.call.model, adapter)) return error_response(*error);
+  if (auto error = make_requests(job.call, *model().text, model().max_model_len, job.requests)) {
+    return error_response(*error);
+  }
+  job.requests.front().adapter = adapter;
+  job.model = job.call.model.empty() ? model().name : job.call.model;
+  job.shape = std::make_unique<ChatShape>(*model().text, job.call.logprobs);
+  return answer(std::move(job), *model().service, metrics_, request.client_gone);
+}
+
+}  // namespace tandem

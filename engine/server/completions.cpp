@@ -1,0 +1,66 @@
+// POST /v1/completions
+#include "engine/server/answer.h"
+#include "engine/server/api.h"
+#include "engine/server/request_parsing.h"
+#include "engine/server/response_building.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+class CompletionShape final : public AnswerShape {
+ public:
+  CompletionShape(const TextCodec& text, std::size_t num_choices, bool logprobs)
+      : logprobs_(num_choices, CompletionLogprobs(text)), wants_logprobs_(logprobs) {}
+
+  const char* id_prefix() const override { return "cmpl-"; }
+  const char* object(bool) const override { return "text_completion"; }
+  json choice(const ChoicePart& whole) override { return chunk_choice(whole); }
+  json chunk_choice(const ChoicePart& part) override {
+    return {{"index", part.index},
+            {"text", part.text},
+            {"logprobs", logprobs(part)},
+            {"finish_reason", finish_reason_json(part.finish)},
+            {"stop_reason", part.stop_reason.empty() ? json() : json(part.stop_reason)}};
+  }
+
+ private:
+  json logprobs(const ChoicePart& part) {
+    if (!wants_logprobs_) return nullptr;
+    std::vector<TokenLogprob> all = part.prompt_logprobs;
+    all.insert(all.end(), part.logprobs.begin(), part.logprobs.end());
+    return logprobs_[static_cast<std::size_t>(part.index)].format(
+        all, part.prompt_head ? &*part.prompt_head : nullptr);
+  }
+
+  std::vector<CompletionLogprobs> logprobs_;  // per choice
+  bool wants_logprobs_;
+};
+
+}  // namespace
+
+HttpResponse Api::completions(const HttpRequest& request, const json& body) {
+  const TextCodec& text = *model().text;
+  AnswerJob job;
+  if (auto error = parse_call(body, false, options_.max_sequences_per_request, job.call)) {
+    return error_response(*error);
+  }
+  std::string adapter;
+  if (auto error = find_adapter(job.call.model, adapter)) return error_response(*error);
+  if (auto error = make_requests(job.call, text, model().max_model_len, job.requests)) {
+    return error_response(*error);
+  }
+  for (std::size_t i = 0; i < job.requests.size(); ++i) {
+    job.requests[i].adapter = adapter;
+    if (!job.call.echo) continue;
+    const Prompt& prompt = job.call.prompts[i];
+    job.echoed.push_back(prompt.text ? *prompt.text : text.decode(prompt.tokens, false));
+  }
+  job.model = job.call.model.empty() ? model().name : job.call.model;
+  job.shape = std::make_unique<CompletionShape>(
+      text, job.requests.size() * static_cast<std::size_t>(job.call.request.n), job.call.logprobs);
+  return answer(std::move(job), *model().service, metrics_, request.client_gone);
+}
+
+}  // namespace tandem

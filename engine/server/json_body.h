@@ -1,0 +1,19 @@
+// A request's bytes as JSON, with every limit that a hostile body makes necessary.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "engine/server/errors.h"
+
+namespace tandem {
+
+inline constexpr int kMaxJsonDepth = 64;
+
+// The offset of the first byte that is not UTF-8 (overlong forms and surrogates are not); npos.
+std::size_t find_invalid_utf8(std::string_view bytes);
+
+// Reads an object. 400 says what is wrong (encoding, syntax, depth, not an object) and where.
+MaybeError parse_json_body(std::string_view body, nlohmann::json& object);
+
+}  // namespace tandem

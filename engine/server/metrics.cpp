@@ -1,0 +1,184 @@
+#include "engine/server/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "engine/server/response_building.h"
+#include "engine/server/server.h"
+
+namespace tandem {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::Histogram;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+const Histogram::BucketBoundaries kTtftBuckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+                                               0.25,  0.5,    1,     2.5,  5,     10,   30};
+const Histogram::BucketBoundaries kTpotBuckets{0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05,
+                                               0.075, 0.1,    0.2,   0.5,  1,    2.5};
+const Histogram::BucketBoundaries kE2eBuckets{0.05, 0.1, 0.25, 0.5, 1,   2.5, 5,
+                                              10,   20,  30,   60,  120, 300};
+
+class Families {
+ public:
+  explicit Families(Labels common) : common_(std::move(common)) {}
+
+  // One value; several calls in a row with one name make one family.
+  void add(const std::string& name, const std::string& help, MetricType type, double value,
+           const Labels& labels = {}) {
+    if (all_.empty() || all_.back().name != name) all_.push_back({name, help, type, {}});
+    ClientMetric metric;
+    metric.label = common_;
+    metric.label.insert(metric.label.end(), labels.begin(), labels.end());
+    if (type == MetricType::Counter) {
+      metric.counter.value = value;
+    } else {
+      metric.gauge.value = value;
+    }
+    all_.back().metric.push_back(std::move(metric));
+  }
+  void gauge(const std::string& name, const std::string& help, double value,
+             const Labels& labels = {}) {
+    add(name, help, MetricType::Gauge, value, labels);
+  }
+  void counter(const std::string& name, const std::string& help, double value,
+               const Labels& labels = {}) {
+    add(name, help, MetricType::Counter, value, labels);
+  }
+  std::vector<MetricFamily> take() { return std::move(all_); }
+
+ private:
+  Labels common_;
+  std::vector<MetricFamily> all_;
+};
+
+void add_engine(const EngineStats& stats, Families& families) {
+  families.gauge("vllm:num_requests_running", "Sequences being generated", stats.running);
+  families.gauge("vllm:num_requests_waiting", "Sequences waiting to be scheduled", stats.waiting);
+  const double total = static_cast<double>(std::max<std::int64_t>(1, stats.pages_total));
+  const double used = static_cast<double>(stats.pages_kv) / total;
+  families.gauge("vllm:kv_cache_usage_perc", "Pages that hold KV, 1 is all", used);
+  families.gauge("vllm:gpu_cache_usage_perc", "The older name of kv_cache_usage_perc", used);
+  families.counter("vllm:prompt_tokens_total", "Prompt tokens computed",
+                   static_cast<double>(stats.prompt_tokens));
+  families.counter("vllm:generation_tokens_total", "Tokens generated",
+                   static_cast<double>(stats.generation_tokens));
+  families.counter("vllm:num_preemptions_total", "Sequences set back for want of pages",
+                   static_cast<double>(stats.preemptions));
+  const auto pages = [&](const char* state, std::int64_t count) {
+    families.gauge("tandem_pages", "Pages of the device's pool", static_cast<double>(count),
+                   {{"state", state}});
+  };
+  pages("free", stats.pages_free);
+  pages("kv", stats.pages_kv);
+  pages("adapters", stats.pages_total - stats.pages_free - stats.pages_kv);
+  families.counter("tandem_steps_total", "Iterations of the engine",
+                   static_cast<double>(stats.steps));
+  families.counter("tandem_step_seconds_total", "Time spent in iterations",
+                   stats.step_seconds_total);
+}
+
+void add_adapters(const std::vector<AdapterInfo>& adapters, std::int32_t max_loras,
+                  Families& families) {
+  std::map<std::string, int> tiers{{"disk", 0}, {"host", 0}, {"loading", 0}, {"device", 0}};
+  std::string running;
+  std::string waiting;
+  double hits = 0;
+  double cold_starts = 0;
+  const auto append = [](std::string& list, const std::string& name) {
+    if (!list.empty()) list += ',';
+    list += name;
+  };
+  for (const AdapterInfo& adapter : adapters) {
+    ++tiers[adapter.tier];
+    if (adapter.running > 0) append(running, adapter.name);
+    if (adapter.waiting > 0) append(waiting, adapter.name);
+    hits += static_cast<double>(adapter.hits);
+    cold_starts += static_cast<double>(adapter.cold_starts);
+  }
+  // As its readers expect: the value is the time of the reading, the labels are the news.
+  families.gauge("vllm:lora_requests_info", "Adapters with running and waiting requests",
+                 static_cast<double>(unix_seconds()),
+                 {{"max_lora", std::to_string(max_loras)},
+                  {"running_lora_adapters", running},
+                  {"waiting_lora_adapters", waiting}});
+  for (const auto& [tier, count] : tiers) {
+    families.gauge("tandem_adapters", "Adapters by where their weights are", count,
+                   {{"tier", tier}});
+  }
+  families.counter("tandem_adapter_hits_total", "Requests that found their adapter on the device",
+                   hits);
+  families.counter("tandem_cold_starts_total", "Requests that did not", cold_starts);
+}
+
+}  // namespace
+
+struct ServerMetrics::Impl {
+  prometheus::Registry registry;
+  Histogram& ttft = histogram("vllm:time_to_first_token_seconds",
+                              "From a request's arrival to its first token", kTtftBuckets);
+  Histogram& tpot = histogram("vllm:time_per_output_token_seconds",
+                              "Per token after the first, by request", kTpotBuckets);
+  Histogram& e2e = histogram("vllm:e2e_request_latency_seconds",
+                             "From a request's arrival to its last token", kE2eBuckets);
+  Histogram& queue = histogram("vllm:request_queue_time_seconds",
+                               "From a request's arrival to its first step", kTtftBuckets);
+  prometheus::Family<prometheus::Counter>& finished = prometheus::BuildCounter()
+                                                          .Name("vllm:request_success_total")
+                                                          .Help("Answers by how they ended")
+                                                          .Register(registry);
+  prometheus::Family<prometheus::Counter>& requests = prometheus::BuildCounter()
+                                                          .Name("tandem_http_requests_total")
+                                                          .Help("HTTP requests answered")
+                                                          .Register(registry);
+
+  Histogram& histogram(const char* name, const char* help,
+                       const Histogram::BucketBoundaries& buckets) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+  }
+};
+
+ServerMetrics::ServerMetrics() : impl_(std::make_unique<Impl>()) {}
+ServerMetrics::~ServerMetrics() = default;
+
+void ServerMetrics::observe(const GenerationStats& stats, std::int32_t n) {
+  if (stats.completion_tokens > 0) impl_->ttft.Observe(stats.ttft_s);
+  impl_->queue.Observe(stats.queue_s);
+  impl_->e2e.Observe(stats.total_s);
+  const double tokens_each = static_cast<double>(stats.completion_tokens) / n;
+  if (tokens_each > 1) {
+    impl_->tpot.Observe((stats.total_s - stats.ttft_s) / (tokens_each - 1));
+  }
+}
+
+void ServerMetrics::count_finish(const char* reason) {
+  impl_->finished.Add({{"finished_reason", reason}}).Increment();
+}
+
+void ServerMetrics::count_request(const std::string& path, const std::string& method, int status) {
+  impl_->requests.Add({{"path", path}, {"method", method}, {"status", std::to_string(status)}})
+      .Increment();
+}
+
+std::string ServerMetrics::text(const ServedModel* model) const {
+  std::vector<MetricFamily> all = impl_->registry.Collect();
+  if (model != nullptr) {
+    Families families({{"model_name", model->name}});
+    add_engine(model->service->stats(), families);
+    add_adapters(model->service->adapters(), model->max_loras, families);
+    for (MetricFamily& family : families.take()) all.push_back(std::move(family));
+  }
+  return prometheus::TextSerializer().Serialize(all);
+}
+
+}  // namespace tandem

@@ -1,0 +1,36 @@
+// /metrics: what Prometheus reads. Every label has a bounded set of values, but for adapter names
+// in vllm:lora_requests_info, which are those of the moment.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/batching/service.h"
+
+namespace tandem {
+
+struct ServedModel;
+
+// Thread-safe.
+class ServerMetrics {
+ public:
+  ServerMetrics();
+  ~ServerMetrics();
+
+  // A generation that came to its end.
+  void observe(const GenerationStats& stats, std::int32_t n);
+  // "stop", "length", "abort", "error"
+  void count_finish(const char* reason);
+  // `path` is a route's template, never what the client wrote.
+  void count_request(const std::string& path, const std::string& method, int status);
+
+  // Prometheus text, version 0.0.4. `model` is null while starting.
+  std::string text(const ServedModel* model) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem

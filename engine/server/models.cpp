@@ -1,0 +1,47 @@
+// GET /v1/models, GET /v1/models/{id}
+#include "engine/server/api.h"
+#include "engine/server/response_building.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kPrefix = "/v1/models/";
+
+json model_json(const std::string& id, std::int64_t created, const std::string& root, json parent,
+                std::int32_t max_model_len) {
+  return {{"id", id},
+          {"object", "model"},
+          {"created", created},
+          {"owned_by", "tandem"},
+          {"root", root},
+          {"parent", std::move(parent)},
+          {"max_model_len", max_model_len}};
+}
+
+json all_models(const ServedModel& model, std::int64_t created) {
+  json list = json::array();
+  list.push_back(model_json(model.name, created, model.root, nullptr, model.max_model_len));
+  for (const AdapterInfo& adapter : model.service->adapters()) {
+    list.push_back(model_json(adapter.name, adapter.loaded_unix, adapter.path, model.name,
+                              model.max_model_len));
+  }
+  return list;
+}
+
+}  // namespace
+
+HttpResponse Api::list_models(const HttpRequest&, const json&) {
+  return json_response({{"object", "list"}, {"data", all_models(model(), attached_unix_)}});
+}
+
+HttpResponse Api::show_model(const HttpRequest& request, const json&) {
+  const std::string id = request.path.substr(kPrefix.size());
+  for (const json& entry : all_models(model(), attached_unix_)) {
+    if (entry["id"] == id) return json_response(entry);
+  }
+  return error_response(model_not_found(id));
+}
+
+}  // namespace tandem

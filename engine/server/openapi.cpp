@@ -1,0 +1,139 @@
+// GET /openapi.json, made from the tables that the server itself obeys.
+#include "engine/server/api.h"
+#include "engine/server/request_fields.h"
+#include "engine/server/response_building.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+json fields_schema(unsigned where, const char* required) {
+  json properties = json::object();
+  for (const RequestField& field : request_fields()) {
+    if ((field.where & where) != 0) properties[field.name] = schema_of(field);
+  }
+  return {{"type", "object"},
+          {"required", json::array({required})},
+          {"properties", std::move(properties)},
+          {"additionalProperties", true}};
+}
+
+json property(const char* type, const char* description) {
+  return {{"type", type}, {"description", description}};
+}
+
+json body_schema(std::string_view path) {
+  if (path == "/v1/completions") return fields_schema(kCompletions, "prompt");
+  if (path == "/v1/chat/completions") return fields_schema(kChat, "messages");
+  const json name = property("string", "1 to 128 letters, digits, '.', '_', ':', '/' and '-'");
+  if (path == "/v1/load_lora_adapter") {
+    return {{"type", "object"},
+            {"required", {"lora_name", "lora_path"}},
+            {"properties",
+             {{"lora_name", name},
+              {"lora_path", property("string", "A folder under one of the adapter roots")},
+              {"load_inplace", property("boolean", "Replace an adapter of this name")},
+              {"pinned", property("boolean", "Never evict it")}}}};
+  }
+  if (path == "/v1/unload_lora_adapter") {
+    return {{"type", "object"},
+            {"required", json::array({"lora_name"})},
+            {"properties", {{"lora_name", name}}}};
+  }
+  if (path == "/tokenize") {
+    json messages;
+    for (const RequestField& field : request_fields()) {
+      if (std::string_view(field.name) == "messages") messages = schema_of(field);
+    }
+    return {{"type", "object"},
+            {"properties",
+             {{"model", property("string", "The base model or an adapter, by name")},
+              {"prompt", property("string", "A text")},
+              {"messages", std::move(messages)},
+              {"add_special_tokens", property("boolean", "For a prompt; true when absent")},
+              {"add_generation_prompt", property("boolean", "For messages; true when absent")},
+              {"return_token_strs", property("boolean", "Tell the vocabulary's strings too")}}}};
+  }
+  return {{"type", "object"},
+          {"required", json::array({"tokens"})},
+          {"properties",
+           {{"model", property("string", "The base model or an adapter, by name")},
+            {"tokens", {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}}}}}}}};
+}
+
+json error_schema() {
+  const json text_or_null{{"type", {"string", "null"}}};
+  return {{"type", "object"},
+          {"required", json::array({"error"})},
+          {"properties",
+           {{"error",
+             {{"type", "object"},
+              {"required", {"message", "type", "param", "code"}},
+              {"properties",
+               {{"message", {{"type", "string"}}},
+                {"type", {{"type", "string"}}},
+                {"param", text_or_null},
+                {"code", text_or_null}}}}}}}};
+}
+
+// What a successful call answers with.
+json content_of(std::string_view path) {
+  if (path == "/metrics" || path.ends_with("_lora_adapter")) {
+    return {{"text/plain", {{"schema", {{"type", "string"}}}}}};
+  }
+  json content{{"application/json", {{"schema", {{"type", "object"}}}}}};
+  if (path.ends_with("completions")) {
+    content["text/event-stream"] = {{"schema", {{"type", "string"}}}};
+  }
+  return content;
+}
+
+json operation(const Route& route) {
+  json described{
+      {"summary", route.summary},
+      {"responses",
+       {{"200", {{"description", "Success"}, {"content", content_of(route.path)}}},
+        {"default",
+         {{"description", "What went wrong"},
+          {"content",
+           {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}}}};
+  const std::string_view path = route.path;
+  if (path.find('{') != std::string_view::npos) {
+    described["parameters"] = json::array(
+        {{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+  }
+  if (std::string_view(route.method) == "POST") {
+    described["requestBody"] = {
+        {"required", true}, {"content", {{"application/json", {{"schema", body_schema(path)}}}}}};
+  }
+  if (path == "/health") described["security"] = json::array();
+  return described;
+}
+
+}  // namespace
+
+HttpResponse Api::openapi(const HttpRequest&, const json&) {
+  json paths = json::object();
+  for (const Route& route : routes()) {
+    std::string method = route.method;
+    for (char& c : method) c = static_cast<char>(c + 32);
+    paths[route.path][method] = operation(route);
+  }
+  json description{
+      {"openapi", "3.1.0"},
+      {"info",
+       {{"title", "Tandem"},
+        {"version", "0.1.0"},
+        {"description", "One base model and its LoRA adapters, over OpenAI's interface"}}},
+      {"paths", std::move(paths)},
+      {"components",
+       {{"schemas", {{"Error", error_schema()}}},
+        {"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
+  if (!options_.api_key.empty()) {
+    description["security"] = json::array({{{"key", json::array()}}});
+  }
+  return json_response(description);
+}
+
+}  // namespace tandem

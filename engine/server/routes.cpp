@@ -1,0 +1,34 @@
+// The list of calls, which dispatch, 405's Allow and /openapi.json are made from.
+#include "engine/server/api.h"
+
+namespace tandem {
+namespace {
+
+using When = Route::When;
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/completions", When::attached, &Api::completions, "Continue prompts"},
+    {"POST", "/v1/chat/completions", When::attached, &Api::chat_completions,
+     "Answer a conversation"},
+    {"GET", "/v1/models", When::attached, &Api::list_models, "The base model and its adapters"},
+    {"GET", "/v1/models/{id}", When::attached, &Api::show_model, "One of them"},
+    {"POST", "/v1/load_lora_adapter", When::attached, &Api::load_adapter,
+     "Load an adapter from under one of the adapter roots"},
+    {"POST", "/v1/unload_lora_adapter", When::attached, &Api::unload_adapter,
+     "Forget an adapter; running requests finish with it"},
+    {"GET", "/v1/adapters", When::attached, &Api::list_adapters, "The adapters: size, tier, use"},
+    {"POST", "/tokenize", When::attached, &Api::tokenize, "Text or messages to token ids"},
+    {"POST", "/detokenize", When::attached, &Api::detokenize, "Token ids to text"},
+    {"GET", "/health", When::always, &Api::health, "The process is alive"},
+    {"GET", "/ready", When::always, &Api::ready, "The server is able to serve"},
+    {"GET", "/metrics", When::always, &Api::metrics, "Prometheus text"},
+    {"GET", "/openapi.json", When::always, &Api::openapi, "This description"},
+};
+
+}  // namespace
+
+std::span<const Route> routes() {
+  return kRoutes;
+}
+
+}  // namespace tandem

@@ -1,0 +1,98 @@
+// POST /tokenize, POST /detokenize
+#include "engine/server/api.h"
+#include "engine/server/request_parsing.h"
+#include "engine/server/response_building.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+MaybeError take_bool(const json& body, const char* field, bool& value) {
+  const auto found = body.find(field);
+  if (found == body.end() || found->is_null()) return std::nullopt;
+  if (!found->is_boolean()) return bad_field(field, "'{}' must be true or false", field);
+  value = found->get<bool>();
+  return std::nullopt;
+}
+
+MaybeError take_model(const json& body, std::string& name) {
+  const auto found = body.find("model");
+  if (found == body.end() || found->is_null()) return std::nullopt;
+  if (!found->is_string()) return bad_field("model", "'model' must be a string");
+  name = found->get<std::string>();
+  return std::nullopt;
+}
+
+}  // namespace
+
+HttpResponse Api::tokenize(const HttpRequest&, const json& body) {
+  const TextCodec& text = *model().text;
+  const bool chat = body.contains("messages") && !body["messages"].is_null();
+  std::string asked;
+  std::string adapter;
+  bool add_special = true;
+  bool add_generation_prompt = true;
+  bool with_strings = false;
+  if (auto error = take_model(body, asked)) return error_response(*error);
+  if (auto error = find_adapter(asked, adapter)) return error_response(*error);
+  if (auto error = take_bool(body, "add_special_tokens", add_special)) {
+    return error_response(*error);
+  }
+  if (auto error = take_bool(body, "add_generation_prompt", add_generation_prompt)) {
+    return error_response(*error);
+  }
+  if (auto error = take_bool(body, "return_token_strs", with_strings)) {
+    return error_response(*error);
+  }
+  std::vector<TokenId> tokens;
+  if (chat) {
+    CompletionCall call;
+    const json only_messages{{"messages", body["messages"]}};
+    if (auto error = parse_call(only_messages, true, 1, call)) return error_response(*error);
+    if (auto error = encode_chat(call.messages, add_generation_prompt, text, tokens)) {
+      return error_response(*error);
+    }
+  } else {
+    if (!body.contains("prompt") || !body["prompt"].is_string()) {
+      return error_response(
+          bad_field("prompt", "Give 'prompt', a string, or 'messages', a conversation"));
+    }
+    auto encoded = text.encode(body["prompt"].get_ref<const std::string&>(), add_special);
+    if (!encoded) return error_response(to_api_error(encoded.status()));
+    tokens = std::move(*encoded);
+  }
+  json response{{"count", tokens.size()},
+                {"max_model_len", model().max_model_len},
+                {"tokens", tokens},
+                {"token_strs", nullptr}};
+  if (with_strings) {
+    response["token_strs"] = json::array();
+    for (const TokenId id : tokens) response["token_strs"].push_back(text.id_to_token(id));
+  }
+  return json_response(response);
+}
+
+HttpResponse Api::detokenize(const HttpRequest&, const json& body) {
+  const TextCodec& text = *model().text;
+  std::string asked;
+  std::string adapter;
+  if (auto error = take_model(body, asked)) return error_response(*error);
+  if (auto error = find_adapter(asked, adapter)) return error_response(*error);
+  const auto found = body.find("tokens");
+  if (found == body.end() || !found->is_array()) {
+    return error_response(bad_field("tokens", "'tokens' must be a list of token ids"));
+  }
+  std::vector<TokenId> tokens;
+  for (const json& entry : *found) {
+    const auto id = as_integer(entry);
+    if (!id || *id < 0 || static_cast<std::uint64_t>(*id) >= text.vocab_size()) {
+      return error_response(bad_field("tokens", "'tokens' must be a list of token ids from 0 to {}",
+                                      text.vocab_size() - 1));
+    }
+    tokens.push_back(static_cast<TokenId>(*id));
+  }
+  return json_response({{"prompt", text.decode(tokens, false)}});
+}
+
+}  // namespace tandem

@@ -1,0 +1,256 @@
+// A GenerationService whose answers the test scripts, and a codec whose tokens are bytes.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/batching/service.h"
+#include "engine/server/text_codec.h"
+
+namespace tandem {
+
+// Ids 0 to 255 are bytes; 256 is "<s>", which add_special puts first.
+class ByteCodec : public TextCodec {
+ public:
+  static constexpr TokenId kBos = 256;
+
+  Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const override {
+    std::vector<TokenId> ids;
+    if (add_special) ids.push_back(kBos);
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  std::string decode(std::span<const TokenId> ids, bool skip_special) const override {
+    std::string text;
+    for (const TokenId id : ids) {
+      if (id < kBos) text += static_cast<char>(id);
+      if (id == kBos && !skip_special) text += "<s>";
+    }
+    return text;
+  }
+  std::size_t vocab_size() const override { return 257; }
+  std::string id_to_token(TokenId id) const override {
+    return id == kBos ? "<s>" : std::string(1, static_cast<char>(id));
+  }
+  std::string token_bytes(TokenId id) const override {
+    return id == kBos ? "" : std::string(1, static_cast<char>(id));
+  }
+  bool has_chat_template() const override { return chat; }
+  Result<std::string> render_chat(const nlohmann::json& messages, bool add_generation_prompt,
+                                  const nlohmann::json&) const override {
+    std::string text;
+    for (const auto& message : messages) {
+      const auto role = message["role"].get<std::string>();
+      if (role == "nobody") return invalid("no role 'nobody'");
+      text += role + ": " + message["content"].get<std::string>() + "\n";
+    }
+    if (add_generation_prompt) text += "assistant:";
+    return text;
+  }
+
+  bool chat = true;
+};
+
+// One submitted request: the test's end.
+class FakeRun {
+ public:
+  explicit FakeRun(GenerationRequest asked) : request(std::move(asked)) {}
+
+  void push(OutputDelta delta) {
+    {
+      const std::lock_guard lock(mutex_);
+      news_.push_back(std::move(delta));
+    }
+    changed_.notify_all();
+  }
+  void say(std::string text, std::int32_t index = 0) {
+    OutputDelta delta;
+    delta.index = index;
+    delta.text = std::move(text);
+    push(std::move(delta));
+  }
+  void finish(FinishReason reason = FinishReason::stop, std::int32_t index = 0) {
+    OutputDelta delta;
+    delta.index = index;
+    delta.finish = reason;
+    push(std::move(delta));
+  }
+  void fail(Status status) {
+    OutputDelta delta;
+    delta.finish = FinishReason::failed;
+    delta.error = std::move(status);
+    push(std::move(delta));
+  }
+  // Returns when the server has cancelled it; the test's time-out guards against never.
+  void wait_cancelled() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return cancelled_; });
+  }
+  void cancel() {
+    {
+      const std::lock_guard lock(mutex_);
+      cancelled_ = true;
+    }
+    changed_.notify_all();
+  }
+  std::optional<OutputDelta> next(Duration timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [&] { return !news_.empty(); });
+    if (news_.empty()) return std::nullopt;
+    OutputDelta delta = std::move(news_.front());
+    news_.pop_front();
+    if (delta.finish != FinishReason::none) ++finished_;
+    return delta;
+  }
+  bool done() const {
+    const std::lock_guard lock(mutex_);
+    return finished_ >= request.n;
+  }
+
+  const GenerationRequest request;
+  GenerationStats stats;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<OutputDelta> news_;
+  std::int32_t finished_ = 0;
+  bool cancelled_ = false;
+};
+
+class FakeGeneration final : public Generation {
+ public:
+  explicit FakeGeneration(std::shared_ptr<FakeRun> run) : run_(std::move(run)) {}
+  ~FakeGeneration() override {
+    if (!run_->done()) run_->cancel();
+  }
+  std::optional<OutputDelta> next(Duration timeout) override { return run_->next(timeout); }
+  bool done() const override { return run_->done(); }
+  GenerationStats stats() const override { return run_->stats; }
+  void cancel() override { run_->cancel(); }
+
+ private:
+  std::shared_ptr<FakeRun> run_;
+};
+
+class FakeService final : public GenerationService {
+ public:
+  // Called with each submitted run, on the submitting thread. By default it answers at once.
+  std::function<void(FakeRun&)> script = [](FakeRun& run) {
+    for (std::int32_t i = 0; i < run.request.n; ++i) {
+      run.say("Hello", i);
+      run.say(" there", i);
+      run.finish(FinishReason::stop, i);
+    }
+  };
+  Status submit_status;  // when not ok, what submit() answers
+  Status load_status;
+  bool is_ready = true;
+
+  Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override {
+    std::shared_ptr<FakeRun> run;
+    {
+      const std::lock_guard lock(mutex_);
+      if (drained_) return Status(StatusCode::unavailable, "draining");
+      if (!submit_status) return submit_status;
+      run = std::make_shared<FakeRun>(std::move(request));
+      run->stats.prompt_tokens = static_cast<std::int32_t>(run->request.prompt.size());
+      run->stats.completion_tokens = 2 * run->request.n;
+      run->stats.cached_tokens = 1;
+      run->stats.ttft_s = 0.25;
+      run->stats.queue_s = 0.125;
+      run->stats.total_s = 0.5;
+      run->stats.adapter_tier = run->request.adapter.empty() ? "" : "host";
+      run->stats.cpu_layers = run->request.adapter.empty() ? 0 : 3;
+    }
+    script(*run);
+    {
+      const std::lock_guard lock(mutex_);
+      runs_.push_back(run);
+    }
+    changed_.notify_all();
+    return std::unique_ptr<Generation>(std::make_unique<FakeGeneration>(run));
+  }
+  // The i-th request, when it has come.
+  std::shared_ptr<FakeRun> run(std::size_t i) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return runs_.size() > i; });
+    return runs_[i];
+  }
+  std::size_t num_runs() {
+    const std::lock_guard lock(mutex_);
+    return runs_.size();
+  }
+
+  Status load_adapter(const std::string& name, const std::string& path, bool in_place,
+                      bool pinned) override {
+    const std::lock_guard lock(mutex_);
+    if (!load_status) return load_status;
+    if (adapters_.contains(name) && adapters_[name].path != path && !in_place) {
+      return Status(StatusCode::already_exists, "the name is taken by " + adapters_[name].path);
+    }
+    AdapterInfo info;
+    info.name = name;
+    info.path = path;
+    info.rank = 8;
+    info.modules = {"q_proj", "v_proj"};
+    info.bytes = 4096;
+    info.tier = "host";
+    info.pinned = pinned;
+    info.loaded_unix = 1700000000;
+    adapters_[name] = info;
+    return {};
+  }
+  Status unload_adapter(const std::string& name) override {
+    const std::lock_guard lock(mutex_);
+    if (adapters_.erase(name) == 0) return Status(StatusCode::not_found, "no adapter " + name);
+    return {};
+  }
+  std::vector<AdapterInfo> adapters() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<AdapterInfo> all;
+    for (const auto& [name, info] : adapters_) all.push_back(info);
+    return all;
+  }
+  EngineStats stats() const override {
+    EngineStats stats;
+    stats.running = 3;
+    stats.waiting = 2;
+    stats.pages_total = 100;
+    stats.pages_kv = 25;
+    stats.pages_free = 65;
+    stats.prompt_tokens = 1234;
+    stats.generation_tokens = 567;
+    stats.preemptions = 4;
+    return stats;
+  }
+  bool has_adapter(const std::string& name) const override {
+    const std::lock_guard lock(mutex_);
+    return adapters_.contains(name);
+  }
+  void drain() override {
+    const std::lock_guard lock(mutex_);
+    drained_ = true;
+  }
+  bool ready() const override { return is_ready; }
+  void set_running(const std::string& name, std::int32_t running) {
+    const std::lock_guard lock(mutex_);
+    adapters_[name].running = running;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<FakeRun>> runs_;
+  std::map<std::string, AdapterInfo> adapters_;
+  bool drained_ = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,39 @@
+// A running server over a FakeService, on a port of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "engine/base/log.h"
+#include "engine/server/server.h"
+#include "fake_service.h"
+#include "test_client.h"
+
+namespace tandem {
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { log::set_level(log::Level::off); }
+  void TearDown() override { server.reset(); }
+
+  void start(bool attached = true) {
+    options.port = 0;
+    auto made = Server::create(options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    server = std::move(*made);
+    const Status status = server->start();
+    ASSERT_TRUE(status.ok()) << status.message();
+    port = server->port();
+    if (attached) attach();
+  }
+  void attach() { server->attach({"base", "/models/base", 64, 8, &service, &text}); }
+
+  ServerOptions options;
+  FakeService service;
+  ByteCodec text;
+  std::unique_ptr<Server> server;
+  int port = 0;
+};
+
+}  // namespace tandem

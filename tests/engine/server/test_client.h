@@ -1,0 +1,65 @@
+// A client over a plain socket, so that a test sees and sends every byte.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+struct ClientResponse {
+  int status = 0;                              // 0: the server closed without one
+  std::map<std::string, std::string> headers;  // lower-case names
+  std::string body;                            // chunks joined
+  bool complete = false;                       // all that was announced has come
+
+  nlohmann::json json() const { return nlohmann::json::parse(body); }
+  // error.message, .code and .type of an envelope
+  std::string error(const char* field = "message") const;
+};
+
+// One connection to 127.0.0.1. Failures to connect make the test fail.
+class TestClient {
+ public:
+  explicit TestClient(int port, int receive_buffer_bytes = 0);
+  ~TestClient();
+  TestClient(const TestClient&) = delete;
+  TestClient& operator=(const TestClient&) = delete;
+
+  bool connected() const { return fd_ >= 0; }
+  bool send(std::string_view bytes);  // false: the server has closed
+  // The whole response.
+  ClientResponse receive();
+  // Status and headers only; the body is then read by pieces.
+  ClientResponse receive_head();
+  // The next event's data of a chunked event stream; empty at the end.
+  std::string next_event();
+  bool at_end();  // waits until the server closes; false: it sent more instead
+  void close();
+
+ private:
+  bool fill();
+  std::string line();
+  std::string chunk();  // empty: the last, or the end
+
+  int fd_ = -1;
+  std::string buffer_;
+  std::string events_;
+};
+
+std::string http_request(std::string_view method, std::string_view path, std::string_view body = {},
+                         std::string_view more_headers = {});
+
+// One request on a connection of its own.
+ClientResponse get(int port, std::string_view path, std::string_view more_headers = {});
+ClientResponse post(int port, std::string_view path, const nlohmann::json& body,
+                    std::string_view more_headers = {});
+ClientResponse post_raw(int port, std::string_view path, std::string_view body);
+
+// The data of each event, [DONE] included.
+std::vector<std::string> events_of(std::string_view body);
+
+}  // namespace tandem
