@@ -145,6 +145,7 @@ void Engine::run() {
     last.finish = FinishReason::cancelled;
     finish(*sequence, std::move(last));
   }
+  deliver();
 }
 
 bool Engine::take_inbox() {
@@ -188,6 +189,12 @@ void Engine::step() {
     }
   }
   publish_stats(plan.empty() ? 0 : seconds_between(begin, clock_->now()));
+  deliver();
+}
+
+void Engine::deliver() {
+  for (News& news : outbox_) news.state->push(std::move(news.delta), news.stats);
+  outbox_.clear();
 }
 
 void Engine::note_scheduled(const std::vector<ScheduledSequence>& plan, TimePoint now) {
@@ -298,7 +305,7 @@ void Engine::accept_token(Sequence& sequence, const SampledToken& sampled) {
     finish(sequence, std::move(delta));
   } else {
     context.stats.total_s = seconds_between(context.submitted, clock_->now());
-    context.state->push(std::move(delta), context.stats);
+    outbox_.push_back({context.state, std::move(delta), context.stats});
   }
 }
 
@@ -311,7 +318,7 @@ void Engine::finish(Sequence& sequence, OutputDelta delta) {
     count.fetch_sub(1, std::memory_order_relaxed);
   }
   context.stats.total_s = seconds_between(context.submitted, clock_->now());
-  context.state->push(std::move(delta), context.stats);
+  outbox_.push_back({context.state, std::move(delta), context.stats});
 }
 
 }  // namespace tandem

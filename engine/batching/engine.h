@@ -86,6 +86,7 @@ class Engine final : public GenerationService {
   void accept_token(Sequence& sequence, const SampledToken& sampled);
   void finish(Sequence& sequence, OutputDelta delta);
   void publish_stats(double step_seconds);
+  void deliver();
 
   const EngineOptions options_;
   const Tokenizer* tokenizer_;
@@ -101,6 +102,14 @@ class Engine final : public GenerationService {
   // The engine thread's own.
   PagePool pool_;
   Scheduler scheduler_;
+  // News of this step, delivered after its statistics are published: whoever has read the last of a
+  // request finds it gone from the statistics, and readers wake while the next step already runs.
+  struct News {
+    std::shared_ptr<GenerationState> state;
+    OutputDelta delta;
+    GenerationStats stats;
+  };
+  std::vector<News> outbox_;
   std::uint64_t prompt_tokens_ = 0;  // computed, for stats_
   std::uint64_t generation_tokens_ = 0;
 

@@ -21,13 +21,29 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
   return counter;
 }
 
-// Uniform in [0, 1), 53 bits.
-constexpr double uniform_at(std::uint64_t seed, std::uint64_t position) {
-  const auto bits = philox4x32(
-      {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), 0, 0},
-      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
-  const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
-  return static_cast<double>(wide >> 11) * 0x1p-53;
-}
+// The random numbers of one draw, one for each token: Philox makes a key of (seed, position), and a
+// 64-bit mixing function (SplitMix64's finaliser) one number of key and token, at a nanosecond
+// each.
+class DrawKey {
+ public:
+  constexpr DrawKey(std::uint64_t seed, std::uint64_t position) {
+    const auto bits = philox4x32(
+        {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), 0, 0},
+        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+    key_ = (std::uint64_t{bits[0]} << 32) | bits[1];
+  }
+
+  // Uniform in (0, 1), both ends excluded.
+  constexpr double uniform(std::uint32_t token) const {
+    std::uint64_t z = key_ + 0x9E3779B97F4A7C15U * (std::uint64_t{token} + 1);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+    z ^= z >> 31;
+    return (static_cast<double>(z >> 12) + 0.5) * 0x1p-52;
+  }
+
+ private:
+  std::uint64_t key_ = 0;
+};
 
 }  // namespace tandem::host

@@ -1,6 +1,6 @@
 // Chooses one token per row. The row's weights exp((logit - max) / temperature) are cut to those
-// not behind a last allowed token in the order of ranking.h, then one is drawn in the order of ids:
-// so nothing is sorted, and the draw needs one number from (seed, position).
+// not behind a last allowed token in the order of ranking.h, then one is drawn by random numbers of
+// (seed, position, token): nothing is sorted.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -105,18 +105,22 @@ class RowSampler {
     const auto kept = [&](std::size_t i) {
       return weights[i] >= floor && !better(last, {weights[i], static_cast<std::int32_t>(i)});
     };
-    double total = 0;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (kept(i)) total += weights[i];
-    }
-    const double target = uniform_at(row_.seed, row_.position) * total;
-    double passed = 0;
+    // A race of exponential clocks: token i's rings at E_i / weight_i, the first one wins, which
+    // draws in proportion to the weights. Every token has its own E, so a logit that is off by a
+    // rounding error (another batch, a recomputed prompt) changes the draw only where two tokens
+    // were about to tie; one number against cumulated weights would move with every rounding.
+    const DrawKey key(row_.seed, row_.position);
+    double fastest = 0;  // the best rate weight / E so far
     std::int32_t chosen = best.id;
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] <= 0 || !kept(i)) continue;
-      passed += weights[i];
+      const double weight = weights[i];
+      const double u = key.uniform(static_cast<std::uint32_t>(i));
+      // E = -log(u) is at least 1 - u, so most logarithms need not be taken.
+      if (weight <= fastest * (1 - u) || !kept(i)) continue;
+      const double rate = weight / -std::log(u);
+      if (rate <= fastest) continue;
+      fastest = rate;
       chosen = static_cast<std::int32_t>(i);
-      if (passed > target) break;
     }
     return chosen;
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tandem::host {
 namespace {
 
@@ -15,15 +17,26 @@ TEST(Philox, GivesThePublishedAnswers) {
             (std::array<std::uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, IsUniformInTheUnitInterval) {
-  double sum = 0;
-  for (std::uint64_t i = 0; i < 10'000; ++i) {
-    const double u = uniform_at(7, i);
-    ASSERT_GE(u, 0);
-    ASSERT_LT(u, 1);
-    sum += u;
+TEST(DrawKey, IsUniformInTheOpenUnitInterval) {
+  double by_position = 0;
+  double by_token = 0;
+  for (std::uint32_t i = 0; i < 10'000; ++i) {
+    const double u = DrawKey(7, i).uniform(3);
+    const double v = DrawKey(7, 5).uniform(i);
+    ASSERT_GT(std::min(u, v), 0);
+    ASSERT_LT(std::max(u, v), 1);
+    by_position += u;
+    by_token += v;
   }
-  EXPECT_NEAR(sum / 10'000, 0.5, 0.015);
+  EXPECT_NEAR(by_position / 10'000, 0.5, 0.015);
+  EXPECT_NEAR(by_token / 10'000, 0.5, 0.015);
+}
+
+TEST(DrawKey, DiffersBySeedPositionAndToken) {
+  const double u = DrawKey(7, 5).uniform(3);
+  EXPECT_NE(u, DrawKey(8, 5).uniform(3));
+  EXPECT_NE(u, DrawKey(7, 6).uniform(3));
+  EXPECT_NE(u, DrawKey(7, 5).uniform(4));
 }
 
 }  // namespace
