@@ -33,6 +33,8 @@ class TempDir {
   std::filesystem::path write(const std::filesystem::path& name, std::string_view contents) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
+    // A new file each time: ext4 waits for the disk when an old one is truncated and rewritten.
+    std::filesystem::remove(file);
     std::ofstream out(file, std::ios::binary | std::ios::trunc);
     out.write(contents.data(), static_cast<std::streamsize>(contents.size()));
     out.close();
