@@ -12,7 +12,7 @@ ModuleSet ModuleSet::of_names(std::vector<std::string> names) {
 
 Result<ModuleSet> ModuleSet::of_regex(std::string_view pattern) {
   ModuleSet set;
-  TANDEM_ASSIGN(set.regex_, Regex::compile_full(pattern));
+  TANDEM_ASSIGN(set.regex_, PythonRegex::compile_full(pattern));
   return set;
 }
 
@@ -58,7 +58,7 @@ bool matches_plain(std::string_view key, std::string_view path) {
 Status PatternMap::add(std::string_view key, double value) {
   Entry entry{std::string(key), std::nullopt, value};
   if (!is_plain(key)) {
-    TANDEM_ASSIGN(entry.regex, Regex::compile_full(fmt::format(R"((?:.*\.)?(?:{}))", key)));
+    TANDEM_ASSIGN(entry.regex, PythonRegex::compile_full(fmt::format(R"((?:.*\.)?(?:{}))", key)));
   }
   entries_.push_back(std::move(entry));
   return {};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/loader/regex.h"
+#include "engine/loader/python_regex.h"
 
 namespace tandem {
 
@@ -30,7 +30,7 @@ class ModuleSet {
 
  private:
   std::vector<std::string> names_;
-  std::optional<Regex> regex_;
+  std::optional<PythonRegex> regex_;
 };
 
 // rank_pattern or alpha_pattern: each key is a regular expression of the path or of its last parts;
@@ -42,8 +42,8 @@ class PatternMap {
 
  private:
   struct Entry {
-    std::string plain;           // compared directly when it has no regular expression's signs
-    std::optional<Regex> regex;  // else this
+    std::string plain;  // compared directly when it has no regular expression's signs
+    std::optional<PythonRegex> regex;  // else this
     double value;
   };
   std::vector<Entry> entries_;

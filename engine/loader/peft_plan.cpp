@@ -54,21 +54,22 @@ Status check_base_has_names(const PeftConfig& peft, const ModelConfig& config) {
 }
 
 // layers_pattern is a part of a regular expression, as PEFT uses it.
-Result<std::vector<Regex>> layer_patterns(const PeftConfig& peft) {
-  std::vector<Regex> patterns;
+Result<std::vector<PythonRegex>> layer_patterns(const PeftConfig& peft) {
+  std::vector<PythonRegex> patterns;
   for (const std::string& name : peft.layers_pattern) {
-    Result<Regex> regex = Regex::compile_full(fmt::format(R"(.*\.{}\.(\d+)\..*)", name));
+    Result<PythonRegex> regex =
+        PythonRegex::compile_full(fmt::format(R"(.*\.{}\.(\d+)\..*)", name));
     if (!regex) return regex.status().with_context("layers_pattern");
     patterns.push_back(std::move(regex).value());
   }
   return patterns;
 }
 
-Result<bool> is_layer_selected(const PeftConfig& peft, const std::vector<Regex>& patterns,
+Result<bool> is_layer_selected(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                                std::int64_t layer, std::string_view path) {
   if (peft.layers.empty()) return true;
   bool has_index = patterns.empty();  // without a pattern any list of layers counts
-  for (const Regex& pattern : patterns) {
+  for (const PythonRegex& pattern : patterns) {
     std::string index;
     TANDEM_ASSIGN(const bool matched, pattern.matches(path, index));
     has_index = has_index || (matched && index == fmt::to_string(layer));
@@ -76,7 +77,7 @@ Result<bool> is_layer_selected(const PeftConfig& peft, const std::vector<Regex>&
   return has_index && std::binary_search(peft.layers.begin(), peft.layers.end(), layer);
 }
 
-Result<bool> is_targeted(const PeftConfig& peft, const std::vector<Regex>& patterns,
+Result<bool> is_targeted(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
                          std::int64_t layer, std::string_view path) {
   TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
   if (excluded) return false;
@@ -101,7 +102,7 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   TANDEM_TRY(refuse_embedding_and_head(peft));
   TANDEM_TRY(check_base_has_names(peft, config));
   TANDEM_TRY(check_base_has_layers(peft, config));
-  TANDEM_ASSIGN(const std::vector<Regex> patterns, layer_patterns(peft));
+  TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
     for (const Module module : kAllModules) {

@@ -1,4 +1,5 @@
-// A regular expression that a stranger wrote (PCRE2), run within limits.
+// A regular expression in PEFT's sense (Python's re.fullmatch), written by a stranger, run within
+// limits by PCRE2.
 #pragma once
 
 #include <memory>
@@ -10,10 +11,10 @@
 namespace tandem {
 
 // Move-only. Thread-safe.
-class Regex {
+class PythonRegex {
  public:
   // `pattern` must match from the first character to the last, as Python's re.fullmatch does.
-  static Result<Regex> compile_full(std::string_view pattern);
+  static Result<PythonRegex> compile_full(std::string_view pattern);
 
   // Fails when the pattern needs too many steps for this subject.
   Result<bool> matches(std::string_view subject) const;
@@ -24,7 +25,7 @@ class Regex {
   struct Free {
     void operator()(void* code) const;
   };
-  Regex(std::string pattern, void* code) : pattern_(std::move(pattern)), code_(code) {}
+  PythonRegex(std::string pattern, void* code) : pattern_(std::move(pattern)), code_(code) {}
   Result<bool> run(std::string_view subject, std::string* group) const;
 
   std::string pattern_;

@@ -1,4 +1,4 @@
-#include "engine/loader/regex.h"
+#include "engine/loader/python_regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -30,11 +30,11 @@ using MatchContext = std::unique_ptr<pcre2_match_context, Release<pcre2_match_co
 
 }  // namespace
 
-void Regex::Free::operator()(void* code) const {
+void PythonRegex::Free::operator()(void* code) const {
   pcre2_code_free(static_cast<pcre2_code*>(code));
 }
 
-Result<Regex> Regex::compile_full(std::string_view pattern) {
+Result<PythonRegex> PythonRegex::compile_full(std::string_view pattern) {
   if (pattern.size() > kMaxPatternBytes) {
     return invalid("the pattern has {} bytes, more than {}", pattern.size(), kMaxPatternBytes);
   }
@@ -48,18 +48,18 @@ Result<Regex> Regex::compile_full(std::string_view pattern) {
     return invalid("'{}' is not a regular expression: {} at character {}", pattern,
                    message_of(code), offset);
   }
-  return Regex(std::string(pattern), compiled);
+  return PythonRegex(std::string(pattern), compiled);
 }
 
-Result<bool> Regex::matches(std::string_view subject) const {
+Result<bool> PythonRegex::matches(std::string_view subject) const {
   return run(subject, nullptr);
 }
 
-Result<bool> Regex::matches(std::string_view subject, std::string& group) const {
+Result<bool> PythonRegex::matches(std::string_view subject, std::string& group) const {
   return run(subject, &group);
 }
 
-Result<bool> Regex::run(std::string_view subject, std::string* group) const {
+Result<bool> PythonRegex::run(std::string_view subject, std::string* group) const {
   auto* const code = static_cast<pcre2_code*>(code_.get());
   const MatchData data(pcre2_match_data_create_from_pattern(code, nullptr));
   const MatchContext context(pcre2_match_context_create(nullptr));
