@@ -61,12 +61,12 @@ MaybeError check_together(const json& body, const CompletionCall& call,
     return bad_field("min_tokens", "'min_tokens' ({}) must not exceed '{}' ({})",
                      call.request.min_tokens, max_tokens, *call.max_tokens);
   }
-  const auto sequences =
-      static_cast<std::size_t>(call.request.n) * std::max<std::size_t>(1, call.prompts.size());
+  const std::size_t prompts = std::max<std::size_t>(1, call.prompts.size());
+  const std::size_t sequences = prompts * static_cast<std::size_t>(call.request.n);
   if (sequences > static_cast<std::size_t>(max_sequences)) {
     return bad_field(
-        "n", "{} prompts x 'n' = {} is more than the {} answers that one request may ask for",
-        std::max<std::size_t>(1, call.prompts.size()), call.request.n, max_sequences);
+        "n", "{} prompts by 'n' of {}: {} is more than the {} answers that one request may ask for",
+        prompts, call.request.n, sequences, max_sequences);
   }
   return std::nullopt;
 }

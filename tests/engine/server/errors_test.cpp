@@ -1,0 +1,395 @@
+// Every row of the error table, over the socket.
+#include <stdexcept>
+
+#include "engine/server/request_fields.h"
+#include "server_fixture.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+using ErrorsTest = ServerTest;
+
+constexpr const char* kCompletionsPath = "/v1/completions";
+constexpr const char* kChatPath = "/v1/chat/completions";
+
+json prompt_with(const char* field, json value) {
+  json body{{"prompt", "p"}};
+  body[field] = std::move(value);
+  return body;
+}
+
+TEST_F(ErrorsTest, EveryErrorIsInTheEnvelope) {
+  start();
+  for (const auto& response : {get(port, "/nowhere"), get(port, "/v1/completions"),
+                               post_raw(port, kCompletionsPath, "{"), get(port, "/v1/models/x")}) {
+    const json body = response.json();
+    ASSERT_TRUE(body.contains("error")) << response.body;
+    EXPECT_EQ(body.size(), 1U);
+    const json error = body["error"];
+    EXPECT_EQ(error.size(), 4U);
+    EXPECT_TRUE(error["message"].is_string());
+    EXPECT_TRUE(error["type"].is_string());
+    EXPECT_TRUE(error.contains("param"));
+    EXPECT_TRUE(error.contains("code"));
+    EXPECT_EQ(response.headers.at("content-type"), "application/json");
+  }
+}
+
+TEST_F(ErrorsTest, RefusesWhatIsNotJson) {
+  start();
+  const std::pair<std::string, std::string> cases[] = {
+      {"{\"prompt\": ", "not valid JSON at byte 12"},
+      {"", "not valid JSON"},
+      {"[1, 2]", "must be a JSON object, not array"},
+      {"\"text\"", "must be a JSON object, not string"},
+      {"{\"prompt\": 1e999}", "number is out of range"},
+      {"{\"prompt\": \"\\ud800\"}", "not valid JSON"},
+      {"{\"prompt\": \"a\xff\"}", "not valid UTF-8 at byte 13"},
+      {"{\"prompt\": \"\xc0\xaf\"}", "not valid UTF-8 at byte 12"},
+      {"{\"prompt\": \"\xed\xa0\x80\"}", "not valid UTF-8 at byte 12"},
+      {"{\"prompt\": \"\xe2\x82\"}", "not valid UTF-8 at byte 12"},
+      {"{\"a\": " + std::string(100, '['), "nested more than 64 deep"},
+      {std::string(1000000, '['), "nested more than 64 deep"},
+  };
+  for (const auto& [body, message] : cases) {
+    const auto response = post_raw(port, kCompletionsPath, body);
+    EXPECT_EQ(response.status, 400) << message;
+    EXPECT_EQ(response.error("code"), "invalid_json") << message;
+    EXPECT_NE(response.error().find(message), std::string::npos) << response.body;
+  }
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "still serving"}}).status, 200);
+}
+
+TEST_F(ErrorsTest, NamesTheFieldAndItsRange) {
+  start();
+  const struct {
+    json body;
+    const char* param;
+    const char* rule;
+  } cases[] = {
+      {prompt_with("temperature", -0.1), "temperature", "a number from 0 to 2"},
+      {prompt_with("temperature", 2.1), "temperature", "a number from 0 to 2"},
+      {prompt_with("temperature", "warm"), "temperature", "a number from 0 to 2"},
+      {prompt_with("top_p", 0), "top_p", "a number above 0 and up to 1"},
+      {prompt_with("top_p", 1.01), "top_p", "a number above 0 and up to 1"},
+      {prompt_with("top_k", -2), "top_k", "an integer from -1 to 2147483647"},
+      {prompt_with("top_k", 1.5), "top_k", "an integer"},
+      {prompt_with("min_p", 1.5), "min_p", "a number from 0 to 1"},
+      {prompt_with("presence_penalty", -2.5), "presence_penalty", "a number from -2 to 2"},
+      {prompt_with("frequency_penalty", 3), "frequency_penalty", "a number from -2 to 2"},
+      {prompt_with("repetition_penalty", 0), "repetition_penalty", "above 0 and up to 2"},
+      {prompt_with("n", 0), "n", "an integer from 1 to 128"},
+      {prompt_with("n", true), "n", "an integer from 1 to 128"},
+      {prompt_with("max_tokens", 0), "max_tokens", "at least 1"},
+      {prompt_with("max_tokens", -1), "max_tokens", "an integer from 0"},
+      {prompt_with("max_completion_tokens", 0), "max_completion_tokens", "at least 1"},
+      {json{{"prompt", "p"}, {"min_tokens", 6}, {"max_tokens", 5}}, "min_tokens",
+       "must not exceed"},
+      {prompt_with("logprobs", 21), "logprobs", "an integer from 0 to 20"},
+      {prompt_with("seed", 1.5), "seed", "an integer of 64 bits"},
+      {prompt_with("seed", 18446744073709551615U), "seed", "an integer of 64 bits"},
+      {prompt_with("stop", ""), "stop", "a non-empty string"},
+      {prompt_with("stop", json(std::vector<std::string>(17, "x"))), "stop", "at most 16"},
+      {prompt_with("stop_token_ids", {1, -1}), "stop_token_ids", "a list of token ids"},
+      {prompt_with("stop_token_ids", {257}), "stop_token_ids", "ids go from 0 to 256"},
+      {prompt_with("logit_bias", {{"5", 101}}), "logit_bias", "from -100 to 100"},
+      {prompt_with("logit_bias", {{"five", 1}}), "logit_bias", "token ids"},
+      {prompt_with("logit_bias", {{"257", 1}}), "logit_bias", "ids go from 0 to 256"},
+      {prompt_with("stream", 1), "stream", "true or false"},
+      {prompt_with("stream_options", {{"include_usage", true}}), "stream_options",
+       "needs 'stream'"},
+      {prompt_with("priority", 3e9), "priority", "an integer from -2147483648 to 2147483647"},
+      {prompt_with("user", 7), "user", "a string"},
+      {prompt_with("prompt", json::array()), "prompt", "a non-empty list"},
+      {prompt_with("prompt", {1, "two"}), "prompt", "a non-empty list"},
+      {prompt_with("prompt", {257}), "prompt", "ids go from 0 to 256"},
+      {json{{"model", "base"}}, "prompt", "required"},
+      {json{{"prompt", std::vector<std::string>(100, "p")}, {"n", 3}}, "n",
+       "300 is more than the 256"},
+  };
+  for (const auto& [body, param, rule] : cases) {
+    const auto response = post(port, kCompletionsPath, body);
+    EXPECT_EQ(response.status, 400) << body;
+    EXPECT_EQ(response.error("param"), param) << body;
+    EXPECT_NE(response.error().find(rule), std::string::npos) << body << response.body;
+  }
+  EXPECT_EQ(service.num_runs(), 0U);
+}
+
+TEST_F(ErrorsTest, RefusesMessagesThatAreNone) {
+  start();
+  const json image{{{"role", "user"}, {"content", {{{"type", "image_url"}, {"image_url", "u"}}}}}};
+  const std::pair<json, const char*> cases[] = {
+      {json::array(), "non-empty list"},
+      {"hello", "non-empty list"},
+      {json{{{"content", "no role"}}}, "\"role\""},
+      {json{{{"role", "user"}}}, "\"content\""},
+      {json{{{"role", "user"}, {"content", 5}}}, "\"content\""},
+      {image, "reads text only"},
+      {json{{{"role", "nobody"}, {"content", "x"}}}, "no role 'nobody'"},
+  };
+  for (const auto& [messages, message] : cases) {
+    const auto response = post(port, kChatPath, {{"messages", messages}});
+    EXPECT_EQ(response.status, 400) << messages;
+    EXPECT_EQ(response.error("param"), "messages") << messages;
+    EXPECT_NE(response.error().find(message), std::string::npos) << response.body;
+  }
+  const auto response = post(
+      port, kChatPath, {{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"top_logprobs", 2}});
+  EXPECT_EQ(response.error("param"), "top_logprobs");
+}
+
+TEST_F(ErrorsTest, SaysThatTheCheckpointHasNoChatTemplate) {
+  text.chat = false;
+  start();
+  const auto response =
+      post(port, kChatPath, {{"messages", {{{"role", "user"}, {"content", "x"}}}}});
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.error("code"), "no_chat_template");
+  EXPECT_NE(response.error().find("/v1/completions"), std::string::npos);
+}
+
+TEST_F(ErrorsTest, TellsBothNumbersWhenThePromptIsLongerThanTheContext) {
+  start();
+  const auto response = post(port, kCompletionsPath, {{"prompt", std::string(99, 'x')}});
+  EXPECT_EQ(response.status, 400);
+  EXPECT_EQ(response.error("code"), "context_length_exceeded");
+  EXPECT_NE(response.error().find("64 tokens"), std::string::npos) << response.body;
+  EXPECT_NE(response.error().find("100 tokens"), std::string::npos) << response.body;
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", std::string(63, 'x')}}).status, 400);
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", std::string(62, 'x')}}).status, 200);
+}
+
+TEST_F(ErrorsTest, AsksForTheKeyEverywhereButOnHealth) {
+  options.api_key = "sesame";
+  start();
+  EXPECT_EQ(get(port, "/health").status, 200);
+  for (const char* path : {"/ready", "/metrics", "/v1/models", "/openapi.json", "/nowhere"}) {
+    const auto response = get(port, path);
+    EXPECT_EQ(response.status, 401) << path;
+    EXPECT_EQ(response.error("type"), "authentication_error");
+    EXPECT_EQ(response.headers.at("www-authenticate"), "Bearer");
+  }
+  EXPECT_EQ(get(port, "/v1/models", "Authorization: Bearer sesame\r\n").status, 200);
+  EXPECT_EQ(get(port, "/v1/models", "authorization: bearer sesame\r\n").status, 200);
+  for (const char* wrong : {"Bearer sesamE", "Bearer ", "Bearer sesamesesame", "sesame",
+                            "Basic sesame", "Bearer sesam"}) {
+    EXPECT_EQ(get(port, "/v1/models", "Authorization: " + std::string(wrong) + "\r\n").status, 401)
+        << wrong;
+  }
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).status, 401);
+  EXPECT_EQ(service.num_runs(), 0U);
+}
+
+TEST_F(ErrorsTest, KnowsNoOtherModelsAndPaths) {
+  start();
+  const auto model = post(port, kCompletionsPath, {{"model", "gpt"}, {"prompt", "p"}});
+  EXPECT_EQ(model.status, 404);
+  EXPECT_EQ(model.error("code"), "model_not_found");
+  EXPECT_NE(model.error().find("gpt"), std::string::npos);
+  EXPECT_EQ(get(port, "/v1/models/gpt").error("code"), "model_not_found");
+  EXPECT_EQ(get(port, "/v2/models").status, 404);
+  EXPECT_EQ(get(port, "/").status, 404);
+  EXPECT_EQ(get(port, "/" + std::string(5000, 'a')).status, 404);
+  // Unloaded between look-up and submission.
+  service.submit_status = Status(StatusCode::not_found, "no adapter");
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).error("code"), "model_not_found");
+}
+
+TEST_F(ErrorsTest, SaysWhichMethodsAPathKnows) {
+  start();
+  const auto posted = get(port, kCompletionsPath);
+  EXPECT_EQ(posted.status, 405);
+  EXPECT_EQ(posted.headers.at("allow"), "POST");
+  for (const char* method : {"PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"}) {
+    TestClient client(port);
+    client.send(http_request(method, "/v1/models"));
+    const auto response = client.receive();
+    EXPECT_EQ(response.status, 405) << method;
+    EXPECT_EQ(response.headers.at("allow"), "GET, HEAD") << method;
+  }
+}
+
+TEST_F(ErrorsTest, RefusesABodyOverTheLimitWithoutKeepingIt) {
+  start();
+  TestClient client(port);
+  constexpr std::size_t kBody = 100U << 20;
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: " +
+      std::to_string(kBody) + "\r\n\r\n");
+  const std::string block(1U << 20, ' ');
+  for (std::size_t sent = 0; sent < kBody; sent += block.size()) {
+    if (!client.send(block)) break;
+  }
+  const auto response = client.receive();
+  EXPECT_EQ(response.status, 413);
+  EXPECT_EQ(response.error("code"), "body_too_long");
+  EXPECT_NE(response.error().find("8388608"), std::string::npos);
+  EXPECT_EQ(response.headers.at("connection"), "close");
+}
+
+TEST_F(ErrorsTest, RefusesAnEndlessChunkedBody) {
+  options.max_body_bytes = 4096;
+  start();
+  TestClient client(port);
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk = "400\r\n" + std::string(0x400, ' ') + "\r\n";
+  for (int i = 0; i < 16; ++i) client.send(chunk);
+  EXPECT_EQ(client.receive().status, 413);
+}
+
+TEST_F(ErrorsTest, TakesAChunkedBodyWithinTheLimit) {
+  start();
+  TestClient client(port);
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n7\r\n{\"promp\r\n8\r\nt\": \"x\"}\r\n0\r\n\r\n");
+  EXPECT_EQ(client.receive().status, 200);
+}
+
+TEST_F(ErrorsTest, TellsAWaitingClientNotToSendATooLongBody) {
+  start();
+  TestClient client(port);
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "Content-Length: 99999999\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.receive().status, 413);
+}
+
+TEST_F(ErrorsTest, WantsJsonByItsContentType) {
+  start();
+  for (const char* type : {"text/plain", "multipart/form-data; boundary=x", "",
+                           "application/x-www-form-urlencoded", "application/jsonl"}) {
+    TestClient client(port);
+    std::string head = "POST /v1/completions HTTP/1.1\r\nContent-Length: 15\r\n";
+    if (*type != '\0') head += std::string("Content-Type: ") + type + "\r\n";
+    client.send(head + "\r\n{\"prompt\": \"p\"}");
+    EXPECT_EQ(client.receive().status, 415) << type;
+  }
+  TestClient client(port);
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nContent-Type: Application/JSON; charset=utf-8\r\n"
+      "Content-Length: 15\r\n\r\n{\"prompt\": \"p\"}");
+  EXPECT_EQ(client.receive().status, 200);
+}
+
+TEST_F(ErrorsTest, RefusesWhatIsNotHttp) {
+  start();
+  const std::pair<std::string, int> cases[] = {
+      {"hello\r\n\r\n", 400},
+      {"GET / HTTP/9.9\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+       400},
+      {"GET /" + std::string(20000, 'a') + " HTTP/1.1\r\n\r\n", 414},
+  };
+  for (const auto& [bytes, status] : cases) {
+    TestClient client(port);
+    client.send(bytes);
+    const auto response = client.receive();
+    EXPECT_EQ(response.status, status) << bytes.substr(0, 80);
+    EXPECT_NE(response.body.find("\"error\""), std::string::npos) << bytes.substr(0, 80);
+  }
+  std::string many = "GET /health HTTP/1.1\r\n";
+  for (int i = 0; i < 5000; ++i) many += "X-Header-" + std::to_string(i) + ": some value\r\n";
+  TestClient client(port);
+  client.send(many);
+  EXPECT_EQ(client.receive().status, 431);
+  EXPECT_EQ(get(port, "/health").status, 200);
+}
+
+TEST_F(ErrorsTest, TellsWhenToTryAgain) {
+  start();
+  service.submit_status = Status(StatusCode::resource_exhausted, "the queue is full");
+  const auto full = post(port, kCompletionsPath, {{"prompt", "p"}});
+  EXPECT_EQ(full.status, 429);
+  EXPECT_EQ(full.error("type"), "rate_limit_error");
+  EXPECT_EQ(full.headers.at("retry-after"), "1");
+  service.submit_status = Status(StatusCode::unavailable, "draining");
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).status, 503);
+}
+
+TEST_F(ErrorsTest, TellsNothingOfTheInsideButAnId) {
+  start();
+  service.submit_status = Status(StatusCode::internal, "null pointer in /root/secret.cpp");
+  const auto response = post(port, kCompletionsPath, {{"prompt", "p"}});
+  EXPECT_EQ(response.status, 500);
+  EXPECT_EQ(response.body.find("secret"), std::string::npos);
+  EXPECT_NE(response.error().find("err-"), std::string::npos);
+  service.submit_status = {};
+  service.script = [](FakeRun&) { throw std::runtime_error("secret"); };
+  const auto thrown = post(port, kCompletionsPath, {{"prompt", "p"}});
+  EXPECT_EQ(thrown.status, 500);
+  EXPECT_EQ(thrown.body.find("secret"), std::string::npos);
+  service.script = [](FakeRun& run) { run.fail(Status(StatusCode::internal, "secret")); };
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).status, 500);
+  service.script = [](FakeRun& run) { run.fail(invalid("adapter fits no module of the base")); };
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).status, 400);
+}
+
+TEST_F(ErrorsTest, SaysThatItIsStarting) {
+  start(false);
+  EXPECT_EQ(get(port, "/health").status, 200);
+  const auto ready = get(port, "/ready");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.error("code"), "starting");
+  EXPECT_EQ(ready.headers.at("retry-after"), "2");
+  const auto early = post(port, kCompletionsPath, {{"prompt", "p"}});
+  EXPECT_EQ(early.status, 503);
+  EXPECT_EQ(early.error("code"), "starting");
+  EXPECT_EQ(get(port, "/v1/models").status, 503);
+  EXPECT_EQ(get(port, "/metrics").status, 200);
+  attach();
+  EXPECT_EQ(get(port, "/ready").status, 200);
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).status, 200);
+  service.is_ready = false;
+  EXPECT_EQ(get(port, "/ready").status, 503);
+}
+
+// Property: no value of another type makes a known field succeed or the server fail.
+TEST_F(ErrorsTest, RefusesEveryFieldOfAnotherType) {
+  start();
+  const json values[] = {
+      true,          -7.25,          "text",         json::array({nullptr}),
+      json::array(), json::object(), json{{"a", 1}}, json::array({json::array({"x"})})};
+  for (const RequestField& field : request_fields()) {
+    const bool chat = (field.where & kCompletions) == 0;
+    for (const json& value : values) {
+      json body =
+          chat ? json{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"logprobs", true}}
+               : json{{"prompt", "p"}};
+      body[field.name] = value;
+      const json type = schema_of(field).value("type", json("any"));
+      const bool may_fit = (type == "boolean" && value.is_boolean()) ||
+                           (type == "string" && value.is_string()) ||
+                           (type == "array" && value.is_array()) ||
+                           (type == "object" && value.is_object()) || type == "any";
+      const auto response = post(port, chat ? kChatPath : kCompletionsPath, body);
+      if (may_fit) {
+        EXPECT_NE(response.status / 100, 5) << field.name << " " << value << response.body;
+      } else {
+        EXPECT_EQ(response.status, 400) << field.name << " " << value << response.body;
+        EXPECT_EQ(response.error("param"), field.name) << value;
+        EXPECT_NE(response.error().find(rule_of(field)), std::string::npos) << response.body;
+      }
+    }
+    json body =
+        chat ? json{{"messages", {{{"role", "user"}, {"content", "x"}}}}} : json{{"prompt", "p"}};
+    if (body.contains(field.name)) continue;
+    body[field.name] = nullptr;
+    EXPECT_EQ(post(port, chat ? kChatPath : kCompletionsPath, body).status, 200) << field.name;
+  }
+}
+
+TEST_F(ErrorsTest, IgnoresUnknownFields) {
+  start();
+  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}, {"best_of", 1}, {"né\n", 2}}).status,
+            200);
+}
+
+}  // namespace
+}  // namespace tandem
