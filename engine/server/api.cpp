@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kRetryAfterS = 2;
 constexpr std::string_view kHealth = "/health";
+constexpr std::string_view kEncodings[] = {"identity", "gzip", "deflate", "br"};
 
 bool matches(std::string_view pattern, std::string_view path) {
   const std::size_t brace = pattern.find('{');
@@ -173,6 +174,15 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
   if (request.has_body && !is_json(request.header("content-type"))) {
     return refused({415,
                     "Send the body as 'Content-Type: application/json'",
+                    {},
+                    "unsupported_media_type",
+                    0});
+  }
+  const std::string_view encoding = request.header("content-encoding");
+  if (!encoding.empty() &&
+      std::find(std::begin(kEncodings), std::end(kEncodings), encoding) == std::end(kEncodings)) {
+    return refused({415,
+                    "Send the body plain, or with 'Content-Encoding: gzip'",
                     {},
                     "unsupported_media_type",
                     0});

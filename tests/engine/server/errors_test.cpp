@@ -276,6 +276,17 @@ TEST_F(ErrorsTest, WantsJsonByItsContentType) {
   EXPECT_EQ(client.receive().status, 200);
 }
 
+TEST_F(ErrorsTest, RefusesAnEncodingThatItCannotRead) {
+  start();
+  TestClient client(port);
+  client.send(
+      http_request("POST", kCompletionsPath, R"({"prompt": "p"})", "Content-Encoding: zstd\r\n"));
+  EXPECT_EQ(client.receive().status, 415);
+  TestClient broken(port);
+  broken.send(http_request("POST", kCompletionsPath, "not gzip", "Content-Encoding: gzip\r\n"));
+  EXPECT_EQ(broken.receive().status, 400);
+}
+
 TEST_F(ErrorsTest, RefusesWhatIsNotHttp) {
   start();
   const std::pair<std::string, int> cases[] = {

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
+#include "engine/base/log.h"
 #include "engine/server/auth.h"
 #include "engine/server/json_body.h"
 #include "fake_service.h"
@@ -89,6 +91,15 @@ TEST(RequestParsing, PrefersTheNewNameOfMaxTokens) {
       7);
 }
 
+TEST(RequestParsing, WarnsOfAnUnknownFieldOnceAndOnOneLine) {
+  log::set_level(log::Level::warning);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) (void)parse({{"prompt", "p"}, {"never\nheard", 1}});
+  const std::string told = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  EXPECT_NE(told.find("never\\nheard"), std::string::npos) << told;
+}
+
 TEST(RequestParsing, JoinsTheTextPartsOfAMessage) {
   const json parts{{{"type", "text"}, {"text", "one"}}, {{"type", "text"}, {"text", "two"}}};
   const auto request = parse({{"messages", {{{"role", "user"}, {"content", parts}}}}}, true);
@@ -113,6 +124,7 @@ TEST(JsonBody, FindsTheFirstByteThatIsNotUtf8) {
 // Property: whatever the bytes, parsing ends with an object or an error, and what is accepted is
 // UTF-8 that dumps again.
 TEST(JsonBody, SurvivesMutatedBodies) {
+  log::set_level(log::Level::off);
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
