@@ -96,7 +96,7 @@ void Api::drain() {
 bool Api::wait_idle(Duration timeout) {
   std::unique_lock lock(mutex_);
   idle_.wait_for(lock, timeout, [&] { return running_ == 0 || abandoned_; });
-  return running_ == 0;
+  return running_ == 0 && !abandoned_;
 }
 
 void Api::abandon() {

@@ -42,7 +42,8 @@ class Api final : public HttpHandler {
   void attach(ServedModel model);
   // New calls are refused from now on.
   void drain();
-  // Waits until no call runs, at most `timeout`, or until abandon(). True: none runs.
+  // Waits until no call runs, at most `timeout`, or until abandon(). True: all came to
+  // their own end.
   bool wait_idle(Duration timeout);
   void abandon();
 
