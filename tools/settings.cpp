@@ -16,9 +16,24 @@ Status check_name(const std::string& name, const std::vector<NamedAdapter>& take
   return {};
 }
 
+// Adds rows under one heading, all of them offered as flags or none.
+struct Adder {
+  SettingsTable& table;
+  const char* group;
+  bool offered;
+
+  template <typename T>
+  SettingsField& operator()(T& member, const char* key, const char* help) {
+    table.group(group);
+    SettingsField& field = table.add(member, key, help);
+    if (!offered) field.in_file_only();
+    return field;
+  }
+};
+
 }  // namespace
 
-void add_engine_settings(SettingsTable& table, EngineSettings& s) {
+void add_model_settings(SettingsTable& table, EngineSettings& s) {
   table.group("Model");
   table.add(s.model, "model", "checkpoint folder: config.json, tokenizer.json, *.safetensors")
       .meta("DIR")
@@ -30,63 +45,60 @@ void add_engine_settings(SettingsTable& table, EngineSettings& s) {
   table.add(s.load_format, "load_format", "dummy: random weights of the config's shape, no files")
       .choices({"auto", "dummy"});
   table.add(s.seed, "seed", "of dummy weights and, in generate, of sampling").at_least(0);
+}
 
-  table.group("Adapters");
-  table
-      .add(s.adapters, "adapters",
-           "each subfolder with an adapter_config.json is an adapter of that name")
-      .meta("DIR");
-  table.add(s.max_adapters, "max_adapters", "adapters on the device at once").range(0, 65536);
-  table.add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
-
+void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.group("Device");
   table.add(s.device, "device", "where to compute").choices({"auto", "cuda", "host"});
-  table.add(s.threads, "threads", "compute threads of the host device; 0: one per usable core")
-      .range(0, 4096);
-  table.add(s.cpus, "cpus", "cores that these threads may use, as in 0-3,8; default: all")
+  table.add(s.threads, "threads", "compute threads of the host device; 0: one per physical core")
+      .range(0, 1024);
+  table.add(s.cpus, "cpus", "cores that these threads are pinned to, as in 0-3,8; default: chosen")
       .meta("LIST");
-  table.add(s.pin, "pin", "pin each compute thread to its core");
+  table.add(s.pin, "pin", "pin each compute thread to a core of its own");
   table
       .add(s.link_gbps, "link_gbps",
            "copy to the host device at this many gigabytes per second; 0: as fast as memory")
       .at_least(0);
+}
 
-  table.group("Batching");
-  table.add(s.max_model_len, "max_model_len", "longest prompt plus answer; 0: the model's context")
-      .at_least(0);
-  table.add(s.max_num_seqs, "max_num_seqs", "sequences that run at once").range(1, 65536);
-  table
-      .add(s.max_num_batched_tokens, "max_num_batched_tokens",
-           "tokens of one step; longer prompts are computed in chunks")
-      .range(1, 1048576);
-  table.add(s.max_queue, "max_queue", "requests that may wait; more are told 429")
-      .range(1, 10000000);
-  table
-      .add(s.kv_cache_gb, "kv_cache_gb", "memory of the KV cache; 0: chosen for the settings above")
-      .meta("GB")
-      .at_least(0);
-  table.add(s.kv_pages, "kv_pages", "the same in pages; 0: from kv_cache_gb").range(0, 1 << 30);
-  table.add(s.page_tokens, "page_tokens", "tokens of one KV page").range(1, 1024);
-
+void add_log_settings(SettingsTable& table, EngineSettings& s) {
   table.group("Log");
   table.add(s.log_level, "log_level", "what reaches standard error")
       .choices({"debug", "info", "warning", "error", "off"});
 }
 
+void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered) {
+  Adder add{table, "Adapters", offered};
+  add(s.adapters, "adapters",
+      "each subfolder with an adapter_config.json is an adapter of that name")
+      .meta("DIR");
+  add(s.max_adapters, "max_adapters", "adapters on the device at once").range(0, 65536);
+  add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
+}
+
 void add_adapter_setting(SettingsTable& table, EngineSettings& s, bool offered) {
-  table.group("Adapters");
-  SettingsField& field =
-      table.add(s.adapter, "adapter", "one more adapter; may be repeated").meta("NAME=DIR");
-  if (!offered) field.in_file_only();
+  Adder add{table, "Adapters", offered};
+  add(s.adapter, "adapter", "one more adapter; may be repeated").meta("NAME=DIR");
+}
+
+void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered) {
+  Adder add{table, "Batching", offered};
+  add(s.max_model_len, "max_model_len", "longest prompt plus answer; 0: the model's context")
+      .at_least(0);
+  add(s.max_num_seqs, "max_num_seqs", "sequences that run at once").range(1, 65536);
+  add(s.max_num_batched_tokens, "max_num_batched_tokens",
+      "tokens of one step; longer prompts are computed in chunks")
+      .range(1, 1048576);
+  add(s.max_queue, "max_queue", "sequences that may wait; more are told 429").range(1, 10000000);
+  add(s.kv_cache_gb, "kv_cache_gb", "memory of the KV cache; 0: chosen for the settings above")
+      .meta("GB")
+      .at_least(0);
+  add(s.kv_pages, "kv_pages", "the same in pages; 0: from kv_cache_gb").range(0, 1 << 30);
+  add(s.page_tokens, "page_tokens", "tokens of one KV page").range(1, 1024);
 }
 
 void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) {
-  const auto add = [&](auto& member, const char* key, const char* help) -> SettingsField& {
-    SettingsField& field = table.add(member, key, help);
-    if (!offered) field.in_file_only();
-    return field;
-  };
-  table.group("Server");
+  Adder add{table, "Server", offered};
   add(s.host, "host", "address to listen on; 0.0.0.0: all of this machine's").meta("ADDR");
   add(s.port, "port", "port to listen on; 0: any free one, told in the log").range(0, 65535);
   add(s.api_key, "api_key",

@@ -51,8 +51,12 @@ struct ServerSettings {
 };
 
 // Adds the rows of a struct. `offered` false: another command's, accepted in config files only.
-void add_engine_settings(SettingsTable& table, EngineSettings& settings);
+void add_model_settings(SettingsTable& table, EngineSettings& settings);
+void add_device_settings(SettingsTable& table, EngineSettings& settings);
+void add_log_settings(SettingsTable& table, EngineSettings& settings);
+void add_adapter_settings(SettingsTable& table, EngineSettings& settings, bool offered);
 void add_adapter_setting(SettingsTable& table, EngineSettings& settings, bool offered);
+void add_batching_settings(SettingsTable& table, EngineSettings& settings, bool offered);
 void add_server_settings(SettingsTable& table, ServerSettings& settings, bool offered);
 
 struct NamedAdapter {

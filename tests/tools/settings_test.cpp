@@ -48,8 +48,12 @@ TEST(Configs, EveryFileReadsAndValidates) {
     EngineSettings engine;
     ServerSettings server;
     SettingsTable table;
-    add_engine_settings(table, engine);
+    add_model_settings(table, engine);
+    add_adapter_settings(table, engine, true);
     add_adapter_setting(table, engine, true);
+    add_device_settings(table, engine);
+    add_batching_settings(table, engine, true);
+    add_log_settings(table, engine);
     add_server_settings(table, server, true);
     Status status = table.load_file(entry.path());
     ASSERT_TRUE(status) << status.message();
@@ -63,7 +67,11 @@ TEST(Help, ListsFlagDefaultVariableAndKeyUnderItsGroup) {
   EngineSettings engine;
   ServerSettings server;
   SettingsTable table;
-  add_engine_settings(table, engine);
+  add_model_settings(table, engine);
+  add_adapter_settings(table, engine, true);
+  add_adapter_setting(table, engine, true);
+  add_device_settings(table, engine);
+  add_batching_settings(table, engine, true);
   add_server_settings(table, server, false);
   const std::string help =
       help_text({"serve", "--model DIR [flags]", "Serves.", "tandem x"}, table);

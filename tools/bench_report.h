@@ -1,0 +1,70 @@
+// What a benchmark found: bars met or missed, samples, facts; as a table and as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/settings.h"
+#include "engine/base/status.h"
+
+namespace tandem {
+
+// Which side of its bar a figure must be on.
+enum class Must { be_at_least, be_at_most };
+
+struct Bar {
+  std::string id;    // "H1"
+  std::string what;  // "decode, batch 1: weight bytes/s over memory bandwidth"
+  double value = 0;
+  std::string unit;  // "" for a ratio
+  Must must = Must::be_at_least;
+  double bar = 0;
+
+  bool ok() const { return must == Must::be_at_least ? value >= bar : value <= bar; }
+};
+
+// Timings of one case; sorted when summarised.
+struct Samples {
+  std::string name;
+  std::string unit;
+  std::vector<double> values;
+
+  double median() const;
+  double percentile(double share) const;  // 0.99: the 99th; nearest rank; requires values
+};
+
+// --json, --check: the flags of every benchmark.
+struct ReportSettings {
+  std::string json;
+  bool check = false;
+};
+void add_report_settings(SettingsTable& table, ReportSettings& settings);
+
+class BenchReport {
+ public:
+  // `command` is what was typed, for whoever wants to repeat it.
+  BenchReport(std::string name, std::string command);
+
+  void add(Bar bar) { bars_.push_back(std::move(bar)); }
+  void add(const Samples& samples) { samples_.push_back(samples); }
+  void fact(std::string name, nlohmann::json value);
+
+  bool all_ok() const;
+  std::string table() const;
+  nlohmann::json to_json() const;  // {bench, command, commit, machine, facts, samples, bars}
+
+  // Prints the table to standard output, writes --json, and gives the exit status: with --check a
+  // missed bar is a failure.
+  Result<int> finish(const ReportSettings& settings) const;
+
+ private:
+  std::string name_;
+  std::string command_;
+  std::vector<Bar> bars_;
+  std::vector<Samples> samples_;
+  std::vector<std::pair<std::string, nlohmann::json>> facts_;
+};
+
+}  // namespace tandem

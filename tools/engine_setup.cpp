@@ -1,0 +1,234 @@
+#include "tools/engine_setup.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "cpu_lora/topology.h"
+#include "engine/base/log.h"
+#include "engine/loader/weights.h"
+#include "gpu/cuda/probe.h"
+#include "tools/machine.h"
+#include "tools/model_presets.h"
+#include "tools/progress.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The share of the memory left after the weights that the cache takes when nobody says how much.
+constexpr double kCacheShare = 0.25;
+
+std::string name_of(const EngineSettings& settings) {
+  if (!settings.served_model_name.empty()) return settings.served_model_name;
+  fs::path path = fs::path(settings.model).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "dir/"
+  std::string name = path.filename().string();
+  return name.empty() || name == "." || name == ".." ? "model" : name;
+}
+
+Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings) {
+  if (settings.load_format == "dummy") {
+    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed));
+  }
+  if (model_preset(settings.model) && !fs::is_directory(settings.model)) {
+    return invalid(
+        "model: '{}' is a shape without weights; add --load-format dummy, or name a "
+        "checkpoint folder",
+        settings.model);
+  }
+  return open_checkpoint(settings.model);
+}
+
+// Dummy weights need no tokenizer; one of bytes stands in.
+Result<std::unique_ptr<Tokenizer>> open_tokenizer(const EngineSettings& settings) {
+  const bool has_file = fs::exists(fs::path(settings.model) / "tokenizer.json");
+  if (!has_file && settings.load_format == "dummy") return Tokenizer::parse(byte_tokenizer_json());
+  return Tokenizer::load(settings.model);
+}
+
+Result<std::unique_ptr<ChatTemplate>> open_chat_template(const EngineSettings& settings) {
+  Result<std::unique_ptr<ChatTemplate>> found = ChatTemplate::load(settings.model);
+  if (found || found.status().code() != StatusCode::not_found) return found;
+  return std::unique_ptr<ChatTemplate>();
+}
+
+Result<std::int64_t> choose_pages(const EngineSettings& settings, const ModelConfig& config,
+                                  DType dtype, std::size_t memory_bytes, std::int64_t wanted) {
+  if (settings.kv_pages > 0) return settings.kv_pages;
+  const auto page_bytes = static_cast<double>(
+      KvCache::page_bytes(config, dtype, static_cast<std::int32_t>(settings.page_tokens)));
+  if (settings.kv_cache_gb > 0) {
+    const auto pages = static_cast<std::int64_t>(settings.kv_cache_gb * 1e9 / page_bytes);
+    if (pages < 1) {
+      return invalid("kv_cache_gb: {} does not hold one page of {} bytes; raise it",
+                     settings.kv_cache_gb, page_bytes);
+    }
+    return pages;
+  }
+  const auto weights = static_cast<double>(ModelWeights::bytes_needed(config, dtype));
+  const double left = std::max(0.0, static_cast<double>(memory_bytes) - weights);
+  return std::min(wanted, std::max<std::int64_t>(
+                              1, static_cast<std::int64_t>(left * kCacheShare / page_bytes)));
+}
+
+Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
+  for (const NamedAdapter& adapter : adapters) {
+    TANDEM_TRY(engine.load_adapter(adapter.name, adapter.path, false, false)
+                   .with_context(fmt::format("adapter '{}'", adapter.name)));
+    log::info("adapter '{}' loaded from {}", adapter.name, adapter.path);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
+  const std::vector<CudaGpu> gpus =
+      settings.device == "host" ? std::vector<CudaGpu>() : list_cuda_gpus();
+  if (settings.device == "cuda") {
+    return error(StatusCode::unavailable,
+                 "device: the CUDA device is not in this version yet ({}); use --device host",
+                 gpus.empty() ? "and no GPU was found" : "found " + gpus.front().name);
+  }
+  if (!gpus.empty()) {
+    log::warning("found {}, but the CUDA device is not in this version yet: using the host device",
+                 gpus.front().name);
+  }
+  TANDEM_ASSIGN(const HostDeviceOptions options, choose_host_options(settings));
+  return make_host_device(options);
+}
+
+Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
+  std::vector<int> cpus;
+  std::size_t cores = 0;
+  if (!settings.cpus.empty()) {
+    TANDEM_ASSIGN(cpus, parse_cpus(settings.cpus));
+    cores = cpus.size();
+  } else {
+    TANDEM_ASSIGN(const std::vector<Core> topology, read_topology());
+    cores = topology.size();
+    // First one hardware thread of every core; who asks for more threads gets the others as well.
+    for (const Core& core : topology) cpus.push_back(core.cpu);
+    for (const Core& core : topology) {
+      cpus.insert(cpus.end(), core.cpus.begin() + 1, core.cpus.end());
+    }
+  }
+  HostDeviceOptions options;
+  options.link_gbps = settings.link_gbps;
+  const std::size_t threads =
+      settings.threads > 0 ? static_cast<std::size_t>(settings.threads) : cores;
+  options.num_threads = static_cast<int>(threads);
+  if (!settings.pin) return options;
+  if (threads > cpus.size()) {
+    return invalid(
+        "threads: {} threads cannot have a core each, there are {}; use fewer or --no-pin", threads,
+        cpus.size());
+  }
+  cpus.resize(threads);
+  options.cpus = std::move(cpus);
+  return options;
+}
+
+Result<ModelConfig> find_model_config(const std::string& model) {
+  std::error_code ignored;
+  if (fs::is_directory(model, ignored)) return load_model_config(model);
+  if (auto preset = model_preset(model)) return *std::move(preset);
+  return error(StatusCode::not_found,
+               "model: {} is neither a folder nor one of the shapes {}; name a checkpoint folder "
+               "with a config.json",
+               model, fmt::join(model_preset_names(), ", "));
+}
+
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config) {
+  if (settings.dtype == "auto") return config.dtype;
+  return parse_dtype(settings.dtype);
+}
+
+Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
+                                            const ModelConfig& config, DType dtype,
+                                            std::size_t memory_bytes) {
+  if (settings.max_model_len > config.max_position_embeddings) {
+    return invalid("max_model_len: {} is more than the {} positions of the model; lower it",
+                   settings.max_model_len, config.max_position_embeddings);
+  }
+  std::int64_t length =
+      settings.max_model_len > 0 ? settings.max_model_len : config.max_position_embeddings;
+  const std::int64_t page_tokens = settings.page_tokens;
+  const auto pages_of = [&](std::int64_t tokens) {
+    return (tokens + page_tokens - 1) / page_tokens;
+  };
+
+  // Nobody can use more than every sequence at full length.
+  const std::int64_t most =
+      std::min<std::int64_t>(settings.max_num_seqs * pages_of(length), 1 << 30);
+  TANDEM_ASSIGN(const std::int64_t pages,
+                choose_pages(settings, config, dtype, memory_bytes, most));
+  if (pages < pages_of(length)) {
+    if (settings.max_model_len > 0) {
+      return invalid(
+          "max_model_len: {} tokens need {} KV pages and there are {}; lower it, or raise "
+          "kv_cache_gb",
+          length, pages_of(length), pages);
+    }
+    length = pages * page_tokens;
+    log::warning("context cut to {} tokens, which is what the KV cache holds", length);
+  }
+  EngineOptions options;
+  options.max_num_seqs = static_cast<std::int32_t>(settings.max_num_seqs);
+  options.max_num_batched_tokens = static_cast<std::int32_t>(settings.max_num_batched_tokens);
+  options.max_model_len = static_cast<std::int32_t>(length);
+  options.num_pages = static_cast<std::int32_t>(pages);
+  options.page_tokens = static_cast<std::int32_t>(page_tokens);
+  options.max_queue = static_cast<std::int32_t>(settings.max_queue);
+  options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
+  options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);
+  return options;
+}
+
+Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& settings,
+                                                   const std::vector<NamedAdapter>& adapters,
+                                                   LoadReport report) {
+  auto setup = std::make_unique<EngineSetup>();
+  setup->model_name = name_of(settings);
+  for (const NamedAdapter& adapter : adapters) {
+    if (adapter.name == setup->model_name) {
+      return invalid("adapter '{}' has the base model's name; set served_model_name", adapter.name);
+    }
+  }
+  TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
+  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config));
+  TANDEM_ASSIGN(setup->device, make_device(settings));
+  const std::size_t memory = std::min(setup->device->info().memory_bytes, available_memory());
+  TANDEM_ASSIGN(const EngineOptions options,
+                choose_engine_options(settings, setup->config, setup->dtype, memory));
+  TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
+  TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));
+  setup->text = make_text_codec(*setup->tokenizer, setup->chat_template.get());
+  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
+  log::info("{} ({}, {}) on {}: context {} tokens, {} KV pages of {}", setup->model_name,
+            to_string(setup->config.architecture), to_string(setup->dtype),
+            setup->device->info().name, options.max_model_len, options.num_pages,
+            options.page_tokens);
+
+  const bool terminal = Progress::is_terminal(STDERR_FILENO);
+  Progress progress("loading " + setup->model_name, STDERR_FILENO, terminal, setup->clock);
+  const bool shown = terminal || report == LoadReport::progress;
+  LoadProgress told;
+  if (shown) {
+    told = [&progress](std::size_t done, std::size_t total) { progress.update(done, total); };
+  } else {
+    told = [](std::size_t, std::size_t) {};
+  }
+  TANDEM_ASSIGN(setup->engine,
+                Engine::create(options, setup->config, *weights, setup->dtype, *setup->device,
+                               *setup->tokenizer, setup->clock, told));
+  if (shown) progress.finish();
+  TANDEM_TRY(load_adapters(*setup->engine, adapters));
+  return setup;
+}
+
+}  // namespace tandem

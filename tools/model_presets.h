@@ -1,0 +1,19 @@
+// Shapes of published models, for dummy weights and benchmarks without any file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/loader/model_config.h"
+
+namespace tandem {
+
+std::vector<std::string> model_preset_names();
+std::optional<ModelConfig> model_preset(std::string_view name);
+
+// A tokenizer.json whose 256 tokens are the bytes: for models that come without one.
+std::string byte_tokenizer_json();
+
+}  // namespace tandem
