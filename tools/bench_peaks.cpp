@@ -4,11 +4,10 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <array>
 #include <barrier>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <random>
 #include <thread>
@@ -19,17 +18,49 @@
 namespace tandem {
 namespace {
 
-std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
-  // Independent sums, so that loads and not additions are what takes the time.
-  std::array<std::uint64_t, 16> sums{};
-  std::size_t i = 0;
-  for (; i + sums.size() <= count; i += sums.size()) {
-    for (std::size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += words[i + lane];
+// Shares of the threads begin on cache lines and hold whole rounds of sum_streams.
+constexpr std::size_t kAlignWords = 32;
+
+// Eight words at once: one register of AVX-512, two of AVX2, four of the baseline.
+using Words = std::uint64_t __attribute__((vector_size(64)));
+
+// Four streams side by side, so that enough loads are under way to fill the memory's queue. `count`
+// is of words, a multiple of 32.
+[[gnu::always_inline]] inline std::uint64_t sum_streams(const std::uint64_t* words,
+                                                        std::size_t count) {
+  const std::size_t steps = count / 32;
+  const auto* stream = reinterpret_cast<const Words*>(words);
+  Words a{};
+  Words b{};
+  Words c{};
+  Words d{};
+  for (std::size_t i = 0; i < steps; ++i) {
+    a += stream[i];
+    b += stream[steps + i];
+    c += stream[2 * steps + i];
+    d += stream[3 * steps + i];
   }
+  a += b + c + d;
   std::uint64_t total = 0;
-  for (; i < count; ++i) total += words[i];
-  for (const std::uint64_t sum : sums) total += sum;
+  for (int lane = 0; lane < 8; ++lane) total += a[lane];
   return total;
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx512f")]] std::uint64_t sum_avx512(const std::uint64_t* words, std::size_t count) {
+  return sum_streams(words, count);
+}
+[[gnu::target("avx2")]] std::uint64_t sum_avx2(const std::uint64_t* words, std::size_t count) {
+  return sum_streams(words, count);
+}
+#endif
+
+std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return sum_avx512(words, count);
+  if (__builtin_cpu_supports("avx2")) return sum_avx2(words, count);
+#endif
+  return sum_streams(words, count);
 }
 
 void pin_to(int cpu) {
@@ -50,7 +81,7 @@ double MemorySpeed::pass(F&& work) {
   std::barrier<> line(static_cast<std::ptrdiff_t>(threads) + 1);
   std::vector<std::thread> workers;
   workers.reserve(threads);
-  const std::size_t share = num_words_ / threads;
+  const std::size_t share = num_words_ / threads / kAlignWords * kAlignWords;
   for (std::size_t t = 0; t < threads; ++t) {
     workers.emplace_back([&, t] {
       if (!cpus_.empty()) pin_to(cpus_[t % cpus_.size()]);
@@ -74,7 +105,8 @@ Result<std::unique_ptr<MemorySpeed>> MemorySpeed::create(std::size_t bytes, int 
   made->cpus_ = std::move(cpus);
   made->num_words_ = bytes / sizeof(std::uint64_t);
   // Not zeroed here: the first to touch a page decides which node's memory it is.
-  made->words_.reset(new (std::nothrow) std::uint64_t[made->num_words_]);
+  made->words_.reset(static_cast<std::uint64_t*>(std::aligned_alloc(
+      64, made->num_words_ / kAlignWords * kAlignWords * sizeof(std::uint64_t))));
   if (made->words_ == nullptr) {
     return error(StatusCode::resource_exhausted, "no {} bytes to measure the memory with", bytes);
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -28,7 +29,10 @@ class MemorySpeed {
   template <typename F>
   double pass(F&& work);
 
-  std::unique_ptr<std::uint64_t[]> words_;
+  struct Free {
+    void operator()(std::uint64_t* words) const { std::free(words); }
+  };
+  std::unique_ptr<std::uint64_t[], Free> words_;
   std::size_t num_words_ = 0;
   int num_threads_ = 1;
   std::vector<int> cpus_;

@@ -1,0 +1,371 @@
+// The command line as scripts see it: real processes, their output, exit statuses and signals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/process.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::string kModel = "data/demo-llama";
+const std::string kAdapters = "data/demo-llama/adapters";
+
+std::vector<std::string> generate(std::vector<std::string> more) {
+  std::vector<std::string> args = {"generate", "--model", kModel, "--device", "host", "--no-pin"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+// A file that goes with the test.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::string& text)
+      : path_(std::filesystem::path(testing::TempDir()) /
+              ("tandem_cli_" + std::to_string(getpid()) + ".toml")) {
+    std::ofstream(path_) << text;
+  }
+  ~ScratchFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+nlohmann::json golden() {
+  std::ifstream file("data/golden.json");
+  return nlohmann::json::parse(file);
+}
+
+TEST(Cli, TellsItsVersionCommitCompilerAndLibraries) {
+  const Finished version = run_tandem({"--version"});
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.output, StartsWith("tandem 0."));
+  for (const char* part : {"compiler ", "oneDNN ", "CUDA "}) {
+    EXPECT_THAT(version.output, HasSubstr(part));
+  }
+  EXPECT_EQ(version.error, "");
+}
+
+TEST(Cli, ExplainsItsCommandsAndTheirFlags) {
+  EXPECT_THAT(run_tandem({"--help"}).output, HasSubstr("serve"));
+  for (const std::string command : {"serve", "generate"}) {
+    const Finished help = run_tandem({command, "--help"});
+    EXPECT_EQ(help.status, 0);
+    EXPECT_THAT(help.output, StartsWith("Usage: tandem " + command));
+    for (const char* flag :
+         {"--model DIR", "--adapters DIR", "--device auto|cuda|host", "--dtype auto|bf16|f16|f32",
+          "--load-format auto|dummy", "--config FILE", "TANDEM_MODEL", "key model"}) {
+      EXPECT_THAT(help.output, HasSubstr(flag));
+    }
+  }
+  const std::string serve = run_tandem({"serve", "-h"}).output;
+  for (const char* flag :
+       {"--adapter NAME=DIR", "--adapter-root DIR", "--host ADDR", "--port N", "--api-key KEY"}) {
+    EXPECT_THAT(serve, HasSubstr(flag));
+  }
+  EXPECT_THAT(run_tandem({"bench", "--help"}).output, HasSubstr("engine"));
+}
+
+TEST(Cli, UsageErrorsExitWithTwoAndNameTheRemedy) {
+  const Finished nothing = run_tandem({});
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.error, HasSubstr("Commands:"));
+
+  const Finished command = run_tandem({"genrate"});
+  EXPECT_EQ(command.status, 2);
+  EXPECT_THAT(command.error, HasSubstr("unknown command 'genrate'; did you mean 'generate'?"));
+
+  const Finished flag = run_tandem({"serve", "--modle", "x"});
+  EXPECT_EQ(flag.status, 2);
+  EXPECT_THAT(flag.error,
+              StartsWith("tandem serve: unknown flag '--modle'; did you mean '--model'?"));
+
+  const Finished stray = run_tandem({"serve", "--model", "x", "y"});
+  EXPECT_EQ(stray.status, 2);
+  EXPECT_THAT(stray.error, HasSubstr("unexpected argument 'y'"));
+
+  const Finished missing = run_tandem({"serve"});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.error, HasSubstr("model is missing; give --model DIR"));
+
+  const Finished twice = run_tandem({"serve", "--port", "1", "--port", "2"});
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_THAT(twice.error, HasSubstr("--port"));
+
+  const Finished value = run_tandem({"serve", "--model", "x", "--port", "70000"});
+  EXPECT_EQ(value.status, 2);
+  EXPECT_THAT(value.error, HasSubstr("port must be between 0 and 65535, not 70000 (from --port)"));
+
+  const Finished choice = run_tandem({"serve", "--model", "x", "--device", "tpu"});
+  EXPECT_EQ(choice.status, 2);
+  EXPECT_THAT(choice.error, HasSubstr("device must be auto, cuda, host, not 'tpu'"));
+}
+
+TEST(Cli, FailuresExitWithOneAndNameTheThing) {
+  const Finished model = run_tandem({"generate", "--model", "no/such", "-p", "x"});
+  EXPECT_EQ(model.status, 1);
+  EXPECT_THAT(model.error, StartsWith("tandem generate: "));
+  EXPECT_THAT(model.error, HasSubstr("no/such"));
+  EXPECT_EQ(model.output, "");
+
+  const Finished adapter =
+      run_tandem(generate({"-p", "x", "--adapters", kAdapters, "--adapter", "pyton"}));
+  EXPECT_EQ(adapter.status, 1);
+  EXPECT_THAT(adapter.error, HasSubstr("'pyton'"));
+  EXPECT_THAT(adapter.error, HasSubstr("python"));
+
+  const Finished empty = run_tandem(generate({}));
+  EXPECT_EQ(empty.status, 1);
+  EXPECT_THAT(empty.error, HasSubstr("the prompt is empty; give -p TEXT"));
+
+  const Finished cuda = run_tandem({"generate", "--model", kModel, "-p", "x", "--device", "cuda"});
+  EXPECT_EQ(cuda.status, 1);
+  EXPECT_THAT(cuda.error, HasSubstr("the CUDA device is not in this version yet"));
+  EXPECT_THAT(cuda.error, HasSubstr("--device host"));
+
+  const Finished preset = run_tandem({"generate", "--model", "llama-3.2-1b", "-p", "x"});
+  EXPECT_EQ(preset.status, 1);
+  EXPECT_THAT(preset.error, HasSubstr("--load-format dummy"));
+
+  const Finished folder =
+      run_tandem({"serve", "--model", kModel, "--adapters", "no/such", "--port", "0"});
+  EXPECT_EQ(folder.status, 1);
+  EXPECT_THAT(folder.error, HasSubstr("no/such"));
+}
+
+TEST(Cli, FlagsWinOverVariablesAndVariablesOverFiles) {
+  const ScratchFile file("port = 1111\nmax_queue = 7\nhost = \"file\"\nmodel = \"m\"\n");
+  ProcessOptions options;
+  options.environment = {
+      {"TANDEM_CONFIG", file.path()}, {"TANDEM_PORT", "2222"}, {"TANDEM_HOST", "variable"}};
+  const Finished shown =
+      run_tandem({"serve", "--host", "flag", "--print-config"}, std::move(options));
+  EXPECT_EQ(shown.status, 0) << shown.error;
+  EXPECT_THAT(shown.output, HasSubstr("max_queue = 7  # " + file.path() + ":2\n"));
+  EXPECT_THAT(shown.output, HasSubstr("port = 2222  # TANDEM_PORT\n"));
+  EXPECT_THAT(shown.output, HasSubstr("host = \"flag\"  # --host\n"));
+  EXPECT_THAT(shown.output, HasSubstr("max_connections = 1024  # default\n"));
+}
+
+TEST(Cli, NeverPrintsTheApiKey) {
+  ProcessOptions options;
+  options.environment = {{"TANDEM_API_KEY", "s3cret-key"}};
+  const Finished shown = run_tandem({"serve", "--print-config"}, std::move(options));
+  EXPECT_EQ(shown.status, 0);
+  EXPECT_THAT(shown.output + shown.error, Not(HasSubstr("s3cret-key")));
+  EXPECT_THAT(shown.output, HasSubstr("api_key = (set)"));
+}
+
+TEST(Cli, AnUnknownKeyOfTheConfigFileIsAUsageErrorWithItsLine) {
+  const ScratchFile file("# mine\nprot = 1\n");
+  const Finished run = run_tandem({"serve", "--config", file.path()});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.error, HasSubstr(file.path() + ":2: unknown key 'prot'; did you mean 'port'?"));
+}
+
+TEST(Cli, GeneratesTheGoldenTextsWithAndWithoutAdapters) {
+  const nlohmann::json gold = golden();
+  for (const nlohmann::json& one : gold["cases"]) {
+    if (one["prompt"] != 5) continue;
+    const std::string adapter = one["adapter"];
+    std::vector<std::string> args = generate(
+        {"--dtype", "f32", "--ignore-eos", "--max-tokens", "48", "-p", gold["prompts"][5]["text"]});
+    if (adapter != "base") {
+      args.insert(args.end(), {"--adapters", kAdapters, "--adapter", adapter});
+    }
+    const Finished run = run_tandem(args);
+    EXPECT_EQ(run.status, 0) << run.error;
+    EXPECT_EQ(run.output, one["text"].get<std::string>() + "\n") << adapter;
+    EXPECT_EQ(run.error, "") << adapter;
+  }
+}
+
+TEST(Cli, GenerateReadsThePromptFromStandardInputAndPrintsJson) {
+  const nlohmann::json gold = golden();
+  const nlohmann::json& one = gold["cases"][20];  // prompt 4, base
+  ASSERT_EQ(one["prompt"], 4);
+  ASSERT_EQ(one["adapter"], "base");
+  ProcessOptions options;
+  options.input = gold["prompts"][4]["text"].get<std::string>() + "\n";
+  const Finished run = run_tandem(
+      generate({"--json", "--dtype", "f32", "--ignore-eos", "--max-tokens", "48"}), options);
+  ASSERT_EQ(run.status, 0) << run.error;
+  const nlohmann::json answer = nlohmann::json::parse(run.output);
+  EXPECT_EQ(answer["text"], one["text"]);
+  EXPECT_EQ(answer["token_ids"], one["output_ids"]);
+  EXPECT_EQ(answer["finish_reason"], "length");
+  EXPECT_EQ(answer["model"], "demo-llama");
+  EXPECT_TRUE(answer["adapter"].is_null());
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 48);
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], gold["prompts"][4]["ids"].size());
+}
+
+TEST(Cli, GenerateAppliesTheChatTemplateAndStops) {
+  const nlohmann::json gold = golden();
+  const Finished run =
+      run_tandem(generate({"--chat", "--json", "--max-tokens", "24", "--stop", "Parameters", "-p",
+                           "What does numpy.mean do?", "--dtype", "f32"}));
+  ASSERT_EQ(run.status, 0) << run.error;
+  const nlohmann::json answer = nlohmann::json::parse(run.output);
+  // Prompt 3 is this question as the template writes it.
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], gold["prompts"][3]["ids"].size());
+  EXPECT_EQ(answer["text"], "Return the mean of the array elements.\n\n");
+  EXPECT_EQ(answer["finish_reason"], "stop");
+}
+
+TEST(Cli, GenerateTakesAnAdapterByFolderAndByNameEqualsFolder) {
+  const std::vector<std::string> common = {
+      "-p", "This package provides", "--max-tokens", "8", "--dtype", "f32"};
+  const auto with = [&](std::vector<std::string> adapter) {
+    adapter.insert(adapter.end(), common.begin(), common.end());
+    const Finished run = run_tandem(generate(std::move(adapter)));
+    EXPECT_EQ(run.status, 0) << run.error;
+    return run.output;
+  };
+  const std::string by_name = with({"--adapters", kAdapters, "--adapter", "cheader"});
+  EXPECT_EQ(with({"--adapter", kAdapters + "/cheader"}), by_name);
+  EXPECT_EQ(with({"--adapter", "mine=" + kAdapters + "/cheader"}), by_name);
+  EXPECT_NE(with({}), by_name);
+}
+
+TEST(Cli, DummyWeightsNeedNoWeightFile) {
+  const auto folder =
+      std::filesystem::path(testing::TempDir()) / ("tandem_dummy_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(kModel + "/config.json", folder / "config.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto run = [&](const std::string& seed) {
+    return run_tandem({"generate", "--model", folder.string(), "--load-format", "dummy", "--seed",
+                       seed, "--json", "--max-tokens", "8", "-p", "x", "--ignore-eos", "--no-pin"});
+  };
+  const Finished first = run("1");
+  ASSERT_EQ(first.status, 0) << first.error;
+  const auto ids = [](const Finished& finished) {
+    return nlohmann::json::parse(finished.output)["token_ids"];
+  };
+  EXPECT_EQ(ids(first).size(), 8U);
+  EXPECT_EQ(ids(run("1")), ids(first));
+  EXPECT_NE(ids(run("2")), ids(first));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Cli, AnInterruptKeepsWhatIsThereAndExitsWith130) {
+  Process process(generate({"-p", "import os\n", "--max-tokens", "1000", "--ignore-eos"}));
+  ASSERT_TRUE(process.wait_for_output("\n")) << process.error();
+  process.send_signal(SIGINT);
+  EXPECT_EQ(process.wait(), 130) << process.error();
+  EXPECT_THAT(process.output(), Not(testing::IsEmpty()));
+  EXPECT_EQ(process.output().back(), '\n');
+}
+
+// A server that is ready, and its port.
+struct ReadyServer {
+  explicit ReadyServer(std::vector<std::string> args, ProcessOptions options = {})
+      : process(std::move(args), std::move(options)) {
+    if (!process.wait_for_error("ready: ")) return;
+    const std::string marker = "listening on http://127.0.0.1:";
+    const std::size_t found = process.error().find(marker);
+    if (found != std::string::npos) port = std::stoi(process.error().substr(found + marker.size()));
+  }
+  Process process;
+  int port = 0;
+};
+
+std::vector<std::string> serve(std::vector<std::string> more) {
+  std::vector<std::string> args = {"serve",   "--model", kModel, "--adapters",
+                                   kAdapters, "--port",  "0",    "--no-pin"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+TEST(Serve, AnswersAndEndsCleanlyOnSigterm) {
+  ReadyServer server(serve({}));
+  ASSERT_GT(server.port, 0) << server.process.error();
+  EXPECT_THAT(HttpExchange(server.port, "GET", "/ready", "").read_all(),
+              StartsWith("HTTP/1.1 200"));
+  const std::string models = HttpExchange(server.port, "GET", "/v1/models", "").read_all();
+  for (const char* name : {"demo-llama", "cheader", "docstring", "license", "python"}) {
+    EXPECT_THAT(models, HasSubstr("\"id\":\"" + std::string(name) + "\""));
+  }
+  server.process.send_signal(SIGTERM);
+  EXPECT_EQ(server.process.wait(), 0);
+  EXPECT_THAT(server.process.error(), HasSubstr("drained, stopped"));
+  EXPECT_EQ(server.process.output(), "");
+}
+
+TEST(Serve, RunningRequestsFinishAfterSigterm) {
+  ReadyServer server(serve({}));
+  ASSERT_GT(server.port, 0) << server.process.error();
+  HttpExchange stream(server.port, "POST", "/v1/completions",
+                      R"({"model": "python", "prompt": "import os", "max_tokens": 300,
+                          "ignore_eos": true, "stream": true, "temperature": 0})");
+  ASSERT_TRUE(stream.read_until("data: {"));
+  server.process.send_signal(SIGTERM);
+  const std::string answer = stream.read_all();
+  EXPECT_THAT(answer, HasSubstr("\"finish_reason\":\"length\""));
+  EXPECT_THAT(answer, HasSubstr("data: [DONE]"));
+  EXPECT_EQ(server.process.wait(), 0) << server.process.error();
+}
+
+TEST(Serve, ASecondSignalEndsItAtOnce) {
+  ReadyServer server(serve({"--drain-timeout-s", "3600"}));
+  ASSERT_GT(server.port, 0) << server.process.error();
+  // A hundred long answers: far more work than the time between the two signals.
+  HttpExchange stream(
+      server.port, "POST", "/v1/completions",
+      R"({"model": "demo-llama", "prompt": "import os", "max_tokens": 1000, "n": 100,
+                          "ignore_eos": true, "stream": true})");
+  ASSERT_TRUE(stream.read_until("data: {"));
+  server.process.send_signal(SIGINT);
+  ASSERT_TRUE(server.process.wait_for_error("draining"));
+  server.process.send_signal(SIGINT);
+  EXPECT_EQ(server.process.wait(), 128 + SIGINT) << server.process.error();
+}
+
+TEST(Serve, AnAdapterThatCannotBeLoadedEndsItWithItsName) {
+  const Finished run = run_tandem(serve({"--adapter", "broken=data/demo-llama"}));
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.error, HasSubstr("tandem serve: "));
+  EXPECT_THAT(run.error, HasSubstr("broken"));
+}
+
+TEST(Serve, APortInUseIsAClearError) {
+  ReadyServer server(serve({}));
+  ASSERT_GT(server.port, 0) << server.process.error();
+  const Finished second =
+      run_tandem({"serve", "--model", kModel, "--port", std::to_string(server.port)});
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.error, HasSubstr(std::to_string(server.port)));
+  server.process.send_signal(SIGTERM);
+  EXPECT_EQ(server.process.wait(), 0);
+}
+
+TEST(Serve, EveryFileOfConfigsStartsAndAnswers) {
+  for (const auto& entry : std::filesystem::directory_iterator("../configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    ProcessOptions options;
+    options.folder = "..";
+    ReadyServer server({"serve", "--config", "configs/" + entry.path().filename().string(),
+                        "--port", "0", "--no-pin"},
+                       std::move(options));
+    ASSERT_GT(server.port, 0) << entry.path() << "\n" << server.process.error();
+    EXPECT_THAT(
+        HttpExchange(server.port, "POST", "/v1/completions", R"({"prompt": "a", "max_tokens": 4})")
+            .read_all(),
+        StartsWith("HTTP/1.1 "));
+    server.process.send_signal(SIGTERM);
+    EXPECT_EQ(server.process.wait(), 0) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,197 @@
+#include "tests/tools/process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "engine/base/check.h"
+
+extern char** environ;  // NOLINT: POSIX declares it nowhere
+
+namespace tandem {
+namespace {
+
+std::vector<std::string> variables(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!text.starts_with("TANDEM_")) out.push_back(text);
+  }
+  for (const auto& [name, value] : added) out.push_back(name + "=" + value);
+  return out;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& text : texts) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+struct Pipe {
+  Pipe() { TANDEM_CHECK(pipe2(ends, O_CLOEXEC) == 0, "pipe2: {}", errno); }
+  int ends[2] = {-1, -1};
+};
+
+void drain(int& fd, std::string& into) {
+  std::array<char, 65536> chunk{};
+  const ssize_t count = read(fd, chunk.data(), chunk.size());
+  if (count > 0) {
+    into.append(chunk.data(), static_cast<std::size_t>(count));
+  } else {
+    close(fd);
+    fd = -1;
+  }
+}
+
+}  // namespace
+
+Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
+  Pipe in;
+  Pipe out;
+  Pipe err;
+  std::vector<std::string> words = {TANDEM_PROGRAM};
+  words.insert(words.end(), args.begin(), args.end());
+  std::vector<std::string> environment = variables(options.environment);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in.ends[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out.ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err.ends[1], STDERR_FILENO);
+  if (!options.folder.empty()) {
+    posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
+  }
+  const int failure = posix_spawn(&pid_, TANDEM_PROGRAM, &actions, nullptr, pointers(words).data(),
+                                  pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  TANDEM_CHECK(failure == 0, "posix_spawn {}: {}", TANDEM_PROGRAM, failure);
+  close(in.ends[0]);
+  close(out.ends[1]);
+  close(err.ends[1]);
+  // Fits the pipe, so this cannot block.
+  TANDEM_CHECK(write(in.ends[1], options.input.data(), options.input.size()) ==
+                   static_cast<ssize_t>(options.input.size()),
+               "writing standard input: {}", errno);
+  close(in.ends[1]);
+  output_fd_ = out.ends[0];
+  error_fd_ = err.ends[0];
+}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  if (output_fd_ >= 0) close(output_fd_);
+  if (error_fd_ >= 0) close(error_fd_);
+}
+
+bool Process::read_some(Deadline deadline) {
+  if (output_fd_ < 0 && error_fd_ < 0) return false;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  if (left.count() <= 0) return false;
+  // poll() ignores negative descriptors.
+  pollfd fds[2] = {{output_fd_, POLLIN, 0}, {error_fd_, POLLIN, 0}};
+  if (poll(fds, 2, static_cast<int>(left.count())) <= 0) return errno == EINTR;
+  if (fds[0].revents != 0) drain(output_fd_, output_);
+  if (fds[1].revents != 0) drain(error_fd_, error_);
+  return true;
+}
+
+bool Process::wait_for(const std::string& stream, const std::string& text) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (stream.find(text) == std::string::npos) {
+    if (!read_some(deadline)) return false;
+  }
+  return true;
+}
+
+bool Process::wait_for_output(const std::string& text) {
+  return wait_for(output_, text);
+}
+bool Process::wait_for_error(const std::string& text) {
+  return wait_for(error_, text);
+}
+
+void Process::send_signal(int number) const {
+  TANDEM_CHECK(kill(pid_, number) == 0, "kill: {}", errno);
+}
+
+int Process::wait() {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  while (read_some(deadline)) {
+  }
+  const bool late = output_fd_ >= 0 || error_fd_ >= 0;
+  if (late) kill(pid_, SIGKILL);
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  if (late) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Finished run_tandem(const std::vector<std::string>& args, ProcessOptions options) {
+  Process process(args, std::move(options));
+  const int status = process.wait();
+  return {status, process.output(), process.error()};
+}
+
+HttpExchange::HttpExchange(int port, const std::string& method, const std::string& path,
+                           const std::string& body) {
+  fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    close(fd_);
+    fd_ = -1;
+    return;
+  }
+  const std::string request = fmt::format(
+      "{} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+      "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
+      method, path, body.size(), body);
+  if (send(fd_, request.data(), request.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(request.size())) {
+    close(fd_);
+    fd_ = -1;
+  }
+}
+
+HttpExchange::~HttpExchange() {
+  if (fd_ >= 0) close(fd_);
+}
+
+bool HttpExchange::read_some() {
+  if (fd_ < 0) return false;
+  pollfd ready = {fd_, POLLIN, 0};
+  if (poll(&ready, 1, 60000) != 1) return false;
+  drain(fd_, answer_);
+  return fd_ >= 0;
+}
+
+bool HttpExchange::read_until(const std::string& text) {
+  while (answer_.find(text) == std::string::npos) {
+    if (!read_some()) return answer_.find(text) != std::string::npos;
+  }
+  return true;
+}
+
+std::string HttpExchange::read_all() {
+  while (read_some()) {
+  }
+  return answer_;
+}
+
+}  // namespace tandem

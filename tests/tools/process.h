@@ -1,0 +1,76 @@
+// A program under test as a real process: arguments, variables, standard streams, signals.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+struct ProcessOptions {
+  std::map<std::string, std::string> environment;  // added; TANDEM_* of ours are taken out first
+  std::string input;                               // standard input, less than 60 kB
+  std::string folder;                              // working directory; empty: ours
+};
+
+class Process {
+ public:
+  // Starts TANDEM_PROGRAM. Aborts the test program if that is impossible.
+  explicit Process(const std::vector<std::string>& args, ProcessOptions options = {});
+  ~Process();  // kills it if it still runs
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  // Reads until `text` has appeared on the stream; false: it ended, or took over a minute.
+  bool wait_for_output(const std::string& text);
+  bool wait_for_error(const std::string& text);
+  void send_signal(int number) const;
+  // Reads to the end. The exit status; 128 + signal when one killed it; -1: over two minutes (it
+  // is killed then).
+  int wait();
+
+  const std::string& output() const { return output_; }
+  const std::string& error() const { return error_; }
+
+ private:
+  using Deadline = std::chrono::steady_clock::time_point;
+  bool read_some(Deadline deadline);  // false: both streams ended, or the deadline passed
+  bool wait_for(const std::string& stream, const std::string& text);
+
+  pid_t pid_ = -1;
+  int output_fd_ = -1;
+  int error_fd_ = -1;
+  std::string output_;
+  std::string error_;
+};
+
+struct Finished {
+  int status = 0;
+  std::string output;
+  std::string error;
+};
+Finished run_tandem(const std::vector<std::string>& args, ProcessOptions options = {});
+
+// One HTTP exchange with 127.0.0.1:port, connection closed after it; the whole answer, or empty.
+class HttpExchange {
+ public:
+  HttpExchange(int port, const std::string& method, const std::string& path,
+               const std::string& body);
+  ~HttpExchange();
+  HttpExchange(const HttpExchange&) = delete;
+  HttpExchange& operator=(const HttpExchange&) = delete;
+  bool read_until(const std::string& text);  // false: it ended before
+  std::string read_all();
+
+ private:
+  bool read_some();
+
+  int fd_ = -1;
+  std::string answer_;
+};
+
+}  // namespace tandem
