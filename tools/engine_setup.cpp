@@ -205,10 +205,10 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   const std::size_t memory = std::min(setup->device->info().memory_bytes, available_memory());
   TANDEM_ASSIGN(const EngineOptions options,
                 choose_engine_options(settings, setup->config, setup->dtype, memory));
+  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
   TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));
   setup->text = make_text_codec(*setup->tokenizer, setup->chat_template.get());
-  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   log::info("{} ({}, {}) on {}: context {} tokens, {} KV pages of {}", setup->model_name,
             to_string(setup->config.architecture), to_string(setup->dtype),
             setup->device->info().name, options.max_model_len, options.num_pages,

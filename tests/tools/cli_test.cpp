@@ -358,10 +358,14 @@ TEST(Serve, EveryFileOfConfigsStartsAndAnswers) {
                         "--port", "0", "--no-pin"},
                        std::move(options));
     ASSERT_GT(server.port, 0) << entry.path() << "\n" << server.process.error();
-    EXPECT_THAT(
-        HttpExchange(server.port, "POST", "/v1/completions", R"({"prompt": "a", "max_tokens": 4})")
-            .read_all(),
-        StartsWith("HTTP/1.1 "));
+    const std::string models = HttpExchange(server.port, "GET", "/v1/models", "").read_all();
+    const nlohmann::json listed =
+        nlohmann::json::parse(models.substr(models.find("\r\n\r\n")), nullptr, false);
+    ASSERT_TRUE(listed.is_object()) << models;
+    const nlohmann::json request = {
+        {"model", listed["data"][0]["id"]}, {"prompt", "a"}, {"max_tokens", 4}};
+    EXPECT_THAT(HttpExchange(server.port, "POST", "/v1/completions", request.dump()).read_all(),
+                StartsWith("HTTP/1.1 200"));
     server.process.send_signal(SIGTERM);
     EXPECT_EQ(server.process.wait(), 0) << entry.path();
   }

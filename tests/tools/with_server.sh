@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# with_server.sh PROGRAM [FLAG ...] -- COMMAND [ARG ...]
+# Runs COMMAND while `PROGRAM serve FLAG ...` serves the demo model on a free port; {URL} in the
+# arguments becomes its address. The exit status is the command's, or 1 if the server failed.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+
+program=$1
+shift
+flags=()
+while [[ $1 != -- ]]; do
+  flags+=("$1")
+  shift
+done
+shift
+
+log=$(mktemp)
+"$program" serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters --port 0 \
+  --no-pin "${flags[@]}" 2> "$log" &
+server=$!
+trap 'kill -KILL "$server" 2> /dev/null; rm -f "$log"' EXIT
+for ((tries = 0; tries < 600; ++tries)); do
+  grep -q ' ready: ' "$log" && break
+  kill -0 "$server" 2> /dev/null || break
+  sleep 0.1
+done
+url=$(sed -n 's/.* listening on \(http:[^;]*\);.*/\1/p' "$log")
+grep -q ' ready: ' "$log" || { echo "the server did not become ready:"; cat "$log"; exit 1; }
+
+"${@//\{URL\}/$url}"
+status=$?
+kill -TERM "$server"
+wait "$server"
+ended=$?
+if ((ended != 0)); then
+  echo "the server ended with $ended:"
+  cat "$log"
+  exit 1
+fi
+exit "$status"
