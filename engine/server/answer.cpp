@@ -57,7 +57,7 @@ class Answer {
   }
 
   void stream(BodyWriter& writer) {
-    const auto take = [&](ChoicePart part) {
+    const auto take = [&](const ChoicePart& part) {
       const bool silent = part.text.empty() && part.logprobs.empty() && !part.prompt_head &&
                           part.finish == FinishReason::none;
       if (silent && !part.first) return true;

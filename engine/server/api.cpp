@@ -135,7 +135,7 @@ MaybeError Api::not_serving() const {
 
 std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
   const Match match = find_route(request.method, request.path);
-  const auto refused = [&](ApiError error) {
+  const auto refused = [&](const ApiError& error) {
     const char* path = match.other != nullptr ? match.other->path : "other";
     metrics_.count_request(path, request.method, error.status);
     return error_response(error);

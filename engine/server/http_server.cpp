@@ -371,7 +371,8 @@ class HttpServer::Impl final : public httplib::Server {
   void refuse_connection(Connection& connection) {
     const HttpResponse response = handler_.refuse(503, "too many connections; try again later");
     std::string head = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n";
-    for (const auto& [name, value] : response.headers) head += name + ": " + value + "\r\n";
+    for (const auto& [name, value] : response.headers)
+      head += fmt::format("{}: {}\r\n", name, value);
     connection.socket.write_all(fmt::format("{}Content-Type: {}\r\nContent-Length: {}\r\n\r\n{}",
                                             head, response.content_type, response.body.size(),
                                             response.body));

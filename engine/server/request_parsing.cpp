@@ -110,7 +110,8 @@ MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences,
     if (found == body.end() || found->is_null()) continue;
     if (auto error = take_field(field, *found, call)) return error;
   }
-  for (const auto& [name, value] : body.items()) {
+  for (auto entry = body.begin(); entry != body.end(); ++entry) {
+    const std::string& name = entry.key();
     const bool known = std::any_of(fields.begin(), fields.end(), [&](const RequestField& field) {
       return (field.where & where) != 0 && name == field.name;
     });

@@ -62,7 +62,7 @@ Server::~Server() {
   stop();
 }
 
-Result<std::unique_ptr<Server>> Server::create(ServerOptions options) {
+Result<std::unique_ptr<Server>> Server::create(const ServerOptions& options) {
   TANDEM_TRY(validate(options));
   return std::unique_ptr<Server>(new Server(std::make_unique<Impl>(options)));
 }

@@ -50,7 +50,7 @@ struct ServedModel {
 class Server {
  public:
   // Checks the options (roots exist, sizes are sane); binds nothing yet.
-  static Result<std::unique_ptr<Server>> create(ServerOptions options);
+  static Result<std::unique_ptr<Server>> create(const ServerOptions& options);
   ~Server();  // stop()
 
   // Binds and serves from threads of its own; returns when connections are accepted.
