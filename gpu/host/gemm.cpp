@@ -11,7 +11,7 @@
 namespace tandem::host {
 namespace {
 
-constexpr std::int64_t kFewRows = 32;    // up to here our tiles are faster
+constexpr std::int64_t kFewRows = 48;    // up to here our tiles are faster
 constexpr std::int64_t kRowBlock = 512;  // bounds the float copy of x
 
 void store_tile(const GemmArgs& args, const float* acc, std::int64_t acc_stride,

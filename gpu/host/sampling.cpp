@@ -26,9 +26,7 @@ class RowSampler {
   SampledToken run() {
     SampledToken out;
     // NaN, the mark of a broken model or adapter, must neither win nor spoil the sums.
-    for (float& logit : raw_) {
-      if (std::isnan(logit)) logit = kLowest;
-    }
+    for (float& logit : raw_) logit = std::isnan(logit) ? kLowest : logit;
     out.token = row_.forced_token >= 0 ? row_.forced_token : choose();
     TANDEM_CHECK(out.token < static_cast<std::int64_t>(raw_.size()), "token {}", out.token);
     if (row_.num_logprobs >= 0 || row_.forced_token >= 0) report(out);
@@ -97,26 +95,38 @@ class RowSampler {
       cut_at(candidates_.back());
     }
     if (row_.top_p < 1) {
-      // Of what top_k left; weights outside do not count and cannot be reached by the prefix.
-      const double mass = std::max(0.0, static_cast<double>(row_.top_p)) * kept_mass(weights, last);
+      keep(weights, last, 0);  // top_p is a share of what top_k left
+      const double mass = std::max(0.0, static_cast<double>(row_.top_p)) * mass_of(weights);
       cut_at(prefix_with_mass(weights, mass, candidates_));
     }
-    const float floor = row_.min_p;  // the best token's weight is 1
-    const auto kept = [&](std::size_t i) {
-      return weights[i] >= floor && !better(last, {weights[i], static_cast<std::int32_t>(i)});
+    keep(weights, last, row_.min_p);  // the best token's weight is 1
+    return race(weights, best.id);
+  }
+
+  // Zeroes what lies behind `last` in the order, or below `floor`. Without branches in the loops.
+  static void keep(std::span<float> weights, const Ranked& last, float floor) {
+    const auto keep_range = [](std::span<float> range, float least, float above) {
+      for (float& weight : range) weight = weight >= least && weight > above ? weight : 0.0F;
     };
-    // A race of exponential clocks: token i's rings at E_i / weight_i, the first one wins, which
-    // draws in proportion to the weights. Every token has its own E, so a logit that is off by a
-    // rounding error (another batch, a recomputed prompt) changes the draw only where two tokens
-    // were about to tie; one number against cumulated weights would move with every rounding.
+    const auto split = std::min(weights.size(), static_cast<std::size_t>(last.id) + 1);
+    const float least = std::max(floor, last.value);
+    keep_range(weights.first(split), least, kLowest);
+    keep_range(weights.subspan(split), least, last.value);
+  }
+
+  // A race of exponential clocks: token i's rings at E_i / weight_i, the first one wins, which
+  // draws in proportion to the weights. Every token has its own E, so a logit that is off by a
+  // rounding error (another batch, a recomputed prompt) changes the draw only where two tokens
+  // were about to tie; one number against cumulated weights would move with every rounding.
+  std::int32_t race(std::span<const float> weights, std::int32_t best) const {
     const DrawKey key(row_.seed, row_.position);
     double fastest = 0;  // the best rate weight / E so far
-    std::int32_t chosen = best.id;
+    std::int32_t chosen = best;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const double weight = weights[i];
       const double u = key.uniform(static_cast<std::uint32_t>(i));
       // E = -log(u) is at least 1 - u, so most logarithms need not be taken.
-      if (weight <= fastest * (1 - u) || !kept(i)) continue;
+      if (weight <= fastest * (1 - u)) continue;
       const double rate = weight / -std::log(u);
       if (rate <= fastest) continue;
       fastest = rate;
@@ -125,12 +135,14 @@ class RowSampler {
     return chosen;
   }
 
-  static double kept_mass(std::span<const float> weights, const Ranked& last) {
-    double mass = 0;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (!better(last, {weights[i], static_cast<std::int32_t>(i)})) mass += weights[i];
+  static double mass_of(std::span<const float> weights) {
+    double lanes[4] = {};  // as many sums as hide the latency of an addition
+    std::size_t i = 0;
+    for (; i + 4 <= weights.size(); i += 4) {
+      for (std::size_t lane = 0; lane < 4; ++lane) lanes[lane] += weights[i + lane];
     }
-    return mass;
+    for (; i < weights.size(); ++i) lanes[0] += weights[i];
+    return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
   }
 
   // Log probability and rank under the model's own logits.
@@ -140,7 +152,13 @@ class RowSampler {
     double log_sum = max;
     if (std::isfinite(max)) {
       double sum = 0;
-      for (const float logit : raw_) sum += std::exp(logit - max);
+      constexpr std::size_t kBlock = 1024;
+      float* block = scratch_.operand.get<float>(kBlock);
+      for (std::size_t begin = 0; begin < raw_.size(); begin += kBlock) {
+        const std::size_t count = std::min(kBlock, raw_.size() - begin);
+        std::copy_n(raw_.data() + begin, count, block);
+        sum += exp_row(block, static_cast<std::int64_t>(count), max);
+      }
       log_sum += std::log(sum);
     }
     const auto logprob = [&](float logit) {
@@ -150,10 +168,10 @@ class RowSampler {
     const Ranked chosen{raw_[static_cast<std::size_t>(out.token)], out.token};
     out.logprob = logprob(chosen.value);
     if (row_.num_logprobs < 0) return;
+    const auto id = static_cast<std::size_t>(out.token);
     out.rank = 1;
-    for (std::size_t i = 0; i < raw_.size(); ++i) {
-      if (better({raw_[i], static_cast<std::int32_t>(i)}, chosen)) ++out.rank;
-    }
+    for (const float logit : raw_.first(id)) out.rank += logit >= chosen.value ? 1 : 0;
+    for (const float logit : raw_.subspan(id)) out.rank += logit > chosen.value ? 1 : 0;
     best_k(raw_, std::min(row_.num_logprobs, SampledToken::kMaxLogprobs), candidates_, work_);
     for (const Ranked& candidate : candidates_) {
       out.top_tokens[out.num_top] = candidate.id;

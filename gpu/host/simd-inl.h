@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "engine/base/dtype.h"
 #include "hwy/highway.h"
@@ -46,6 +47,18 @@ HWY_INLINE VecF load_f32(F32 d, const f16* p) {
 // The first `count` elements, zeros after; reads nothing beyond them.
 template <typename T>
 HWY_INLINE VecF load_first(F32 d, const T* p, std::size_t count) {
+  if (count > hn::Lanes(d)) __builtin_unreachable();  // or GCC warns of an overflow below
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<T, float>) {
+    return hn::MaskedLoad(hn::FirstN(d, count), d, p);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    const hn::Rebind<std::uint16_t, F32> narrow;
+    const hn::Repartition<std::uint32_t, F32> wide;
+    const auto bits = hn::MaskedLoad(hn::FirstN(narrow, count), narrow,
+                                     reinterpret_cast<const std::uint16_t*>(p));
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, bits)));
+  }
+#endif
   T lanes[HWY_MAX_BYTES / sizeof(float)] = {};
   std::memcpy(lanes, p, count * sizeof(T));
   return load_f32(d, lanes);
@@ -83,6 +96,7 @@ HWY_INLINE void store_f32([[maybe_unused]] F32 d, VecF v, f16* p) {
 // The first `count` elements only.
 template <typename T>
 HWY_INLINE void store_first(F32 d, VecF v, T* p, std::size_t count) {
+  if (count > hn::Lanes(d)) __builtin_unreachable();
   T lanes[HWY_MAX_BYTES / sizeof(float)];
   store_f32(d, v, lanes);
   std::memcpy(p, lanes, count * sizeof(T));
