@@ -50,8 +50,9 @@ std::optional<ModelConfig> model_preset(std::string_view name) {
     config.tie_word_embeddings = preset.tied;
     config.rope.theta = preset.theta;
     if (preset.llama3_rope) {
-      config.rope.llama3.emplace();
-      config.rope.llama3->factor = preset.rope_factor;
+      RopeConfig::Llama3Scaling scaling;
+      scaling.factor = preset.rope_factor;
+      config.rope.llama3 = scaling;
     }
     return config;
   }

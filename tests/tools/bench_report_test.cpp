@@ -1,0 +1,82 @@
+#include "tools/bench_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tools/flags.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+BenchReport report_with(double value) {
+  BenchReport report("engine", "tandem bench engine");
+  report.add({"H1", "share of the bandwidth", value, "", Must::be_at_least, 0.7});
+  report.add({"H5", "memory", 20, "MB", Must::be_at_most, 200});
+  report.add(Samples{"step", "ms", {3, 1, 2}});
+  report.fact("threads", 2);
+  return report;
+}
+
+TEST(Samples, TakesNearestRanks) {
+  const Samples samples{"x", "ms", {5, 1, 4, 2, 3}};
+  EXPECT_EQ(samples.median(), 3);
+  EXPECT_EQ(samples.percentile(0), 1);
+  EXPECT_EQ(samples.percentile(0.8), 4);
+  EXPECT_EQ(samples.percentile(0.99), 5);
+  EXPECT_EQ(samples.percentile(1), 5);
+  EXPECT_EQ((Samples{"x", "ms", {2, 1}}).median(), 1);
+}
+
+TEST(Bar, IsMetOnItsOwnSideOnly) {
+  EXPECT_TRUE((Bar{"a", "", 0.7, "", Must::be_at_least, 0.7}).ok());
+  EXPECT_FALSE((Bar{"a", "", 0.69, "", Must::be_at_least, 0.7}).ok());
+  EXPECT_TRUE((Bar{"a", "", 1.5, "", Must::be_at_most, 1.5}).ok());
+  EXPECT_FALSE((Bar{"a", "", 1.51, "", Must::be_at_most, 1.5}).ok());
+}
+
+TEST(BenchReport, AMissedBarIsSaidAndFailsTheCheckOnly) {
+  const BenchReport good = report_with(0.8);
+  const BenchReport bad = report_with(0.6);
+  EXPECT_TRUE(good.all_ok());
+  EXPECT_FALSE(bad.all_ok());
+  EXPECT_THAT(bad.table(), HasSubstr("MISSED"));
+  EXPECT_EQ(good.table().find("MISSED"), std::string::npos);
+  EXPECT_EQ(*bad.finish({"", false}), kExitOk);
+  EXPECT_EQ(*bad.finish({"", true}), kExitFailure);
+  EXPECT_EQ(*good.finish({"", true}), kExitOk);
+}
+
+TEST(BenchReport, JsonHasBarsSamplesMachineCommitAndCommand) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "tandem_bench_report.json";
+  ASSERT_TRUE(report_with(0.6).finish({path.string(), false}));
+  std::ifstream file(path);
+  const nlohmann::json json = nlohmann::json::parse(file);
+  EXPECT_EQ(json["command"], "tandem bench engine");
+  EXPECT_FALSE(json["commit"].get<std::string>().empty());
+  EXPECT_GE(json["machine"]["cores_usable"], 1);
+  ASSERT_EQ(json["bars"].size(), 2U);
+  const nlohmann::json& bar = json["bars"][0];
+  EXPECT_EQ(bar["id"], "H1");
+  EXPECT_EQ(bar["value"], 0.6);
+  EXPECT_EQ(bar["unit"], "");
+  EXPECT_EQ(bar["bar"], 0.7);
+  EXPECT_EQ(bar["ok"], false);
+  EXPECT_EQ(json["samples"][0]["median"], 2);
+  EXPECT_EQ(json["samples"][0]["values"].size(), 3U);
+  EXPECT_EQ(json["facts"]["threads"], 2);
+  std::filesystem::remove(path);
+}
+
+TEST(BenchReport, AFileThatCannotBeWrittenIsAnError) {
+  const Result<int> status = report_with(0.8).finish({"no/such/folder/x.json", false});
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.status().message(), HasSubstr("no/such/folder/x.json"));
+}
+
+}  // namespace
+}  // namespace tandem

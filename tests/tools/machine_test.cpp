@@ -1,0 +1,57 @@
+#include "tools/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "tools/model_presets.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+
+TEST(ParseCpus, ReadsNumbersAndRanges) {
+  const std::vector<int> usable = usable_cpus();
+  ASSERT_FALSE(usable.empty());
+  const int first = usable.front();
+  EXPECT_THAT(*parse_cpus(fmt::format("{}", first)), ElementsAreArray({first}));
+  EXPECT_THAT(*parse_cpus(fmt::format("{}-{}", first, first)), ElementsAreArray({first}));
+  std::string all;
+  for (const int cpu : usable) all += fmt::format("{}{}", all.empty() ? "" : ",", cpu);
+  EXPECT_THAT(*parse_cpus(all), ElementsAreArray(usable));
+}
+
+TEST(ParseCpus, RefusesWhatIsNoListOfUsableCores) {
+  const int first = usable_cpus().front();
+  for (const char* text : {"", "x", "1-", "-1", "3-1", "0,", ",0", "0 1", "0-99999999999"}) {
+    EXPECT_FALSE(parse_cpus(text)) << "'" << text << "'";
+  }
+  EXPECT_THAT(parse_cpus(fmt::format("{0},{0}", first)).status().message(), HasSubstr("twice"));
+  EXPECT_THAT(parse_cpus("1000000").status().message(), HasSubstr("may not run on core"));
+}
+
+TEST(Machine, KnowsItsMemory) {
+  EXPECT_GT(available_memory(), std::size_t{1} << 20);
+  EXPECT_GT(resident_bytes(), std::size_t{1} << 16);
+  EXPECT_FALSE(cpu_name().empty());
+}
+
+TEST(ModelPresets, HaveThePublishedSizes) {
+  // Parameters, from the shapes: embedding (and head), layers, norms.
+  const auto parameters = [](const ModelConfig& c) {
+    const std::int64_t layer = c.hidden_size * (2 * c.q_size() + 2 * c.kv_size()) +
+                               3 * c.hidden_size * c.ffn_size + 2 * c.hidden_size;
+    const std::int64_t heads = c.tie_word_embeddings ? 1 : 2;
+    return heads * c.vocab_size * c.hidden_size + c.num_layers * layer + c.hidden_size;
+  };
+  EXPECT_EQ(parameters(*model_preset("llama-3.2-1b")), 1235814400);
+  EXPECT_EQ(parameters(*model_preset("llama-2-7b")), 6738415616);
+  EXPECT_EQ(parameters(*model_preset("llama-3-8b")), 8030261248);
+  EXPECT_FALSE(model_preset("gpt-5"));
+}
+
+}  // namespace
+}  // namespace tandem
