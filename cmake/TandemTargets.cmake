@@ -20,7 +20,7 @@ function(tandem_test name)
   endif()
   add_executable(${name}_test ${ARG_SRCS})
   target_link_libraries(${name}_test PRIVATE tandem_options ${ARG_DEPS} GTest::gmock_main)
-  gtest_discover_tests(${name}_test WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
+  gtest_discover_tests(${name}_test NO_PRETTY_VALUES WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
     TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS cpu)
 endfunction()

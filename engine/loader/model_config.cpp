@@ -4,6 +4,7 @@
 #include <array>
 #include <system_error>
 
+#include "engine/base/log.h"
 #include "engine/loader/json_fields.h"
 
 namespace tandem {
@@ -141,7 +142,7 @@ Status read_rope(const Fields& fields, ModelConfig& config) {
 }
 
 // Attention over the whole context is all the engine computes: a window that never cuts it is fine.
-Status check_window(const Json& json, const ModelConfig& config) {
+Status heed_window(const Json& json, ModelConfig& config) {
   const Fields fields(json);
   if (config.architecture == Architecture::llama) return {};
   TANDEM_ASSIGN(const auto window, fields.integer("sliding_window", 0, INT64_MAX));
@@ -160,11 +161,13 @@ Status check_window(const Json& json, const ModelConfig& config) {
     }
   }
   if (!sliding) return {};
-  return invalid(
-      "'sliding_window' {} is shorter than 'max_position_embeddings' {}, and sliding windows are "
-      "not "
-      "supported; lower max_position_embeddings to the window to serve contexts that fit into it",
-      window ? fmt::to_string(*window) : "null", config.max_position_embeddings);
+  if (!window || *window == 0) return invalid("'layer_types' slides without a 'sliding_window'");
+  // Up to the window's length a sliding layer sees everything: a context cut to it is computed
+  // exactly.
+  log::warning("context cut from {} to {} tokens: sliding windows are served up to their length",
+               config.max_position_embeddings, *window);
+  config.max_position_embeddings = *window;
+  return {};
 }
 
 Status refuse_unsupported(const Json& json) {
@@ -243,7 +246,7 @@ Result<ModelConfig> read_model_config(const Json& json) {
   TANDEM_ASSIGN(config.architecture, read_architecture(json));
   TANDEM_TRY(refuse_unsupported(json));
   TANDEM_TRY(read_sizes(fields, config));
-  TANDEM_TRY(check_window(json, config));
+  TANDEM_TRY(heed_window(json, config));
   TANDEM_TRY(read_rope(fields, config));
   TANDEM_TRY(read_biases(fields, config));
   TANDEM_TRY(read_dtype(fields, config));

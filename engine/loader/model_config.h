@@ -55,8 +55,9 @@ struct ModelConfig {
 
 // Reads DIR/config.json, and generation_config.json's end tokens when it is there. Every field is
 // checked for presence, type and a sane range; the message names the file and the field. What the
-// engine would compute wrongly (sliding windows shorter than the context, other activations, other
-// rope types, quantised weights, MoE) is refused by name.
+// engine would compute wrongly (other activations, other rope types, quantised weights, MoE) is
+// refused by name. Sliding windows shorter than the context cut the context to their length, up to
+// which they change nothing.
 Result<ModelConfig> load_model_config(const std::filesystem::path& dir);
 Result<ModelConfig> parse_model_config(std::string_view config_json);
 

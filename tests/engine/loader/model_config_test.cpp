@@ -176,23 +176,26 @@ TEST(ModelConfig, RefusesWhatItWouldComputeWrongly) {
   EXPECT_THAT(message(family("llama", "MistralForCausalLM")), HasSubstr("not supported"));
 }
 
-TEST(ModelConfig, AcceptsOnlyWindowsThatNeverCut) {
+TEST(ModelConfig, CutsTheContextToASlidingWindow) {
   Json mistral = family("mistral", "MistralForCausalLM");
   mistral["sliding_window"] = nullptr;
   EXPECT_EQ(message(mistral), "accepted");
   mistral["sliding_window"] = 2048;
   EXPECT_EQ(message(mistral), "accepted");
   mistral["sliding_window"] = 2047;
-  EXPECT_THAT(message(mistral), HasSubstr("'sliding_window' 2047 is shorter"));
+  EXPECT_EQ(parse_model_config(mistral.dump())->max_position_embeddings, 2047);
 
   Json qwen = family("qwen2", "Qwen2ForCausalLM");
   qwen["sliding_window"] = 512;
   qwen["use_sliding_window"] = false;
   EXPECT_EQ(message(qwen), "accepted");
+  EXPECT_EQ(parse_model_config(qwen.dump())->max_position_embeddings, 2048);
   qwen["use_sliding_window"] = true;
-  EXPECT_THAT(message(qwen), HasSubstr("sliding_window"));
+  EXPECT_EQ(parse_model_config(qwen.dump())->max_position_embeddings, 512);
   qwen["use_sliding_window"] = false;
   qwen["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(parse_model_config(qwen.dump())->max_position_embeddings, 512);
+  qwen["sliding_window"] = nullptr;
   EXPECT_THAT(message(qwen), HasSubstr("sliding_window"));
 }
 
