@@ -20,7 +20,7 @@ struct EngineSettings {
   // Adapters
   std::string adapters;              // folder of adapter folders
   std::vector<std::string> adapter;  // NAME=DIR
-  std::int64_t max_adapters = 64;
+  std::int64_t max_adapters = 4096;
   std::int64_t max_lora_rank = 512;
   // Device
   std::string device = "auto";

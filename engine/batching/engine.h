@@ -36,7 +36,7 @@ struct EngineOptions {
   std::int32_t num_pages = 0;          // of KV; at least one sequence of max_model_len must fit
   std::int32_t page_tokens = 16;
   std::int32_t max_queue = 4096;  // waiting continuations before 429
-  std::int32_t max_adapters = 1024;
+  std::int32_t max_adapters = 4096;
   std::int32_t max_lora_rank = 512;
 };
 
