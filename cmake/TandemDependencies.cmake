@@ -7,7 +7,12 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(dnnl REQUIRED)
+# Not by Debian's dnnl-config.cmake: it demands OpenCL's headers, which we never use.
+find_library(TANDEM_DNNL_LIBRARY dnnl REQUIRED)
+find_path(TANDEM_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
+add_library(DNNL::dnnl UNKNOWN IMPORTED)
+set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION "${TANDEM_DNNL_LIBRARY}"
+  INTERFACE_INCLUDE_DIRECTORIES "${TANDEM_DNNL_INCLUDE}")
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(OpenMP REQUIRED COMPONENTS CXX)  # only to tell oneDNN, built on it, to stay on one thread
 find_package(hwy REQUIRED)

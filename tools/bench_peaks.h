@@ -21,7 +21,7 @@ class MemorySpeed {
                                                      std::vector<int> cpus);
   // Bytes per second of one pass over all of it.
   double read_pass();
-  // The first half copied to the second; bytes copied (not read plus written) per second.
+  // The second half of every chunk copied to the first; bytes copied (counted once) per second.
   double copy_pass();
 
  private:
