@@ -80,7 +80,8 @@ Value join(Interpreter& in, const Value& input, Args& args) {
   reader.done();
   std::string text;
   bool first_item = true;
-  for (const Value& item : input.iterate()->items) {
+  const auto source = input.iterate();  // owns what the loop walks
+  for (const Value& item : source->items) {
     in.charge(1);
     if (!first_item) text += separator;
     first_item = false;
@@ -137,7 +138,8 @@ Value unique(Interpreter& in, const Value& input, Args& args) {
   reader.done();
   Dict seen;  // refuses what cannot be a key, as Python does
   Values kept;
-  for (const Value& item : input.iterate()->items) {
+  const auto source = input.iterate();  // owns what the loop walks
+  for (const Value& item : source->items) {
     in.charge(4);
     const Value key = fold(follow(item, attribute), case_sensitive);
     if (seen.find(key) != nullptr) continue;
@@ -172,7 +174,8 @@ Value sum(Interpreter& in, const Value& input, Args& args) {
   const Value attribute = reader.next("attribute", Value());
   Value total = reader.next("start", Value(std::int64_t{0}));
   reader.done();
-  for (const Value& item : input.iterate()->items) {
+  const auto source = input.iterate();  // owns what the loop walks
+  for (const Value& item : source->items) {
     in.charge(1);
     total = in.add(total, follow(item, attribute));
   }
@@ -237,7 +240,8 @@ Value choose(Interpreter& in, const Value& input, Args& args, bool by_attribute,
     if (test == nullptr) throw Error(fmt::format("test \"{}\" is not supported", name));
   }
   Values kept;
-  for (const Value& item : input.iterate()->items) {
+  const auto source = input.iterate();  // owns what the loop walks
+  for (const Value& item : source->items) {
     in.charge(1);
     const Value subject = follow(item, attribute);
     Args copy = inner;

@@ -96,7 +96,7 @@ Value replace(Interpreter& in, const Value& input, Args& args) {
 
 Value default_value(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "default");
-  const Value fallback = reader.next("default_value", Value(""));
+  Value fallback = reader.next("default_value", Value(""));
   const bool when_false = reader.next("boolean", Value(false)).truthy();
   reader.done();
   return input.is_undefined() || (when_false && !input.truthy()) ? fallback : input;
@@ -135,7 +135,7 @@ Value indent(Interpreter& in, const Value& input, Args& args) {
 
 Value to_int(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "int");
-  const Value fallback = reader.next("default", Value(std::int64_t{0}));
+  Value fallback = reader.next("default", Value(std::int64_t{0}));
   const std::int64_t base = reader.next("base", Value(std::int64_t{10})).as_int();
   reader.done();
   if (base != 10) throw Error("int: bases other than 10 are not supported");
@@ -158,7 +158,7 @@ Value to_int(Interpreter&, const Value& input, Args& args) {
 
 Value to_float(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "float");
-  const Value fallback = reader.next("default", Value(0.0));
+  Value fallback = reader.next("default", Value(0.0));
   reader.done();
   if (input.is_number()) return Value(input.as_double());
   if (!input.is_string()) return fallback;

@@ -233,7 +233,8 @@ Value str_join(Interpreter& in, const Value& self, ArgReader& args) {
   const Value items = args.require("iterable");
   std::string text;
   bool first = true;
-  for (const Value& item : items.iterate()->items) {
+  const auto source = items.iterate();  // owns what the loop walks
+  for (const Value& item : source->items) {
     in.charge(1);
     if (!first) text += *self.string();
     first = false;
