@@ -178,7 +178,7 @@ def golden(tok, rng):
                       "decode": tok.decode(ids, skip_special_tokens=False),
                       "skip": tok.decode(ids, skip_special_tokens=True)})
     streams = []
-    byte_ids = [i for t, i in tok.get_vocab().items() if t.startswith("<0x") or len(t) == 1]
+    byte_ids = sorted(i for t, i in tok.get_vocab().items() if t.startswith("<0x") or len(t) == 1)
     for _ in range(40):
         n = rng.randint(1, 12)
         source = byte_ids if byte_ids and rng.random() < 0.7 else range(tok.get_vocab_size())
