@@ -39,8 +39,12 @@ inline std::uint32_t select(bool condition, std::uint32_t yes, std::uint32_t no)
 
 // The three types by one name each way. Apart from the public functions, because the compiler may
 // not inline those within position-independent code.
-inline float widen(float x) { return x; }
-inline float widen(bf16 x) { return to_float(x); }
+inline float widen(float x) {
+  return x;
+}
+inline float widen(bf16 x) {
+  return to_float(x);
+}
 
 // IEEE binary16 without _Float16, which GCC 12 has only where SSE2 is and clang-tidy 14 not at all.
 // No arithmetic on subnormals, which would cost the processor a hundred cycles each.
@@ -82,7 +86,9 @@ inline f16 narrow<f16>(float x) {
 
 }  // namespace
 
-float to_float(f16 x) { return widen(x); }
+float to_float(f16 x) {
+  return widen(x);
+}
 
 template <>
 f16 from_float<f16>(float x) {

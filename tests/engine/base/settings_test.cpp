@@ -4,14 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <map>
+
+#include "tests/support/temp_dir.h"
 
 namespace tandem {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 struct Sample {
   std::string model;
@@ -25,7 +26,7 @@ struct Sample {
   std::int64_t other = 1;
 };
 
-class Settings : public testing::Test {
+class Settings : public ::testing::Test {
  protected:
   Settings() {
     table.group("Model");
@@ -41,16 +42,7 @@ class Settings : public testing::Test {
     table.add(s.other, "other", "another command's").in_file_only();
   }
 
-  std::filesystem::path write(std::string_view text) {
-    path = std::filesystem::path(testing::TempDir()) /
-           fmt::format("settings_{}.toml", static_cast<const void*>(this));
-    std::ofstream(path) << text;
-    return path;
-  }
-  ~Settings() override {
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
-  }
+  std::filesystem::path write(std::string_view text) { return dir.write("settings.toml", text); }
 
   Status environment(const std::map<std::string, std::string>& variables) {
     return table.load_environment([&](const char* name) -> const char* {
@@ -61,7 +53,7 @@ class Settings : public testing::Test {
 
   Sample s;
   SettingsTable table;
-  std::filesystem::path path;
+  tandem::testing::TempDir dir;
 };
 
 TEST_F(Settings, AKeyYieldsItsFlagVariableAndDefault) {
