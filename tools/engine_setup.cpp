@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "cpu_lora/topology.h"
@@ -21,6 +22,9 @@ namespace fs = std::filesystem;
 
 // The share of the memory left after the weights that the cache takes when nobody says how much.
 constexpr double kCacheShare = 0.25;
+
+// Places in the cache are numbered by 32 bits.
+constexpr std::int64_t kMaxCacheTokens = std::numeric_limits<std::int32_t>::max();
 
 std::string name_of(const EngineSettings& settings) {
   if (!settings.served_model_name.empty()) return settings.served_model_name;
@@ -62,7 +66,9 @@ Result<std::int64_t> choose_pages(const EngineSettings& settings, const ModelCon
   const auto page_bytes = static_cast<double>(
       KvCache::page_bytes(config, dtype, static_cast<std::int32_t>(settings.page_tokens)));
   if (settings.kv_cache_gb > 0) {
-    const auto pages = static_cast<std::int64_t>(settings.kv_cache_gb * 1e9 / page_bytes);
+    // Held below what an integer can be; far more than the caller allows.
+    const auto pages = static_cast<std::int64_t>(
+        std::min(settings.kv_cache_gb * 1e9 / page_bytes, 2.0 * kMaxCacheTokens));
     if (pages < 1) {
       return invalid("kv_cache_gb: {} does not hold one page of {} bytes; raise it",
                      settings.kv_cache_gb, page_bytes);
@@ -163,10 +169,14 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   };
 
   // Nobody can use more than every sequence at full length.
-  const std::int64_t most =
-      std::min<std::int64_t>(settings.max_num_seqs * pages_of(length), 1 << 30);
+  const std::int64_t limit = kMaxCacheTokens / page_tokens;
+  const std::int64_t most = std::min(settings.max_num_seqs * pages_of(length), limit);
   TANDEM_ASSIGN(const std::int64_t pages,
                 choose_pages(settings, config, dtype, memory_bytes, most));
+  if (pages > limit) {
+    return invalid("{}: a KV cache has at most {} pages of {} tokens; lower it",
+                   settings.kv_pages > 0 ? "kv_pages" : "kv_cache_gb", limit, page_tokens);
+  }
   if (pages < pages_of(length)) {
     if (settings.max_model_len > 0) {
       return invalid(

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "engine/base/log.h"
 #include "tools/commands.h"
@@ -186,6 +188,14 @@ const char* finish_text(FinishReason finish) {
   return "none";
 }
 
+// To standard output, at once. A full disk must not pass for a short answer.
+Status print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+    return {};
+  }
+  return errno_status("cannot write to standard output", errno);
+}
+
 // Reads to the end, printing as it goes unless `quiet`. A stop signal cancels the rest.
 Result<Answer> read_answer(Generation& generation, const StopSignals& signals, bool quiet) {
   Answer answer;
@@ -197,10 +207,7 @@ Result<Answer> read_answer(Generation& generation, const StopSignals& signals, b
     answer.text += delta->text;
     answer.tokens.insert(answer.tokens.end(), delta->tokens.begin(), delta->tokens.end());
     if (delta->finish != FinishReason::none) answer.finish = delta->finish;
-    if (!quiet && !delta->text.empty()) {
-      std::fwrite(delta->text.data(), 1, delta->text.size(), stdout);
-      std::fflush(stdout);
-    }
+    if (!quiet) TANDEM_TRY(print(delta->text));
   }
   return answer;
 }
@@ -210,8 +217,8 @@ double tokens_per_second(const GenerationStats& stats) {
   return stats.completion_tokens > 1 && decoding > 0 ? (stats.completion_tokens - 1) / decoding : 0;
 }
 
-void print_json(const EngineSetup& setup, const std::string& adapter, const std::string& prompt,
-                const Answer& answer, const GenerationStats& stats) {
+Status print_json(const EngineSetup& setup, const std::string& adapter, const std::string& prompt,
+                  const Answer& answer, const GenerationStats& stats) {
   const nlohmann::json out = {
       {"model", setup.model_name},
       {"adapter", adapter.empty() ? nlohmann::json() : nlohmann::json(adapter)},
@@ -225,7 +232,7 @@ void print_json(const EngineSetup& setup, const std::string& adapter, const std:
        {{"ttft_s", stats.ttft_s},
         {"total_s", stats.total_s},
         {"tokens_per_second", tokens_per_second(stats)}}}};
-  fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return print(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 Result<int> generate(const EngineSettings& engine_settings, const GenerateSettings& settings) {
@@ -246,9 +253,9 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
   TANDEM_ASSIGN(const Answer answer, read_answer(*generation, *signals, settings.json));
   const GenerationStats stats = generation->stats();
   if (settings.json) {
-    print_json(*setup, adapter, prompt, answer, stats);
+    TANDEM_TRY(print_json(*setup, adapter, prompt, answer, stats));
   } else {
-    fmt::print("\n");
+    TANDEM_TRY(print("\n"));
     if (isatty(STDERR_FILENO) == 1) {
       fmt::print(stderr, "[{} tokens, {:.1f} tokens/s, first token after {:.3f} s, {}]\n",
                  stats.completion_tokens, tokens_per_second(stats), stats.ttft_s,

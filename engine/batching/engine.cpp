@@ -87,7 +87,11 @@ Status Engine::check(const GenerationRequest& request) const {
     return invalid("the prompt has {} tokens and the context holds {}: no room for an answer",
                    length, options_.max_model_len);
   }
-  if (request.n < 1 || request.n > options_.max_queue) return invalid("n must be 1 or more");
+  if (request.n < 1) return invalid("n must be 1 or more");
+  if (request.n > options_.max_queue) {
+    return invalid("n is {}, but only {} continuations may wait (max_queue); ask for fewer",
+                   request.n, options_.max_queue);
+  }
   if (request.max_tokens < 0) return invalid("max_tokens must be 0 or more");
   return check_sampling(request, vocab);
 }

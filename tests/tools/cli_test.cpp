@@ -136,6 +136,13 @@ TEST(Cli, FailuresExitWithOneAndNameTheThing) {
   EXPECT_EQ(preset.status, 1);
   EXPECT_THAT(preset.error, HasSubstr("--load-format dummy"));
 
+  const Finished gigabytes = run_tandem(generate({"-p", "x", "--kv-cache-gb", "1e30"}));
+  EXPECT_EQ(gigabytes.status, 1);
+  EXPECT_THAT(gigabytes.error, HasSubstr("kv_cache_gb: a KV cache has at most"));
+  const Finished pages = run_tandem(generate({"-p", "x", "--kv-pages", "1073741824"}));
+  EXPECT_EQ(pages.status, 1);
+  EXPECT_THAT(pages.error, HasSubstr("kv_pages: a KV cache has at most"));
+
   const Finished folder =
       run_tandem({"serve", "--model", kModel, "--adapters", "no/such", "--port", "0"});
   EXPECT_EQ(folder.status, 1);
@@ -256,6 +263,18 @@ TEST(Cli, DummyWeightsNeedNoWeightFile) {
   EXPECT_EQ(ids(run("1")), ids(first));
   EXPECT_NE(ids(run("2")), ids(first));
   std::filesystem::remove_all(folder);
+}
+
+TEST(Cli, GenerateFailsWhenItsAnswerCannotBeWritten) {
+  for (const bool as_json : {false, true}) {
+    std::vector<std::string> args = generate({"-p", "def read(", "--max-tokens", "4"});
+    if (as_json) args.push_back("--json");
+    ProcessOptions full_disk;
+    full_disk.output_file = "/dev/full";
+    const Finished finished = run_tandem(args, full_disk);
+    EXPECT_EQ(finished.status, 1);
+    EXPECT_THAT(finished.error, HasSubstr("cannot write to standard output"));
+  }
 }
 
 TEST(Cli, AnInterruptKeepsWhatIsThereAndExitsWith130) {

@@ -66,6 +66,10 @@ Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in.ends[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, out.ends[1], STDOUT_FILENO);
+  if (!options.output_file.empty()) {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, options.output_file.c_str(), O_WRONLY,
+                                     0);
+  }
   posix_spawn_file_actions_adddup2(&actions, err.ends[1], STDERR_FILENO);
   if (!options.folder.empty()) {
     posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());

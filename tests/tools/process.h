@@ -15,6 +15,7 @@ struct ProcessOptions {
   std::map<std::string, std::string> environment;  // added; TANDEM_* of ours are taken out first
   std::string input;                               // standard input, less than 60 kB
   std::string folder;                              // working directory; empty: ours
+  std::string output_file;  // takes standard output instead of output(); it must exist
 };
 
 class Process {

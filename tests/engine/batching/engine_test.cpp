@@ -220,6 +220,13 @@ TEST_F(EngineTest, RefusesMoreThanTheQueueHolds) {
   }
   EXPECT_EQ(refused, StatusCode::resource_exhausted);
   EXPECT_LE(accepted.size(), 4U);
+  // What no later time can help is not told to come again.
+  GenerationRequest too_many = greedy({0, 5}, 1);
+  too_many.n = 4;
+  const Status status = engine->engine->submit(too_many).status();
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("n is 4"));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("max_queue"));
   for (auto& each : accepted) EXPECT_EQ(collect(*each)[0].finish, FinishReason::length);
 }
 
