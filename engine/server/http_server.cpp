@@ -249,6 +249,10 @@ class HttpServer::Impl final : public httplib::Server {
         prepare(connection, request);
       });
       connection.guard.reset();
+      // A request line that never ends is the one refusal that httplib leaves unsaid.
+      if (connection.in_head && connection.refused != 0 && !connection.unread_body) {
+        write_refusal(connection, 414, "URI Too Long", "the request line is too long");
+      }
       if (connection.unread_body || connection.refused != 0) {
         connection.socket.linger(kMaxLingerBytes, kLinger);
         return;
@@ -276,7 +280,11 @@ class HttpServer::Impl final : public httplib::Server {
     for (const auto& [name, value] : request.headers) ours.headers.emplace(lower_case(name), value);
     const auto length = declared_length(ours.header("content-length"));
     const bool chunked = !ours.header("transfer-encoding").empty();
-    if (!length || (chunked && *length != 0)) {
+    const auto lengths = request.headers.equal_range("Content-Length");
+    const bool one_length = std::all_of(lengths.first, lengths.second, [&](const auto& header) {
+      return header.second == lengths.first->second;
+    });
+    if (!length || !one_length || (chunked && *length != 0)) {
       connection.refused = 400;  // two readers could disagree where the body ends
     } else if (*length > options_.max_body_bytes) {
       connection.refused = 413;
@@ -369,15 +377,19 @@ class HttpServer::Impl final : public httplib::Server {
   }
 
   void refuse_connection(Connection& connection) {
-    const HttpResponse response = handler_.refuse(503, "too many connections; try again later");
-    std::string head = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n";
-    for (const auto& [name, value] : response.headers)
-      head += fmt::format("{}: {}\r\n", name, value);
+    write_refusal(connection, 503, "Service Unavailable", "too many connections; try again later");
+    // The accepting thread has no time for manners: others wait.
+    if (!accepting_thread) connection.socket.linger(kMaxLingerBytes, kRefusalLinger);
+  }
+
+  // Past httplib, which has not taken up the request.
+  void write_refusal(Connection& connection, int status, const char* name, const char* reason) {
+    const HttpResponse response = handler_.refuse(status, reason);
+    std::string head = fmt::format("HTTP/1.1 {} {}\r\nConnection: close\r\n", status, name);
+    for (const auto& [key, value] : response.headers) head += fmt::format("{}: {}\r\n", key, value);
     connection.socket.write_all(fmt::format("{}Content-Type: {}\r\nContent-Length: {}\r\n\r\n{}",
                                             head, response.content_type, response.body.size(),
                                             response.body));
-    // The accepting thread has no time for manners: others wait.
-    if (!accepting_thread) connection.socket.linger(kMaxLingerBytes, kRefusalLinger);
   }
 
   int num_connections() {

@@ -296,7 +296,11 @@ TEST_F(ErrorsTest, RefusesWhatIsNotHttp) {
       {"POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
       {"POST /v1/completions HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
        400},
+      {"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 15\r\n"
+       "Content-Length: 16\r\n\r\n{\"prompt\": \"p\"} ",
+       400},
       {"GET /" + std::string(20000, 'a') + " HTTP/1.1\r\n\r\n", 414},
+      {"GET /" + std::string(200000, 'a') + " HTTP/1.1\r\n\r\n", 414},
   };
   for (const auto& [bytes, status] : cases) {
     TestClient client(port);
