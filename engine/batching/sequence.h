@@ -56,9 +56,10 @@ struct Sequence {
   std::int64_t left_to_compute() const {
     return static_cast<std::int64_t>(tokens.size()) - computed;
   }
-  // Log probabilities of the prompt are asked of the first continuation alone, and once.
+  // Log probabilities of the prompt are asked of the first continuation alone, and once: they go
+  // out with its first token, and a preemption after it must not compute them again.
   bool wants_prompt_logprobs() const {
-    return index == 0 && context->request.prompt_logprobs &&
+    return index == 0 && output_len() == 0 && context->request.prompt_logprobs &&
            static_cast<std::int64_t>(context->prompt_logprobs.size()) < prompt_len() - 1;
   }
 };

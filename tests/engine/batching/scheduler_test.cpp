@@ -118,6 +118,18 @@ TEST(Scheduler, KeepsAChunkUnderItsOwnLimit) {
   EXPECT_EQ(simulation.finished().size(), 1U);
 }
 
+TEST(Scheduler, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedAgain) {
+  Simulation simulation(limits(4, 100), 64, 4);
+  Sequence* sequence = simulation.add(20, 100, 0, true);
+  EXPECT_TRUE(sequence->wants_prompt_logprobs());
+  simulation.step();
+  ASSERT_EQ(sequence->output_len(), 1);
+  sequence->context->prompt_logprobs.clear();  // as the engine does when it hands them out
+  sequence->table.clear();
+  sequence->computed = 0;
+  EXPECT_FALSE(sequence->wants_prompt_logprobs());
+}
+
 TEST(Scheduler, ServesInOrderOfArrivalWithinAPriority) {
   Simulation simulation(limits(1, 100), 64, 4);
   simulation.add(3, 2, 0);
