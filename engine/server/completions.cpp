@@ -31,7 +31,7 @@ class CompletionShape final : public AnswerShape {
     std::vector<TokenLogprob> all = part.prompt_logprobs;
     all.insert(all.end(), part.logprobs.begin(), part.logprobs.end());
     return logprobs_[static_cast<std::size_t>(part.index)].format(
-        all, part.prompt_head ? &*part.prompt_head : nullptr);
+        all, part.prompt_head ? &*part.prompt_head : nullptr, part.text);
   }
 
   std::vector<CompletionLogprobs> logprobs_;  // per choice

@@ -137,8 +137,8 @@ std::string CompletionLogprobs::token_text(TokenId id, std::size_t& characters) 
   return told;
 }
 
-json CompletionLogprobs::format(std::span<const TokenLogprob> tokens,
-                                const TokenId* first_without) {
+json CompletionLogprobs::format(std::span<const TokenLogprob> tokens, const TokenId* first_without,
+                                std::string_view shown) {
   json texts = json::array();
   json logprobs = json::array();
   json tops = json::array();
@@ -151,7 +151,10 @@ json CompletionLogprobs::format(std::span<const TokenLogprob> tokens,
     offsets.push_back(offset_);
     offset_ += characters;
   };
-  if (first_without != nullptr) add(*first_without, nullptr, nullptr);
+  if (first_without != nullptr) {
+    add(*first_without, nullptr, nullptr);
+    if (!shown.starts_with(bytes_or_name(*first_without, *text_))) offset_ = 0;
+  }
   for (const TokenLogprob& token : tokens) {
     json top = json::object();
     std::size_t ignored = 0;

@@ -137,7 +137,14 @@ TEST_F(CompletionsTest, EchoesThePromptWithItsLogProbabilities) {
     EXPECT_EQ(choice["logprobs"]["tokens"], json({"<s>", "h", "i"}));
     EXPECT_EQ(choice["logprobs"]["token_logprobs"], json({nullptr, -1.0, -2.0}));
     EXPECT_EQ(choice["logprobs"]["top_logprobs"][0], nullptr);
+    // The text does not show the token that the tokenizer put first.
+    EXPECT_EQ(choice["logprobs"]["text_offset"], json({0, 0, 1}));
   }
+  json ids = body;
+  ids["prompt"] = {ByteCodec::kBos, 'h', 'i'};
+  const json of_ids = post(port, kCompletionsPath, ids).json();
+  EXPECT_EQ(of_ids["choices"][0]["text"], "<s>hiA");
+  EXPECT_EQ(of_ids["choices"][0]["logprobs"]["text_offset"], json({0, 3, 4}));
   // The same streamed: each choice's first chunk starts with the prompt.
   json streamed = body;
   streamed["stream"] = true;
