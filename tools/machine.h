@@ -17,5 +17,8 @@ Result<std::vector<int>> parse_cpus(const std::string& text);
 // Bytes that can be allocated now without swapping: the smaller of the machine's and the cgroup's.
 std::size_t available_memory();
 std::size_t resident_bytes();  // of this process, now
+// Raises the number of files this process may have open to `wanted` if it is lower, as far as the
+// hard limit goes. Returns what it is then.
+std::size_t allow_open_files(std::size_t wanted);
 
 }  // namespace tandem

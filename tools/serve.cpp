@@ -11,6 +11,7 @@
 #include "tools/commands.h"
 #include "tools/engine_setup.h"
 #include "tools/flags.h"
+#include "tools/machine.h"
 #include "tools/settings.h"
 #include "tools/signals.h"
 
@@ -35,6 +36,17 @@ ServerOptions server_options(const ServerSettings& settings) {
   return options;
 }
 
+// A shell's usual limit of 1024 files is below the default of max_connections, and a server without
+// a descriptor left can accept nobody, not even to say 503.
+void make_room_for_connections(std::int64_t max_connections) {
+  constexpr std::int64_t kOtherFiles = 128;  // refusals, adapters being loaded, the log
+  const auto wanted = static_cast<std::size_t>(max_connections + kOtherFiles);
+  if (const std::size_t allowed = allow_open_files(wanted); allowed < wanted) {
+    log::warning("{} open files are allowed, too few for max_connections {}; raise ulimit -n to {}",
+                 allowed, max_connections, wanted);
+  }
+}
+
 std::string url(const ServerSettings& settings, int port) {
   const bool v6 = settings.host.find(':') != std::string::npos;
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", settings.host, v6 ? "]" : "", port);
@@ -46,6 +58,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
                 list_adapters(engine_settings.adapters, engine_settings.adapter));
   std::unique_ptr<EngineSetup> setup;  // outlives the server, which points into it
   TANDEM_ASSIGN(const auto server, Server::create(server_options(server_settings)));
+  make_room_for_connections(server_settings.max_connections);
   TANDEM_TRY(server->start());
   const std::string address = url(server_settings, server->port());
   log::info("listening on {}; loading, /ready says when it is done", address);

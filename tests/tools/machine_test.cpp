@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,21 @@ namespace {
 
 using testing::ElementsAreArray;
 using testing::HasSubstr;
+
+TEST(OpenFiles, AreAllowedAsFarAsTheHardLimitGoes) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_GE(before.rlim_max, 200U);
+  rlimit low = before;
+  low.rlim_cur = 100;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_EQ(allow_open_files(50), 100U);
+  EXPECT_EQ(allow_open_files(200), 200U);
+  if (before.rlim_max != RLIM_INFINITY) {
+    EXPECT_EQ(allow_open_files(before.rlim_max + 1), before.rlim_max);
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
 
 TEST(ParseCpus, ReadsNumbersAndRanges) {
   const std::vector<int> usable = usable_cpus();
