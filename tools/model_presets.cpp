@@ -2,6 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/base/utf8.h"
+#include "engine/tokenizer/byte_level.h"
+
 namespace tandem {
 namespace {
 
@@ -19,13 +22,6 @@ constexpr Preset kPresets[] = {
     {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 4096, 10000, false, false, 0},
     {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 8192, 500000, false, false, 0},
 };
-
-// A code point below 0x800 in UTF-8.
-std::string utf8(unsigned code_point) {
-  if (code_point < 0x80) return {static_cast<char>(code_point)};
-  return {static_cast<char>(0xc0U | (code_point >> 6)),
-          static_cast<char>(0x80U | (code_point & 0x3fU))};
-}
 
 }  // namespace
 
@@ -60,14 +56,11 @@ std::optional<ModelConfig> model_preset(std::string_view name) {
 }
 
 std::string byte_tokenizer_json() {
-  // Byte-level vocabularies write each byte as one printable character: itself where it is
-  // printable, else one of the code points from 256 on, in order.
   nlohmann::json vocab = nlohmann::json::object();
-  unsigned next = 256;
   for (unsigned byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) ||
-                           (byte >= 0xae && byte <= 0xff);
-    vocab[utf8(printable ? byte : next++)] = byte;
+    std::string token;
+    utf8::append(token, byte_level_characters()[byte]);
+    vocab[token] = byte;
   }
   const nlohmann::json byte_level = {{"type", "ByteLevel"},
                                      {"add_prefix_space", false},

@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include "engine/base/utf8.h"
+
 namespace tandem {
 namespace {
 
@@ -34,34 +36,8 @@ bool deeper_than(std::string_view text, int limit) {
 
 }  // namespace
 
-std::size_t find_invalid_utf8(std::string_view bytes) {
-  std::size_t i = 0;
-  while (i < bytes.size()) {
-    const auto lead = static_cast<unsigned char>(bytes[i]);
-    if (lead < 0x80) {
-      ++i;
-      continue;
-    }
-    const std::size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
-                               : lead >= 0xE0 && lead < 0xF0 ? 3
-                               : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                             : 0;
-    if (length == 0 || bytes.size() - i < length) return i;
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(bytes[i + k]) & 0xC0) != 0x80) return i;
-    }
-    const auto second = static_cast<unsigned char>(bytes[i + 1]);
-    const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
-    const bool surrogate = lead == 0xED && second > 0x9F;
-    const bool too_large = lead == 0xF4 && second > 0x8F;
-    if (overlong || surrogate || too_large) return i;
-    i += length;
-  }
-  return std::string_view::npos;
-}
-
 MaybeError parse_json_body(std::string_view body, nlohmann::json& object) {
-  if (const std::size_t at = find_invalid_utf8(body); at != std::string_view::npos) {
+  if (const std::size_t at = utf8::find_invalid(body); at != std::string_view::npos) {
     return not_json(fmt::format("The body is not valid UTF-8 at byte {}", at));
   }
   if (deeper_than(body, kMaxJsonDepth)) {

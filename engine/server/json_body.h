@@ -10,9 +10,6 @@ namespace tandem {
 
 inline constexpr int kMaxJsonDepth = 64;
 
-// The offset of the first byte that is not UTF-8 (overlong forms and surrogates are not); npos.
-std::size_t find_invalid_utf8(std::string_view bytes);
-
 // Reads an object. 400 says what is wrong (encoding, syntax, depth, not an object) and where.
 MaybeError parse_json_body(std::string_view body, nlohmann::json& object);
 

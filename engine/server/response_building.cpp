@@ -7,7 +7,7 @@
 #include <random>
 
 #include "engine/base/check.h"
-#include "engine/server/json_body.h"
+#include "engine/base/utf8.h"
 
 namespace tandem {
 namespace {
@@ -20,9 +20,9 @@ std::string bytes_or_name(TokenId id, const TextCodec& text) {
   return bytes.empty() ? text.id_to_token(id) : bytes;
 }
 
-std::size_t count_characters(std::string_view utf8) {
+std::size_t count_characters(std::string_view bytes) {
   return static_cast<std::size_t>(
-      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+      std::count_if(bytes.begin(), bytes.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 json chat_logprob(TokenId id, float logprob, const TextCodec& text) {
@@ -131,7 +131,7 @@ json chat_logprobs(std::span<const TokenLogprob> tokens, const TextCodec& text) 
 std::string CompletionLogprobs::token_text(TokenId id, std::size_t& characters) const {
   std::string bytes = bytes_or_name(id, *text_);
   characters = count_characters(bytes);
-  if (find_invalid_utf8(bytes) == std::string::npos) return bytes;
+  if (utf8::valid(bytes)) return bytes;
   std::string told = "bytes:";
   for (const char c : bytes) told += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   return told;

@@ -1,50 +1,14 @@
-// UTF-8 for the tokenizer and the template interpreter: validation, stepping, lossy decoding.
+// What the tokenizer asks of a character beyond its bytes (engine/base/utf8.h).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
+#include "engine/base/utf8.h"
 
 namespace tandem::utf8 {
-
-inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-// True if `text` is well-formed UTF-8 (no overlong forms, no surrogates).
-bool valid(std::string_view text);
-
-// The character that starts at text[pos]; moves pos past it. A byte that starts no well-formed
-// character is returned as U+FFFD and moves pos by one. Requires pos < text.size().
-char32_t next(std::string_view text, std::size_t& pos);
-
-// The start of the character that ends just before text[pos]. Requires pos > 0 and valid text.
-std::size_t previous(std::string_view text, std::size_t pos);
-
-// Appends c (a scalar value) to out.
-void append(std::string& out, char32_t c);
-
-// The number of characters of valid text.
-std::size_t length(std::string_view text);
 
 // Unicode's White_Space property.
 bool is_white_space(char32_t c);
 
 // Letters, marks, decimal digits and connecting punctuation: what \w means to the tokenizers.
 bool is_word(char32_t c);
-
-// Bytes that arrive in pieces to characters: every maximal ill-formed run becomes one U+FFFD, the
-// practice that Unicode recommends. Holds back at most three bytes of an unfinished character.
-class LossyDecoder {
- public:
-  void push(std::string_view bytes, std::string& out);
-  void finish(std::string& out);  // an unfinished character becomes U+FFFD
-
- private:
-  char held_[4] = {};
-  std::uint8_t count_ = 0;   // bytes held
-  std::uint8_t needed_ = 0;  // bytes still to come
-  std::uint8_t low_ = 0x80;  // bounds of the next byte
-  std::uint8_t high_ = 0xBF;
-};
 
 }  // namespace tandem::utf8

@@ -106,21 +106,6 @@ TEST(RequestParsing, JoinsTheTextPartsOfAMessage) {
   EXPECT_EQ(ByteCodec().decode(request.prompt, false), "user: one\ntwo\nassistant:");
 }
 
-TEST(JsonBody, FindsTheFirstByteThatIsNotUtf8) {
-  EXPECT_EQ(find_invalid_utf8("plain é € 😀"), std::string::npos);
-  const std::pair<std::string, std::size_t> cases[] = {
-      {"\x80", 0},
-      {"a\xC1\xBF", 1},
-      {"\xE0\x9F\xBF", 0},
-      {"\xED\xA0\x80", 0},
-      {"\xF0\x8F\xBF\xBF", 0},
-      {"\xF4\x90\x80\x80", 0},
-      {"\xF5\x80\x80\x80", 0},
-      {"é\xE2\x82", 2},
-  };
-  for (const auto& [text, at] : cases) EXPECT_EQ(find_invalid_utf8(text), at);
-}
-
 // Property: whatever the bytes, parsing ends with an object or an error, and what is accepted is
 // UTF-8 that dumps again.
 TEST(JsonBody, SurvivesMutatedBodies) {
