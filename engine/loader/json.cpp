@@ -16,13 +16,11 @@ namespace {
 template <typename J>
 class Guard {
  public:
-  bool operator()(int depth, typename J::parse_event_t event, J& parsed) {
+  bool operator()(int /*depth*/, typename J::parse_event_t event, J& parsed) {
     using Event = typename J::parse_event_t;
     switch (event) {
       case Event::object_start:
-      case Event::array_start:
-        if (depth >= kMaxJsonDepth) throw Refused{"is nested too deeply"};
-        if (event == Event::object_start) keys_.emplace_back();
+        keys_.emplace_back();
         break;
       case Event::object_end:
         keys_.pop_back();
@@ -30,6 +28,7 @@ class Guard {
       case Event::key:
         see_key(parsed.template get_ref<const std::string&>());
         break;
+      case Event::array_start:
       case Event::array_end:
       case Event::value:
         break;
@@ -58,6 +57,7 @@ template <typename J>
 Result<J> parse_json_object(std::string_view text) {
   // The library takes a NUL for the end of the text and would not see what follows.
   if (text.find('\0') != std::string_view::npos) return invalid("is not JSON: it holds a NUL byte");
+  if (nests_deeper_than(text, kMaxJsonDepth)) return invalid("is nested too deeply");
   try {
     Guard<J> guard;
     J json = J::parse(text.begin(), text.end(), std::ref(guard));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "engine/base/json_text.h"
 #include "engine/base/status.h"
 
 namespace tandem {
@@ -14,7 +15,6 @@ namespace tandem {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;  // keeps the file's order of keys
 
-inline constexpr int kMaxJsonDepth = 64;
 // ordered_json compares each new key with all others.
 inline constexpr std::size_t kMaxOrderedKeys = 10'000;
 

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "engine/base/json_text.h"
 #include "engine/base/utf8.h"
 
 namespace tandem {
@@ -11,36 +12,13 @@ ApiError not_json(std::string message) {
   return {400, std::move(message), {}, "invalid_json", 0};
 }
 
-// Before parsing, because the parser's own nesting is bounded by memory only.
-bool deeper_than(std::string_view text, int limit) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > limit) return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 MaybeError parse_json_body(std::string_view body, nlohmann::json& object) {
   if (const std::size_t at = utf8::find_invalid(body); at != std::string_view::npos) {
     return not_json(fmt::format("The body is not valid UTF-8 at byte {}", at));
   }
-  if (deeper_than(body, kMaxJsonDepth)) {
+  if (nests_deeper_than(body, kMaxJsonDepth)) {
     return not_json(fmt::format("The body's JSON is nested more than {} deep", kMaxJsonDepth));
   }
   try {

@@ -8,8 +8,6 @@
 
 namespace tandem {
 
-inline constexpr int kMaxJsonDepth = 64;
-
 // Reads an object. 400 says what is wrong (encoding, syntax, depth, not an object) and where.
 MaybeError parse_json_body(std::string_view body, nlohmann::json& object);
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "engine/base/json_text.h"
 #include "engine/tokenizer/jinja_builtins.h"
 #include "engine/tokenizer/jinja_interpreter.h"
 #include "engine/tokenizer/utf8.h"
@@ -40,18 +41,14 @@ Result<std::optional<std::string>> read_file(const std::filesystem::path& path) 
 }
 
 Result<Json> parse_config(const std::string& text, const std::filesystem::path& path) {
-  bool too_deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kMaxConfigDepth;
-    return !too_deep;
-  };
+  if (nests_deeper_than(text, kMaxConfigDepth))
+    return invalid("{}: nested deeper than {}", path.string(), kMaxConfigDepth);
   Json config;
   try {
-    config = Json::parse(text, watch);
+    config = Json::parse(text);
   } catch (const Json::exception& e) {
     return invalid("{}: {}", path.string(), e.what());
   }
-  if (too_deep) return invalid("{}: nested deeper than {}", path.string(), kMaxConfigDepth);
   if (!config.is_object()) return invalid("{} must be an object", path.string());
   return config;
 }

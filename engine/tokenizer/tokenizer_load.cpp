@@ -3,6 +3,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "engine/base/json_text.h"
 #include "engine/tokenizer/json_fields.h"
 #include "engine/tokenizer/tokenizer_impl.h"
 
@@ -12,28 +13,7 @@ namespace {
 // The largest published vocabularies have about 262,000 tokens. The table is as long as the highest
 // id, so a single absurd id must not make it huge.
 constexpr std::int64_t kMaxId = (std::int64_t{1} << 22) - 1;
-constexpr std::size_t kMaxDepth = 64;              // of the JSON text
 constexpr std::size_t kMaxAddedTokenBytes = 1024;  // bounds the search for added tokens
-
-// The parser itself does not recurse, but much that walks its result does.
-Status check_depth(std::string_view json) {
-  std::size_t depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) return invalid("JSON nested deeper than {}", kMaxDepth);
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return {};
-}
 
 Result<Bpe::Vocabulary> parse_vocabulary(const Fields& model) {
   const nlohmann::json* spec = model.find("vocab");
@@ -190,7 +170,8 @@ Status Tokenizer::Impl::fill(const nlohmann::json& json) {
 }
 
 Result<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::parse(std::string_view text) {
-  TANDEM_TRY(check_depth(text));
+  if (nests_deeper_than(text, kMaxJsonDepth))
+    return invalid("JSON nested deeper than {}", kMaxJsonDepth);
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     auto impl = std::make_unique<Impl>();
