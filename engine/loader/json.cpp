@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "engine/loader/file.h"
+#include "engine/base/file.h"
 
 namespace tandem {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <span>
 
+#include "engine/base/file.h"
 #include "engine/base/status.h"
-#include "engine/loader/file.h"
 
 namespace tandem {
 

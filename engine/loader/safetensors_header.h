@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/file.h"
 #include "engine/base/status.h"
-#include "engine/loader/file.h"
 
 namespace tandem {
 

@@ -4,6 +4,7 @@
 
 #include "engine/base/log.h"
 #include "engine/server/api.h"
+#include "engine/server/json_body.h"
 #include "engine/server/request_parsing.h"
 #include "engine/server/response_building.h"
 
@@ -26,14 +27,6 @@ bool is_name(const std::string& name) {
 // Both with links resolved.
 bool lies_under(const fs::path& path, const fs::path& root) {
   return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
-}
-
-MaybeError take_bool(const json& body, const char* field, bool& value) {
-  const auto found = body.find(field);
-  if (found == body.end() || found->is_null()) return std::nullopt;
-  if (!found->is_boolean()) return bad_field(field, "'{}' must be true or false", field);
-  value = found->get<bool>();
-  return std::nullopt;
 }
 
 void warn_unknown(const json& body, const char* call,

@@ -34,4 +34,12 @@ MaybeError parse_json_body(std::string_view body, nlohmann::json& object) {
   return std::nullopt;
 }
 
+MaybeError take_bool(const nlohmann::json& object, const char* field, bool& value) {
+  const auto found = object.find(field);
+  if (found == object.end() || found->is_null()) return std::nullopt;
+  if (!found->is_boolean()) return bad_field(field, "'{}' must be true or false", field);
+  value = found->get<bool>();
+  return std::nullopt;
+}
+
 }  // namespace tandem

@@ -11,4 +11,7 @@ namespace tandem {
 // Reads an object. 400 says what is wrong (encoding, syntax, depth, not an object) and where.
 MaybeError parse_json_body(std::string_view body, nlohmann::json& object);
 
+// Sets `value` if the object has the field and it is not null. 400 if it is no boolean.
+MaybeError take_bool(const nlohmann::json& object, const char* field, bool& value);
+
 }  // namespace tandem

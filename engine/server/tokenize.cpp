@@ -1,5 +1,6 @@
 // POST /tokenize, POST /detokenize
 #include "engine/server/api.h"
+#include "engine/server/json_body.h"
 #include "engine/server/request_parsing.h"
 #include "engine/server/response_building.h"
 
@@ -7,14 +8,6 @@ namespace tandem {
 namespace {
 
 using nlohmann::json;
-
-MaybeError take_bool(const json& body, const char* field, bool& value) {
-  const auto found = body.find(field);
-  if (found == body.end() || found->is_null()) return std::nullopt;
-  if (!found->is_boolean()) return bad_field(field, "'{}' must be true or false", field);
-  value = found->get<bool>();
-  return std::nullopt;
-}
 
 MaybeError take_model(const json& body, std::string& name) {
   const auto found = body.find("model");

@@ -1,11 +1,9 @@
 #include "engine/tokenizer/chat_template.h"
 
-#include <fstream>
-#include <iterator>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
+#include "engine/base/file.h"
 #include "engine/base/json_text.h"
 #include "engine/tokenizer/jinja_builtins.h"
 #include "engine/tokenizer/jinja_interpreter.h"
@@ -17,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxTemplateBytes = 1U << 20;
-constexpr std::uintmax_t kMaxConfigBytes = 64U << 20;  // tokenizer_config.json can list all tokens
+constexpr std::uint64_t kMaxConfigBytes = 64U << 20;  // tokenizer_config.json can list all tokens
 constexpr int kMaxConfigDepth = 32;
 
 Status status_of(const jinja::Error& error) {
@@ -26,18 +24,11 @@ Status status_of(const jinja::Error& error) {
 }
 
 // The file's text; nothing if it is not there.
-Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
-  std::error_code code;
-  const std::uintmax_t size = std::filesystem::file_size(path, code);
-  if (code == std::errc::no_such_file_or_directory) return std::optional<std::string>();
-  if (code) return invalid("{}: {}", path.string(), code.message());
-  if (size > kMaxConfigBytes)
-    return invalid("{}: {} bytes; at most {} are allowed", path.string(), size, kMaxConfigBytes);
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || text.size() != size)
-    return error(StatusCode::internal, "{}: cannot be read", path.string());
-  return std::optional<std::string>(std::move(text));
+Result<std::optional<std::string>> read_if_there(const std::filesystem::path& path) {
+  Result<std::string> text = read_text_file(path, kMaxConfigBytes);
+  if (text) return std::optional<std::string>(std::move(*text));
+  if (text.status().code() == StatusCode::not_found) return std::optional<std::string>();
+  return text.status();
 }
 
 Result<Json> parse_config(const std::string& text, const std::filesystem::path& path) {
@@ -116,13 +107,13 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::filesystem::path& dir) {
   const std::filesystem::path config_path = dir / "tokenizer_config.json";
-  TANDEM_ASSIGN(const std::optional<std::string> config_text, read_file(config_path));
+  TANDEM_ASSIGN(const std::optional<std::string> config_text, read_if_there(config_path));
   Json config = Json::object();
   if (config_text) {
     TANDEM_ASSIGN(config, parse_config(*config_text, config_path));
   }
   const std::filesystem::path jinja_path = dir / "chat_template.jinja";
-  TANDEM_ASSIGN(std::optional<std::string> source, read_file(jinja_path));
+  TANDEM_ASSIGN(std::optional<std::string> source, read_if_there(jinja_path));
   const std::string where = source ? jinja_path.string() : config_path.string();
   if (!source) source = template_of(config);
   if (!source)

@@ -1,9 +1,6 @@
 #include "engine/tokenizer/tokenizer.h"
 
-#include <fstream>
-#include <iterator>
-#include <system_error>
-
+#include "engine/base/file.h"
 #include "engine/tokenizer/tokenizer_impl.h"
 #include "engine/tokenizer/utf8.h"
 
@@ -11,7 +8,7 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions are 32-bit
-constexpr std::uintmax_t kMaxFileBytes = std::uintmax_t{256} << 20;
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
 
 }  // namespace
 
@@ -20,18 +17,12 @@ Tokenizer::~Tokenizer() = default;
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::filesystem::path& dir) {
   const std::filesystem::path path = dir / "tokenizer.json";
-  std::error_code code;
-  const std::uintmax_t size = std::filesystem::file_size(path, code);
-  if (code)
-    return error(StatusCode::not_found, "{}: {}; the checkpoint must have this file", path.string(),
-                 code.message());
-  if (size > kMaxFileBytes)
-    return invalid("{}: {} bytes; at most {} are allowed", path.string(), size, kMaxFileBytes);
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || text.size() != size)
-    return error(StatusCode::internal, "{}: cannot be read", path.string());
-  auto result = parse(text);
+  const Result<std::string> text = read_text_file(path, kMaxFileBytes);
+  if (!text && text.status().code() == StatusCode::not_found)
+    return error(StatusCode::not_found, "{}; the checkpoint must have this file",
+                 text.status().message());
+  if (!text) return text.status();
+  auto result = parse(*text);
   if (!result) return result.status().with_context(path.string());
   return result;
 }

@@ -1,4 +1,4 @@
-#include "engine/loader/file.h"
+#include "engine/base/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
