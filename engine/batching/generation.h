@@ -11,10 +11,9 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/status.h"
+#include "engine/base/token_id.h"
 
 namespace tandem {
-
-using TokenId = std::int32_t;
 
 struct SamplingParams {
   double temperature = 1;  // 0: greedy

@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/base/token_id.h"
 
 namespace tandem {
-
-using TokenId = std::int32_t;
 
 struct AddedToken {
   TokenId id = 0;

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/base/token_id.h"
 #include "engine/tokenizer/id_map.h"
 
 namespace tandem {
-
-using TokenId = std::int32_t;
 
 struct BpeOptions {
   bool byte_level = false;     // words are bytes; the vocabulary is in the byte-level alphabet

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/base/token_id.h"
 
 namespace tandem {
-
-using TokenId = std::int32_t;
 
 // TemplateProcessing, ByteLevel (which touches offsets only, so nothing here) and Sequences of
 // them. Immutable, thread-safe.

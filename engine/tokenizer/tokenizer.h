@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/base/token_id.h"
 
 namespace tandem {
-
-using TokenId = std::int32_t;
 
 // Immutable after loading; all calls are thread-safe.
 class Tokenizer {
