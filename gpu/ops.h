@@ -131,14 +131,14 @@ struct LoraArgs {
   const LoraSegment* segments;  // [num_segments]
   std::int32_t num_segments;
   std::int32_t max_rank;  // largest rank of any segment's adapter
-  TensorView scratch;     // f32 [T, kMaxModules * max_rank] or larger: x A^T
+  TensorView scratch;     // f32 [T, kMaxModules * max_rank] or larger, for x A^T; may stay unused
 };
 
 // How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and
 // output, as the Hugging Face one), presence and frequency penalties (over the output), then
 // argmax if temperature is 0; else softmax(logits / temperature) cut to top_k, top_p and min_p, and
-// a draw by a counter-based generator of (seed, position) alone, so that it does not depend on
-// what else is in the batch. Log probabilities are of the model's own logits, before any of this.
+// a draw by a counter-based generator of (seed, position, token id) alone, whatever else is in the
+// batch. Ties go to the lower id. Log probabilities are of the model's own logits, before this.
 struct SampleRow {
   float temperature = 0;
   float top_p = 1;
@@ -167,7 +167,7 @@ struct TokenBias {
 struct SampledToken {
   static constexpr int kMaxLogprobs = 20;
   std::int32_t token = -1;
-  float logprob = 0;
+  float logprob = 0;         // set when num_logprobs >= 0 or the token was forced
   std::int32_t rank = 0;     // 1: the most likely token; set when num_logprobs >= 0
   std::int32_t num_top = 0;  // entries below, most likely first, ties by lower id
   std::int32_t top_tokens[kMaxLogprobs] = {};
@@ -175,7 +175,7 @@ struct SampledToken {
 };
 
 struct SampleArgs {
-  TensorView logits;      // [S, vocab], f32; overwritten
+  TensorView logits;      // [S, vocab], f32; may be overwritten; NaN counts as -infinity
   const SampleRow* rows;  // [S]
   const std::int32_t* history;
   const TokenBias* biases;
