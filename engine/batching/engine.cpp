@@ -160,7 +160,6 @@ bool Engine::take_inbox() {
   if (idle_engine) inbox_changed_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
   for (auto& sequence : inbox_) scheduler_.add(std::move(sequence));
   inbox_.clear();
-  in_engine_ = scheduler_.num_running() + scheduler_.num_waiting();
   waiting_ = scheduler_.num_waiting();
   return !stopping_;
 }

@@ -62,13 +62,9 @@ class Engine final : public GenerationService {
   void drain() override;
   bool ready() const override;
 
-  // No request is running, waiting or on its way in.
-  bool idle() const;
-
   AdapterStore& adapter_store() { return *adapters_; }
   const LlamaModel& model() const { return *model_; }
   const EngineOptions& options() const { return options_; }
-  std::size_t kv_bytes() const { return cache_.bytes(); }
 
  private:
   Engine(const EngineOptions& options, const Tokenizer& tokenizer, const Clock& clock);
@@ -116,8 +112,7 @@ class Engine final : public GenerationService {
   mutable std::mutex inbox_mutex_;
   std::condition_variable inbox_changed_;
   std::vector<std::unique_ptr<Sequence>> inbox_;  // guarded by inbox_mutex_, like all below
-  std::size_t in_engine_ = 0;                     // sequences beyond the inbox, as of the last step
-  std::size_t waiting_ = 0;                       // those of them that are not running
+  std::size_t waiting_ = 0;                       // sequences beyond the inbox that are not running
   bool draining_ = false;
   bool stopping_ = false;
   EngineStats stats_;

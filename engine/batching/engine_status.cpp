@@ -58,14 +58,8 @@ bool Engine::ready() const {
   return !draining_;
 }
 
-bool Engine::idle() const {
-  const std::lock_guard lock(inbox_mutex_);
-  return inbox_.empty() && in_engine_ == 0;
-}
-
 void Engine::publish_stats(double step_seconds) {
   const std::lock_guard lock(inbox_mutex_);
-  in_engine_ = scheduler_.num_running() + scheduler_.num_waiting();
   waiting_ = scheduler_.num_waiting();
   stats_.running = static_cast<std::int32_t>(scheduler_.num_running());
   stats_.waiting = static_cast<std::int32_t>(waiting_);
