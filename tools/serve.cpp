@@ -94,13 +94,7 @@ int run_serve(const std::vector<std::string>& args) {
   EngineSettings engine;
   ServerSettings server;
   SettingsTable table;
-  add_model_settings(table, engine);
-  add_adapter_settings(table, engine, true);
-  add_adapter_setting(table, engine, true);
-  add_device_settings(table, engine);
-  add_batching_settings(table, engine, true);
-  add_server_settings(table, server, true);
-  add_log_settings(table, engine);
+  add_serve_settings(table, engine, server);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
   const Status status = serve(engine, server);

@@ -119,6 +119,16 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       .range(0, 86400);
 }
 
+void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server) {
+  add_model_settings(table, engine);
+  add_adapter_settings(table, engine, true);
+  add_adapter_setting(table, engine, true);
+  add_device_settings(table, engine);
+  add_batching_settings(table, engine, true);
+  add_server_settings(table, server, true);
+  add_log_settings(table, engine);
+}
+
 Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
                                                 const std::vector<std::string>& named) {
   std::vector<NamedAdapter> found;

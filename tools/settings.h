@@ -59,6 +59,9 @@ void add_adapter_setting(SettingsTable& table, EngineSettings& settings, bool of
 void add_batching_settings(SettingsTable& table, EngineSettings& settings, bool offered);
 void add_server_settings(SettingsTable& table, ServerSettings& settings, bool offered);
 
+// All of them, as `tandem serve` takes them.
+void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server);
+
 struct NamedAdapter {
   std::string name;
   std::string path;

@@ -48,13 +48,7 @@ TEST(Configs, EveryFileReadsAndValidates) {
     EngineSettings engine;
     ServerSettings server;
     SettingsTable table;
-    add_model_settings(table, engine);
-    add_adapter_settings(table, engine, true);
-    add_adapter_setting(table, engine, true);
-    add_device_settings(table, engine);
-    add_batching_settings(table, engine, true);
-    add_log_settings(table, engine);
-    add_server_settings(table, server, true);
+    add_serve_settings(table, engine, server);
     Status status = table.load_file(entry.path());
     ASSERT_TRUE(status) << status.message();
     status = table.validate();
