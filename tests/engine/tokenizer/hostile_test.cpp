@@ -89,10 +89,10 @@ TEST(HostileTokenizer, SurvivesDamagedFiles) {
   int accepted = 0;
   for (int round = 0; round < 400; ++round) {
     std::string damaged = original;
-    // Half of the damage goes to the small parts outside the vocabulary, which say most.
-    const std::size_t reach = round % 2 == 0 ? 1500 : damaged.size();
     for (unsigned n = 1 + random() % 4; n > 0; --n) {
-      const std::size_t at = random() % reach;
+      // Half of the damage goes to the small parts outside the vocabulary, which say most. The
+      // text shrinks as it is damaged.
+      const std::size_t at = random() % (round % 2 == 0 ? 1500 : damaged.size());
       if (random() % 3 == 0) {
         damaged.erase(at, 1 + random() % 8);
       } else {
