@@ -23,6 +23,7 @@ namespace tandem {
 struct DeviceInfo {
   std::string name;              // "host: 2 threads, avx512", "NVIDIA H200"
   std::size_t memory_bytes = 0;  // total, in the device's own memory
+  bool is_cuda = false;
 };
 
 // Owns device memory; move-only. 64-byte aligned or better.
@@ -68,6 +69,13 @@ class Event {
   virtual void synchronize() = 0;  // blocks the calling thread until passed()
 };
 
+// Operations recorded by a stream, to be enqueued again and again as one. The arguments are those
+// of the recording; what their pointers point to may have changed. Outlives its launches.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
 // An ordered queue of operations. One thread at a time enqueues on a stream.
 class Stream {
  public:
@@ -84,12 +92,22 @@ class Stream {
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
 
+  // Between these two, operations are recorded instead of run. Copies, events and plan_attention
+  // do not belong into a recording. The recording's resources come from `Device`, beforehand: a
+  // first launch costs no more than a later one.
+  virtual Status begin_recording() = 0;
+  virtual Result<std::unique_ptr<Graph>> end_recording() = 0;
+  virtual void launch(Graph& graph) = 0;
+
+  // Holds for the attention operations that are enqueued after it, until the next plan.
+  virtual void plan_attention(const AttentionPlan& plan) = 0;
+
   // The operations of a Llama-family layer; ops.h says what each computes.
+  virtual void resolve_tokens(const ResolveTokensArgs& args) = 0;
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void rms_norm(const RmsNormArgs& args) = 0;
   virtual void gemm(const GemmArgs& args) = 0;
-  virtual void rope(const RopeArgs& args) = 0;
-  virtual void append_kv(const AppendKvArgs& args) = 0;
+  virtual void rope_append(const RopeAppendArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void swiglu(const SwigluArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
@@ -107,6 +125,10 @@ class Device {
   virtual Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) = 0;
   // Host memory that asynchronous copies can read and write; always host_visible().
   virtual Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) = 0;
+  // Makes memory that the caller owns (a shared-memory region) as good for asynchronous copies as
+  // allocate_pinned's, until the Buffer goes; the memory outlives it. Page-aligned.
+  virtual Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) = 0;
+  virtual std::size_t free_bytes() const = 0;  // of the device's own memory, now
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string_view name) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
 };

@@ -5,11 +5,22 @@
 // contents at the same addresses; plain integers are known when the step is enqueued.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/base/tensor.h"
 
 namespace tandem {
+
+struct SampledToken;
+
+// values[i] = previous[-1 - values[i]].token where values[i] < 0. So a step can be enqueued before
+// the tokens of the step before it are known on the CPU: their places hold -1 - (their index).
+struct ResolveTokensArgs {
+  std::int32_t* values;  // [count], replaced in place
+  std::int32_t count;
+  const SampledToken* previous;  // what the step before sampled
+};
 
 // out[t] = table[ids[t]]
 struct EmbedArgs {
@@ -36,14 +47,6 @@ struct GemmArgs {
   bool accumulate = false;
 };
 
-// Rotary embedding in place, the half-split form of Hugging Face Llama: for i < d/2,
-// (x[i], x[i + d/2]) turns by the angle whose cosine and sine are cos_sin[position][0 and 1][i].
-struct RopeArgs {
-  TensorView x;                   // [T, heads, d], compute dtype, d even
-  TensorView cos_sin;             // [max positions, 2, d/2], f32
-  const std::int32_t* positions;  // [T]
-};
-
 // One layer of the paged KV cache. Token p of a sequence lives in the sequence's page
 // p / page_tokens, at p % page_tokens. Pages hold K and V of one layer's tokens, heads outside:
 // [2, kv_heads, page_tokens, d], so that a head's keys are contiguous within a page.
@@ -53,12 +56,18 @@ struct KvLayer {
   std::int32_t page_tokens = 0;
 };
 
-// Writes k and v of every row to slot slots[t] = page * page_tokens + offset.
-struct AppendKvArgs {
-  TensorView k;  // [T, kv_heads, d], compute dtype
-  TensorView v;  // [T, kv_heads, d]
+// Rotary embedding in place of q and k, the half-split form of Hugging Face Llama: for i < d/2,
+// (x[i], x[i + d/2]) turns by the angle whose cosine and sine are cos_sin[position][0 and 1][i];
+// then k and v of every row are written to slot slots[t] = page * page_tokens + offset. A row whose
+// slot is -1 (padding of a captured step) writes nothing.
+struct RopeAppendArgs {
+  TensorView q;                   // [T, heads, d], compute dtype, d even
+  TensorView k;                   // [T, kv_heads, d]
+  TensorView v;                   // [T, kv_heads, d]
+  TensorView cos_sin;             // [max positions, 2, d/2], f32
+  const std::int32_t* positions;  // [T]
+  const std::int32_t* slots;      // [T]
   KvLayer cache;
-  const std::int32_t* slots;  // [T]
 };
 
 // The rows of one sequence in a step: its last `num_rows` tokens out of `kv_len`.
@@ -67,6 +76,25 @@ struct AttentionSequence {
   std::int32_t num_rows;  // 1: decode; more: a prefill chunk (causal within it)
   std::int32_t kv_len;    // keys visible to the last of the rows, itself included
   std::int32_t pages;     // index of its first page id in page_ids
+};
+
+// What the attention operations of one step have in common, told once before them
+// (Stream::plan_attention): a device may split long sequences over its processors, and lays out how
+// here, on the CPU, once for all layers.
+struct AttentionPlan {
+  std::int32_t heads = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t head_dim = 0;
+  std::int32_t page_tokens = 0;
+  DType dtype = DType::bf16;
+  // Host memory, read before the call returns. A sequence with kv_len 0 is padding: nothing is
+  // read for it and its rows of `out` are of no account.
+  const AttentionSequence* sequences = nullptr;
+  std::int32_t num_sequences = 0;
+  std::int32_t num_rows = 0;
+  // The attention operations of this plan will run in a captured graph for this many sequences of
+  // one row each: launch shapes may depend on num_sequences alone.
+  bool captured = false;
 };
 
 // out[t, h] = softmax(scale q[t, h] K^T) V over the sequence's own keys 0 .. position(t), with
@@ -99,12 +127,23 @@ struct GatherRowsArgs {
 
 // One adapter's delta for one module of one layer: delta = x A^T B^T with A [rank, in] and
 // B [out, rank] as PEFT stores them, the scale folded into B. Rows of B are `b_stride` elements
-// apart and rows of A are `in` apart, both at least 16-byte aligned when `in` allows.
+// apart and rows of A are `in` apart, both at least 16-byte aligned when `in` allows; A and B begin
+// at multiples of 64 bytes.
 struct LoraMatrix {
-  const void* a = nullptr;  // [rank, in], dtype of x
-  const void* b = nullptr;  // [out, b_stride], dtype of x; columns past `rank` are zero
-  std::int32_t rank = 0;    // 0: the adapter leaves this module alone
+  std::uint64_t a = 0;    // [rank, in], dtype of x: an address, or see LoraPages
+  std::uint64_t b = 0;    // [out, b_stride], dtype of x; columns past `rank` are zero
+  std::int32_t rank = 0;  // 0: the adapter leaves this module alone
   std::int32_t b_stride = 0;
+};
+
+// Adapters that lie in pages of a pool, in any order (S-LoRA's Unified Paging). Byte i of slot s is
+// at base + (ids[s * slot_stride + (i >> shift)] << shift) + (i & (2^shift - 1)), and LoraMatrix's
+// a and b are such i. Chunks are 4 KiB or more, so 64 aligned bytes never straddle two.
+struct LoraPages {
+  std::byte* base = nullptr;          // null: LoraMatrix holds addresses
+  const std::int32_t* ids = nullptr;  // [slots, slot_stride], device memory
+  std::int64_t slot_stride = 0;
+  std::int32_t shift = 0;
 };
 
 // The rows of one adapter in a step: rows[first .. first + count) of LoraArgs.
@@ -116,22 +155,24 @@ struct LoraSegment {
 
 // For every segment s, row t of it, and module m of the fused projection:
 //   out[m][t] += x[t] A^T B^T, (A, B) = table[slot(s) * slot_stride + m].
-// Rows in no segment belong to the base model. S-LoRA's MBGMV and Punica's SGMV are two ways to
-// compute this; ranks 1 to 512 may stand side by side.
+// Rows in no segment belong to the base model; segments of no rows are padding. S-LoRA's MBGMV and
+// Punica's SGMV are two ways to compute this; ranks 1 to 512 may stand side by side.
 struct LoraArgs {
   static constexpr int kMaxModules = 3;  // q, k, v
 
   TensorView x;                       // [T, in], compute dtype
   const LoraMatrix* table = nullptr;  // already offset to the layer's first module
   std::int64_t slot_stride = 0;       // matrices per slot
+  LoraPages pages;
   std::int32_t num_modules = 0;
   TensorView out[kMaxModules];  // [T, out of m], compute dtype or f32, row stride free
   const std::int32_t* rows;     // [num_rows], each row in at most one segment
   std::int32_t num_rows;
   const LoraSegment* segments;  // [num_segments]
   std::int32_t num_segments;
-  std::int32_t max_rank;  // largest rank of any segment's adapter
-  TensorView scratch;     // f32 [T, kMaxModules * max_rank] or larger, for x A^T; may stay unused
+  std::int32_t max_rank;   // largest rank of any segment's adapter, or a bound on it
+  std::int32_t max_count;  // largest count of any segment, or a bound on it
+  TensorView scratch;      // f32 [T, kMaxModules * max_rank] or larger, for x A^T; may stay unused
 };
 
 // How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and

@@ -92,8 +92,8 @@ Result<std::shared_ptr<ResidentAdapter>> AdapterStore::make_resident(const std::
     const AdapterMatrix& from = adapter.layers[i / kNumModules][i % kNumModules];
     matrices[i] = {};
     if (from.rank == 0) continue;
-    matrices[i].a = resident->buffer_.data() + from.a_offset;
-    matrices[i].b = resident->buffer_.data() + from.b_offset;
+    matrices[i].a = reinterpret_cast<std::uint64_t>(resident->buffer_.data() + from.a_offset);
+    matrices[i].b = reinterpret_cast<std::uint64_t>(resident->buffer_.data() + from.b_offset);
     matrices[i].rank = from.rank;
     matrices[i].b_stride = from.b_stride;
   }

@@ -102,6 +102,7 @@ void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& 
     *view = view->slice_rows(0, input.num_rows);
   }
 
+  plan_attention(stream, input, cache);
   stream.embed({weights_.embedding(), input.ids, step.work.residual});
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     attention_block(step, layer);
@@ -115,6 +116,19 @@ void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& 
   stream.rms_norm(
       {sampled, weights_.final_norm(), static_cast<float>(config_.rms_norm_eps), normed});
   stream.gemm({normed, weights_.head(), {}, logits(input.num_samples)});
+}
+
+void LlamaModel::plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) {
+  AttentionPlan plan;
+  plan.heads = static_cast<std::int32_t>(config_.num_heads);
+  plan.kv_heads = static_cast<std::int32_t>(config_.num_kv_heads);
+  plan.head_dim = static_cast<std::int32_t>(config_.head_dim);
+  plan.page_tokens = cache.page_tokens();
+  plan.dtype = dtype_;
+  plan.sequences = input.host_sequences;
+  plan.num_sequences = input.num_sequences;
+  plan.num_rows = input.num_rows;
+  stream.plan_attention(plan);
 }
 
 void LlamaModel::attention_block(const Step& step, std::int64_t layer) {
@@ -135,10 +149,9 @@ void LlamaModel::attention_block(const Step& step, std::int64_t layer) {
     step.stream.rms_norm({q_heads, w.q_norm, eps, q_heads});
     step.stream.rms_norm({k_heads, w.k_norm, eps, k_heads});
   }
-  step.stream.rope({q_heads, rope_view_, input.positions});
-  step.stream.rope({k_heads, rope_view_, input.positions});
   const KvLayer cache = step.cache.layer(layer);
-  step.stream.append_kv({k_heads, v.split_cols(config_.num_kv_heads), cache, input.slots});
+  step.stream.rope_append({q_heads, k_heads, v.split_cols(config_.num_kv_heads), rope_view_,
+                           input.positions, input.slots, cache});
 
   AttentionArgs attention;
   attention.q = q_heads;
@@ -184,6 +197,7 @@ void LlamaModel::lora(const Step& step, std::int64_t layer, Module first, const 
   args.segments = input.segments;
   args.num_segments = input.num_segments;
   args.max_rank = input.max_rank;
+  args.max_count = input.num_lora_rows;
   args.scratch = step.work.lora;
   step.stream.lora(args);
 }

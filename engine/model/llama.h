@@ -79,6 +79,7 @@ class LlamaModel {
 
   struct Step;  // what the parts of one forward() share
 
+  void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache);
   void attention_block(const Step& step, std::int64_t layer);
   void mlp_block(const Step& step, std::int64_t layer);
   void lora(const Step& step, std::int64_t layer, Module first, const TensorView& x,

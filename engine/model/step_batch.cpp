@@ -139,6 +139,7 @@ StepInput StepBatch::upload(Stream& stream) {
   input.lora_rows = packer.put(lora_rows_, limits_.max_rows);
   input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
   input.sequences = packer.put(sequences_, limits_.max_sequences);
+  input.host_sequences = sequences_.data();
   input.num_sequences = static_cast<std::int32_t>(sequences_.size());
   input.segments = packer.put(segments_, limits_.max_sequences);
   input.num_segments = static_cast<std::int32_t>(segments_.size());

@@ -39,6 +39,7 @@ struct StepInput {
   const std::int32_t* slots = nullptr;
   std::int32_t num_sequences = 0;
   const AttentionSequence* sequences = nullptr;
+  const AttentionSequence* host_sequences = nullptr;  // the same in host memory, for planning
   const std::int32_t* page_ids = nullptr;
   std::int32_t max_rows = 0;
   std::int32_t max_kv_len = 0;

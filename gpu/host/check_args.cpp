@@ -61,18 +61,18 @@ void check_args(const GemmArgs& args) {
                "bias {} for {}", to_string(args.bias), to_string(args.w));
 }
 
-void check_args(const RopeArgs& args) {
-  is_floating(args.x);
-  TANDEM_CHECK(args.x.rank == 3 && args.x.cols() % 2 == 0, "x {}", to_string(args.x));
-  TANDEM_CHECK(args.cos_sin.rank == 3 && args.cos_sin.dim[1] == 2 &&
-                   args.cos_sin.cols() == args.x.cols() / 2 && args.cos_sin.dtype == DType::f32,
-               "table {} for {}", to_string(args.cos_sin), to_string(args.x));
-}
-
-void check_args(const AppendKvArgs& args) {
+void check_args(const RopeAppendArgs& args) {
+  is_floating(args.q);
   same_shape(args.k, args.v);
   fits_cache(args.k, args.cache);
-  TANDEM_CHECK(args.k.dtype == args.v.dtype, "k {} v {}", to_string(args.k), to_string(args.v));
+  TANDEM_CHECK(args.q.rank == 3 && args.q.cols() % 2 == 0 && args.q.cols() == args.k.cols() &&
+                   args.q.rows() == args.k.rows(),
+               "q {} k {}", to_string(args.q), to_string(args.k));
+  TANDEM_CHECK(args.q.dtype == args.k.dtype && args.k.dtype == args.v.dtype, "q {} k {} v {}",
+               to_string(args.q), to_string(args.k), to_string(args.v));
+  TANDEM_CHECK(args.cos_sin.rank == 3 && args.cos_sin.dim[1] == 2 &&
+                   args.cos_sin.cols() == args.q.cols() / 2 && args.cos_sin.dtype == DType::f32,
+               "table {} for {}", to_string(args.cos_sin), to_string(args.q));
 }
 
 void check_args(const AttentionArgs& args) {

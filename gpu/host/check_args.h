@@ -9,8 +9,7 @@ namespace tandem::host {
 void check_args(const EmbedArgs& args);
 void check_args(const RmsNormArgs& args);
 void check_args(const GemmArgs& args);
-void check_args(const RopeArgs& args);
-void check_args(const AppendKvArgs& args);
+void check_args(const RopeAppendArgs& args);
 void check_args(const AttentionArgs& args);
 void check_args(const SwigluArgs& args);
 void check_args(const GatherRowsArgs& args);

@@ -59,46 +59,36 @@ void rms_norm(OpContext& context, const RmsNormArgs& args) {
       });
 }
 
-void rope(OpContext& context, const RopeArgs& args) {
-  const std::int64_t half = args.x.cols() / 2;
-  for_row_ranges(
-      context, args.x.rows(), 2 * bytes_of(args.x), [&](std::int64_t t, std::int64_t end) {
-        for (; t < end; ++t) {
-          const std::int32_t position = args.positions[t];
-          TANDEM_CHECK(position >= 0 && position < args.cos_sin.rows(), "position {} of {}",
-                       position, args.cos_sin.rows());
-          const auto* cos = reinterpret_cast<const float*>(element(args.cos_sin, position, 0));
-          const auto* sin = reinterpret_cast<const float*>(element(args.cos_sin, position, 1));
-          for (std::int64_t h = 0; h < args.x.dim[1]; ++h) {
-            rope_row(args.x.dtype, element(args.x, t, h), half, cos, sin);
-          }
-        }
-      });
-}
-
-void append_kv(OpContext& context, const AppendKvArgs& args) {
+void rope_append(OpContext& context, const RopeAppendArgs& args) {
   const KvLayer& cache = args.cache;
-  const std::int64_t heads = args.k.dim[1];
+  const std::int64_t kv_heads = args.k.dim[1];
   const std::int64_t d = args.k.cols();
   const auto size = static_cast<std::int64_t>(size_of(args.k.dtype));
-  for_row_ranges(context, args.k.rows(), 2 * bytes_of(args.k),
-                 [&](std::int64_t t, std::int64_t end) {
-                   for (; t < end; ++t) {
-                     TANDEM_CHECK(args.slots[t] >= 0, "slot {} of row {}", args.slots[t], t);
-                     const std::int64_t page = args.slots[t] / cache.page_tokens;
-                     const std::int64_t offset = args.slots[t] % cache.page_tokens;
-                     for (std::int64_t h = 0; h < heads; ++h) {
-                       const std::int64_t key =
-                           page * cache.page_stride + (h * cache.page_tokens + offset) * d;
-                       const std::int64_t value = key + heads * cache.page_tokens * d;
-                       auto* base = static_cast<std::byte*>(cache.base);
-                       std::memcpy(base + key * size, element(args.k, t, h),
-                                   static_cast<std::size_t>(d * size));
-                       std::memcpy(base + value * size, element(args.v, t, h),
-                                   static_cast<std::size_t>(d * size));
-                     }
-                   }
-                 });
+  const auto bytes = 2 * (bytes_of(args.q) + 2 * bytes_of(args.k));
+  for_row_ranges(context, args.k.rows(), bytes, [&](std::int64_t t, std::int64_t end) {
+    for (; t < end; ++t) {
+      const std::int32_t position = args.positions[t];
+      TANDEM_CHECK(position >= 0 && position < args.cos_sin.rows(), "position {} of {}", position,
+                   args.cos_sin.rows());
+      const auto* cos = reinterpret_cast<const float*>(element(args.cos_sin, position, 0));
+      const auto* sin = reinterpret_cast<const float*>(element(args.cos_sin, position, 1));
+      for (const TensorView* x : {&args.q, &args.k}) {
+        for (std::int64_t h = 0; h < x->dim[1]; ++h) {
+          rope_row(x->dtype, element(*x, t, h), d / 2, cos, sin);
+        }
+      }
+      if (args.slots[t] < 0) continue;
+      const std::int64_t page = args.slots[t] / cache.page_tokens;
+      const std::int64_t offset = args.slots[t] % cache.page_tokens;
+      for (std::int64_t h = 0; h < kv_heads; ++h) {
+        const std::int64_t key = page * cache.page_stride + (h * cache.page_tokens + offset) * d;
+        const std::int64_t value = key + kv_heads * cache.page_tokens * d;
+        auto* base = static_cast<std::byte*>(cache.base);
+        std::memcpy(base + key * size, element(args.k, t, h), static_cast<std::size_t>(d * size));
+        std::memcpy(base + value * size, element(args.v, t, h), static_cast<std::size_t>(d * size));
+      }
+    }
+  });
 }
 
 void swiglu(OpContext& context, const SwigluArgs& args) {

@@ -33,6 +33,10 @@ HostStream::~HostStream() {
 }
 
 void HostStream::enqueue(Operation operation) {
+  if (recording_ != nullptr) {
+    recording_->operations.push_back(std::move(operation));
+    return;
+  }
   {
     std::unique_lock lock(mutex_);
     advanced_.wait(lock, [&] { return queue_.size() < kMaxQueued; });
@@ -97,6 +101,21 @@ void HostStream::wait(Event& event) {
   enqueue({"wait", true, [state = std::move(state), ticket] { state->wait_for(ticket); }});
 }
 
+Status HostStream::begin_recording() {
+  TANDEM_CHECK(recording_ == nullptr, "stream {} already records", name_);
+  recording_ = std::make_unique<HostGraph>();
+  return {};
+}
+
+Result<std::unique_ptr<Graph>> HostStream::end_recording() {
+  TANDEM_CHECK(recording_ != nullptr, "stream {} does not record", name_);
+  return std::unique_ptr<Graph>(std::move(recording_));
+}
+
+void HostStream::launch(Graph& graph) {
+  for (const Operation& operation : dynamic_cast<HostGraph&>(graph).operations) enqueue(operation);
+}
+
 void HostStream::copy_to_device(void* device, const void* host, std::size_t bytes) {
   enqueue({"copy_to_device", false,
            [this, device, host, bytes] { copy_over_link(link_, device, host, bytes); }});
@@ -115,6 +134,14 @@ void HostStream::enqueue_args(const char* what, void (*operation)(OpContext&, co
   enqueue({what, false, [this, operation, args] { operation(context_, args); }});
 }
 
+void HostStream::resolve_tokens(const ResolveTokensArgs& args) {
+  enqueue({"resolve_tokens", false, [args] {
+             for (std::int32_t i = 0; i < args.count; ++i) {
+               std::int32_t& value = args.values[i];
+               if (value < 0) value = args.previous[-1 - value].token;
+             }
+           }});
+}
 void HostStream::embed(const EmbedArgs& args) {
   enqueue_args("embed", host::embed, args);
 }
@@ -124,11 +151,8 @@ void HostStream::rms_norm(const RmsNormArgs& args) {
 void HostStream::gemm(const GemmArgs& args) {
   enqueue_args("gemm", host::gemm, args);
 }
-void HostStream::rope(const RopeArgs& args) {
-  enqueue_args("rope", host::rope, args);
-}
-void HostStream::append_kv(const AppendKvArgs& args) {
-  enqueue_args("append_kv", host::append_kv, args);
+void HostStream::rope_append(const RopeAppendArgs& args) {
+  enqueue_args("rope_append", host::rope_append, args);
 }
 void HostStream::attention(const AttentionArgs& args) {
   enqueue_args("attention", host::attention, args);

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "gpu/device.h"
 #include "gpu/host/context.h"
@@ -34,11 +36,16 @@ class HostStream final : public Stream {
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
 
+  Status begin_recording() override;
+  Result<std::unique_ptr<Graph>> end_recording() override;
+  void launch(Graph& graph) override;
+
+  void plan_attention(const AttentionPlan&) override {}  // splits by itself, when it runs
+  void resolve_tokens(const ResolveTokensArgs& args) override;
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
-  void rope(const RopeArgs& args) override;
-  void append_kv(const AppendKvArgs& args) override;
+  void rope_append(const RopeAppendArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
@@ -56,6 +63,9 @@ class HostStream final : public Stream {
     bool always;  // runs even after a failure: what others wait for
     std::function<void()> body;
   };
+  struct HostGraph final : Graph {
+    std::vector<Operation> operations;
+  };
 
   void enqueue(Operation operation);
   void loop();
@@ -64,6 +74,7 @@ class HostStream final : public Stream {
   void enqueue_args(const char* what, void (*operation)(OpContext&, const Args&), const Args& args);
 
   const std::string name_;
+  std::unique_ptr<HostGraph> recording_;  // of the thread that enqueues
   LinkPacer& link_;
   OpContext context_;  // used by the thread alone
   std::mutex mutex_;   // guards all below

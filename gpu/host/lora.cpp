@@ -76,7 +76,7 @@ void lora(OpContext& context, const LoraArgs& args) {
   const auto num_shrinks = static_cast<std::int64_t>(shrinks.size());
   context.for_each(num_shrinks, num_shrinks * in * size * 15, [&](std::int64_t i, int) {
     const Task& task = shrinks[static_cast<std::size_t>(i)];
-    const auto* a = static_cast<const std::byte*>(task.matrix->a) + task.begin * in * size;
+    const auto* a = reinterpret_cast<const std::byte*>(task.matrix->a) + task.begin * in * size;
     const std::int64_t first = task.segment->first;
     dot_tile({args.x.dtype, a, in, task.count, in, x + first * x_stride, x_stride,
               task.segment->count, v + first * v_stride + task.module * rank_stride + task.begin,
@@ -91,7 +91,8 @@ void lora(OpContext& context, const LoraArgs& args) {
     const Task& task = expands[static_cast<std::size_t>(i)];
     const TensorView& out = args.out[task.module];
     const std::int64_t b_stride = task.matrix->b_stride;
-    const auto* b = static_cast<const std::byte*>(task.matrix->b) + task.begin * b_stride * size;
+    const auto* b =
+        reinterpret_cast<const std::byte*>(task.matrix->b) + task.begin * b_stride * size;
     const std::int64_t first = task.segment->first;
     constexpr std::int64_t kRows = 64;
     float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(

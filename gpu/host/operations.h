@@ -10,8 +10,7 @@ namespace tandem::host {
 void embed(OpContext& context, const EmbedArgs& args);
 void rms_norm(OpContext& context, const RmsNormArgs& args);
 void gemm(OpContext& context, const GemmArgs& args);
-void rope(OpContext& context, const RopeArgs& args);
-void append_kv(OpContext& context, const AppendKvArgs& args);
+void rope_append(OpContext& context, const RopeAppendArgs& args);
 void attention(OpContext& context, const AttentionArgs& args);
 void swiglu(OpContext& context, const SwigluArgs& args);
 void gather_rows(OpContext& context, const GatherRowsArgs& args);

@@ -23,54 +23,30 @@ struct Shape {
 
 class PagedAttention : public OpsTest {
  protected:
-  // Fills the cache with append_kv, in pages dealt at random, then attends.
+  // Attends to a random cache, in pages dealt at random.
   void check(const Shape& shape) {
     std::int64_t rows = 0;
-    std::int64_t tokens = 0;
     std::vector<AttentionSequence> sequences;
     std::vector<std::int32_t> page_ids;
     for (const auto& sequence : shape.sequences) {
       sequences.push_back({static_cast<std::int32_t>(rows), sequence.rows, sequence.kv_len,
                            static_cast<std::int32_t>(page_ids.size())});
       rows += sequence.rows;
-      tokens += sequence.kv_len;
       const std::int32_t pages = (sequence.kv_len + shape.page_tokens - 1) / shape.page_tokens;
       for (std::int32_t p = 0; p < pages; ++p) {
         page_ids.push_back(static_cast<std::int32_t>(page_ids.size()));
       }
     }
     std::shuffle(page_ids.begin(), page_ids.end(), random_);
-    std::vector<std::int32_t> slots;
-    for (const AttentionSequence& sequence : sequences) {
-      for (std::int32_t p = 0; p < sequence.kv_len; ++p) {
-        const auto page =
-            page_ids[static_cast<std::size_t>(sequence.pages + p / shape.page_tokens)];
-        slots.push_back(page * shape.page_tokens + p % shape.page_tokens);
-      }
-    }
     const auto num_pages = static_cast<std::int64_t>(page_ids.size());
     const std::int64_t page_elements = 2 * shape.kv_heads * shape.page_tokens * shape.d;
     // The gap between the pages, as other layers' pages would make it.
-    const TestTensor cache = tensor(shape.dtype, {num_pages, page_elements + 24});
-    const TestTensor kv = tensor(shape.dtype, {tokens, 2 * shape.kv_heads * shape.d}, 2);
+    const TestTensor cache = tensor(shape.dtype, {num_pages, page_elements + 24}, 2);
     const std::int64_t heads = shape.kv_heads * shape.group;
     const TestTensor q = tensor(shape.dtype, {rows, heads * shape.d}, 2, shape.d);
     const TestTensor out = tensor(shape.dtype, {rows, heads * shape.d}, 1, 2);
-    const auto slot_array = array(slots);
     const auto sequence_array = array(sequences);
     const auto page_array = array(page_ids);
-    const auto append = [&](const TensorView& view, const TensorView& pages,
-                            const std::int32_t* where) {
-      const std::int64_t half = shape.kv_heads * shape.d;
-      return AppendKvArgs{view.slice_cols(0, half).split_cols(shape.kv_heads),
-                          view.slice_cols(half, half).split_cols(shape.kv_heads),
-                          {pages.data, pages.stride[0], shape.page_tokens},
-                          where};
-    };
-    reference::append_kv(append(kv.host(), cache.host(), slot_array.host()));
-    stream_->append_kv(append(kv.on_device(), cache.on_device(), slot_array.on_device()));
-    expect_same(cache, "cache", {0, 0});
-
     AttentionArgs args{q.host().split_cols(heads),
                        {cache.host().data, cache.host().stride[0], shape.page_tokens},
                        static_cast<std::int32_t>(shape.kv_heads),
@@ -91,6 +67,16 @@ class PagedAttention : public OpsTest {
     args.cache.base = cache.on_device().data;
     args.sequences = sequence_array.on_device();
     args.page_ids = page_array.on_device();
+    AttentionPlan plan;
+    plan.heads = static_cast<std::int32_t>(heads);
+    plan.kv_heads = static_cast<std::int32_t>(shape.kv_heads);
+    plan.head_dim = static_cast<std::int32_t>(shape.d);
+    plan.page_tokens = shape.page_tokens;
+    plan.dtype = shape.dtype;
+    plan.sequences = sequences.data();
+    plan.num_sequences = args.num_sequences;
+    plan.num_rows = static_cast<std::int32_t>(rows);
+    stream_->plan_attention(plan);
     stream_->attention(args);
     expect_same(out, fmt::format("{} kv heads {} group {} d {} page {} sequences {}",
                                  to_string(shape.dtype), shape.kv_heads, shape.group, shape.d,

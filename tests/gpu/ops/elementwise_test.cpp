@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/gpu/ops/ops_fixture.h"
@@ -59,19 +60,55 @@ TEST_F(Elementwise, RmsNormWorksInPlace) {
   expect_same(x, "in place");
 }
 
-TEST_F(Elementwise, RopeTurnsTheHeadsOfAFusedProjection) {
+TEST_F(Elementwise, RopeAppendTurnsAFusedProjectionAndWritesItsKeysAndValues) {
   for (int round = 0; round < 30; ++round) {
     const DType dtype = kDtypes[round % 3];
     const std::int64_t t = pick(0, 40);
-    const std::int64_t heads = pick(1, 7);
+    const std::int64_t kv_heads = pick(1, 4);
+    const std::int64_t heads = kv_heads * pick(1, 3);
     const std::int64_t d = 2 * pick(1, 70);
-    const TestTensor x = tensor(dtype, {t, heads * d}, 1, pick(0, 1) * 2 * d);
+    const auto page_tokens = static_cast<std::int32_t>(pick(1, 20));
+    const std::int64_t num_pages = t / page_tokens + 2;
+    const TestTensor qkv = tensor(dtype, {t, (heads + 2 * kv_heads) * d}, 1, pick(0, 1) * 2 * d);
     const TestTensor cos_sin = tensor(DType::f32, {64, 2, d / 2});
+    const TestTensor cache = tensor(dtype, {num_pages, 2 * kv_heads * page_tokens * d + 24});
     const auto positions = array(indices(t, 64));
-    reference::rope({x.host().split_cols(heads), cos_sin.host(), positions.host()});
-    stream_->rope({x.on_device().split_cols(heads), cos_sin.on_device(), positions.on_device()});
-    expect_same(x, fmt::format("T {} heads {} d {}", t, heads, d));
+    std::vector<std::int32_t> slots(static_cast<std::size_t>(num_pages * page_tokens));
+    std::iota(slots.begin(), slots.end(), 0);
+    std::shuffle(slots.begin(), slots.end(), random_);
+    slots.resize(static_cast<std::size_t>(t));
+    if (t > 3) slots[3] = -1;  // padding
+    const auto slot_array = array(slots);
+    const auto args = [&](const TensorView& all, const TensorView& table, const TensorView& pages,
+                          const std::int32_t* where, const std::int32_t* at) {
+      return RopeAppendArgs{
+          all.slice_cols(0, heads * d).split_cols(heads),
+          all.slice_cols(heads * d, kv_heads * d).split_cols(kv_heads),
+          all.slice_cols((heads + kv_heads) * d, kv_heads * d).split_cols(kv_heads),
+          table,
+          at,
+          where,
+          {pages.data, pages.stride[0], page_tokens}};
+    };
+    reference::rope_append(
+        args(qkv.host(), cos_sin.host(), cache.host(), slot_array.host(), positions.host()));
+    stream_->rope_append(args(qkv.on_device(), cos_sin.on_device(), cache.on_device(),
+                              slot_array.on_device(), positions.on_device()));
+    const std::string what = fmt::format("T {} heads {}/{} d {}", t, heads, kv_heads, d);
+    expect_same(qkv, what);
+    expect_same(cache, what);
   }
+}
+
+TEST_F(Elementwise, ResolveTokensPutsThePreviousStepsTokensInTheirPlaces) {
+  std::vector<SampledToken> sampled(5);
+  for (SampledToken& each : sampled) each.token = static_cast<std::int32_t>(pick(0, 1000));
+  const auto previous = array(sampled);
+  const auto values = array(std::vector<std::int32_t>{7, -1, 0, -5, -3, -3});
+  stream_->resolve_tokens({values.on_device(), 6, previous.on_device()});
+  const std::vector<std::int32_t> expected{
+      7, sampled[0].token, 0, sampled[4].token, sampled[2].token, sampled[2].token};
+  EXPECT_EQ(values.download(*stream_), expected);
 }
 
 TEST_F(Elementwise, SwigluMatchesTheTwin) {

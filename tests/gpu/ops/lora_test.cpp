@@ -12,6 +12,10 @@ namespace {
 
 class Lora : public OpsTest {
  protected:
+  static std::uint64_t address(const TensorView& view) {
+    return reinterpret_cast<std::uint64_t>(view.data);
+  }
+
   // ranks[slot][module]; counts[i] rows of segment i, which uses slot i % slots.
   void check(DType dtype, DType out_dtype, std::int64_t t, std::int64_t in,
              const std::vector<std::int64_t>& outputs,
@@ -34,8 +38,8 @@ class Lora : public OpsTest {
           for (std::int64_t j = rank; j < stride; ++j) reference::put(b.host(), 0, o, j);
         }
         b.upload(*stream_);
-        host_table.push_back({a.host().data, b.host().data, rank, stride});
-        device_table.push_back({a.on_device().data, b.on_device().data, rank, stride});
+        host_table.push_back({address(a.host()), address(b.host()), rank, stride});
+        device_table.push_back({address(a.on_device()), address(b.on_device()), rank, stride});
         max_rank = std::max(max_rank, rank);
       }
     }
@@ -64,6 +68,7 @@ class Lora : public OpsTest {
     args.num_rows = used;
     args.num_segments = static_cast<std::int32_t>(segments.size());
     args.max_rank = max_rank;
+    args.max_count = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
     const auto place = [&](const TensorView& whole) {
       std::int64_t column = 0;
       for (std::int64_t m = 0; m < modules; ++m) {

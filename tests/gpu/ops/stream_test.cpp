@@ -117,5 +117,23 @@ TEST_F(Streams, ComputeFromSeveralThreadsAtOnce) {
   }
 }
 
+TEST_F(Streams, LaunchARecordingAgainAndAgainOverNewContents) {
+  const TestTensor table = tensor(DType::f32, {10, 8});
+  const TestTensor out = tensor(DType::f32, {1, 8});
+  const Buffer ids = buffer(sizeof(std::int32_t));
+  auto* const id_on_device = reinterpret_cast<std::int32_t*>(ids.data());
+  ASSERT_TRUE(stream_->begin_recording().ok());
+  stream_->embed({table.on_device(), id_on_device, out.on_device()});
+  auto graph = stream_->end_recording();
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  for (std::int32_t id = 0; id < 10; ++id) {
+    stream_->copy_to_device(ids.data(), &id, sizeof id);
+    stream_->launch(**graph);
+    ASSERT_TRUE(stream_->synchronize().ok());
+    reference::embed({table.host(), &id, out.host()});
+    expect_same(out, "launch", {0, 0});
+  }
+}
+
 }  // namespace
 }  // namespace tandem

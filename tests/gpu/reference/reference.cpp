@@ -17,9 +17,9 @@ void* address(const TensorView& view, std::int64_t i, std::int64_t j, std::int64
          offset * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-TensorView strided(const void* data, DType dtype, std::int64_t rows, std::int64_t cols,
+TensorView strided(std::uint64_t address_of_data, DType dtype, std::int64_t rows, std::int64_t cols,
                    std::int64_t row_stride) {
-  TensorView view(const_cast<void*>(data), dtype, {rows, cols});
+  TensorView view(reinterpret_cast<void*>(address_of_data), dtype, {rows, cols});
   view.stride[0] = row_stride;
   return view;
 }
@@ -81,26 +81,29 @@ void gemm(const GemmArgs& args) {
   }
 }
 
-void rope(const RopeArgs& args) {
-  const std::int64_t half = args.x.cols() / 2;
-  for (std::int64_t t = 0; t < args.x.rows(); ++t) {
-    for (std::int64_t h = 0; h < args.x.dim[1]; ++h) {
-      for (std::int64_t i = 0; i < half; ++i) {
-        const float cos = at(args.cos_sin, args.positions[t], 0, i);
-        const float sin = at(args.cos_sin, args.positions[t], 1, i);
-        const float a = at(args.x, t, h, i);
-        const float b = at(args.x, t, h, i + half);
-        put(args.x, a * cos - b * sin, t, h, i);
-        put(args.x, b * cos + a * sin, t, h, i + half);
-      }
-    }
+void resolve_tokens(const ResolveTokensArgs& args) {
+  for (std::int32_t i = 0; i < args.count; ++i) {
+    if (args.values[i] < 0) args.values[i] = args.previous[-1 - args.values[i]].token;
   }
 }
 
-void append_kv(const AppendKvArgs& args) {
+void rope_append(const RopeAppendArgs& args) {
   const std::int64_t heads = args.k.dim[1];
   const std::int64_t d = args.k.cols();
   for (std::int64_t t = 0; t < args.k.rows(); ++t) {
+    for (const TensorView& x : {args.q, args.k}) {
+      for (std::int64_t h = 0; h < x.dim[1]; ++h) {
+        for (std::int64_t i = 0; i < d / 2; ++i) {
+          const float cos = at(args.cos_sin, args.positions[t], 0, i);
+          const float sin = at(args.cos_sin, args.positions[t], 1, i);
+          const float a = at(x, t, h, i);
+          const float b = at(x, t, h, i + d / 2);
+          put(x, a * cos - b * sin, t, h, i);
+          put(x, b * cos + a * sin, t, h, i + d / 2);
+        }
+      }
+    }
+    if (args.slots[t] < 0) continue;
     const std::int64_t page = args.slots[t] / args.cache.page_tokens;
     const std::int64_t offset = args.slots[t] % args.cache.page_tokens;
     const TensorView keys = page_of(args.cache, args.k.dtype, page, 0, heads, d);

@@ -9,8 +9,8 @@ namespace tandem::reference {
 void embed(const EmbedArgs& args);
 void rms_norm(const RmsNormArgs& args);
 void gemm(const GemmArgs& args);
-void rope(const RopeArgs& args);
-void append_kv(const AppendKvArgs& args);
+void resolve_tokens(const ResolveTokensArgs& args);
+void rope_append(const RopeAppendArgs& args);
 void attention(const AttentionArgs& args);
 void swiglu(const SwigluArgs& args);
 void gather_rows(const GatherRowsArgs& args);
