@@ -32,6 +32,8 @@ if(TANDEM_HAVE_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${TANDEM_CCACHE})
   endif()
   find_package(CUDAToolkit REQUIRED)
+  # fmt 9 leaves constexpr out under nvcc in some of its functions only, which then do not compile.
+  target_compile_definitions(tandem_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
   target_compile_options(tandem_options INTERFACE
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
   message(STATUS "CUDA: on, ${TANDEM_NVCC} ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")

@@ -63,10 +63,10 @@ Status errno_status(std::string_view what, int errno_value);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit by design
-    if (status_.ok()) status_ = Status(StatusCode::internal, "Result made from an ok Status");
-  }
+  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit by design
+  Result(Status status)                          // NOLINT: implicit by design
+      : status_(!status.ok() ? std::move(status)
+                             : Status(StatusCode::internal, "Result made from an ok Status")) {}
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }

@@ -13,4 +13,8 @@ namespace tandem::cuda {
 // internal and, for most codes, means that the context is lost.
 Status cuda_status(cudaError_t code, std::string_view what);
 
+// The current GPU has programmatic dependent launch (sm_90 on). Asked of the driver once: a process
+// uses one kind of GPU.
+bool gpu_overlaps_kernels();
+
 }  // namespace tandem::cuda

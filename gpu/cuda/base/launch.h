@@ -1,0 +1,62 @@
+// One way to launch a kernel, with its errors as Status and, where the GPU has it (sm_90 on),
+// programmatic dependent launch: the kernel's blocks may be placed while the kernel before it in
+// the stream still runs, which hides about 0.3 us of every launch in a captured step.
+//
+// A kernel that is launched with `overlap` must call wait_for_previous_kernels() in every thread
+// before it reads or writes anything that an earlier kernel of the stream wrote, reads or may still
+// read: buffers are reused from layer to layer, so that is all memory but weights and the kernel's
+// own parameters. It may call allow_next_kernel() at any time, also first of all: the next kernel
+// waits for the end of this one, whatever it was allowed. Only the early blocks' room is at stake.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "engine/base/status.h"
+#include "gpu/cuda/base/cuda_status.h"
+
+namespace tandem::cuda {
+
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes = 0;  // beyond 48 KiB the kernel's attribute must be raised beforehand
+  bool overlap = false;
+};
+
+// Enqueues; never allocates or synchronises. `what` names the operation in the error. In a capture
+// the dependency is recorded as it is.
+template <typename... Params, typename... Args>
+Status launch_kernel(std::string_view what, const LaunchShape& shape, cudaStream_t stream,
+                     void (*kernel)(Params...), Args&&... args) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = shape.overlap && gpu_overlaps_kernels() ? 1 : 0;
+  return cuda_status(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), what);
+}
+
+#ifdef __CUDACC__
+__device__ __forceinline__ void wait_for_previous_kernels() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
+
+__device__ __forceinline__ void allow_next_kernel() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+#endif
+
+}  // namespace tandem::cuda
