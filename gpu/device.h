@@ -86,6 +86,9 @@ class Stream {
   // Blocks the calling thread until all that was enqueued has run; a failure of any of it is
   // returned here, once, and names the operation.
   virtual Status synchronize() = 0;
+  // Whether an operation has failed since the last synchronize(): asked after an event of this
+  // stream has passed, it covers all before the event. Never blocks.
+  virtual bool failed() const = 0;
 
   // Asynchronous copies. `host` memory should come from Device::allocate_pinned. On the host
   // device a copy_to_device is throttled to the link speed that the device was made with.

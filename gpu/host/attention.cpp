@@ -70,12 +70,14 @@ class Attention {
     const std::int64_t block = std::max<std::int64_t>(1, kRowsPerTask / group_);
     std::int64_t whole_tasks = 0;
     for (std::int32_t s = 0; s < args_.num_sequences; ++s) {
+      if (args_.sequences[s].kv_len == 0) continue;
       whole_tasks += ceil_div(args_.sequences[s].num_rows, block) * args_.kv_heads;
     }
     const std::int64_t wanted = 4 * context_.pool->num_threads();
     const std::int64_t spans_each = whole_tasks == 0 ? 1 : ceil_div(wanted, whole_tasks);
     for (std::int32_t s = 0; s < args_.num_sequences; ++s) {
       const AttentionSequence& sequence = args_.sequences[s];
+      if (sequence.kv_len == 0) continue;  // padding
       TANDEM_CHECK(sequence.num_rows >= 0 && sequence.kv_len >= sequence.num_rows &&
                        sequence.first_row + sequence.num_rows <= args_.q.rows(),
                    "sequence {}: {} rows from {}, {} keys", s, sequence.num_rows,

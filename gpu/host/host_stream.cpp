@@ -84,6 +84,11 @@ Status HostStream::synchronize() {
   return std::exchange(failure_, Status());
 }
 
+bool HostStream::failed() const {
+  const std::lock_guard lock(mutex_);
+  return !failure_.ok();
+}
+
 void HostStream::run(const char* what, std::function<void()> body) {
   enqueue({what, false, std::move(body)});
 }

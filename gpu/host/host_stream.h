@@ -32,6 +32,7 @@ class HostStream final : public Stream {
   void record(Event& event) override;
   void wait(Event& event) override;
   Status synchronize() override;
+  bool failed() const override;
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
@@ -76,8 +77,8 @@ class HostStream final : public Stream {
   const std::string name_;
   std::unique_ptr<HostGraph> recording_;  // of the thread that enqueues
   LinkPacer& link_;
-  OpContext context_;  // used by the thread alone
-  std::mutex mutex_;   // guards all below
+  OpContext context_;         // used by the thread alone
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable queued_;
   std::condition_variable advanced_;
   std::deque<Operation> queue_;

@@ -118,11 +118,15 @@ TEST_F(HostStreamTest, PassesEventsEvenAfterAFailure) {
   host::HostStream other("other", pool_, matmuls_, link_);
   host::HostEvent event;
   faulty.run("broken step", [] { throw std::runtime_error("no luck"); });
+  EXPECT_FALSE(other.failed());
   faulty.record(event);
   other.wait(event);
   EXPECT_TRUE(other.synchronize().ok());
   EXPECT_TRUE(event.passed());
+  EXPECT_TRUE(faulty.failed());
+  EXPECT_FALSE(other.failed());
   EXPECT_FALSE(faulty.synchronize().ok());
+  EXPECT_FALSE(faulty.failed());
 }
 
 TEST_F(HostStreamTest, AnEventPassesOnlyWhenItsStreamReachesIt) {
