@@ -1,0 +1,36 @@
+#include "gpu/cuda/gemm/gemm.h"
+
+#include <utility>
+
+namespace tandem::cuda {
+namespace {
+
+void check(const GemmArgs& args) {
+  TANDEM_CHECK(args.x.rank == 2 && args.w.rank == 2 && args.y.rank == 2, "x {} w {} y {}",
+               to_string(args.x), to_string(args.w), to_string(args.y));
+  TANDEM_CHECK(args.w.cols() == args.x.cols() && args.y.rows() == args.x.rows() &&
+                   args.y.cols() == args.w.rows(),
+               "x {} w {} y {}", to_string(args.x), to_string(args.w), to_string(args.y));
+  TANDEM_CHECK(args.w.is_dense() && args.w.dtype == args.x.dtype, "w {} for x {}",
+               to_string(args.w), to_string(args.x));
+  TANDEM_CHECK(args.y.dtype == args.x.dtype || args.y.dtype == DType::f32, "y {} for x {}",
+               to_string(args.y), to_string(args.x));
+  TANDEM_CHECK(args.bias.rank == 0 || (args.bias.rank == 1 && args.bias.dim[0] == args.w.rows() &&
+                                       args.bias.dtype == args.x.dtype),
+               "bias {} for {}", to_string(args.bias), to_string(args.w));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Gemm>> Gemm::create() {
+  TANDEM_ASSIGN(std::unique_ptr<LtGemm> lt, LtGemm::create());
+  return std::unique_ptr<Gemm>(new Gemm(std::move(lt)));
+}
+
+Status Gemm::run(const GemmArgs& args, cudaStream_t stream) {
+  check(args);
+  if (args.y.num_elements() == 0) return {};
+  return lt_->run(args, stream);
+}
+
+}  // namespace tandem::cuda

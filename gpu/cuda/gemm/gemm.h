@@ -1,0 +1,30 @@
+// The GEMM operation of gpu/ops.h on CUDA.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "engine/base/status.h"
+#include "gpu/cuda/gemm/lt_gemm.h"
+#include "gpu/ops.h"
+
+namespace tandem::cuda {
+
+// One per stream: products of one object share a workspace. Not thread-safe.
+class Gemm {
+ public:
+  static Result<std::unique_ptr<Gemm>> create();
+
+  // Enqueues; never allocates device memory or synchronises. Launch shapes depend on the shapes of
+  // the arguments alone, so it may be captured. Kernels are loaded at their first use: run a shape
+  // once before capturing it. Shapes that do not fit are the caller's bug (TANDEM_CHECK).
+  Status run(const GemmArgs& args, cudaStream_t stream);
+
+ private:
+  explicit Gemm(std::unique_ptr<LtGemm> lt) : lt_(std::move(lt)) {}
+
+  std::unique_ptr<LtGemm> lt_;
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,175 @@
+#include "gpu/cuda/gemm/lt_gemm.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "gpu/cuda/gemm/add_bias.h"
+
+namespace tandem::cuda {
+namespace {
+
+// What NVIDIA recommends for Hopper; smaller chips need less.
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+
+Status lt_status(cublasStatus_t code, std::string_view what) {
+  if (code == CUBLAS_STATUS_SUCCESS) return {};
+  return error(
+      code == CUBLAS_STATUS_ALLOC_FAILED ? StatusCode::resource_exhausted : StatusCode::internal,
+      "cuBLASLt: {} failed: {}", what, cublasLtGetStatusName(code));
+}
+
+cudaDataType_t data_type(DType dtype) {
+  if (dtype == DType::f32) return CUDA_R_32F;
+  return dtype == DType::f16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+// Rows 65 and more share algorithms: 64 apart up to 512, then a quarter of a power of two apart.
+std::int64_t bucket_of(std::int64_t rows) {
+  if (rows <= 64) return rows;
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(rows)));
+  const std::int64_t step = std::max<std::int64_t>(64, power / 4);
+  return (rows + step - 1) / step * step;
+}
+
+// The largest power of two, at most 16, that divides the address and the distance between rows.
+std::uint8_t alignment_of(const TensorView& view) {
+  const auto bits = std::bit_cast<std::uintptr_t>(view.data) |
+                    static_cast<std::uintptr_t>(view.stride[0]) * size_of(view.dtype) | 16U;
+  return static_cast<std::uint8_t>(bits & (~bits + 1));
+}
+
+std::int64_t row_distance(const TensorView& view) {
+  return view.rows() > 1 ? view.stride[0] : view.cols();
+}
+
+// cuBLASLt is column-major: y^T [out, T] = w^T^T [out, in] x^T [in, T].
+struct Operation {
+  cublasLtMatmulDescOpaque_t description{};
+  cublasLtMatrixLayoutOpaque_t w{}, x{}, y{};
+
+  Status set(const GemmArgs& args, std::int64_t rows, bool bias_in_epilogue) {
+    TANDEM_TRY(lt_status(cublasLtMatmulDescInit(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                         "describing a product"));
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_TRANSA, transposed));
+    if (bias_in_epilogue) {
+      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+      const void* bias = args.bias.data;
+      const auto bias_type = static_cast<std::int32_t>(data_type(args.bias.dtype));
+      TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
+      TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+      TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
+    }
+    TANDEM_TRY(layout(w, args.w, args.w.rows()));
+    TANDEM_TRY(layout(x, args.x, rows));
+    return layout(y, args.y, rows);
+  }
+
+ private:
+  template <typename T>
+  Status set_attribute(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    return lt_status(cublasLtMatmulDescSetAttribute(&description, attribute, &value, sizeof value),
+                     "describing a product");
+  }
+  static Status layout(cublasLtMatrixLayoutOpaque_t& made, const TensorView& view,
+                       std::int64_t rows) {
+    return lt_status(cublasLtMatrixLayoutInit(&made, data_type(view.dtype),
+                                              static_cast<std::uint64_t>(view.cols()),
+                                              static_cast<std::uint64_t>(rows), row_distance(view)),
+                     "describing a matrix");
+  }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<LtGemm>> LtGemm::create() {
+  std::unique_ptr<LtGemm> made(new LtGemm);
+  TANDEM_TRY(lt_status(cublasLtCreate(&made->handle_), "creating a handle"));
+  TANDEM_ASSIGN(made->workspace_,
+                allocate_device_memory(kWorkspaceBytes, "allocating the GEMM workspace"));
+  return made;
+}
+
+LtGemm::~LtGemm() {
+  if (handle_ != nullptr) cublasLtDestroy(handle_);
+}
+
+std::size_t LtGemm::ShapeHash::operator()(const Shape& shape) const {
+  std::uint64_t hash = 0;
+  const auto flags = static_cast<std::int64_t>(shape.accumulate) * 2 + shape.biased;
+  for (const std::int64_t part :
+       {shape.rows, shape.in, shape.out, static_cast<std::int64_t>(shape.x),
+        static_cast<std::int64_t>(shape.y), flags, static_cast<std::int64_t>(shape.align_x),
+        static_cast<std::int64_t>(shape.align_w), static_cast<std::int64_t>(shape.align_y)}) {
+    hash = (std::rotl(hash, 23) ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15U;
+  }
+  return hash;
+}
+
+Result<cublasLtMatmulAlgo_t> LtGemm::choose(const Shape& shape, cublasLtMatmulDesc_t operation,
+                                            cublasLtMatrixLayout_t w, cublasLtMatrixLayout_t x,
+                                            cublasLtMatrixLayout_t y) {
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  TANDEM_TRY(lt_status(cublasLtMatmulPreferenceInit(&preference), "stating a preference"));
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    return lt_status(
+        cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
+        "stating a preference");
+  };
+  TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes));
+  // Splits of the inner dimension may meet in f32 only: y's own dtype would round twice.
+  TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                 std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE}));
+  TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{shape.align_w}));
+  TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t{shape.align_x}));
+  TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{shape.align_y}));
+  TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{shape.align_y}));
+  cublasLtMatmulHeuristicResult_t best{};
+  int found = 0;
+  TANDEM_TRY(lt_status(
+      cublasLtMatmulAlgoGetHeuristic(handle_, operation, w, x, y, y, &preference, 1, &best, &found),
+      "choosing an algorithm"));
+  if (found == 0) {
+    return error(StatusCode::internal, "cuBLASLt: no algorithm for {} rows, in {}, out {}",
+                 shape.rows, shape.in, shape.out);
+  }
+  return best.algo;
+}
+
+Status LtGemm::run(const GemmArgs& args, cudaStream_t stream) {
+  const bool biased = args.bias.rank > 0;
+  // The epilogue adds a bias of y's dtype; another one goes into y beforehand.
+  const bool bias_first = biased && args.bias.dtype != args.y.dtype;
+  if (bias_first) TANDEM_TRY(launch_add_bias(args.bias, args.y, args.accumulate, stream));
+  const bool accumulate = args.accumulate || bias_first;
+  const Shape shape{bucket_of(args.x.rows()),
+                    args.x.cols(),
+                    args.w.rows(),
+                    args.x.dtype,
+                    args.y.dtype,
+                    accumulate,
+                    biased && !bias_first,
+                    alignment_of(args.x),
+                    alignment_of(args.w),
+                    alignment_of(args.y)};
+  auto known = chosen_.find(shape);
+  if (known == chosen_.end()) {
+    Operation typical;
+    TANDEM_TRY(typical.set(args, shape.rows, shape.biased));
+    TANDEM_ASSIGN(const cublasLtMatmulAlgo_t algorithm,
+                  choose(shape, &typical.description, &typical.w, &typical.x, &typical.y));
+    known = chosen_.emplace(shape, algorithm).first;
+  }
+  Operation operation;
+  TANDEM_TRY(operation.set(args, args.x.rows(), shape.biased));
+  const float alpha = 1;
+  const float beta = accumulate ? 1.0F : 0.0F;
+  return lt_status(
+      cublasLtMatmul(handle_, &operation.description, &alpha, args.w.data, &operation.w,
+                     args.x.data, &operation.x, &beta, args.y.data, &operation.y, args.y.data,
+                     &operation.y, &known->second, workspace_.get(), kWorkspaceBytes, stream),
+      "a product");
+}
+
+}  // namespace tandem::cuda
