@@ -148,7 +148,7 @@ struct LoraPages {
 
 // The rows of one adapter in a step: rows[first .. first + count) of LoraArgs.
 struct LoraSegment {
-  std::int32_t slot;  // which adapter: row of the weight table
+  std::int32_t slot;  // which adapter: row of the weight table; not read when count is 0
   std::int32_t first;
   std::int32_t count;
 };

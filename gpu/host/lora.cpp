@@ -1,7 +1,9 @@
 // The adapters' deltas: one pass over the pool for all x A^T, one for all (x A^T) B^T. A task owns
 // a block of rows of A (or B) of one segment and module and reads it once for up to eight rows of
-// x.
+// x. Weights that lie in chunks of a pool are read in place where the chunks are neighbours, else
+// copied together first: a task's bytes fit the cache.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "engine/base/check.h"
@@ -21,6 +23,33 @@ struct Task {
 
 const LoraMatrix& matrix_of(const LoraArgs& args, const LoraSegment& segment, std::int32_t module) {
   return args.table[segment.slot * args.slot_stride + module];
+}
+
+// Bytes [begin, begin + count) of what starts at `start`: an address, or a place in the slot's
+// chunks. Good until the next call with the same scratch.
+const std::byte* weights_at(const LoraPages& pages, std::int32_t slot, std::uint64_t start,
+                            std::int64_t begin, std::int64_t count, Scratch& scratch) {
+  const std::uint64_t first = start + static_cast<std::uint64_t>(begin);
+  if (pages.base == nullptr) return reinterpret_cast<const std::byte*>(first);
+  const std::int32_t* ids = pages.ids + slot * pages.slot_stride;
+  const std::uint64_t chunk_bytes = std::uint64_t{1} << pages.shift;
+  const auto place = [&](std::uint64_t byte) {
+    const auto id = static_cast<std::uint64_t>(ids[byte >> pages.shift]);
+    return pages.base + (id << pages.shift) + (byte & (chunk_bytes - 1));
+  };
+  const std::uint64_t end = first + static_cast<std::uint64_t>(count);
+  bool neighbours = true;
+  for (std::uint64_t c = first >> pages.shift; c < (end - 1) >> pages.shift; ++c) {
+    neighbours = neighbours && ids[c + 1] == ids[c] + 1;
+  }
+  if (neighbours) return place(first);
+  auto* copy = scratch.get<std::byte>(static_cast<std::size_t>(count));
+  for (std::uint64_t at = first; at < end;) {
+    const std::uint64_t next = std::min(end, (at | (chunk_bytes - 1)) + 1);
+    std::memcpy(copy + (at - first), place(at), next - at);
+    at = next;
+  }
+  return copy;
 }
 
 // Cuts each matrix into tasks of about `bytes`.
@@ -74,9 +103,11 @@ void lora(OpContext& context, const LoraArgs& args) {
       args, 64 << 10, [](const LoraMatrix& matrix, std::int32_t) { return matrix.rank; },
       [&](const LoraMatrix&) { return in; });
   const auto num_shrinks = static_cast<std::int64_t>(shrinks.size());
-  context.for_each(num_shrinks, num_shrinks * in * size * 15, [&](std::int64_t i, int) {
+  context.for_each(num_shrinks, num_shrinks * in * size * 15, [&](std::int64_t i, int worker) {
     const Task& task = shrinks[static_cast<std::size_t>(i)];
-    const auto* a = reinterpret_cast<const std::byte*>(task.matrix->a) + task.begin * in * size;
+    const std::byte* a = weights_at(args.pages, task.segment->slot, task.matrix->a,
+                                    task.begin * in * size, task.count * in * size,
+                                    context.workers[static_cast<std::size_t>(worker)].operand);
     const std::int64_t first = task.segment->first;
     dot_tile({args.x.dtype, a, in, task.count, in, x + first * x_stride, x_stride,
               task.segment->count, v + first * v_stride + task.module * rank_stride + task.begin,
@@ -91,8 +122,9 @@ void lora(OpContext& context, const LoraArgs& args) {
     const Task& task = expands[static_cast<std::size_t>(i)];
     const TensorView& out = args.out[task.module];
     const std::int64_t b_stride = task.matrix->b_stride;
-    const auto* b =
-        reinterpret_cast<const std::byte*>(task.matrix->b) + task.begin * b_stride * size;
+    const std::byte* b = weights_at(args.pages, task.segment->slot, task.matrix->b,
+                                    task.begin * b_stride * size, task.count * b_stride * size,
+                                    context.workers[static_cast<std::size_t>(worker)].operand);
     const std::int64_t first = task.segment->first;
     constexpr std::int64_t kRows = 64;
     float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(

@@ -17,11 +17,28 @@ void* address(const TensorView& view, std::int64_t i, std::int64_t j, std::int64
          offset * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-TensorView strided(std::uint64_t address_of_data, DType dtype, std::int64_t rows, std::int64_t cols,
-                   std::int64_t row_stride) {
-  TensorView view(reinterpret_cast<void*>(address_of_data), dtype, {rows, cols});
-  view.stride[0] = row_stride;
-  return view;
+// [rows, cols] of a matrix that starts at `start` (see LoraPages), as float.
+std::vector<float> weights(const LoraArgs& args, std::int32_t slot, std::uint64_t start,
+                           std::int64_t rows, std::int64_t cols, std::int64_t row_stride) {
+  const LoraPages& pages = args.pages;
+  const std::uint64_t size = size_of(args.x.dtype);
+  std::vector<float> out;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const std::uint64_t byte = start + static_cast<std::uint64_t>(r * row_stride + c) * size;
+      const auto* from = reinterpret_cast<const std::byte*>(byte);
+      if (pages.base != nullptr) {
+        const std::int32_t id =
+            pages.ids[slot * pages.slot_stride + static_cast<std::int64_t>(byte >> pages.shift)];
+        from = pages.base + (static_cast<std::uint64_t>(id) << pages.shift) +
+               (byte & ((std::uint64_t{1} << pages.shift) - 1));
+      }
+      float value = 0;
+      convert(args.x.dtype, from, DType::f32, &value, 1);
+      out.push_back(value);
+    }
+  }
+  return out;
 }
 
 // [kv_heads, page_tokens, d] of K (0) or V (1) of a page.
@@ -179,24 +196,27 @@ void lora(const LoraArgs& args) {
   const std::int64_t in = args.x.cols();
   for (std::int32_t s = 0; s < args.num_segments; ++s) {
     const LoraSegment& segment = args.segments[s];
+    if (segment.count == 0) continue;
     for (std::int32_t m = 0; m < args.num_modules; ++m) {
       const LoraMatrix& matrix = args.table[segment.slot * args.slot_stride + m];
       if (matrix.rank == 0) continue;
       const std::int64_t outputs = args.out[m].cols();
-      const TensorView a = strided(matrix.a, args.x.dtype, matrix.rank, in, in);
-      const TensorView b = strided(matrix.b, args.x.dtype, outputs, matrix.rank, matrix.b_stride);
+      const auto a = weights(args, segment.slot, matrix.a, matrix.rank, in, in);
+      const auto b = weights(args, segment.slot, matrix.b, outputs, matrix.rank, matrix.b_stride);
       for (std::int32_t n = 0; n < segment.count; ++n) {
         const std::int64_t t = args.rows[segment.first + n];
         std::vector<float> v(static_cast<std::size_t>(matrix.rank), 0.0F);
         for (std::int32_t j = 0; j < matrix.rank; ++j) {
           for (std::int64_t i = 0; i < in; ++i) {
-            v[static_cast<std::size_t>(j)] += at(args.x, t, i) * at(a, j, i);
+            v[static_cast<std::size_t>(j)] +=
+                at(args.x, t, i) * a[static_cast<std::size_t>(j * in + i)];
           }
         }
         for (std::int64_t o = 0; o < outputs; ++o) {
           float delta = 0;
           for (std::int32_t j = 0; j < matrix.rank; ++j) {
-            delta += v[static_cast<std::size_t>(j)] * at(b, o, j);
+            delta +=
+                v[static_cast<std::size_t>(j)] * b[static_cast<std::size_t>(o * matrix.rank + j)];
           }
           put(args.out[m], at(args.out[m], t, o) + delta, t, o);
         }
