@@ -63,7 +63,8 @@ Result<std::unique_ptr<StepBench>> StepBench::create(Device& device, const Model
   };
   const std::int32_t pages =
       options.batch * pages_for(options.context + 1) + pages_for(options.prefill_tokens);
-  TANDEM_ASSIGN(bench->cache_, KvCache::create(device, config, dtype, pages, kPageTokens));
+  TANDEM_ASSIGN(bench->cache_,
+                KvCache::create(device, PoolLayout::of(config, dtype, kPageTokens), pages));
   bench->pool_ = std::make_unique<PagePool>(pages, kPageTokens);
   std::mt19937_64 random(options.seed);
   for (std::int32_t i = 0; i <= options.batch; ++i) {

@@ -64,7 +64,7 @@ Result<std::int64_t> choose_pages(const EngineSettings& settings, const ModelCon
                                   DType dtype, std::size_t memory_bytes, std::int64_t wanted) {
   if (settings.kv_pages > 0) return settings.kv_pages;
   const auto page_bytes = static_cast<double>(
-      KvCache::page_bytes(config, dtype, static_cast<std::int32_t>(settings.page_tokens)));
+      PoolLayout::of(config, dtype, static_cast<std::int32_t>(settings.page_tokens)).page_bytes);
   if (settings.kv_cache_gb > 0) {
     // Held below what an integer can be; far more than the caller allows.
     const auto pages = static_cast<std::int64_t>(

@@ -10,11 +10,12 @@
 
 namespace tandem {
 
-Engine::Engine(const EngineOptions& options, const Tokenizer& tokenizer, const Clock& clock)
+Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
+               const Clock& clock)
     : options_(options),
       tokenizer_(&tokenizer),
       clock_(&clock),
-      pool_(options.num_pages, options.page_tokens),
+      pool_(options.num_pages, options.page_tokens, layout.chunks_per_page),
       scheduler_({options.max_num_seqs, options.max_num_batched_tokens, options.max_prefill_chunk,
                   max_logit_rows(options.max_num_seqs)},
                  pool_),
@@ -40,12 +41,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                  "kv_cache_gb or lower max_model_len",
                  room, options.max_model_len);
   }
-  std::unique_ptr<Engine> engine(new Engine(options, tokenizer, clock));
+  const PoolLayout layout = PoolLayout::of(config, dtype, options.page_tokens);
+  std::unique_ptr<Engine> engine(new Engine(options, layout, tokenizer, clock));
   const std::int32_t samples = max_logit_rows(options.max_num_seqs);
   const ModelLimits limits{options.max_num_batched_tokens, samples, options.max_model_len,
                            options.max_lora_rank};
-  TANDEM_ASSIGN(engine->cache_,
-                KvCache::create(device, config, dtype, options.num_pages, options.page_tokens));
+  TANDEM_ASSIGN(engine->cache_, KvCache::create(device, layout, options.num_pages));
   TANDEM_ASSIGN(engine->model_, LlamaModel::load(config, weights, dtype, limits, device, progress));
   TANDEM_ASSIGN(engine->adapters_, AdapterStore::create(device, config, dtype, options.max_adapters,
                                                         options.max_lora_rank));

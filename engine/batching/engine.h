@@ -67,7 +67,8 @@ class Engine final : public GenerationService {
   const EngineOptions& options() const { return options_; }
 
  private:
-  Engine(const EngineOptions& options, const Tokenizer& tokenizer, const Clock& clock);
+  Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
+         const Clock& clock);
 
   Status check(const GenerationRequest& request) const;
   void run();
@@ -87,6 +88,7 @@ class Engine final : public GenerationService {
   const EngineOptions options_;
   const Tokenizer* tokenizer_;
   const Clock* clock_;
+  PagePool pool_;  // the engine thread's own; before all that gives pages back
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> adapters_;
   KvCache cache_;
@@ -96,7 +98,6 @@ class Engine final : public GenerationService {
   Buffer sampled_host_;
 
   // The engine thread's own.
-  PagePool pool_;
   Scheduler scheduler_;
   // News of this step, delivered after its statistics are published: whoever has read the last of a
   // request finds it gone from the statistics, and readers wake while the next step already runs.

@@ -11,7 +11,7 @@
 #include "engine/batching/generation.h"
 #include "engine/batching/generation_state.h"
 #include "engine/batching/output_text.h"
-#include "engine/memory/page_pool.h"
+#include "engine/memory/block_table.h"
 
 namespace tandem {
 

@@ -4,30 +4,21 @@
 
 namespace tandem {
 
-std::size_t KvCache::page_bytes(const ModelConfig& config, DType dtype, std::int32_t page_tokens) {
-  return static_cast<std::size_t>(config.num_layers * 2 * config.kv_size() * page_tokens) *
-         size_of(dtype);
-}
-
-Result<KvCache> KvCache::create(Device& device, const ModelConfig& config, DType dtype,
-                                std::int32_t num_pages, std::int32_t page_tokens) {
-  TANDEM_CHECK(num_pages > 0 && page_tokens > 0, "{} pages of {} tokens", num_pages, page_tokens);
+Result<KvCache> KvCache::create(Device& device, const PoolLayout& layout, std::int32_t num_pages) {
+  TANDEM_CHECK(num_pages > 0, "{} pages", num_pages);
   KvCache cache;
-  cache.num_pages_ = num_pages;
-  cache.page_tokens_ = page_tokens;
-  cache.page_stride_ = 2 * config.kv_size() * page_tokens;
-  cache.layer_bytes_ = static_cast<std::size_t>(cache.page_stride_ * num_pages) * size_of(dtype);
+  cache.layout_ = layout;
   TANDEM_ASSIGN(cache.buffer_,
-                device.allocate(cache.layer_bytes_ * static_cast<std::size_t>(config.num_layers),
-                                "the KV cache (lower kv_cache_gb or max_model_len)"));
+                device.allocate(layout.page_bytes * static_cast<std::size_t>(num_pages),
+                                "the page pool (lower kv_cache_gb or max_model_len)"));
   return cache;
 }
 
 KvLayer KvCache::layer(std::int64_t index) const {
   KvLayer layer;
-  layer.base = buffer_.data() + static_cast<std::size_t>(index) * layer_bytes_;
-  layer.page_stride = page_stride_;
-  layer.page_tokens = page_tokens_;
+  layer.base = buffer_.data() + static_cast<std::size_t>(index) * layout_.slab_bytes;
+  layer.page_stride = static_cast<std::int64_t>(layout_.page_bytes / layout_.element_bytes);
+  layer.page_tokens = layout_.page_tokens;
   return layer;
 }
 

@@ -1,34 +1,30 @@
-// The device memory behind the page pool: K and V of every layer, page by page.
+// The device memory behind the page pool: one allocation, pages of KV and chunks of adapters.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/memory/pool_layout.h"
 #include "gpu/device.h"
 
 namespace tandem {
 
 class KvCache {
  public:
-  // [layers, num_pages, 2, kv_heads, page_tokens, head_dim] of `dtype`, allocated once.
-  static Result<KvCache> create(Device& device, const ModelConfig& config, DType dtype,
-                                std::int32_t num_pages, std::int32_t page_tokens);
-
-  // Bytes that one page id takes over all layers.
-  static std::size_t page_bytes(const ModelConfig& config, DType dtype, std::int32_t page_tokens);
+  // [num_pages][layers][2][kv_heads][page_tokens][head_dim], allocated once; see PoolLayout.
+  static Result<KvCache> create(Device& device, const PoolLayout& layout, std::int32_t num_pages);
 
   KvLayer layer(std::int64_t index) const;
-  std::int32_t num_pages() const { return num_pages_; }
-  std::int32_t page_tokens() const { return page_tokens_; }
+  // Chunk c of an adapter begins at chunk_base() + (c << layout().chunk_shift).
+  std::byte* chunk_base() const { return buffer_.data(); }
+
+  const PoolLayout& layout() const { return layout_; }
+  std::int32_t page_tokens() const { return layout_.page_tokens; }
   std::size_t bytes() const { return buffer_.bytes(); }
 
  private:
   Buffer buffer_;
-  std::size_t layer_bytes_ = 0;
-  std::int64_t page_stride_ = 0;
-  std::int32_t num_pages_ = 0;
-  std::int32_t page_tokens_ = 0;
+  PoolLayout layout_;
 };
 
 }  // namespace tandem

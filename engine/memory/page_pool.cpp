@@ -1,72 +1,202 @@
 #include "engine/memory/page_pool.h"
 
-#include <numeric>
-#include <utility>
+#include <algorithm>
 
 #include "engine/base/check.h"
 
 namespace tandem {
 
-PagePool::PagePool(std::int32_t num_pages, std::int32_t page_tokens)
+PagePool::PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page)
     : page_tokens_(page_tokens),
-      free_(static_cast<std::size_t>(num_pages)),
-      owned_(static_cast<std::size_t>(num_pages), false) {
-  TANDEM_CHECK(num_pages > 0 && page_tokens > 0, "{} pages of {} tokens", num_pages, page_tokens);
-  // Highest id at the bottom, so that a fresh pool hands out 0, 1, 2, ...
-  std::iota(free_.rbegin(), free_.rend(), 0);
+      chunks_per_page_(chunks_per_page),
+      free_(num_pages),
+      pages_(static_cast<std::size_t>(num_pages)),
+      chunk_owned_(static_cast<std::size_t>(num_pages) * static_cast<std::size_t>(chunks_per_page),
+                   false) {
+  TANDEM_CHECK(num_pages > 0 && page_tokens > 0 && chunks_per_page > 0,
+               "{} pages of {} tokens or {} chunks", num_pages, page_tokens, chunks_per_page);
 }
 
 PagePool::~PagePool() {
   TANDEM_CHECK(num_free() == num_pages(), "{} pages leaked", num_pages() - num_free());
+  TANDEM_CHECK(reclaimables_.empty(), "{} reclaimables are still registered", reclaimables_.size());
 }
 
-PageId PagePool::take() {
-  TANDEM_CHECK(!free_.empty(), "the page pool is empty");
-  const PageId page = free_.back();
-  free_.pop_back();
-  owned_[static_cast<std::size_t>(page)] = true;
-  return page;
+PoolCounts PagePool::counts() const {
+  PoolCounts counts;
+  counts.free = num_free();
+  counts.cached = idle_pages_;
+  counts.adapter = adapter_pages_;
+  counts.kv = num_pages() - counts.free - counts.cached - counts.adapter;
+  counts.chunks = chunks_;
+  counts.spare_chunks = std::int64_t{adapter_pages_} * chunks_per_page_ - chunks_;
+  return counts;
 }
 
-void PagePool::give_back(PageId page) {
-  TANDEM_CHECK(owned_[static_cast<std::size_t>(page)], "page {} given back twice", page);
-  owned_[static_cast<std::size_t>(page)] = false;
-  free_.push_back(page);
+// Reclaiming.
+
+void PagePool::add(Reclaimable& reclaimable) {
+  reclaimables_.push_back(&reclaimable);
 }
 
-BlockTable::BlockTable(BlockTable&& other) noexcept
-    : pool_(other.pool_), pages_(std::exchange(other.pages_, {})) {}
+void PagePool::remove(Reclaimable& reclaimable) {
+  const auto at = std::find(reclaimables_.begin(), reclaimables_.end(), &reclaimable);
+  TANDEM_CHECK(at != reclaimables_.end(), "removing a reclaimable that is not registered");
+  reclaimables_.erase(at);
+}
 
-BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
-  if (this != &other) {
-    clear();
-    pool_ = other.pool_;
-    pages_ = std::exchange(other.pages_, {});
+std::int64_t PagePool::available_pages() const {
+  std::int64_t pages = num_free();
+  for (const Reclaimable* each : reclaimables_) pages += each->reclaimable_pages();
+  return pages;
+}
+
+bool PagePool::reclaim_one() {
+  Reclaimable* first = nullptr;
+  std::uint64_t oldest = 0;
+  for (Reclaimable* each : reclaimables_) {
+    const std::optional<std::uint64_t> used = each->oldest();
+    if (!used || (first != nullptr && *used >= oldest)) continue;
+    first = each;
+    oldest = *used;
   }
-  return *this;
-}
-
-bool BlockTable::reserve(std::int64_t tokens) {
-  const auto wanted = static_cast<std::size_t>(pool_->pages_for(tokens));
-  if (wanted <= pages_.size()) return true;
-  if (wanted - pages_.size() > static_cast<std::size_t>(pool_->num_free())) return false;
-  while (pages_.size() < wanted) pages_.push_back(pool_->take());
+  if (first == nullptr) return false;
+  first->reclaim_oldest();
   return true;
 }
 
-void BlockTable::clear() {
-  // Last page first: the next taker gets them in order again.
-  while (!pages_.empty()) {
-    pool_->give_back(pages_.back());
-    pages_.pop_back();
+bool PagePool::make_room(std::int64_t count) {
+  while (num_free() < count) {
+    if (!reclaim_one()) return false;
+  }
+  return true;
+}
+
+// KV.
+
+PagePool::Page& PagePool::kv_page(PageId page) {
+  Page& entry = pages_[static_cast<std::size_t>(page)];
+  TANDEM_CHECK(entry.references > 0, "page {} holds no KV", page);
+  return entry;
+}
+
+PageId PagePool::take_page() {
+  const PageId page = free_.take_lowest();
+  Page& entry = pages_[static_cast<std::size_t>(page)];
+  TANDEM_CHECK(entry.references == 0 && entry.chunks == 0 && !entry.cached, "page {}", page);
+  entry.references = 1;
+  return page;
+}
+
+void PagePool::reference(PageId page) {
+  Page& entry = kv_page(page);
+  if (entry.cached && entry.references == 1) --idle_pages_;
+  ++entry.references;
+}
+
+void PagePool::drop_reference(PageId page) {
+  Page& entry = kv_page(page);
+  TANDEM_CHECK(!entry.cached || entry.references > 1, "page {}: the cache's own reference", page);
+  --entry.references;
+  if (entry.references == 0) {
+    free_.put(page);
+  } else if (entry.cached && entry.references == 1) {
+    ++idle_pages_;
   }
 }
 
-std::int32_t BlockTable::slot(std::int64_t position) const {
-  const std::int32_t page_tokens = pool_->page_tokens();
-  const auto index = static_cast<std::size_t>(position / page_tokens);
-  TANDEM_CHECK(index < pages_.size(), "token {} was not reserved", position);
-  return pages_[index] * page_tokens + static_cast<std::int32_t>(position % page_tokens);
+void PagePool::set_cached(PageId page) {
+  Page& entry = kv_page(page);
+  TANDEM_CHECK(!entry.cached, "page {} is cached twice", page);
+  entry.cached = true;
+  ++entry.references;
+}
+
+void PagePool::drop_cached(PageId page) {
+  Page& entry = kv_page(page);
+  TANDEM_CHECK(entry.cached, "page {} is not cached", page);
+  if (entry.references == 1) --idle_pages_;
+  entry.cached = false;
+  drop_reference(page);
+}
+
+// Chunks.
+
+std::optional<ChunkTable> PagePool::take_chunks(std::int64_t count) {
+  TANDEM_CHECK(count >= 0, "{} chunks", count);
+  if (count > std::int64_t{num_pages()} * chunks_per_page_) return std::nullopt;
+  const auto room = [&] {
+    return (std::int64_t{num_free()} + adapter_pages_) * chunks_per_page_ - chunks_;
+  };
+  while (room() < count) {
+    if (!reclaim_one()) return std::nullopt;
+  }
+  std::vector<ChunkId> ids;
+  ids.reserve(static_cast<std::size_t>(count));
+  const auto whole = std::min<std::int64_t>(count / chunks_per_page_, num_free());
+  for (const PageId page : free_.take_runs(static_cast<std::int32_t>(whole))) {
+    take_from_page(page, chunks_per_page_, ids);
+  }
+  take_tail(count - static_cast<std::int64_t>(ids.size()), ids);
+  return ChunkTable(*this, std::move(ids));
+}
+
+// Into the fullest page that has room for all of it, else into a page of its own, else scattered.
+void PagePool::take_tail(std::int64_t count, std::vector<ChunkId>& ids) {
+  while (count > 0) {
+    PageId page = -1;
+    auto taken = static_cast<std::int32_t>(std::min<std::int64_t>(count, chunks_per_page_));
+    const auto fitting = partial_.lower_bound({taken, 0});
+    if (fitting != partial_.end()) {
+      page = fitting->second;
+    } else if (num_free() > 0) {
+      page = free_.take_runs(1).front();
+    } else {
+      const auto roomiest = std::prev(partial_.end());
+      page = roomiest->second;
+      taken = roomiest->first;
+    }
+    take_from_page(page, taken, ids);
+    count -= taken;
+  }
+}
+
+void PagePool::take_from_page(PageId page, std::int32_t count, std::vector<ChunkId>& ids) {
+  Page& entry = pages_[static_cast<std::size_t>(page)];
+  TANDEM_CHECK(entry.references == 0 && entry.chunks + count <= chunks_per_page_, "page {}", page);
+  const std::int32_t before = entry.chunks;
+  entry.chunks += count;
+  chunks_ += count;
+  if (before == 0) ++adapter_pages_;
+  note_partial(page, before);
+  for (ChunkId id = page * chunks_per_page_; count > 0; ++id) {
+    if (chunk_owned_[static_cast<std::size_t>(id)]) continue;
+    chunk_owned_[static_cast<std::size_t>(id)] = true;
+    ids.push_back(id);
+    --count;
+  }
+}
+
+void PagePool::give_back(ChunkId chunk) {
+  TANDEM_CHECK(chunk_owned_[static_cast<std::size_t>(chunk)], "chunk {} given back twice", chunk);
+  chunk_owned_[static_cast<std::size_t>(chunk)] = false;
+  const PageId page = chunk / chunks_per_page_;
+  Page& entry = pages_[static_cast<std::size_t>(page)];
+  const std::int32_t before = entry.chunks--;
+  --chunks_;
+  note_partial(page, before);
+  if (entry.chunks > 0) return;
+  --adapter_pages_;
+  free_.put(page);
+}
+
+void PagePool::note_partial(PageId page, std::int32_t chunks_before) {
+  const auto has_room = [&](std::int32_t chunks) {
+    return chunks > 0 && chunks < chunks_per_page_;
+  };
+  const std::int32_t chunks = pages_[static_cast<std::size_t>(page)].chunks;
+  if (has_room(chunks_before)) partial_.erase({chunks_per_page_ - chunks_before, page});
+  if (has_room(chunks)) partial_.insert({chunks_per_page_ - chunks, page});
 }
 
 }  // namespace tandem

@@ -1,61 +1,104 @@
-// The fixed pool of KV pages, and the block table of one sequence.
+// The fixed pool of pages that KV and adapters share (S-LoRA's Unified Paging).
 //
-// Ids only: the memory that the ids stand for is KvCache's. Not thread-safe: the engine thread
-// alone plans with it. It decides nothing: who gives way when pages run out is the scheduler's
-// choice.
+// A page is free, or holds KV (referenced by any number of block tables, and perhaps kept by the
+// prefix cache), or holds chunks of adapters. Ids only: the memory that they stand for is
+// KvCache's.
+//
+// When pages run out the pool takes from its reclaimables, least recently used first over all of
+// them, until the request fits. It decides nothing else: who of the running gives way is the
+// scheduler's choice.
+//
+// Not thread-safe: the engine thread alone owns it, and what it hands out is given back there. A
+// page may be given back and taken again while a step that uses it is still under way: what is
+// enqueued later on the compute stream comes after it. Another stream that writes (adapter loads)
+// must wait for the last step that was enqueued before the pages were taken.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
+
+#include "engine/memory/chunk_table.h"
+#include "engine/memory/free_pages.h"
+#include "engine/memory/reclaimable.h"
 
 namespace tandem {
 
-using PageId = std::int32_t;
+// Every page is in one of the first four.
+struct PoolCounts {
+  std::int32_t free = 0;
+  std::int32_t kv = 0;      // referenced by a block table
+  std::int32_t cached = 0;  // by the prefix cache alone
+  std::int32_t adapter = 0;
+  std::int64_t chunks = 0;        // held by adapters
+  std::int64_t spare_chunks = 0;  // free, but in pages of adapters: of no use to KV
+};
 
 class PagePool {
  public:
-  PagePool(std::int32_t num_pages, std::int32_t page_tokens);
+  PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page = 1);
   ~PagePool();  // every page must have come back
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  std::int32_t num_pages() const { return static_cast<std::int32_t>(owned_.size()); }
-  std::int32_t num_free() const { return static_cast<std::int32_t>(free_.size()); }
+  std::int32_t num_pages() const { return static_cast<std::int32_t>(pages_.size()); }
+  std::int32_t num_free() const { return free_.count(); }
   std::int32_t page_tokens() const { return page_tokens_; }
+  std::int32_t chunks_per_page() const { return chunks_per_page_; }
   std::int32_t pages_for(std::int64_t tokens) const {
     return static_cast<std::int32_t>((tokens + page_tokens_ - 1) / page_tokens_);
   }
+  PoolCounts counts() const;
+
+  // Adapters: `count` chunks, whole pages first and adjacent where possible. All or nothing.
+  std::optional<ChunkTable> take_chunks(std::int64_t count);
+
+  // Registered until removed; both outlive their registration.
+  void add(Reclaimable& reclaimable);
+  void remove(Reclaimable& reclaimable);
+  // A moment later than all before it: the time of a use, comparable over all reclaimables.
+  std::uint64_t stamp() { return ++clock_; }
+  // Free pages, and those that reclaimables would give: about what can be had.
+  std::int64_t available_pages() const;
+  // Reclaims until `count` pages are free; false when there are not so many.
+  [[nodiscard]] bool make_room(std::int64_t count);
+
+  // KV, for BlockTable and the prefix cache. A page is free when its last reference goes.
+  PageId take_page();           // one reference; requires num_free() > 0
+  void reference(PageId page);  // one more; requires that the page holds KV
+  void drop_reference(PageId page);
+  void set_cached(PageId page);  // a reference that counts as the prefix cache's
+  void drop_cached(PageId page);
 
  private:
-  friend class BlockTable;
-  PageId take();  // requires num_free() > 0
-  void give_back(PageId page);
+  friend class ChunkTable;
+  struct Page {
+    std::int32_t references = 0;  // the cache's included
+    std::int32_t chunks = 0;      // owned by adapters
+    bool cached = false;
+  };
+
+  Page& kv_page(PageId page);
+  bool reclaim_one();
+  void note_partial(PageId page, std::int32_t chunks_before);
+  void take_from_page(PageId page, std::int32_t count, std::vector<ChunkId>& ids);
+  void take_tail(std::int64_t count, std::vector<ChunkId>& ids);
+  void give_back(ChunkId chunk);
 
   std::int32_t page_tokens_;
-  std::vector<PageId> free_;  // a stack: the page given back last is warm in the caches
-  std::vector<bool> owned_;   // proves that no page is owned twice
-};
-
-// The pages of one sequence, in the order of its tokens. Returns them when destroyed. Move-only.
-class BlockTable {
- public:
-  explicit BlockTable(PagePool& pool) : pool_(&pool) {}
-  BlockTable(BlockTable&& other) noexcept;
-  BlockTable& operator=(BlockTable&& other) noexcept;
-  ~BlockTable() { clear(); }
-
-  // Makes room for `tokens` tokens in all. All or nothing: false when the pool has too few pages.
-  [[nodiscard]] bool reserve(std::int64_t tokens);
-  void clear();
-
-  std::span<const PageId> pages() const { return pages_; }
-  // Where token `position` lives: page * page_tokens + offset. Requires that it was reserved.
-  std::int32_t slot(std::int64_t position) const;
-
- private:
-  PagePool* pool_;
-  std::vector<PageId> pages_;
+  std::int32_t chunks_per_page_;
+  FreePages free_;
+  std::vector<Page> pages_;
+  std::vector<bool> chunk_owned_;  // [num_pages * chunks_per_page]
+  // Adapter pages with room, by how many chunks are free in them.
+  std::set<std::pair<std::int32_t, PageId>> partial_;
+  std::int32_t idle_pages_ = 0;  // cached, no other reference
+  std::int32_t adapter_pages_ = 0;
+  std::int64_t chunks_ = 0;  // owned
+  std::vector<Reclaimable*> reclaimables_;
+  std::uint64_t clock_ = 0;
 };
 
 }  // namespace tandem

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/memory/page_pool.h"
+#include "engine/memory/free_pages.h"
 #include "gpu/device.h"
 #include "gpu/ops.h"
 

@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
+
+#include "engine/memory/block_table.h"
+#include "engine/memory/pool_layout.h"
 
 namespace tandem {
 namespace {
@@ -82,6 +87,143 @@ TEST(PagePool, LosesNothingOverRandomOperations) {
     ASSERT_EQ(owned.size(), count);
     ASSERT_EQ(static_cast<std::size_t>(pool.num_free()) + count, 37U);
   }
+}
+
+std::vector<ChunkId> ids_of(const ChunkTable& table) {
+  return {table.ids().begin(), table.ids().end()};
+}
+
+TEST(PagePool, GivesAnAdapterWholeAdjacentPagesAndItsTailTheRestOfOne) {
+  PagePool pool(8, 16, 4);
+  const auto first = pool.take_chunks(10).value();
+  EXPECT_EQ(ids_of(first), (std::vector<ChunkId>{24, 25, 26, 27, 28, 29, 30, 31, 20, 21}));
+  const auto second = pool.take_chunks(2).value();
+  EXPECT_EQ(ids_of(second), (std::vector<ChunkId>{22, 23})) << "the page that was begun";
+  EXPECT_EQ(pool.counts().adapter, 3);
+  EXPECT_EQ(pool.counts().spare_chunks, 0);
+  EXPECT_EQ(pool.num_free(), 5);
+}
+
+TEST(PagePool, PutsATailIntoTheFullestPageThatHasRoom) {
+  PagePool pool(8, 16, 8);
+  const auto three_left = pool.take_chunks(5).value();
+  const auto four_left = pool.take_chunks(4).value();
+  const auto tail = pool.take_chunks(3).value();
+  EXPECT_EQ(tail.ids()[0] / 8, three_left.ids()[0] / 8);
+  EXPECT_EQ(pool.counts().adapter, 2);
+  EXPECT_EQ(pool.counts().spare_chunks, 4);
+}
+
+TEST(PagePool, ScattersAnAdapterOverPagesOfOthersWhenNoPageIsFree) {
+  PagePool pool(3, 16, 4);
+  std::vector<ChunkTable> threes;
+  for (int i = 0; i < 3; ++i) threes.push_back(pool.take_chunks(3).value());
+  EXPECT_FALSE(pool.take_chunks(4));
+  EXPECT_EQ(pool.counts().chunks, 9);
+  const auto scattered = pool.take_chunks(3).value();
+  EXPECT_EQ(pool.counts().spare_chunks, 0);
+  threes.clear();
+  EXPECT_EQ(pool.num_free(), 0);
+  EXPECT_EQ(pool.counts().spare_chunks, 9);
+}
+
+TEST(PagePool, CopiesAdjacentChunksInOneRun) {
+  PagePool pool(8, 16, 4);
+  const auto table = pool.take_chunks(10).value();  // pages 6, 7 and half of 5
+  const auto runs = table.runs(100, 10 * 4096, 12);
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0].from, 100U);
+  EXPECT_EQ(runs[0].to, 24U * 4096 + 100);
+  EXPECT_EQ(runs[0].bytes, 8U * 4096 - 100);
+  EXPECT_EQ(runs[1].from, 8U * 4096);
+  EXPECT_EQ(runs[1].to, 20U * 4096);
+  EXPECT_EQ(runs[1].bytes, 2U * 4096);
+  EXPECT_TRUE(table.runs(5, 5, 12).empty());
+}
+
+TEST(PagePool, FreesAPageWhenItsLastReferenceGoes) {
+  PagePool pool(2, 4);
+  BlockTable first(pool);
+  ASSERT_TRUE(first.reserve(4));
+  BlockTable second(pool);
+  second.share(first.pages());
+  ASSERT_TRUE(second.reserve(8));
+  EXPECT_EQ(second.pages()[0], first.pages()[0]);
+  first.clear();
+  EXPECT_EQ(pool.num_free(), 0);
+  EXPECT_EQ(pool.counts().kv, 2);
+  second.clear();
+  EXPECT_EQ(pool.num_free(), 2);
+}
+
+// Gives back one page at a time, in the order in which they were given to it.
+class Hoard : public Reclaimable {
+ public:
+  explicit Hoard(PagePool& pool) : pool_(pool) { pool.add(*this); }
+  ~Hoard() override { pool_.remove(*this); }
+  void take() { held_.emplace_back(pool_.stamp(), pool_.take_page()); }
+  std::optional<std::uint64_t> oldest() const override {
+    if (held_.empty()) return std::nullopt;
+    return held_.front().first;
+  }
+  void reclaim_oldest() override {
+    pool_.drop_reference(held_.front().second);
+    held_.erase(held_.begin());
+  }
+  std::int64_t reclaimable_pages() const override {
+    return static_cast<std::int64_t>(held_.size());
+  }
+  void drop_all() {
+    while (!held_.empty()) reclaim_oldest();
+  }
+
+ private:
+  PagePool& pool_;
+  std::vector<std::pair<std::uint64_t, PageId>> held_;
+};
+
+TEST(PagePool, TakesFromItsReclaimablesTheLeastRecentlyUsedFirst) {
+  PagePool pool(4, 4);
+  Hoard a(pool);
+  Hoard b(pool);
+  a.take();
+  b.take();
+  b.take();
+  a.take();
+  EXPECT_EQ(pool.available_pages(), 4);
+  BlockTable table(pool);
+  ASSERT_TRUE(table.reserve(8));
+  EXPECT_EQ(a.reclaimable_pages(), 1);
+  EXPECT_EQ(b.reclaimable_pages(), 1);
+  ASSERT_TRUE(table.reserve(12));
+  EXPECT_EQ(a.reclaimable_pages(), 1);
+  EXPECT_EQ(b.reclaimable_pages(), 0);
+  BlockTable other(pool);
+  EXPECT_FALSE(other.reserve(8));
+  a.drop_all();
+}
+
+TEST(PoolLayout, CutsPagesOfRealModelsIntoChunksWithoutRest) {
+  const auto layout = [](std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim) {
+    ModelConfig config;
+    config.num_layers = layers;
+    config.num_kv_heads = kv_heads;
+    config.head_dim = head_dim;
+    return PoolLayout::of(config, DType::bf16, 16);
+  };
+  const PoolLayout llama2 = layout(32, 32, 128);
+  EXPECT_EQ(llama2.page_bytes, 8U << 20);
+  EXPECT_EQ(llama2.chunk_bytes(), 256U << 10);
+  EXPECT_EQ(llama2.chunks_per_page, 32);
+  const PoolLayout llama3 = layout(32, 8, 128);
+  EXPECT_EQ(llama3.page_bytes, 2U << 20);
+  EXPECT_EQ(llama3.chunk_bytes(), 64U << 10);
+  const PoolLayout qwen = layout(28, 4, 128);
+  EXPECT_EQ(qwen.page_bytes, 896U << 10);
+  EXPECT_EQ(qwen.chunk_bytes(), 32U << 10);
+  const PoolLayout tiny = layout(3, 1, 8);
+  EXPECT_EQ(tiny.chunk_bytes(), 4096U) << "kernels ask for no less";
+  EXPECT_EQ(tiny.chunks_per_page, 1);
 }
 
 TEST(PagePoolDeathTest, NoticesALeak) {

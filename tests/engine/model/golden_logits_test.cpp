@@ -8,6 +8,7 @@
 
 #include "engine/adapters/adapter_store.h"
 #include "engine/loader/weights.h"
+#include "engine/memory/block_table.h"
 #include "engine/model/llama.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_device.h"
@@ -28,7 +29,7 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
     model_ = LlamaModel::load(config_, *weights, DType::f32, limits, *device_, nullptr).value();
     store_ = AdapterStore::create(*device_, config_, DType::f32, 8, 64).value();
     cache_ = std::make_unique<KvCache>(
-        KvCache::create(*device_, config_, DType::f32, 64, kPageTokens).value());
+        KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), 64).value());
     batch_ = std::make_unique<StepBatch>(
         StepBatch::create(*device_, {kMaxRows, 8, 8, 64, 1024, 64}).value());
     stream_ = device_->create_stream("test").value();

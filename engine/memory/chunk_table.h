@@ -1,0 +1,45 @@
+// The chunks of one adapter, in the order of its bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+class PagePool;
+using ChunkId = std::int32_t;
+
+// A piece of an adapter's bytes that is contiguous in the pool as well: one copy.
+struct ChunkRun {
+  std::size_t from = 0;  // byte of the adapter
+  std::size_t to = 0;    // byte of the pool
+  std::size_t bytes = 0;
+};
+
+// Owns its chunks; gives them back to the pool when destroyed (on the engine thread). Move-only.
+class ChunkTable {
+ public:
+  ChunkTable() = default;
+  ChunkTable(ChunkTable&& other) noexcept;
+  ChunkTable& operator=(ChunkTable&& other) noexcept;
+  ~ChunkTable() { clear(); }
+
+  std::span<const ChunkId> ids() const { return ids_; }
+  bool empty() const { return ids_.empty(); }
+  void clear();
+
+  // Bytes [begin, end) of the adapter in as few copies as they take. `shift` is the layout's.
+  std::vector<ChunkRun> runs(std::size_t begin, std::size_t end, std::int32_t shift) const;
+
+ private:
+  friend class PagePool;
+  ChunkTable(PagePool& pool, std::vector<ChunkId> ids) : pool_(&pool), ids_(std::move(ids)) {}
+
+  PagePool* pool_ = nullptr;
+  std::vector<ChunkId> ids_;
+};
+
+}  // namespace tandem
