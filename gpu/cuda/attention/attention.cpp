@@ -1,0 +1,126 @@
+#include "gpu/cuda/attention/attention.h"
+
+#include <cstdint>
+
+#include "engine/base/check.h"
+#include "gpu/cuda/attention/kernels.h"
+#include "gpu/cuda/base/cuda_status.h"
+
+namespace tandem::cuda {
+namespace {
+
+bool aligned(const void* pointer, std::uintptr_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+bool rows_aligned(const TensorView& view, std::int64_t bytes) {
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  return aligned(view.data, static_cast<std::uintptr_t>(bytes)) &&
+         view.stride[0] * size % bytes == 0 && view.stride[1] * size % bytes == 0;
+}
+
+bool keys_aligned(const AttentionArgs& args) {
+  return aligned(args.cache.base, 16) &&
+         args.cache.page_stride * static_cast<std::int64_t>(size_of(args.q.dtype)) % 16 == 0;
+}
+
+}  // namespace
+
+Attention::Attention(std::int32_t num_processors, const AttentionLimits& limits)
+    : planner_(num_processors, limits) {}
+
+Result<std::unique_ptr<Attention>> Attention::create(const AttentionLimits& limits) {
+  int device = 0;
+  int processors = 0;
+  TANDEM_TRY(cuda_status(cudaGetDevice(&device), "asking for the device"));
+  TANDEM_TRY(
+      cuda_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
+                  "asking for the multiprocessors"));
+  std::unique_ptr<Attention> made(new Attention(processors, limits));
+  TANDEM_TRY(made->allocate());
+  return made;
+}
+
+Status Attention::allocate() {
+  TANDEM_TRY(prepare_tiled_attention());
+  const std::size_t plan_bytes = planner_.max_bytes();
+  const auto blocks = static_cast<std::size_t>(planner_.max_split_blocks());
+  TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&plan_), plan_bytes),
+                         "allocating attention plans"));
+  TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&partial_),
+                                    blocks * TileItem::kRows * (256 + 2) * sizeof(float)),
+                         "allocating partial results of attention"));
+  // Blocks past the last item read their item before they see that there are no more.
+  TANDEM_TRY(cuda_status(cudaMemset(plan_, 0, plan_bytes), "clearing attention plans"));
+  const std::size_t counters = blocks * sizeof(std::uint32_t);
+  TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&arrived_), counters),
+                         "allocating counters of attention"));
+  TANDEM_TRY(cuda_status(cudaMemset(arrived_, 0, counters), "clearing counters of attention"));
+  TANDEM_TRY(cuda_status(cudaDeviceSynchronize(), "clearing counters of attention"));
+  for (Slot& slot : ring_) {
+    TANDEM_TRY(cuda_status(cudaMallocHost(reinterpret_cast<void**>(&slot.pinned), plan_bytes),
+                           "allocating pinned attention plans"));
+    TANDEM_TRY(cuda_status(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming),
+                           "creating an event"));
+  }
+  return {};
+}
+
+Attention::~Attention() {
+  for (const Slot& slot : ring_) {
+    if (slot.copied != nullptr) cudaEventDestroy(slot.copied);
+    if (slot.pinned != nullptr) cudaFreeHost(slot.pinned);
+  }
+  cudaFree(arrived_);
+  cudaFree(partial_);
+  cudaFree(plan_);
+}
+
+Status Attention::plan(const AttentionPlan& plan, cudaStream_t stream) {
+  Slot& slot = ring_[static_cast<std::size_t>(next_)];
+  next_ = (next_ + 1) % kRing;
+  TANDEM_TRY(cuda_status(cudaEventSynchronize(slot.copied), "waiting for an attention plan"));
+  planned_ = planner_.plan(plan, slot.pinned);
+  if (!planned_.fits) return {};
+  TANDEM_TRY(cuda_status(
+      cudaMemcpyAsync(plan_, slot.pinned, planned_.bytes, cudaMemcpyHostToDevice, stream),
+      "copying an attention plan"));
+  return cuda_status(cudaEventRecord(slot.copied, stream), "copying an attention plan");
+}
+
+Status Attention::run(const AttentionArgs& args, cudaStream_t stream) {
+  if (args.q.rows() == 0 || args.num_sequences == 0) return {};
+  const bool tiled =
+      planned_.fits && keys_aligned(args) && rows_aligned(args.q, 4) && rows_aligned(args.out, 4);
+  const bool prefill = planned_.prefill_tiles > 0;
+  if (!tiled || (prefill && (!rows_aligned(args.q, 16) || !rows_aligned(args.out, 16) ||
+                             !args.out.is_dense()))) {
+    return launch_simple_attention(args, stream);
+  }
+  if (prefill) {
+    const auto array = [&](std::size_t offset) {
+      return reinterpret_cast<std::int32_t*>(plan_ + offset);
+    };
+    TANDEM_TRY(launch_prefill_attention({.attention = args,
+                                         .num_tiles = planned_.prefill_tiles,
+                                         .num_requests = planned_.prefill_requests,
+                                         .request_of_tile = array(planned_.request_of_tile),
+                                         .tile_in_request = array(planned_.tile_in_request),
+                                         .zeros = array(planned_.zeros),
+                                         .row_begin = array(planned_.row_begin),
+                                         .page_begin = array(planned_.page_begin),
+                                         .last_page_tokens = array(planned_.last_page_tokens)},
+                                        stream));
+  }
+  return launch_tiled_attention(
+      {.attention = operands_of(args),
+       .dtype = args.q.dtype,
+       .num_items = reinterpret_cast<const std::int32_t*>(plan_),
+       .items = reinterpret_cast<const TileItem*>(plan_ + PlannedAttention::kItems),
+       .grid_items = planned_.grid_items,
+       .partial = partial_,
+       .arrived = arrived_},
+      stream);
+}
+
+}  // namespace tandem::cuda

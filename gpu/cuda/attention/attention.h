@@ -1,0 +1,59 @@
+// Attention over the paged cache on CUDA: the plan of a step and the launches of its layers.
+//
+// Decode rows and short chunks go to the tiled kernel (tiled.cuh), long chunks to FlashInfer's
+// prefill kernel, and what neither takes (f32, head sizes other than 64, 96, 128 and 256, a step
+// beyond AttentionLimits) to the simple one. All are correct for any mix.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+
+#include "engine/base/status.h"
+#include "gpu/cuda/attention/attention_planner.h"
+#include "gpu/ops.h"
+
+namespace tandem::cuda {
+
+// One stream's attention; used by one thread at a time, like the stream. Owns device memory for one
+// plan (0.8 MB for 16384 items, 0.3 MB of prefill arrays) and for the partial results of 4 x 2
+// blocks a multiprocessor (16 rows of at most 258 floats each: 17 MB on 132), and kRing pinned
+// plans.
+class Attention {
+ public:
+  static Result<std::unique_ptr<Attention>> create(const AttentionLimits& limits = {});
+  ~Attention();
+  Attention(const Attention&) = delete;
+  Attention& operator=(const Attention&) = delete;
+
+  // Copies the plan to the device, always to the same address: the graph of a captured plan replays
+  // with the contents of the latest plan for as many sequences. Never allocates device memory; does
+  // not wait unless kRing plans are enqueued that the stream has not reached yet.
+  Status plan(const AttentionPlan& plan, cudaStream_t stream);
+
+  // Requires a plan() of the same step on the same stream. Rows of q start at multiples of 16 bytes
+  // and `out` is dense, else the simple kernel, far slower, is taken. May be captured.
+  Status run(const AttentionArgs& args, cudaStream_t stream);
+
+ private:
+  static constexpr int kRing = 8;  // a plan is overwritten when kRing more have been made
+
+  struct Slot {
+    std::byte* pinned = nullptr;
+    cudaEvent_t copied = nullptr;  // the copy out of `pinned` is done
+  };
+
+  Attention(std::int32_t num_processors, const AttentionLimits& limits);
+  Status allocate();
+
+  AttentionPlanner planner_;
+  PlannedAttention planned_;
+  std::array<Slot, kRing> ring_;
+  int next_ = 0;
+  std::byte* plan_ = nullptr;         // device, planner_.max_bytes()
+  float* partial_ = nullptr;          // device
+  std::uint32_t* arrived_ = nullptr;  // device
+};
+
+}  // namespace tandem::cuda

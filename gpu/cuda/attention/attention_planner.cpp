@@ -1,0 +1,212 @@
+#include "gpu/cuda/attention/attention_planner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "engine/base/check.h"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr std::int32_t kSpans[] = {64,   128,  192,  256,  384,  512,   768,   1024,
+                                   1536, 2048, 3072, 4096, 8192, 16384, 32768, 65536};
+constexpr std::int32_t kWholeTile = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kSpanUnit = 64;  // keys that the warps of a block take in one round
+// Chunks of fewer packed rows than this leave most of a prefill tile empty.
+constexpr std::int32_t kMinPrefillRows = 48;
+
+std::int32_t ceil_of(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>((static_cast<std::int64_t>(a) + b - 1) / b);
+}
+
+// Items of a tile of so many keys when spans are at most `span`.
+std::int32_t items_of(std::int32_t keys, std::int32_t span) {
+  return std::min(ceil_of(keys, span), kMaxItemsPerTile);
+}
+
+}  // namespace
+
+AttentionPlanner::AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits)
+    : limits_(limits), slots_(2 * num_processors), max_split_blocks_(4 * slots_) {
+  tiles_.reserve(static_cast<std::size_t>(limits.items));
+  prefill_.reserve(static_cast<std::size_t>(limits.prefill_tiles));
+}
+
+std::size_t AttentionPlanner::max_bytes() const {
+  const auto items = static_cast<std::size_t>(limits_.items);
+  const auto tiles = static_cast<std::size_t>(limits_.prefill_tiles);
+  // A sequence has one prefill tile or more: nine numbers a tile bound its six arrays.
+  return PlannedAttention::kItems + items * sizeof(TileItem) + (9 * tiles + 2) * 4 + 6 * 16;
+}
+
+bool AttentionPlanner::gather_tiles(const AttentionPlan& plan, std::int32_t group) {
+  const std::int32_t prefill_rows =
+      plan.captured ? 0 : prefill_tile_rows(plan.dtype, plan.head_dim);
+  prefill_.clear();
+  prefill_tiles_ = 0;
+  if (prefill_rows > 0) {
+    for (std::int32_t s = 0; s < plan.num_sequences; ++s) {
+      const AttentionSequence& sequence = plan.sequences[s];
+      if (sequence.kv_len == 0 || sequence.num_rows * group < kMinPrefillRows) continue;
+      if (sequence.num_rows == 1) continue;
+      prefill_tiles_ += ceil_of(sequence.num_rows * group, prefill_rows);
+      if (prefill_tiles_ > limits_.prefill_tiles) return false;
+      prefill_.push_back(s);
+    }
+    // Too few tiles to occupy the GPU: the tiled kernel has more, and cuts them.
+    if (prefill_tiles_ * plan.kv_heads < slots_ / 4) {
+      prefill_.clear();
+      prefill_tiles_ = 0;
+    }
+  }
+  tiles_.clear();
+  std::size_t next_prefill = 0;
+  for (std::int32_t s = 0; s < plan.num_sequences; ++s) {
+    const AttentionSequence& sequence = plan.sequences[s];
+    if (next_prefill < prefill_.size() && prefill_[next_prefill] == s) {
+      ++next_prefill;
+      continue;
+    }
+    if (sequence.kv_len == 0) continue;
+    const std::int32_t rows = sequence.num_rows * group;
+    for (std::int32_t packed = 0; packed < rows; packed += TileItem::kRows) {
+      const std::int32_t count = std::min(TileItem::kRows, rows - packed);
+      const std::int32_t last_row = (packed + count - 1) / group;
+      if (static_cast<std::int32_t>(tiles_.size()) == limits_.items) return false;
+      tiles_.push_back({s, packed, count, sequence.kv_len - sequence.num_rows + last_row + 1});
+    }
+  }
+  // The longest first: they end last. Those that are cut come before those that are not.
+  std::stable_sort(tiles_.begin(), tiles_.end(),
+                   [](const Tile& a, const Tile& b) { return a.keys > b.keys; });
+  return true;
+}
+
+// The span that promises the shortest time. The memory's share is the same for all; a block alone
+// reads 16 KB or so per microsecond of latency, about 8 ns a key of 512 bytes, so the longest span
+// is what remains when the memory is no longer busy; blocks and merging cost a little. Nanoseconds,
+// as measured on an H200; only the ratios matter.
+std::int32_t AttentionPlanner::choose_span(const AttentionPlan& plan,
+                                           std::int32_t max_items) const {
+  std::int32_t best = kWholeTile;
+  double best_time = std::numeric_limits<double>::max();
+  const auto consider = [&](std::int32_t span) {
+    std::int64_t items = 0;
+    for (const Tile& tile : tiles_) items += items_of(tile.keys, span);
+    const bool cut = items > static_cast<std::int64_t>(tiles_.size());
+    if (cut && (items > max_items || items * plan.kv_heads > max_split_blocks_)) return;
+    const std::int32_t longest = ceil_of(tiles_.front().keys, items_of(tiles_.front().keys, span));
+    const double rounds = static_cast<double>(items * plan.kv_heads + slots_ - 1) / slots_;
+    const double time = 8.0 * longest * plan.head_dim / 128 + 300.0 * rounds + (cut ? 1500.0 : 0.0);
+    if (time >= best_time) return;
+    best_time = time;
+    best = span;
+  };
+  consider(kWholeTile);
+  for (const std::int32_t span : kSpans) {
+    if (span < tiles_.front().keys) consider(span);
+  }
+  return best;
+}
+
+std::int32_t AttentionPlanner::write_items(const AttentionPlan& plan, std::int32_t span,
+                                           TileItem* to) const {
+  std::int32_t count = 0;
+  for (std::size_t t = 0; t < tiles_.size(); ++t) {
+    const Tile& tile = tiles_[t];
+    const AttentionSequence& sequence = plan.sequences[tile.sequence];
+    TileItem item{};
+    item.first_row = sequence.first_row;
+    item.num_rows = sequence.num_rows;
+    item.kv_len = sequence.kv_len;
+    item.pages = sequence.pages;
+    item.packed = tile.packed;
+    item.count = tile.count;
+    item.tile = static_cast<std::int32_t>(t);
+    item.first_item = count;
+    // Spans as equal as whole rounds of the warps allow.
+    const std::int32_t each =
+        ceil_of(ceil_of(tile.keys, items_of(tile.keys, span)), kSpanUnit) * kSpanUnit;
+    item.num_items = ceil_of(tile.keys, each);
+    for (std::int32_t begin = 0; begin < tile.keys; begin += each) {
+      item.begin_key = begin;
+      item.end_key = std::min(tile.keys, begin + each);
+      to[count++] = item;
+    }
+  }
+  return count;
+}
+
+void AttentionPlanner::write_prefill(const AttentionPlan& plan, std::int32_t group, std::byte* to,
+                                     PlannedAttention& planned) const {
+  const auto array = [&](std::size_t& offset, std::size_t count) {
+    offset = planned.bytes;
+    planned.bytes += (count * sizeof(std::int32_t) + 15) / 16 * 16;
+    return reinterpret_cast<std::int32_t*>(to + offset);
+  };
+  const auto tiles = static_cast<std::size_t>(prefill_tiles_);
+  const std::size_t requests = 2 * prefill_.size();
+  std::int32_t* request_of_tile = array(planned.request_of_tile, tiles);
+  std::int32_t* tile_in_request = array(planned.tile_in_request, tiles);
+  std::int32_t* zeros = array(planned.zeros, tiles);
+  std::int32_t* row_begin = array(planned.row_begin, requests + 1);
+  std::int32_t* page_begin = array(planned.page_begin, requests + 1);
+  std::int32_t* last_page_tokens = array(planned.last_page_tokens, requests);
+  planned.prefill_tiles = prefill_tiles_;
+  planned.prefill_requests = static_cast<std::int32_t>(requests);
+  std::fill_n(zeros, tiles, 0);
+
+  const std::int32_t tile_rows = prefill_tile_rows(plan.dtype, plan.head_dim);
+  std::int32_t last_page = 0;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < prefill_.size(); ++i) {
+    const AttentionSequence& sequence = plan.sequences[prefill_[i]];
+    const std::int32_t pages = ceil_of(sequence.kv_len, plan.page_tokens);
+    row_begin[2 * i] = sequence.first_row;
+    row_begin[2 * i + 1] = sequence.first_row + sequence.num_rows;
+    page_begin[2 * i] = sequence.pages;
+    page_begin[2 * i + 1] = sequence.pages + pages;
+    last_page_tokens[2 * i] = sequence.kv_len - (pages - 1) * plan.page_tokens;
+    last_page_tokens[2 * i + 1] = 0;
+    last_page = std::max(last_page, sequence.pages + pages);
+    // The last tile of a chunk sees the most keys.
+    for (std::int32_t t = ceil_of(sequence.num_rows * group, tile_rows) - 1; t >= 0; --t) {
+      request_of_tile[next] = static_cast<std::int32_t>(2 * i);
+      tile_in_request[next++] = t;
+    }
+  }
+  row_begin[requests] = row_begin[requests - 1];
+  page_begin[requests] = last_page;
+}
+
+PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to) {
+  PlannedAttention planned;
+  TANDEM_CHECK(plan.kv_heads > 0 && plan.heads % plan.kv_heads == 0, "{} heads, {} KV heads",
+               plan.heads, plan.kv_heads);
+  if (!tiled_supports(plan.dtype, plan.head_dim)) return planned;
+  const std::int32_t group = plan.heads / plan.kv_heads;
+  if (!gather_tiles(plan, group)) return planned;
+
+  const std::int32_t max_split = max_split_blocks_ / plan.kv_heads;
+  std::int32_t bound = limits_.items;
+  if (plan.captured) {
+    // Room to cut: four ways, or more when there are few sequences; empty blocks cost little.
+    const std::int32_t whole = plan.num_sequences * ceil_of(group, TileItem::kRows);
+    bound = std::max(whole, std::min(max_split, 4 * whole + slots_ / plan.kv_heads));
+    if (bound > limits_.items) return planned;
+  }
+  std::int32_t num_items = 0;
+  if (!tiles_.empty()) {
+    auto* items = reinterpret_cast<TileItem*>(to + PlannedAttention::kItems);
+    num_items = write_items(plan, choose_span(plan, bound), items);
+  }
+  std::memcpy(to, &num_items, sizeof num_items);
+  planned.fits = true;
+  planned.grid_items = plan.captured ? bound : num_items;
+  planned.bytes = PlannedAttention::kItems + static_cast<std::size_t>(num_items) * sizeof(TileItem);
+  if (!prefill_.empty()) write_prefill(plan, group, to, planned);
+  return planned;
+}
+
+}  // namespace tandem::cuda

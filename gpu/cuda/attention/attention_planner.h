@@ -1,0 +1,70 @@
+// Lays out one step's attention on the CPU: which rows go to which kernel, and where long contexts
+// are cut so that every multiprocessor has work. No CUDA here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gpu/cuda/attention/kernels.h"
+
+namespace tandem::cuda {
+
+// What a plan may hold at most; a step beyond it is attended to by the simple kernel.
+struct AttentionLimits {
+  std::int32_t items = 16384;  // of the tiled kernel: one a decode row and more if it is split
+  std::int32_t prefill_tiles = 8192;  // of 128 packed rows: 32768 rows of 32 heads over 8 KV heads
+};
+
+// Offsets are bytes from the plan's start; the arrays are those of TiledArgs and PrefillArgs.
+struct PlannedAttention {
+  static constexpr std::size_t kItems = 64;  // behind the number of items
+
+  bool fits = false;            // else: the simple kernel for every row
+  std::size_t bytes = 0;        // of the plan
+  std::int32_t grid_items = 0;  // the number of items, or for captured plans a bound that depends
+                                // on the number of sequences alone
+  std::int32_t prefill_tiles = 0;
+  std::int32_t prefill_requests = 0;
+  std::size_t request_of_tile = 0;
+  std::size_t tile_in_request = 0;
+  std::size_t zeros = 0;
+  std::size_t row_begin = 0;
+  std::size_t page_begin = 0;
+  std::size_t last_page_tokens = 0;
+};
+
+class AttentionPlanner {
+ public:
+  AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits);
+
+  // Writes the plan to `to`, of max_bytes().
+  PlannedAttention plan(const AttentionPlan& plan, std::byte* to);
+
+  std::size_t max_bytes() const;
+  // Blocks (items x KV heads) that may leave partial results, and tiles x KV heads with counters.
+  std::int32_t max_split_blocks() const { return max_split_blocks_; }
+
+ private:
+  struct Tile {
+    std::int32_t sequence;
+    std::int32_t packed;
+    std::int32_t count;
+    std::int32_t keys;  // visible to its last row
+  };
+
+  bool gather_tiles(const AttentionPlan& plan, std::int32_t group);
+  std::int32_t choose_span(const AttentionPlan& plan, std::int32_t max_items) const;
+  std::int32_t write_items(const AttentionPlan& plan, std::int32_t span, TileItem* to) const;
+  void write_prefill(const AttentionPlan& plan, std::int32_t group, std::byte* to,
+                     PlannedAttention& planned) const;
+
+  const AttentionLimits limits_;
+  const std::int32_t slots_;  // blocks that run at once
+  const std::int32_t max_split_blocks_;
+  std::vector<Tile> tiles_;            // of the tiled kernel, most keys first
+  std::vector<std::int32_t> prefill_;  // sequences that go to the prefill kernel
+  std::int32_t prefill_tiles_ = 0;
+};
+
+}  // namespace tandem::cuda

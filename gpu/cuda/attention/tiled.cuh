@@ -1,0 +1,377 @@
+// S = scale Q K^T, P = softmax(S), out = P V for one tile of 16 packed query rows and a span of
+// keys.
+//
+// Grid: items x KV heads. Each warp of a block takes every kWarps-th group of 16 keys through its
+// own ring of cp.async stages, so the main loop has no block-wide barrier: copies of kStages - 1
+// groups are in flight per warp, 64 KB per multiprocessor and more, which is what the memory needs
+// to stay busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, also with
+// one valid row of 16, so the kernel is the same for every group size. Warps, and then the items of
+// a tile, are merged by their softmax maxima; the last block of a tile to arrive does the latter.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "gpu/cuda/attention/kernels.h"
+#include "gpu/cuda/attention/mma.cuh"
+#include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/base/element.cuh"
+#include "gpu/cuda/base/launch.h"
+
+namespace tandem::cuda {
+
+template <int kD>
+struct TiledShape {
+  static constexpr int kKeys = 16;                 // per stage and warp
+  static constexpr int kWarps = kD > 128 ? 2 : 4;  // keeps a block below sm_86's 99 KB
+  static constexpr int kStages = 3;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kChunks = kD / 8;             // 16-byte pieces of a row
+  static constexpr int kTileBytes = kKeys * kD * 2;  // K or V of a stage
+  static constexpr int kWarpBytes = kStages * 2 * kTileBytes;
+  static constexpr int kSharedBytes = kWarps * kWarpBytes;
+  static constexpr int kRows = TileItem::kRows;
+  static_assert(kWarps * kRows * (kD + 2) * 4 <= kSharedBytes);
+  static_assert(kMaxItemsPerTile * kRows * 4 + kRows * 4 <= kSharedBytes);
+
+  // Where 16-byte piece `chunk` of row `row` lies: permuted so that the eight rows of a matrix load
+  // touch all 32 banks.
+  __device__ static int place(int row, int chunk) {
+    const int turn = kChunks % 8 == 0 ? row & 7 : (row >> 1) & 3;
+    return (row * kChunks + (chunk ^ turn)) * 16;
+  }
+};
+
+template <typename T, int kD>
+class TiledWarp {
+  using Shape = TiledShape<kD>;
+
+ public:
+  __device__ TiledWarp(const TiledArgs& args, const TileItem& item, int kv_head, char* shared)
+      : args_(args.attention),
+        item_(item),
+        kv_head_(kv_head),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        group_(args_.group),
+        values_(static_cast<std::int64_t>(args_.kv_heads) * args_.cache.page_tokens * kD),
+        shared_(shared_address(shared)) {}
+
+  // The first element of this lane's key in the group of 16 that starts at `first`.
+  __device__ std::int64_t place_of(int first) const {
+    const int key = min(first + lane_ % 16, item_.end_key - 1);
+    const int page_tokens = args_.cache.page_tokens;
+    const int page_index = key / page_tokens;
+    const std::int64_t page = args_.page_ids[item_.pages + page_index];
+    const int within = key - page_index * page_tokens;
+    return page * args_.cache.page_stride +
+           static_cast<std::int64_t>(kv_head_ * page_tokens + within) * kD;
+  }
+
+  __device__ void copy(int stage, int first, std::int64_t place) const {
+    const std::uint32_t to = shared_ + stage * 2 * Shape::kTileBytes;
+    const T* base = static_cast<const T*>(args_.cache.base);
+#pragma unroll
+    for (int i = 0; i < Shape::kChunks / 2; ++i) {
+      const int piece = lane_ + 32 * i;
+      const int row = piece / Shape::kChunks;
+      const int chunk = piece % Shape::kChunks;
+      const T* from = base + __shfl_sync(~0U, place, row) + chunk * 8;
+      const bool valid = first + row < item_.end_key;
+      copy16_async(to + Shape::place(row, chunk), from, valid);
+      copy16_async(to + Shape::kTileBytes + Shape::place(row, chunk), from + values_, valid);
+    }
+  }
+
+  // This lane's part of Q, as multiply_add wants it; rows past the tile's are zero.
+  __device__ void load_queries() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int r = lane_ / 4 + 8 * half;
+      const int packed = item_.packed + r;
+      const int row = packed / group_;
+      const bool valid = r < item_.count;
+      visible_[half] = valid ? min(item_.kv_len - item_.num_rows + row + 1, item_.end_key) : 0;
+      const T* from = static_cast<const T*>(args_.q) + (item_.first_row + row) * args_.q_row +
+                      (kv_head_ * group_ + packed - row * group_) * args_.q_head + lane_ % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < kD / 8; ++i) {
+        std::uint32_t bits = 0;
+        if (valid) bits = *reinterpret_cast<const std::uint32_t*>(from + 8 * i);
+        q_[i / 2][i % 2 * 2 + half] = bits;
+      }
+    }
+  }
+
+  // One step of the online softmax over the 16 keys from `first` on, which lie in `stage`.
+  __device__ void attend(int stage, int first) {
+    const std::uint32_t keys = shared_ + stage * 2 * Shape::kTileBytes;
+    float s[2][4] = {};
+    // Matrices: keys 0..7 and 8..15, each for the two halves of 16 columns.
+    const int key_row = lane_ % 8 + lane_ / 16 * 8;
+#pragma unroll
+    for (int i = 0; i < kD / 16; ++i) {
+      std::uint32_t k[4];
+      load_matrices(k, keys + Shape::place(key_row, 2 * i + lane_ / 8 % 2));
+      multiply_add<T>(s[0], q_[i], k[0], k[1]);
+      multiply_add<T>(s[1], q_[i], k[2], k[3]);
+    }
+    const float scale = args_.scale * 1.4426950408889634F;  // exp(x) as 2^(x log2 e)
+    std::uint32_t p[4];
+    float keep[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float row[4];
+      float larger = max_[half];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = first + i / 2 * 8 + lane_ % 4 * 2 + i % 2;
+        row[i] = key < visible_[half] ? s[i / 2][half * 2 + i % 2] * scale : -INFINITY;
+        larger = fmaxf(larger, row[i]);
+      }
+      larger = fmaxf(larger, __shfl_xor_sync(~0U, larger, 1));
+      larger = fmaxf(larger, __shfl_xor_sync(~0U, larger, 2));
+      const float origin = larger == -INFINITY ? 0.0F : larger;
+      keep[half] = exp2f(max_[half] - origin);
+      max_[half] = larger;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) row[i] = exp2f(row[i] - origin);
+      sum_[half] = sum_[half] * keep[half] + ((row[0] + row[1]) + (row[2] + row[3]));
+      p[half] = pack2<T>(row[0], row[1]);
+      p[half + 2] = pack2<T>(row[2], row[3]);
+    }
+    if (__any_sync(~0U, keep[0] != 1.0F || keep[1] != 1.0F)) {
+#pragma unroll
+      for (int i = 0; i < kD / 8; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) out_[i][j] *= keep[j / 2];
+      }
+    }
+    const std::uint32_t values = keys + Shape::kTileBytes;
+    // Matrices: keys 0..7 and 8..15, for two neighbouring groups of 8 columns.
+#pragma unroll
+    for (int i = 0; i < kD / 16; ++i) {
+      std::uint32_t v[4];
+      load_matrices_transposed(v, values + Shape::place(lane_ % 16, 2 * i + lane_ / 16));
+      multiply_add<T>(out_[2 * i], p, v[0], v[1]);
+      multiply_add<T>(out_[2 * i + 1], p, v[2], v[3]);
+    }
+  }
+
+  // Leaves the warp's state in shared memory: out [rows, d], max [rows], sum [rows].
+  __device__ void leave(float* out, float* max, float* sum) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int r = lane_ / 4 + 8 * half;
+      float total = sum_[half];
+      total += __shfl_xor_sync(~0U, total, 1);
+      total += __shfl_xor_sync(~0U, total, 2);
+      if (r >= item_.count) continue;
+      if (lane_ % 4 == 0) {
+        max[r] = max_[half];
+        sum[r] = total;
+      }
+#pragma unroll
+      for (int i = 0; i < kD / 8; ++i) {
+        *reinterpret_cast<float2*>(out + r * kD + 8 * i + lane_ % 4 * 2) =
+            make_float2(out_[i][half * 2], out_[i][half * 2 + 1]);
+      }
+    }
+  }
+
+ private:
+  const AttentionOperands& args_;
+  const TileItem& item_;
+  const int kv_head_;
+  const int lane_;
+  const int group_;
+  const std::int64_t values_;  // elements from a key to its value
+  const std::uint32_t shared_;
+  std::uint32_t q_[kD / 16][4];
+  float out_[kD / 8][4] = {};
+  float max_[2] = {-INFINITY, -INFINITY};
+  float sum_[2] = {0, 0};
+  int visible_[2];  // keys that the row may see, those past the span left out
+};
+
+// Two results of row r of the tile, at column `column`.
+template <typename T>
+__device__ __forceinline__ void store_out(const AttentionOperands& args, const TileItem& item,
+                                          int kv_head, int r, int column, float2 values) {
+  const int group = args.group;
+  const int packed = item.packed + r;
+  const int row = packed / group;
+  T* to = static_cast<T*>(args.out) + (item.first_row + row) * args.out_row +
+          (kv_head * group + packed - row * group) * args.out_head + column;
+  *reinterpret_cast<std::uint32_t*>(to) = pack2<T>(values.x, values.y);
+}
+
+// Merges the partial results of a tile's items, in their order, by the block that arrived last.
+template <typename T, int kD>
+__device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_head,
+                            float* shared) {
+  using Shape = TiledShape<kD>;
+  constexpr int kRows = TileItem::kRows;
+  constexpr std::int64_t kPartial = kRows * (kD + 2);
+  const std::int64_t heads = args.attention.kv_heads;
+  const float* partial = args.partial + (item.first_item * heads + kv_head) * kPartial;
+  const std::int64_t step = heads * kPartial;
+  float* weight = shared;                              // [items, rows]
+  float* inverse = shared + kMaxItemsPerTile * kRows;  // [rows]
+  if (threadIdx.x < item.count) {
+    const float* max = partial + kRows * kD + threadIdx.x;
+    float highest = -INFINITY;
+    for (int i = 0; i < item.num_items; ++i) highest = fmaxf(highest, __ldcg(max + i * step));
+    float total = 0;
+    for (int i = 0; i < item.num_items; ++i) {
+      const float each = __ldcg(max + i * step);
+      const float factor = each == -INFINITY ? 0.0F : exp2f(each - highest);
+      weight[i * kRows + threadIdx.x] = factor;
+      total += factor * __ldcg(max + i * step + kRows);
+    }
+    inverse[threadIdx.x] = total == 0 ? 0.0F : 1.0F / total;
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < item.count * kD / 2; i += Shape::kThreads) {
+    const int r = i / (kD / 2);
+    const int column = i % (kD / 2) * 2;
+    const float* from = partial + r * kD + column;
+    float2 mixed = make_float2(0, 0);
+#pragma unroll 4
+    for (int each = 0; each < item.num_items; ++each) {
+      const float2 part = __ldcg(reinterpret_cast<const float2*>(from + each * step));
+      const float factor = weight[each * kRows + r];
+      mixed.x += factor * part.x;
+      mixed.y += factor * part.y;
+    }
+    mixed.x *= inverse[r];
+    mixed.y *= inverse[r];
+    store_out<T>(args.attention, item, kv_head, r, column, mixed);
+  }
+}
+
+template <typename T, int kD>
+__global__ __launch_bounds__(TiledShape<kD>::kThreads,
+                             2) void tiled_attention(const __grid_constant__ TiledArgs args) {
+  using Shape = TiledShape<kD>;
+  constexpr int kRows = Shape::kRows;
+  constexpr int kStride = Shape::kWarps * Shape::kKeys;
+  extern __shared__ __align__(128) char shared[];
+  if (static_cast<std::int32_t>(blockIdx.x) >= *args.num_items) return;
+  const TileItem item = args.items[blockIdx.x];
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  TiledWarp<T, kD> state(args, item, kv_head, shared + warp * Shape::kWarpBytes);
+
+  // Items and page ids were copied before the step's first kernel; q and the newest keys were not.
+  const int first = item.begin_key + warp * Shape::kKeys;
+  std::int64_t place[Shape::kStages];
+#pragma unroll
+  for (int stage = 0; stage < Shape::kStages; ++stage) {
+    place[stage] = state.place_of(first + stage * kStride);
+  }
+  wait_for_previous_kernels();
+#pragma unroll
+  for (int stage = 0; stage < Shape::kStages - 1; ++stage) {
+    if (first + stage * kStride < item.end_key) {
+      state.copy(stage, first + stage * kStride, place[stage]);
+    }
+    commit_copies();
+  }
+  state.load_queries();
+  std::int64_t next_place = place[Shape::kStages - 1];
+  int stage = 0;
+  for (int key = first; key < item.end_key; key += kStride) {
+    wait_for_copies<Shape::kStages - 2>();
+    __syncwarp();  // all lanes' copies have landed, and the stage before this one has been read
+    const int ahead = key + (Shape::kStages - 1) * kStride;
+    const int free_stage = stage == 0 ? Shape::kStages - 1 : stage - 1;
+    if (ahead < item.end_key) {
+      state.copy(free_stage, ahead, next_place);
+      next_place = state.place_of(ahead + kStride);
+    }
+    commit_copies();
+    state.attend(stage, key);
+    stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
+  }
+  wait_for_copies<0>();
+  __syncthreads();                                // the stages become the warps' results
+  float* out = reinterpret_cast<float*>(shared);  // [warps, rows, d]
+  float* max = out + Shape::kWarps * kRows * kD;  // [warps, rows]
+  float* sum = max + Shape::kWarps * kRows;       // [warps, rows]
+  state.leave(out + warp * kRows * kD, max + warp * kRows, sum + warp * kRows);
+  __syncthreads();
+  allow_next_kernel();
+
+  const bool whole = item.num_items == 1;
+  float* partial = args.partial + (static_cast<std::int64_t>(blockIdx.x) * gridDim.y + kv_head) *
+                                      (kRows * (kD + 2));
+  for (int i = static_cast<int>(threadIdx.x); i < item.count * kD / 2; i += Shape::kThreads) {
+    const int r = i / (kD / 2);
+    const int column = i % (kD / 2) * 2;
+    float highest = -INFINITY;
+#pragma unroll
+    for (int w = 0; w < Shape::kWarps; ++w) highest = fmaxf(highest, max[w * kRows + r]);
+    float2 mixed = make_float2(0, 0);
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < Shape::kWarps; ++w) {
+      const float each = max[w * kRows + r];
+      const float factor = each == -INFINITY ? 0.0F : exp2f(each - highest);
+      const float2 part = *reinterpret_cast<const float2*>(out + (w * kRows + r) * kD + column);
+      mixed.x += factor * part.x;
+      mixed.y += factor * part.y;
+      total += factor * sum[w * kRows + r];
+    }
+    if (whole) {
+      const float inverse = total == 0 ? 0.0F : 1.0F / total;
+      mixed.x *= inverse;
+      mixed.y *= inverse;
+      store_out<T>(args.attention, item, kv_head, r, column, mixed);
+    } else {
+      *reinterpret_cast<float2*>(partial + r * kD + column) = mixed;
+      if (column == 0) {
+        partial[kRows * kD + r] = highest;
+        partial[kRows * kD + kRows + r] = total;
+      }
+    }
+  }
+  if (whole) return;
+
+  // The last block of the tile to arrive sees all partial results: each block's stores are ordered
+  // before its arrival by the fence, and the last one's reads after it.
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    std::uint32_t* arrived =
+        args.arrived + static_cast<std::int64_t>(item.tile) * gridDim.y + kv_head;
+    last = atomicAdd(arrived, 1U) + 1 == static_cast<std::uint32_t>(item.num_items);
+    if (last) *arrived = 0;  // for the next launch
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  merge_items<T, kD>(args, item, kv_head, out);
+}
+
+template <typename T, int kD>
+Status prepare_tiled() {
+  return cuda_status(
+      cudaFuncSetAttribute(tiled_attention<T, kD>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           TiledShape<kD>::kSharedBytes),
+      "raising the shared memory of attention");
+}
+
+template <typename T, int kD>
+Status launch_tiled(const TiledArgs& args, cudaStream_t stream) {
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(args.grid_items),
+                   static_cast<unsigned>(args.attention.kv_heads)),
+      .block = TiledShape<kD>::kThreads,
+      .shared_bytes = TiledShape<kD>::kSharedBytes,
+      .overlap = true,
+  };
+  return launch_kernel("attention", shape, stream, tiled_attention<T, kD>, args);
+}
+
+}  // namespace tandem::cuda
