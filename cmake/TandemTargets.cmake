@@ -10,17 +10,25 @@ function(tandem_library name)
   target_link_libraries(tandem_${name} PUBLIC tandem_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
-# tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds])
+# tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds] [GPU])
 # Makes the program NAME_test; ctest runs each of its cases by name. The working directory is
-# tests/, so a test names its data as data/...
+# tests/, so a test names its data as data/... A test marked GPU is built everywhere, and ctest knows
+# it only where a GPU is: label gpu, one at a time.
 function(tandem_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "GPU" "TIMEOUT" "SRCS;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name}_test ${ARG_SRCS})
   target_link_libraries(${name}_test PRIVATE tandem_options ${ARG_DEPS} GTest::gmock_main)
+  set(properties LABELS cpu)
+  if(ARG_GPU)
+    if(NOT TANDEM_HAVE_GPU)
+      return()
+    endif()
+    set(properties LABELS gpu RESOURCE_LOCK gpu)
+  endif()
   gtest_discover_tests(${name}_test NO_PRETTY_VALUES WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
     TEST_PREFIX "${name}." DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS cpu)
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${properties})
 endfunction()

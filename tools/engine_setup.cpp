@@ -10,7 +10,7 @@
 #include "cpu_lora/topology.h"
 #include "engine/base/log.h"
 #include "engine/loader/weights.h"
-#include "gpu/cuda/probe.h"
+#include "gpu/cuda/cuda_device.h"
 #include "tools/machine.h"
 #include "tools/model_presets.h"
 #include "tools/progress.h"
@@ -93,16 +93,16 @@ Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) 
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
-  const std::vector<CudaGpu> gpus =
-      settings.device == "host" ? std::vector<CudaGpu>() : list_cuda_gpus();
+  const CudaDeviceOptions gpu{static_cast<int>(settings.gpu)};
   if (settings.device == "cuda") {
-    return error(StatusCode::unavailable,
-                 "device: the CUDA device is not in this version yet ({}); use --device host",
-                 gpus.empty() ? "and no GPU was found" : "found " + gpus.front().name);
+    Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
+    if (!device) return device.status().with_context("device cuda");
+    return device;
   }
-  if (!gpus.empty()) {
-    log::warning("found {}, but the CUDA device is not in this version yet: using the host device",
-                 gpus.front().name);
+  if (settings.device == "auto" && !list_cuda_gpus().empty()) {
+    Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
+    if (device) return device;
+    log::warning("using the host device, not a GPU: {}", device.status().message());
   }
   TANDEM_ASSIGN(const HostDeviceOptions options, choose_host_options(settings));
   return make_host_device(options);

@@ -24,6 +24,7 @@ struct EngineSettings {
   std::int64_t max_lora_rank = 512;
   // Device
   std::string device = "auto";
+  std::int64_t gpu = 0;      // index of the CUDA GPU
   std::int64_t threads = 0;  // 0: one per usable core
   std::string cpus;          // "0-3,8"; empty: all that this process may use
   bool pin = true;

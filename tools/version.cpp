@@ -3,7 +3,7 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 
-#include "gpu/cuda/probe.h"
+#include "gpu/cuda/cuda_device.h"
 #include "tandem_version.h"
 
 namespace tandem {

@@ -30,6 +30,8 @@ std::string_view to_string(StatusCode code) {
       return "cancelled";
     case StatusCode::internal:
       return "internal";
+    case StatusCode::fatal:
+      return "fatal";
   }
   return "unknown";
 }

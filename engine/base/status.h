@@ -24,6 +24,7 @@ enum class StatusCode {
   unavailable,         // starting, draining or gone: 503
   cancelled,           // the caller gave up
   internal,            // our fault or the machine's: 500
+  fatal,               // the device is lost or in doubt: the process must end
 };
 
 std::string_view to_string(StatusCode code);

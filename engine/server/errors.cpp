@@ -74,6 +74,7 @@ ApiError to_api_error(const Status& status) {
       return {503, "The request was cancelled by the server", {}, "cancelled", kRetryAfterS};
     case StatusCode::ok:
     case StatusCode::internal:
+    case StatusCode::fatal:
       break;
   }
   return internal_error(status.message());

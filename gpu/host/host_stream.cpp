@@ -7,7 +7,7 @@
 #include <new>
 
 #include "engine/base/check.h"
-#include "gpu/host/check_args.h"
+#include "gpu/check_args.h"
 #include "gpu/host/host_event.h"
 #include "gpu/host/operations.h"
 

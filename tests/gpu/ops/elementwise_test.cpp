@@ -15,6 +15,11 @@ class Elementwise : public OpsTest {
     for (std::int32_t& index : result) index = static_cast<std::int32_t>(pick(0, below - 1));
     return result;
   }
+  // Of a real model every third time, else any, also odd ones.
+  std::int64_t width(int round, std::int64_t below) {
+    constexpr std::int64_t kReal[] = {128, 576, 4096, 11008, 16384, 20480};
+    return round % 3 == 2 ? kReal[pick(0, 5)] : pick(1, below);
+  }
 };
 
 TEST_F(Elementwise, EmbedCopiesTheRowsOfTheIds) {
@@ -22,7 +27,7 @@ TEST_F(Elementwise, EmbedCopiesTheRowsOfTheIds) {
     const DType dtype = kDtypes[round % 3];
     const DType out_dtype = round % 2 == 0 ? dtype : DType::f32;
     const std::int64_t t = pick(0, 50);
-    const std::int64_t hidden = pick(1, 300);
+    const std::int64_t hidden = width(round / 3, 300);
     const TestTensor table = tensor(dtype, {97, hidden});
     const auto ids = array(indices(t, 97));
     const TestTensor out = tensor(out_dtype, {t, hidden});
@@ -38,10 +43,10 @@ TEST_F(Elementwise, RmsNormMatchesTheTwinForRowsAndForHeads) {
     const DType x_dtype = pick(0, 1) == 0 ? dtype : DType::f32;
     const DType out_dtype = pick(0, 1) == 0 ? dtype : DType::f32;
     const std::int64_t t = pick(0, 40);
-    const std::int64_t n = pick(1, 200);
+    const std::int64_t n = width(round / 3, 200);
     const bool per_head = pick(0, 1) == 1;
     const std::int64_t heads = per_head ? pick(1, 5) : 1;
-    const TestTensor x = tensor(x_dtype, {t, heads * n}, 2, pick(0, 1) * 7);
+    const TestTensor x = tensor(x_dtype, {t, heads * n}, 2, pick(0, 1) * (round % 2 == 0 ? 7 : 8));
     const TestTensor weight = tensor(dtype, {n});
     const TestTensor out = tensor(out_dtype, {t, heads * n});
     const auto view = [&](const TensorView& v) { return per_head ? v.split_cols(heads) : v; };
@@ -66,7 +71,8 @@ TEST_F(Elementwise, RopeAppendTurnsAFusedProjectionAndWritesItsKeysAndValues) {
     const std::int64_t t = pick(0, 40);
     const std::int64_t kv_heads = pick(1, 4);
     const std::int64_t heads = kv_heads * pick(1, 3);
-    const std::int64_t d = 2 * pick(1, 70);
+    constexpr std::int64_t kRealHeads[] = {64, 96, 128, 256};
+    const std::int64_t d = round % 2 == 0 ? kRealHeads[pick(0, 3)] : 2 * pick(1, 70);
     const auto page_tokens = static_cast<std::int32_t>(pick(1, 20));
     const std::int64_t num_pages = t / page_tokens + 2;
     const TestTensor qkv = tensor(dtype, {t, (heads + 2 * kv_heads) * d}, 1, pick(0, 1) * 2 * d);
@@ -115,8 +121,9 @@ TEST_F(Elementwise, SwigluMatchesTheTwin) {
   for (int round = 0; round < 30; ++round) {
     const DType dtype = kDtypes[round % 3];
     const std::int64_t t = pick(0, 20);
-    const std::int64_t ffn = round == 0 ? 5000 : pick(1, 400);
-    const TestTensor gate_up = tensor(dtype, {t, 2 * ffn}, 8, pick(0, 1) * 3);
+    const std::int64_t ffn = width(round / 3, 400);
+    const TestTensor gate_up =
+        tensor(dtype, {t, 2 * ffn}, 8, pick(0, 1) * (round % 2 == 0 ? 3 : 8));
     const TestTensor out = tensor(dtype, {t, ffn});
     reference::swiglu({gate_up.host(), out.host()});
     stream_->swiglu({gate_up.on_device(), out.on_device()});
@@ -126,12 +133,14 @@ TEST_F(Elementwise, SwigluMatchesTheTwin) {
 
 TEST_F(Elementwise, GatherRowsCopiesThem) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const TestTensor x = tensor(dtype, {40, 33}, 1, 4);
-    const auto rows = array(indices(17, 40));
-    const TestTensor out = tensor(dtype, {17, 33});
-    reference::gather_rows({x.host(), rows.host(), out.host()});
-    stream_->gather_rows({x.on_device(), rows.on_device(), out.on_device()});
-    expect_same(out, "gather", {0, 0});
+    for (const std::int64_t columns : {33, 4096}) {
+      const TestTensor x = tensor(dtype, {40, columns}, 1, 8);
+      const auto rows = array(indices(17, 40));
+      const TestTensor out = tensor(dtype, {17, columns});
+      reference::gather_rows({x.host(), rows.host(), out.host()});
+      stream_->gather_rows({x.on_device(), rows.on_device(), out.on_device()});
+      expect_same(out, "gather", {0, 0});
+    }
   }
 }
 

@@ -1,16 +1,9 @@
-#include "gpu/cuda/probe.h"
-
-#include <fmt/format.h>
-
-#include <cstddef>
-
-#if TANDEM_HAVE_CUDA
+// Which GPUs there are.
 #include <cuda_runtime_api.h>
-#endif
+
+#include "gpu/cuda/cuda_device.h"
 
 namespace tandem {
-
-#if TANDEM_HAVE_CUDA
 
 bool cuda_in_build() {
   return true;
@@ -23,15 +16,16 @@ std::vector<CudaGpu> list_cuda_gpus() {
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties{};
     if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) continue;
-    gpus.push_back({properties.name, properties.totalGlobalMem});
+    gpus.push_back(
+        {properties.name, properties.totalGlobalMem, properties.major, properties.minor});
   }
   return gpus;
 }
 
 std::string describe_cuda() {
   const std::vector<CudaGpu> gpus = list_cuda_gpus();
-  std::string text =
-      fmt::format("{}.{} runtime, ", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  std::string text = fmt::format("{}.{} runtime, code for {}, ", CUDART_VERSION / 1000,
+                                 CUDART_VERSION % 1000 / 10, TANDEM_CUDA_CODE);
   if (gpus.empty()) return text + "no GPU found";
   for (std::size_t index = 0; index < gpus.size(); ++index) {
     text += fmt::format("{}{} ({} MiB)", index == 0 ? "" : ", ", gpus[index].name,
@@ -39,21 +33,5 @@ std::string describe_cuda() {
   }
   return text;
 }
-
-#else
-
-bool cuda_in_build() {
-  return false;
-}
-
-std::vector<CudaGpu> list_cuda_gpus() {
-  return {};
-}
-
-std::string describe_cuda() {
-  return "not in this build (no nvcc when it was configured); the host device only";
-}
-
-#endif
 
 }  // namespace tandem

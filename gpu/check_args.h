@@ -4,7 +4,7 @@
 
 #include "gpu/ops.h"
 
-namespace tandem::host {
+namespace tandem {
 
 void check_args(const EmbedArgs& args);
 void check_args(const RmsNormArgs& args);
@@ -16,4 +16,4 @@ void check_args(const GatherRowsArgs& args);
 void check_args(const LoraArgs& args);
 void check_args(const SampleArgs& args);
 
-}  // namespace tandem::host
+}  // namespace tandem

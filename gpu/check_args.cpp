@@ -1,8 +1,8 @@
-#include "gpu/host/check_args.h"
+#include "gpu/check_args.h"
 
 #include "engine/base/check.h"
 
-namespace tandem::host {
+namespace tandem {
 namespace {
 
 // The dims must agree, and every row (or head) must be contiguous.
@@ -119,4 +119,4 @@ void check_args(const SampleArgs& args) {
   TANDEM_CHECK(args.logits.dtype == DType::f32, "{}", to_string(args.logits));
 }
 
-}  // namespace tandem::host
+}  // namespace tandem

@@ -1,0 +1,151 @@
+#include "gpu/cuda/cuda_device.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/cuda_event.h"
+#include "gpu/cuda/cuda_stream.h"
+#include "gpu/cuda/elementwise/elementwise.h"
+
+namespace tandem {
+namespace cuda {
+namespace {
+
+constexpr int kLowestMajor = 8;
+
+double gigabytes(std::size_t bytes) {
+  return static_cast<double>(bytes) * 1e-9;
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int gpu, const CudaGpu& found) : gpu_(gpu) {
+    info_.name = found.name;
+    info_.memory_bytes = found.memory_bytes;
+    info_.is_cuda = true;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
+    void* data = nullptr;
+    TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
+    const cudaError_t code = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));
+    if (code == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      return error(StatusCode::resource_exhausted,
+                   "not enough GPU memory for {}: {} bytes ({:.2f} GB) wanted, {:.2f} GB of "
+                   "{:.2f} GB free on {}",
+                   purpose, bytes, gigabytes(bytes), gigabytes(free_bytes()),
+                   gigabytes(info_.memory_bytes), info_.name);
+    }
+    TANDEM_TRY(cuda_status(code, fmt::format("allocating {} bytes for {}", bytes, purpose)));
+    return Buffer(static_cast<std::byte*>(data), bytes, false,
+                  [](std::byte* memory, std::size_t) { (void)cudaFree(memory); });
+  }
+
+  Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) override {
+    void* data = nullptr;
+    TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
+    const cudaError_t code =
+        cudaHostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable);
+    TANDEM_TRY(pinned(code, bytes, purpose));
+    return Buffer(static_cast<std::byte*>(data), bytes, true,
+                  [](std::byte* memory, std::size_t) { (void)cudaFreeHost(memory); });
+  }
+
+  Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
+    TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
+    TANDEM_TRY(pinned(cudaHostRegister(data, bytes, cudaHostRegisterPortable), bytes, purpose));
+    return Buffer(data, bytes, true,
+                  [](std::byte* memory, std::size_t) { (void)cudaHostUnregister(memory); });
+  }
+
+  std::size_t free_bytes() const override {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    if (use_gpu(gpu_) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) return 0;
+    return free;
+  }
+
+  Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
+    TANDEM_ASSIGN(auto stream, CudaStream::create(gpu_, name));
+    return std::unique_ptr<Stream>(std::move(stream));
+  }
+
+  std::unique_ptr<Event> create_event() override {
+    (void)use_gpu(gpu_);
+    return std::make_unique<CudaEvent>();
+  }
+
+ private:
+  static Status pinned(cudaError_t code, std::size_t bytes, std::string_view purpose) {
+    if (code != cudaErrorMemoryAllocation) {
+      if (code != cudaSuccess) (void)cudaGetLastError();
+      return cuda_status(code, fmt::format("pinning {} bytes for {}", bytes, purpose));
+    }
+    (void)cudaGetLastError();
+    return error(StatusCode::resource_exhausted,
+                 "not enough host memory that can be pinned for {}: {} bytes ({:.2f} GB) wanted",
+                 purpose, bytes, gigabytes(bytes));
+  }
+
+  const int gpu_;
+  DeviceInfo info_;
+};
+
+// What stops the CUDA device before any GPU is asked for.
+Status no_gpu_status() {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  (void)cudaGetLastError();
+  if (code == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    if (driver == 0) {
+      return error(StatusCode::unavailable, "no NVIDIA driver found; the CUDA device needs one");
+    }
+    return error(StatusCode::unavailable,
+                 "the NVIDIA driver is for CUDA {}.{} and this program needs {}.{} or newer; "
+                 "update the driver",
+                 driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                 CUDART_VERSION % 1000 / 10);
+  }
+  return error(StatusCode::unavailable, "no CUDA GPU found: {}", cudaGetErrorString(code));
+}
+
+}  // namespace
+}  // namespace cuda
+
+Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& options) {
+  const std::vector<CudaGpu> gpus = list_cuda_gpus();
+  if (gpus.empty()) return cuda::no_gpu_status();
+  if (options.gpu < 0 || static_cast<std::size_t>(options.gpu) >= gpus.size()) {
+    return invalid("there is no GPU {}: this machine has {}, counted from 0", options.gpu,
+                   gpus.size());
+  }
+  const CudaGpu& gpu = gpus[static_cast<std::size_t>(options.gpu)];
+  if (gpu.major < cuda::kLowestMajor) {
+    return error(StatusCode::unavailable,
+                 "GPU {} is a {} of compute capability {}.{}; the CUDA device needs {}.0 (Ampere) "
+                 "or higher",
+                 options.gpu, gpu.name, gpu.major, gpu.minor, cuda::kLowestMajor);
+  }
+  TANDEM_TRY(cuda::cuda_status(cuda::use_gpu(options.gpu), "cudaSetDevice"));
+  // Makes the context, which is where a broken driver or a GPU held by somebody else shows.
+  TANDEM_TRY(cuda::cuda_status(cudaFree(nullptr), fmt::format("starting GPU {}", options.gpu)));
+  if (!cuda::kernels_fit_gpu()) {
+    (void)cudaGetLastError();
+    return error(StatusCode::unavailable,
+                 "this program has code for {} and GPU {} is a {} of sm_{}{}; build it with "
+                 "TANDEM_CUDA_ARCHITECTURES={}{}",
+                 TANDEM_CUDA_CODE, options.gpu, gpu.name, gpu.major, gpu.minor, gpu.major,
+                 gpu.minor);
+  }
+  return std::unique_ptr<Device>(std::make_unique<cuda::CudaDevice>(options.gpu, gpu));
+}
+
+}  // namespace tandem

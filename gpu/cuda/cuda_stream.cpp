@@ -1,0 +1,227 @@
+#include "gpu/cuda/cuda_stream.h"
+
+#include <utility>
+
+#include "engine/base/check.h"
+#include "gpu/check_args.h"
+#include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/cuda_event.h"
+#include "gpu/cuda/elementwise/elementwise.h"
+
+namespace tandem::cuda {
+namespace {
+
+class CudaGraph final : public Graph {
+ public:
+  explicit CudaGraph(cudaGraphExec_t handle) : handle_(handle) {}
+  ~CudaGraph() override { (void)cudaGraphExecDestroy(handle_); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  cudaGraphExec_t handle() const { return handle_; }
+
+ private:
+  cudaGraphExec_t handle_;
+};
+
+Status missing(const char* what) {
+  return error(StatusCode::internal, "{} is not in this build of the CUDA device", what);
+}
+
+}  // namespace
+
+cudaError_t use_gpu(int gpu) {
+  thread_local int current = 0;
+  if (gpu == current) return cudaSuccess;
+  const cudaError_t code = cudaSetDevice(gpu);
+  if (code == cudaSuccess) current = gpu;
+  return code;
+}
+
+Result<std::unique_ptr<CudaStream>> CudaStream::create(int gpu, std::string_view name) {
+  std::unique_ptr<CudaStream> stream(new CudaStream(gpu, name));
+  TANDEM_TRY(cuda_status(use_gpu(gpu), "cudaSetDevice"));
+  TANDEM_TRY(cuda_status(cudaStreamCreateWithFlags(&stream->handle_, cudaStreamNonBlocking),
+                         fmt::format("creating stream {}", name)));
+  TANDEM_TRY(cuda_status(
+      cudaEventCreateWithFlags(&stream->done_, cudaEventDisableTiming | cudaEventBlockingSync),
+      fmt::format("creating the event of stream {}", name)));
+  return stream;
+}
+
+CudaStream::~CudaStream() {
+  (void)use_gpu(gpu_);
+  if (handle_ != nullptr) {
+    (void)cudaStreamSynchronize(handle_);
+    (void)cudaStreamDestroy(handle_);
+  }
+  if (done_ != nullptr) (void)cudaEventDestroy(done_);
+}
+
+Status CudaStream::prepare() {
+  if (prepared_) return {};
+  TANDEM_ASSIGN(workspaces_.gemm, Gemm::create());
+  prepared_ = true;
+  return {};
+}
+
+template <typename Body>
+void CudaStream::enqueue(const char* what, Body&& body) {
+  if (has_failure_.load(std::memory_order_relaxed)) return;
+  last_ = what;
+  Status status = cuda_status(use_gpu(gpu_), "cudaSetDevice");
+  if (status) status = body();
+  if (!status) fail(what, status);
+}
+
+void CudaStream::fail(const char* what, const Status& status) {
+  (void)cudaGetLastError();  // reported here; a lost context keeps reporting it
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) {
+    failure_ = error(StatusCode::fatal, "{} on GPU stream {}: {}", what, name_, status.message());
+  }
+  has_failure_ = true;
+}
+
+Status CudaStream::asynchronous_failure(cudaError_t code) const {
+  return error(StatusCode::fatal,
+               "GPU stream {} failed, in '{}' or an operation before it: {} ({}). With "
+               "CUDA_LAUNCH_BLOCKING=1 the message names the operation",
+               name_, last_, cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+Status CudaStream::synchronize() {
+  TANDEM_CHECK(!recording_, "stream {} records", name_);
+  (void)use_gpu(gpu_);
+  cudaError_t code = cudaEventRecord(done_, handle_);
+  if (code == cudaSuccess) code = wait_for(done_);
+  if (has_failure_) {
+    const std::lock_guard lock(mutex_);
+    has_failure_ = false;
+    return std::exchange(failure_, Status());
+  }
+  return code == cudaSuccess ? Status() : asynchronous_failure(code);
+}
+
+bool CudaStream::failed() const {
+  if (has_failure_) return true;
+  const cudaError_t code = forget_not_ready(cudaStreamQuery(handle_));
+  return code != cudaSuccess && code != cudaErrorNotReady;
+}
+
+void CudaStream::record(Event& event) {
+  // Even after a failure: somebody waits for it.
+  (void)use_gpu(gpu_);
+  const cudaError_t code = cudaEventRecord(dynamic_cast<CudaEvent&>(event).handle(), handle_);
+  if (code != cudaSuccess) fail("record", cuda_status(code, "cudaEventRecord"));
+}
+
+void CudaStream::wait(Event& event) {
+  (void)use_gpu(gpu_);
+  const cudaError_t code =
+      cudaStreamWaitEvent(handle_, dynamic_cast<CudaEvent&>(event).handle(), 0);
+  if (code != cudaSuccess) fail("wait", cuda_status(code, "cudaStreamWaitEvent"));
+}
+
+void CudaStream::copy_to_device(void* device, const void* host, std::size_t bytes) {
+  if (bytes == 0) return;
+  TANDEM_CHECK(!recording_, "copies do not belong into a recording");
+  enqueue("copy_to_device", [&] {
+    return cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, handle_),
+                       "cudaMemcpyAsync");
+  });
+}
+
+void CudaStream::copy_to_host(void* host, const void* device, std::size_t bytes) {
+  if (bytes == 0) return;
+  TANDEM_CHECK(!recording_, "copies do not belong into a recording");
+  enqueue("copy_to_host", [&] {
+    return cuda_status(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, handle_),
+                       "cudaMemcpyAsync");
+  });
+}
+
+Status CudaStream::begin_recording() {
+  TANDEM_CHECK(!recording_, "stream {} already records", name_);
+  TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
+  TANDEM_TRY(prepare());
+  TANDEM_TRY(cuda_status(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal),
+                         "cudaStreamBeginCapture"));
+  recording_ = true;
+  return {};
+}
+
+Result<std::unique_ptr<Graph>> CudaStream::end_recording() {
+  TANDEM_CHECK(recording_, "stream {} does not record", name_);
+  recording_ = false;
+  cudaGraph_t recorded = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(handle_, &recorded);
+  if (has_failure_) {  // an operation could not be recorded
+    if (recorded != nullptr) (void)cudaGraphDestroy(recorded);
+    return synchronize();
+  }
+  TANDEM_TRY(cuda_status(ended, "cudaStreamEndCapture"));
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t instantiated = cudaGraphInstantiate(&executable, recorded, 0);
+  (void)cudaGraphDestroy(recorded);
+  TANDEM_TRY(cuda_status(instantiated, "cudaGraphInstantiate"));
+  auto graph = std::make_unique<CudaGraph>(executable);
+  TANDEM_TRY(cuda_status(cudaGraphUpload(executable, handle_), "cudaGraphUpload"));
+  return std::unique_ptr<Graph>(std::move(graph));
+}
+
+void CudaStream::launch(Graph& graph) {
+  TANDEM_CHECK(!recording_, "a recording does not launch another");
+  enqueue("launch", [&] {
+    return cuda_status(cudaGraphLaunch(dynamic_cast<CudaGraph&>(graph).handle(), handle_),
+                       "cudaGraphLaunch");
+  });
+}
+
+void CudaStream::resolve_tokens(const ResolveTokensArgs& args) {
+  enqueue("resolve_tokens", [&] { return launch_resolve_tokens(args, handle_); });
+}
+void CudaStream::embed(const EmbedArgs& args) {
+  check_args(args);
+  enqueue("embed", [&] { return launch_embed(args, handle_); });
+}
+void CudaStream::rms_norm(const RmsNormArgs& args) {
+  check_args(args);
+  enqueue("rms_norm", [&] { return launch_rms_norm(args, handle_); });
+}
+void CudaStream::gemm(const GemmArgs& args) {
+  check_args(args);
+  enqueue("gemm", [&]() -> Status {
+    TANDEM_TRY(prepare());
+    return workspaces_.gemm->run(args, handle_);
+  });
+}
+void CudaStream::rope_append(const RopeAppendArgs& args) {
+  check_args(args);
+  enqueue("rope_append", [&] { return launch_rope_append(args, handle_); });
+}
+void CudaStream::plan_attention(const AttentionPlan&) {
+  enqueue("plan_attention", [&] { return missing("attention"); });
+}
+void CudaStream::attention(const AttentionArgs& args) {
+  check_args(args);
+  enqueue("attention", [&] { return missing("attention"); });
+}
+void CudaStream::swiglu(const SwigluArgs& args) {
+  check_args(args);
+  enqueue("swiglu", [&] { return launch_swiglu(args, handle_); });
+}
+void CudaStream::gather_rows(const GatherRowsArgs& args) {
+  check_args(args);
+  enqueue("gather_rows", [&] { return launch_gather_rows(args, handle_); });
+}
+void CudaStream::lora(const LoraArgs& args) {
+  check_args(args);
+  enqueue("lora", [&] { return missing("lora"); });
+}
+void CudaStream::sample(const SampleArgs& args) {
+  check_args(args);
+  enqueue("sample", [&] { return missing("sample"); });
+}
+
+}  // namespace tandem::cuda

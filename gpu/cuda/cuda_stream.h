@@ -1,0 +1,82 @@
+// A stream of the CUDA device: a non-blocking cudaStream_t, and what its operations need.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "gpu/cuda/gemm/gemm.h"
+#include "gpu/device.h"
+
+namespace tandem::cuda {
+
+// The calling thread's operations go to this GPU from here on. A thread starts on GPU 0.
+cudaError_t use_gpu(int gpu);
+
+// After an operation could not be enqueued, those behind it are skipped until synchronize() has
+// reported it. A kernel that fails as it runs takes the context with it: everything reports it.
+class CudaStream final : public Stream {
+ public:
+  static Result<std::unique_ptr<CudaStream>> create(int gpu, std::string_view name);
+  ~CudaStream() override;  // runs what is enqueued first
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  void record(Event& event) override;
+  void wait(Event& event) override;
+  Status synchronize() override;
+  bool failed() const override;
+
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override;
+
+  Status begin_recording() override;
+  Result<std::unique_ptr<Graph>> end_recording() override;
+  void launch(Graph& graph) override;
+
+  void plan_attention(const AttentionPlan& plan) override;
+  void resolve_tokens(const ResolveTokensArgs& args) override;
+  void embed(const EmbedArgs& args) override;
+  void rms_norm(const RmsNormArgs& args) override;
+  void gemm(const GemmArgs& args) override;
+  void rope_append(const RopeAppendArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void swiglu(const SwigluArgs& args) override;
+  void gather_rows(const GatherRowsArgs& args) override;
+  void lora(const LoraArgs& args) override;
+  void sample(const SampleArgs& args) override;
+
+  cudaStream_t handle() const { return handle_; }
+
+ private:
+  // What operations keep between calls (plans, scratch). Made at the first operation that needs it
+  // or at the first recording: the streams that only copy never pay for it.
+  struct Workspaces {
+    std::unique_ptr<Gemm> gemm;
+  };
+
+  CudaStream(int gpu, std::string_view name) : gpu_(gpu), name_(name) {}
+  Status prepare();
+  template <typename Body>
+  void enqueue(const char* what, Body&& body);
+  void fail(const char* what, const Status& status);
+  Status asynchronous_failure(cudaError_t code) const;
+
+  const int gpu_;
+  const std::string name_;
+  cudaStream_t handle_ = nullptr;
+  cudaEvent_t done_ = nullptr;  // synchronize() waits for it
+  bool recording_ = false;
+  const char* last_ = "nothing";  // the operation enqueued last
+  Workspaces workspaces_;
+  bool prepared_ = false;
+  std::atomic<bool> has_failure_ = false;
+  mutable std::mutex mutex_;
+  Status failure_;  // guarded by mutex_
+};
+
+}  // namespace tandem::cuda

@@ -1,0 +1,72 @@
+// out[t] = table[ids[t]], widened to f32 where `out` is. Grid: rows x chunks of a row; bound by
+// memory, for few rows by latency.
+#include "gpu/cuda/base/dispatch.h"
+#include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/elementwise/elementwise.h"
+#include "gpu/cuda/elementwise/rows.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+struct EmbedParams {
+  const void* table;
+  std::int64_t table_stride;
+  std::int64_t table_rows;
+  const std::int32_t* ids;
+  void* out;
+  std::int64_t out_stride;
+  std::int64_t width;
+};
+
+template <typename T, typename Y, int V>
+__global__ void embed(EmbedParams p) {
+  allow_next_kernel();
+  const std::int64_t i = (std::int64_t{blockIdx.y} * kThreads + threadIdx.x) * V;
+  if (i >= p.width) return;
+  wait_for_previous_kernels();
+  const std::int64_t t = blockIdx.x;
+  const std::int32_t id = p.ids[t];
+  if (id < 0 || id >= p.table_rows) __trap();
+  float values[V];
+  load_row<V>(static_cast<const T*>(p.table) + id * p.table_stride + i, values);
+  store_row<V>(static_cast<Y*>(p.out) + t * p.out_stride + i, values);
+}
+
+template <typename T, typename Y, int V>
+Status launch(const EmbedParams& p, std::int64_t rows, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(rows),
+                  static_cast<unsigned>(ceil_div(ceil_div(p.width, V), kThreads)));
+  return launch_kernel("embed", {.grid = grid, .block = dim3(kThreads), .overlap = true}, stream,
+                       embed<T, Y, V>, p);
+}
+
+}  // namespace
+
+Status launch_embed(const EmbedArgs& args, cudaStream_t stream) {
+  if (args.out.num_elements() == 0) return {};
+  const EmbedParams p{args.table.data, args.table.stride[0], args.table.rows(), args.ids,
+                      args.out.data,   args.out.stride[0],   args.out.cols()};
+  const bool wide = rows_aligned(args.table) && rows_aligned(args.out) && p.width % kRowVector == 0;
+  return dispatch_dtype(args.table.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto with_out = [&](auto out_type) {
+      using Y = typename decltype(out_type)::type;
+      return wide ? launch<T, Y, kRowVector>(p, args.out.rows(), stream)
+                  : launch<T, Y, 1>(p, args.out.rows(), stream);
+    };
+    if (args.out.dtype == args.table.dtype) return with_out(type);
+    TANDEM_CHECK(args.out.dtype == DType::f32, "{} into {}", to_string(args.table),
+                 to_string(args.out));
+    return with_out(std::type_identity<float>{});
+  });
+}
+
+Status kernels_fit_gpu() {
+  cudaFuncAttributes attributes{};
+  return cuda_status(cudaFuncGetAttributes(&attributes, embed<float, float, 1>),
+                     "looking for code for this GPU");
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,165 @@
+// out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension.
+//
+// Wide rows (hidden sizes): a block per row, the row in registers between the sum and the scaling,
+// the weights loaded before the kernels ahead have ended. Narrow rows (heads) and odd sizes: a warp
+// per row, which reads it twice. Bound by memory; for few rows by latency.
+#include <algorithm>
+
+#include "gpu/cuda/base/dispatch.h"
+#include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/elementwise/elementwise.h"
+#include "gpu/cuda/elementwise/rows.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxItems = 2;  // vectors of a row that a thread of a block holds
+constexpr int kWarpRowsPerBlock = 4;
+constexpr std::int64_t kNarrow = 512;
+
+struct NormParams {
+  const void* x;
+  std::int64_t x_stride[2];  // row, head
+  const void* weight;
+  void* out;
+  std::int64_t out_stride[2];
+  std::int64_t rows;  // of all heads together
+  std::int32_t heads;
+  std::int32_t width;
+  float eps;
+};
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, offset);
+  }
+  return value;
+}
+
+template <typename X, typename W, typename Y, int kItems>
+__global__ void rms_norm_block(NormParams p) {
+  allow_next_kernel();
+  constexpr int V = kRowVector;
+  __shared__ float sums[kMaxThreads / 32];
+  const std::int64_t row = blockIdx.x;
+  float weight[kItems][V];
+#pragma unroll
+  for (int item = 0; item < kItems; ++item) {
+    const int i = (item * blockDim.x + threadIdx.x) * V;
+    if (i < p.width) load_row<V>(static_cast<const W*>(p.weight) + i, weight[item]);
+  }
+  wait_for_previous_kernels();
+
+  float x[kItems][V];
+  float sum = 0;
+#pragma unroll
+  for (int item = 0; item < kItems; ++item) {
+    const int i = (item * blockDim.x + threadIdx.x) * V;
+    if (i >= p.width) continue;
+    load_row<V>(static_cast<const X*>(p.x) + row * p.x_stride[0] + i, x[item]);
+#pragma unroll
+    for (int j = 0; j < V; ++j) sum += x[item][j] * x[item][j];
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  const int warps = blockDim.x / 32;
+  sum = warp_sum(threadIdx.x % 32 < warps ? sums[threadIdx.x % 32] : 0.0F);
+  const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.width) + p.eps);
+#pragma unroll
+  for (int item = 0; item < kItems; ++item) {
+    const int i = (item * blockDim.x + threadIdx.x) * V;
+    if (i >= p.width) continue;
+#pragma unroll
+    for (int j = 0; j < V; ++j) x[item][j] *= factor * weight[item][j];
+    store_row<V>(static_cast<Y*>(p.out) + row * p.out_stride[0] + i, x[item]);
+  }
+}
+
+template <typename X, typename W, typename Y, int V>
+__global__ void rms_norm_warp(NormParams p) {
+  allow_next_kernel();
+  const std::int64_t row = std::int64_t{blockIdx.x} * kWarpRowsPerBlock + threadIdx.x / 32;
+  if (row >= p.rows) return;
+  const std::int64_t t = row / p.heads;
+  const std::int64_t head = row % p.heads;
+  const X* const x = static_cast<const X*>(p.x) + t * p.x_stride[0] + head * p.x_stride[1];
+  Y* const out = static_cast<Y*>(p.out) + t * p.out_stride[0] + head * p.out_stride[1];
+  const int first = static_cast<int>(threadIdx.x % 32) * V;
+  wait_for_previous_kernels();
+
+  float sum = 0;
+  for (int i = first; i < p.width; i += 32 * V) {
+    float values[V];
+    load_row<V>(x + i, values);
+#pragma unroll
+    for (int j = 0; j < V; ++j) sum += values[j] * values[j];
+  }
+  const float factor = 1.0F / sqrtf(warp_sum(sum) / static_cast<float>(p.width) + p.eps);
+  for (int i = first; i < p.width; i += 32 * V) {
+    float values[V];
+    float weight[V];
+    load_row<V>(x + i, values);
+    load_row<V>(static_cast<const W*>(p.weight) + i, weight);
+#pragma unroll
+    for (int j = 0; j < V; ++j) values[j] *= factor * weight[j];
+    store_row<V>(out + i, values);
+  }
+}
+
+template <typename X, typename W, typename Y>
+Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
+  const char* const what = "rms_norm";
+  const std::int64_t vectors = ceil_div(p.width, kRowVector);
+  if (wide && p.heads == 1 && p.width > kNarrow && vectors <= kMaxItems * kMaxThreads) {
+    const std::int64_t items = ceil_div(vectors, kMaxThreads);
+    const auto threads = static_cast<unsigned>(ceil_div(ceil_div(vectors, items), 32) * 32);
+    const LaunchShape shape{
+        .grid = dim3(static_cast<unsigned>(p.rows)), .block = dim3(threads), .overlap = true};
+    return items == 1 ? launch_kernel(what, shape, stream, rms_norm_block<X, W, Y, 1>, p)
+                      : launch_kernel(what, shape, stream, rms_norm_block<X, W, Y, kMaxItems>, p);
+  }
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.rows, kWarpRowsPerBlock))),
+                          .block = dim3(32 * kWarpRowsPerBlock),
+                          .overlap = true};
+  return wide ? launch_kernel(what, shape, stream, rms_norm_warp<X, W, Y, kRowVector>, p)
+              : launch_kernel(what, shape, stream, rms_norm_warp<X, W, Y, 1>, p);
+}
+
+// body(type) with the type of `dtype`, which is f32 or that of the weights.
+template <typename W, typename Body>
+Status with_row_type(DType dtype, DType weight, Body&& body) {
+  if (dtype == DType::f32) return body(std::type_identity<float>{});
+  TANDEM_CHECK(dtype == weight, "rows of {} with weights of {}", to_string(dtype),
+               to_string(weight));
+  return body(std::type_identity<W>{});
+}
+
+}  // namespace
+
+Status launch_rms_norm(const RmsNormArgs& args, cudaStream_t stream) {
+  if (args.x.num_elements() == 0) return {};
+  const bool per_head = args.x.rank == 3;
+  const auto heads = static_cast<std::int32_t>(per_head ? args.x.dim[1] : 1);
+  const auto head_stride = [&](const TensorView& view) { return per_head ? view.stride[1] : 0; };
+  const NormParams p{
+      args.x.data,   {args.x.stride[0], head_stride(args.x)},     args.weight.data,
+      args.out.data, {args.out.stride[0], head_stride(args.out)}, args.x.rows() * heads,
+      heads,         static_cast<std::int32_t>(args.x.cols()),    args.eps};
+  const bool wide = rows_aligned(args.x) && rows_aligned(args.weight) && rows_aligned(args.out) &&
+                    p.width % kRowVector == 0;
+  const DType weight = args.weight.dtype;
+  return dispatch_dtype(weight, [&](auto weight_type) {
+    using W = typename decltype(weight_type)::type;
+    return with_row_type<W>(args.x.dtype, weight, [&](auto x_type) {
+      return with_row_type<W>(args.out.dtype, weight, [&](auto out_type) {
+        return launch<typename decltype(x_type)::type, W, typename decltype(out_type)::type>(
+            p, wide, stream);
+      });
+    });
+  });
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,56 @@
+// What the row-by-row kernels share: V elements at a time (8, in 16-byte accesses, or 1), as float.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/base/tensor.h"
+#include "gpu/cuda/base/element.cuh"
+
+namespace tandem::cuda {
+
+constexpr int kRowVector = 8;
+
+template <int V, typename T>
+__device__ __forceinline__ void load_row(const T* from, float (&to)[V]) {
+  if constexpr (V == 1) {
+    to[0] = to_float(*from);
+  } else {
+    constexpr int kPer = Vec16<T>::kSize;
+#pragma unroll
+    for (int part = 0; part < V / kPer; ++part) {
+      const auto raw = reinterpret_cast<const Vec16<T>*>(from)[part];
+#pragma unroll
+      for (int i = 0; i < kPer; ++i) to[part * kPer + i] = to_float(raw.element[i]);
+    }
+  }
+}
+
+template <int V, typename T>
+__device__ __forceinline__ void store_row(T* to, const float (&from)[V]) {
+  if constexpr (V == 1) {
+    *to = from_float<T>(from[0]);
+  } else {
+    constexpr int kPer = Vec16<T>::kSize;
+#pragma unroll
+    for (int part = 0; part < V / kPer; ++part) {
+      Vec16<T> raw;
+#pragma unroll
+      for (int i = 0; i < kPer; ++i) raw.element[i] = from_float<T>(from[part * kPer + i]);
+      reinterpret_cast<Vec16<T>*>(to)[part] = raw;
+    }
+  }
+}
+
+// Every row (and head) begins at a multiple of 16 bytes.
+inline bool rows_aligned(const TensorView& view) {
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+  bool aligned = reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0;
+  for (int i = 0; i + 1 < view.rank; ++i) aligned = aligned && view.stride[i] * size % 16 == 0;
+  return aligned;
+}
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace tandem::cuda

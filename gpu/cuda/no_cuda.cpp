@@ -1,0 +1,23 @@
+// What a build without the CUDA toolkit answers.
+#include "gpu/cuda/cuda_device.h"
+
+namespace tandem {
+
+bool cuda_in_build() {
+  return false;
+}
+
+std::vector<CudaGpu> list_cuda_gpus() {
+  return {};
+}
+
+std::string describe_cuda() {
+  return "not in this build (no nvcc when it was configured); the host device only";
+}
+
+Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions&) {
+  return error(StatusCode::unavailable,
+               "the CUDA device is not in this build: there was no nvcc when it was configured");
+}
+
+}  // namespace tandem
