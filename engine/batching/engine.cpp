@@ -10,15 +10,29 @@
 
 namespace tandem {
 
+namespace {
+
+// Of all sequences of a step. They share pages, so that it may be more than there are; but not
+// without end, as the room is allocated.
+std::int32_t max_page_ids(const EngineOptions& options) {
+  const std::int64_t longest =
+      (options.max_model_len + options.page_tokens - 1) / options.page_tokens;
+  const std::int64_t room = std::max<std::int64_t>(options.num_pages, 1 << 20);
+  return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
+}
+
+}  // namespace
+
 Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
                const Clock& clock)
     : options_(options),
       tokenizer_(&tokenizer),
       clock_(&clock),
       pool_(options.num_pages, options.page_tokens, layout.chunks_per_page),
+      prefixes_(options.prefix_cache ? std::make_unique<PrefixCache>(pool_) : nullptr),
       scheduler_({options.max_num_seqs, options.max_num_batched_tokens, options.max_prefill_chunk,
-                  max_logit_rows(options.max_num_seqs)},
-                 pool_),
+                  max_logit_rows(options.max_num_seqs), max_page_ids(options)},
+                 pool_, prefixes_.get()),
       seeds_(std::random_device{}()) {
   stats_.pages_total = options.num_pages;
   stats_.pages_free = options.num_pages;
@@ -54,7 +68,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   const StepLimits step_limits{options.max_num_batched_tokens,
                                std::min(options.max_num_seqs, options.max_num_batched_tokens),
                                samples,
-                               options.num_pages,
+                               max_page_ids(options),
                                room + options.max_num_seqs,
                                options.max_num_seqs * kMaxBiasesPerSequence};
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, step_limits));
@@ -188,6 +202,8 @@ void Engine::step() {
         last.error = status;
         finish(*each.sequence, std::move(last));
       }
+      // Their pages were offered when the step was planned.
+      if (prefixes_ != nullptr) prefixes_->drop_idle();
     } else {
       digest(plan);
     }

@@ -22,6 +22,7 @@
 #include "engine/batching/scheduler.h"
 #include "engine/batching/service.h"
 #include "engine/memory/kv_cache.h"
+#include "engine/memory/prefix_cache.h"
 #include "engine/model/llama.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
@@ -33,8 +34,9 @@ struct EngineOptions {
   std::int32_t max_num_batched_tokens = 2048;
   std::int32_t max_prefill_chunk = 0;  // 0: only max_num_batched_tokens limits a chunk
   std::int32_t max_model_len = 0;      // tokens of prompt and output; > 0
-  std::int32_t num_pages = 0;          // of KV; at least one sequence of max_model_len must fit
+  std::int32_t num_pages = 0;          // at least one sequence of max_model_len must fit
   std::int32_t page_tokens = 16;
+  bool prefix_cache = true;
   std::int32_t max_queue = 4096;  // waiting continuations before 429
   std::int32_t max_adapters = 4096;
   std::int32_t max_lora_rank = 512;
@@ -89,6 +91,7 @@ class Engine final : public GenerationService {
   const Tokenizer* tokenizer_;
   const Clock* clock_;
   PagePool pool_;  // the engine thread's own; before all that gives pages back
+  std::unique_ptr<PrefixCache> prefixes_;  // null: off
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> adapters_;
   KvCache cache_;

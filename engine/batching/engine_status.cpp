@@ -63,8 +63,13 @@ void Engine::publish_stats(double step_seconds) {
   waiting_ = scheduler_.num_waiting();
   stats_.running = static_cast<std::int32_t>(scheduler_.num_running());
   stats_.waiting = static_cast<std::int32_t>(waiting_);
-  stats_.pages_free = pool_.num_free();
-  stats_.pages_kv = stats_.pages_total - stats_.pages_free;
+  const PoolCounts pages = pool_.counts();
+  stats_.pages_free = pages.free;
+  stats_.pages_kv = pages.kv;
+  stats_.pages_cached = pages.cached;
+  stats_.pages_adapter = pages.adapter;
+  stats_.prefix_queries = scheduler_.prefix_queries();
+  stats_.prefix_hits = scheduler_.prefix_hits();
   stats_.prompt_tokens = prompt_tokens_;
   stats_.generation_tokens = generation_tokens_;
   stats_.preemptions = scheduler_.num_preemptions();

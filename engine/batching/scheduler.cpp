@@ -1,6 +1,8 @@
 #include "engine/batching/scheduler.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 #include <tuple>
 
 #include "engine/base/check.h"
@@ -20,6 +22,17 @@ std::int32_t logit_rows_of(const Sequence& sequence, std::int32_t rows) {
   return rows == sequence.left_to_compute() ? 1 : 0;
 }
 
+// The first `count` of its tokens, or as many of them as are known.
+std::span<const TokenId> known_tokens(const Sequence& sequence, std::int64_t count) {
+  return {sequence.tokens.data(), static_cast<std::size_t>(count)};
+}
+
+// Gives its pages up: what of them the prefix cache has may be found again.
+void release(Sequence& sequence) {
+  sequence.table.clear();
+  sequence.prefix.clear();
+}
+
 template <typename List>
 auto position_of(List& list, const Sequence* sequence) {
   return std::find_if(list.begin(), list.end(),
@@ -28,8 +41,8 @@ auto position_of(List& list, const Sequence* sequence) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerLimits& limits, PagePool& pool)
-    : limits_(limits), pool_(&pool) {
+Scheduler::Scheduler(const SchedulerLimits& limits, PagePool& pool, PrefixCache* prefixes)
+    : limits_(limits), pool_(&pool), prefixes_(prefixes) {
   TANDEM_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens > 0);
   TANDEM_CHECK(limits.max_logit_rows >= limits.max_num_seqs, "every sequence needs a logits row");
 }
@@ -49,8 +62,11 @@ std::vector<ScheduledSequence> Scheduler::plan() {
   Plan plan;
   rows_left_ = limits_.max_num_batched_tokens;
   logit_rows_left_ = limits_.max_logit_rows;
+  page_ids_left_ = limits_.max_page_ids;
   plan_running(plan, /*decoding=*/true);
   plan_running(plan, /*decoding=*/false);
+  // From here on nobody gives way: what is planned will be computed.
+  for (const auto& [sequence, rows] : plan) offer_prefix(*sequence, sequence->computed + rows);
   admit(plan);
   TANDEM_CHECK(!plan.empty() || (running_.empty() && waiting_.empty()),
                "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
@@ -64,7 +80,7 @@ void Scheduler::plan_running(Plan& plan, bool decoding) {
     Sequence& sequence = *running_[i];
     if ((sequence.left_to_compute() == 1) != decoding) continue;
     const std::int32_t rows = rows_for(sequence);
-    if (rows == 0) continue;
+    if (rows == 0 || page_ids_of(sequence, rows) > page_ids_left_) continue;
     if (reserve_or_preempt(plan, sequence, sequence.computed + rows)) {
       take_rows(plan, sequence, rows);
     }
@@ -75,21 +91,70 @@ void Scheduler::admit(Plan& plan) {
   while (!waiting_.empty() && rows_left_ > 0 &&
          running_.size() < static_cast<std::size_t>(limits_.max_num_seqs)) {
     Sequence& sequence = *waiting_.front();
-    const std::int32_t rows = rows_for(sequence);
-    if (rows == 0) return;
-    // The whole prompt must fit now, though only a chunk of it is reserved: a sequence admitted
-    // into the last pages would be the first to give way again. While others run, one page more
-    // is left for their next tokens.
-    const std::int32_t wanted = pool_->pages_for(static_cast<std::int64_t>(sequence.tokens.size()));
-    if (wanted + (running_.empty() ? 0 : 1) > pool_->num_free()) return;
-    TANDEM_CHECK(sequence.table.reserve(rows), "{} rows", rows);
+    const std::int32_t rows = reserve_for_admission(sequence);
+    if (rows == 0) {
+      release(sequence);
+      sequence.computed = 0;
+      return;
+    }
+    note_prefix(sequence);
     const auto at =
         std::upper_bound(running_.begin(), running_.end(), waiting_.front(),
                          [](const auto& a, const auto& b) { return a->arrival < b->arrival; });
     running_.insert(at, std::move(waiting_.front()));
     waiting_.erase(waiting_.begin());
     take_rows(plan, sequence, rows);
+    offer_prefix(sequence, sequence.computed + rows);
   }
+}
+
+// Its first rows, with their pages; 0 when it has to wait.
+std::int32_t Scheduler::reserve_for_admission(Sequence& sequence) {
+  find_prefix(sequence);
+  const std::int32_t rows = rows_for(sequence);
+  if (rows == 0 || page_ids_of(sequence, rows) > page_ids_left_) return 0;
+  // The whole prompt must fit now, though only a chunk of it is reserved: a sequence admitted into
+  // the last pages would be the first to give way again. While others run, one page more is left
+  // for their next tokens.
+  if (!running_.empty()) {
+    const std::int64_t missing =
+        pool_->pages_for(static_cast<std::int64_t>(sequence.tokens.size())) -
+        static_cast<std::int64_t>(sequence.table.pages().size());
+    if (missing + 1 > pool_->available_pages()) return 0;
+  }
+  return sequence.table.reserve(sequence.computed + rows) ? rows : 0;
+}
+
+void Scheduler::find_prefix(Sequence& sequence) {
+  if (prefixes_ == nullptr) return;
+  const AdapterLease& adapter = sequence.context->adapter;
+  // The last token is always computed: its logits are wanted. So are those of a prompt whose log
+  // probabilities are.
+  std::span<const TokenId> reusable;
+  if (!sequence.wants_prompt_logprobs())
+    reusable = known_tokens(sequence, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
+  sequence.computed = prefixes_->enter(
+      sequence.prefix, adapter == nullptr ? std::string() : adapter->contents().digest, reusable,
+      sequence.table);
+}
+
+void Scheduler::note_prefix(const Sequence& sequence) {
+  if (prefixes_ == nullptr || sequence.admitted) return;
+  prefix_queries_ += static_cast<std::uint64_t>(sequence.prompt_len());
+  prefix_hits_ += static_cast<std::uint64_t>(sequence.computed);
+  if (sequence.index == 0) {
+    sequence.context->stats.cached_tokens = static_cast<std::int32_t>(sequence.computed);
+  }
+}
+
+void Scheduler::offer_prefix(Sequence& sequence, std::int64_t computed) {
+  if (prefixes_ == nullptr) return;
+  prefixes_->extend(sequence.prefix, known_tokens(sequence, computed), sequence.computed,
+                    sequence.table);
+}
+
+std::int32_t Scheduler::page_ids_of(const Sequence& sequence, std::int32_t rows) const {
+  return pool_->pages_for(sequence.computed + rows);
 }
 
 std::int32_t Scheduler::rows_for(const Sequence& sequence) const {
@@ -111,6 +176,7 @@ void Scheduler::take_rows(Plan& plan, Sequence& sequence, std::int32_t rows) {
   plan.push_back({&sequence, rows});
   rows_left_ -= rows;
   logit_rows_left_ -= logit_rows_of(sequence, rows);
+  page_ids_left_ -= page_ids_of(sequence, rows);
 }
 
 bool Scheduler::reserve_or_preempt(Plan& plan, Sequence& sequence, std::int64_t tokens) {
@@ -129,6 +195,7 @@ void Scheduler::preempt(Plan& plan, Sequence* victim) {
   if (planned != plan.end()) {
     rows_left_ += planned->num_tokens;
     logit_rows_left_ += logit_rows_of(*victim, planned->num_tokens);
+    page_ids_left_ += page_ids_of(*victim, planned->num_tokens);
     plan.erase(planned);
   }
   ++preemptions_;
@@ -136,7 +203,7 @@ void Scheduler::preempt(Plan& plan, Sequence* victim) {
   const auto at = position_of(running_, victim);
   std::unique_ptr<Sequence> owned = std::move(*at);
   running_.erase(at);
-  owned->table.clear();
+  release(*owned);
   owned->computed = 0;
   enqueue(std::move(owned));
 }
@@ -147,7 +214,8 @@ std::unique_ptr<Sequence> Scheduler::remove(Sequence* sequence) {
     if (at == list->end()) continue;
     std::unique_ptr<Sequence> owned = std::move(*at);
     list->erase(at);
-    owned->table.clear();
+    if (list == &running_) offer_prefix(*owned, owned->computed);
+    release(*owned);
     return owned;
   }
   TANDEM_CHECK(false, "removing a sequence that is not scheduled");

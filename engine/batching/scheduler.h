@@ -3,8 +3,13 @@
 // First come, first served: running sequences go on (those that decode first, so that a long
 // prompt does not stall them), then waiting ones are admitted in order of priority and arrival
 // while rows and pages last. Prompts are cut into chunks and mixed with decode rows (Sarathi's and
-// Orca's iteration-level batching). When pages run out the newest running sequence gives way: its
-// pages are freed and it waits, in its old place, to be recomputed.
+// Orca's iteration-level batching). When pages run out and the pool has nothing idle to reclaim,
+// the newest running sequence gives way: its pages are freed and it waits, in its old place, to be
+// recomputed.
+//
+// An admitted sequence begins after what the prefix cache has of it, its own pages after a
+// preemption included; every sequence offers its whole pages as soon as their step is planned, so
+// that two that are admitted in one step share already.
 //
 // Plans over ids only; knows neither device nor model. The engine thread alone uses it.
 #pragma once
@@ -16,6 +21,7 @@
 
 #include "engine/batching/sequence.h"
 #include "engine/memory/page_pool.h"
+#include "engine/memory/prefix_cache.h"
 
 namespace tandem {
 
@@ -24,6 +30,9 @@ struct SchedulerLimits {
   std::int32_t max_num_batched_tokens = 2048;
   std::int32_t max_prefill_chunk = 0;  // most prompt tokens of one sequence in a step; 0: no limit
   std::int32_t max_logit_rows = 256;   // rows that get logits in a step; >= max_num_seqs
+  // Page ids of a step, over all its sequences: more than there are pages where they share. At
+  // least those of one sequence of the longest context.
+  std::int64_t max_page_ids = std::int64_t{1} << 30;
 };
 
 struct ScheduledSequence {
@@ -33,8 +42,9 @@ struct ScheduledSequence {
 
 class Scheduler {
  public:
-  // Requires that the pool holds at least one sequence of the longest context.
-  Scheduler(const SchedulerLimits& limits, PagePool& pool);
+  // Requires that the pool holds at least one sequence of the longest context. `prefixes` null: no
+  // prefix cache.
+  Scheduler(const SchedulerLimits& limits, PagePool& pool, PrefixCache* prefixes);
 
   void add(std::unique_ptr<Sequence> sequence);
 
@@ -49,12 +59,20 @@ class Scheduler {
   std::size_t num_running() const { return running_.size(); }
   std::size_t num_waiting() const { return waiting_.size(); }
   std::uint64_t num_preemptions() const { return preemptions_; }
+  // Over all first admissions: prompt tokens looked for in the prefix cache, and found there.
+  std::uint64_t prefix_queries() const { return prefix_queries_; }
+  std::uint64_t prefix_hits() const { return prefix_hits_; }
 
  private:
   using Plan = std::vector<ScheduledSequence>;
 
   void plan_running(Plan& plan, bool decoding);
   void admit(Plan& plan);
+  std::int32_t reserve_for_admission(Sequence& sequence);
+  void find_prefix(Sequence& sequence);
+  void note_prefix(const Sequence& sequence);
+  void offer_prefix(Sequence& sequence, std::int64_t computed);
+  std::int32_t page_ids_of(const Sequence& sequence, std::int32_t rows) const;
   std::int32_t rows_for(const Sequence& sequence) const;
   bool reserve_or_preempt(Plan& plan, Sequence& sequence, std::int64_t tokens);
   void preempt(Plan& plan, Sequence* victim);
@@ -63,11 +81,15 @@ class Scheduler {
 
   SchedulerLimits limits_;
   PagePool* pool_;
+  PrefixCache* prefixes_;
   std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
   std::int32_t rows_left_ = 0;                      // of the step being planned
   std::int32_t logit_rows_left_ = 0;
+  std::int64_t page_ids_left_ = 0;
   std::uint64_t preemptions_ = 0;
+  std::uint64_t prefix_queries_ = 0;
+  std::uint64_t prefix_hits_ = 0;
 };
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include "engine/batching/generation_state.h"
 #include "engine/batching/output_text.h"
 #include "engine/memory/block_table.h"
+#include "engine/memory/prefix_cache.h"
 
 namespace tandem {
 
@@ -44,6 +45,7 @@ struct Sequence {
   std::vector<TokenId> tokens;  // prompt, then output
   std::int64_t computed = 0;    // leading tokens whose keys and values are in the cache
   BlockTable table;
+  PrefixCache::Position prefix;  // entered while it runs, if there is a prefix cache
   OutputText text;
   bool admitted = false;  // has been scheduled once; preemption does not undo it
 

@@ -32,12 +32,16 @@ struct EngineStats {
   std::int32_t running = 0;  // sequences
   std::int32_t waiting = 0;
   std::int64_t pages_total = 0;
-  std::int64_t pages_kv = 0;
+  std::int64_t pages_kv = 0;       // of sequences
+  std::int64_t pages_cached = 0;   // of the prefix cache alone: reclaimed when need be
+  std::int64_t pages_adapter = 0;  // of adapters
   std::int64_t pages_free = 0;
   std::uint64_t steps = 0;
   std::uint64_t prompt_tokens = 0;  // computed
   std::uint64_t generation_tokens = 0;
   std::uint64_t preemptions = 0;
+  std::uint64_t prefix_queries = 0;  // prompt tokens looked for in the prefix cache
+  std::uint64_t prefix_hits = 0;     // and found there
   double step_seconds_total = 0;
 };
 

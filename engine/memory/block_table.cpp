@@ -32,6 +32,11 @@ bool BlockTable::reserve(std::int64_t tokens) {
   return true;
 }
 
+void BlockTable::replace(std::size_t index, PageId page) {
+  pool_->reference(page);
+  pool_->drop_reference(std::exchange(pages_[index], page));
+}
+
 void BlockTable::clear() {
   for (const PageId page : pages_) pool_->drop_reference(page);
   pages_.clear();

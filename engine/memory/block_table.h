@@ -1,6 +1,7 @@
 // The pages of one sequence, in the order of its tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ class BlockTable {
   // Makes room for `tokens` tokens in all, by reclaiming if need be. All or nothing: false when
   // there are too few pages.
   [[nodiscard]] bool reserve(std::int64_t tokens);
+  // Puts a page of the same content in the place of one.
+  void replace(std::size_t index, PageId page);
   void clear();
 
   std::span<const PageId> pages() const { return pages_; }

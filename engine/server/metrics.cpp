@@ -75,13 +75,18 @@ void add_engine(const EngineStats& stats, Families& families) {
                    static_cast<double>(stats.generation_tokens));
   families.counter("vllm:num_preemptions_total", "Sequences set back for want of pages",
                    static_cast<double>(stats.preemptions));
+  families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the cache",
+                   static_cast<double>(stats.prefix_queries));
+  families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the cache",
+                   static_cast<double>(stats.prefix_hits));
   const auto pages = [&](const char* state, std::int64_t count) {
     families.gauge("tandem_pages", "Pages of the device's pool", static_cast<double>(count),
                    {{"state", state}});
   };
   pages("free", stats.pages_free);
   pages("kv", stats.pages_kv);
-  pages("adapters", stats.pages_total - stats.pages_free - stats.pages_kv);
+  pages("prefix_cache", stats.pages_cached);
+  pages("adapters", stats.pages_adapter);
   families.counter("tandem_steps_total", "Iterations of the engine",
                    static_cast<double>(stats.steps));
   families.counter("tandem_step_seconds_total", "Time spent in iterations",

@@ -110,7 +110,7 @@ TEST_P(GoldenEngine, AgreesWithSoFewPagesThatSequencesPreempt) {
   auto engine = TestEngine::load(GetParam().model.dir, GetParam().dtype, options);
   run_all(*engine, 4);
   EXPECT_GT(engine->engine->stats().preemptions, 0U);
-  EXPECT_EQ(engine->engine->stats().pages_free, 64);
+  EXPECT_EQ(engine->engine->stats().pages_kv, 0);
 }
 
 std::vector<Setting> settings() {

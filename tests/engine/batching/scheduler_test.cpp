@@ -24,12 +24,16 @@ const Tokenizer& demo_tokenizer() {
 class Simulation {
  public:
   Simulation(const SchedulerLimits& limits, std::int32_t num_pages, std::int32_t page_tokens)
-      : limits_(limits), pool_(num_pages, page_tokens), scheduler_(limits, pool_) {}
+      : limits_(limits),
+        pool_(num_pages, page_tokens),
+        prefixes_(pool_),
+        scheduler_(limits, pool_, &prefixes_) {}
 
   Sequence* add(std::int64_t prompt_len, std::int32_t max_tokens, std::int32_t priority = 0,
                 bool prompt_logprobs = false) {
     auto context = std::make_shared<RequestContext>();
-    context->request.prompt.assign(static_cast<std::size_t>(prompt_len), 5);
+    const auto token = static_cast<TokenId>(arrivals_ % num_prompts);
+    context->request.prompt.assign(static_cast<std::size_t>(prompt_len), token);
     context->request.max_tokens = max_tokens;
     context->request.priority = priority;
     context->request.prompt_logprobs = prompt_logprobs;
@@ -59,6 +63,8 @@ class Simulation {
     return plan;
   }
 
+  std::uint64_t num_prompts = 1000;  // different ones; the others are longer or shorter
+
   Scheduler& scheduler() { return scheduler_; }
   PagePool& pool() { return pool_; }
   const std::vector<std::uint64_t>& finished() const { return finished_; }
@@ -82,6 +88,7 @@ class Simulation {
 
   SchedulerLimits limits_;
   PagePool pool_;
+  PrefixCache prefixes_;
   Scheduler scheduler_;
   std::uint64_t arrivals_ = 0;
   std::vector<std::uint64_t> finished_;
@@ -172,7 +179,7 @@ TEST(Scheduler, FreesThePagesOfARemovedSequence) {
   simulation.step();
   EXPECT_EQ(simulation.pool().num_free(), 4);
   (void)simulation.scheduler().remove(sequence);
-  EXPECT_EQ(simulation.pool().num_free(), 6);
+  EXPECT_EQ(simulation.pool().available_pages(), 6);
   EXPECT_TRUE(simulation.step().empty());
 }
 
@@ -183,6 +190,7 @@ TEST(Scheduler, FinishesEverythingUnderRandomLoad) {
     const auto seqs = static_cast<std::int32_t>(1 + random() % 8);
     const auto rows = static_cast<std::int32_t>(1 + random() % 40);
     Simulation simulation(limits(seqs, rows, static_cast<std::int32_t>(random() % 9)), 20, 3);
+    simulation.num_prompts = 1 + random() % 4;
     std::size_t added = 0;
     std::int64_t work = 0;
     for (int step = 0; step < 400; ++step) {
@@ -199,7 +207,8 @@ TEST(Scheduler, FinishesEverythingUnderRandomLoad) {
     for (std::int64_t step = 0; step < 60 * work && !simulation.step().empty(); ++step) {
     }
     EXPECT_EQ(simulation.finished().size(), added);
-    EXPECT_EQ(simulation.pool().num_free(), 20);
+    EXPECT_EQ(simulation.pool().available_pages(), 20);
+    EXPECT_EQ(simulation.pool().counts().kv, 0);
   }
 }
 

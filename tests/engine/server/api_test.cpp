@@ -222,6 +222,9 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(value("vllm:generation_tokens_total{model_name=\"base\"}"), 567);
   EXPECT_EQ(value("vllm:num_preemptions_total{model_name=\"base\"}"), 4);
   EXPECT_EQ(value("tandem_pages{model_name=\"base\",state=\"adapters\"}"), 10);
+  EXPECT_EQ(value("tandem_pages{model_name=\"base\",state=\"prefix_cache\"}"), 5);
+  EXPECT_EQ(value("vllm:prefix_cache_queries_total{model_name=\"base\"}"), 99);
+  EXPECT_EQ(value("vllm:prefix_cache_hits_total{model_name=\"base\"}"), 33);
   EXPECT_EQ(value("tandem_adapters{model_name=\"base\",tier=\"host\"}"), 1);
   EXPECT_GT(
       value("vllm:lora_requests_info{model_name=\"base\",max_lora=\"8\",running_lora_adapters="

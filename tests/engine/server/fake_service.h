@@ -225,7 +225,11 @@ class FakeService final : public GenerationService {
     stats.waiting = 2;
     stats.pages_total = 100;
     stats.pages_kv = 25;
-    stats.pages_free = 65;
+    stats.pages_free = 60;
+    stats.pages_cached = 5;
+    stats.pages_adapter = 10;
+    stats.prefix_queries = 99;
+    stats.prefix_hits = 33;
     stats.prompt_tokens = 1234;
     stats.generation_tokens = 567;
     stats.preemptions = 4;

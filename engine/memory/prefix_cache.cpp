@@ -1,0 +1,180 @@
+#include "engine/memory/prefix_cache.h"
+
+#include <algorithm>
+
+#include "engine/base/check.h"
+
+namespace tandem {
+
+PrefixCache::Position::Position(Position&& other) noexcept
+    : cache_(other.cache_),
+      node_(std::exchange(other.node_, nullptr)),
+      depth_(std::exchange(other.depth_, 0)) {}
+
+PrefixCache::Position& PrefixCache::Position::operator=(Position&& other) noexcept {
+  if (this != &other) {
+    clear();
+    cache_ = other.cache_;
+    node_ = std::exchange(other.node_, nullptr);
+    depth_ = std::exchange(other.depth_, 0);
+  }
+  return *this;
+}
+
+void PrefixCache::Position::clear() {
+  if (node_ != nullptr) cache_->leave(*node_);
+  node_ = nullptr;
+  depth_ = 0;
+}
+
+PrefixCache::PrefixCache(PagePool& pool, int hash_bits)
+    : pool_(&pool), hash_mask_(~std::uint64_t{0} >> (64 - hash_bits)) {
+  TANDEM_CHECK(hash_bits > 0 && hash_bits <= 64, "{} bits", hash_bits);
+  pool.add(*this);
+}
+
+PrefixCache::~PrefixCache() {
+  drop_idle();
+  TANDEM_CHECK(nodes_.empty() && roots_.empty(), "{} cached pages are still in use", nodes_.size());
+  pool_->remove(*this);
+}
+
+std::int64_t PrefixCache::enter(Position& position, const std::string& digest,
+                                std::span<const TokenId> tokens, BlockTable& table) {
+  TANDEM_CHECK(position.node_ == nullptr && table.pages().empty(), "entered twice");
+  const auto page_tokens = static_cast<std::size_t>(pool_->page_tokens());
+  position.cache_ = this;
+  step_to(position, root_of(digest));
+  std::vector<PageId> pages;
+  for (std::size_t begin = 0; begin + page_tokens <= tokens.size(); begin += page_tokens) {
+    const auto chunk = tokens.subspan(begin, page_tokens);
+    Node* node = find(position.node_, hash_of(position.node_, chunk), chunk);
+    if (node == nullptr) break;
+    step_to(position, *node);
+    pages.push_back(node->page);
+  }
+  table.share(pages);
+  return static_cast<std::int64_t>(pages.size() * page_tokens);
+}
+
+void PrefixCache::extend(Position& position, std::span<const TokenId> tokens, std::int64_t settled,
+                         BlockTable& table) {
+  TANDEM_CHECK(position.node_ != nullptr, "extended before it was entered");
+  const auto page_tokens = static_cast<std::size_t>(pool_->page_tokens());
+  for (;;) {
+    const auto index = static_cast<std::size_t>(position.depth_);
+    const std::size_t end = (index + 1) * page_tokens;
+    if (end > tokens.size()) return;
+    TANDEM_CHECK(index < table.pages().size(), "{} pages for {} tokens", table.pages().size(), end);
+    const auto chunk = tokens.subspan(index * page_tokens, page_tokens);
+    const std::uint64_t hash = hash_of(position.node_, chunk);
+    Node* node = find(position.node_, hash, chunk);
+    if (node == nullptr) {
+      node = &insert(*position.node_, hash, chunk, table.pages()[index]);
+    } else {
+      if (static_cast<std::int64_t>(end) > settled) return;
+      table.replace(index, node->page);
+    }
+    step_to(position, *node);
+  }
+}
+
+void PrefixCache::drop_idle() {
+  while (!idle_.empty()) reclaim_oldest();
+}
+
+std::optional<std::uint64_t> PrefixCache::oldest() const {
+  if (idle_.empty()) return std::nullopt;
+  return idle_.begin()->first;
+}
+
+void PrefixCache::reclaim_oldest() {
+  TANDEM_CHECK(!idle_.empty(), "nothing is idle");
+  drop(*idle_.begin()->second);
+}
+
+// The address of the parent is different in every process, so nobody outside can aim at collisions.
+std::uint64_t PrefixCache::hash_of(const Node* parent, std::span<const TokenId> tokens) const {
+  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15U;
+  auto hash = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(parent));
+  for (const TokenId token : tokens) {
+    hash = (hash ^ static_cast<std::uint32_t>(token)) * kOdd;
+    hash ^= hash >> 32;
+  }
+  return hash & hash_mask_;
+}
+
+PrefixCache::Node* PrefixCache::find(const Node* parent, std::uint64_t hash,
+                                     std::span<const TokenId> tokens) const {
+  const auto [begin, end] = nodes_.equal_range(hash);
+  const auto at = std::find_if(begin, end, [&](const auto& entry) {
+    return entry.second->parent == parent && std::ranges::equal(entry.second->tokens, tokens);
+  });
+  return at == end ? nullptr : at->second.get();
+}
+
+PrefixCache::Node& PrefixCache::root_of(const std::string& digest) {
+  std::unique_ptr<Node>& root = roots_[digest];
+  if (root == nullptr) {
+    root = std::make_unique<Node>();
+    root->digest = digest;
+  }
+  return *root;
+}
+
+PrefixCache::Node& PrefixCache::insert(Node& parent, std::uint64_t hash,
+                                       std::span<const TokenId> tokens, PageId page) {
+  auto node = std::make_unique<Node>();
+  node->parent = &parent;
+  node->hash = hash;
+  node->tokens.assign(tokens.begin(), tokens.end());
+  node->page = page;
+  pool_->set_cached(page);
+  ++parent.children;  // its position goes on to the child at once, so it is not among the idle
+  return *nodes_.emplace(hash, std::move(node))->second;
+}
+
+bool PrefixCache::idle_leaf(const Node& node) const {
+  return node.children == 0 && node.positions == 0;
+}
+
+// From a node to its child, or from nowhere to a root.
+void PrefixCache::step_to(Position& position, Node& node) {
+  if (node.parent != nullptr) {
+    if (idle_leaf(node)) idle_.erase({node.last_used, &node});
+    --node.parent->positions;  // has a child now: stays
+    ++position.depth_;
+  }
+  ++node.positions;
+  position.node_ = &node;
+}
+
+void PrefixCache::leave(Node& node) {
+  node.last_used = pool_->stamp();
+  --node.positions;
+  settle(node);
+}
+
+void PrefixCache::settle(Node& node) {
+  if (!idle_leaf(node)) return;
+  if (node.parent != nullptr) {
+    idle_.emplace(node.last_used, &node);
+  } else {
+    roots_.erase(roots_.find(node.digest));
+  }
+}
+
+void PrefixCache::drop(Node& node) {
+  Node& parent = *node.parent;
+  idle_.erase({node.last_used, &node});
+  pool_->drop_cached(node.page);
+  // Whoever used the child used the parent.
+  parent.last_used = std::max(parent.last_used, node.last_used);
+  const auto [begin, end] = nodes_.equal_range(node.hash);
+  nodes_.erase(
+      std::find_if(begin, end, [&](const auto& entry) { return entry.second.get() == &node; }));
+  --parent.children;
+  settle(parent);
+}
+
+}  // namespace tandem
