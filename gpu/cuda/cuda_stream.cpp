@@ -60,6 +60,7 @@ CudaStream::~CudaStream() {
 
 Status CudaStream::prepare() {
   if (prepared_) return {};
+  TANDEM_ASSIGN(workspaces_.attention, Attention::create());
   TANDEM_ASSIGN(workspaces_.gemm, Gemm::create());
   prepared_ = true;
   return {};
@@ -200,12 +201,18 @@ void CudaStream::rope_append(const RopeAppendArgs& args) {
   check_args(args);
   enqueue("rope_append", [&] { return launch_rope_append(args, handle_); });
 }
-void CudaStream::plan_attention(const AttentionPlan&) {
-  enqueue("plan_attention", [&] { return missing("attention"); });
+void CudaStream::plan_attention(const AttentionPlan& plan) {
+  enqueue("plan_attention", [&]() -> Status {
+    TANDEM_TRY(prepare());
+    return workspaces_.attention->plan(plan, handle_);
+  });
 }
 void CudaStream::attention(const AttentionArgs& args) {
   check_args(args);
-  enqueue("attention", [&] { return missing("attention"); });
+  enqueue("attention", [&]() -> Status {
+    TANDEM_TRY(prepare());
+    return workspaces_.attention->run(args, handle_);
+  });
 }
 void CudaStream::swiglu(const SwigluArgs& args) {
   check_args(args);

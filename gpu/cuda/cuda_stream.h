@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "gpu/cuda/attention/attention.h"
 #include "gpu/cuda/gemm/gemm.h"
 #include "gpu/device.h"
 
@@ -56,6 +57,7 @@ class CudaStream final : public Stream {
   // What operations keep between calls (plans, scratch). Made at the first operation that needs it
   // or at the first recording: the streams that only copy never pay for it.
   struct Workspaces {
+    std::unique_ptr<Attention> attention;
     std::unique_ptr<Gemm> gemm;
   };
 
