@@ -62,6 +62,7 @@ Status CudaStream::prepare() {
   if (prepared_) return {};
   TANDEM_ASSIGN(workspaces_.attention, Attention::create());
   TANDEM_ASSIGN(workspaces_.gemm, Gemm::create());
+  TANDEM_ASSIGN(workspaces_.sampler, Sampler::create());
   prepared_ = true;
   return {};
 }
@@ -228,7 +229,10 @@ void CudaStream::lora(const LoraArgs& args) {
 }
 void CudaStream::sample(const SampleArgs& args) {
   check_args(args);
-  enqueue("sample", [&] { return missing("sample"); });
+  enqueue("sample", [&]() -> Status {
+    TANDEM_TRY(prepare());
+    return workspaces_.sampler->run(args, handle_);
+  });
 }
 
 }  // namespace tandem::cuda

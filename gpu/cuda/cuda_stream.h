@@ -11,6 +11,7 @@
 
 #include "gpu/cuda/attention/attention.h"
 #include "gpu/cuda/gemm/gemm.h"
+#include "gpu/cuda/sampling/sampler.h"
 #include "gpu/device.h"
 
 namespace tandem::cuda {
@@ -59,6 +60,7 @@ class CudaStream final : public Stream {
   struct Workspaces {
     std::unique_ptr<Attention> attention;
     std::unique_ptr<Gemm> gemm;
+    std::unique_ptr<Sampler> sampler;
   };
 
   CudaStream(int gpu, std::string_view name) : gpu_(gpu), name_(name) {}

@@ -9,8 +9,8 @@
 #include "engine/base/check.h"
 #include "gpu/host/kernels.h"
 #include "gpu/host/operations.h"
-#include "gpu/host/philox.h"
 #include "gpu/host/ranking.h"
+#include "gpu/philox.h"
 
 namespace tandem::host {
 namespace {
@@ -114,10 +114,7 @@ class RowSampler {
     keep_range(weights.subspan(split), least, last.value);
   }
 
-  // A race of exponential clocks: token i's rings at E_i / weight_i, the first one wins, which
-  // draws in proportion to the weights. Every token has its own E, so a logit that is off by a
-  // rounding error (another batch, a recomputed prompt) changes the draw only where two tokens
-  // were about to tie; one number against cumulated weights would move with every rounding.
+  // See race_rate. `best` if no weight is left.
   std::int32_t race(std::span<const float> weights, std::int32_t best) const {
     const DrawKey key(row_.seed, row_.position);
     double fastest = 0;  // the best rate weight / E so far
@@ -127,7 +124,7 @@ class RowSampler {
       const double u = key.uniform(static_cast<std::uint32_t>(i));
       // E = -log(u) is at least 1 - u, so most logarithms need not be taken.
       if (weight <= fastest * (1 - u)) continue;
-      const double rate = weight / -std::log(u);
+      const double rate = race_rate(weight, u);
       if (rate <= fastest) continue;
       fastest = rate;
       chosen = static_cast<std::int32_t>(i);

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "engine/base/status.h"
-#include "gpu/cuda/gemm/device_memory.h"
+#include "gpu/cuda/base/device_memory.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {

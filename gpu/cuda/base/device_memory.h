@@ -1,4 +1,4 @@
-// Device memory that a GEMM's plan owns.
+// Device memory that an operation's own state lies in.
 #pragma once
 
 #include <cuda_runtime_api.h>
