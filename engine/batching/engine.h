@@ -1,6 +1,7 @@
-// The engine: one thread that plans a step, runs it on the device and hands out what it produced.
+// The engine: one thread that plans a step, has it run on the device and, while the next one runs
+// already, hands out what it produced.
 //
-//   submit (any thread) -> inbox -> [engine thread] scheduler -> StepBatch -> model -> sample
+//   submit (any thread) -> inbox -> [engine thread] scheduler -> StepPipeline -> device
 //                                   -> OutputText -> GenerationState -> reader (any thread)
 //
 // The engine thread alone writes scheduler, sequences and pages; everything else crosses through
@@ -21,6 +22,7 @@
 #include "engine/base/clock.h"
 #include "engine/batching/scheduler.h"
 #include "engine/batching/service.h"
+#include "engine/batching/step_pipeline.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/prefix_cache.h"
 #include "engine/model/llama.h"
@@ -40,6 +42,9 @@ struct EngineOptions {
   std::int32_t max_queue = 4096;  // waiting continuations before 429
   std::int32_t max_adapters = 4096;
   std::int32_t max_lora_rank = 512;
+  bool overlap = true;               // prepare a step while the one before it runs
+  std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
+  bool record_at_start = false;      // all of them, before the first request
 };
 
 class Engine final : public GenerationService {
@@ -76,15 +81,15 @@ class Engine final : public GenerationService {
   void run();
   bool take_inbox();  // false: time to end
   void drop_cancelled();
-  void step();
+  void run_steps();
   void note_scheduled(const std::vector<ScheduledSequence>& plan, TimePoint now);
-  void fill_batch(const std::vector<ScheduledSequence>& plan);
-  Status execute();
-  void digest(const std::vector<ScheduledSequence>& plan);
-  void digest_sequence(const ScheduledSequence& scheduled, const SampledToken*& samples);
-  void accept_token(Sequence& sequence, const SampledToken& sampled);
+  Duration hand_out_oldest();  // returns how long it waited for the device
+  void digest(const FinishedStep& step);
+  void digest_entry(const StepEntry& entry, const SampledToken* samples);
+  void accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled);
+  void end_request(Sequence& sequence, FinishReason reason, const Status& why);
   void finish(Sequence& sequence, OutputDelta delta);
-  void publish_stats(double step_seconds);
+  void publish_stats();
   void deliver();
 
   const EngineOptions options_;
@@ -95,13 +100,12 @@ class Engine final : public GenerationService {
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> adapters_;
   KvCache cache_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<StepBatch> batch_;
-  Buffer sampled_device_;  // [max samples] SampledToken
-  Buffer sampled_host_;
 
   // The engine thread's own.
   Scheduler scheduler_;
+  // Out of the scheduler, but with rows in a step under way: their adapters stay until it is over.
+  std::vector<std::unique_ptr<Sequence>> ended_;
+  std::unique_ptr<StepPipeline> pipeline_;
   // News of this step, delivered after its statistics are published: whoever has read the last of a
   // request finds it gone from the statistics, and readers wake while the next step already runs.
   struct News {
@@ -110,8 +114,7 @@ class Engine final : public GenerationService {
     GenerationStats stats;
   };
   std::vector<News> outbox_;
-  std::uint64_t prompt_tokens_ = 0;  // computed, for stats_
-  std::uint64_t generation_tokens_ = 0;
+  EngineStats counts_;  // what the engine thread counts, copied to stats_
 
   mutable std::mutex inbox_mutex_;
   std::condition_variable inbox_changed_;

@@ -58,25 +58,21 @@ bool Engine::ready() const {
   return !draining_;
 }
 
-void Engine::publish_stats(double step_seconds) {
+void Engine::publish_stats() {
+  counts_.waiting = static_cast<std::int32_t>(scheduler_.num_waiting());
+  counts_.running = static_cast<std::int32_t>(scheduler_.num_running());
+  counts_.pages_total = options_.num_pages;
+  const PoolCounts pages = pool_.counts();
+  counts_.pages_free = pages.free;
+  counts_.pages_kv = pages.kv;
+  counts_.pages_cached = pages.cached;
+  counts_.pages_adapter = pages.adapter;
+  counts_.prefix_queries = scheduler_.prefix_queries();
+  counts_.prefix_hits = scheduler_.prefix_hits();
+  counts_.preemptions = scheduler_.num_preemptions();
   const std::lock_guard lock(inbox_mutex_);
   waiting_ = scheduler_.num_waiting();
-  stats_.running = static_cast<std::int32_t>(scheduler_.num_running());
-  stats_.waiting = static_cast<std::int32_t>(waiting_);
-  const PoolCounts pages = pool_.counts();
-  stats_.pages_free = pages.free;
-  stats_.pages_kv = pages.kv;
-  stats_.pages_cached = pages.cached;
-  stats_.pages_adapter = pages.adapter;
-  stats_.prefix_queries = scheduler_.prefix_queries();
-  stats_.prefix_hits = scheduler_.prefix_hits();
-  stats_.prompt_tokens = prompt_tokens_;
-  stats_.generation_tokens = generation_tokens_;
-  stats_.preemptions = scheduler_.num_preemptions();
-  if (step_seconds > 0) {
-    ++stats_.steps;
-    stats_.step_seconds_total += step_seconds;
-  }
+  stats_ = counts_;
 }
 
 }  // namespace tandem

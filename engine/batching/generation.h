@@ -25,6 +25,11 @@ struct SamplingParams {
   double repetition_penalty = 1;
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<std::uint64_t> seed;  // none: drawn when the request is submitted
+
+  // Draws depend on which tokens were there before.
+  bool has_penalty() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
 };
 
 struct GenerationRequest {

@@ -34,11 +34,6 @@ SampleRow row_of(const Sequence& sequence) {
   return row;
 }
 
-bool has_penalty(const SamplingParams& params) {
-  return params.repetition_penalty != 1 || params.presence_penalty != 0 ||
-         params.frequency_penalty != 0;
-}
-
 }  // namespace
 
 Status check_sampling(const GenerationRequest& request, std::int64_t vocab_size) {
@@ -73,14 +68,18 @@ Status check_sampling(const GenerationRequest& request, std::int64_t vocab_size)
 }
 
 std::int64_t first_prompt_logprob_row(const Sequence& sequence, std::int64_t first) {
-  // Row p tells the log probability of prompt token p + 1; after a preemption some are known.
-  return std::max(first, static_cast<std::int64_t>(sequence.context->prompt_logprobs.size()));
+  // Row p tells the log probability of prompt token p + 1; after a preemption some are known or
+  // asked for.
+  return std::max(first, sequence.prompt_logprobs_asked);
 }
 
-void add_sampling_rows(const Sequence& sequence, std::int32_t num_tokens, std::int32_t first_row,
-                       std::span<const TokenId> eos_token_ids, StepBatch& batch) {
+ChunkSamples add_sampling_rows(const Sequence& sequence, std::int32_t num_tokens,
+                               std::int32_t first_row, std::span<const TokenId> eos_token_ids,
+                               StepBatch& batch) {
   const GenerationRequest& request = sequence.context->request;
   const std::int64_t end = sequence.computed + num_tokens;
+  ChunkSamples result;
+  result.first = batch.num_samples();
   if (sequence.wants_prompt_logprobs()) {
     const std::int64_t last = std::min(end, sequence.prompt_len() - 1);
     for (std::int64_t p = first_prompt_logprob_row(sequence, sequence.computed); p < last; ++p) {
@@ -90,7 +89,8 @@ void add_sampling_rows(const Sequence& sequence, std::int32_t num_tokens, std::i
       batch.add_sample(first_row + static_cast<std::int32_t>(p - sequence.computed), row, {}, {});
     }
   }
-  if (end < static_cast<std::int64_t>(sequence.tokens.size())) return;
+  result.prompt_logprobs = batch.num_samples() - result.first;
+  if (end < static_cast<std::int64_t>(sequence.tokens.size())) return result;
 
   std::vector<TokenBias> biases;
   for (const auto& [token, bias] : request.sampling.logit_bias) biases.push_back({token, bias});
@@ -102,8 +102,10 @@ void add_sampling_rows(const Sequence& sequence, std::int32_t num_tokens, std::i
     }
   }
   std::span<const TokenId> history;
-  if (has_penalty(request.sampling)) history = sequence.tokens;
+  if (request.sampling.has_penalty()) history = sequence.tokens;
   batch.add_sample(first_row + num_tokens - 1, row_of(sequence), history, biases);
+  result.next_token = true;
+  return result;
 }
 
 bool is_end_token(TokenId token, const GenerationRequest& request,

@@ -1,6 +1,7 @@
 // From a sequence's request to the rows that the device samples, and back.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,6 +25,12 @@ constexpr std::int32_t max_logit_rows(std::int32_t max_num_seqs) {
   return max_num_seqs + 32;
 }
 
+// Tokens of prompts and outputs that the penalties of one step may look at, at least one
+// sequence's.
+constexpr std::int64_t max_history(std::int64_t max_model_len) {
+  return std::max(max_model_len, std::int64_t{1} << 20);
+}
+
 // Checks ranges and token ids; the message names the field.
 Status check_sampling(const GenerationRequest& request, std::int64_t vocab_size);
 
@@ -31,10 +38,18 @@ Status check_sampling(const GenerationRequest& request, std::int64_t vocab_size)
 // log probability.
 std::int64_t first_prompt_logprob_row(const Sequence& sequence, std::int64_t first);
 
+// Which samples of a step belong to one sequence's chunk.
+struct ChunkSamples {
+  std::int32_t first = 0;
+  std::int32_t prompt_logprobs = 0;
+  bool next_token = false;  // the sample after them
+};
+
 // Adds the samples of a chunk of `num_tokens` rows that begins at `first_row` of the batch: prompt
 // log probabilities in order of position, then the next token if the chunk reaches the end.
-void add_sampling_rows(const Sequence& sequence, std::int32_t num_tokens, std::int32_t first_row,
-                       std::span<const TokenId> eos_token_ids, StepBatch& batch);
+ChunkSamples add_sampling_rows(const Sequence& sequence, std::int32_t num_tokens,
+                               std::int32_t first_row, std::span<const TokenId> eos_token_ids,
+                               StepBatch& batch);
 
 bool is_end_token(TokenId token, const GenerationRequest& request,
                   std::span<const TokenId> eos_token_ids);

@@ -24,13 +24,21 @@ std::int32_t logit_rows_of(const Sequence& sequence, std::int32_t rows) {
 
 // The first `count` of its tokens, or as many of them as are known.
 std::span<const TokenId> known_tokens(const Sequence& sequence, std::int64_t count) {
-  return {sequence.tokens.data(), static_cast<std::size_t>(count)};
+  return {sequence.tokens.data(), static_cast<std::size_t>(std::min(count, sequence.known_len()))};
 }
 
 // Gives its pages up: what of them the prefix cache has may be found again.
 void release(Sequence& sequence) {
   sequence.table.clear();
   sequence.prefix.clear();
+}
+
+// Tokens that its sampling looks at after this chunk.
+std::int64_t history_of(const Sequence& sequence, std::int32_t rows) {
+  if (rows < sequence.left_to_compute()) return 0;
+  return sequence.context->request.sampling.has_penalty()
+             ? static_cast<std::int64_t>(sequence.tokens.size())
+             : 0;
 }
 
 template <typename List>
@@ -58,38 +66,44 @@ void Scheduler::enqueue(std::unique_ptr<Sequence> sequence) {
   waiting_.insert(at, std::move(sequence));
 }
 
-std::vector<ScheduledSequence> Scheduler::plan() {
-  Plan plan;
+const std::vector<ScheduledSequence>& Scheduler::plan() {
+  plan_.clear();
+  waits_for_pages_ = false;
+  ending_ = static_cast<std::size_t>(
+      std::count_if(running_.begin(), running_.end(),
+                    [](const auto& each) { return each->awaits_last_token(); }));
   rows_left_ = limits_.max_num_batched_tokens;
   logit_rows_left_ = limits_.max_logit_rows;
+  history_left_ = limits_.max_history;
   page_ids_left_ = limits_.max_page_ids;
-  plan_running(plan, /*decoding=*/true);
-  plan_running(plan, /*decoding=*/false);
+  plan_running(/*decoding=*/true);
+  plan_running(/*decoding=*/false);
   // From here on nobody gives way: what is planned will be computed.
-  for (const auto& [sequence, rows] : plan) offer_prefix(*sequence, sequence->computed + rows);
-  admit(plan);
-  TANDEM_CHECK(!plan.empty() || (running_.empty() && waiting_.empty()),
+  for (const auto& [sequence, rows] : plan_) offer_prefix(*sequence, sequence->computed + rows);
+  admit();
+  TANDEM_CHECK(!plan_.empty() || ending_ > 0 || (running_.empty() && waiting_.empty()),
                "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
                running_.size(), waiting_.size(), pool_->num_free(), pool_->num_pages());
-  return plan;
+  return plan_;
 }
 
-void Scheduler::plan_running(Plan& plan, bool decoding) {
+void Scheduler::plan_running(bool decoding) {
   // By index: a preemption takes sequences out of the list's end while it is walked.
   for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
     Sequence& sequence = *running_[i];
+    if (sequence.awaits_last_token()) continue;
     if ((sequence.left_to_compute() == 1) != decoding) continue;
     const std::int32_t rows = rows_for(sequence);
     if (rows == 0 || page_ids_of(sequence, rows) > page_ids_left_) continue;
-    if (reserve_or_preempt(plan, sequence, sequence.computed + rows)) {
-      take_rows(plan, sequence, rows);
+    if (reserve_or_preempt(sequence, sequence.computed + rows)) {
+      take_rows(sequence, rows);
     }
   }
 }
 
-void Scheduler::admit(Plan& plan) {
-  while (!waiting_.empty() && rows_left_ > 0 &&
-         running_.size() < static_cast<std::size_t>(limits_.max_num_seqs)) {
+void Scheduler::admit() {
+  while (!waits_for_pages_ && !waiting_.empty() && rows_left_ > 0 &&
+         running_.size() - ending_ < static_cast<std::size_t>(limits_.max_num_seqs)) {
     Sequence& sequence = *waiting_.front();
     const std::int32_t rows = reserve_for_admission(sequence);
     if (rows == 0) {
@@ -103,7 +117,7 @@ void Scheduler::admit(Plan& plan) {
                          [](const auto& a, const auto& b) { return a->arrival < b->arrival; });
     running_.insert(at, std::move(waiting_.front()));
     waiting_.erase(waiting_.begin());
-    take_rows(plan, sequence, rows);
+    take_rows(sequence, rows);
     offer_prefix(sequence, sequence.computed + rows);
   }
 }
@@ -169,34 +183,43 @@ std::int32_t Scheduler::rows_for(const Sequence& sequence) const {
   } else if (rows == sequence.left_to_compute() && logit_rows_left_ == 0) {
     rows -= 1;  // all but the last row, which would need logits
   }
+  if (history_of(sequence, static_cast<std::int32_t>(rows)) > history_left_) rows -= 1;
   return static_cast<std::int32_t>(rows);
 }
 
-void Scheduler::take_rows(Plan& plan, Sequence& sequence, std::int32_t rows) {
-  plan.push_back({&sequence, rows});
+void Scheduler::take_rows(Sequence& sequence, std::int32_t rows) {
+  plan_.push_back({&sequence, rows});
   rows_left_ -= rows;
   logit_rows_left_ -= logit_rows_of(sequence, rows);
   page_ids_left_ -= page_ids_of(sequence, rows);
+  history_left_ -= history_of(sequence, rows);
 }
 
-bool Scheduler::reserve_or_preempt(Plan& plan, Sequence& sequence, std::int64_t tokens) {
+bool Scheduler::reserve_or_preempt(Sequence& sequence, std::int64_t tokens) {
   while (!sequence.table.reserve(tokens)) {
+    // Those that end with the step under way leave their pages in a moment: nobody gives way, and
+    // this one sits the step out.
+    if (ending_ > 0) {
+      waits_for_pages_ = true;
+      return false;
+    }
     Sequence* newest = running_.back().get();
-    preempt(plan, newest);
+    preempt(newest);
     if (newest == &sequence) return false;
   }
   return true;
 }
 
-void Scheduler::preempt(Plan& plan, Sequence* victim) {
-  const auto planned = std::find_if(plan.begin(), plan.end(), [&](const ScheduledSequence& each) {
+void Scheduler::preempt(Sequence* victim) {
+  const auto planned = std::find_if(plan_.begin(), plan_.end(), [&](const ScheduledSequence& each) {
     return each.sequence == victim;
   });
-  if (planned != plan.end()) {
+  if (planned != plan_.end()) {
     rows_left_ += planned->num_tokens;
     logit_rows_left_ += logit_rows_of(*victim, planned->num_tokens);
     page_ids_left_ += page_ids_of(*victim, planned->num_tokens);
-    plan.erase(planned);
+    history_left_ += history_of(*victim, planned->num_tokens);
+    plan_.erase(planned);
   }
   ++preemptions_;
   ++victim->context->stats.preemptions;

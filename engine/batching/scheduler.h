@@ -11,6 +11,9 @@
 // preemption included; every sequence offers its whole pages as soon as their step is planned, so
 // that two that are admitted in one step share already.
 //
+// A step may be planned while the one before it still runs: the sequences' tokens then end in
+// placeholders (Sequence::pending), and those whose last token is under way are passed over.
+//
 // Plans over ids only; knows neither device nor model. The engine thread alone uses it.
 #pragma once
 
@@ -30,6 +33,8 @@ struct SchedulerLimits {
   std::int32_t max_num_batched_tokens = 2048;
   std::int32_t max_prefill_chunk = 0;  // most prompt tokens of one sequence in a step; 0: no limit
   std::int32_t max_logit_rows = 256;   // rows that get logits in a step; >= max_num_seqs
+  // Tokens of sequences with penalties that are sampled in a step; at least the longest context.
+  std::int64_t max_history = std::int64_t{1} << 20;
   // Page ids of a step, over all its sequences: more than there are pages where they share. At
   // least those of one sequence of the longest context.
   std::int64_t max_page_ids = std::int64_t{1} << 30;
@@ -48,8 +53,9 @@ class Scheduler {
 
   void add(std::unique_ptr<Sequence> sequence);
 
-  // The next step; empty when there is nothing to do. Pages for all of it are reserved.
-  std::vector<ScheduledSequence> plan();
+  // The next step; empty when there is nothing to do before the steps under way have ended. Pages
+  // for all of it are reserved. Valid until the next call.
+  const std::vector<ScheduledSequence>& plan();
 
   // Takes a sequence out, wherever it is; its pages are free at once.
   std::unique_ptr<Sequence> remove(Sequence* sequence);
@@ -66,17 +72,17 @@ class Scheduler {
  private:
   using Plan = std::vector<ScheduledSequence>;
 
-  void plan_running(Plan& plan, bool decoding);
-  void admit(Plan& plan);
+  void plan_running(bool decoding);
+  void admit();
   std::int32_t reserve_for_admission(Sequence& sequence);
   void find_prefix(Sequence& sequence);
   void note_prefix(const Sequence& sequence);
   void offer_prefix(Sequence& sequence, std::int64_t computed);
   std::int32_t page_ids_of(const Sequence& sequence, std::int32_t rows) const;
   std::int32_t rows_for(const Sequence& sequence) const;
-  bool reserve_or_preempt(Plan& plan, Sequence& sequence, std::int64_t tokens);
-  void preempt(Plan& plan, Sequence* victim);
-  void take_rows(Plan& plan, Sequence& sequence, std::int32_t rows);
+  bool reserve_or_preempt(Sequence& sequence, std::int64_t tokens);
+  void preempt(Sequence* victim);
+  void take_rows(Sequence& sequence, std::int32_t rows);
   void enqueue(std::unique_ptr<Sequence> sequence);
 
   SchedulerLimits limits_;
@@ -84,9 +90,13 @@ class Scheduler {
   PrefixCache* prefixes_;
   std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
-  std::int32_t rows_left_ = 0;                      // of the step being planned
+  Plan plan_;                                       // the step being planned
+  std::size_t ending_ = 0;                          // running, but their last token is under way
+  bool waits_for_pages_ = false;                    // a running one sits the step out
+  std::int32_t rows_left_ = 0;
   std::int32_t logit_rows_left_ = 0;
   std::int64_t page_ids_left_ = 0;
+  std::int64_t history_left_ = 0;
   std::uint64_t preemptions_ = 0;
   std::uint64_t prefix_queries_ = 0;
   std::uint64_t prefix_hits_ = 0;

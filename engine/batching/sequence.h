@@ -1,6 +1,7 @@
 // One continuation of one request, as the scheduler and the engine see it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,19 +42,31 @@ struct Sequence {
 
   std::shared_ptr<RequestContext> context;
   std::int32_t index;
-  std::uint64_t arrival;        // order of submission, kept through preemption
-  std::vector<TokenId> tokens;  // prompt, then output
-  std::int64_t computed = 0;    // leading tokens whose keys and values are in the cache
+  std::uint64_t arrival;  // order of submission, kept through preemption
+  // Prompt, then output. The last `pending` are not known yet: steps that are under way will tell
+  // them, and -1 - (index of the sample in its step) holds their places.
+  std::vector<TokenId> tokens;
+  std::int32_t pending = 0;
+  // Leading tokens whose keys and values are in the cache, or will be when the enqueued steps ran.
+  std::int64_t computed = 0;
+  std::int64_t prompt_logprobs_asked = 0;  // of enqueued steps and those before
   BlockTable table;
   PrefixCache::Position prefix;  // entered while it runs, if there is a prefix cache
   OutputText text;
-  bool admitted = false;  // has been scheduled once; preemption does not undo it
+  bool admitted = false;             // has been scheduled once; preemption does not undo it
+  bool ended = false;                // out of the scheduler; what is still under way is void
+  std::int32_t steps_in_flight = 0;  // enqueued steps with rows of it
 
   std::int64_t prompt_len() const {
     return static_cast<std::int64_t>(context->request.prompt.size());
   }
   std::int64_t output_len() const {
     return static_cast<std::int64_t>(tokens.size()) - prompt_len();
+  }
+  std::int64_t known_len() const { return static_cast<std::int64_t>(tokens.size()) - pending; }
+  // Its last token is under way: nothing of it is left to plan.
+  bool awaits_last_token() const {
+    return pending > 0 && output_len() >= std::max(context->request.max_tokens, 1);
   }
   std::int64_t left_to_compute() const {
     return static_cast<std::int64_t>(tokens.size()) - computed;
@@ -62,7 +75,16 @@ struct Sequence {
   // out with its first token, and a preemption after it must not compute them again.
   bool wants_prompt_logprobs() const {
     return index == 0 && output_len() == 0 && context->request.prompt_logprobs &&
-           static_cast<std::int64_t>(context->prompt_logprobs.size()) < prompt_len() - 1;
+           prompt_logprobs_asked < prompt_len() - 1;
+  }
+  // A step with its next `num_tokens` is enqueued, of which `prompt_logprobs` are scored; if they
+  // are its last ones, the token that follows is sample number `next_sample` of the step.
+  void advance(std::int32_t num_tokens, std::int32_t prompt_logprobs, std::int32_t next_sample) {
+    computed += num_tokens;
+    prompt_logprobs_asked += prompt_logprobs;
+    if (left_to_compute() > 0) return;
+    tokens.push_back(-1 - next_sample);
+    ++pending;
   }
 };
 

@@ -42,7 +42,9 @@ struct EngineStats {
   std::uint64_t preemptions = 0;
   std::uint64_t prefix_queries = 0;  // prompt tokens looked for in the prefix cache
   std::uint64_t prefix_hits = 0;     // and found there
-  double step_seconds_total = 0;
+  double step_seconds_total = 0;     // the device at work
+  double host_seconds_total = 0;     // the engine thread at work, mostly while the device is, too
+  double gap_seconds_total = 0;      // the device at rest because the engine thread was at work
 };
 
 // Thread-safe.

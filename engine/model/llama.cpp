@@ -93,7 +93,13 @@ TensorView LlamaModel::logits(std::int32_t num_samples) const {
 
 void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& cache,
                          const AdapterTable& adapters) {
-  TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_samples <= limits_.max_samples);
+  plan_attention(stream, input, cache);
+  compute(stream, input, cache, adapters);
+}
+
+void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& cache,
+                         const AdapterTable& adapters) {
+  TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
   TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
   if (input.num_rows == 0) return;
   Step step{stream, input, cache, adapters, work_};
@@ -102,23 +108,23 @@ void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& 
     *view = view->slice_rows(0, input.num_rows);
   }
 
-  plan_attention(stream, input, cache);
   stream.embed({weights_.embedding(), input.ids, step.work.residual});
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     attention_block(step, layer);
     mlp_block(step, layer);
   }
-  if (input.num_samples == 0) return;
+  if (input.num_logits == 0) return;
   // Only the rows that somebody will read go through the head.
-  const TensorView sampled = work_.sampled.slice_rows(0, input.num_samples);
-  const TensorView normed = work_.x.slice_rows(0, input.num_samples);
+  const TensorView sampled = work_.sampled.slice_rows(0, input.num_logits);
+  const TensorView normed = work_.x.slice_rows(0, input.num_logits);
   stream.gather_rows({step.work.residual, input.sample_rows, sampled});
   stream.rms_norm(
       {sampled, weights_.final_norm(), static_cast<float>(config_.rms_norm_eps), normed});
-  stream.gemm({normed, weights_.head(), {}, logits(input.num_samples)});
+  stream.gemm({normed, weights_.head(), {}, logits(input.num_logits)});
 }
 
-void LlamaModel::plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) {
+void LlamaModel::plan_attention(Stream& stream, const StepInput& input,
+                                const KvCache& cache) const {
   AttentionPlan plan;
   plan.heads = static_cast<std::int32_t>(config_.num_heads);
   plan.kv_heads = static_cast<std::int32_t>(config_.num_kv_heads);
@@ -128,6 +134,7 @@ void LlamaModel::plan_attention(Stream& stream, const StepInput& input, const Kv
   plan.sequences = input.host_sequences;
   plan.num_sequences = input.num_sequences;
   plan.num_rows = input.num_rows;
+  plan.captured = input.padded;
   stream.plan_attention(plan);
 }
 
@@ -197,7 +204,7 @@ void LlamaModel::lora(const Step& step, std::int64_t layer, Module first, const 
   args.segments = input.segments;
   args.num_segments = input.num_segments;
   args.max_rank = input.max_rank;
-  args.max_count = input.num_lora_rows;
+  args.max_count = input.max_count;
   args.scratch = step.work.lora;
   step.stream.lora(args);
 }

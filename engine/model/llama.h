@@ -40,8 +40,16 @@ class LlamaModel {
   static std::size_t workspace_bytes(const ModelConfig& config, DType dtype,
                                      const ModelLimits& limits);
 
+  // Tells the stream the shape of the step's attention; before compute(), and before every launch
+  // of a recording of it. A padded input is planned as a recorded one.
+  void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const;
+
   // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
-  // logits() for the rows of input.sample_rows. Never waits.
+  // logits() for the rows of input.sample_rows. Never waits; may be recorded.
+  void compute(Stream& stream, const StepInput& input, const KvCache& cache,
+               const AdapterTable& adapters);
+
+  // Both.
   void forward(Stream& stream, const StepInput& input, const KvCache& cache,
                const AdapterTable& adapters);
 
@@ -79,7 +87,6 @@ class LlamaModel {
 
   struct Step;  // what the parts of one forward() share
 
-  void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache);
   void attention_block(const Step& step, std::int64_t layer);
   void mlp_block(const Step& step, std::int64_t layer);
   void lora(const Step& step, std::int64_t layer, Module first, const TensorView& x,

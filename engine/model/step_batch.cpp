@@ -19,31 +19,29 @@ std::size_t room(std::int64_t count) {
   return aligned(static_cast<std::size_t>(count) * sizeof(T));
 }
 
-// Packs arrays into the pinned block, one after another, and tells where each will be on the
-// device. The regions are as large as the limits allow, so that addresses stay the same.
+// Packs arrays into a block of host memory, one after another, and tells where each will be on the
+// device. Where an array begins depends on the lengths of those before it alone.
 class Packer {
  public:
+  // `pinned` may be null: then nothing is written.
   Packer(std::byte* pinned, std::byte* device) : pinned_(pinned), device_(device) {}
 
   template <typename T>
   const T* put(const std::vector<T>& values, std::int64_t capacity) {
     TANDEM_CHECK(static_cast<std::int64_t>(values.size()) <= capacity, "{} of {}", values.size(),
                  capacity);
-    if (!values.empty()) {
-      std::memcpy(pinned_ + offset_, values.data(), values.size() * sizeof(T));
-      used_ = offset_ + values.size() * sizeof(T);
-    }
+    const std::size_t bytes = values.size() * sizeof(T);
+    if (pinned_ != nullptr && bytes > 0) std::memcpy(pinned_ + offset_, values.data(), bytes);
     const auto* result = reinterpret_cast<const T*>(device_ + offset_);
-    offset_ += room<T>(capacity);
+    offset_ += aligned(bytes);
     return result;
   }
-  std::size_t used() const { return used_; }
+  std::size_t used() const { return offset_; }
 
  private:
   std::byte* pinned_;
   std::byte* device_;
   std::size_t offset_ = 0;
-  std::size_t used_ = 0;
 };
 
 }  // namespace
@@ -57,7 +55,10 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
       room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples) +
       room<SampleRow>(limits.max_samples) + room<TokenBias>(limits.max_biases) +
       room<std::int32_t>(limits.max_pages) + room<std::int32_t>(limits.max_history);
-  TANDEM_ASSIGN(batch.pinned_, device.allocate_pinned(bytes, "step metadata"));
+  for (Staging& staging : batch.staging_) {
+    TANDEM_ASSIGN(staging.pinned, device.allocate_pinned(bytes, "step metadata"));
+    staging.copied = device.create_event();
+  }
   TANDEM_ASSIGN(batch.device_, device.allocate(bytes, "step metadata"));
   return batch;
 }
@@ -72,7 +73,7 @@ void StepBatch::clear() {
   samples_.clear();
   biases_.clear();
   adapters_.clear();
-  max_rank_ = 0;
+  padded_rows_ = 0;
 }
 
 std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
@@ -82,6 +83,7 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   const auto count = static_cast<std::int32_t>(tokens.size());
   const std::int64_t end = start + count;
   const auto num_pages = static_cast<std::size_t>((end + page_tokens - 1) / page_tokens);
+  TANDEM_CHECK(padded_rows_ == 0, "the batch is padded");
   TANDEM_CHECK(count > 0 && count <= rows_left(), "{} rows, {} left", count, rows_left());
   TANDEM_CHECK(num_pages <= pages.size(), "{} pages for {} tokens", pages.size(), end);
   for (std::int64_t position = start; position < end; ++position) {
@@ -124,37 +126,98 @@ void StepBatch::group_rows_by_adapter() {
     }
     for (std::int32_t i = 0; i < each.num_rows; ++i) lora_rows_.push_back(each.first_row + i);
     segments_.back().count += each.num_rows;
-    max_rank_ = std::max(max_rank_, each.adapter.max_rank);
   }
 }
 
-StepInput StepBatch::upload(Stream& stream) {
-  group_rows_by_adapter();
+std::int32_t StepBatch::max_rank() const {
+  std::int32_t rank = 0;
+  for (const SequenceAdapter& each : adapters_) rank = std::max(rank, each.adapter.max_rank);
+  return rank;
+}
+
+void StepBatch::pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len) {
+  TANDEM_CHECK(decodes_only() && rows >= num_rows() && rows >= num_samples(),
+               "{} rows, {} samples and {} sequences to {}", num_rows(), num_samples(),
+               sequences_.size(), rows);
+  TANDEM_CHECK(max_rank >= this->max_rank(), "rank {} for {}", max_rank, this->max_rank());
+  padded_rows_ = rows;
+  padded_rank_ = max_rank;
+  padded_kv_len_ = max_kv_len;
+}
+
+StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
   StepInput input;
-  Packer packer(pinned_.data(), device_.data());
+  Packer packer(pinned, device_.data());
   input.num_rows = num_rows();
   input.ids = packer.put(ids_, limits_.max_rows);
   input.positions = packer.put(positions_, limits_.max_rows);
   input.slots = packer.put(slots_, limits_.max_rows);
-  input.lora_rows = packer.put(lora_rows_, limits_.max_rows);
-  input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
   input.sequences = packer.put(sequences_, limits_.max_sequences);
   input.host_sequences = sequences_.data();
   input.num_sequences = static_cast<std::int32_t>(sequences_.size());
+  input.num_logits = static_cast<std::int32_t>(sample_rows_.size());
+  input.sample_rows = packer.put(sample_rows_, limits_.max_samples);
+  input.lora_rows = packer.put(lora_rows_, limits_.max_rows);
+  input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
   input.segments = packer.put(segments_, limits_.max_sequences);
   input.num_segments = static_cast<std::int32_t>(segments_.size());
-  input.max_rank = max_rank_;
-  input.sample_rows = packer.put(sample_rows_, limits_.max_samples);
+  input.page_ids = packer.put(page_ids_, limits_.max_pages);
+  // From here on the addresses vary: sampling is no part of a recording.
   input.samples = packer.put(samples_, limits_.max_samples);
   input.num_samples = num_samples();
   input.biases = packer.put(biases_, limits_.max_biases);
-  input.page_ids = packer.put(page_ids_, limits_.max_pages);
-  input.history = packer.put(history_, limits_.max_history);  // last: the largest, mostly empty
+  input.history = packer.put(history_, limits_.max_history);
+  input.num_history = static_cast<std::int32_t>(history_.size());
+  used = packer.used();
   for (const AttentionSequence& sequence : sequences_) {
     input.max_rows = std::max(input.max_rows, sequence.num_rows);
     input.max_kv_len = std::max(input.max_kv_len, sequence.kv_len);
   }
-  if (packer.used() > 0) stream.copy_to_device(device_.data(), pinned_.data(), packer.used());
+  input.max_rank = max_rank();
+  input.max_count = input.num_lora_rows;
+  if (padded_rows_ > 0) {
+    TANDEM_CHECK(input.max_kv_len <= padded_kv_len_, "{} keys", input.max_kv_len);
+    input.padded = true;
+    input.max_kv_len = padded_kv_len_;
+    input.max_rank = padded_rank_;
+  }
+  return input;
+}
+
+void StepBatch::fill_up() {
+  const auto rows = static_cast<std::size_t>(padded_rows_);
+  ids_.resize(rows, 0);
+  positions_.resize(rows, 0);
+  slots_.resize(rows, -1);
+  sample_rows_.resize(rows, 0);
+  while (sequences_.size() < rows) {
+    sequences_.push_back({static_cast<std::int32_t>(sequences_.size()), 1, 0, 0});
+  }
+  if (padded_rank_ == 0) return;
+  lora_rows_.resize(rows, 0);
+  segments_.resize(rows, {0, 0, 0});
+}
+
+StepInput StepBatch::upload(Stream& stream) {
+  group_rows_by_adapter();
+  if (padded_rows_ > 0) fill_up();
+  Staging& staging = staging_[turn_++ % staging_.size()];
+  staging.copied->synchronize();
+  std::size_t used = 0;
+  const StepInput input = pack(staging.pinned.data(), used);
+  if (used > 0) stream.copy_to_device(device_.data(), staging.pinned.data(), used);
+  stream.record(*staging.copied);
+  return input;
+}
+
+StepInput StepBatch::padded_input(std::int32_t rows, std::int32_t max_rank,
+                                  std::int32_t max_kv_len) {
+  clear();
+  pad(rows, max_rank, max_kv_len);
+  fill_up();
+  std::size_t used = 0;
+  const StepInput input = pack(nullptr, used);
+  clear();
   return input;
 }
 

@@ -1,11 +1,14 @@
 // One step's metadata: which rows it computes, where their keys live, which adapter each row has,
 // and which rows are sampled how.
 //
-// Built on the CPU, sent to the device as one copy, at addresses that never change (so that a
-// captured graph can replay with new contents). The engine thread alone uses it.
+// Built on the CPU and sent to the device as one copy. A step padded to a number of rows lies at
+// addresses that depend on that number alone, so that a recording can be launched again with new
+// contents. The engine thread alone uses it.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -47,12 +50,16 @@ struct StepInput {
   const std::int32_t* lora_rows = nullptr;
   std::int32_t num_segments = 0;
   const LoraSegment* segments = nullptr;
-  std::int32_t max_rank = 0;
+  std::int32_t max_rank = 0;                  // of any segment, or a bound
+  std::int32_t max_count = 0;                 // rows of any segment, or a bound
+  std::int32_t num_logits = 0;                // rows that get logits: num_samples, or padded
+  const std::int32_t* sample_rows = nullptr;  // [num_logits] row of each
   std::int32_t num_samples = 0;
-  const std::int32_t* sample_rows = nullptr;  // row of each sample
   const SampleRow* samples = nullptr;
   const std::int32_t* history = nullptr;
+  std::int32_t num_history = 0;
   const TokenBias* biases = nullptr;
+  bool padded = false;
 };
 
 class StepBatch {
@@ -77,12 +84,30 @@ class StepBatch {
   std::int32_t rows_left() const { return limits_.max_rows - num_rows(); }
   std::int32_t samples_left() const { return limits_.max_samples - num_samples(); }
 
-  // Enqueues the copy to the device. The batch may be changed again once `stream` has passed it.
+  // Every sequence has one row.
+  bool decodes_only() const { return num_rows() == static_cast<std::int32_t>(sequences_.size()); }
+
+  // Rows, sequences, segments (if there is one) and rows for logits are filled up to `rows` each,
+  // with what computes nothing that anybody reads. Requires decodes_only(). After it the batch
+  // takes no more sequences; largest rank and key count are `max_rank` (0: no adapter) and
+  // `max_kv_len`, which must not be below the batch's own.
+  void pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len);
+
+  std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
+
+  // Enqueues the copy to the device. The batch may be changed at once. Waits for the copy of the
+  // upload before the last, which is long past when that step has been waited for.
   StepInput upload(Stream& stream);
+
+  // What upload() returns for any batch that is padded to this, but for what sampling reads. Clears
+  // the batch.
+  StepInput padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len);
 
  private:
   StepBatch() = default;
   void group_rows_by_adapter();
+  void fill_up();
+  StepInput pack(std::byte* pinned, std::size_t& used) const;
 
   struct SequenceAdapter {
     AdapterSlot adapter;
@@ -97,8 +122,16 @@ class StepBatch {
   std::vector<SampleRow> samples_;
   std::vector<TokenBias> biases_;
   std::vector<SequenceAdapter> adapters_;
-  std::int32_t max_rank_ = 0;
-  Buffer pinned_;  // the same layout on both sides
+  std::int32_t padded_rows_ = 0;  // 0: not padded
+  std::int32_t padded_rank_ = 0;
+  std::int32_t padded_kv_len_ = 0;
+  // Two blocks of host memory by turns: while the device still reads one, the next is filled.
+  struct Staging {
+    Buffer pinned;
+    std::unique_ptr<Event> copied;
+  };
+  std::array<Staging, 2> staging_;
+  std::size_t turn_ = 0;
   Buffer device_;
 };
 

@@ -91,6 +91,12 @@ void add_engine(const EngineStats& stats, Families& families) {
                    static_cast<double>(stats.steps));
   families.counter("tandem_step_seconds_total", "Time spent in iterations",
                    stats.step_seconds_total);
+  families.counter("tandem_host_seconds_total",
+                   "Time the engine thread worked, most of it while the device did, too",
+                   stats.host_seconds_total);
+  families.counter("tandem_gap_seconds_total",
+                   "Time between iterations in which the device waited for the engine thread",
+                   stats.gap_seconds_total);
 }
 
 void add_adapters(const std::vector<AdapterInfo>& adapters, std::int32_t max_loras,

@@ -71,16 +71,16 @@ class Simulation {
 
  private:
   void play(Sequence& sequence, std::int32_t num_tokens) {
-    const std::int64_t first = sequence.computed;
-    sequence.computed += num_tokens;
+    std::int64_t scored = 0;
     if (sequence.wants_prompt_logprobs()) {
-      const std::int64_t end = std::min(sequence.computed, sequence.prompt_len() - 1);
-      for (std::int64_t p = first_prompt_logprob_row(sequence, first); p < end; ++p) {
-        sequence.context->prompt_logprobs.emplace_back();
-      }
+      const std::int64_t end = std::min(sequence.computed + num_tokens, sequence.prompt_len() - 1);
+      scored =
+          std::max<std::int64_t>(end - first_prompt_logprob_row(sequence, sequence.computed), 0);
     }
-    if (sequence.left_to_compute() > 0) return;
-    sequence.tokens.push_back(6);
+    sequence.advance(num_tokens, static_cast<std::int32_t>(scored), 0);
+    if (sequence.pending == 0) return;
+    sequence.tokens.back() = 6;
+    sequence.pending = 0;
     if (sequence.output_len() < sequence.context->request.max_tokens) return;
     finished_.push_back(sequence.arrival);
     (void)scheduler_.remove(&sequence);
@@ -131,7 +131,6 @@ TEST(Scheduler, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedAgain) {
   EXPECT_TRUE(sequence->wants_prompt_logprobs());
   simulation.step();
   ASSERT_EQ(sequence->output_len(), 1);
-  sequence->context->prompt_logprobs.clear();  // as the engine does when it hands them out
   sequence->table.clear();
   sequence->computed = 0;
   EXPECT_FALSE(sequence->wants_prompt_logprobs());

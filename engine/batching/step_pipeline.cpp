@@ -1,0 +1,152 @@
+#include "engine/batching/step_pipeline.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+
+namespace tandem {
+
+StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
+                           AdapterStore& adapters, const Clock& clock)
+    : options_(options),
+      model_(&model),
+      cache_(&cache),
+      adapters_(&adapters),
+      clock_(&clock),
+      graphs_(model, cache, options.max_graph_batch) {}
+
+Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
+                                                           LlamaModel& model, const KvCache& cache,
+                                                           AdapterStore& adapters,
+                                                           const Clock& clock) {
+  const ModelLimits& limits = model.limits();
+  const auto sequences = std::min(options.max_num_seqs, limits.max_rows);
+  Options cut = options;
+  cut.max_graph_batch = std::min(options.max_graph_batch, sequences);
+  std::unique_ptr<StepPipeline> pipeline(new StepPipeline(cut, model, cache, adapters, clock));
+  TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
+  const StepLimits step_limits{limits.max_rows,
+                               sequences,
+                               limits.max_samples,
+                               options.max_page_ids,
+                               max_history(limits.max_positions),
+                               options.max_num_seqs * options.max_biases};
+  TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, step_limits));
+  pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));
+  const std::size_t bytes = static_cast<std::size_t>(limits.max_samples) * sizeof(SampledToken);
+  TANDEM_ASSIGN(pipeline->sampled_, device.allocate(bytes, "sampled tokens"));
+  for (Step& step : pipeline->steps_) {
+    TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
+    step.done = device.create_event();
+  }
+  return pipeline;
+}
+
+StepPipeline::~StepPipeline() {
+  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
+}
+
+Status StepPipeline::record_graphs(std::int32_t max_rank) {
+  const TimePoint begin = clock_->now();
+  TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_->table(), max_rank));
+  TANDEM_TRY(stream_->synchronize());
+  if (graphs_.num_recorded() > 0) {
+    log::info("{} decode steps recorded in {:.1f} s", graphs_.num_recorded(),
+              seconds_between(begin, clock_->now()));
+  }
+  return {};
+}
+
+void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
+  TANDEM_CHECK(!full() && failure_.ok() && !plan.empty(), "{} steps under way", in_flight_);
+  Step& step = steps_[next_];
+  step.begun = clock_->now();
+  if (in_flight_ > 0 && !steps_[1 - next_].done->passed()) seen_busy_ = step.begun;
+  const bool placeholders = fill(plan, step);
+  const bool recorded = graphs_.pad(*batch_);
+  step.gap_seconds = gap_before_now();
+
+  const StepInput input = batch_->upload(*stream_);
+  auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
+  if (placeholders) {
+    stream_->resolve_tokens({const_cast<std::int32_t*>(input.ids), input.num_rows, sampled});
+    if (input.num_history > 0) {
+      stream_->resolve_tokens(
+          {const_cast<std::int32_t*>(input.history), input.num_history, sampled});
+    }
+  }
+  step.status = Status();
+  if (recorded) {
+    step.status = graphs_.launch(*stream_, input, adapters_->table());
+  } else {
+    model_->forward(*stream_, input, *cache_, adapters_->table());
+  }
+  if (input.num_samples > 0) {
+    model_->sample(*stream_, input, sampled);
+    stream_->copy_to_host(step.sampled.data(), sampled,
+                          static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
+  }
+  stream_->record(*step.done);
+  next_ = 1 - next_;
+  ++in_flight_;
+}
+
+bool StepPipeline::fill(std::span<const ScheduledSequence> plan, Step& step) {
+  batch_->clear();
+  step.entries.clear();
+  bool placeholders = false;
+  for (const auto& [sequence, num_tokens] : plan) {
+    placeholders |= sequence->pending > 0;
+    const std::span<const TokenId> tokens(sequence->tokens.data() + sequence->computed,
+                                          static_cast<std::size_t>(num_tokens));
+    const AdapterLease& adapter = sequence->context->adapter;
+    const std::int32_t first_row = batch_->add_sequence(
+        tokens, sequence->computed, sequence->table.pages(), cache_->page_tokens(),
+        adapter == nullptr ? AdapterSlot{} : adapter->slot());
+    StepEntry entry{sequence, add_sampling_rows(*sequence, num_tokens, first_row,
+                                                model_->config().eos_token_ids, *batch_)};
+    if (entry.samples.next_token) {
+      entry.next_token = static_cast<std::int64_t>(sequence->tokens.size());
+    }
+    sequence->advance(num_tokens, entry.samples.prompt_logprobs,
+                      entry.samples.first + entry.samples.prompt_logprobs);
+    ++sequence->steps_in_flight;
+    step.entries.push_back(entry);
+  }
+  return placeholders;
+}
+
+// The device's idle time between the step before and this one, at most: it is known to have been
+// busy when last looked at.
+double StepPipeline::gap_before_now() {
+  const TimePoint now = clock_->now();
+  if (in_flight_ == 0) return idle_since_ ? seconds_between(*idle_since_, now) : 0;
+  return steps_[1 - next_].done->passed() ? seconds_between(seen_busy_, now) : 0;
+}
+
+FinishedStep StepPipeline::wait() {
+  TANDEM_CHECK(in_flight_ > 0, "no step is under way");
+  Step& step = steps_[(next_ + steps_.size() - in_flight_) % steps_.size()];
+  FinishedStep result;
+  step.done->synchronize();
+  if (failure_.ok() && stream_->failed()) failure_ = stream_->synchronize();
+  --in_flight_;
+  const TimePoint end = clock_->now();
+  result.status = failure_.ok() ? step.status : failure_;
+  result.entries = step.entries;
+  result.samples = reinterpret_cast<const SampledToken*>(step.sampled.data());
+  result.seconds = seconds_between(std::max(step.begun, last_end_), end);
+  result.gap_seconds = step.gap_seconds;
+  last_end_ = end;
+  seen_busy_ = end;
+  if (in_flight_ == 0) {
+    idle_since_ = end;
+    failure_ = Status();
+  }
+  return result;
+}
+
+}  // namespace tandem

@@ -1,0 +1,114 @@
+// Steps on their way through the device: filled, enqueued, waited for, in that order, with up to
+// two under way, so that the device finds the next one enqueued when it has finished one.
+//
+//   host    fill 1 | enqueue 1 | fill 2 | enqueue 2 | wait 1 | hand out 1 | fill 3 | enqueue 3 |
+//   ... device                     | step 1 ..................... | step 2 ......................
+//
+// Step 2 is filled before the tokens of step 1 are known. Their places hold -1 - (index of the
+// sample), and the device puts the tokens there itself, from where step 1 left them. Whatever the
+// tokens then turn out to mean (a stop, say), the rows of step 2 have been computed in vain at
+// worst: the stream's order keeps everything that they read and wrote in its place. The engine
+// thread alone uses it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/adapters/adapter_store.h"
+#include "engine/base/clock.h"
+#include "engine/batching/sampling_rows.h"
+#include "engine/batching/scheduler.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/decode_graphs.h"
+#include "engine/model/llama.h"
+#include "engine/model/step_batch.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+// One sequence's part in an enqueued step.
+struct StepEntry {
+  Sequence* sequence = nullptr;
+  ChunkSamples samples;
+  std::int64_t next_token = -1;  // index in Sequence::tokens of the token that it samples; or none
+};
+
+// A step that has left the pipeline. Valid until the next enqueue().
+struct FinishedStep {
+  Status status;
+  std::span<const StepEntry> entries;
+  const SampledToken* samples = nullptr;  // as StepEntry::samples counts them; none on failure
+  double seconds = 0;                     // that the device was at it, as far as the host can tell
+  double gap_seconds = 0;  // that the device may have waited for it with nothing to do
+};
+
+class StepPipeline {
+ public:
+  struct Options {
+    bool overlap = true;               // two steps under way; else one
+    std::int32_t max_graph_batch = 0;  // rows of the largest decode step that is recorded; 0: none
+    std::int32_t max_biases = 0;       // of one sequence
+    std::int32_t max_num_seqs = 0;
+    std::int32_t max_page_ids = 0;  // of a step
+  };
+
+  // All arguments outlive the pipeline.
+  static Result<std::unique_ptr<StepPipeline>> create(const Options& options, Device& device,
+                                                      LlamaModel& model, const KvCache& cache,
+                                                      AdapterStore& adapters, const Clock& clock);
+  ~StepPipeline();  // waits for what is under way
+
+  // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
+  Status record_graphs(std::int32_t max_rank);
+
+  // Enqueues the planned step and moves its sequences on. Requires !full().
+  void enqueue(std::span<const ScheduledSequence> plan);
+
+  bool full() const { return in_flight_ == (options_.overlap ? 2U : 1U); }
+  bool empty() const { return in_flight_ == 0; }
+
+  // Waits for the oldest step. After a failure the step behind it is void: the caller lets it
+  // leave, with the same status, before it enqueues another.
+  FinishedStep wait();
+
+  // Nothing is left to do for now: what passes until the next step is no gap.
+  void rest() { idle_since_.reset(); }
+
+ private:
+  struct Step {
+    std::vector<StepEntry> entries;
+    Buffer sampled;  // host memory
+    std::unique_ptr<Event> done;
+    Status status;  // of enqueuing it
+    TimePoint begun;
+    double gap_seconds = 0;
+  };
+
+  StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
+               AdapterStore& adapters, const Clock& clock);
+  bool fill(std::span<const ScheduledSequence> plan, Step& step);  // true: has placeholders
+  double gap_before_now();
+
+  const Options options_;
+  LlamaModel* model_;
+  const KvCache* cache_;
+  AdapterStore* adapters_;
+  const Clock* clock_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<StepBatch> batch_;
+  DecodeGraphs graphs_;
+  Buffer sampled_;  // device memory: what the step enqueued last sampled
+  std::array<Step, 2> steps_;
+  std::size_t next_ = 0;  // the step to fill
+  std::size_t in_flight_ = 0;
+  Status failure_;                       // of the stream, until no step is under way
+  std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
+  TimePoint seen_busy_;                  // when it was last known to have something
+  TimePoint last_end_;
+};
+
+}  // namespace tandem

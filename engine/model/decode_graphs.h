@@ -1,0 +1,61 @@
+// Recordings of decode steps: every sequence one row, padded to a bucket of rows, so that a few
+// recordings serve every batch.
+//
+// A recording depends on the bucket and on whether (and up to which rank) there are adapters, not
+// on which: all that varies lies in the step's metadata, at addresses that the bucket alone
+// decides. Sampling and copies stay outside. The engine thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/llama.h"
+#include "engine/model/step_batch.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+class DecodeGraphs {
+ public:
+  // For up to `max_rows` rows, which is the largest bucket; 0: no step is ever recorded. All
+  // arguments outlive this.
+  DecodeGraphs(LlamaModel& model, const KvCache& cache, std::int32_t max_rows);
+
+  // Pads a filled batch to its bucket and returns true, if it is one for a recording.
+  bool pad(StepBatch& batch) const;
+
+  // Enqueues the forward pass of an uploaded, padded step; records it first where that has not
+  // been done. `adapters` is the same in every call.
+  Status launch(Stream& stream, const StepInput& input, const AdapterTable& adapters);
+
+  // Records every bucket without adapters and with ranks up to `max_rank` (0: none), so that no
+  // step has to.
+  Status record_all(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
+                    std::int32_t max_rank);
+
+  const std::vector<std::int32_t>& buckets() const { return buckets_; }
+  std::size_t num_recorded() const { return graphs_.size(); }
+
+ private:
+  using Key = std::pair<std::int32_t, std::int32_t>;  // rows, bound on the rank
+  Result<Graph*> find_or_record(Stream& stream, const StepInput& input,
+                                const AdapterTable& adapters);
+
+  LlamaModel* model_;
+  const KvCache* cache_;
+  std::vector<std::int32_t> buckets_;  // ascending
+  std::vector<std::int32_t> ranks_;    // bounds on the rank, ascending
+  struct Recorded {
+    std::unique_ptr<Graph> graph;
+    const std::int32_t* ids;  // where its metadata begins and ends: a launch elsewhere is a bug
+    const std::int32_t* page_ids;
+  };
+  std::map<Key, Recorded> graphs_;
+};
+
+}  // namespace tandem

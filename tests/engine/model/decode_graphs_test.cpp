@@ -1,0 +1,196 @@
+// A recorded decode step gives the same logits, and leaves the same keys and values behind, as the
+// same step run at once, whatever the batch and its adapters.
+#include "engine/model/decode_graphs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "engine/adapters/adapter_store.h"
+#include "engine/base/token_id.h"
+#include "engine/loader/weights.h"
+#include "engine/memory/block_table.h"
+#include "tests/support/test_device.h"
+
+namespace tandem::test {
+namespace {
+
+constexpr std::int32_t kPageTokens = 4;
+constexpr std::int32_t kPages = 256;
+constexpr std::int32_t kMaxRows = 40;
+constexpr std::int32_t kMaxLen = 64;
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.architecture = Architecture::llama;
+  config.hidden_size = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.ffn_size = 96;
+  config.vocab_size = 211;
+  config.max_position_embeddings = kMaxLen;
+  return config;
+}
+
+class DecodeGraphsTest : public ::testing::Test {
+ protected:
+  DecodeGraphsTest() : pool_(kPages, kPageTokens) {
+    device_ = make_test_device();
+    config_ = small_config();
+    const ModelLimits limits{kMaxRows * 2, kMaxRows, kMaxLen, 64};
+    model_ = LlamaModel::load(config_, *make_dummy_weights(3), DType::f32, limits, *device_,
+                              [](std::size_t, std::size_t) {})
+                 .value();
+    store_ = AdapterStore::create(*device_, config_, DType::f32, 8, 64).value();
+    for (std::size_t i = 0; i < 5; ++i) {
+      const std::int32_t rank = std::vector<std::int32_t>{4, 8, 16, 24, 64}[i];
+      Adapter adapter =
+          make_dummy_adapter(config_, DType::f32, rank,
+                             {Module::q, Module::v, Module::o, Module::gate, Module::down}, 70 + i);
+      EXPECT_TRUE(store_->add(name(i), std::move(adapter), false, false).ok());
+    }
+    cache_ = std::make_unique<KvCache>(
+        KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), kPages)
+            .value());
+    batch_ = std::make_unique<StepBatch>(
+        StepBatch::create(*device_, {kMaxRows * 2, kMaxRows, kMaxRows, kPages, 64, 16}).value());
+    stream_ = device_->create_stream("test").value();
+    graphs_ = std::make_unique<DecodeGraphs>(*model_, *cache_, kMaxRows);
+  }
+
+  static std::string name(std::size_t i) { return "a" + std::to_string(i); }
+
+  struct Row {
+    TokenId token;
+    std::int64_t position;
+    std::size_t table;
+    int adapter;  // -1: the base
+  };
+
+  void fill(const std::vector<Row>& rows) {
+    batch_->clear();
+    for (const Row& row : rows) {
+      const AdapterSlot slot =
+          row.adapter < 0 ? AdapterSlot{}
+                          : store_->find(name(static_cast<std::size_t>(row.adapter)))->slot();
+      const std::int32_t first = batch_->add_sequence(
+          {&row.token, 1}, row.position, tables_[row.table].pages(), kPageTokens, slot);
+      batch_->add_sample(first, {}, {}, {});
+    }
+  }
+
+  std::vector<float> logits(std::int32_t count) {
+    std::vector<float> result(static_cast<std::size_t>(count * config_.vocab_size));
+    stream_->copy_to_host(result.data(), model_->logits(count).data, result.size() * sizeof(float));
+    const Status status = stream_->synchronize();
+    EXPECT_TRUE(status.ok()) << status.message();
+    return result;
+  }
+
+  std::unique_ptr<Device> device_;
+  ModelConfig config_;
+  PagePool pool_;
+  std::vector<BlockTable> tables_;
+  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<AdapterStore> store_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<StepBatch> batch_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DecodeGraphs> graphs_;
+};
+
+TEST_F(DecodeGraphsTest, ReplayWhatTheStepItselfComputes) {
+  constexpr unsigned kSeed = 20261120;
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  std::mt19937 random(kSeed);
+  for (std::int32_t i = 0; i < kMaxRows; ++i) {
+    tables_.emplace_back(pool_);
+    ASSERT_TRUE(tables_.back().reserve(20));
+  }
+  std::set<std::pair<std::size_t, bool>> kinds;
+  for (std::int64_t position = 0; position < 20; ++position) {
+    // Positions must be filled one after another, so that keys before them are there.
+    std::vector<Row> rows;
+    for (std::size_t table = 0; table < tables_.size(); ++table) {
+      rows.push_back({static_cast<TokenId>(random() % 211), position, table,
+                      static_cast<int>(random() % 6) - 1});
+    }
+    std::shuffle(rows.begin(), rows.end(), random);
+    const std::size_t count = position == 0 ? rows.size() : 1 + random() % rows.size();
+    if (position % 3 == 1) {
+      for (Row& row : rows) row.adapter = -1;
+    }
+    // Steps that cover all rows, so that the next position finds them.
+    for (std::size_t begin = 0; begin < rows.size(); begin += count) {
+      const std::vector<Row> part(
+          rows.begin() + static_cast<std::ptrdiff_t>(begin),
+          rows.begin() + static_cast<std::ptrdiff_t>(std::min(begin + count, rows.size())));
+      const auto num = static_cast<std::int32_t>(part.size());
+      fill(part);
+      ASSERT_TRUE(graphs_->pad(*batch_));
+      const StepInput input = batch_->upload(*stream_);
+      kinds.insert({static_cast<std::size_t>(input.num_rows), input.num_segments > 0});
+      const Status status = graphs_->launch(*stream_, input, store_->table());
+      ASSERT_TRUE(status.ok()) << status.message();
+      const std::vector<float> replayed = logits(num);
+
+      // The same padded step, not recorded: the very same operations.
+      model_->forward(*stream_, input, *cache_, store_->table());
+      EXPECT_EQ(logits(num), replayed) << num << " rows at " << position;
+
+      // As it would be without a recording. Sums may be taken in another order for other shapes.
+      fill(part);
+      model_->forward(*stream_, batch_->upload(*stream_), *cache_, store_->table());
+      const std::vector<float> eager = logits(num);
+      for (std::size_t i = 0; i < eager.size(); ++i) {
+        ASSERT_NEAR(replayed[i], eager[i], 1e-4F * (1 + std::abs(eager[i])))
+            << num << " rows at " << position;
+      }
+    }
+  }
+  EXPECT_GT(kinds.size(), 8U);
+  EXPECT_GE(graphs_->num_recorded(), kinds.size());
+}
+
+TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
+  for (std::int32_t i = 0; i < 2; ++i) {
+    tables_.emplace_back(pool_);
+    ASSERT_TRUE(tables_.back().reserve(8));
+  }
+  DecodeGraphs small(*model_, *cache_, 1);
+  fill({{5, 0, 0, -1}});
+  EXPECT_TRUE(small.pad(*batch_));
+  fill({{5, 0, 0, -1}, {5, 0, 1, 2}});
+  EXPECT_FALSE(small.pad(*batch_));
+  EXPECT_TRUE(graphs_->pad(*batch_));
+  const std::vector<TokenId> prompt = {1, 2, 3};
+  batch_->clear();
+  batch_->add_sequence(prompt, 0, tables_[0].pages(), kPageTokens, {});
+  EXPECT_FALSE(graphs_->pad(*batch_));
+  DecodeGraphs none(*model_, *cache_, 0);
+  fill({{5, 0, 0, -1}});
+  EXPECT_FALSE(none.pad(*batch_));
+}
+
+TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
+  ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, store_->table(), 64).ok());
+  const std::size_t recorded = graphs_->num_recorded();
+  EXPECT_EQ(recorded, graphs_->buckets().size() * 4);  // without, and ranks up to 16, 32, 64
+  tables_.emplace_back(pool_);
+  ASSERT_TRUE(tables_.back().reserve(8));
+  for (const int adapter : {-1, 0, 3, 4}) {
+    fill({{5, 0, 0, adapter}});
+    ASSERT_TRUE(graphs_->pad(*batch_));
+    ASSERT_TRUE(graphs_->launch(*stream_, batch_->upload(*stream_), store_->table()).ok());
+  }
+  EXPECT_TRUE(stream_->synchronize().ok());
+  EXPECT_EQ(graphs_->num_recorded(), recorded);
+}
+
+}  // namespace
+}  // namespace tandem::test
