@@ -7,7 +7,8 @@
 
 namespace tandem::test {
 
-// A host device with two threads; aborts if it cannot be made.
+// A host device with two threads, or GPU 0 where the variable TANDEM_TEST_DEVICE is cuda; aborts if
+// it cannot be made.
 std::unique_ptr<Device> make_test_device();
 
 }  // namespace tandem::test

@@ -2,7 +2,7 @@
 //
 // Wide rows (hidden sizes): a block per row, the row in registers between the sum and the scaling,
 // the weights loaded before the kernels ahead have ended. Narrow rows (heads) and odd sizes: a warp
-// per row, which reads it twice. Bound by memory; for few rows by latency.
+// or a part of one per row, which reads it twice. Bound by memory; for few rows by latency.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -14,8 +14,8 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr int kMaxItems = 2;  // vectors of a row that a thread of a block holds
-constexpr int kWarpRowsPerBlock = 4;
+constexpr int kMaxItems = 2;       // vectors of a row that a thread of a block holds
+constexpr int kLaneThreads = 128;  // of a block in which a warp or a part of one has a row
 constexpr std::int64_t kNarrow = 512;
 
 struct NormParams {
@@ -78,27 +78,32 @@ __global__ void rms_norm_block(NormParams p) {
   }
 }
 
+// `lanes` threads of a warp, a power of two, share a row.
 template <typename X, typename W, typename Y, int V>
-__global__ void rms_norm_warp(NormParams p) {
+__global__ void rms_norm_lanes(NormParams p, int lanes) {
   allow_next_kernel();
-  const std::int64_t row = std::int64_t{blockIdx.x} * kWarpRowsPerBlock + threadIdx.x / 32;
-  if (row >= p.rows) return;
+  const std::int64_t row =
+      (std::int64_t{blockIdx.x} * kLaneThreads + threadIdx.x) / static_cast<unsigned>(lanes);
   const std::int64_t t = row / p.heads;
   const std::int64_t head = row % p.heads;
   const X* const x = static_cast<const X*>(p.x) + t * p.x_stride[0] + head * p.x_stride[1];
   Y* const out = static_cast<Y*>(p.out) + t * p.out_stride[0] + head * p.out_stride[1];
-  const int first = static_cast<int>(threadIdx.x % 32) * V;
+  const int first = static_cast<int>(threadIdx.x & static_cast<unsigned>(lanes - 1)) * V;
+  const int end = row < p.rows ? p.width : 0;  // all of a warp take part in its sums
   wait_for_previous_kernels();
 
   float sum = 0;
-  for (int i = first; i < p.width; i += 32 * V) {
+  for (int i = first; i < end; i += lanes * V) {
     float values[V];
     load_row<V>(x + i, values);
 #pragma unroll
     for (int j = 0; j < V; ++j) sum += values[j] * values[j];
   }
-  const float factor = 1.0F / sqrtf(warp_sum(sum) / static_cast<float>(p.width) + p.eps);
-  for (int i = first; i < p.width; i += 32 * V) {
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+  }
+  const float factor = 1.0F / sqrtf(sum / static_cast<float>(p.width) + p.eps);
+  for (int i = first; i < end; i += lanes * V) {
     float values[V];
     float weight[V];
     load_row<V>(x + i, values);
@@ -121,11 +126,14 @@ Status launch(const NormParams& p, bool wide, cudaStream_t stream) {
     return items == 1 ? launch_kernel(what, shape, stream, rms_norm_block<X, W, Y, 1>, p)
                       : launch_kernel(what, shape, stream, rms_norm_block<X, W, Y, kMaxItems>, p);
   }
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(p.rows, kWarpRowsPerBlock))),
-                          .block = dim3(32 * kWarpRowsPerBlock),
-                          .overlap = true};
-  return wide ? launch_kernel(what, shape, stream, rms_norm_warp<X, W, Y, kRowVector>, p)
-              : launch_kernel(what, shape, stream, rms_norm_warp<X, W, Y, 1>, p);
+  int lanes = 1;
+  while (lanes < 32 && lanes * (wide ? kRowVector : 1) < p.width) lanes *= 2;
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(ceil_div(p.rows * lanes, kLaneThreads))),
+      .block = dim3(kLaneThreads),
+      .overlap = true};
+  return wide ? launch_kernel(what, shape, stream, rms_norm_lanes<X, W, Y, kRowVector>, p, lanes)
+              : launch_kernel(what, shape, stream, rms_norm_lanes<X, W, Y, 1>, p, lanes);
 }
 
 // body(type) with the type of `dtype`, which is f32 or that of the weights.

@@ -31,8 +31,9 @@ __global__ void swiglu(SwigluParams p) {
   load_row<V>(gate_row, gate);
   load_row<V>(gate_row + p.ffn, up);
 #pragma unroll
-  // exp(-x) overflows to infinity far below zero, where x / infinity is the right answer, 0.
-  for (int j = 0; j < V; ++j) up[j] *= gate[j] / (1.0F + __expf(-gate[j]));
+  // Far below zero exp(-x) overflows, and the quotient is the right answer, 0. The exact division
+  // would make the kernel one of arithmetic: 2.5 times slower.
+  for (int j = 0; j < V; ++j) up[j] *= __fdividef(gate[j], 1.0F + __expf(-gate[j]));
   store_row<V>(static_cast<T*>(p.out) + t * p.out_stride + i, up);
 }
 
