@@ -156,6 +156,41 @@ TEST_F(CudaDeviceTest, LaunchesARecordingOfDependentOperationsInOrder) {
   }
 }
 
+// In a process of its own, where no kernel has been loaded yet: loading must not end the recording.
+int record_what_never_ran() {
+  const auto device = std::move(make_cuda_device({})).value();
+  const auto stream = std::move(device->create_stream("first")).value();
+  const Buffer memory = std::move(device->allocate(kMiB, "test")).value();
+  const std::vector<std::uint16_t> ones(kMiB / 2, 0x3f80);  // bf16
+  stream->copy_to_device(memory.data(), ones.data(), kMiB);
+  const TensorView x(memory.data(), DType::bf16, {8, 64});
+  const TensorView w(memory.data() + kMiB / 4, DType::bf16, {128, 64});
+  const TensorView y(memory.data() + kMiB / 2, DType::f32, {8, 128});
+  const TensorView z(memory.data() + kMiB / 4 * 3, DType::bf16, {8, 128});
+  if (!stream->begin_recording()) return 1;
+  stream->gemm({x, w, {}, y});
+  stream->rms_norm({y, TensorView(memory.data(), DType::bf16, {128}), 0.0F, z});
+  auto graph = stream->end_recording();
+  if (!graph) {
+    std::fprintf(stderr, "%s\n", graph.status().message().c_str());
+    return 2;
+  }
+  stream->launch(**graph);
+  float first = 0;
+  std::uint16_t normed = 0;
+  stream->copy_to_host(&first, y.data, sizeof first);
+  stream->copy_to_host(&normed, z.data, sizeof normed);
+  if (!stream->synchronize()) return 3;
+  std::fprintf(stderr, "64 ones make %g, normed %#x\n", static_cast<double>(first), normed);
+  return 0;
+}
+
+TEST(CudaDeviceDeathTest, RecordsOperationsThatNeverRan) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::exit(record_what_never_ran()), ::testing::ExitedWithCode(0),
+              "64 ones make 64, normed 0x3f80");
+}
+
 TEST_F(CudaDeviceTest, EnqueuesFromAnyThread) {
   const Buffer memory = buffer(64);
   std::thread([&] {
