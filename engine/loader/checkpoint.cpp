@@ -19,8 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
-// Large enough that a thread's start costs nothing, small enough to balance two threads.
-constexpr std::size_t kChunkBytes = 8 << 20;
+// Large enough that a thread's start costs nothing, small enough that a
+// part of a tensor keeps many threads busy.
+constexpr std::size_t kChunkBytes = 2 << 20;
 
 bool is_aligned(const std::byte* data, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) == 0;
@@ -85,8 +86,8 @@ class Checkpoint final : public WeightSource {
 
   bool has(std::string_view name) const override { return places_.find(name) != places_.end(); }
 
-  Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
-              void* target) const override {
+  Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
+                   std::size_t begin, std::size_t count, void* target) const override {
     const auto it = places_.find(name);
     if (it == places_.end())
       return error(StatusCode::not_found, "{} has no tensor '{}'", dir_, name);
@@ -99,7 +100,11 @@ class Checkpoint final : public WeightSource {
       return invalid("{}: tensor '{}' is {}; weights must be F32, F16 or BF16", file->path(), name,
                      to_string(*info));
     }
-    copy(*file, *info, dtype, static_cast<std::byte*>(target));
+    std::span<const std::byte> bytes = file->bytes(*info);
+    const std::size_t size = size_of(*info->dtype);
+    bytes = bytes.subspan(std::min(begin, bytes.size() / size) * size);
+    bytes = bytes.first(std::min(count, bytes.size() / size) * size);
+    copy(*file, bytes, *info->dtype, dtype, static_cast<std::byte*>(target));
     return {};
   }
 
@@ -109,10 +114,8 @@ class Checkpoint final : public WeightSource {
     const TensorInfo* info;
   };
 
-  static void copy(const SafetensorsFile& file, const TensorInfo& info, DType to,
-                   std::byte* target) {
-    const DType from = *info.dtype;
-    const std::span<const std::byte> source = file.bytes(info);
+  static void copy(const SafetensorsFile& file, std::span<const std::byte> source, DType from,
+                   DType to, std::byte* target) {
     parallel_chunks(source.size(), kChunkBytes, [&](std::size_t begin, std::size_t end) {
       const auto piece = source.subspan(begin, end - begin);
       const std::size_t first = begin / size_of(from);

@@ -1,4 +1,5 @@
 // Random weights as a WeightSource.
+#include <algorithm>
 #include <cmath>
 
 #include "engine/base/check.h"
@@ -9,7 +10,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::size_t kChunk = 1 << 21;  // elements, a multiple of 4
+// Elements, a multiple of 4: small enough that a part of a tensor keeps many threads busy.
+constexpr std::size_t kChunk = 1 << 18;
 
 struct Spread {
   float mean;
@@ -31,20 +33,21 @@ class DummyWeights final : public WeightSource {
 
   bool has(std::string_view /*name*/) const override { return true; }
 
-  Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
-              void* target) const override {
-    std::size_t count = shape.empty() ? 0 : 1;
+  Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
+                   std::size_t first, std::size_t wanted, void* target) const override {
+    std::size_t total = shape.empty() ? 0 : 1;
     for (const std::int64_t size : shape) {
       TANDEM_CHECK(size >= 0, "{} has a negative size", name);
-      if (__builtin_mul_overflow(count, static_cast<std::size_t>(size), &count)) {
+      if (__builtin_mul_overflow(total, static_cast<std::size_t>(size), &total)) {
         return invalid("tensor '{}' is too large for this machine", name);
       }
     }
-    if (count == 0) return {};
+    if (first >= total) return {};
+    const std::size_t count = std::min(wanted, total - first);
     const Spread spread = spread_of(name, shape);
     const std::uint64_t key = random_key(seed_, name);
     parallel_chunks(count, kChunk, [&](std::size_t begin, std::size_t end) {
-      random_fill(key, begin, end - begin, spread.mean, spread.half_width, dtype,
+      random_fill(key, first + begin, end - begin, spread.mean, spread.half_width, dtype,
                   static_cast<std::byte*>(target) + begin * size_of(dtype));
     });
     return {};

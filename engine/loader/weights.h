@@ -21,8 +21,18 @@ class WeightSource {
   virtual bool has(std::string_view name) const = 0;
   // Writes the tensor, converted to `dtype`, to `target` (as many elements as `shape` has). Fails
   // if it is missing or has another shape; the message names the tensor and both shapes.
-  virtual Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
-                      void* target) const = 0;
+  Status read(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
+              void* target) const {
+    return read_part(name, shape, dtype, 0, kToTheEnd, target);
+  }
+
+  // The same for elements [begin, begin + count) of it, or fewer if it ends before. `begin` is a
+  // multiple of 4.
+  virtual Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
+                           std::size_t begin, std::size_t count, void* target) const = 0;
+
+ protected:
+  static constexpr std::size_t kToTheEnd = static_cast<std::size_t>(-1);
 };
 
 // DIR/model.safetensors, or the shards of DIR/model.safetensors.index.json, mapped read-only.

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <memory>
 #include <string>
 
 #include "engine/base/check.h"
@@ -111,30 +114,42 @@ Views lay_out(Layout& layout, const ModelConfig& c) {
   return views;
 }
 
-Status read_piece(const WeightSource& source, const Piece& piece, void* target) {
-  const auto rank = static_cast<std::size_t>(piece.target.rank);
-  return source.read(piece.name, {piece.target.dim.data(), rank}, piece.target.dtype, target);
+std::span<const std::int64_t> shape_of(const Piece& piece) {
+  return {piece.target.dim.data(), static_cast<std::size_t>(piece.target.rank)};
 }
 
-// Devices whose memory the CPU cannot write: through one pinned buffer, piece by piece.
+// Devices whose memory the CPU cannot write: through pinned buffers, part by part, one being read
+// while those before it are still copied.
 Status read_through_staging(const WeightSource& source, const std::vector<Piece>& pieces,
                             Device& device, const LoadProgress& progress, std::size_t total) {
-  std::size_t largest = 0;
-  const auto bytes_of = [](const Piece& piece) {
-    return static_cast<std::size_t>(piece.target.num_elements()) * size_of(piece.target.dtype);
-  };
-  for (const Piece& piece : pieces) largest = std::max(largest, bytes_of(piece));
-  TANDEM_ASSIGN(const Buffer staging, device.allocate_pinned(largest, "the weight staging buffer"));
+  // 32 MiB: copied at the link's full speed, and enough chunks for every thread that reads.
+  constexpr std::size_t kSlots = 3;
+  constexpr std::size_t kSlotBytes = std::size_t{32} << 20;
+  TANDEM_ASSIGN(const Buffer staging,
+                device.allocate_pinned(kSlots * kSlotBytes, "the weight staging buffer"));
   TANDEM_ASSIGN(const auto stream, device.create_stream("weights"));
+  std::array<std::unique_ptr<Event>, kSlots> copied;  // the last copy out of each slot
+  for (auto& event : copied) event = device.create_event();
+  std::size_t slot = 0;
   std::size_t done = 0;
   for (const Piece& piece : pieces) {
-    TANDEM_TRY(read_piece(source, piece, staging.data()));
-    stream->copy_to_device(piece.target.data, staging.data(), bytes_of(piece));
-    TANDEM_TRY(stream->synchronize());
-    done += bytes_of(piece);
-    if (progress) progress(done, total);
+    const std::size_t size = size_of(piece.target.dtype);
+    const auto count = static_cast<std::size_t>(piece.target.num_elements());
+    for (std::size_t begin = 0; begin < count; begin += kSlotBytes / size) {
+      const std::size_t part = std::min(kSlotBytes / size, count - begin);
+      std::byte* buffer = staging.data() + slot * kSlotBytes;
+      copied[slot]->synchronize();
+      TANDEM_TRY(
+          source.read_part(piece.name, shape_of(piece), piece.target.dtype, begin, part, buffer));
+      stream->copy_to_device(static_cast<std::byte*>(piece.target.data) + begin * size, buffer,
+                             part * size);
+      stream->record(*copied[slot]);
+      slot = (slot + 1) % kSlots;
+      done += part * size;
+      if (progress) progress(done, total);
+    }
   }
-  return {};
+  return stream->synchronize();
 }
 
 }  // namespace
@@ -162,7 +177,7 @@ Result<ModelWeights> ModelWeights::load(const ModelConfig& config, const WeightS
     return weights;
   }
   for (const Piece& piece : layout.pieces()) {
-    TANDEM_TRY(read_piece(source, piece, piece.target.data));
+    TANDEM_TRY(source.read(piece.name, shape_of(piece), piece.target.dtype, piece.target.data));
     const auto done = static_cast<std::byte*>(piece.target.data) - weights.buffer_.data() +
                       piece.target.num_elements() * static_cast<std::ptrdiff_t>(size_of(dtype));
     if (progress) progress(static_cast<std::size_t>(done), total);

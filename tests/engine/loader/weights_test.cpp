@@ -52,6 +52,30 @@ TEST(Checkpoint, ConvertsEveryTypeIntoEveryType) {
   }
 }
 
+TEST(WeightSource, ReadsAPartAsItIsInTheWhole) {
+  constexpr std::size_t kCount = 70'000;
+  const Shape shape = {70, 1000};
+  std::vector<float> values(kCount);
+  std::iota(values.begin(), values.end(), -5000.0F);
+  const TempDir dir;
+  dir.write("model.safetensors", SafetensorsWriter().add("w", DType::f32, shape, values).bytes());
+  const auto checkpoint = open_checkpoint(dir.path());
+  ASSERT_TRUE(checkpoint) << checkpoint.status().message();
+  const auto dummy = make_dummy_weights(3);
+  for (const WeightSource* source : {checkpoint->get(), dummy.get()}) {
+    const std::vector<float> whole = read(*source, "w", shape);
+    for (const std::size_t begin : {0, 4, 4096, 69'996, 70'000, 80'000}) {
+      std::vector<float> part(5000, 77);
+      const Status status = source->read_part("w", shape, DType::f32, begin, 4999, part.data());
+      ASSERT_TRUE(status) << status.message();
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        const bool inside = i < 4999 && begin + i < kCount;
+        ASSERT_EQ(part[i], inside ? whole[begin + i] : 77) << begin << " + " << i;
+      }
+    }
+  }
+}
+
 TEST(Checkpoint, ReadsTensorsThatAreNotAligned) {
   const TempDir dir;
   std::vector<float> values(10'001);
