@@ -1,7 +1,7 @@
 // S = scale Q K^T, P = softmax(S), out = P V for one tile of 16 packed query rows and a span of
 // keys.
 //
-// Grid: items x KV heads. Each warp of a block takes every kWarps-th group of 16 keys through its
+// Grid: KV heads x items. Each warp of a block takes every kWarps-th group of 16 keys through its
 // own ring of cp.async stages, so the main loop has no block-wide barrier: copies of kStages - 1
 // groups are in flight per warp, 64 KB per multiprocessor and more, which is what the memory needs
 // to stay busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, also with
@@ -32,7 +32,7 @@ struct TiledShape {
   static constexpr int kSharedBytes = kWarps * kWarpBytes;
   static constexpr int kRows = TileItem::kRows;
   static_assert(kWarps * kRows * (kD + 2) * 4 <= kSharedBytes);
-  static_assert(kMaxItemsPerTile * kRows * 4 + kRows * 4 <= kSharedBytes);
+  static_assert((2 * kMaxItemsPerTile + 1) * kRows * 4 <= kSharedBytes);
 
   // Where 16-byte piece `chunk` of row `row` lies: permuted so that the eight rows of a matrix load
   // touch all 32 banks.
@@ -70,15 +70,20 @@ class TiledWarp {
   __device__ void copy(int stage, int first, std::int64_t place) const {
     const std::uint32_t to = shared_ + stage * 2 * Shape::kTileBytes;
     const T* base = static_cast<const T*>(args_.cache.base);
+    std::int64_t from[Shape::kChunks / 2];  // all shuffles first: their latencies overlap
 #pragma unroll
     for (int i = 0; i < Shape::kChunks / 2; ++i) {
       const int piece = lane_ + 32 * i;
-      const int row = piece / Shape::kChunks;
-      const int chunk = piece % Shape::kChunks;
-      const T* from = base + __shfl_sync(~0U, place, row) + chunk * 8;
+      from[i] = __shfl_sync(~0U, place, piece / Shape::kChunks) + piece % Shape::kChunks * 8;
+    }
+#pragma unroll
+    for (int i = 0; i < Shape::kChunks / 2; ++i) {
+      const int row = (lane_ + 32 * i) / Shape::kChunks;
+      const int chunk = (lane_ + 32 * i) % Shape::kChunks;
       const bool valid = first + row < item_.end_key;
-      copy16_async(to + Shape::place(row, chunk), from, valid);
-      copy16_async(to + Shape::kTileBytes + Shape::place(row, chunk), from + values_, valid);
+      copy16_async(to + Shape::place(row, chunk), base + from[i], valid);
+      copy16_async(to + Shape::kTileBytes + Shape::place(row, chunk), base + from[i] + values_,
+                   valid);
     }
   }
 
@@ -205,7 +210,8 @@ __device__ __forceinline__ void store_out(const AttentionOperands& args, const T
   *reinterpret_cast<std::uint32_t*>(to) = pack2<T>(values.x, values.y);
 }
 
-// Merges the partial results of a tile's items, in their order, by the block that arrived last.
+// Merges the partial results of a tile's items, always in the same way, by the block that arrived
+// last. All that it reads lies in L2, so it is written for many loads in flight.
 template <typename T, int kD>
 __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_head,
                             float* shared) {
@@ -215,37 +221,49 @@ __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_
   const std::int64_t heads = args.attention.kv_heads;
   const float* partial = args.partial + (item.first_item * heads + kv_head) * kPartial;
   const std::int64_t step = heads * kPartial;
-  float* weight = shared;                              // [items, rows]
-  float* inverse = shared + kMaxItemsPerTile * kRows;  // [rows]
-  if (threadIdx.x < item.count) {
-    const float* max = partial + kRows * kD + threadIdx.x;
-    float highest = -INFINITY;
-    for (int i = 0; i < item.num_items; ++i) highest = fmaxf(highest, __ldcg(max + i * step));
-    float total = 0;
-    for (int i = 0; i < item.num_items; ++i) {
-      const float each = __ldcg(max + i * step);
-      const float factor = each == -INFINITY ? 0.0F : exp2f(each - highest);
-      weight[i * kRows + threadIdx.x] = factor;
-      total += factor * __ldcg(max + i * step + kRows);
-    }
-    inverse[threadIdx.x] = total == 0 ? 0.0F : 1.0F / total;
+  const int thread = static_cast<int>(threadIdx.x);
+  float* weight = shared;                                  // [items, rows], at first the maxima
+  float* sum = shared + kMaxItemsPerTile * kRows;          // [items, rows]
+  float* inverse = shared + 2 * kMaxItemsPerTile * kRows;  // [rows]
+  for (int i = thread; i < item.num_items * kRows; i += Shape::kThreads) {
+    const float* from = partial + i / kRows * step + kRows * kD + i % kRows;
+    if (i % kRows >= item.count) continue;
+    weight[i] = __ldcg(from);
+    sum[i] = __ldcg(from + kRows);
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < item.count * kD / 2; i += Shape::kThreads) {
-    const int r = i / (kD / 2);
-    const int column = i % (kD / 2) * 2;
-    const float* from = partial + r * kD + column;
-    float2 mixed = make_float2(0, 0);
-#pragma unroll 4
-    for (int each = 0; each < item.num_items; ++each) {
-      const float2 part = __ldcg(reinterpret_cast<const float2*>(from + each * step));
-      const float factor = weight[each * kRows + r];
-      mixed.x += factor * part.x;
-      mixed.y += factor * part.y;
+  if (thread < item.count) {
+    float highest = -INFINITY;
+    for (int i = thread; i < item.num_items * kRows; i += kRows) {
+      highest = fmaxf(highest, weight[i]);
     }
-    mixed.x *= inverse[r];
-    mixed.y *= inverse[r];
-    store_out<T>(args.attention, item, kv_head, r, column, mixed);
+    float total = 0;
+    for (int i = thread; i < item.num_items * kRows; i += kRows) {
+      const float factor = weight[i] == -INFINITY ? 0.0F : exp2f(weight[i] - highest);
+      weight[i] = factor;
+      total += factor * sum[i];
+    }
+    inverse[thread] = total == 0 ? 0.0F : 1.0F / total;
+  }
+  __syncthreads();
+  for (int i = thread; i < item.count * kD / 4; i += Shape::kThreads) {
+    const int r = i / (kD / 4);
+    const int column = i % (kD / 4) * 4;
+    const float* from = partial + r * kD + column;
+    float mixed[4] = {};
+#pragma unroll 16
+    for (int each = 0; each < item.num_items; ++each) {
+      const float4 part = __ldcg(reinterpret_cast<const float4*>(from + each * step));
+      const float factor = weight[each * kRows + r];
+      mixed[0] += factor * part.x;
+      mixed[1] += factor * part.y;
+      mixed[2] += factor * part.z;
+      mixed[3] += factor * part.w;
+    }
+    store_out<T>(args.attention, item, kv_head, r, column,
+                 make_float2(mixed[0] * inverse[r], mixed[1] * inverse[r]));
+    store_out<T>(args.attention, item, kv_head, r, column + 2,
+                 make_float2(mixed[2] * inverse[r], mixed[3] * inverse[r]));
   }
 }
 
@@ -256,9 +274,11 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   constexpr int kRows = Shape::kRows;
   constexpr int kStride = Shape::kWarps * Shape::kKeys;
   extern __shared__ __align__(128) char shared[];
-  if (static_cast<std::int32_t>(blockIdx.x) >= *args.num_items) return;
-  const TileItem item = args.items[blockIdx.x];
-  const int kv_head = static_cast<int>(blockIdx.y);
+  // KV heads first: blocks without an item come last.
+  const auto index = static_cast<std::int32_t>(blockIdx.y);
+  const auto kv_head = static_cast<int>(blockIdx.x);
+  const TileItem item = args.items[index];
+  if (index >= *args.num_items) return;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   TiledWarp<T, kD> state(args, item, kv_head, shared + warp * Shape::kWarpBytes);
 
@@ -303,8 +323,8 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   allow_next_kernel();
 
   const bool whole = item.num_items == 1;
-  float* partial = args.partial + (static_cast<std::int64_t>(blockIdx.x) * gridDim.y + kv_head) *
-                                      (kRows * (kD + 2));
+  float* partial =
+      args.partial + (static_cast<std::int64_t>(index) * gridDim.x + kv_head) * (kRows * (kD + 2));
   for (int i = static_cast<int>(threadIdx.x); i < item.count * kD / 2; i += Shape::kThreads) {
     const int r = i / (kD / 2);
     const int column = i % (kD / 2) * 2;
@@ -337,20 +357,20 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   }
   if (whole) return;
 
-  // The last block of the tile to arrive sees all partial results: each block's stores are ordered
-  // before its arrival by the fence, and the last one's reads after it.
+  // The last block of the tile to arrive sees all partial results: the barrier orders a block's
+  // stores before its first thread's fence, that fence before its arrival, and likewise its reads.
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
     std::uint32_t* arrived =
-        args.arrived + static_cast<std::int64_t>(item.tile) * gridDim.y + kv_head;
+        args.arrived + static_cast<std::int64_t>(item.tile) * gridDim.x + kv_head;
+    __threadfence();
     last = atomicAdd(arrived, 1U) + 1 == static_cast<std::uint32_t>(item.num_items);
     if (last) *arrived = 0;  // for the next launch
+    __threadfence();
   }
   __syncthreads();
   if (!last) return;
-  __threadfence();
   merge_items<T, kD>(args, item, kv_head, out);
 }
 
@@ -365,8 +385,8 @@ Status prepare_tiled() {
 template <typename T, int kD>
 Status launch_tiled(const TiledArgs& args, cudaStream_t stream) {
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(args.grid_items),
-                   static_cast<unsigned>(args.attention.kv_heads)),
+      .grid = dim3(static_cast<unsigned>(args.attention.kv_heads),
+                   static_cast<unsigned>(args.grid_items)),
       .block = TiledShape<kD>::kThreads,
       .shared_bytes = TiledShape<kD>::kSharedBytes,
       .overlap = true,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/gpu/ops/ops_fixture.h"
 
@@ -16,71 +17,119 @@ struct Shape {
   std::int32_t page_tokens;
   struct Sequence {
     std::int32_t rows;
-    std::int32_t kv_len;
+    std::int32_t kv_len;  // 0: padding
   };
   std::vector<Sequence> sequences;
+  std::int64_t out_gap = 2;  // elements between the rows of `out`
+};
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("{} kv heads {} group {} d {} page {} sequences {}", to_string(shape.dtype),
+                     shape.kv_heads, shape.group, shape.d, shape.page_tokens,
+                     shape.sequences.size());
+}
+
+// Values lie in [-2, 2]. Tensor cores take the softmax weights in the compute dtype, so a result
+// may be off by half an ulp of 1 times the largest value, however small the result itself is.
+Tolerance tolerance_of_attention(DType dtype) {
+  Tolerance tolerance = tolerance_of(dtype);
+  if (dtype == DType::bf16) tolerance.absolute = 2 * 0x1p-9;
+  if (dtype == DType::f16) tolerance.absolute = 2 * 0x1p-12;
+  return tolerance;
+}
+
+// What a step says about its sequences, with their pages dealt at random out of the cache's.
+struct Tables {
+  std::vector<AttentionSequence> sequences;
+  std::vector<std::int32_t> page_ids;
+  std::int32_t rows = 0;
+  std::int32_t max_rows = 0;
+  std::int32_t max_kv_len = 0;
+
+  Tables(const Shape& shape, std::vector<std::int32_t> pages) {
+    std::size_t used = 0;
+    for (const Shape::Sequence& sequence : shape.sequences) {
+      sequences.push_back(
+          {rows, sequence.rows, sequence.kv_len, static_cast<std::int32_t>(page_ids.size())});
+      rows += sequence.rows;
+      max_rows = std::max(max_rows, sequence.rows);
+      max_kv_len = std::max(max_kv_len, sequence.kv_len);
+      const std::int32_t count = (sequence.kv_len + shape.page_tokens - 1) / shape.page_tokens;
+      for (std::int32_t p = 0; p < count; ++p) page_ids.push_back(pages.at(used++));
+    }
+  }
+
+  static std::int64_t pages_of(const Shape& shape) {
+    std::int64_t pages = 0;
+    for (const Shape::Sequence& sequence : shape.sequences) {
+      pages += (sequence.kv_len + shape.page_tokens - 1) / shape.page_tokens;
+    }
+    return pages;
+  }
 };
 
 class PagedAttention : public OpsTest {
  protected:
-  // Attends to a random cache, in pages dealt at random.
-  void check(const Shape& shape) {
-    std::int64_t rows = 0;
-    std::vector<AttentionSequence> sequences;
-    std::vector<std::int32_t> page_ids;
-    for (const auto& sequence : shape.sequences) {
-      sequences.push_back({static_cast<std::int32_t>(rows), sequence.rows, sequence.kv_len,
-                           static_cast<std::int32_t>(page_ids.size())});
-      rows += sequence.rows;
-      const std::int32_t pages = (sequence.kv_len + shape.page_tokens - 1) / shape.page_tokens;
-      for (std::int32_t p = 0; p < pages; ++p) {
-        page_ids.push_back(static_cast<std::int32_t>(page_ids.size()));
-      }
-    }
-    std::shuffle(page_ids.begin(), page_ids.end(), random_);
-    const auto num_pages = static_cast<std::int64_t>(page_ids.size());
+  std::vector<std::int32_t> deal_pages(std::int64_t count) {
+    std::vector<std::int32_t> pages(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < pages.size(); ++i) pages[i] = static_cast<std::int32_t>(i);
+    std::shuffle(pages.begin(), pages.end(), random_);
+    return pages;
+  }
+
+  TestTensor cache_of(const Shape& shape, std::int64_t pages) {
     const std::int64_t page_elements = 2 * shape.kv_heads * shape.page_tokens * shape.d;
     // The gap between the pages, as other layers' pages would make it.
-    const TestTensor cache = tensor(shape.dtype, {num_pages, page_elements + 24}, 2);
-    const std::int64_t heads = shape.kv_heads * shape.group;
-    const TestTensor q = tensor(shape.dtype, {rows, heads * shape.d}, 2, shape.d);
-    const TestTensor out = tensor(shape.dtype, {rows, heads * shape.d}, 1, 2);
-    const auto sequence_array = array(sequences);
-    const auto page_array = array(page_ids);
-    AttentionArgs args{q.host().split_cols(heads),
-                       {cache.host().data, cache.host().stride[0], shape.page_tokens},
-                       static_cast<std::int32_t>(shape.kv_heads),
-                       sequence_array.host(),
-                       page_array.host(),
-                       static_cast<std::int32_t>(sequences.size()),
-                       0,
-                       0,
-                       1 / std::sqrt(static_cast<float>(shape.d)),
-                       out.host().split_cols(heads)};
-    for (const AttentionSequence& sequence : sequences) {
-      args.max_rows = std::max(args.max_rows, sequence.num_rows);
-      args.max_kv_len = std::max(args.max_kv_len, sequence.kv_len);
-    }
-    reference::attention(args);
-    args.q = q.on_device().split_cols(heads);
-    args.out = out.on_device().split_cols(heads);
-    args.cache.base = cache.on_device().data;
-    args.sequences = sequence_array.on_device();
-    args.page_ids = page_array.on_device();
+    return tensor(shape.dtype, {pages, page_elements + 24}, 2);
+  }
+
+  static AttentionPlan plan_of(const Shape& shape, const Tables& tables) {
     AttentionPlan plan;
-    plan.heads = static_cast<std::int32_t>(heads);
+    plan.heads = static_cast<std::int32_t>(shape.kv_heads * shape.group);
     plan.kv_heads = static_cast<std::int32_t>(shape.kv_heads);
     plan.head_dim = static_cast<std::int32_t>(shape.d);
     plan.page_tokens = shape.page_tokens;
     plan.dtype = shape.dtype;
-    plan.sequences = sequences.data();
-    plan.num_sequences = args.num_sequences;
-    plan.num_rows = static_cast<std::int32_t>(rows);
-    stream_->plan_attention(plan);
+    plan.sequences = tables.sequences.data();
+    plan.num_sequences = static_cast<std::int32_t>(tables.sequences.size());
+    plan.num_rows = tables.rows;
+    return plan;
+  }
+
+  static AttentionArgs args_of(const Shape& shape, const Tables& tables, const TensorView& q,
+                               const TensorView& cache, const TensorView& out) {
+    const std::int64_t heads = shape.kv_heads * shape.group;
+    AttentionArgs args{};
+    args.q = q.split_cols(heads);
+    args.cache = {cache.data, cache.stride[0], shape.page_tokens};
+    args.kv_heads = static_cast<std::int32_t>(shape.kv_heads);
+    args.sequences = tables.sequences.data();
+    args.page_ids = tables.page_ids.data();
+    args.num_sequences = static_cast<std::int32_t>(tables.sequences.size());
+    args.max_rows = tables.max_rows;
+    args.max_kv_len = tables.max_kv_len;
+    args.scale = 1 / std::sqrt(static_cast<float>(shape.d));
+    args.out = out.split_cols(heads);
+    return args;
+  }
+
+  // Attends to a random cache.
+  void check(const Shape& shape) {
+    const std::int64_t pages = std::max<std::int64_t>(1, Tables::pages_of(shape));
+    const Tables tables(shape, deal_pages(pages));
+    const std::int64_t width = shape.kv_heads * shape.group * shape.d;
+    const TestTensor cache = cache_of(shape, pages);
+    const TestTensor q = tensor(shape.dtype, {tables.rows, width}, 2, shape.d);
+    const TestTensor out = tensor(shape.dtype, {tables.rows, width}, 1, shape.out_gap);
+    const auto sequences = array(tables.sequences);
+    const auto page_ids = array(tables.page_ids);
+    reference::attention(args_of(shape, tables, q.host(), cache.host(), out.host()));
+    AttentionArgs args = args_of(shape, tables, q.on_device(), cache.on_device(), out.on_device());
+    args.sequences = sequences.on_device();
+    args.page_ids = page_ids.on_device();
+    stream_->plan_attention(plan_of(shape, tables));
     stream_->attention(args);
-    expect_same(out, fmt::format("{} kv heads {} group {} d {} page {} sequences {}",
-                                 to_string(shape.dtype), shape.kv_heads, shape.group, shape.d,
-                                 shape.page_tokens, sequences.size()));
+    expect_same(out, to_string(shape), tolerance_of_attention(shape.dtype));
   }
 };
 
@@ -93,7 +142,20 @@ TEST_F(PagedAttention, IsCausalWithinAPrefillChunk) {
 }
 
 TEST_F(PagedAttention, SplitsTheKeysOfALongDecode) {
-  for (const DType dtype : kDtypes) check({dtype, 1, 5, 24, 16, {{1, 1500}}});
+  for (const DType dtype : kDtypes) {
+    check({dtype, 1, 5, 24, 16, {{1, 1500}}});
+    check({dtype, 1, 5, 64, 16, {{1, 1500}}});
+  }
+}
+
+TEST_F(PagedAttention, TakesEveryHeadSizeAndGroupOfTheModels) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t d : {64, 96, 128, 256}) {
+      for (const std::int64_t group : {1, 4, 5, 7, 8}) {
+        check({dtype, 2, group, d, 16, {{1, 33}, {19, 50}, {1, 200}, {5, 5}}});
+      }
+    }
+  }
 }
 
 TEST_F(PagedAttention, MatchesTheTwinForRandomMixes) {
@@ -113,8 +175,87 @@ TEST_F(PagedAttention, MatchesTheTwinForRandomMixes) {
   }
 }
 
-TEST_F(PagedAttention, TakesHeadsOf256) {
-  check({DType::bf16, 1, 2, 256, 16, {{20, 33}, {1, 50}}});
+TEST_F(PagedAttention, TakesManySequencesAtOnce) {
+  Shape shape{DType::bf16, 2, 2, 64, 16, {}};
+  for (int s = 0; s < 300; ++s)
+    shape.sequences.push_back({1, static_cast<std::int32_t>(pick(1, 60))});
+  check(shape);
+}
+
+TEST_F(PagedAttention, TakesLongContextsOfFewSequences) {
+  check({DType::bf16, 1, 4, 128, 16, {{1, 9000}}});
+  check({DType::f16, 2, 1, 64, 32, {{1, 5000}, {1, 3}, {3, 4000}}});
+}
+
+// Many long chunks, dense results and decode rows between them: where a device has a kernel for
+// prompts, this is its step.
+TEST_F(PagedAttention, MixesPromptsAndDecodeRows) {
+  for (const auto& [dtype, d] :
+       {std::pair(DType::bf16, 128), {DType::f16, 64}, {DType::f16, 256}}) {
+    Shape shape{dtype, 8, 2, d, 16, {{1, 70}, {150, 160}, {1, 9}}, 0};
+    for (int s = 0; s < 6; ++s) {
+      shape.sequences.push_back({24 + s, static_cast<std::int32_t>(24 + s + pick(0, 20))});
+    }
+    shape.sequences.push_back({1, 33});
+    check(shape);
+  }
+}
+
+TEST_F(PagedAttention, ReplaysARecordingForOtherLengths) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    constexpr std::int64_t kSequences = 5;
+    constexpr std::int32_t kMaxKeys = 600;
+    Shape shape{dtype, 2, 4, 64, 16, std::vector<Shape::Sequence>(kSequences, {1, 1})};
+    const std::int64_t pages = kSequences * (kMaxKeys / shape.page_tokens + 1);
+    const std::int64_t width = shape.kv_heads * shape.group * shape.d;
+    const TestTensor cache = cache_of(shape, pages);
+    const TestTensor q = tensor(dtype, {kSequences, width}, 2, shape.d);
+    TestTensor out = tensor(dtype, {kSequences, width}, 1, 2);
+    const auto sequences = array(std::vector<AttentionSequence>(kSequences));
+    const auto page_ids = array(std::vector<std::int32_t>(static_cast<std::size_t>(pages)));
+
+    const auto plan_step = [&](const Tables& tables) {
+      stream_->copy_to_device(sequences.on_device(), tables.sequences.data(),
+                              tables.sequences.size() * sizeof(AttentionSequence));
+      stream_->copy_to_device(page_ids.on_device(), tables.page_ids.data(),
+                              tables.page_ids.size() * sizeof(std::int32_t));
+      AttentionPlan plan = plan_of(shape, tables);
+      plan.captured = true;
+      stream_->plan_attention(plan);
+    };
+    Tables tables(shape, deal_pages(pages));
+    tables.max_kv_len = kMaxKeys;
+    plan_step(tables);
+    AttentionArgs args = args_of(shape, tables, q.on_device(), cache.on_device(), out.on_device());
+    args.sequences = sequences.on_device();
+    args.page_ids = page_ids.on_device();
+    ASSERT_TRUE(stream_->begin_recording().ok());
+    stream_->attention(args);
+    auto graph = stream_->end_recording();
+    ASSERT_TRUE(graph.ok()) << graph.status().message();
+
+    for (int round = 0; round < 12; ++round) {
+      // Short, long and mixed steps; in every third round the last rows are padding.
+      const std::int64_t longest = round % 4 == 0 ? 20 : kMaxKeys;
+      for (std::size_t s = 0; s < kSequences; ++s) {
+        const bool padding = round % 3 == 2 && s >= 3;
+        shape.sequences[s].kv_len = padding ? 0 : static_cast<std::int32_t>(pick(1, longest));
+      }
+      tables = Tables(shape, deal_pages(pages));
+      plan_step(tables);
+      stream_->launch(**graph);
+      ASSERT_TRUE(stream_->synchronize().ok());
+      const std::vector<std::byte> got = out.download(*stream_);
+      const std::size_t row = got.size() / static_cast<std::size_t>(kSequences);
+      reference::attention(args_of(shape, tables, q.host(), cache.host(), out.host()));
+      for (std::size_t s = 0; s < kSequences; ++s) {
+        if (shape.sequences[s].kv_len > 0) continue;
+        std::copy_n(got.data() + s * row, row, out.host().row_bytes(static_cast<std::int64_t>(s)));
+      }
+      expect_same(out, fmt::format("round {}: {}", round, to_string(shape)),
+                  tolerance_of_attention(dtype));
+    }
+  }
 }
 
 }  // namespace
