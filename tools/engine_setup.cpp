@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
 #include "cpu_lora/topology.h"
@@ -13,18 +12,13 @@
 #include "gpu/cuda/cuda_device.h"
 #include "tools/machine.h"
 #include "tools/model_presets.h"
+#include "tools/pool_size.h"
 #include "tools/progress.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The share of the memory left after the weights that the cache takes when nobody says how much.
-constexpr double kCacheShare = 0.25;
-
-// Places in the cache are numbered by 32 bits.
-constexpr std::int64_t kMaxCacheTokens = std::numeric_limits<std::int32_t>::max();
 
 std::string name_of(const EngineSettings& settings) {
   if (!settings.served_model_name.empty()) return settings.served_model_name;
@@ -58,27 +52,6 @@ Result<std::unique_ptr<ChatTemplate>> open_chat_template(const EngineSettings& s
   Result<std::unique_ptr<ChatTemplate>> found = ChatTemplate::load(settings.model);
   if (found || found.status().code() != StatusCode::not_found) return found;
   return std::unique_ptr<ChatTemplate>();
-}
-
-Result<std::int64_t> choose_pages(const EngineSettings& settings, const ModelConfig& config,
-                                  DType dtype, std::size_t memory_bytes, std::int64_t wanted) {
-  if (settings.kv_pages > 0) return settings.kv_pages;
-  const auto page_bytes = static_cast<double>(
-      PoolLayout::of(config, dtype, static_cast<std::int32_t>(settings.page_tokens)).page_bytes);
-  if (settings.kv_cache_gb > 0) {
-    // Held below what an integer can be; far more than the caller allows.
-    const auto pages = static_cast<std::int64_t>(
-        std::min(settings.kv_cache_gb * 1e9 / page_bytes, 2.0 * kMaxCacheTokens));
-    if (pages < 1) {
-      return invalid("kv_cache_gb: {} does not hold one page of {} bytes; raise it",
-                     settings.kv_cache_gb, page_bytes);
-    }
-    return pages;
-  }
-  const auto weights = static_cast<double>(ModelWeights::bytes_needed(config, dtype));
-  const double left = std::max(0.0, static_cast<double>(memory_bytes) - weights);
-  return std::min(wanted, std::max<std::int64_t>(
-                              1, static_cast<std::int64_t>(left * kCacheShare / page_bytes)));
 }
 
 Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
@@ -156,7 +129,7 @@ Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& co
 
 Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
                                             const ModelConfig& config, DType dtype,
-                                            std::size_t memory_bytes) {
+                                            const Device& device) {
   if (settings.max_model_len > config.max_position_embeddings) {
     return invalid("max_model_len: {} is more than the {} positions of the model; lower it",
                    settings.max_model_len, config.max_position_embeddings);
@@ -168,24 +141,16 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
     return (tokens + page_tokens - 1) / page_tokens;
   };
 
-  // Nobody can use more than every sequence at full length.
-  const std::int64_t limit = kMaxCacheTokens / page_tokens;
-  const std::int64_t most = std::min(settings.max_num_seqs * pages_of(length), limit);
   TANDEM_ASSIGN(const std::int64_t pages,
-                choose_pages(settings, config, dtype, memory_bytes, most));
-  if (pages > limit) {
-    return invalid("{}: a KV cache has at most {} pages of {} tokens; lower it",
-                   settings.kv_pages > 0 ? "kv_pages" : "kv_cache_gb", limit, page_tokens);
-  }
+                choose_pool_pages(settings, config, dtype, length, device));
   if (pages < pages_of(length)) {
     if (settings.max_model_len > 0) {
       return invalid(
-          "max_model_len: {} tokens need {} KV pages and there are {}; lower it, or raise "
-          "kv_cache_gb",
+          "max_model_len: {} tokens need {} pages and there are {}; lower it, or raise pool_gb",
           length, pages_of(length), pages);
     }
     length = pages * page_tokens;
-    log::warning("context cut to {} tokens, which is what the KV cache holds", length);
+    log::warning("context cut to {} tokens, which is what the page pool holds", length);
   }
   EngineOptions options;
   options.max_num_seqs = static_cast<std::int32_t>(settings.max_num_seqs);
@@ -193,6 +158,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.max_model_len = static_cast<std::int32_t>(length);
   options.num_pages = static_cast<std::int32_t>(pages);
   options.page_tokens = static_cast<std::int32_t>(page_tokens);
+  options.prefix_cache = settings.prefix_cache;
   options.max_queue = static_cast<std::int32_t>(settings.max_queue);
   options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
   options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);
@@ -212,14 +178,13 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
   TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config));
   TANDEM_ASSIGN(setup->device, make_device(settings));
-  const std::size_t memory = std::min(setup->device->info().memory_bytes, available_memory());
   TANDEM_ASSIGN(const EngineOptions options,
-                choose_engine_options(settings, setup->config, setup->dtype, memory));
+                choose_engine_options(settings, setup->config, setup->dtype, *setup->device));
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
   TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));
   setup->text = make_text_codec(*setup->tokenizer, setup->chat_template.get());
-  log::info("{} ({}, {}) on {}: context {} tokens, {} KV pages of {}", setup->model_name,
+  log::info("{} ({}, {}) on {}: context {} tokens, {} pages of {}", setup->model_name,
             to_string(setup->config.architecture), to_string(setup->dtype),
             setup->device->info().name, options.max_model_len, options.num_pages,
             options.page_tokens);

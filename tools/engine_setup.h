@@ -46,9 +46,9 @@ Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
 // From DIR/config.json, or a preset's shape when `model` names one.
 Result<ModelConfig> find_model_config(const std::string& model);
 Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config);
-// Context length and KV pages that fit the settings and the memory; logs what it chose.
+// Context length and pages that fit the settings and the memory; logs what it chose.
 Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
                                             const ModelConfig& config, DType dtype,
-                                            std::size_t memory_bytes);
+                                            const Device& device);
 
 }  // namespace tandem

@@ -92,11 +92,13 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
       "tokens of one step; longer prompts are computed in chunks")
       .range(1, 1048576);
   add(s.max_queue, "max_queue", "sequences that may wait; more are told 429").range(1, 10000000);
-  add(s.kv_cache_gb, "kv_cache_gb", "memory of the KV cache; 0: chosen for the settings above")
+  add(s.pool_gb, "pool_gb",
+      "memory that KV and adapters share; 0: what a GPU has left, or enough for the settings above")
       .meta("GB")
       .at_least(0);
-  add(s.kv_pages, "kv_pages", "the same in pages; 0: from kv_cache_gb").range(0, 1 << 30);
-  add(s.page_tokens, "page_tokens", "tokens of one KV page").range(1, 1024);
+  add(s.pool_pages, "pool_pages", "the same in pages; 0: from pool_gb").range(0, 1 << 30);
+  add(s.page_tokens, "page_tokens", "tokens of one page").range(1, 1024);
+  add(s.prefix_cache, "prefix_cache", "prompts that begin alike share what was computed of them");
 }
 
 void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) {

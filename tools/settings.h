@@ -34,9 +34,11 @@ struct EngineSettings {
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 512;
   std::int64_t max_queue = 4096;
-  double kv_cache_gb = 0;     // 0: automatic
-  std::int64_t kv_pages = 0;  // 0: from kv_cache_gb
+  // Page pool
+  double pool_gb = 0;           // 0: automatic
+  std::int64_t pool_pages = 0;  // 0: from pool_gb
   std::int64_t page_tokens = 16;
+  bool prefix_cache = true;
   // Log
   std::string log_level = "info";
 };

@@ -49,17 +49,19 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   }
   const std::int64_t room = std::int64_t{options.num_pages} * options.page_tokens;
   if (room < options.max_model_len) {
-    return error(StatusCode::resource_exhausted,
-                 "the KV cache holds {} tokens, fewer than one sequence of max_model_len {}; raise "
-                 "kv_cache_gb or lower max_model_len",
-                 room, options.max_model_len);
+    return error(
+        StatusCode::resource_exhausted,
+        "the page pool holds {} tokens, fewer than one sequence of max_model_len {}; raise "
+        "pool_gb or lower max_model_len",
+        room, options.max_model_len);
   }
   const PoolLayout layout = PoolLayout::of(config, dtype, options.page_tokens);
+  TANDEM_ASSIGN(KvCache cache, KvCache::create(device, layout, options.num_pages));
   std::unique_ptr<Engine> engine(new Engine(options, layout, tokenizer, clock));
+  engine->cache_ = std::move(cache);
   const std::int32_t samples = max_logit_rows(options.max_num_seqs);
   const ModelLimits limits{options.max_num_batched_tokens, samples, options.max_model_len,
                            options.max_lora_rank};
-  TANDEM_ASSIGN(engine->cache_, KvCache::create(device, layout, options.num_pages));
   TANDEM_ASSIGN(engine->model_, LlamaModel::load(config, weights, dtype, limits, device, progress));
   TANDEM_ASSIGN(engine->adapters_, AdapterStore::create(device, config, dtype, options.max_adapters,
                                                         options.max_lora_rank));

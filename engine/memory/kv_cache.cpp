@@ -10,7 +10,7 @@ Result<KvCache> KvCache::create(Device& device, const PoolLayout& layout, std::i
   cache.layout_ = layout;
   TANDEM_ASSIGN(cache.buffer_,
                 device.allocate(layout.page_bytes * static_cast<std::size_t>(num_pages),
-                                "the page pool (lower kv_cache_gb or max_model_len)"));
+                                "the page pool (lower pool_gb or max_model_len)"));
   return cache;
 }
 

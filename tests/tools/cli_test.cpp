@@ -136,12 +136,12 @@ TEST(Cli, FailuresExitWithOneAndNameTheThing) {
   EXPECT_EQ(preset.status, 1);
   EXPECT_THAT(preset.error, HasSubstr("--load-format dummy"));
 
-  const Finished gigabytes = run_tandem(generate({"-p", "x", "--kv-cache-gb", "1e30"}));
+  const Finished gigabytes = run_tandem(generate({"-p", "x", "--pool-gb", "1e30"}));
   EXPECT_EQ(gigabytes.status, 1);
-  EXPECT_THAT(gigabytes.error, HasSubstr("kv_cache_gb: a KV cache has at most"));
-  const Finished pages = run_tandem(generate({"-p", "x", "--kv-pages", "1073741824"}));
+  EXPECT_THAT(gigabytes.error, HasSubstr("pool_gb: a page pool has at most"));
+  const Finished pages = run_tandem(generate({"-p", "x", "--pool-pages", "1073741824"}));
   EXPECT_EQ(pages.status, 1);
-  EXPECT_THAT(pages.error, HasSubstr("kv_pages: a KV cache has at most"));
+  EXPECT_THAT(pages.error, HasSubstr("pool_pages: a page pool has at most"));
 
   const Finished folder =
       run_tandem({"serve", "--model", kModel, "--adapters", "no/such", "--port", "0"});

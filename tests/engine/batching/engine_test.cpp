@@ -297,7 +297,7 @@ TEST_F(EngineTest, SaysWhichSettingToChangeWhenOneSequenceDoesNotFit) {
   const auto engine = Engine::create(options, config, *make_dummy_weights(1), DType::f32, *device,
                                      *tokenizer, clock, nullptr);
   ASSERT_FALSE(engine.ok());
-  EXPECT_THAT(engine.status().message(), ::testing::HasSubstr("kv_cache_gb"));
+  EXPECT_THAT(engine.status().message(), ::testing::HasSubstr("pool_gb"));
 }
 
 }  // namespace
