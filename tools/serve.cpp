@@ -75,7 +75,12 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   server->attach(model);
   log::info("ready: {} serves '{}' and {} adapters", address, model.name, adapters.size());
 
-  signals->wait();
+  while (!signals->wait_for(std::chrono::milliseconds(100))) {
+    if (const Status failure = setup->engine->failure(); !failure) {
+      server->drain_and_stop(std::chrono::seconds(1));  // the answers that say so
+      return failure.with_context("the engine has ended");
+    }
+  }
   log::info("signal {}: draining for at most {} s; a second signal ends it at once",
             signals->signal_number(), server_settings.drain_timeout_s);
   const auto timeout = std::chrono::duration_cast<Duration>(

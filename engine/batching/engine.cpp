@@ -125,6 +125,9 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   context->request = std::move(request);
   {
     const std::lock_guard lock(inbox_mutex_);
+    if (!failure_.ok()) {
+      return error(StatusCode::unavailable, "the engine has ended: {}", failure_.message());
+    }
     if (draining_) return Status(StatusCode::unavailable, "the server is shutting down");
     if (inbox_.size() + waiting_ + static_cast<std::size_t>(n) >
         static_cast<std::size_t>(options_.max_queue)) {

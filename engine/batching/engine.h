@@ -69,6 +69,10 @@ class Engine final : public GenerationService {
   void drain() override;
   bool ready() const override;
 
+  // Why the engine has ended by itself: its device failed for good (StatusCode::fatal), and with it
+  // all requests. Nothing but a new process can help. Ok as long as it works.
+  Status failure() const;
+
   AdapterStore& adapter_store() { return *adapters_; }
   const LlamaModel& model() const { return *model_; }
   const EngineOptions& options() const { return options_; }
@@ -90,6 +94,7 @@ class Engine final : public GenerationService {
   void end_request(Sequence& sequence, FinishReason reason, const Status& why);
   void finish(Sequence& sequence, OutputDelta delta);
   void publish_stats();
+  void end_if_fatal(const Status& status);
   void deliver();
 
   const EngineOptions options_;
@@ -122,6 +127,7 @@ class Engine final : public GenerationService {
   std::size_t waiting_ = 0;                       // sequences beyond the inbox that are not running
   bool draining_ = false;
   bool stopping_ = false;
+  Status failure_;
   EngineStats stats_;
   std::mt19937_64 seeds_;
   std::uint64_t next_arrival_ = 0;

@@ -13,7 +13,10 @@ void Engine::run() {
     drop_cancelled();
     run_steps();
   }
-  for (Sequence* sequence : scheduler_.all()) end_request(*sequence, FinishReason::cancelled, {});
+  const Status why = failure();
+  for (Sequence* sequence : scheduler_.all()) {
+    end_request(*sequence, why.ok() ? FinishReason::cancelled : FinishReason::failed, why);
+  }
   while (!pipeline_->empty()) (void)hand_out_oldest();
   deliver();
 }
@@ -99,6 +102,7 @@ void Engine::digest(const FinishedStep& step) {
   counts_.gap_seconds_total += step.gap_seconds;
   if (!step.status.ok()) {
     log::error("a step failed, its requests end: {}", step.status.message());
+    end_if_fatal(step.status);
   }
   for (const StepEntry& entry : step.entries) {
     Sequence& sequence = *entry.sequence;

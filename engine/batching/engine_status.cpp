@@ -7,7 +7,9 @@ namespace tandem {
 
 Status Engine::load_adapter(const std::string& name, const std::string& path, bool in_place,
                             bool pinned) {
-  return adapters_->load(name, path, in_place, pinned);
+  const Status status = adapters_->load(name, path, in_place, pinned);
+  end_if_fatal(status);
+  return status;
 }
 
 Status Engine::unload_adapter(const std::string& name) {
@@ -56,6 +58,22 @@ void Engine::drain() {
 bool Engine::ready() const {
   const std::lock_guard lock(inbox_mutex_);
   return !draining_;
+}
+
+Status Engine::failure() const {
+  const std::lock_guard lock(inbox_mutex_);
+  return failure_;
+}
+
+void Engine::end_if_fatal(const Status& status) {
+  if (status.code() != StatusCode::fatal) return;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    if (failure_.ok()) failure_ = status;
+    draining_ = true;
+    stopping_ = true;
+  }
+  inbox_changed_.notify_one();
 }
 
 void Engine::publish_stats() {

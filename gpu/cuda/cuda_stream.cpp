@@ -77,12 +77,15 @@ void CudaStream::enqueue(const char* what, Body&& body) {
 }
 
 void CudaStream::fail(const char* what, const Status& status) {
-  (void)cudaGetLastError();  // reported here; a lost context keeps reporting it
   const std::lock_guard lock(mutex_);
-  if (failure_.ok()) {
-    failure_ = error(StatusCode::fatal, "{} on GPU stream {}: {}", what, name_, status.message());
-  }
+  if (failure_.ok()) failure_ = fatal(what, status);
   has_failure_ = true;
+}
+
+Status CudaStream::fatal(const char* what, const Status& status) const {
+  if (status.ok()) return status;
+  (void)cudaGetLastError();  // told here; a lost context keeps telling it
+  return error(StatusCode::fatal, "{} on GPU stream {}: {}", what, name_, status.message());
 }
 
 Status CudaStream::asynchronous_failure(cudaError_t code) const {
@@ -145,12 +148,14 @@ void CudaStream::copy_to_host(void* host, const void* device, std::size_t bytes)
 
 Status CudaStream::begin_recording() {
   TANDEM_CHECK(!recording_, "stream {} already records", name_);
-  TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
-  TANDEM_TRY(prepare());
-  TANDEM_TRY(cuda_status(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal),
-                         "cudaStreamBeginCapture"));
-  recording_ = true;
-  return {};
+  Status status = cuda_status(use_gpu(gpu_), "cudaSetDevice");
+  if (status) status = prepare();
+  if (status) {
+    status = cuda_status(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal),
+                         "cudaStreamBeginCapture");
+  }
+  recording_ = status.ok();
+  return fatal("begin_recording", status);
 }
 
 Result<std::unique_ptr<Graph>> CudaStream::end_recording() {
@@ -162,13 +167,14 @@ Result<std::unique_ptr<Graph>> CudaStream::end_recording() {
     if (recorded != nullptr) (void)cudaGraphDestroy(recorded);
     return synchronize();
   }
-  TANDEM_TRY(cuda_status(ended, "cudaStreamEndCapture"));
+  TANDEM_TRY(fatal("end_recording", cuda_status(ended, "cudaStreamEndCapture")));
   cudaGraphExec_t executable = nullptr;
   const cudaError_t instantiated = cudaGraphInstantiate(&executable, recorded, 0);
   (void)cudaGraphDestroy(recorded);
-  TANDEM_TRY(cuda_status(instantiated, "cudaGraphInstantiate"));
+  TANDEM_TRY(fatal("end_recording", cuda_status(instantiated, "cudaGraphInstantiate")));
   auto graph = std::make_unique<CudaGraph>(executable);
-  TANDEM_TRY(cuda_status(cudaGraphUpload(executable, handle_), "cudaGraphUpload"));
+  TANDEM_TRY(
+      fatal("end_recording", cuda_status(cudaGraphUpload(executable, handle_), "cudaGraphUpload")));
   return std::unique_ptr<Graph>(std::move(graph));
 }
 

@@ -68,6 +68,7 @@ class CudaStream final : public Stream {
   template <typename Body>
   void enqueue(const char* what, Body&& body);
   void fail(const char* what, const Status& status);
+  Status fatal(const char* what, const Status& status) const;
   Status asynchronous_failure(cudaError_t code) const;
 
   const int gpu_;

@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/failing_device.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_engine.h"
@@ -285,6 +286,30 @@ TEST_F(EngineTest, ReturnsEverySlotOfUnloadedAdapters) {
     ASSERT_TRUE(engine->engine->unload_adapter("extra").ok());
   }
   EXPECT_EQ(engine->engine->adapters().size(), 4U);
+}
+
+TEST_F(EngineTest, EndsForGoodAndSaysWhyWhenItsDeviceIsLost) {
+  FailingDevice device(make_test_device());
+  const ModelConfig config = load_model_config(kDemo).value();
+  const auto tokenizer = Tokenizer::load(kDemo).value();
+  const SteadyClock clock;
+  const auto engine =
+      std::move(Engine::create(small_engine_options(), config, *make_dummy_weights(1), DType::f32,
+                               device, *tokenizer, clock, nullptr))
+          .value();
+  EXPECT_EQ(run(*engine, greedy({1, 2, 3}, 3))[0].finish, FinishReason::length);
+  EXPECT_TRUE(engine->failure().ok());
+
+  device.lose_context();
+  const Collected failed = run(*engine, greedy({1, 2, 3}, 200))[0];
+  EXPECT_EQ(failed.finish, FinishReason::failed);
+  EXPECT_EQ(failed.error.code(), StatusCode::fatal);
+  EXPECT_THAT(engine->failure().message(), ::testing::HasSubstr("the context is lost"));
+  EXPECT_FALSE(engine->ready());
+  const auto refused = engine->submit(greedy({1, 2, 3}, 3));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::unavailable);
+  EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("the context is lost"));
 }
 
 TEST_F(EngineTest, SaysWhichSettingToChangeWhenOneSequenceDoesNotFit) {
