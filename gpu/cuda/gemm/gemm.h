@@ -7,6 +7,7 @@
 
 #include "engine/base/status.h"
 #include "gpu/cuda/gemm/lt_gemm.h"
+#include "gpu/cuda/gemm/skinny_gemm.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {
@@ -22,9 +23,11 @@ class Gemm {
   Status run(const GemmArgs& args, cudaStream_t stream);
 
  private:
-  explicit Gemm(std::unique_ptr<LtGemm> lt) : lt_(std::move(lt)) {}
+  Gemm(std::unique_ptr<LtGemm> lt, const SkinnyDevice& device)
+      : lt_(std::move(lt)), device_(device) {}
 
   std::unique_ptr<LtGemm> lt_;
+  SkinnyDevice device_;
 };
 
 }  // namespace tandem::cuda

@@ -4,13 +4,14 @@
 #include <bit>
 #include <utility>
 
-#include "gpu/cuda/gemm/add_bias.h"
+#include "gpu/cuda/gemm/add_terms.h"
 
 namespace tandem::cuda {
 namespace {
 
 // What NVIDIA recommends for Hopper; smaller chips need less.
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+constexpr std::size_t kProductBytes = std::size_t{16} << 20;
 
 Status lt_status(cublasStatus_t code, std::string_view what) {
   if (code == CUBLAS_STATUS_SUCCESS) return {};
@@ -48,30 +49,19 @@ struct Operation {
   cublasLtMatmulDescOpaque_t description{};
   cublasLtMatrixLayoutOpaque_t w{}, x{}, y{};
 
-  Status set(const GemmArgs& args, std::int64_t rows, bool bias_in_epilogue) {
+  Status set(const GemmArgs& args, std::int64_t rows) {
     TANDEM_TRY(lt_status(cublasLtMatmulDescInit(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                          "describing a product"));
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_TRANSA, transposed));
-    if (bias_in_epilogue) {
-      const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-      const void* bias = args.bias.data;
-      const auto bias_type = static_cast<std::int32_t>(data_type(args.bias.dtype));
-      TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
-      TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
-      TANDEM_TRY(set_attribute(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias_type));
-    }
+    TANDEM_TRY(lt_status(cublasLtMatmulDescSetAttribute(&description, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                        &transposed, sizeof transposed),
+                         "describing a product"));
     TANDEM_TRY(layout(w, args.w, args.w.rows()));
     TANDEM_TRY(layout(x, args.x, rows));
     return layout(y, args.y, rows);
   }
 
  private:
-  template <typename T>
-  Status set_attribute(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    return lt_status(cublasLtMatmulDescSetAttribute(&description, attribute, &value, sizeof value),
-                     "describing a product");
-  }
   static Status layout(cublasLtMatrixLayoutOpaque_t& made, const TensorView& view,
                        std::int64_t rows) {
     return lt_status(cublasLtMatrixLayoutInit(&made, data_type(view.dtype),
@@ -88,6 +78,8 @@ Result<std::unique_ptr<LtGemm>> LtGemm::create() {
   TANDEM_TRY(lt_status(cublasLtCreate(&made->handle_), "creating a handle"));
   TANDEM_ASSIGN(made->workspace_,
                 allocate_device_memory(kWorkspaceBytes, "allocating the GEMM workspace"));
+  TANDEM_ASSIGN(made->product_,
+                allocate_device_memory(kProductBytes, "allocating the GEMM workspace"));
   return made;
 }
 
@@ -97,11 +89,11 @@ LtGemm::~LtGemm() {
 
 std::size_t LtGemm::ShapeHash::operator()(const Shape& shape) const {
   std::uint64_t hash = 0;
-  const auto flags = static_cast<std::int64_t>(shape.accumulate) * 2 + shape.biased;
   for (const std::int64_t part :
        {shape.rows, shape.in, shape.out, static_cast<std::int64_t>(shape.x),
-        static_cast<std::int64_t>(shape.y), flags, static_cast<std::int64_t>(shape.align_x),
-        static_cast<std::int64_t>(shape.align_w), static_cast<std::int64_t>(shape.align_y)}) {
+        static_cast<std::int64_t>(shape.y), static_cast<std::int64_t>(shape.accumulate),
+        static_cast<std::int64_t>(shape.align_x), static_cast<std::int64_t>(shape.align_w),
+        static_cast<std::int64_t>(shape.align_y)}) {
     hash = (std::rotl(hash, 23) ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15U;
   }
   return hash;
@@ -139,32 +131,48 @@ Result<cublasLtMatmulAlgo_t> LtGemm::choose(const Shape& shape, cublasLtMatmulDe
 
 Status LtGemm::run(const GemmArgs& args, cudaStream_t stream) {
   const bool biased = args.bias.rank > 0;
-  // The epilogue adds a bias of y's dtype; another one goes into y beforehand.
-  const bool bias_first = biased && args.bias.dtype != args.y.dtype;
-  if (bias_first) TANDEM_TRY(launch_add_bias(args.bias, args.y, args.accumulate, stream));
-  const bool accumulate = args.accumulate || bias_first;
+  if (args.y.dtype == DType::f32) {
+    if (!biased) return multiply(args, stream);
+    // The epilogue takes a bias of y's dtype only.
+    TANDEM_TRY(launch_add_terms({}, args.bias, args.y, args.accumulate, stream));
+    return multiply({args.x, args.w, {}, args.y, true}, stream);
+  }
+  if (!biased && !args.accumulate) return multiply(args, stream);
+  // For small or odd shapes the library rounds the product to y's dtype before it adds to it.
+  const std::int64_t rows_at_once = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(kProductBytes / sizeof(float)) / args.w.rows());
+  for (std::int64_t first = 0; first < args.x.rows(); first += rows_at_once) {
+    const std::int64_t rows = std::min(rows_at_once, args.x.rows() - first);
+    const TensorView product(product_.get(), DType::f32, {rows, args.w.rows()});
+    TANDEM_TRY(multiply({args.x.slice_rows(first, rows), args.w, {}, product}, stream));
+    TANDEM_TRY(launch_add_terms(product, args.bias, args.y.slice_rows(first, rows), args.accumulate,
+                                stream));
+  }
+  return {};
+}
+
+Status LtGemm::multiply(const GemmArgs& args, cudaStream_t stream) {
   const Shape shape{bucket_of(args.x.rows()),
                     args.x.cols(),
                     args.w.rows(),
                     args.x.dtype,
                     args.y.dtype,
-                    accumulate,
-                    biased && !bias_first,
+                    args.accumulate,
                     alignment_of(args.x),
                     alignment_of(args.w),
                     alignment_of(args.y)};
   auto known = chosen_.find(shape);
   if (known == chosen_.end()) {
     Operation typical;
-    TANDEM_TRY(typical.set(args, shape.rows, shape.biased));
+    TANDEM_TRY(typical.set(args, shape.rows));
     TANDEM_ASSIGN(const cublasLtMatmulAlgo_t algorithm,
                   choose(shape, &typical.description, &typical.w, &typical.x, &typical.y));
     known = chosen_.emplace(shape, algorithm).first;
   }
   Operation operation;
-  TANDEM_TRY(operation.set(args, args.x.rows(), shape.biased));
+  TANDEM_TRY(operation.set(args, args.x.rows()));
   const float alpha = 1;
-  const float beta = accumulate ? 1.0F : 0.0F;
+  const float beta = args.accumulate ? 1.0F : 0.0F;
   return lt_status(
       cublasLtMatmul(handle_, &operation.description, &alpha, args.w.data, &operation.w,
                      args.x.data, &operation.x, &beta, args.y.data, &operation.y, args.y.data,

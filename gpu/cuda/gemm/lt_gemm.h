@@ -35,7 +35,6 @@ class LtGemm {
     DType x;
     DType y;
     bool accumulate;
-    bool biased;
     std::uint8_t align_x, align_w, align_y;  // bytes, of addresses and rows
     bool operator==(const Shape&) const = default;
   };
@@ -44,12 +43,15 @@ class LtGemm {
   };
 
   LtGemm() = default;
+  // y = x w^T or y += x w^T; no bias.
+  Status multiply(const GemmArgs& args, cudaStream_t stream);
   Result<cublasLtMatmulAlgo_t> choose(const Shape& shape, cublasLtMatmulDesc_t operation,
                                       cublasLtMatrixLayout_t w, cublasLtMatrixLayout_t x,
                                       cublasLtMatrixLayout_t y);
 
   cublasLtHandle_t handle_ = nullptr;
   DeviceMemory workspace_;
+  DeviceMemory product_;  // f32, for a y of 16 bits that must round once
   std::unordered_map<Shape, cublasLtMatmulAlgo_t, ShapeHash> chosen_;
 };
 

@@ -45,6 +45,27 @@ TEST_F(Gemm, MatchesTheTwinBeyondOneBlockOfRows) {
   for (const DType dtype : kDtypes) check(dtype, dtype, 530, 48, 33, true, true, 5);
 }
 
+// The shapes of decoding: few rows, inner dimensions that split into whole vectors, outputs that do
+// not fill the last tile, sums into the f32 residual.
+TEST_F(Gemm, MatchesTheTwinForTheFewRowsOfADecodeStep) {
+  for (const std::int64_t t : {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64}) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      const bool odd = t % 2 == 1;
+      check(dtype, dtype, t, 64, 5, odd, false);
+      check(dtype, dtype, t, 320, 133, !odd, odd, 8);
+      check(dtype, DType::f32, t, 192, 301, odd, true, 24);
+      if (t < 10) check(dtype, dtype, t, 64, 4300, odd, !odd, 40);
+    }
+  }
+}
+
+TEST_F(Gemm, MatchesTheTwinForALongInnerDimension) {
+  for (const std::int64_t t : {1, 5, 32}) {
+    check(DType::bf16, DType::bf16, t, 5504, 40, false, false);
+    check(DType::f16, DType::f16, t, 5504, 40, false, true);
+  }
+}
+
 TEST_F(Gemm, SplitsWideOutputs) {
   for (const DType dtype : kDtypes) {
     check(dtype, dtype, 1, 129, 5003, false, false);

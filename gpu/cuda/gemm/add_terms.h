@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "engine/base/status.h"
+#include "engine/base/tensor.h"
+
+namespace tandem::cuda {
+
+// y[t, i] = (y[t, i] if `accumulate`) + (product[t, i]) + (bias[i]), rounded once; a term of rank 0
+// is left out. product f32 [T, n], dense; bias [n] of the compute dtype; y [T, n] of the compute
+// dtype or f32, rows strided.
+Status launch_add_terms(const TensorView& product, const TensorView& bias, const TensorView& y,
+                        bool accumulate, cudaStream_t stream);
+
+}  // namespace tandem::cuda

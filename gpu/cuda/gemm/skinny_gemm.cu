@@ -1,0 +1,345 @@
+// y[t, o] = (y[t, o] +) sum_i x[t, i] w[o, i] (+ bias[o]) for T <= 32 rows t. Bound by reading w.
+//
+// Grid: one block per multiprocessor, each with an equal run of w's rows, in groups of up to 32.
+// Within a group the block walks the inner dimension in chunks of 256. One thread produces: it
+// orders the copy of the chunk's rows of w, and of x, into a ring of shared-memory stages. Eight
+// warps consume, each 32 of the 256 columns: w is the tensor core's 16-row operand and x, T padded
+// to eights, the 8-column one. The warps' sums meet in shared memory, in a fixed order.
+//
+// The inner dimension's order is free in a sum, so a thread takes 16 consecutive bytes of a row as
+// its part of two products (columns 8 tig .. 8 tig + 7 of 32) of both operands alike: one
+// ld.shared.v4 instead of ldmatrix. w and x are seen as [rows, in / 64, 64] and copied in boxes
+// [rows, 4, 64] with the copy engine's 128-byte swizzle, so that 512 bytes of a row are fetched
+// together and the loads of two rows by a quarter warp meet all banks once.
+//
+// Weights never change, so the ring is filled with them before the kernels before this one have
+// ended; x and y wait.
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gpu/cuda/base/element.cuh"
+#include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/gemm/async_copy.cuh"
+#include "gpu/cuda/gemm/skinny_gemm.h"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kConsumers = 8;  // warps
+constexpr int kThreads = (kConsumers + 1) * 32;
+constexpr int kChunk = 256;            // columns of a stage
+constexpr int kRowBytes = kChunk * 2;  // of a stage
+constexpr int kGroup = 32;             // rows of w in a stage, at most
+constexpr int kAlignment = 1024;       // the swizzle's period
+constexpr int kMaxStages = 8;
+constexpr int kBarrierBytes = 1024;  // full[8], empty[8]
+
+struct SkinnyParams {
+  void* y;                // [rows, out]
+  const void* bias;       // [out] or null
+  std::int64_t y_stride;  // elements
+  int in, out, rows;
+  int groups;    // of every block
+  int box_rows;  // rows of w in a stage: the largest group's
+  int stages;
+  bool y_is_f32;
+  bool accumulate;
+};
+
+constexpr int kReduceColumn = kGroup + 4;  // floats; the 4 keep stores off equal banks
+constexpr int kReduceFloats = kConsumers * 8 * kReduceColumn;
+
+// Shared memory: barriers | stages | reduce[2]. A stage: w, then x.
+__host__ __device__ constexpr int stage_bytes(int rows) {
+  return (kGroup + (rows + 1) / 2 * 2) * kRowBytes;
+}
+constexpr int kFixedBytes = kAlignment + kBarrierBytes + 2 * kReduceFloats * 4;
+
+// Rows of w that a block computes, cut into equal groups.
+struct Share {
+  int begin, count, groups;
+  __device__ explicit Share(const SkinnyParams& p) : groups(p.groups) {
+    const auto block = static_cast<std::int64_t>(blockIdx.x);
+    begin = static_cast<int>(p.out * block / gridDim.x);
+    count = static_cast<int>(p.out * (block + 1) / gridDim.x) - begin;
+  }
+  __device__ int group_begin(int group) const { return begin + count * group / groups; }
+  __device__ int group_rows(int group) const { return group_begin(group + 1) - group_begin(group); }
+};
+
+// The one thread that fills the ring.
+__device__ void produce(const SkinnyParams& p, const CUtensorMap* w, const CUtensorMap* x,
+                        const Share& share, int chunks, std::uint32_t full, std::uint32_t empty,
+                        std::uint32_t stages) {
+  const std::uint64_t once = evict_first_policy();
+  const std::uint64_t again = evict_last_policy();
+  const auto bytes = static_cast<std::uint32_t>((p.box_rows + p.rows) * kRowBytes);
+  const auto place = [&](int stage) {
+    return stages + static_cast<unsigned>(stage * stage_bytes(p.rows));
+  };
+  const auto load_w = [&](int i, int stage) {
+    const std::uint32_t barrier = full + 8U * static_cast<unsigned>(stage);
+    barrier_expect(barrier, bytes);
+    tensor_copy(place(stage), w, i % chunks * 4, share.group_begin(i / chunks), barrier, once);
+  };
+  const auto load_x = [&](int i, int stage) {
+    tensor_copy(place(stage) + kGroup * kRowBytes, x, i % chunks * 4, 0,
+                full + 8U * static_cast<unsigned>(stage), again);
+  };
+  const int total = share.groups * chunks;
+  const int ahead = min(total, p.stages);
+  for (int i = 0; i < ahead; ++i) load_w(i, i);
+  wait_for_previous_kernels();
+  for (int i = 0; i < ahead; ++i) load_x(i, i);
+  int stage = 0;
+  std::uint32_t round = 0;
+  for (int i = ahead; i < total; ++i) {
+    // Acquires the consumers' arrivals of the round before: the stage has been read.
+    barrier_wait(empty + 8U * static_cast<unsigned>(stage), round & 1);
+    load_w(i, stage);
+    load_x(i, stage);
+    if (++stage == p.stages) stage = 0, ++round;
+  }
+}
+
+// The consumers only.
+__device__ __forceinline__ void consumer_barrier() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kConsumers * 32) : "memory");
+}
+
+template <typename Element, int kColTiles>
+__global__ void __launch_bounds__(kThreads)
+    skinny_gemm(const __grid_constant__ CUtensorMap w_map,
+                const __grid_constant__ CUtensorMap x_map, const SkinnyParams p) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  extern __shared__ std::byte unaligned[];
+  std::byte* const shared = unaligned + (0U - shared_address(unaligned)) % kAlignment;
+  const std::uint32_t full = shared_address(shared);
+  const std::uint32_t empty = full + 8 * kMaxStages;
+  const std::uint32_t stages = full + kBarrierBytes;
+  auto* const reduce =
+      reinterpret_cast<float*>(shared + kBarrierBytes + p.stages * stage_bytes(p.rows));
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const Share share(p);
+  const int chunks = (p.in + kChunk - 1) / kChunk;
+
+  allow_next_kernel();
+  if (thread == 0) {
+    tensor_prefetch(&w_map);
+    tensor_prefetch(&x_map);
+    for (int s = 0; s < p.stages; ++s) {
+      barrier_init(full + 8U * static_cast<unsigned>(s), 1);
+      barrier_init(empty + 8U * static_cast<unsigned>(s), kConsumers);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+
+  if (warp == kConsumers) {
+    if (lane == 0) produce(p, &w_map, &x_map, share, chunks, full, empty, stages);
+  } else {
+    wait_for_previous_kernels();
+    const int row_in_tile = lane / 4;
+    // A warp's 32 columns are half of a 128-byte line, whose 16-byte pieces are swizzled by its
+    // number.
+    const auto in_stage = [&](int line_row) {
+      const int line = warp / 2;
+      const int piece = (warp % 2 * 4 + lane % 4) ^ (line_row % 2 * 4 + line);
+      return static_cast<unsigned>(line_row * kRowBytes + line * 128 + piece * 16);
+    };
+    // This thread's outputs: row (of w) of the group, and rows 8 c + col of x.
+    const int row = thread % kGroup;
+    const int col = thread / kGroup;
+    int stage = 0;
+    std::uint32_t round = 0;
+    for (int group = 0; group < share.groups; ++group) {
+      const int first_row = share.group_begin(group);
+      const int group_rows = share.group_rows(group);
+      float sum[kColTiles];
+#pragma unroll
+      for (int c = 0; c < kColTiles; ++c) {
+        sum[c] = 0;
+        if (row >= group_rows || c * 8 + col >= p.rows) continue;
+        const std::int64_t o = first_row + row;
+        if (p.bias != nullptr) sum[c] = to_float(static_cast<const Element*>(p.bias)[o]);
+        if (!p.accumulate) continue;
+        const std::int64_t at = (c * 8 + col) * p.y_stride + o;
+        sum[c] += p.y_is_f32 ? static_cast<const float*>(p.y)[at]
+                             : to_float(static_cast<const Element*>(p.y)[at]);
+      }
+
+      float d[2][kColTiles][4] = {};
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        const std::uint32_t base = stages + static_cast<unsigned>(stage * stage_bytes(p.rows));
+        barrier_wait(full + 8U * static_cast<unsigned>(stage), round & 1);
+        const std::uint32_t at = base + in_stage(row_in_tile);
+        const uint4 w[2][2] = {
+            {load_shared(at), load_shared(at + 8 * kRowBytes)},
+            {load_shared(at + 16 * kRowBytes), load_shared(at + 24 * kRowBytes)}};
+#pragma unroll
+        for (int c = 0; c < kColTiles; ++c) {
+          // Columns of the product past T repeat the last row; nobody reads them.
+          const uint4 x = load_shared(base + kGroup * kRowBytes +
+                                      in_stage(min(c * 8 + row_in_tile, p.rows - 1)));
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            mma_16x8x16<Element>(d[r][c], w[r][0].x, w[r][1].x, w[r][0].y, w[r][1].y, x.x, x.y);
+            mma_16x8x16<Element>(d[r][c], w[r][0].z, w[r][1].z, w[r][0].w, w[r][1].w, x.z, x.w);
+          }
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(empty + 8U * static_cast<unsigned>(stage));
+        if (++stage == p.stages) stage = 0, ++round;
+      }
+
+#pragma unroll
+      for (int c = 0; c < kColTiles; ++c) {
+        float* const buffer = reduce + (group * kColTiles + c) % 2 * kReduceFloats;
+        float* const mine = buffer + (warp * 8 + lane % 4 * 2) * kReduceColumn + row_in_tile;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          mine[r * 16] = d[r][c][0];
+          mine[r * 16 + kReduceColumn] = d[r][c][1];
+          mine[r * 16 + 8] = d[r][c][2];
+          mine[r * 16 + 8 + kReduceColumn] = d[r][c][3];
+        }
+        // Two buffers: whoever passes here has read the one that is written next.
+        consumer_barrier();
+        const float* const from = buffer + col * kReduceColumn + row;
+#pragma unroll
+        for (int v = 0; v < kConsumers; ++v) sum[c] += from[v * 8 * kReduceColumn];
+      }
+#pragma unroll
+      for (int c = 0; c < kColTiles; ++c) {
+        if (row >= group_rows || c * 8 + col >= p.rows) continue;
+        const std::int64_t at = (c * 8 + col) * p.y_stride + first_row + row;
+        if (p.y_is_f32) {
+          static_cast<float*>(p.y)[at] = sum[c];
+        } else {
+          static_cast<Element*>(p.y)[at] = from_float<Element>(sum[c]);
+        }
+      }
+    }
+  }
+#endif
+}
+
+template <typename Body>
+Status dispatch_rows(DType dtype, std::int64_t rows, Body&& body) {
+  const auto columns = [&]<typename Element>() {
+    if (rows <= 8) return body(skinny_gemm<Element, 1>);
+    if (rows <= 16) return body(skinny_gemm<Element, 2>);
+    return body(skinny_gemm<Element, 4>);
+  };
+  return dtype == DType::f16 ? columns.template operator()<__half>()
+                             : columns.template operator()<__nv_bfloat16>();
+}
+
+// [rows, in / 64, 64] of a matrix, in boxes of [box_rows, 4, 64].
+Result<CUtensorMap> tensor_map(const SkinnyDevice& device, const TensorView& view, int box_rows) {
+  CUtensorMap map;
+  const cuuint64_t dims[] = {64, static_cast<cuuint64_t>(view.cols() / 64),
+                             static_cast<cuuint64_t>(view.rows())};
+  const std::int64_t row = view.rows() > 1 ? view.stride[0] : view.cols();
+  const cuuint64_t strides[] = {128, static_cast<cuuint64_t>(row) * 2};
+  const cuuint32_t box[] = {64, kChunk / 64, static_cast<cuuint32_t>(box_rows)};
+  const cuuint32_t steps[] = {1, 1, 1};
+  const CUresult code = device.encode(
+      &map,
+      view.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      3, view.data, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code != CUDA_SUCCESS) {
+    return error(StatusCode::internal, "CUDA: describing {} to the copy engine failed: code {}",
+                 to_string(view), static_cast<int>(code));
+  }
+  return map;
+}
+
+}  // namespace
+
+Result<SkinnyDevice> prepare_skinny_gemm() {
+  SkinnyDevice made;
+  int device = 0;
+  int major = 0;
+  TANDEM_TRY(cuda_status(cudaGetDevice(&device), "finding the GPU"));
+  const auto get = [&](int& value, cudaDeviceAttr attribute) {
+    return cuda_status(cudaDeviceGetAttribute(&value, attribute, device), "asking the GPU");
+  };
+  TANDEM_TRY(get(major, cudaDevAttrComputeCapabilityMajor));
+  TANDEM_TRY(get(made.processors, cudaDevAttrMultiProcessorCount));
+  TANDEM_TRY(get(made.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin));
+  if (major < 9) return made;
+  void* encode = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  TANDEM_TRY(cuda_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
+                                                          cudaEnableDefault, &found),
+                         "finding cuTensorMapEncodeTiled"));
+  if (found != cudaDriverEntryPointSuccess) return made;
+  made.encode = reinterpret_cast<decltype(made.encode)>(encode);
+  made.supported = true;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const int rows : {8, 16, 32}) {
+      TANDEM_TRY(dispatch_rows(dtype, rows, [&](auto* kernel) {
+        TANDEM_TRY(
+            cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             made.shared_bytes),
+                        "preparing the decode GEMM"));
+        // Else the driver divides L1 and shared memory for one block, and none of the next
+        // kernel's finds room.
+        return cuda_status(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared),
+            "preparing the decode GEMM");
+      }));
+    }
+  }
+  return made;
+}
+
+bool skinny_gemm_takes(const GemmArgs& args) {
+  const auto aligned = [](const TensorView& view) {
+    return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 &&
+           (view.rows() == 1 || view.stride[0] % 8 == 0);
+  };
+  return (args.x.dtype == DType::f16 || args.x.dtype == DType::bf16) && args.x.rows() > 0 &&
+         args.x.rows() <= kSkinnyMaxRows && args.x.cols() > 0 && args.x.cols() % 64 == 0 &&
+         aligned(args.x) && aligned(args.w) && args.w.rows() < (1 << 30);
+}
+
+Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cudaStream_t stream) {
+  const auto rows = static_cast<int>(args.x.rows());
+  SkinnyParams p{};
+  p.y = args.y.data;
+  p.bias = args.bias.rank > 0 ? args.bias.data : nullptr;
+  p.y_stride = args.y.stride[0];
+  p.in = static_cast<int>(args.x.cols());
+  p.out = static_cast<int>(args.w.rows());
+  p.rows = rows;
+  p.y_is_f32 = args.y.dtype == DType::f32;
+  p.accumulate = args.accumulate;
+  const int blocks = std::min(device.processors, p.out);
+  const int share = (p.out + blocks - 1) / blocks;
+  p.groups = (share + kGroup - 1) / kGroup;
+  p.box_rows = (share + p.groups - 1) / p.groups;
+  p.stages = std::min((device.shared_bytes - kFixedBytes) / stage_bytes(rows), kMaxStages);
+  TANDEM_CHECK(p.stages >= 2, "{} bytes of shared memory", device.shared_bytes);
+  TANDEM_ASSIGN(const CUtensorMap w_map, tensor_map(device, args.w, p.box_rows));
+  TANDEM_ASSIGN(const CUtensorMap x_map, tensor_map(device, args.x, rows));
+  LaunchShape shape;
+  shape.grid = static_cast<unsigned>(blocks);
+  shape.block = kThreads;
+  shape.shared_bytes = static_cast<std::size_t>(kFixedBytes + p.stages * stage_bytes(rows));
+  shape.overlap = true;
+  return dispatch_rows(args.x.dtype, rows, [&](auto* kernel) {
+    return launch_kernel("decode GEMM", shape, stream, kernel, w_map, x_map, p);
+  });
+}
+
+}  // namespace tandem::cuda
