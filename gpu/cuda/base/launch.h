@@ -17,6 +17,9 @@
 
 #include "engine/base/status.h"
 #include "gpu/cuda/base/cuda_status.h"
+#ifdef __CUDACC__
+#include "gpu/cuda/base/launch_order.cuh"
+#endif
 
 namespace tandem::cuda {
 
@@ -44,19 +47,5 @@ Status launch_kernel(std::string_view what, const LaunchShape& shape, cudaStream
   config.numAttrs = shape.overlap && gpu_overlaps_kernels() ? 1 : 0;
   return cuda_status(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), what);
 }
-
-#ifdef __CUDACC__
-__device__ __forceinline__ void wait_for_previous_kernels() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
-}
-
-__device__ __forceinline__ void allow_next_kernel() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-#endif
 
 }  // namespace tandem::cuda

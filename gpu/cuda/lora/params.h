@@ -1,0 +1,90 @@
+// What the LoRA kernels take: plain values and pointers, passed by value to every block. No C++
+// library lies under this header, so that libtandem_lora.so needs the CUDA runtime alone.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem::cuda {
+
+enum class LoraType : std::int32_t { f32, f16, bf16 };
+
+// As tandem::LoraMatrix and LoraSegment (gpu/ops.h); lora.cpp asserts that they agree.
+struct LoraEntry {
+  std::uint64_t a;
+  std::uint64_t b;
+  std::int32_t rank;
+  std::int32_t b_stride;
+};
+struct LoraRows {
+  std::int32_t slot;
+  std::int32_t first;
+  std::int32_t count;
+};
+
+struct LoraOutput {
+  void* data = nullptr;
+  std::int64_t stride = 0;  // elements from row to row
+  std::int32_t cols = 0;
+};
+
+// Weights of one module for all adapters in two dense arrays: [adapters, rank, in] and
+// [adapters, out, rank]. `ranks`, if given, says how many of the `rank` rows of A an adapter uses.
+struct LoraDense {
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+  std::int64_t a_slot_bytes = 0;
+  std::int64_t b_slot_bytes = 0;
+};
+
+struct LoraParams {
+  static constexpr int kMaxModules = 3;
+
+  const void* x = nullptr;  // [T, in]
+  std::int64_t x_stride = 0;
+  std::int32_t in = 0;
+  std::int32_t num_modules = 0;
+  LoraOutput out[kMaxModules];
+  LoraType type = LoraType::bf16;      // of x and of the weights
+  LoraType out_type = LoraType::bf16;  // `type` or f32
+
+  // Where weights are: a table of entries (perhaps into pages), or dense arrays.
+  const LoraEntry* table = nullptr;
+  std::int64_t slot_stride = 0;
+  const std::byte* page_base = nullptr;  // null: entries hold addresses
+  const std::int32_t* page_ids = nullptr;
+  std::int64_t page_slot_stride = 0;
+  std::int32_t page_shift = 0;
+  LoraDense dense[kMaxModules];         // used when `table` is null
+  const std::int32_t* ranks = nullptr;  // [adapters], of the dense arrays; null: all of dense_rank
+  std::int32_t dense_rank = 0;
+
+  // Which rows use which adapter: segments of `rows` (null: the identity), or a slot per row.
+  const LoraRows* segments = nullptr;
+  std::int32_t num_segments = 0;
+  const std::int32_t* rows = nullptr;
+  std::int32_t num_rows = 0;
+  const std::int32_t* row_slots = nullptr;  // [num_rows], used when `segments` is null; -1: none
+
+  std::int32_t max_rank = 0;
+  std::int32_t max_count = 0;
+  bool weights_aligned = true;  // rows of A and B begin at multiples of 16 bytes when `in` allows
+};
+
+// How a step's launch is cut; see plan.h.
+struct LoraCut {
+  std::int32_t tile_rows = 0;    // 0: the plain kernel; 16: bgmv and mbgmv; 64: sgmv
+  std::int32_t padded_rank = 0;  // bgmv: what every adapter's loops run to; 0: its own rank
+  std::int32_t cluster = 1;      // blocks that share a tile: they split `in`, then the columns
+  std::int32_t splits = 1;       // clusters that share a tile's columns, each doing all of x A^T
+  bool overlap = false;          // programmatic dependent launch
+};
+
+// Each enqueues one kernel; nothing is validated, allocated or waited for. fused.cuh and plain.cu.
+cudaError_t launch_lora_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+cudaError_t launch_lora_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+cudaError_t launch_lora_plain(const LoraParams& params, bool overlap, cudaStream_t stream);
+
+}  // namespace tandem::cuda

@@ -1,0 +1,28 @@
+// How a step of LoRA is cut over the GPU: which kernel, how many blocks share a tile of rows.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/cuda/lora/params.h"
+
+namespace tandem::cuda {
+
+struct LoraGpu {
+  int processors = 0;
+  int major = 0;  // compute capability: clusters and dependent launch from 9 on
+};
+
+// bgmv: tiles of 16 rows, every adapter's loops run to max_rank (Punica's padding; no byte more is
+// read for it). mbgmv: the same without padding (S-LoRA's). sgmv: tiles of 64 rows.
+enum class LoraKernel { automatic, bgmv, mbgmv, sgmv };
+
+// Depends on plain integers of `params` alone, so a captured launch fits any contents.
+LoraCut plan_lora(const LoraParams& params, const LoraGpu& gpu, LoraKernel kernel);
+
+// Enqueues one kernel, or none for an empty step.
+cudaError_t launch_cut(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+// Plans for the calling thread's current device, and launches. `overlap`: see base/launch.h.
+cudaError_t enqueue_lora(const LoraParams& params, LoraKernel kernel, bool overlap,
+                         cudaStream_t stream);
+
+}  // namespace tandem::cuda
