@@ -7,6 +7,7 @@
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/elementwise/elementwise.h"
+#include "gpu/cuda/lora/lora.h"
 
 namespace tandem::cuda {
 namespace {
@@ -231,7 +232,7 @@ void CudaStream::gather_rows(const GatherRowsArgs& args) {
 }
 void CudaStream::lora(const LoraArgs& args) {
   check_args(args);
-  enqueue("lora", [&] { return missing("lora"); });
+  enqueue("lora", [&] { return launch_lora(args, handle_); });
 }
 void CudaStream::sample(const SampleArgs& args) {
   check_args(args);

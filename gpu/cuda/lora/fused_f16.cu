@@ -3,8 +3,8 @@
 namespace tandem::cuda {
 
 cudaError_t launch_lora_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream) {
-  return cut.tile_rows == 64 ? launch_fused<__half, 4>(params, cut, stream)
-                             : launch_fused<__half, 1>(params, cut, stream);
+  return params.page_base != nullptr ? launch_fused<__half, true>(params, cut, stream)
+                                     : launch_fused<__half, false>(params, cut, stream);
 }
 
 }  // namespace tandem::cuda

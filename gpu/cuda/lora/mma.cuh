@@ -65,32 +65,6 @@ __device__ __forceinline__ void multiply(float (&c)[4], const Words<kWords>& row
   }
 }
 
-// Weights: read once by this block, so not kept in L1. Zeros where `ok` is false.
-template <int kWords>
-__device__ __forceinline__ Words<kWords> load_weights(const std::byte* p, bool ok) {
-  Words<kWords> v{};
-  if constexpr (kWords == 4) {
-    asm volatile(
-        "{\n.reg .pred q;\nsetp.ne.s32 q, %5, 0;\n"
-        "@q ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];\n}"
-        : "+r"(v.w[0]), "+r"(v.w[1]), "+r"(v.w[2]), "+r"(v.w[3])
-        : "l"(p), "r"(static_cast<int>(ok)));
-  } else if constexpr (kWords == 2) {
-    asm volatile(
-        "{\n.reg .pred q;\nsetp.ne.s32 q, %3, 0;\n"
-        "@q ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];\n}"
-        : "+r"(v.w[0]), "+r"(v.w[1])
-        : "l"(p), "r"(static_cast<int>(ok)));
-  } else {
-    asm volatile(
-        "{\n.reg .pred q;\nsetp.ne.s32 q, %2, 0;\n"
-        "@q ld.global.nc.L1::no_allocate.u32 %0, [%1];\n}"
-        : "+r"(v.w[0])
-        : "l"(p), "r"(static_cast<int>(ok)));
-  }
-  return v;
-}
-
 // Activations, written by kernels that may still have run when this one started.
 __device__ __forceinline__ Words<4> load_activations(const void* p, bool ok) {
   Words<4> v{};

@@ -3,7 +3,7 @@
 // threads the columns. Correct on every GPU; no effort at speed.
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch_order.cuh"
-#include "gpu/cuda/lora/tile.cuh"
+#include "gpu/cuda/lora/stream.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -11,13 +11,14 @@ namespace {
 constexpr int kPlainThreads = 256;
 constexpr int kPlainMaxRank = 512;
 
-template <typename T>
-__device__ float weight_at(const WeightBytes& bytes, std::uint64_t begin, std::int64_t element) {
+template <typename T, bool kPaged>
+__device__ float weight_at(const WeightBytes<kPaged>& bytes, std::uint64_t begin,
+                           std::int64_t element) {
   const std::uint64_t at = begin + static_cast<std::uint64_t>(element) * sizeof(T);
-  return to_float(*reinterpret_cast<const T*>(bytes.at(at, true)));
+  return to_float(*reinterpret_cast<const T*>(bytes.at(at)));
 }
 
-template <typename T, typename Out>
+template <typename T, typename Out, bool kPaged>
 __global__ void __launch_bounds__(kPlainThreads) plain_lora(const __grid_constant__ LoraParams p) {
   __shared__ LoraTile found;
   __shared__ float v[kPlainMaxRank];
@@ -40,14 +41,15 @@ __global__ void __launch_bounds__(kPlainThreads) plain_lora(const __grid_constan
   wait_for_previous_kernels();
   if (found.count == 0) return;
   const LoraEntry entry = entry_of(p, found.slot, which);
-  const WeightBytes bytes(p, found.slot);
+  const WeightBytes<kPaged> bytes(p, found.slot);
   const std::int64_t row = row_of(p, position);
   const T* x = static_cast<const T*>(p.x) + row * p.x_stride;
   const int lane = threadIdx.x % 32;
   for (int r = static_cast<int>(threadIdx.x / 32); r < entry.rank; r += kPlainThreads / 32) {
     float sum = 0;
     for (int i = lane; i < p.in; i += 32) {
-      sum += to_float(x[i]) * weight_at<T>(bytes, entry.a, static_cast<std::int64_t>(r) * p.in + i);
+      sum += to_float(x[i]) *
+             weight_at<T, kPaged>(bytes, entry.a, static_cast<std::int64_t>(r) * p.in + i);
     }
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
     if (lane == 0) v[r] = sum;
@@ -58,7 +60,8 @@ __global__ void __launch_bounds__(kPlainThreads) plain_lora(const __grid_constan
   for (int o = static_cast<int>(threadIdx.x); o < out.cols && entry.rank > 0; o += kPlainThreads) {
     float sum = 0;
     for (int r = 0; r < entry.rank; ++r) {
-      sum += v[r] * weight_at<T>(bytes, entry.b, static_cast<std::int64_t>(o) * entry.b_stride + r);
+      sum += v[r] * weight_at<T, kPaged>(bytes, entry.b,
+                                         static_cast<std::int64_t>(o) * entry.b_stride + r);
     }
     y[o] = from_float<Out>(to_float(y[o]) + sum);
   }
@@ -75,7 +78,8 @@ cudaError_t launch(const LoraParams& p, bool overlap, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, plain_lora<T, Out>, p);
+  return p.page_base != nullptr ? cudaLaunchKernelEx(&config, plain_lora<T, Out, true>, p)
+                                : cudaLaunchKernelEx(&config, plain_lora<T, Out, false>, p);
 }
 
 }  // namespace

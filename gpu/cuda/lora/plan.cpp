@@ -33,21 +33,13 @@ LoraCut plan_lora(const LoraParams& p, const LoraGpu& gpu, LoraKernel kernel) {
   LoraCut cut;
   cut.overlap = gpu.major >= 9;
   if (!fits_tensor_cores(p)) return cut;
-  // 64-row tiles read the weights a quarter as often, but need as many blocks to fill the GPU; and
-  // their sums of more than 256 ranks do not fit.
-  const bool long_segments = p.max_count >= 64 && p.num_rows >= 512 && p.max_rank <= 256;
-  if (kernel == LoraKernel::automatic) {
-    kernel = long_segments ? LoraKernel::sgmv : LoraKernel::mbgmv;
-  }
-  if (kernel == LoraKernel::sgmv && p.max_rank > 256) kernel = LoraKernel::mbgmv;
-  cut.tile_rows = kernel == LoraKernel::sgmv ? 64 : 16;
+  cut.tile_rows = 16;
   if (kernel == LoraKernel::bgmv) cut.padded_rank = p.max_rank;
 
   const std::int64_t tiles = tiles_of(p, cut.tile_rows) * p.num_modules;
-  const std::int64_t slots = std::int64_t{gpu.processors} * (cut.tile_rows == 16 ? 2 : 1);
+  const std::int64_t slots = gpu.processors;
   const int most = gpu.major >= 9 ? 16 : 1;
   while (cut.cluster < most && tiles * cut.cluster * 2 <= slots) cut.cluster *= 2;
-  if (cut.cluster < 4 && most > 1 && cut.tile_rows == 16) cut.cluster = 4;
   while (cut.splits < 8 && tiles * cut.cluster * cut.splits * 2 <= gpu.processors) cut.splits *= 2;
   return cut;
 }

@@ -102,26 +102,4 @@ __device__ __forceinline__ LoraEntry entry_of(const LoraParams& p, int slot, int
           p.ranks != nullptr ? p.ranks[slot] : p.dense_rank, p.dense_rank};
 }
 
-// From a byte of an adapter to its address. Without pages the byte is the address; the same
-// arithmetic serves both, so that loads in a loop stay free of branches.
-struct WeightBytes {
-  const std::byte* base;
-  const std::int32_t* ids;  // null: no pages
-  std::uint64_t mask;
-  int shift;
-
-  __device__ __forceinline__ WeightBytes(const LoraParams& p, int slot)
-      : base(p.page_base),
-        ids(p.page_base != nullptr ? p.page_ids + slot * p.page_slot_stride : nullptr),
-        mask(p.page_base != nullptr ? (std::uint64_t{1} << p.page_shift) - 1 : ~std::uint64_t{0}),
-        shift(p.page_base != nullptr ? p.page_shift : 0) {}
-
-  // `ok` false: the byte is past the end, its chunk may not be looked up.
-  __device__ __forceinline__ const std::byte* at(std::uint64_t byte, bool ok) const {
-    std::uint64_t id = 0;
-    if (ids != nullptr && ok) id = static_cast<std::uint32_t>(__ldg(ids + (byte >> shift)));
-    return base + ((id << shift) + (byte & mask));
-  }
-};
-
 }  // namespace tandem::cuda
