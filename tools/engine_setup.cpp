@@ -159,6 +159,10 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.num_pages = static_cast<std::int32_t>(pages);
   options.page_tokens = static_cast<std::int32_t>(page_tokens);
   options.prefix_cache = settings.prefix_cache;
+  options.overlap = settings.overlap;
+  const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs == "on";
+  options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
+  options.record_at_start = graphs;
   options.max_queue = static_cast<std::int32_t>(settings.max_queue);
   options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
   options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);

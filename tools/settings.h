@@ -39,6 +39,9 @@ struct EngineSettings {
   std::int64_t pool_pages = 0;  // 0: from pool_gb
   std::int64_t page_tokens = 16;
   bool prefix_cache = true;
+  bool overlap = true;
+  std::string graphs = "auto";
+  std::int64_t max_graph_batch = 256;
   // Log
   std::string log_level = "info";
 };

@@ -1,4 +1,5 @@
-// A device whose streams can be told to fail for good, as those of a GPU that has lost its context.
+// A device whose streams can be told to fail: for good, as those of a GPU that has lost its
+// context, or once.
 #pragma once
 
 #include <atomic>
@@ -10,16 +11,22 @@
 
 namespace tandem::test {
 
+struct Faults {
+  std::atomic<bool> lost = false;
+  std::atomic<int> samples_left = -1;  // the sample() that fails: counts down to 0; below: none
+};
+
 class FailingStream final : public Stream {
  public:
-  FailingStream(std::unique_ptr<Stream> inner, const std::atomic<bool>& lost)
-      : inner_(std::move(inner)), lost_(lost) {}
+  FailingStream(std::unique_ptr<Stream> inner, Faults& faults)
+      : inner_(std::move(inner)), faults_(faults) {}
 
   Status synchronize() override {
     const Status status = inner_->synchronize();
-    return lost_ ? Status(StatusCode::fatal, "the context is lost") : status;
+    if (faults_.lost) return Status(StatusCode::fatal, "the context is lost");
+    return std::exchange(failed_, false) ? Status(StatusCode::internal, "sample failed") : status;
   }
-  bool failed() const override { return lost_ || inner_->failed(); }
+  bool failed() const override { return faults_.lost || failed_ || inner_->failed(); }
 
   void record(Event& event) override { inner_->record(event); }
   void wait(Event& event) override { inner_->wait(event); }
@@ -27,7 +34,7 @@ class FailingStream final : public Stream {
     inner_->copy_to_device(device, host, bytes);
   }
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
-    inner_->copy_to_host(host, device, bytes);
+    if (!failed_) inner_->copy_to_host(host, device, bytes);
   }
   Status begin_recording() override { return inner_->begin_recording(); }
   Result<std::unique_ptr<Graph>> end_recording() override { return inner_->end_recording(); }
@@ -42,18 +49,24 @@ class FailingStream final : public Stream {
   void swiglu(const SwigluArgs& args) override { inner_->swiglu(args); }
   void gather_rows(const GatherRowsArgs& args) override { inner_->gather_rows(args); }
   void lora(const LoraArgs& args) override { inner_->lora(args); }
-  void sample(const SampleArgs& args) override { inner_->sample(args); }
+  void sample(const SampleArgs& args) override {
+    if (faults_.samples_left >= 0 && faults_.samples_left-- == 0) failed_ = true;
+    if (!failed_) inner_->sample(args);
+  }
 
  private:
   std::unique_ptr<Stream> inner_;
-  const std::atomic<bool>& lost_;
+  Faults& faults_;
+  bool failed_ = false;  // of the thread that enqueues, which waits as well
 };
 
 class FailingDevice final : public Device {
  public:
   explicit FailingDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}
 
-  void lose_context() { lost_ = true; }
+  void lose_context() { faults_.lost = true; }
+  // The sample() after `count` more fails; what is behind it until the failure is told is void.
+  void fail_sample(int count) { faults_.samples_left = count; }
 
   const DeviceInfo& info() const override { return inner_->info(); }
   Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
@@ -68,13 +81,13 @@ class FailingDevice final : public Device {
   std::size_t free_bytes() const override { return inner_->free_bytes(); }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     TANDEM_ASSIGN(auto stream, inner_->create_stream(name));
-    return std::unique_ptr<Stream>(std::make_unique<FailingStream>(std::move(stream), lost_));
+    return std::unique_ptr<Stream>(std::make_unique<FailingStream>(std::move(stream), faults_));
   }
   std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
 
  private:
   std::unique_ptr<Device> inner_;
-  std::atomic<bool> lost_ = false;
+  Faults faults_;
 };
 
 }  // namespace tandem::test

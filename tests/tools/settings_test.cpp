@@ -71,7 +71,8 @@ TEST(Help, ListsFlagDefaultVariableAndKeyUnderItsGroup) {
       help_text({"serve", "--model DIR [flags]", "Serves.", "tandem x"}, table);
   EXPECT_THAT(help, HasSubstr("Usage: tandem serve --model DIR [flags]"));
   EXPECT_THAT(help, HasSubstr("\nBatching:\n"));
-  EXPECT_THAT(help, HasSubstr("  --device auto|cuda|host\n      where to compute\n"
+  EXPECT_THAT(help, HasSubstr("  --device auto|cuda|host\n      where to compute; auto: a GPU if "
+                              "one can be used, else the host\n"
                               "      (default auto, TANDEM_DEVICE, key device)\n"));
   EXPECT_EQ(help.find("--port"), std::string::npos);  // another command's
 }

@@ -1,0 +1,67 @@
+// A step that fails: its requests, and those of the step enqueued behind it, hear of it; the others
+// do not notice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "engine/loader/weights.h"
+#include "tests/support/failing_device.h"
+#include "tests/support/test_device.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem::test {
+namespace {
+
+const std::filesystem::path kDemo = "data/demo-llama";
+
+class StepFailure : public ::testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    config_ = load_model_config(kDemo).value();
+    tokenizer_ = Tokenizer::load(kDemo).value();
+    EngineOptions options = small_engine_options();
+    options.overlap = GetParam();
+    auto created = Engine::create(options, config_, *open_checkpoint(kDemo).value(), DType::f32,
+                                  device_, *tokenizer_, clock_, nullptr);
+    ASSERT_TRUE(created.ok()) << created.status().message();
+    engine_ = std::move(created).value();
+  }
+
+  FailingDevice device_{make_test_device()};
+  ModelConfig config_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  SteadyClock clock_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_P(StepFailure, EndsItsRequestsAndTheEngineGoesOn) {
+  const std::vector<TokenId> want = run(*engine_, greedy({0, 5, 9}, 12))[0].tokens;
+  for (const int after : {0, 1, 5}) {
+    device_.fail_sample(after);
+    std::vector<std::unique_ptr<Generation>> running;
+    for (int i = 0; i < 3; ++i) running.push_back(engine_->submit(greedy({0, 5, 9}, 30)).value());
+    bool failed = false;
+    for (auto& each : running) {
+      const Collected got = collect(*each)[0];
+      if (got.finish != FinishReason::failed) continue;  // it came when the failure was over
+      failed = true;
+      EXPECT_THAT(got.error.message(), ::testing::HasSubstr("sample failed"));
+      EXPECT_LE(got.tokens.size(), static_cast<std::size_t>(after));
+    }
+    EXPECT_TRUE(failed);
+    EXPECT_EQ(run(*engine_, greedy({0, 5, 9}, 12))[0].tokens, want);
+    const EngineStats stats = engine_->stats();
+    EXPECT_EQ(stats.running, 0);
+    EXPECT_EQ(stats.pages_kv, 0);
+  }
+  EXPECT_TRUE(engine_->failure().ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, StepFailure, ::testing::Bool(), [](const auto& param) {
+  return std::string(param.param ? "overlapped" : "one_by_one");
+});
+
+}  // namespace
+}  // namespace tandem::test
