@@ -16,9 +16,11 @@
 //                 page     chunk     rank 8 qkv          rank 8 all7    (rank 128: a 16th of it)
 //   Llama-2-7B    8 MiB    256 KiB   12.6 MB, 0.0 %      40.0 MB, 0.3 %
 //   Llama-3-8B    2 MiB     64 KiB    9.4 MB, 0.0 %      41.9 MB, 0.0 %
-//   Qwen2.5-7B  896 KiB     32 KiB    6.4 MB, 0.0 %      40.4 MB, 0.0 %
+//   Qwen2.5-7B  896 KiB     32 KiB    6.9 MB, 0.0 %      40.4 MB, 0.0 %
 //
-// A layer's piece of an adapter (3 MiB at rank 64 qkv on 7B) is copied in runs of adjacent chunks:
+// tests/engine/memory/pool_waste_test prints all ranks, and what is left of it in a pool that has
+// seen 2,000 adapters come and go beside KV: <= 0.1 % waste, and copies of 1.0 to 4.9 MB where a
+// layer has 1.5 to 8.3 MB. A layer's piece is copied in runs of adjacent chunks:
 // within a page always, over pages where the pool found adjacent ones.
 #pragma once
 

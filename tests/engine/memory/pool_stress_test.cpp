@@ -1,0 +1,271 @@
+// The pool, the prefix cache and resident adapters under random operations, against a model that
+// knows what every page and chunk was last filled with.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/memory/block_table.h"
+#include "engine/memory/page_pool.h"
+#include "engine/memory/prefix_cache.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::int32_t kPages = 61;
+constexpr std::int32_t kPageTokens = 4;
+constexpr std::int32_t kChunks = 8;  // a page
+
+// Adapters on the device: idle ones may be evicted, those in use may not.
+class Adapters : public Reclaimable {
+ public:
+  struct Entry {
+    ChunkTable chunks;
+    std::uint64_t last_used = 0;
+    int users = 0;
+  };
+
+  explicit Adapters(PagePool& pool) : pool_(pool) { pool.add(*this); }
+  ~Adapters() override { pool_.remove(*this); }
+
+  std::optional<std::uint64_t> oldest() const override {
+    const auto at = oldest_entry();
+    if (at == entries.end()) return std::nullopt;
+    return at->second.last_used;
+  }
+  void reclaim_oldest() override { entries.erase(oldest_entry()); }
+  std::int64_t reclaimable_pages() const override {
+    std::int64_t chunks = 0;
+    for (const auto& [id, entry] : entries) {
+      if (entry.users == 0) chunks += static_cast<std::int64_t>(entry.chunks.ids().size());
+    }
+    return chunks / kChunks;
+  }
+
+  std::map<int, Entry> entries;
+
+ private:
+  std::map<int, Entry>::const_iterator oldest_entry() const {
+    auto best = entries.end();
+    for (auto at = entries.begin(); at != entries.end(); ++at) {
+      if (at->second.users > 0) continue;
+      if (best == entries.end() || at->second.last_used < best->second.last_used) best = at;
+    }
+    return best;
+  }
+
+  PagePool& pool_;
+};
+
+class Stress {
+ public:
+  explicit Stress(unsigned seed) : random_(seed) {}
+
+  void operation() {
+    switch (random_() % 8) {
+      case 0:
+        return load();
+      case 1:
+        return evict();
+      case 2:
+        return start();
+      case 3:
+        return preempt();
+      case 4:
+        return finish();
+      default:
+        return compute();
+    }
+  }
+
+  void check() {
+    std::set<PageId> kv;
+    for (const Sequence& sequence : sequences_) {
+      for (std::size_t i = 0; i < sequence.table.pages().size(); ++i) {
+        const PageId page = sequence.table.pages()[i];
+        kv.insert(page);
+        // Whatever of it is computed is the KV of these very tokens and this adapter.
+        const auto end = (i + 1) * kPageTokens;
+        if (end <= sequence.computed) {
+          ASSERT_EQ(kv_of_[page], key(sequence, end)) << "page " << page;
+        }
+      }
+    }
+    std::set<ChunkId> chunks;
+    std::set<PageId> adapter_pages;
+    std::size_t count = 0;
+    for (const auto& [id, entry] : adapters_.entries) {
+      for (const ChunkId chunk : entry.chunks.ids()) {
+        chunks.insert(chunk);
+        adapter_pages.insert(chunk / kChunks);
+        ASSERT_FALSE(kv.contains(chunk / kChunks)) << "chunk " << chunk << " lies in a page of KV";
+        ASSERT_EQ(adapter_of_[chunk], id) << "chunk " << chunk;
+        ++count;
+      }
+    }
+    ASSERT_EQ(chunks.size(), count) << "a chunk is owned twice";
+    const PoolCounts counts = pool_.counts();
+    ASSERT_EQ(counts.kv, static_cast<std::int32_t>(kv.size()));
+    ASSERT_EQ(counts.adapter, static_cast<std::int32_t>(adapter_pages.size()));
+    ASSERT_EQ(counts.chunks, static_cast<std::int64_t>(count));
+    ASSERT_EQ(counts.spare_chunks, std::int64_t{counts.adapter} * kChunks - counts.chunks);
+    ASSERT_EQ(counts.free + counts.kv + counts.cached + counts.adapter, kPages) << "a page is lost";
+    ASSERT_LE(counts.cached, static_cast<std::int32_t>(prefixes_.num_pages()));
+  }
+
+  void end() {
+    while (!sequences_.empty()) finish();
+    ASSERT_TRUE(pool_.make_room(kPages)) << "idle pages can all be had";
+    ASSERT_EQ(prefixes_.num_pages(), 0U);
+    ASSERT_TRUE(adapters_.entries.empty());
+  }
+
+  int hits = 0;
+  int preemptions = 0;
+  int refused = 0;
+  int loads = 0;
+
+ private:
+  struct Sequence {
+    Sequence(PagePool& pool, int which, std::vector<TokenId> all)
+        : adapter(which), tokens(std::move(all)), table(pool) {}
+    int adapter;  // 0: base
+    std::vector<TokenId> tokens;
+    std::size_t computed = 0;
+    BlockTable table;
+    PrefixCache::Position position;
+  };
+  using Key = std::pair<int, std::vector<TokenId>>;
+
+  static Key key(const Sequence& sequence, std::size_t end) {
+    return {sequence.adapter,
+            {sequence.tokens.begin(), sequence.tokens.begin() + static_cast<std::ptrdiff_t>(end)}};
+  }
+  static std::string digest(int adapter) { return adapter == 0 ? "" : std::to_string(adapter); }
+
+  // Loads an adapter of any size, with the idle giving way. False: there is no room.
+  bool resident(int id) {
+    auto& entries = adapters_.entries;
+    if (!entries.contains(id)) {
+      auto chunks = pool_.take_chunks(1 + static_cast<std::int64_t>(random_() % (6 * kChunks)));
+      if (!chunks) {
+        ++refused;
+        return false;
+      }
+      for (const ChunkId chunk : chunks->ids()) adapter_of_[chunk] = id;
+      entries[id].chunks = std::move(*chunks);
+      ++loads;
+    }
+    entries[id].last_used = pool_.stamp();
+    return true;
+  }
+
+  void load() { (void)resident(1 + static_cast<int>(random_() % 9)); }
+
+  void evict() {
+    if (adapters_.oldest()) adapters_.reclaim_oldest();
+  }
+
+  void start() {
+    const int adapter = static_cast<int>(random_() % 5);
+    if (adapter > 0 && !resident(adapter)) return;
+    // Few first tokens and long equal runs: prompts share beginnings of all lengths.
+    std::vector<TokenId> tokens(1 + random_() % 40, static_cast<TokenId>(random_() % 3));
+    for (std::size_t i = random_() % 40; i < tokens.size(); ++i) tokens[i] = 7;
+    if (adapter > 0) ++adapters_.entries[adapter].users;
+    sequences_.emplace_back(pool_, adapter, std::move(tokens));
+    if (!enter(sequences_.back())) stop(sequences_.size() - 1);
+  }
+
+  bool enter(Sequence& sequence) {
+    sequence.computed = static_cast<std::size_t>(
+        prefixes_.enter(sequence.position, digest(sequence.adapter),
+                        std::span<const TokenId>(sequence.tokens).first(sequence.tokens.size() - 1),
+                        sequence.table));
+    hits += static_cast<int>(sequence.computed);
+    for (std::size_t i = 0; i < sequence.computed / kPageTokens; ++i) {
+      EXPECT_EQ(kv_of_[sequence.table.pages()[i]], key(sequence, (i + 1) * kPageTokens));
+    }
+    return sequence.table.reserve(static_cast<std::int64_t>(sequence.tokens.size()));
+  }
+
+  // A chunk of the prompt, or a token that then gets a successor.
+  void compute() {
+    if (sequences_.empty()) return start();
+    Sequence& sequence = sequences_[random_() % sequences_.size()];
+    if (sequence.computed == sequence.tokens.size()) {
+      if (!sequence.table.reserve(static_cast<std::int64_t>(sequence.tokens.size()) + 1)) {
+        return preempt();
+      }
+      sequence.tokens.push_back(static_cast<TokenId>(random_() % 2));
+    }
+    const std::size_t settled = sequence.computed;
+    const std::size_t left = sequence.tokens.size() - settled;
+    sequence.computed += 1 + random_() % left;
+    for (std::size_t end = kPageTokens; end <= sequence.computed; end += kPageTokens) {
+      if (end > settled) {
+        kv_of_[sequence.table.pages()[end / kPageTokens - 1]] = key(sequence, end);
+      }
+    }
+    prefixes_.extend(sequence.position,
+                     std::span<const TokenId>(sequence.tokens).first(sequence.computed),
+                     static_cast<std::int64_t>(settled), sequence.table);
+  }
+
+  void preempt() {
+    if (sequences_.empty()) return;
+    Sequence& sequence = sequences_.back();
+    sequence.table.clear();
+    sequence.position.clear();
+    ++preemptions;
+    if (!enter(sequence)) stop(sequences_.size() - 1);
+  }
+
+  void finish() {
+    if (!sequences_.empty()) stop(random_() % sequences_.size());
+  }
+
+  void stop(std::size_t index) {
+    const int adapter = sequences_[index].adapter;
+    if (adapter > 0) {
+      --adapters_.entries[adapter].users;
+      adapters_.entries[adapter].last_used = pool_.stamp();
+    }
+    sequences_.erase(sequences_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+
+  std::mt19937 random_;
+  PagePool pool_{kPages, kPageTokens, kChunks};
+  PrefixCache prefixes_{pool_};
+  Adapters adapters_{pool_};
+  std::vector<Sequence> sequences_;
+  std::map<PageId, Key> kv_of_;        // what a whole page of KV was computed from
+  std::map<ChunkId, int> adapter_of_;  // what was copied into a chunk
+};
+
+TEST(PoolStress, LosesNoPageAndGivesNoneToTwoOverTenThousandOperations) {
+  for (const unsigned seed : {20261120U, 1U, 2U}) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Stress stress(seed);
+    for (int i = 0; i < 10000; ++i) {
+      stress.operation();
+      stress.check();
+      if (::testing::Test::HasFailure()) FAIL() << "operation " << i;
+    }
+    stress.end();
+    std::printf("seed %u: %d loads, %d refused, %d tokens from the prefix cache, %d preemptions\n",
+                seed, stress.loads, stress.refused, stress.hits, stress.preemptions);
+    EXPECT_GT(stress.loads, 100);
+    EXPECT_GT(stress.refused, 0);
+    EXPECT_GT(stress.hits, 1000);
+    EXPECT_GT(stress.preemptions, 100);
+  }
+}
+
+}  // namespace
+}  // namespace tandem
