@@ -85,9 +85,8 @@ bool AttentionPlanner::gather_tiles(const AttentionPlan& plan, std::int32_t grou
 
 // The span that promises the shortest time, in nanoseconds as measured on an H200 (only the ratios
 // matter). The memory's own time is the same for all and left out. A round of blocks takes 3.5 us
-// whatever its keys, and a block 8 ns a key of 128 elements that it has for itself; to merge costs
-// 1.5 us and, by one block, another 0.1 us an item. So spans pay for few sequences only: at 512
-// keys batch 1 gains a tenth, batch 2 and more nothing.
+// whatever its keys, and a block 8 ns a key of 128 elements that it has for itself; merging takes
+// 2.4 us and a little an item, more when two blocks of a multiprocessor do it at once.
 std::int32_t AttentionPlanner::choose_span(const AttentionPlan& plan,
                                            std::int32_t max_items) const {
   std::int32_t best = kWholeTile;
@@ -96,11 +95,13 @@ std::int32_t AttentionPlanner::choose_span(const AttentionPlan& plan,
     std::int64_t items = 0;
     for (const Tile& tile : tiles_) items += items_of(tile.keys, span);
     const bool cut = items > static_cast<std::int64_t>(tiles_.size());
-    if (cut && (items > max_items || items * plan.kv_heads > max_split_blocks_)) return;
-    const std::int32_t longest = ceil_of(tiles_.front().keys, items_of(tiles_.front().keys, span));
-    const double rounds = static_cast<double>(items * plan.kv_heads + slots_ - 1) / slots_;
-    const double time =
-        8.0 * longest * plan.head_dim / 128 + 3500.0 * rounds + (cut ? 1500.0 : 0.0);
+    const std::int64_t blocks = items * plan.kv_heads;
+    if (cut && (items > max_items || blocks > max_split_blocks_)) return;
+    const std::int32_t most = items_of(tiles_.front().keys, span);
+    const double key_time = 8.0 * plan.head_dim / 128 * ceil_of(tiles_.front().keys, most);
+    const auto rounds = static_cast<double>((blocks + slots_ - 1) / slots_);
+    const double merge = cut ? 2400.0 + 30.0 * most + (blocks > slots_ / 2 ? 1500.0 : 0.0) : 0.0;
+    const double time = key_time + 3500.0 * rounds + merge;
     if (time >= best_time) return;
     best_time = time;
     best = span;
@@ -193,9 +194,12 @@ PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to
   const std::int32_t max_split = max_split_blocks_ / plan.kv_heads;
   std::int32_t bound = limits_.items;
   if (plan.captured) {
-    // Room to cut into as many more items as run at once; empty blocks come last and cost little.
+    // Room to cut, to about one block a multiprocessor, or four ways while all still run at once.
+    // Empty blocks come last, but are not free: 160 of them took 0.7 us.
     const std::int32_t whole = plan.num_sequences * ceil_of(group, TileItem::kRows);
-    bound = std::max(whole, std::min(max_split, whole + slots_ / plan.kv_heads));
+    const std::int32_t room =
+        std::max(whole + slots_ / 2 / plan.kv_heads, std::min(4 * whole, slots_ / plan.kv_heads));
+    bound = std::max(whole, std::min(max_split, room));
     if (bound > limits_.items) return planned;
   }
   std::int32_t num_items = 0;

@@ -32,7 +32,7 @@ struct TiledShape {
   static constexpr int kSharedBytes = kWarps * kWarpBytes;
   static constexpr int kRows = TileItem::kRows;
   static_assert(kWarps * kRows * (kD + 2) * 4 <= kSharedBytes);
-  static_assert((2 * kMaxItemsPerTile + 1) * kRows * 4 <= kSharedBytes);
+  static_assert(2 * kMaxItemsPerTile * kRows * 4 <= kSharedBytes);
 
   // Where 16-byte piece `chunk` of row `row` lies: permuted so that the eight rows of a matrix load
   // touch all 32 banks.
@@ -210,60 +210,71 @@ __device__ __forceinline__ void store_out(const AttentionOperands& args, const T
   *reinterpret_cast<std::uint32_t*>(to) = pack2<T>(values.x, values.y);
 }
 
-// Merges the partial results of a tile's items, always in the same way, by the block that arrived
-// last. All that it reads lies in L2, so it is written for many loads in flight.
+// Merges the partial results of a tile's items, always in the same order, by the block that arrived
+// last. All of it lies in L2, so what counts is that the loads are in flight together: a tile of up
+// to 16 items takes one round trip.
 template <typename T, int kD>
 __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_head,
                             float* shared) {
-  using Shape = TiledShape<kD>;
+  constexpr int kThreads = TiledShape<kD>::kThreads;
   constexpr int kRows = TileItem::kRows;
+  constexpr int kBatch = 16;
   constexpr std::int64_t kPartial = kRows * (kD + 2);
   const std::int64_t heads = args.attention.kv_heads;
   const float* partial = args.partial + (item.first_item * heads + kv_head) * kPartial;
   const std::int64_t step = heads * kPartial;
   const int thread = static_cast<int>(threadIdx.x);
-  float* weight = shared;                                  // [items, rows], at first the maxima
-  float* sum = shared + kMaxItemsPerTile * kRows;          // [items, rows]
-  float* inverse = shared + 2 * kMaxItemsPerTile * kRows;  // [rows]
-  for (int i = thread; i < item.num_items * kRows; i += Shape::kThreads) {
+  float* max = shared;                             // [items, rows]
+  float* sum = shared + kMaxItemsPerTile * kRows;  // [items, rows]
+
+  float4 part[kBatch];  // of row and columns number i, items `begin` and on
+  const int num_columns = item.count * kD / 4;
+  const auto load = [&](int i, int begin) {
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      part[j] = make_float4(0, 0, 0, 0);
+      if (begin + j >= item.num_items) continue;
+      part[j] = __ldcg(reinterpret_cast<const float4*>(partial + (begin + j) * step + i * 4));
+    }
+  };
+  if (thread < num_columns) load(thread, 0);
+  for (int i = thread; i < item.num_items * kRows; i += kThreads) {
     const float* from = partial + i / kRows * step + kRows * kD + i % kRows;
     if (i % kRows >= item.count) continue;
-    weight[i] = __ldcg(from);
+    max[i] = __ldcg(from);
     sum[i] = __ldcg(from + kRows);
   }
   __syncthreads();
-  if (thread < item.count) {
+  for (int i = thread; i < num_columns; i += kThreads) {
+    if (i != thread) load(i, 0);
+    const int r = i / (kD / 4);
     float highest = -INFINITY;
-    for (int i = thread; i < item.num_items * kRows; i += kRows) {
-      highest = fmaxf(highest, weight[i]);
+#pragma unroll 8
+    for (int each = 0; each < item.num_items; ++each) {
+      highest = fmaxf(highest, max[each * kRows + r]);
     }
     float total = 0;
-    for (int i = thread; i < item.num_items * kRows; i += kRows) {
-      const float factor = weight[i] == -INFINITY ? 0.0F : exp2f(weight[i] - highest);
-      weight[i] = factor;
-      total += factor * sum[i];
-    }
-    inverse[thread] = total == 0 ? 0.0F : 1.0F / total;
-  }
-  __syncthreads();
-  for (int i = thread; i < item.count * kD / 4; i += Shape::kThreads) {
-    const int r = i / (kD / 4);
-    const int column = i % (kD / 4) * 4;
-    const float* from = partial + r * kD + column;
     float mixed[4] = {};
-#pragma unroll 16
-    for (int each = 0; each < item.num_items; ++each) {
-      const float4 part = __ldcg(reinterpret_cast<const float4*>(from + each * step));
-      const float factor = weight[each * kRows + r];
-      mixed[0] += factor * part.x;
-      mixed[1] += factor * part.y;
-      mixed[2] += factor * part.z;
-      mixed[3] += factor * part.w;
+    for (int begin = 0; begin < item.num_items; begin += kBatch) {
+      if (begin > 0) load(i, begin);
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        if (begin + j >= item.num_items) continue;
+        const float each = max[(begin + j) * kRows + r];
+        const float factor = each == -INFINITY ? 0.0F : exp2f(each - highest);
+        total += factor * sum[(begin + j) * kRows + r];
+        mixed[0] += factor * part[j].x;
+        mixed[1] += factor * part[j].y;
+        mixed[2] += factor * part[j].z;
+        mixed[3] += factor * part[j].w;
+      }
     }
+    const float inverse = total == 0 ? 0.0F : 1.0F / total;
+    const int column = i % (kD / 4) * 4;
     store_out<T>(args.attention, item, kv_head, r, column,
-                 make_float2(mixed[0] * inverse[r], mixed[1] * inverse[r]));
+                 make_float2(mixed[0] * inverse, mixed[1] * inverse));
     store_out<T>(args.attention, item, kv_head, r, column + 2,
-                 make_float2(mixed[2] * inverse[r], mixed[3] * inverse[r]));
+                 make_float2(mixed[2] * inverse, mixed[3] * inverse));
   }
 }
 
