@@ -13,6 +13,7 @@ find_path(TANDEM_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
 add_library(DNNL::dnnl UNKNOWN IMPORTED)
 set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION "${TANDEM_DNNL_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${TANDEM_DNNL_INCLUDE}")
+find_package(Boost 1.74 REQUIRED)  # headers: Interprocess
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(OpenMP REQUIRED COMPONENTS CXX)  # only to tell oneDNN, built on it, to stay on one thread
 find_package(hwy REQUIRED)

@@ -1,0 +1,171 @@
+#include "shm/region.h"
+
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <boost/interprocess/mapped_region.hpp>
+#include <boost/interprocess/shared_memory_object.hpp>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace tandem {
+namespace {
+
+namespace bip = boost::interprocess;
+
+constexpr const char* kFolder = "/dev/shm";
+constexpr std::string_view kPrefix = "tandem-";
+
+// Between the making of a region and its lock, this process's own look for stale ones must not
+// find it.
+std::mutex& making() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+std::string make_name(std::string_view purpose) {
+  std::random_device random;
+  return fmt::format("/{}{}-{:08x}-{}", kPrefix, ::getpid(), random(), purpose);
+}
+
+Status no_room(std::size_t bytes) {
+  return error(StatusCode::resource_exhausted,
+               "{} has no room for {} bytes ({} are free): lower host_tier_gb, or enlarge it with "
+               "'mount -o remount,size=SIZE {}' (a container: --shm-size)",
+               kFolder, bytes, free_shm_bytes(), kFolder);
+}
+
+// Gives the file its size with every page of it, so that no later access can fail.
+Status allocate(int descriptor, std::size_t bytes) {
+  if (bytes > free_shm_bytes()) return no_room(bytes);
+  int failure = EINTR;
+  while (failure == EINTR) failure = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+  if (failure == ENOSPC || failure == ENOMEM) return no_room(bytes);
+  if (failure != 0) return errno_status("posix_fallocate of shared memory", failure);
+  return {};
+}
+
+Status failed(const std::string& call, const bip::interprocess_exception& failure) {
+  return errno_status(call, failure.get_native_error());
+}
+
+// The pid in tandem-PID-RANDOM-PURPOSE.
+std::optional<pid_t> maker_of(std::string_view file) {
+  if (!file.starts_with(kPrefix)) return std::nullopt;
+  file.remove_prefix(kPrefix.size());
+  pid_t pid = 0;
+  const char* const end = file.data() + file.size();
+  const auto [after, failure] = std::from_chars(file.data(), end, pid);
+  if (failure != std::errc() || pid <= 0 || after == end || *after != '-') return std::nullopt;
+  return pid;
+}
+
+bool is_stale(const std::string& name, pid_t maker) {
+  // A pid may have been given to this very process again: then the lock alone tells.
+  if (maker != ::getpid() && (::kill(maker, 0) == 0 || errno != ESRCH)) return false;
+  try {
+    const bip::shared_memory_object object(bip::open_only, name.c_str(), bip::read_only);
+    return ::flock(object.get_mapping_handle().handle, LOCK_EX | LOCK_NB) == 0;
+  } catch (const bip::interprocess_exception&) {
+    return false;  // another user's, or gone meanwhile
+  }
+}
+
+}  // namespace
+
+struct ShmRegion::Impl {
+  std::string name;
+  bip::shared_memory_object object;  // its descriptor holds the maker's lock
+  bip::mapped_region mapping;
+  bool owner = false;
+
+  ~Impl() {
+    if (owner) bip::shared_memory_object::remove(name.c_str());
+  }
+};
+
+ShmRegion::ShmRegion() = default;
+ShmRegion::ShmRegion(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ShmRegion::ShmRegion(ShmRegion&& other) noexcept = default;
+ShmRegion& ShmRegion::operator=(ShmRegion&& other) noexcept = default;
+ShmRegion::~ShmRegion() = default;
+
+std::byte* ShmRegion::data() const {
+  return impl_ == nullptr ? nullptr : static_cast<std::byte*>(impl_->mapping.get_address());
+}
+std::size_t ShmRegion::bytes() const {
+  return impl_ == nullptr ? 0 : impl_->mapping.get_size();
+}
+const std::string& ShmRegion::name() const {
+  static const std::string none;
+  return impl_ == nullptr ? none : impl_->name;
+}
+
+Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes) {
+  TANDEM_CHECK(bytes > 0 && !purpose.empty(), "{} bytes for '{}'", bytes, purpose);
+  auto impl = std::make_unique<Impl>();
+  impl->name = make_name(purpose);
+  try {
+    const std::lock_guard lock(making());
+    impl->object = bip::shared_memory_object(bip::create_only, impl->name.c_str(), bip::read_write,
+                                             bip::permissions(0600));
+    impl->owner = true;
+    if (::flock(impl->object.get_mapping_handle().handle, LOCK_EX | LOCK_NB) != 0) {
+      return errno_status("flock of shared memory " + impl->name, errno);
+    }
+  } catch (const bip::interprocess_exception& failure) {
+    return failed("shm_open of " + impl->name, failure);
+  }
+  TANDEM_TRY(allocate(impl->object.get_mapping_handle().handle, bytes));
+  try {
+    impl->mapping = bip::mapped_region(impl->object, bip::read_write, 0, bytes);
+  } catch (const bip::interprocess_exception& failure) {
+    return failed(fmt::format("mmap of {} bytes of {}", bytes, impl->name), failure);
+  }
+  return ShmRegion(std::move(impl));
+}
+
+Result<ShmRegion> ShmRegion::open(const std::string& name, Access access) {
+  const bip::mode_t mode = access == Access::read_only ? bip::read_only : bip::read_write;
+  auto impl = std::make_unique<Impl>();
+  impl->name = name;
+  try {
+    impl->object = bip::shared_memory_object(bip::open_only, name.c_str(), mode);
+    impl->mapping = bip::mapped_region(impl->object, mode);
+  } catch (const bip::interprocess_exception& failure) {
+    return failed("opening shared memory " + name, failure);
+  }
+  return ShmRegion(std::move(impl));
+}
+
+std::vector<std::string> remove_stale_shm_regions() {
+  std::vector<std::string> removed;
+  const std::lock_guard lock(making());
+  std::error_code failure;
+  for (std::filesystem::directory_iterator each(kFolder, failure), end; !failure && each != end;
+       each.increment(failure)) {
+    const std::string file = each->path().filename().string();
+    const std::optional<pid_t> maker = maker_of(file);
+    if (!maker || !is_stale("/" + file, *maker)) continue;
+    if (bip::shared_memory_object::remove(file.c_str())) removed.push_back(file);
+  }
+  return removed;
+}
+
+std::size_t free_shm_bytes() {
+  struct statvfs info {};
+  if (::statvfs(kFolder, &info) != 0) return 0;
+  return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
+}
+
+}  // namespace tandem

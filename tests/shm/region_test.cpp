@@ -1,0 +1,144 @@
+#include "shm/region.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+namespace tandem {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr std::size_t kBytes = 3 << 12;
+
+std::filesystem::path file_of(const std::string& name) {
+  return "/dev/shm" + name;
+}
+
+// A region whose maker is killed before it can clean up; returns its name.
+std::string leave_a_region_behind() {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto region = ShmRegion::create("orphan", kBytes);
+    const std::string name = region.ok() ? region->name() : "";
+    if (::write(ends[1], name.data(), name.size()) < 0) ::_exit(1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::close(ends[1]);
+  char name[256] = {};
+  EXPECT_GT(::read(ends[0], name, sizeof name - 1), 0);
+  ::close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  return name;
+}
+
+TEST(ShmRegion, IsZeroPrivateAndNamedAfterItsMaker) {
+  auto region = ShmRegion::create("arena", kBytes);
+  ASSERT_TRUE(region.ok()) << region.status().message();
+  EXPECT_THAT(region->name(), StartsWith("/tandem-" + std::to_string(::getpid()) + "-"));
+  EXPECT_THAT(region->name(), HasSubstr("-arena"));
+  ASSERT_EQ(region->bytes(), kBytes);
+  EXPECT_TRUE(std::all_of(region->data(), region->data() + kBytes,
+                          [](std::byte value) { return value == std::byte{0}; }));
+  struct stat info {};
+  ASSERT_EQ(::stat(file_of(region->name()).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600);
+}
+
+TEST(ShmRegion, HasAllItsPagesFromTheStart) {
+  auto region = ShmRegion::create("arena", kBytes);
+  ASSERT_TRUE(region.ok());
+  struct stat info {};
+  ASSERT_EQ(::stat(file_of(region->name()).c_str(), &info), 0);
+  EXPECT_GE(static_cast<std::size_t>(info.st_blocks) * 512, kBytes);
+}
+
+TEST(ShmRegion, ShowsOthersWhatItsMakerWrites) {
+  auto region = ShmRegion::create("arena", kBytes);
+  ASSERT_TRUE(region.ok());
+  auto reader = ShmRegion::open(region->name(), ShmRegion::Access::read_only);
+  ASSERT_TRUE(reader.ok()) << reader.status().message();
+  ASSERT_EQ(reader->bytes(), kBytes);
+  std::memcpy(region->data() + 100, "tandem", 6);
+  EXPECT_EQ(std::memcmp(reader->data() + 100, "tandem", 6), 0);
+}
+
+TEST(ShmRegion, IsUnlinkedWithItsMakerAndNotWithItsReaders) {
+  std::string name;
+  {
+    auto region = ShmRegion::create("arena", kBytes);
+    ASSERT_TRUE(region.ok());
+    name = region->name();
+    { auto reader = ShmRegion::open(name, ShmRegion::Access::read_only); }
+    EXPECT_TRUE(std::filesystem::exists(file_of(name)));
+    ShmRegion moved = std::move(region).value();
+    EXPECT_TRUE(std::filesystem::exists(file_of(name)));
+  }
+  EXPECT_FALSE(std::filesystem::exists(file_of(name)));
+  EXPECT_EQ(ShmRegion::open(name, ShmRegion::Access::read_only).status().code(),
+            StatusCode::not_found);
+}
+
+TEST(ShmRegion, SaysHowMuchIsMissingAndWhatToDo) {
+  auto region = ShmRegion::create("arena", std::size_t{1} << 50);
+  ASSERT_FALSE(region.ok());
+  EXPECT_EQ(region.status().code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(region.status().message(), HasSubstr("1125899906842624 bytes"));
+  EXPECT_THAT(region.status().message(), HasSubstr("host_tier_gb"));
+  EXPECT_THAT(region.status().message(), HasSubstr("--shm-size"));
+}
+
+TEST(ShmRegion, OfADeadEngineIsRemovedByTheNextStart) {
+  const std::string name = leave_a_region_behind();
+  ASSERT_TRUE(std::filesystem::exists(file_of(name)));
+  EXPECT_THAT(remove_stale_shm_regions(), Contains(name.substr(1)));
+  EXPECT_FALSE(std::filesystem::exists(file_of(name)));
+}
+
+TEST(ShmRegion, OfALivingEngineIsLeftAlone) {
+  auto region = ShmRegion::create("arena", kBytes);
+  ASSERT_TRUE(region.ok());
+  EXPECT_THAT(remove_stale_shm_regions(), Not(Contains(region->name().substr(1))));
+  EXPECT_TRUE(std::filesystem::exists(file_of(region->name())));
+}
+
+TEST(ShmRegion, OfADeadPidWhoseLockIsHeldIsLeftAlone) {
+  // As seen from another container on the same /dev/shm: a pid that is nobody's here.
+  auto region = ShmRegion::create("arena", kBytes);
+  ASSERT_TRUE(region.ok());
+  const std::string foreign =
+      "/tandem-" + std::to_string((1 << 22) + 1) + "-00000000-test-" + std::to_string(::getpid());
+  std::filesystem::rename(file_of(region->name()), file_of(foreign));
+  EXPECT_THAT(remove_stale_shm_regions(), Not(Contains(foreign.substr(1))));
+  EXPECT_TRUE(std::filesystem::exists(file_of(foreign)));
+  std::filesystem::remove(file_of(foreign));
+}
+
+TEST(ShmRegion, LeavesFilesOfOthersAlone) {
+  const std::string name = "/tandem-notapid-" + std::to_string(::getpid());
+  const int fd = ::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+  ASSERT_GE(fd, 0);
+  ::close(fd);
+  EXPECT_THAT(remove_stale_shm_regions(), Not(Contains(name.substr(1))));
+  EXPECT_TRUE(std::filesystem::exists(file_of(name)));
+  ::shm_unlink(name.c_str());
+}
+
+}  // namespace
+}  // namespace tandem
