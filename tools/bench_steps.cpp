@@ -46,26 +46,40 @@ Result<std::unique_ptr<StepBench>> StepBench::create(Device& device, const Model
   TANDEM_ASSIGN(bench->model_, LlamaModel::load(config, *make_dummy_weights(options.seed), dtype,
                                                 limits, device, progress));
 
-  TANDEM_ASSIGN(bench->adapters_,
-                AdapterStore::create(device, config, dtype, options.batch, options.adapter_rank));
   for (std::int32_t i = 0; i < options.batch; ++i) {
+    Adapter adapter = make_dummy_adapter(config, dtype, options.adapter_rank, kAllModules,
+                                         static_cast<std::uint64_t>(i));
+    if (i == 0) {
+      AdapterStoreOptions store;
+      store.max_adapters = options.batch;
+      store.max_rank = options.adapter_rank;
+      store.host_tier_bytes = adapter.num_bytes * static_cast<std::size_t>(options.batch);
+      TANDEM_ASSIGN(bench->adapters_, AdapterStore::create(device, config, dtype, store));
+    }
     const std::string name = fmt::format("dummy-{}", i);
-    TANDEM_TRY(bench->adapters_->add(name,
-                                     make_dummy_adapter(config, dtype, options.adapter_rank,
-                                                        kAllModules, static_cast<std::uint64_t>(i)),
-                                     false, false));
+    TANDEM_TRY(bench->adapters_->add(name, std::move(adapter), false, false));
     bench->leases_.push_back(bench->adapters_->find(name));
-    bench->adapter_bytes_ += bench->leases_.back()->bytes();
   }
 
   const auto pages_for = [](std::int32_t tokens) {
     return (tokens + kPageTokens - 1) / kPageTokens;
   };
+  const PoolLayout layout = PoolLayout::of(config, dtype, kPageTokens);
+  const std::int64_t chunks = options.batch * layout.chunks_for(bench->leases_.front()->bytes());
   const std::int32_t pages =
-      options.batch * pages_for(options.context + 1) + pages_for(options.prefill_tokens);
-  TANDEM_ASSIGN(bench->cache_,
-                KvCache::create(device, PoolLayout::of(config, dtype, kPageTokens), pages));
-  bench->pool_ = std::make_unique<PagePool>(pages, kPageTokens);
+      options.batch * pages_for(options.context + 1) + pages_for(options.prefill_tokens) +
+      static_cast<std::int32_t>((chunks + layout.chunks_per_page - 1) / layout.chunks_per_page);
+  TANDEM_ASSIGN(bench->cache_, KvCache::create(device, layout, pages));
+  bench->pool_ = std::make_unique<PagePool>(pages, kPageTokens, layout.chunks_per_page);
+  TANDEM_ASSIGN(bench->device_tier_,
+                DeviceTier::create(device, config, dtype, options.adapter_rank, options.batch,
+                                   bench->cache_, *bench->pool_));
+  for (const AdapterLease& adapter : bench->leases_) {
+    while (bench->device_tier_->start(adapter) != DeviceTier::Start::on_its_way) {
+      TANDEM_TRY(bench->device_tier_->finish_loads());
+    }
+  }
+  TANDEM_TRY(bench->device_tier_->finish_loads());
   std::mt19937_64 random(options.seed);
   for (std::int32_t i = 0; i <= options.batch; ++i) {
     const std::int32_t tokens = i < options.batch ? options.context + 1 : options.prefill_tokens;
@@ -114,7 +128,7 @@ Result<double> StepBench::run(bool sample) {
   const SteadyClock clock;
   const TimePoint start = clock.now();
   const StepInput input = batch_->upload(*stream_);
-  model_->forward(*stream_, input, cache_, adapters_->table());
+  model_->forward(*stream_, input, cache_, device_tier_->table());
   if (sample) model_->sample(*stream_, input, reinterpret_cast<SampledToken*>(sampled_.data()));
   TANDEM_TRY(stream_->synchronize());
   return seconds_between(start, clock.now());
@@ -182,7 +196,7 @@ double StepBench::prefill_flops() const {
 }
 
 std::size_t StepBench::device_bytes() const {
-  return model_->weight_bytes() + model_->workspace_bytes() + cache_.bytes() + adapter_bytes_;
+  return model_->weight_bytes() + model_->workspace_bytes() + cache_.bytes();
 }
 
 }  // namespace tandem

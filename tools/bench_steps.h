@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/adapters/adapter_store.h"
+#include "engine/adapters/device_tier.h"
 #include "engine/base/status.h"
 #include "engine/loader/model_config.h"
 #include "engine/memory/block_table.h"
@@ -62,14 +63,14 @@ class StepBench {
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> adapters_;
   std::vector<AdapterLease> leases_;
-  KvCache cache_;
+  KvCache cache_;  // KV and adapters
   std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<DeviceTier> device_tier_;
   std::vector<BlockTable> tables_;                 // the last one is the prefill sequence's
   std::vector<std::vector<std::int32_t>> tokens_;  // of each sequence
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<StepBatch> batch_;
   Buffer sampled_;
-  std::size_t adapter_bytes_ = 0;
 };
 
 }  // namespace tandem

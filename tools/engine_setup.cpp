@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/loader/weights.h"
 #include "gpu/cuda/cuda_device.h"
+#include "shm/region.h"
 #include "tools/machine.h"
 #include "tools/model_presets.h"
 #include "tools/pool_size.h"
@@ -52,6 +53,17 @@ Result<std::unique_ptr<ChatTemplate>> open_chat_template(const EngineSettings& s
   Result<std::unique_ptr<ChatTemplate>> found = ChatTemplate::load(settings.model);
   if (found || found.status().code() != StatusCode::not_found) return found;
   return std::unique_ptr<ChatTemplate>();
+}
+
+// A sixteenth of the memory, half of what /dev/shm has free: all of it is really taken, and zeroed,
+// at the start.
+std::size_t choose_host_tier_bytes(const EngineSettings& settings) {
+  if (settings.host_tier_gb > 0) return static_cast<std::size_t>(settings.host_tier_gb * 1e9);
+  constexpr std::size_t kLeast = std::size_t{64} << 20;
+  constexpr std::size_t kMost = std::size_t{16} << 30;
+  const std::size_t share = std::clamp(available_memory() / 16, kLeast, kMost);
+  const std::size_t there = free_shm_bytes() / 2 / 4096 * 4096;
+  return std::max<std::size_t>(4096, std::min(share, there));
 }
 
 Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
@@ -165,6 +177,9 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.record_at_start = graphs;
   options.max_queue = static_cast<std::int32_t>(settings.max_queue);
   options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
+  options.max_device_adapters = static_cast<std::int32_t>(settings.max_device_adapters);
+  options.host_tier_bytes = choose_host_tier_bytes(settings);
+  TANDEM_ASSIGN(options.adapter_mode, parse_adapter_mode(settings.adapter_mode));
   options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);
   return options;
 }

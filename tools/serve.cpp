@@ -68,7 +68,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.name = setup->model_name;
   model.root = engine_settings.model;
   model.max_model_len = setup->engine->options().max_model_len;
-  model.max_loras = setup->engine->options().max_adapters;
+  model.max_loras = setup->engine->options().max_device_adapters;
   model.service = setup->engine.get();
   model.text = setup->text.get();
   signals->set_graceful(true);

@@ -74,7 +74,19 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
   add(s.adapters, "adapters",
       "each subfolder with an adapter_config.json is an adapter of that name")
       .meta("DIR");
-  add(s.max_adapters, "max_adapters", "adapters on the device at once").range(0, 65536);
+  add(s.max_adapters, "max_adapters", "adapters loaded at once, in whatever tier")
+      .range(0, 1000000);
+  add(s.max_device_adapters, "max_device_adapters",
+      "adapters on the device at once, if the page pool has room for them")
+      .range(0, 65536);
+  add(s.host_tier_gb, "host_tier_gb",
+      "shared memory for adapters; those that fall out are read from disk again; 0: chosen")
+      .meta("GB")
+      .at_least(0);
+  add(s.adapter_mode, "adapter_mode",
+      "cached: all on the device for good; on_demand: a request waits for its adapter; pipelined: "
+      "it starts at once, and each layer waits for its part")
+      .choices({"cached", "on_demand", "pipelined"});
   add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
 }
 

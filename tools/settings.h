@@ -21,6 +21,9 @@ struct EngineSettings {
   std::string adapters;              // folder of adapter folders
   std::vector<std::string> adapter;  // NAME=DIR
   std::int64_t max_adapters = 4096;
+  std::int64_t max_device_adapters = 1024;
+  double host_tier_gb = 0;  // 0: chosen
+  std::string adapter_mode = "pipelined";
   std::int64_t max_lora_rank = 512;
   // Device
   std::string device = "auto";

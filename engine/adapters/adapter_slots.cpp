@@ -1,29 +1,45 @@
 #include "engine/adapters/adapter_slots.h"
 
+#include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "engine/base/check.h"
 
 namespace tandem {
 
-Result<std::shared_ptr<AdapterSlots>> AdapterSlots::create(Device& device, std::int32_t num_slots,
-                                                           std::int64_t matrices_per_slot) {
-  TANDEM_CHECK(num_slots >= 0 && matrices_per_slot > 0);
-  std::shared_ptr<AdapterSlots> slots(new AdapterSlots());
-  slots->num_slots_ = num_slots;
-  slots->matrices_per_slot_ = matrices_per_slot;
-  slots->free_.resize(static_cast<std::size_t>(num_slots));
-  std::iota(slots->free_.rbegin(), slots->free_.rend(), 0);
-  if (num_slots > 0) {
-    const auto count = static_cast<std::size_t>(num_slots * matrices_per_slot);
-    TANDEM_ASSIGN(slots->table_, device.allocate(count * sizeof(LoraMatrix),
-                                                 "the adapter table (lower max_adapters)"));
-  }
+std::size_t AdapterSlots::matrices_bytes() const {
+  return static_cast<std::size_t>(num_layers_ * kNumModules) * sizeof(LoraMatrix);
+}
+std::size_t AdapterSlots::chunks_bytes() const {
+  return static_cast<std::size_t>((max_chunks_ + 1) / 2 * 2) * sizeof(ChunkId);
+}
+
+Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots,
+                                          std::int64_t num_layers, std::int64_t max_chunks,
+                                          const KvCache& pool) {
+  TANDEM_CHECK(num_slots >= 0 && num_layers > 0 && max_chunks > 0);
+  AdapterSlots slots;
+  slots.num_slots_ = num_slots;
+  slots.num_layers_ = num_layers;
+  slots.max_chunks_ = max_chunks;
+  slots.free_.resize(static_cast<std::size_t>(num_slots));
+  std::iota(slots.free_.rbegin(), slots.free_.rend(), 0);
+  if (num_slots == 0) return slots;
+  constexpr std::string_view kPurpose = "the adapter tables (lower max_device_adapters)";
+  const auto count = static_cast<std::size_t>(num_slots);
+  const std::size_t row = slots.matrices_bytes() + slots.chunks_bytes();
+  TANDEM_ASSIGN(slots.matrices_, device.allocate(count * slots.matrices_bytes(), kPurpose));
+  TANDEM_ASSIGN(slots.chunks_, device.allocate(count * slots.chunks_bytes(), kPurpose));
+  TANDEM_ASSIGN(slots.staging_, device.allocate_pinned(count * row, kPurpose));
+  slots.pages_.base = pool.chunk_base();
+  slots.pages_.ids = reinterpret_cast<const std::int32_t*>(slots.chunks_.data());
+  slots.pages_.slot_stride = static_cast<std::int64_t>(slots.chunks_bytes() / sizeof(ChunkId));
+  slots.pages_.shift = pool.layout().chunk_shift;
   return slots;
 }
 
 std::optional<std::int32_t> AdapterSlots::take() {
-  const std::lock_guard lock(mutex_);
   if (free_.empty()) return std::nullopt;
   const std::int32_t slot = free_.back();
   free_.pop_back();
@@ -31,12 +47,30 @@ std::optional<std::int32_t> AdapterSlots::take() {
 }
 
 void AdapterSlots::give_back(std::int32_t slot) {
-  const std::lock_guard lock(mutex_);
   free_.push_back(slot);
 }
 
-LoraMatrix* AdapterSlots::row(std::int32_t slot) const {
-  return reinterpret_cast<LoraMatrix*>(table_.data()) + slot * matrices_per_slot_;
+void AdapterSlots::write(Stream& stream, std::int32_t slot, const Adapter& adapter,
+                         std::span<const ChunkId> chunks) {
+  TANDEM_CHECK(static_cast<std::int64_t>(chunks.size()) <= max_chunks_, "{} chunks", chunks.size());
+  TANDEM_CHECK(static_cast<std::int64_t>(adapter.layers.size()) == num_layers_);
+  const auto index = static_cast<std::size_t>(slot);
+  std::byte* const row = staging_.data() + index * (matrices_bytes() + chunks_bytes());
+  auto* matrices = reinterpret_cast<LoraMatrix*>(row);
+  for (const auto& layer : adapter.layers) {
+    for (const AdapterMatrix& from : layer) {
+      *matrices++ = {from.a_offset, from.b_offset, from.rank, from.b_stride};
+    }
+  }
+  stream.copy_to_device(matrices_.data() + index * matrices_bytes(), row, matrices_bytes());
+  if (chunks.empty()) return;
+  std::memcpy(row + matrices_bytes(), chunks.data(), chunks.size_bytes());
+  stream.copy_to_device(chunks_.data() + index * chunks_bytes(), row + matrices_bytes(),
+                        chunks.size_bytes());
+}
+
+AdapterTable AdapterSlots::table(std::int32_t max_rank) const {
+  return {reinterpret_cast<const LoraMatrix*>(matrices_.data()), max_rank, pages_, {}};
 }
 
 }  // namespace tandem

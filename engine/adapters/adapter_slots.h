@@ -1,13 +1,17 @@
-// The weight table in device memory, one row per slot, and which slots are free. Thread-safe.
+// The tables in device memory that tell kernels where an adapter is, one row per slot, and which
+// slots are free. The engine thread alone uses it.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/loader/adapter.h"
+#include "engine/memory/chunk_table.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/llama.h"
 #include "gpu/device.h"
 #include "gpu/ops.h"
 
@@ -15,22 +19,35 @@ namespace tandem {
 
 class AdapterSlots {
  public:
-  static Result<std::shared_ptr<AdapterSlots>> create(Device& device, std::int32_t num_slots,
-                                                      std::int64_t matrices_per_slot);
+  // Rows for `num_layers` layers and adapters of up to `max_chunks` chunks of `pool`, which
+  // outlives it.
+  static Result<AdapterSlots> create(Device& device, std::int32_t num_slots,
+                                     std::int64_t num_layers, std::int64_t max_chunks,
+                                     const KvCache& pool);
 
   std::int32_t num_slots() const { return num_slots_; }
+  std::int32_t num_free() const { return static_cast<std::int32_t>(free_.size()); }
   std::optional<std::int32_t> take();  // nothing: all are in use
   void give_back(std::int32_t slot);
-  LoraMatrix* row(std::int32_t slot) const;  // device memory, [matrices_per_slot]
+
+  // Enqueues the copies of a slot's rows. The rows before must have arrived.
+  void write(Stream& stream, std::int32_t slot, const Adapter& adapter,
+             std::span<const ChunkId> chunks);
+
+  AdapterTable table(std::int32_t max_rank) const;
 
  private:
-  AdapterSlots() = default;
+  std::size_t matrices_bytes() const;
+  std::size_t chunks_bytes() const;
 
   std::int32_t num_slots_ = 0;
-  std::int64_t matrices_per_slot_ = 0;
-  Buffer table_;
-  std::mutex mutex_;
-  std::vector<std::int32_t> free_;  // guarded by mutex_
+  std::int64_t num_layers_ = 0;
+  std::int64_t max_chunks_ = 0;
+  LoraPages pages_;
+  Buffer matrices_;  // [slots][layers][kNumModules] LoraMatrix
+  Buffer chunks_;    // [slots][max_chunks] i32
+  Buffer staging_;   // pinned, of each slot its own: matrices, chunks
+  std::vector<std::int32_t> free_;
 };
 
 }  // namespace tandem

@@ -1,119 +1,139 @@
 #include "engine/adapters/adapter_store.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <cstring>
 #include <utility>
 
-#include "engine/adapters/adapter_slots.h"
 #include "engine/base/check.h"
+#include "engine/base/log.h"
 
 namespace tandem {
+namespace {
 
-ResidentAdapter::~ResidentAdapter() {
-  if (slot_ >= 0) slots_->give_back(slot_);
+// What is held by copies under way is free within a load's time; longer is not worth a wait.
+constexpr auto kHeldTimeout = std::chrono::seconds(10);
+constexpr auto kHeldPoll = std::chrono::milliseconds(1);
+
+Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes) {
+  const auto deadline = std::chrono::steady_clock::now() + kHeldTimeout;
+  while (true) {
+    bool retry = false;
+    Result<AdapterBytes> taken = host.take(bytes, &retry);
+    if (taken || !retry || std::chrono::steady_clock::now() > deadline) return taken;
+    std::this_thread::sleep_for(kHeldPoll);
+  }
 }
 
-AdapterStore::~AdapterStore() = default;
+}  // namespace
 
 Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device,
                                                            const ModelConfig& config, DType dtype,
-                                                           std::int32_t max_adapters,
-                                                           std::int32_t max_rank) {
+                                                           const AdapterStoreOptions& options) {
+  for (const std::string& name : remove_stale_shm_regions()) {
+    log::info("removed the shared memory {} of an engine that is gone", name);
+  }
   std::unique_ptr<AdapterStore> store(new AdapterStore());
-  store->device_ = &device;
   store->config_ = config;
   store->dtype_ = dtype;
-  store->max_rank_ = max_rank;
-  TANDEM_ASSIGN(store->slots_,
-                AdapterSlots::create(device, max_adapters, config.num_layers * kNumModules));
-  TANDEM_ASSIGN(store->load_stream_, device.create_stream("adapter load"));
+  store->options_ = options;
+  TANDEM_ASSIGN(store->host_, HostTier::create(device, options.host_tier_bytes));
+  store->reader_ = std::thread([raw = store.get()] { raw->read_loop(); });
   return store;
 }
 
-Status AdapterStore::load(const std::string& name, const std::string& path, bool in_place,
-                          bool pinned) {
-  TANDEM_ASSIGN(Adapter adapter, load_peft_adapter(path, config_, dtype_));
-  return add(name, std::move(adapter), in_place, pinned);
+AdapterStore::~AdapterStore() {
+  {
+    const std::lock_guard lock(reads_mutex_);
+    stopping_ = true;
+  }
+  reads_changed_.notify_one();
+  if (reader_.joinable()) reader_.join();
 }
 
-Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place, bool pinned) {
-  if (adapter.max_rank > max_rank_) {
+Status AdapterStore::load(const std::string& name, const std::string& path, bool in_place,
+                          bool pinned, const Prepare& prepare) {
+  const std::lock_guard lock(load_mutex_);
+  TANDEM_ASSIGN(Adapter adapter, load_peft_adapter(path, config_, dtype_, [&](std::size_t bytes) {
+                  return take_when_free(*host_, bytes);
+                }));
+  return publish(name, std::move(adapter), true, in_place, pinned, prepare);
+}
+
+Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place, bool pinned,
+                         const Prepare& prepare) {
+  const std::lock_guard lock(load_mutex_);
+  TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, adapter.num_bytes));
+  std::memcpy(bytes.get(), adapter.bytes.get(), adapter.num_bytes);
+  adapter.bytes = bytes;
+  return publish(name, std::move(adapter), false, in_place, pinned, prepare);
+}
+
+Status AdapterStore::check(const std::string& name, const Adapter& adapter) const {
+  if (adapter.max_rank > options_.max_rank) {
     return invalid("adapter '{}' has rank {}, this server takes up to {} (max_lora_rank)", name,
-                   adapter.max_rank, max_rank_);
+                   adapter.max_rank, options_.max_rank);
   }
-  const std::lock_guard load_lock(load_mutex_);
-  bool already_there = false;
-  TANDEM_TRY(check_name_free(name, adapter.digest, in_place, already_there));
-  if (already_there) return {};
-  TANDEM_ASSIGN(AdapterLease resident, make_resident(name, std::move(adapter), pinned));
-  AdapterLease predecessor;  // let go outside the lock: it may be the last owner
-  {
-    const std::lock_guard lock(names_mutex_);
-    predecessor = std::exchange(names_[name], std::move(resident));
+  const std::lock_guard lock(names_mutex_);
+  if (!names_.contains(name) && names_.size() >= static_cast<std::size_t>(options_.max_adapters)) {
+    return error(StatusCode::resource_exhausted,
+                 "all {} adapters that this server takes are loaded; unload one or raise "
+                 "max_adapters",
+                 options_.max_adapters);
   }
   return {};
 }
 
-Status AdapterStore::check_name_free(const std::string& name, const std::string& digest,
-                                     bool in_place, bool& already_there) const {
+Status AdapterStore::publish(const std::string& name, Adapter adapter, bool reloadable,
+                             bool in_place, bool pinned, const Prepare& prepare) {
+  TANDEM_TRY(check(name, adapter));
   const AdapterLease holder = find(name);
-  if (holder == nullptr) return {};
-  already_there = holder->contents().digest == digest;
-  if (already_there || in_place) return {};
-  return error(StatusCode::already_exists,
-               "adapter '{}' is loaded with other content; set load_inplace to replace it, or "
-               "unload it first",
-               name);
-}
-
-Result<std::shared_ptr<ResidentAdapter>> AdapterStore::make_resident(const std::string& name,
-                                                                     Adapter adapter, bool pinned) {
-  const std::optional<std::int32_t> slot = slots_->take();
-  if (!slot) {
-    return error(StatusCode::resource_exhausted,
-                 "all {} adapter slots are in use; unload an adapter or raise max_adapters",
-                 slots_->num_slots());
+  const bool same = holder != nullptr && holder->contents().digest == adapter.digest;
+  if (same && holder->pinned() == pinned) {
+    if (reloadable) holder->set_path(adapter.path);
+    return {};
   }
-  std::shared_ptr<ResidentAdapter> resident(new ResidentAdapter());
-  resident->slots_ = slots_;
-  resident->slot_ = *slot;  // from here on the destructor returns it
-  resident->name_ = name;
-  resident->pinned_ = pinned;
-  resident->loaded_unix_ = std::chrono::duration_cast<std::chrono::seconds>(
-                               std::chrono::system_clock::now().time_since_epoch())
-                               .count();
-  TANDEM_ASSIGN(resident->buffer_, device_->allocate(adapter.num_bytes, "adapter '" + name + "'"));
-
-  const std::size_t num_matrices = adapter.layers.size() * kNumModules;
-  TANDEM_ASSIGN(const Buffer row, device_->allocate_pinned(num_matrices * sizeof(LoraMatrix),
-                                                           "an adapter's table row"));
-  auto* matrices = reinterpret_cast<LoraMatrix*>(row.data());
-  for (std::size_t i = 0; i < num_matrices; ++i) {
-    const AdapterMatrix& from = adapter.layers[i / kNumModules][i % kNumModules];
-    matrices[i] = {};
-    if (from.rank == 0) continue;
-    matrices[i].a = reinterpret_cast<std::uint64_t>(resident->buffer_.data() + from.a_offset);
-    matrices[i].b = reinterpret_cast<std::uint64_t>(resident->buffer_.data() + from.b_offset);
-    matrices[i].rank = from.rank;
-    matrices[i].b_stride = from.b_stride;
+  if (holder != nullptr && !same && !in_place) {
+    return error(StatusCode::already_exists,
+                 "adapter '{}' is loaded with other content; set load_inplace to replace it, or "
+                 "unload it first",
+                 name);
   }
-  load_stream_->copy_to_device(resident->buffer_.data(), adapter.bytes.get(), adapter.num_bytes);
-  load_stream_->copy_to_device(slots_->row(*slot), matrices, num_matrices * sizeof(LoraMatrix));
-  TANDEM_TRY(load_stream_->synchronize());
-  adapter.bytes.reset();
-  resident->contents_ = std::move(adapter);
-  return resident;
+  const auto served =
+      std::make_shared<ServedAdapter>(name, std::move(adapter), pinned, reloadable, host_);
+  if (prepare) {
+    if (const Status prepared = prepare(served); !prepared) {
+      served->retire();
+      tell();
+      return prepared;
+    }
+  }
+  {
+    const std::lock_guard lock(names_mutex_);
+    names_[name] = served;
+  }
+  if (holder != nullptr) {
+    holder->retire();
+    tell();
+  }
+  return {};
 }
 
 Status AdapterStore::unload(const std::string& name) {
-  AdapterLease last;
-  const std::lock_guard lock(names_mutex_);
-  const auto it = names_.find(name);
-  if (it == names_.end()) {
-    return error(StatusCode::not_found, "adapter '{}' is not loaded", name);
+  AdapterLease last;  // let go outside the lock: it may be the last owner
+  {
+    const std::lock_guard lock(names_mutex_);
+    const auto it = names_.find(name);
+    if (it == names_.end()) {
+      return error(StatusCode::not_found, "adapter '{}' is not loaded", name);
+    }
+    last = std::move(it->second);
+    names_.erase(it);
   }
-  last = std::move(it->second);
-  names_.erase(it);
+  last->retire();
+  last.reset();
+  tell();
   return {};
 }
 
@@ -130,8 +150,69 @@ std::vector<AdapterLease> AdapterStore::list() const {
   return result;
 }
 
-AdapterTable AdapterStore::table() const {
-  return {slots_->num_slots() > 0 ? slots_->row(0) : nullptr, max_rank_};
+// Reading again.
+
+void AdapterStore::request_read(const AdapterLease& adapter) {
+  {
+    const std::lock_guard lock(adapter->mutex_);
+    if (adapter->reading_ || adapter->residency() != Residency::on_disk) return;
+    adapter->reading_ = true;
+    adapter->read_failure_ = {};
+  }
+  {
+    const std::lock_guard lock(reads_mutex_);
+    reads_.push_back(adapter);
+  }
+  reads_changed_.notify_one();
+}
+
+Status AdapterStore::take_read_failure(ServedAdapter& adapter) {
+  const std::lock_guard lock(adapter.mutex_);
+  return std::exchange(adapter.read_failure_, {});
+}
+
+void AdapterStore::read_loop() {
+  pthread_setname_np(pthread_self(), "adapter disk");
+  std::unique_lock lock(reads_mutex_);
+  while (true) {
+    reads_changed_.wait(lock, [this] { return stopping_ || !reads_.empty(); });
+    if (stopping_) return;
+    AdapterLease adapter = std::move(reads_.front());
+    reads_.pop_front();
+    lock.unlock();
+    Status read = read_again(*adapter);
+    if (!read)
+      log::warning("adapter '{}' cannot be read again: {}", adapter->name(), read.message());
+    {
+      const std::lock_guard adapter_lock(adapter->mutex_);
+      adapter->reading_ = false;
+      adapter->read_failure_ = std::move(read);
+    }
+    adapter.reset();
+    tell();
+    lock.lock();
+  }
+}
+
+Status AdapterStore::read_again(ServedAdapter& adapter) {
+  const std::string path = adapter.path();
+  Result<Adapter> read = load_peft_adapter(
+      path, config_, dtype_, [&](std::size_t bytes) { return take_when_free(*host_, bytes); });
+  if (!read) {
+    if (read.status().code() == StatusCode::resource_exhausted) return read.status();
+    return error(StatusCode::unavailable,
+                 "adapter '{}' had left memory and its folder cannot be read any more ({}); load "
+                 "it again with load_inplace",
+                 adapter.name(), read.status().message());
+  }
+  if (read->digest != adapter.contents().digest) {
+    return error(StatusCode::unavailable,
+                 "adapter '{}' had left memory and the content of {} has changed since it was "
+                 "loaded; load it again with load_inplace",
+                 adapter.name(), path);
+  }
+  adapter.put_into_host(std::move(read->bytes));
+  return {};
 }
 
 }  // namespace tandem

@@ -1,73 +1,59 @@
-// The adapters that the engine serves: names, contents, device memory, and who still uses them.
+// The adapters that the engine serves, by name: their contents in the host tier or, when that is
+// full, in their folders alone, from which a thread reads them again when they are asked for.
 //
-// Every adapter here is resident: its weights are in device memory from the moment its name
-// resolves until the last lease on it ends. Thread-safe.
+// Thread-safe. Where on the device they are is DeviceTier's business.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "engine/adapters/host_tier.h"
+#include "engine/adapters/served_adapter.h"
 #include "engine/base/status.h"
 #include "engine/loader/adapter.h"
-#include "engine/model/llama.h"
 #include "gpu/device.h"
 
 namespace tandem {
 
-class AdapterSlots;
-
-// One adapter's contents in device memory. Held by shared_ptr: a request's lease keeps it alive
-// through unload and reload; the last one to let go frees the memory and the slot. The engine lets
-// go only after the device has passed the steps that read it.
-class ResidentAdapter {
- public:
-  ~ResidentAdapter();
-
-  const std::string& name() const { return name_; }
-  const Adapter& contents() const { return contents_; }  // without its bytes
-  AdapterSlot slot() const { return {slot_, contents_.max_rank}; }
-  std::uint64_t bytes() const { return buffer_.bytes(); }
-  bool pinned() const { return pinned_; }
-  std::int64_t loaded_unix() const { return loaded_unix_; }
-
-  // Requests, for GET /v1/adapters.
-  mutable std::atomic<std::int32_t> running{0};
-  mutable std::atomic<std::int32_t> waiting{0};
-  mutable std::atomic<std::uint64_t> hits{0};
-
- private:
-  friend class AdapterStore;
-  ResidentAdapter() = default;
-
-  std::string name_;
-  Adapter contents_;
-  Buffer buffer_;
-  std::shared_ptr<AdapterSlots> slots_;
-  std::int32_t slot_ = -1;
-  bool pinned_ = false;
-  std::int64_t loaded_unix_ = 0;
+struct AdapterStoreOptions {
+  std::int32_t max_adapters = 4096;  // names at once
+  std::int32_t max_rank = 512;
+  std::size_t host_tier_bytes = std::size_t{64} << 20;
 };
-using AdapterLease = std::shared_ptr<const ResidentAdapter>;
 
 class AdapterStore {
  public:
-  // Room for `max_adapters` at once, of ranks up to `max_rank`, for a base of this shape.
+  // For a base of this shape. Takes and pins the whole host tier; `device` outlives the store.
   static Result<std::unique_ptr<AdapterStore>> create(Device& device, const ModelConfig& config,
-                                                      DType dtype, std::int32_t max_adapters,
-                                                      std::int32_t max_rank);
+                                                      DType dtype,
+                                                      const AdapterStoreOptions& options);
   ~AdapterStore();
 
-  // Reads a PEFT folder and makes it resident under `name`. The name changes hands only when all
-  // is there; on any failure nothing has changed. The same content under the same name is a
-  // success; other content is already_exists unless `in_place`.
-  Status load(const std::string& name, const std::string& path, bool in_place, bool pinned);
-  // The same for an adapter that is already in memory (dummy adapters of a benchmark).
-  Status add(const std::string& name, Adapter adapter, bool in_place, bool pinned);
+  // Called (on any thread) when a folder was read again or a name was let go: the engine then has
+  // something to look at. Set before the store is used.
+  void on_news(std::function<void()> news) { news_ = std::move(news); }
+
+  // What else an adapter needs before it may be served, on the loading thread; see load().
+  using Prepare = std::function<Status(const AdapterLease&)>;
+
+  // Reads a PEFT folder into the host tier and serves it under `name`. The name changes hands only
+  // when all is there, `prepare` included; on any failure nothing has changed. The same content
+  // under the same name is a success; other content is already_exists unless `in_place`.
+  Status load(const std::string& name, const std::string& path, bool in_place, bool pinned,
+              const Prepare& prepare = nullptr);
+  // The same for an adapter that is already in memory (dummy adapters of a benchmark). It has no
+  // folder to come back from, and stays in the host tier.
+  Status add(const std::string& name, Adapter adapter, bool in_place, bool pinned,
+             const Prepare& prepare = nullptr);
 
   // The name is free at once; leases live on.
   Status unload(const std::string& name);
@@ -75,24 +61,39 @@ class AdapterStore {
   AdapterLease find(const std::string& name) const;  // null: no such adapter
   std::vector<AdapterLease> list() const;            // by name
 
-  AdapterTable table() const;
+  // Asks for an adapter that fell out of the host tier; returns at once, on_news() tells. A failure
+  // (the folder is gone, its content has changed) is told once, by take_read_failure().
+  void request_read(const AdapterLease& adapter);
+  Status take_read_failure(ServedAdapter& adapter);
+
+  const HostTier& host_tier() const { return *host_; }
+  std::int32_t max_rank() const { return options_.max_rank; }
 
  private:
   AdapterStore() = default;
-  Result<std::shared_ptr<ResidentAdapter>> make_resident(const std::string& name, Adapter adapter,
-                                                         bool pinned);
-  Status check_name_free(const std::string& name, const std::string& digest, bool in_place,
-                         bool& already_there) const;
+  Status publish(const std::string& name, Adapter adapter, bool reloadable, bool in_place,
+                 bool pinned, const Prepare& prepare);
+  Status check(const std::string& name, const Adapter& adapter) const;
+  Status read_again(ServedAdapter& adapter);
+  void read_loop();
+  void tell() const {
+    if (news_) news_();
+  }
 
-  Device* device_ = nullptr;
   ModelConfig config_;
   DType dtype_ = DType::f32;
-  std::int32_t max_rank_ = 0;
-  std::shared_ptr<AdapterSlots> slots_;
-  std::mutex load_mutex_;  // one load at a time: the load stream and the staging
-  std::unique_ptr<Stream> load_stream_;
+  AdapterStoreOptions options_;
+  std::shared_ptr<HostTier> host_;
+  std::function<void()> news_;
+  std::mutex load_mutex_;           // one load at a time
   mutable std::mutex names_mutex_;  // guards names_
   std::map<std::string, AdapterLease> names_;
+
+  std::mutex reads_mutex_;
+  std::condition_variable reads_changed_;
+  std::deque<AdapterLease> reads_;  // guarded by reads_mutex_, like stopping_
+  bool stopping_ = false;
+  std::thread reader_;
 };
 
 }  // namespace tandem

@@ -63,12 +63,29 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   const ModelLimits limits{options.max_num_batched_tokens, samples, options.max_model_len,
                            options.max_lora_rank};
   TANDEM_ASSIGN(engine->model_, LlamaModel::load(config, weights, dtype, limits, device, progress));
-  TANDEM_ASSIGN(engine->adapters_, AdapterStore::create(device, config, dtype, options.max_adapters,
-                                                        options.max_lora_rank));
+  TANDEM_ASSIGN(
+      engine->adapters_,
+      AdapterStore::create(device, config, dtype,
+                           {options.max_adapters, options.max_lora_rank, options.host_tier_bytes}));
+  TANDEM_ASSIGN(engine->device_tier_,
+                DeviceTier::create(device, config, dtype, options.max_lora_rank,
+                                   std::min(options.max_device_adapters, options.max_adapters),
+                                   engine->cache_, engine->pool_));
+  engine->gate_ = std::make_unique<AdapterGate>(options.adapter_mode, *engine->adapters_,
+                                                *engine->device_tier_, engine->pool_);
+  engine->scheduler_.set_gate(*engine->gate_);
+  engine->adapters_->on_news([raw = engine.get()] {
+    {
+      const std::lock_guard lock(raw->inbox_mutex_);
+      raw->adapter_news_ = true;
+    }
+    raw->inbox_changed_.notify_one();
+  });
   const StepPipeline::Options steps{options.overlap, options.max_graph_batch, kMaxBiasesPerSequence,
                                     options.max_num_seqs, max_page_ids(options)};
-  TANDEM_ASSIGN(engine->pipeline_, StepPipeline::create(steps, device, *engine->model_,
-                                                        engine->cache_, *engine->adapters_, clock));
+  TANDEM_ASSIGN(engine->pipeline_,
+                StepPipeline::create(steps, device, *engine->model_, engine->cache_,
+                                     *engine->device_tier_, clock));
   if (options.record_at_start) TANDEM_TRY(engine->pipeline_->record_graphs(options.max_lora_rank));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
@@ -82,6 +99,8 @@ Engine::~Engine() {
   }
   inbox_changed_.notify_one();
   if (thread_.joinable()) thread_.join();
+  // Its thread may still have news for us.
+  adapters_.reset();
 }
 
 Status Engine::check(const GenerationRequest& request) const {
@@ -113,7 +132,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
-    context->stats.adapter_tier = "device";
+    context->stats.adapter_tier = tier_name(context->adapter->residency());
   }
   const std::int64_t room =
       options_.max_model_len - static_cast<std::int64_t>(request.prompt.size());
@@ -143,7 +162,10 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
           OutputText(*tokenizer_, r.skip_special_tokens, r.stop, r.include_stop)));
     }
     if (context->adapter != nullptr) {
-      context->adapter->hits.fetch_add(1, std::memory_order_relaxed);
+      auto& count = context->stats.adapter_tier == tier_name(Residency::resident)
+                        ? context->adapter->hits
+                        : context->adapter->cold_starts;
+      count.fetch_add(1, std::memory_order_relaxed);
       context->adapter->waiting.fetch_add(n, std::memory_order_relaxed);
     }
   }

@@ -11,15 +11,19 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "engine/adapters/adapter_store.h"
+#include "engine/adapters/device_tier.h"
 #include "engine/base/clock.h"
+#include "engine/batching/adapter_gate.h"
 #include "engine/batching/scheduler.h"
 #include "engine/batching/service.h"
 #include "engine/batching/step_pipeline.h"
@@ -39,9 +43,12 @@ struct EngineOptions {
   std::int32_t num_pages = 0;          // at least one sequence of max_model_len must fit
   std::int32_t page_tokens = 16;
   bool prefix_cache = true;
-  std::int32_t max_queue = 4096;  // waiting continuations before 429
-  std::int32_t max_adapters = 4096;
+  std::int32_t max_queue = 4096;            // waiting continuations before 429
+  std::int32_t max_adapters = 4096;         // loaded at once, in any tier
+  std::int32_t max_device_adapters = 1024;  // on the device at once, if their pages fit
   std::int32_t max_lora_rank = 512;
+  std::size_t host_tier_bytes = std::size_t{64} << 20;  // shared memory for adapters
+  AdapterMode adapter_mode = AdapterMode::pipelined;
   bool overlap = true;               // prepare a step while the one before it runs
   std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
   bool record_at_start = false;      // all of them, before the first request
@@ -81,9 +88,19 @@ class Engine final : public GenerationService {
   Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
          const Clock& clock);
 
+  // An adapter that is to be on the device for good, and who waits to hear that it is.
+  struct KeepRequest {
+    AdapterLease adapter;
+    std::promise<Status> done;
+  };
+
   Status check(const GenerationRequest& request) const;
   void run();
   bool take_inbox();  // false: time to end
+  void look_after_adapters();
+  void keep_adapters();
+  std::optional<Status> advance(const KeepRequest& request);  // nothing: not yet
+  Status keep_on_device(const AdapterLease& adapter);         // any thread
   void drop_cancelled();
   void run_steps();
   void note_scheduled(const std::vector<ScheduledSequence>& plan, TimePoint now);
@@ -105,12 +122,16 @@ class Engine final : public GenerationService {
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> adapters_;
   KvCache cache_;
+  std::unique_ptr<DeviceTier> device_tier_;  // the engine thread's own, like the gate
+  std::unique_ptr<AdapterGate> gate_;
 
   // The engine thread's own.
   Scheduler scheduler_;
   // Out of the scheduler, but with rows in a step under way: their adapters stay until it is over.
   std::vector<std::unique_ptr<Sequence>> ended_;
   std::unique_ptr<StepPipeline> pipeline_;
+  bool step_was_empty_ = true;
+  std::vector<KeepRequest> keeping_;
   // News of this step, delivered after its statistics are published: whoever has read the last of a
   // request finds it gone from the statistics, and readers wake while the next step already runs.
   struct News {
@@ -124,7 +145,9 @@ class Engine final : public GenerationService {
   mutable std::mutex inbox_mutex_;
   std::condition_variable inbox_changed_;
   std::vector<std::unique_ptr<Sequence>> inbox_;  // guarded by inbox_mutex_, like all below
-  std::size_t waiting_ = 0;                       // sequences beyond the inbox that are not running
+  std::vector<KeepRequest> keep_inbox_;
+  bool adapter_news_ = false;
+  std::size_t waiting_ = 0;  // sequences beyond the inbox that are not running
   bool draining_ = false;
   bool stopping_ = false;
   Status failure_;

@@ -11,9 +11,14 @@ namespace tandem {
 void Engine::run() {
   while (take_inbox()) {
     drop_cancelled();
+    look_after_adapters();
     run_steps();
   }
   const Status why = failure();
+  for (KeepRequest& request : keeping_) {
+    request.done.set_value(why.ok() ? Status(StatusCode::unavailable, "the server is shutting down")
+                                    : why);
+  }
   for (Sequence* sequence : scheduler_.all()) {
     end_request(*sequence, why.ok() ? FinishReason::cancelled : FinishReason::failed, why);
   }
@@ -23,14 +28,28 @@ void Engine::run() {
 
 bool Engine::take_inbox() {
   std::unique_lock lock(inbox_mutex_);
-  // No deadline is needed here: nothing is under way, and only a submission or the end can change
-  // that.
-  if (scheduler_.num_running() + scheduler_.num_waiting() == 0 && pipeline_->empty()) {
+  const auto has_news = [this] {
+    return stopping_ || !inbox_.empty() || !keep_inbox_.empty() || adapter_news_;
+  };
+  // Loads arrive without a word: they are looked at in short turns, by an engine that has nothing
+  // else to do. Folders that were read come with a notification, cancellations do not.
+  constexpr auto kLoadPoll = std::chrono::microseconds(100);
+  constexpr auto kIdlePoll = std::chrono::milliseconds(10);
+  if (step_was_empty_ && pipeline_->empty()) {
     pipeline_->rest();
-    inbox_changed_.wait(lock, [this] { return stopping_ || !inbox_.empty(); });
+    if (device_tier_->is_expecting()) {
+      inbox_changed_.wait_for(lock, kLoadPoll, has_news);
+    } else if (scheduler_.num_running() + scheduler_.num_waiting() > 0) {
+      inbox_changed_.wait_for(lock, kIdlePoll, has_news);
+    } else {
+      inbox_changed_.wait(lock, has_news);
+    }
   }
   for (auto& sequence : inbox_) scheduler_.add(std::move(sequence));
   inbox_.clear();
+  for (KeepRequest& request : keep_inbox_) keeping_.push_back(std::move(request));
+  keep_inbox_.clear();
+  adapter_news_ = false;
   waiting_ = scheduler_.num_waiting();
   return !stopping_;
 }
@@ -48,6 +67,7 @@ void Engine::drop_cancelled() {
 void Engine::run_steps() {
   const TimePoint begin = clock_->now();
   const std::vector<ScheduledSequence>& plan = scheduler_.plan();
+  step_was_empty_ = plan.empty();
   if (!plan.empty()) {
     note_scheduled(plan, begin);
     pipeline_->enqueue(plan);

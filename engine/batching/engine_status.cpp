@@ -7,7 +7,12 @@ namespace tandem {
 
 Status Engine::load_adapter(const std::string& name, const std::string& path, bool in_place,
                             bool pinned) {
-  const Status status = adapters_->load(name, path, in_place, pinned);
+  // A pinned adapter is on the device before its name is served.
+  AdapterStore::Prepare prepare;
+  if (pinned || options_.adapter_mode == AdapterMode::cached) {
+    prepare = [this](const AdapterLease& adapter) { return keep_on_device(adapter); };
+  }
+  const Status status = adapters_->load(name, path, in_place, pinned, prepare);
   end_if_fatal(status);
   return status;
 }
@@ -25,19 +30,20 @@ std::vector<AdapterInfo> Engine::adapters() const {
   for (const AdapterLease& lease : adapters_->list()) {
     AdapterInfo info;
     info.name = lease->name();
-    info.path = lease->contents().path;
+    info.path = lease->path();
     info.digest = lease->contents().digest;
     info.rank = lease->contents().max_rank;
     for (const Module module : lease->contents().modules) {
       info.modules.emplace_back(to_string(module));
     }
     info.bytes = lease->bytes();
-    info.tier = "device";
+    info.tier = tier_name(lease->residency());
     info.pinned = lease->pinned();
     info.loaded_unix = lease->loaded_unix();
     info.running = lease->running.load(std::memory_order_relaxed);
     info.waiting = lease->waiting.load(std::memory_order_relaxed);
     info.hits = lease->hits.load(std::memory_order_relaxed);
+    info.cold_starts = lease->cold_starts.load(std::memory_order_relaxed);
     result.push_back(std::move(info));
   }
   return result;
@@ -88,6 +94,12 @@ void Engine::publish_stats() {
   counts_.prefix_queries = scheduler_.prefix_queries();
   counts_.prefix_hits = scheduler_.prefix_hits();
   counts_.preemptions = scheduler_.num_preemptions();
+  const DeviceTierCounts adapters = device_tier_->counts();
+  counts_.adapter_loads = adapters.loads;
+  counts_.adapter_loaded_bytes = adapters.loaded_bytes;
+  counts_.adapter_evictions = adapters.evictions;
+  counts_.host_tier_bytes = adapters_->host_tier().capacity();
+  counts_.host_tier_used = adapters_->host_tier().used();
   const std::lock_guard lock(inbox_mutex_);
   waiting_ = scheduler_.num_waiting();
   stats_ = counts_;

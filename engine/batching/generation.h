@@ -78,7 +78,7 @@ struct GenerationStats {
   double ttft_s = 0;                   // submitted -> first token
   double total_s = 0;
   std::int32_t preemptions = 0;
-  std::string adapter_tier;  // where the adapter was found: "device", "host", "disk"; "" for base
+  std::string adapter_tier;  // where it was found: "device", "loading", "host", "disk"; "" for base
   std::int32_t cpu_layers = 0;  // layers served by CPU workers
 };
 

@@ -10,11 +10,6 @@
 namespace tandem {
 namespace {
 
-bool goes_before(const Sequence& a, const Sequence& b) {
-  return std::tuple(a.context->request.priority, a.arrival) <
-         std::tuple(b.context->request.priority, b.arrival);
-}
-
 // Rows of this chunk that need logits: every prompt row whose successor's log probability is
 // wanted, else only the last row of the last chunk.
 std::int32_t logit_rows_of(const Sequence& sequence, std::int32_t rows) {
@@ -49,6 +44,11 @@ auto position_of(List& list, const Sequence* sequence) {
 
 }  // namespace
 
+bool goes_before(const Sequence& a, const Sequence& b) {
+  return std::tuple(a.context->request.priority, a.arrival) <
+         std::tuple(b.context->request.priority, b.arrival);
+}
+
 Scheduler::Scheduler(const SchedulerLimits& limits, PagePool& pool, PrefixCache* prefixes)
     : limits_(limits), pool_(&pool), prefixes_(prefixes) {
   TANDEM_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens > 0);
@@ -81,7 +81,8 @@ const std::vector<ScheduledSequence>& Scheduler::plan() {
   // From here on nobody gives way: what is planned will be computed.
   for (const auto& [sequence, rows] : plan_) offer_prefix(*sequence, sequence->computed + rows);
   admit();
-  TANDEM_CHECK(!plan_.empty() || ending_ > 0 || (running_.empty() && waiting_.empty()),
+  const bool waits = waiting_.empty() || (gate_ != nullptr && gate_->is_waiting());
+  TANDEM_CHECK(!plan_.empty() || ending_ > 0 || (running_.empty() && waits),
                "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
                running_.size(), waiting_.size(), pool_->num_free(), pool_->num_pages());
   return plan_;
@@ -102,21 +103,28 @@ void Scheduler::plan_running(bool decoding) {
 }
 
 void Scheduler::admit() {
-  while (!waits_for_pages_ && !waiting_.empty() && rows_left_ > 0 &&
+  std::size_t next = 0;
+  while (!waits_for_pages_ && next < waiting_.size() && rows_left_ > 0 &&
          running_.size() - ending_ < static_cast<std::size_t>(limits_.max_num_seqs)) {
-    Sequence& sequence = *waiting_.front();
+    Sequence& sequence = *waiting_[next];
+    // Before the pages: what the sequence needs itself is not reclaimed for it.
+    if (gate_ != nullptr && !gate_->enter(sequence)) {
+      ++next;
+      continue;
+    }
     const std::int32_t rows = reserve_for_admission(sequence);
     if (rows == 0) {
+      if (gate_ != nullptr) gate_->leave(sequence);
       release(sequence);
       sequence.computed = 0;
       return;
     }
     note_prefix(sequence);
     const auto at =
-        std::upper_bound(running_.begin(), running_.end(), waiting_.front(),
+        std::upper_bound(running_.begin(), running_.end(), waiting_[next],
                          [](const auto& a, const auto& b) { return a->arrival < b->arrival; });
-    running_.insert(at, std::move(waiting_.front()));
-    waiting_.erase(waiting_.begin());
+    running_.insert(at, std::move(waiting_[next]));
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(next));
     take_rows(sequence, rows);
     offer_prefix(sequence, sequence.computed + rows);
   }
@@ -226,6 +234,7 @@ void Scheduler::preempt(Sequence* victim) {
   const auto at = position_of(running_, victim);
   std::unique_ptr<Sequence> owned = std::move(*at);
   running_.erase(at);
+  if (gate_ != nullptr) gate_->leave(*owned);
   release(*owned);
   owned->computed = 0;
   enqueue(std::move(owned));
@@ -237,6 +246,7 @@ std::unique_ptr<Sequence> Scheduler::remove(Sequence* sequence) {
     if (at == list->end()) continue;
     std::unique_ptr<Sequence> owned = std::move(*at);
     list->erase(at);
+    if (gate_ != nullptr && list == &running_) gate_->leave(*owned);
     if (list == &running_) offer_prefix(*owned, owned->computed);
     release(*owned);
     return owned;

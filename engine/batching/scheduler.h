@@ -45,11 +45,31 @@ struct ScheduledSequence {
   std::int32_t num_tokens;  // its next tokens: tokens[computed .. computed + num_tokens)
 };
 
+// In the queue: by priority, then arrival.
+bool goes_before(const Sequence& a, const Sequence& b);
+
+// What a sequence needs to run beside pages: its adapter.
+class AdmissionGate {
+ public:
+  AdmissionGate() = default;
+  AdmissionGate(const AdmissionGate&) = delete;
+  AdmissionGate& operator=(const AdmissionGate&) = delete;
+  virtual ~AdmissionGate() = default;
+
+  // False: not now, and those behind it go on. True: it runs, until leave().
+  virtual bool enter(const Sequence& sequence) = 0;
+  virtual void leave(const Sequence& sequence) = 0;
+  // Something is under way that will let sequences in, or free pages.
+  virtual bool is_waiting() const = 0;
+};
+
 class Scheduler {
  public:
   // Requires that the pool holds at least one sequence of the longest context. `prefixes` null: no
   // prefix cache.
   Scheduler(const SchedulerLimits& limits, PagePool& pool, PrefixCache* prefixes);
+  // Outlives the scheduler; set before the first sequence is added.
+  void set_gate(AdmissionGate& gate) { gate_ = &gate; }
 
   void add(std::unique_ptr<Sequence> sequence);
 
@@ -61,6 +81,9 @@ class Scheduler {
   std::unique_ptr<Sequence> remove(Sequence* sequence);
   // All sequences, running first; for cancellation and shutdown. Valid until the next change.
   std::vector<Sequence*> all() const;
+
+  // In their order.
+  const std::vector<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
 
   std::size_t num_running() const { return running_.size(); }
   std::size_t num_waiting() const { return waiting_.size(); }
@@ -88,6 +111,7 @@ class Scheduler {
   SchedulerLimits limits_;
   PagePool* pool_;
   PrefixCache* prefixes_;
+  AdmissionGate* gate_ = nullptr;                   // none: all may run
   std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
   Plan plan_;                                       // the step being planned

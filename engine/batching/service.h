@@ -45,6 +45,11 @@ struct EngineStats {
   double step_seconds_total = 0;     // the device at work
   double host_seconds_total = 0;     // the engine thread at work, mostly while the device is, too
   double gap_seconds_total = 0;      // the device at rest because the engine thread was at work
+  std::uint64_t adapter_loads = 0;   // to the device, arrived
+  std::uint64_t adapter_loaded_bytes = 0;
+  std::uint64_t adapter_evictions = 0;
+  std::uint64_t host_tier_bytes = 0;
+  std::uint64_t host_tier_used = 0;
 };
 
 // Thread-safe.

@@ -10,7 +10,7 @@
 namespace tandem {
 
 StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
-                           AdapterStore& adapters, const Clock& clock)
+                           DeviceTier& adapters, const Clock& clock)
     : options_(options),
       model_(&model),
       cache_(&cache),
@@ -20,7 +20,7 @@ StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCa
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
                                                            LlamaModel& model, const KvCache& cache,
-                                                           AdapterStore& adapters,
+                                                           DeviceTier& adapters,
                                                            const Clock& clock) {
   const ModelLimits& limits = model.limits();
   const auto sequences = std::min(options.max_num_seqs, limits.max_rows);
@@ -66,7 +66,8 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   step.begun = clock_->now();
   if (in_flight_ > 0 && !steps_[1 - next_].done->passed()) seen_busy_ = step.begun;
   const bool placeholders = fill(plan, step);
-  const bool recorded = graphs_.pad(*batch_);
+  // Recordings know nothing of loads under way: such a step runs as it is.
+  const bool recorded = pending_.empty() && graphs_.pad(*batch_);
   step.gap_seconds = gap_before_now();
 
   const StepInput input = batch_->upload(*stream_);
@@ -82,7 +83,9 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   if (recorded) {
     step.status = graphs_.launch(*stream_, input, adapters_->table());
   } else {
-    model_->forward(*stream_, input, *cache_, adapters_->table());
+    AdapterTable table = adapters_->table();
+    table.pending = pending_;
+    model_->forward(*stream_, input, *cache_, table);
   }
   if (input.num_samples > 0) {
     model_->sample(*stream_, input, sampled);
@@ -90,6 +93,7 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
                           static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
   }
   stream_->record(*step.done);
+  adapters_->step_enqueued(*stream_);
   next_ = 1 - next_;
   ++in_flight_;
 }
@@ -97,12 +101,14 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
 bool StepPipeline::fill(std::span<const ScheduledSequence> plan, Step& step) {
   batch_->clear();
   step.entries.clear();
+  pending_.clear();
   bool placeholders = false;
   for (const auto& [sequence, num_tokens] : plan) {
     placeholders |= sequence->pending > 0;
     const std::span<const TokenId> tokens(sequence->tokens.data() + sequence->computed,
                                           static_cast<std::size_t>(num_tokens));
     const AdapterLease& adapter = sequence->context->adapter;
+    if (adapter != nullptr) adapters_->add_pending(*adapter, pending_);
     const std::int32_t first_row = batch_->add_sequence(
         tokens, sequence->computed, sequence->table.pages(), cache_->page_tokens(),
         adapter == nullptr ? AdapterSlot{} : adapter->slot());

@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/adapters/adapter_store.h"
+#include "engine/adapters/device_tier.h"
 #include "engine/base/clock.h"
 #include "engine/batching/sampling_rows.h"
 #include "engine/batching/scheduler.h"
@@ -59,7 +59,7 @@ class StepPipeline {
   // All arguments outlive the pipeline.
   static Result<std::unique_ptr<StepPipeline>> create(const Options& options, Device& device,
                                                       LlamaModel& model, const KvCache& cache,
-                                                      AdapterStore& adapters, const Clock& clock);
+                                                      DeviceTier& adapters, const Clock& clock);
   ~StepPipeline();  // waits for what is under way
 
   // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
@@ -89,14 +89,14 @@ class StepPipeline {
   };
 
   StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
-               AdapterStore& adapters, const Clock& clock);
+               DeviceTier& adapters, const Clock& clock);
   bool fill(std::span<const ScheduledSequence> plan, Step& step);  // true: has placeholders
   double gap_before_now();
 
   const Options options_;
   LlamaModel* model_;
   const KvCache* cache_;
-  AdapterStore* adapters_;
+  DeviceTier* adapters_;
   const Clock* clock_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<StepBatch> batch_;
@@ -105,6 +105,7 @@ class StepPipeline {
   std::array<Step, 2> steps_;
   std::size_t next_ = 0;  // the step to fill
   std::size_t in_flight_ = 0;
+  std::vector<LayerEvents> pending_;     // loads that the step being enqueued waits for
   Status failure_;                       // of the stream, until no step is under way
   std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
   TimePoint seen_busy_;                  // when it was last known to have something

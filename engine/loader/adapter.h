@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,9 +33,10 @@ struct AdapterMatrix {
   std::uint64_t b_offset = 0;  // [out, b_stride], columns past rank are zero
 };
 
-struct FreeBytes {
-  void operator()(std::byte* data) const;
-};
+// 64-byte aligned; shared with whoever copies from it, returned by the last owner.
+using AdapterBytes = std::shared_ptr<std::byte[]>;
+// Gives uninitialised bytes for an adapter's weights.
+using AllocateBytes = std::function<Result<AdapterBytes>(std::size_t bytes)>;
 
 // One run of bytes, layer by layer, module by module, A then B, every matrix 64-byte aligned, in
 // `dtype`; alpha / r (or alpha / sqrt r for rsLoRA, per-module patterns applied) folded into B.
@@ -46,16 +48,17 @@ struct Adapter {
   std::vector<Module> modules;  // that any layer adapts, in order
   std::string digest;           // of the contents (config that matters + weights): 32 hex digits
   std::vector<std::array<AdapterMatrix, kNumModules>> layers;  // [num_layers]
-  std::unique_ptr<std::byte[], FreeBytes> bytes;               // 64-byte aligned
+  AdapterBytes bytes;
   std::size_t num_bytes = 0;
 };
 
 // Reads DIR/adapter_config.json and DIR/adapter_model.safetensors for a base of this shape, with
 // weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, bias,
 // modules_to_save, embedding or head LoRA, modules or layers the base does not have, shapes that do
-// not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights.
+// not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
+// come from `allocate`, by default from the heap.
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
-                                  DType dtype);
+                                  DType dtype, const AllocateBytes& allocate = nullptr);
 
 // A random adapter of one rank on the given modules of all layers; same seed, same adapter.
 Adapter make_dummy_adapter(const ModelConfig& config, DType dtype, std::int32_t rank,

@@ -28,10 +28,6 @@ bool sha256(const void* data, std::size_t size, void* hash) {
 
 }  // namespace
 
-void FreeBytes::operator()(std::byte* data) const {
-  std::free(data);
-}
-
 AdapterMatrix& append_matrix(Adapter& adapter, const ModelConfig& config, std::int64_t layer,
                              Module module, std::int64_t rank) {
   const std::size_t element = size_of(adapter.dtype);
@@ -53,10 +49,15 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelConfig& config, std::i
   return matrix;
 }
 
-Status allocate_bytes(Adapter& adapter) {
-  adapter.bytes.reset(
-      static_cast<std::byte*>(std::aligned_alloc(kAdapterAlignment, adapter.num_bytes)));
-  if (adapter.bytes) return {};
+Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
+  if (allocate) {
+    TANDEM_ASSIGN(adapter.bytes, allocate(adapter.num_bytes));
+    return {};
+  }
+  auto* const data =
+      static_cast<std::byte*>(std::aligned_alloc(kAdapterAlignment, adapter.num_bytes));
+  adapter.bytes = AdapterBytes(data, [](std::byte* bytes) { std::free(bytes); });
+  if (data != nullptr) return {};
   return error(StatusCode::resource_exhausted, "no memory for {} bytes of adapter",
                adapter.num_bytes);
 }

@@ -17,8 +17,8 @@ inline constexpr std::size_t kAdapterAlignment = 64;
 AdapterMatrix& append_matrix(Adapter& adapter, const ModelConfig& config, std::int64_t layer,
                              Module module, std::int64_t rank);
 
-// Allocates num_bytes, not initialised.
-Status allocate_bytes(Adapter& adapter);
+// Allocates num_bytes, not initialised; from the heap without `allocate`.
+Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate = nullptr);
 
 // Fills in the digest, from the layout and the bytes, which must all be written.
 Status set_digest(Adapter& adapter);

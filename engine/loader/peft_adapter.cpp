@@ -282,7 +282,8 @@ Status explain_missing_weights(const fs::path& dir, Status status) {
 
 }  // namespace
 
-Result<Adapter> load_peft_adapter(const fs::path& dir, const ModelConfig& config, DType dtype) {
+Result<Adapter> load_peft_adapter(const fs::path& dir, const ModelConfig& config, DType dtype,
+                                  const AllocateBytes& allocate) {
   TANDEM_CHECK(dtype != DType::i32);
   TANDEM_ASSIGN(const PeftConfig peft, read_config(dir / "adapter_config.json"));
   Result<std::vector<PlannedModule>> plan = plan_modules(peft, config);
@@ -300,7 +301,7 @@ Result<Adapter> load_peft_adapter(const fs::path& dir, const ModelConfig& config
   const auto load = [&]() -> Status {
     TANDEM_ASSIGN(Pairs pairs, pair_tensors(header));
     TANDEM_ASSIGN(const std::vector<Job> jobs, plan_jobs(*plan, std::move(pairs), config, adapter));
-    TANDEM_TRY(allocate_bytes(adapter));
+    TANDEM_TRY(allocate_bytes(adapter, allocate));
     return run_jobs(Loader(*file, config, adapter), jobs, adapter.num_bytes);
   };
   if (Status loaded = load(); !loaded) {

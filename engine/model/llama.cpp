@@ -110,6 +110,9 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
 
   stream.embed({weights_.embedding(), input.ids, step.work.residual});
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    for (const LayerEvents& load : adapters.pending) {
+      stream.wait(*load[static_cast<std::size_t>(layer)]);
+    }
     attention_block(step, layer);
     mlp_block(step, layer);
   }
@@ -198,6 +201,7 @@ void LlamaModel::lora(const Step& step, std::int64_t layer, Module first, const 
   args.x = x;
   args.table = step.adapters.matrices + layer * kNumModules + static_cast<int>(first);
   args.slot_stride = config_.num_layers * kNumModules;
+  args.pages = step.adapters.pages;
   for (const TensorView& out : outs) args.out[args.num_modules++] = out;
   args.rows = input.lora_rows;
   args.num_rows = input.num_lora_rows;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "engine/base/status.h"
 #include "engine/loader/adapter.h"
@@ -14,10 +15,18 @@
 
 namespace tandem {
 
+// An adapter on its way to the device: layer l is there when event l has passed.
+using LayerEvents = std::span<const std::unique_ptr<Event>>;
+
 // Where the adapters' matrices are: [slots][layers][kNumModules] in device memory.
 struct AdapterTable {
   const LoraMatrix* matrices = nullptr;
   std::int32_t max_rank = 0;  // largest rank that any adapter may have: sizes the scratch
+  LoraPages pages;
+  // Of the adapters in this step: each layer waits for its event before it reads the adapter. Such
+  // a step is not for a recording.
+  std::span<const LayerEvents> pending;
+  bool has_pending() const { return !pending.empty(); }
 };
 
 // Sizes of the work space, fixed when the model is made.

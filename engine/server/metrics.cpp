@@ -87,6 +87,16 @@ void add_engine(const EngineStats& stats, Families& families) {
   pages("kv", stats.pages_kv);
   pages("prefix_cache", stats.pages_cached);
   pages("adapters", stats.pages_adapter);
+  families.gauge("tandem_host_tier_bytes", "Shared memory for adapters, in all",
+                 static_cast<double>(stats.host_tier_bytes));
+  families.gauge("tandem_host_tier_used_bytes", "Of it, what adapters take",
+                 static_cast<double>(stats.host_tier_used));
+  families.counter("tandem_adapter_loads_total", "Adapters copied to the device",
+                   static_cast<double>(stats.adapter_loads));
+  families.counter("tandem_adapter_loaded_bytes_total", "Bytes of these copies",
+                   static_cast<double>(stats.adapter_loaded_bytes));
+  families.counter("tandem_adapter_evictions_total", "Adapters that left the device",
+                   static_cast<double>(stats.adapter_evictions));
   families.counter("tandem_steps_total", "Iterations of the engine",
                    static_cast<double>(stats.steps));
   families.counter("tandem_step_seconds_total", "Time spent in iterations",

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
 #include <vector>
 
+#include "engine/loader/adapter.h"
+#include "engine/memory/pool_layout.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_engine.h"
 
@@ -64,6 +67,8 @@ struct Setting {
 
 class GoldenEngine : public ::testing::TestWithParam<Setting> {
  protected:
+  static std::int32_t pages_of_largest_adapter(std::int32_t page_tokens);
+
   // Runs all cases at once and checks each.
   void run_all(TestEngine& engine, unsigned shuffle_seed) {
     SCOPED_TRACE(::testing::Message() << "shuffle seed " << shuffle_seed);
@@ -78,6 +83,17 @@ class GoldenEngine : public ::testing::TestWithParam<Setting> {
     }
   }
 };
+
+std::int32_t GoldenEngine::pages_of_largest_adapter(std::int32_t page_tokens) {
+  const ModelConfig config = load_model_config(GetParam().model.dir).value();
+  const PoolLayout layout = PoolLayout::of(config, GetParam().dtype, page_tokens);
+  std::size_t largest = 0;
+  for (const auto& each : std::filesystem::directory_iterator(GetParam().model.dir / "adapters")) {
+    const auto adapter = load_peft_adapter(each.path(), config, GetParam().dtype).value();
+    largest = std::max(largest, adapter.num_bytes);
+  }
+  return static_cast<std::int32_t>((largest + layout.page_bytes - 1) / layout.page_bytes);
+}
 
 TEST_P(GoldenEngine, AgreesOneRequestAtATime) {
   auto engine = TestEngine::load(GetParam().model.dir, GetParam().dtype, small_engine_options());
@@ -106,7 +122,8 @@ TEST_P(GoldenEngine, AgreesWithPromptsInChunksOfSeven) {
 TEST_P(GoldenEngine, AgreesWithSoFewPagesThatSequencesPreempt) {
   EngineOptions options = small_engine_options(256);
   options.page_tokens = 4;
-  options.num_pages = 64;  // exactly one sequence of max_model_len
+  // Exactly one sequence of max_model_len and the largest adapter: adapters come and go as well.
+  options.num_pages = 64 + pages_of_largest_adapter(options.page_tokens);
   auto engine = TestEngine::load(GetParam().model.dir, GetParam().dtype, options);
   run_all(*engine, 4);
   EXPECT_GT(engine->engine->stats().preemptions, 0U);

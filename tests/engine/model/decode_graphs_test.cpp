@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/adapters/adapter_store.h"
+#include "engine/adapters/device_tier.h"
 #include "engine/base/token_id.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
@@ -19,7 +20,7 @@ namespace tandem::test {
 namespace {
 
 constexpr std::int32_t kPageTokens = 4;
-constexpr std::int32_t kPages = 256;
+constexpr std::int32_t kPages = 256 + 512;  // KV and adapters
 constexpr std::int32_t kMaxRows = 40;
 constexpr std::int32_t kMaxLen = 64;
 
@@ -39,24 +40,29 @@ ModelConfig small_config() {
 
 class DecodeGraphsTest : public ::testing::Test {
  protected:
-  DecodeGraphsTest() : pool_(kPages, kPageTokens) {
+  DecodeGraphsTest()
+      : pool_(kPages, kPageTokens,
+              PoolLayout::of(small_config(), DType::f32, kPageTokens).chunks_per_page) {
     device_ = make_test_device();
     config_ = small_config();
     const ModelLimits limits{kMaxRows * 2, kMaxRows, kMaxLen, 64};
     model_ = LlamaModel::load(config_, *make_dummy_weights(3), DType::f32, limits, *device_,
                               [](std::size_t, std::size_t) {})
                  .value();
-    store_ = AdapterStore::create(*device_, config_, DType::f32, 8, 64).value();
+    store_ = AdapterStore::create(*device_, config_, DType::f32, {8, 64, 16 << 20}).value();
+    cache_ = std::make_unique<KvCache>(
+        KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), kPages)
+            .value());
+    tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, *cache_, pool_).value();
     for (std::size_t i = 0; i < 5; ++i) {
       const std::int32_t rank = std::vector<std::int32_t>{4, 8, 16, 24, 64}[i];
       Adapter adapter =
           make_dummy_adapter(config_, DType::f32, rank,
                              {Module::q, Module::v, Module::o, Module::gate, Module::down}, 70 + i);
       EXPECT_TRUE(store_->add(name(i), std::move(adapter), false, false).ok());
+      EXPECT_EQ(tier_->start(store_->find(name(i))), DeviceTier::Start::on_its_way);
     }
-    cache_ = std::make_unique<KvCache>(
-        KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), kPages)
-            .value());
+    EXPECT_TRUE(tier_->finish_loads().ok());
     batch_ = std::make_unique<StepBatch>(
         StepBatch::create(*device_, {kMaxRows * 2, kMaxRows, kMaxRows, kPages, 64, 16}).value());
     stream_ = device_->create_stream("test").value();
@@ -99,6 +105,7 @@ class DecodeGraphsTest : public ::testing::Test {
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> store_;
   std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<DeviceTier> tier_;
   std::unique_ptr<StepBatch> batch_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<DecodeGraphs> graphs_;
@@ -135,17 +142,17 @@ TEST_F(DecodeGraphsTest, ReplayWhatTheStepItselfComputes) {
       ASSERT_TRUE(graphs_->pad(*batch_));
       const StepInput input = batch_->upload(*stream_);
       kinds.insert({static_cast<std::size_t>(input.num_rows), input.num_segments > 0});
-      const Status status = graphs_->launch(*stream_, input, store_->table());
+      const Status status = graphs_->launch(*stream_, input, tier_->table());
       ASSERT_TRUE(status.ok()) << status.message();
       const std::vector<float> replayed = logits(num);
 
       // The same padded step, not recorded: the very same operations.
-      model_->forward(*stream_, input, *cache_, store_->table());
+      model_->forward(*stream_, input, *cache_, tier_->table());
       EXPECT_EQ(logits(num), replayed) << num << " rows at " << position;
 
       // As it would be without a recording. Sums may be taken in another order for other shapes.
       fill(part);
-      model_->forward(*stream_, batch_->upload(*stream_), *cache_, store_->table());
+      model_->forward(*stream_, batch_->upload(*stream_), *cache_, tier_->table());
       const std::vector<float> eager = logits(num);
       for (std::size_t i = 0; i < eager.size(); ++i) {
         ASSERT_NEAR(replayed[i], eager[i], 1e-4F * (1 + std::abs(eager[i])))
@@ -178,7 +185,7 @@ TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
 }
 
 TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
-  ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, store_->table(), 64).ok());
+  ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->table(), 64).ok());
   const std::size_t recorded = graphs_->num_recorded();
   EXPECT_EQ(recorded, graphs_->buckets().size() * 4);  // without, and ranks up to 16, 32, 64
   tables_.emplace_back(pool_);
@@ -186,7 +193,7 @@ TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
   for (const int adapter : {-1, 0, 3, 4}) {
     fill({{5, 0, 0, adapter}});
     ASSERT_TRUE(graphs_->pad(*batch_));
-    ASSERT_TRUE(graphs_->launch(*stream_, batch_->upload(*stream_), store_->table()).ok());
+    ASSERT_TRUE(graphs_->launch(*stream_, batch_->upload(*stream_), tier_->table()).ok());
   }
   EXPECT_TRUE(stream_->synchronize().ok());
   EXPECT_EQ(graphs_->num_recorded(), recorded);

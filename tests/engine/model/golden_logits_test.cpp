@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/adapters/adapter_store.h"
+#include "engine/adapters/device_tier.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
 #include "engine/model/llama.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::int32_t kPageTokens = 8;
 constexpr std::int32_t kMaxRows = 256;
+constexpr std::int32_t kPages = 64 + 256;  // KV and adapters
 
 class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
  protected:
@@ -27,9 +29,11 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
     const auto weights = open_checkpoint(GetParam().dir).value();
     const ModelLimits limits{kMaxRows, 8, 512, 64};
     model_ = LlamaModel::load(config_, *weights, DType::f32, limits, *device_, nullptr).value();
-    store_ = AdapterStore::create(*device_, config_, DType::f32, 8, 64).value();
-    cache_ = std::make_unique<KvCache>(
-        KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), 64).value());
+    store_ = AdapterStore::create(*device_, config_, DType::f32, {8, 64, 16 << 20}).value();
+    const PoolLayout layout = PoolLayout::of(config_, DType::f32, kPageTokens);
+    cache_ = std::make_unique<KvCache>(KvCache::create(*device_, layout, kPages).value());
+    pool_ = std::make_unique<PagePool>(kPages, kPageTokens, layout.chunks_per_page);
+    tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, *cache_, *pool_).value();
     batch_ = std::make_unique<StepBatch>(
         StepBatch::create(*device_, {kMaxRows, 8, 8, 64, 1024, 64}).value());
     stream_ = device_->create_stream("test").value();
@@ -42,10 +46,12 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
       const std::string path = (GetParam().dir / "adapters" / golden.adapter).string();
       const Status status = store_->load(golden.adapter, path, false, false);
       EXPECT_TRUE(status.ok()) << status.message();
-      slot = store_->find(golden.adapter)->slot();
+      const AdapterLease adapter = store_->find(golden.adapter);
+      EXPECT_EQ(tier_->start(adapter), DeviceTier::Start::on_its_way);
+      EXPECT_TRUE(tier_->finish_loads().ok());
+      slot = adapter->slot();
     }
-    PagePool pool(64, kPageTokens);
-    BlockTable table(pool);
+    BlockTable table(*pool_);
     const auto length = static_cast<std::int64_t>(golden.prompt.size());
     EXPECT_TRUE(table.reserve(length));
     std::vector<float> logits(static_cast<std::size_t>(config_.vocab_size));
@@ -56,7 +62,7 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
                            table.pages(), kPageTokens, slot);
       batch_->add_sample(static_cast<std::int32_t>(count - 1), {}, {}, {});
       const StepInput input = batch_->upload(*stream_);
-      model_->forward(*stream_, input, *cache_, store_->table());
+      model_->forward(*stream_, input, *cache_, tier_->table());
       stream_->copy_to_host(logits.data(), model_->logits(1).data, logits.size() * sizeof(float));
       const Status status = stream_->synchronize();
       EXPECT_TRUE(status.ok()) << status.message();
@@ -79,6 +85,8 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> store_;
   std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<DeviceTier> tier_;
   std::unique_ptr<StepBatch> batch_;
   std::unique_ptr<Stream> stream_;
 };

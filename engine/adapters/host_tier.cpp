@@ -1,0 +1,92 @@
+#include "engine/adapters/host_tier.h"
+
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace tandem {
+
+Result<std::shared_ptr<HostTier>> HostTier::create(Device& device, std::size_t bytes) {
+  TANDEM_ASSIGN(ShmRegion region, ShmRegion::create("adapters", bytes));
+  std::shared_ptr<HostTier> tier(new HostTier(std::move(region)));
+  TANDEM_ASSIGN(tier->pinned_, device.pin(tier->region_.data(), tier->region_.bytes(),
+                                          "the host tier of adapters (lower host_tier_gb)"));
+  return tier;
+}
+
+AdapterBytes HostTier::try_take(std::size_t bytes) {
+  std::optional<std::size_t> offset;
+  {
+    const std::lock_guard lock(space_mutex_);
+    offset = space_.take(bytes);
+  }
+  if (!offset) return nullptr;
+  return {region_.data() + *offset, [tier = shared_from_this(), bytes](std::byte* data) {
+            const std::lock_guard lock(tier->space_mutex_);
+            tier->space_.give_back(static_cast<std::size_t>(data - tier->region_.data()), bytes);
+          }};
+}
+
+Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
+  if (bytes > capacity()) {
+    return invalid("the adapter has {} bytes and the host tier {}: raise host_tier_gb", bytes,
+                   capacity());
+  }
+  const std::lock_guard lock(mutex_);
+  bool held = false;
+  while (true) {
+    if (AdapterBytes run = try_take(bytes)) return run;
+    if (drop_oldest(held)) continue;
+    if (retry != nullptr) *retry = held;
+    return error(StatusCode::resource_exhausted,
+                 "the host tier of adapters ({} bytes) has no room for {} more: what it holds is "
+                 "pinned or in use; raise host_tier_gb or unload an adapter",
+                 capacity(), bytes);
+  }
+}
+
+// Only find() hands the bytes out, under the mutex: one owner means that nobody else has them.
+bool HostTier::drop_oldest(bool& held) {
+  auto oldest = entries_.end();
+  held = false;
+  for (auto each = entries_.begin(); each != entries_.end(); ++each) {
+    if (each->second.dropped == nullptr) continue;
+    if (each->second.bytes.use_count() > 1) {
+      held = true;
+    } else if (oldest == entries_.end() || each->second.last_use < oldest->second.last_use) {
+      oldest = each;
+    }
+  }
+  if (oldest == entries_.end()) return false;
+  oldest->second.dropped();
+  entries_.erase(oldest);
+  return true;
+}
+
+HostTier::Id HostTier::keep(AdapterBytes contents, std::function<void()> dropped) {
+  TANDEM_CHECK(contents != nullptr);
+  const std::lock_guard lock(mutex_);
+  const Id id = next_id_++;
+  entries_.emplace(id, Entry{std::move(contents), std::move(dropped), ++uses_});
+  return id;
+}
+
+AdapterBytes HostTier::find(Id id) {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(id);
+  if (it == entries_.end()) return nullptr;
+  it->second.last_use = ++uses_;
+  return it->second.bytes;
+}
+
+void HostTier::erase(Id id) {
+  const std::lock_guard lock(mutex_);
+  entries_.erase(id);
+}
+
+std::size_t HostTier::used() const {
+  const std::lock_guard lock(space_mutex_);
+  return space_.capacity() - space_.free_bytes();
+}
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// Where an adapter's weights are, and what may happen to them: DESIGN's "an adapter's life".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tandem {
+
+enum class Residency : std::uint8_t {
+  on_disk,   // in its folder only
+  host,      // in the host tier
+  loading,   // on its way to the device, layer by layer; the host tier holds it meanwhile
+  resident,  // on the device; the host tier may have dropped its copy
+  evicting,  // its device memory is being let go
+};
+
+enum class ResidencyEvent : std::uint8_t {
+  read,             // from its folder into the host tier
+  dropped,          // by the host tier, for want of room
+  load,             // copies to the device are enqueued
+  loaded,           // the last of them has arrived
+  failed,           // they never will
+  evict,            // chosen to make room on the device, or unloaded
+  evicted,          // the host tier still has it
+  evicted_to_disk,  // the host tier has not
+};
+
+constexpr std::optional<Residency> next(Residency state, ResidencyEvent event) {
+  using enum Residency;
+  using On = ResidencyEvent;
+  if (state == on_disk && event == On::read) return host;
+  if (state == host && event == On::dropped) return on_disk;
+  if (state == host && event == On::load) return loading;
+  if (state == loading && event == On::loaded) return resident;
+  if (state == loading && event == On::failed) return host;
+  if (state == resident && event == On::evict) return evicting;
+  if (state == evicting && event == On::evicted) return host;
+  if (state == evicting && event == On::evicted_to_disk) return on_disk;
+  return std::nullopt;  // any other pair is a bug
+}
+// What the compute stream may still read, or the load stream still writes, is never let go.
+static_assert(!next(Residency::loading, ResidencyEvent::evict));
+static_assert(!next(Residency::loading, ResidencyEvent::dropped));
+static_assert(!next(Residency::on_disk, ResidencyEvent::load));
+static_assert(!next(Residency::evicting, ResidencyEvent::loaded));
+
+constexpr std::string_view tier_name(Residency state) {
+  switch (state) {
+    case Residency::on_disk:
+      return "disk";
+    case Residency::host:
+    case Residency::evicting:
+      return "host";
+    case Residency::loading:
+      return "loading";
+    case Residency::resident:
+      return "device";
+  }
+  return "?";
+}
+
+}  // namespace tandem

@@ -1,0 +1,151 @@
+#include "engine/batching/adapter_gate.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+Result<AdapterMode> parse_adapter_mode(const std::string& name) {
+  if (name == "cached") return AdapterMode::cached;
+  if (name == "on_demand") return AdapterMode::on_demand;
+  if (name == "pipelined") return AdapterMode::pipelined;
+  return invalid("adapter_mode: '{}' is none of cached, on_demand, pipelined", name);
+}
+
+std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
+    const std::vector<std::unique_ptr<Sequence>>& waiting) {
+  std::vector<std::pair<Sequence*, Status>> failed;
+  std::vector<std::pair<ServedAdapter*, Status>> failures;
+  refused_ = false;
+  blocked_ = nullptr;
+  bool busy = false;
+  const std::int32_t kept_pages = device_->kept_pages();
+  for (const auto& sequence : waiting) {
+    const AdapterLease& adapter = sequence->context->adapter;
+    if (adapter == nullptr) continue;
+    if (Status fits = check_fits(*sequence, kept_pages); !fits) {
+      failed.emplace_back(sequence.get(), std::move(fits));
+      continue;
+    }
+    const Residency residency = adapter->residency();
+    if (residency == Residency::resident || residency == Residency::loading) continue;
+    if (blocked_ != nullptr || busy) continue;
+    const auto known = std::find_if(failures.begin(), failures.end(),
+                                    [&](const auto& each) { return each.first == adapter.get(); });
+    if (known != failures.end()) {
+      failed.emplace_back(sequence.get(), known->second);
+      continue;
+    }
+    switch (device_->start(adapter)) {
+      case DeviceTier::Start::on_its_way:
+        if (mode_ == AdapterMode::cached) device_->keep(*adapter);
+        break;
+      case DeviceTier::Start::busy:
+        busy = true;
+        break;
+      case DeviceTier::Start::no_room:
+        blocked_ = sequence.get();
+        hold_room_for(*adapter);
+        break;
+      case DeviceTier::Start::not_in_host_tier:
+        if (Status failure = store_->take_read_failure(*adapter); !failure) {
+          failures.emplace_back(adapter.get(), failure);
+          failed.emplace_back(sequence.get(), std::move(failure));
+        } else {
+          store_->request_read(adapter);
+        }
+        break;
+    }
+  }
+  if (blocked_ == nullptr) draining_.clear();
+  return failed;
+}
+
+Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages) const {
+  const ServedAdapter& adapter = *sequence.context->adapter;
+  const GenerationRequest& request = sequence.context->request;
+  const std::int32_t adapter_pages = device_->is_kept(adapter) ? 0 : device_->pages_of(adapter);
+  const std::int32_t kv_pages = pool_->pages_for(sequence.prompt_len() + request.max_tokens);
+  if (adapter_pages + kv_pages + kept_pages > pool_->num_pages()) {
+    return error(StatusCode::resource_exhausted,
+                 "adapter '{}' needs {} pages and the request {}; of the pool's {}, {} are taken "
+                 "by pinned adapters: ask for less, or raise pool_gb",
+                 adapter.name(), adapter_pages, kv_pages, pool_->num_pages(), kept_pages);
+  }
+  if (adapter_pages > 0 && device_->num_kept() >= device_->num_slots()) {
+    return error(StatusCode::resource_exhausted,
+                 "all {} places for adapters on the device are taken by pinned ones; raise "
+                 "max_device_adapters",
+                 device_->num_slots());
+  }
+  return {};
+}
+
+Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const {
+  const std::int64_t pages = device_->pages_of(adapter);
+  const std::int64_t left = pool_->num_pages() - device_->kept_pages();
+  if (pages + pool_->pages_for(max_model_len) > left) {
+    return error(StatusCode::resource_exhausted,
+                 "adapter '{}' needs {} pages for good and a sequence of max_model_len up to {}, "
+                 "but only {} of {} are not pinned: raise pool_gb, or do not pin it "
+                 "(adapter_mode cached pins all)",
+                 adapter.name(), pages, pool_->pages_for(max_model_len), left, pool_->num_pages());
+  }
+  if (device_->num_kept() >= device_->num_slots()) {
+    return error(StatusCode::resource_exhausted,
+                 "all {} places for adapters on the device are taken by pinned ones; raise "
+                 "max_device_adapters",
+                 device_->num_slots());
+  }
+  return {};
+}
+
+// The same adapters from call to call, as long as they are there: they must fall idle some time.
+void AdapterGate::hold_room_for(const ServedAdapter& adapter) {
+  std::int64_t wanted = device_->pages_of(adapter);
+  const std::vector<AdapterLease> candidates = device_->candidates();
+  std::erase_if(draining_, [&](const AdapterLease& each) {
+    return std::find(candidates.begin(), candidates.end(), each) == candidates.end();
+  });
+  for (const AdapterLease& each : draining_) wanted -= device_->pages_of(*each);
+  for (const AdapterLease& each : candidates) {
+    if (wanted <= 0 && !draining_.empty()) break;
+    if (std::find(draining_.begin(), draining_.end(), each) != draining_.end()) continue;
+    draining_.push_back(each);
+    wanted -= device_->pages_of(*each);
+  }
+  missing_pages_ = std::max<std::int64_t>(wanted, 0);
+}
+
+bool AdapterGate::holds_back(const Sequence& sequence) const {
+  if (blocked_ == nullptr || !goes_before(*blocked_, sequence)) return false;
+  const AdapterLease& adapter = sequence.context->adapter;
+  if (adapter != nullptr &&
+      std::find(draining_.begin(), draining_.end(), adapter) != draining_.end()) {
+    return true;
+  }
+  if (missing_pages_ == 0) return false;
+  const std::int64_t pages = pool_->pages_for(static_cast<std::int64_t>(sequence.tokens.size()));
+  return pool_->available_pages() - pages < missing_pages_;
+}
+
+bool AdapterGate::enter(const Sequence& sequence) {
+  const AdapterLease& adapter = sequence.context->adapter;
+  bool may = !holds_back(sequence);
+  if (adapter != nullptr) {
+    const Residency residency = adapter->residency();
+    may = may && (residency == Residency::resident ||
+                  (residency == Residency::loading && mode_ == AdapterMode::pipelined));
+  }
+  if (!may) {
+    refused_ = true;
+    return false;
+  }
+  if (adapter != nullptr) device_->enter(*adapter);
+  return true;
+}
+
+void AdapterGate::leave(const Sequence& sequence) {
+  if (sequence.context->adapter != nullptr) device_->leave(*sequence.context->adapter);
+}
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// Which waiting sequences may run as far as their adapters go, and whose adapter is loaded next.
+//
+// Loads are started in the order in which the sequences wait. When there is no room for one, its
+// turn is kept: none behind it gets a load before it, and the sequences behind it may no longer
+// take what it needs: the adapters used longest ago, as many as it needs, take no new sequences
+// from behind it, so that they fall idle and make room. All others behind it go on.
+//
+// The engine thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/adapters/adapter_store.h"
+#include "engine/adapters/device_tier.h"
+#include "engine/batching/scheduler.h"
+
+namespace tandem {
+
+enum class AdapterMode {
+  cached,     // every adapter is loaded before its name is served, and never evicted
+  on_demand,  // a sequence waits until its adapter has arrived
+  pipelined,  // it starts at once, and each layer waits for its part
+};
+Result<AdapterMode> parse_adapter_mode(const std::string& name);
+
+class AdapterGate final : public AdmissionGate {
+ public:
+  // All outlive it.
+  AdapterGate(AdapterMode mode, AdapterStore& store, DeviceTier& device, PagePool& pool)
+      : mode_(mode), store_(&store), device_(&device), pool_(&pool) {}
+
+  // Starts what loads can be started for the sequences waiting, in their order. Returns those that
+  // never will run, with the reason.
+  std::vector<std::pair<Sequence*, Status>> request(
+      const std::vector<std::unique_ptr<Sequence>>& waiting);
+
+  // Why an adapter cannot be kept on the device for good, if it cannot.
+  Status check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const;
+
+  bool enter(const Sequence& sequence) override;
+  void leave(const Sequence& sequence) override;
+  bool is_waiting() const override { return refused_ || device_->is_expecting(); }
+
+ private:
+  Status check_fits(const Sequence& sequence, std::int32_t kept_pages) const;
+  void hold_room_for(const ServedAdapter& adapter);
+  bool holds_back(const Sequence& sequence) const;
+
+  AdapterMode mode_;
+  AdapterStore* store_;
+  DeviceTier* device_;
+  PagePool* pool_;
+  bool refused_ = false;               // a sequence since the last request()
+  const Sequence* blocked_ = nullptr;  // the first for whose adapter there was no room
+  std::int64_t missing_pages_ = 0;     // that its adapter needs beyond what `draining_` will give
+  std::vector<AdapterLease> draining_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+// What the engine thread does for the adapters, from step to step.
+#include <optional>
+#include <utility>
+
+#include "engine/base/log.h"
+#include "engine/batching/engine.h"
+
+namespace tandem {
+
+void Engine::look_after_adapters() {
+  if (const Status status = device_tier_->poll(); !status) {
+    log::error("loading adapters failed, all requests end: {}", status.message());
+    for (Sequence* sequence : scheduler_.all()) {
+      end_request(*sequence, FinishReason::failed, status);
+    }
+    end_if_fatal(status);
+  }
+  keep_adapters();
+  for (const auto& [sequence, why] : gate_->request(scheduler_.waiting())) {
+    end_request(*sequence, FinishReason::failed, why);
+  }
+}
+
+void Engine::keep_adapters() {
+  std::erase_if(keeping_, [&](KeepRequest& request) {
+    std::optional<Status> done = advance(request);
+    if (done) request.done.set_value(*std::move(done));
+    return done.has_value();
+  });
+}
+
+std::optional<Status> Engine::advance(const KeepRequest& request) {
+  if (request.adapter->residency() == Residency::resident) return Status();
+  if (device_tier_->is_kept(*request.adapter)) return std::nullopt;
+  if (Status fits = gate_->check_keep(*request.adapter, options_.max_model_len); !fits) return fits;
+  switch (device_tier_->start(request.adapter)) {
+    case DeviceTier::Start::on_its_way:
+      device_tier_->keep(*request.adapter);
+      return std::nullopt;
+    case DeviceTier::Start::busy:
+      return std::nullopt;
+    case DeviceTier::Start::not_in_host_tier:
+      if (Status failure = adapters_->take_read_failure(*request.adapter); !failure) return failure;
+      adapters_->request_read(request.adapter);
+      return std::nullopt;
+    case DeviceTier::Start::no_room:
+      break;
+  }
+  return error(StatusCode::resource_exhausted,
+               "there is no room on the device for adapter '{}': what is there is in use or "
+               "pinned; try again, or raise pool_gb",
+               request.adapter->name());
+}
+
+Status Engine::keep_on_device(const AdapterLease& adapter) {
+  std::promise<Status> done;
+  std::future<Status> status = done.get_future();
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    if (stopping_) return Status(StatusCode::unavailable, "the server is shutting down");
+    keep_inbox_.push_back({adapter, std::move(done)});
+  }
+  inbox_changed_.notify_one();
+  return status.get();  // the engine thread answers, at its end at the latest
+}
+
+}  // namespace tandem
