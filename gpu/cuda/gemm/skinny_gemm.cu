@@ -71,6 +71,8 @@ __host__ __device__ constexpr int stage_bytes(int rows) {
 }
 constexpr int kFixedBytes = kAlignment + kBarrierBytes + 2 * kReduceFloats * 4;
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // no older GPU is asked
+
 // Rows of w that a block computes, cut into equal groups.
 struct Share {
   int begin, count, groups;
@@ -122,6 +124,8 @@ __device__ void produce(const SkinnyParams& p, const CUtensorMap* w, const CUten
 __device__ __forceinline__ void consumer_barrier() {
   asm volatile("bar.sync 1, %0;" ::"n"(kConsumers * 32) : "memory");
 }
+
+#endif
 
 template <typename Element, int kColTiles>
 __global__ void __launch_bounds__(kThreads)
