@@ -7,7 +7,9 @@
 #include <memory>
 
 #include "engine/base/log.h"
+#include "gpu/cuda/cuda_device.h"
 #include "tools/bench_commands.h"
+#include "tools/bench_engine_gpu.h"
 #include "tools/bench_peaks.h"
 #include "tools/bench_report.h"
 #include "tools/bench_steps.h"
@@ -21,10 +23,11 @@ namespace {
 
 const CommandInfo kInfo{
     "bench engine", "[--model DIR|SHAPE] [flags]",
-    "Times single steps of a model with dummy weights: decode, prefill, adapters. Every figure is "
-    "a\n"
-    "ratio to what the same threads reach in the same run, so that a busy machine does not lie.",
-    "  tandem bench engine --device host --json engine.json --check"};
+    "Times a model with dummy weights: decode, prefill, adapters; on a GPU also the engine under\n"
+    "load and its start. Every figure is a ratio to what the same threads, or the same GPU, reach\n"
+    "in the same run, so that a busy machine does not lie.",
+    "  tandem bench engine --device host --json engine.json --check\n"
+    "  tandem bench engine --device cuda --only G1,G2"};
 
 // No cache of any machine holds it.
 constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
@@ -33,9 +36,14 @@ constexpr double kToleranceBf16 = 5e-2;
 constexpr double kToleranceF32 = 1e-3;
 
 struct EngineBenchSettings {
-  std::int64_t rounds = 7;
-  std::int64_t context = 128;
+  std::int64_t rounds = 0;   // 0: the device's
+  std::int64_t context = 0;  // 0: the device's
+  std::string only;
 };
+
+bool is_for_gpu(const EngineSettings& settings) {
+  return settings.device == "cuda" || (settings.device == "auto" && !list_cuda_gpus().empty());
+}
 
 double max_relative(const std::vector<float>& a, const float* b) {
   double difference = 0;
@@ -207,8 +215,10 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
 }  // namespace
 
 int run_bench_engine(const std::vector<std::string>& args) {
+  const SteadyClock clock;
+  const TimePoint begin = clock.now();
   EngineSettings engine;
-  engine.model = "llama-3.2-1b";
+  engine.model = "auto";
   engine.load_format = "dummy";
   EngineBenchSettings bench;
   ReportSettings report;
@@ -216,8 +226,15 @@ int run_bench_engine(const std::vector<std::string>& args) {
   SettingsTable table;
   add_report_settings(table, report);
   table.group("Benchmark");
-  table.add(bench.rounds, "rounds", "samples of each decode figure").range(1, 1000).flag_only();
-  table.add(bench.context, "context", "tokens in each sequence's cache").range(1, 4096).flag_only();
+  table.add(bench.rounds, "rounds", "samples of each figure; 0: 7 on the host, 50 on a GPU")
+      .range(0, 1000)
+      .flag_only();
+  table
+      .add(bench.context, "context",
+           "tokens in each sequence's cache; 0: 128 on the host, 512 on a GPU")
+      .range(0, 4096)
+      .flag_only();
+  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2").meta("IDS").flag_only();
   add_model_settings(table, engine);
   add_adapter_settings(table, engine, false);
   add_adapter_setting(table, engine, false);
@@ -227,8 +244,16 @@ int run_bench_engine(const std::vector<std::string>& args) {
   add_log_settings(table, engine);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
-  const Result<int> status =
-      bench_engine(engine, bench, report, bench_command_line("engine", args));
+  const std::string command = bench_command_line("engine", args);
+  const bool gpu = is_for_gpu(engine);
+  if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";
+  if (bench.rounds == 0) bench.rounds = gpu ? 50 : 7;
+  if (bench.context == 0) bench.context = gpu ? 512 : 128;
+  const Result<int> status = gpu ? bench_engine_on_gpu(engine,
+                                                       {bench.only, bench.rounds, bench.context,
+                                                        seconds_between(begin, clock.now())},
+                                                       report, command)
+                                 : bench_engine(engine, bench, report, command);
   return status ? *status : report_failure(kInfo, status.status());
 }
 

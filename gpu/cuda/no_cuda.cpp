@@ -1,4 +1,5 @@
 // What a build without the CUDA toolkit answers.
+#include "gpu/cuda/copy_speed.h"
 #include "gpu/cuda/cuda_device.h"
 
 namespace tandem {
@@ -18,6 +19,10 @@ std::string describe_cuda() {
 Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions&) {
   return error(StatusCode::unavailable,
                "the CUDA device is not in this build: there was no nvcc when it was configured");
+}
+
+Result<double> measure_cuda_copy_speed(int) {
+  return error(StatusCode::unavailable, "the CUDA device is not in this build");
 }
 
 }  // namespace tandem
