@@ -332,9 +332,8 @@ class GpuBench {
       for (Samples* samples : {&of_few, &of_many}) {
         log::info("{}, round {} of 3", samples->name, round + 1);
         // More than can be served, so that the rate is the engine's; the first round warms up.
-        TANDEM_ASSIGN(const ServedLoad load,
-                      bench->serve({samples == &of_few ? few : names, round == 0 ? 100 : 500, 100,
-                                    round + 1}));
+        TANDEM_ASSIGN(const ServedLoad load, bench->serve({samples == &of_few ? few : names,
+                                                           round == 0 ? 64 : 300, 100, round + 1}));
         if (round > 0) samples->values.push_back(load.requests_per_s());
       }
     }
