@@ -94,6 +94,7 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   }
   stream_->record(*step.done);
   adapters_->step_enqueued(*stream_);
+  seen_busy_ = clock_->now();
   next_ = 1 - next_;
   ++in_flight_;
 }

@@ -9,6 +9,15 @@
 namespace tandem::test {
 namespace {
 
+// What lies in device memory, once the stream has got there.
+template <typename T>
+std::vector<T> read(Stream& stream, const T* from, std::int32_t count) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  stream.copy_to_host(values.data(), from, values.size() * sizeof(T));
+  EXPECT_TRUE(stream.synchronize().ok());
+  return values;
+}
+
 TEST(StepBatch, GroupsRowsByAdapterAndLeavesTheBaseOut) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
@@ -21,18 +30,16 @@ TEST(StepBatch, GroupsRowsByAdapterAndLeavesTheBaseOut) {
   batch.add_sequence(one, 0, pages, 4, {2, 64});
   EXPECT_EQ(batch.add_sequence(one, 7, pages, 4, {5, 16}), 4);
   const StepInput input = batch.upload(*stream);
-  ASSERT_TRUE(stream->synchronize().ok());
   ASSERT_EQ(input.num_segments, 2);
-  EXPECT_EQ(input.segments[0].slot, 2);
-  EXPECT_EQ(input.segments[0].count, 1);
-  EXPECT_EQ(input.segments[1].slot, 5);
-  EXPECT_EQ(input.segments[1].count, 3);
-  EXPECT_EQ(std::vector<std::int32_t>(input.lora_rows, input.lora_rows + 4),
-            (std::vector<std::int32_t>{3, 0, 1, 4}));
+  const std::vector<LoraSegment> segments = read(*stream, input.segments, 2);
+  EXPECT_EQ(segments[0].slot, 2);
+  EXPECT_EQ(segments[0].count, 1);
+  EXPECT_EQ(segments[1].slot, 5);
+  EXPECT_EQ(segments[1].count, 3);
+  EXPECT_EQ(read(*stream, input.lora_rows, 4), (std::vector<std::int32_t>{3, 0, 1, 4}));
   EXPECT_EQ(input.max_rank, 64);
-  EXPECT_EQ(input.slots[0], 3 * 4 + 3);
-  EXPECT_EQ(input.slots[1], 1 * 4 + 0);
-  EXPECT_EQ(input.positions[1], 4);
+  EXPECT_EQ(read(*stream, input.slots, 2), (std::vector<std::int32_t>{3 * 4 + 3, 1 * 4 + 0}));
+  EXPECT_EQ(read(*stream, input.positions, 2)[1], 4);
   EXPECT_EQ(input.max_rows, 2);
   EXPECT_EQ(input.max_kv_len, 8);
 }
@@ -48,10 +55,9 @@ TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
   batch.add_sample(0, {}, tokens, std::vector<TokenBias>{{3, 1.5F}});
   batch.pad(4, 16, 100);
   const StepInput first = batch.upload(*stream);
-  ASSERT_TRUE(stream->synchronize().ok());
-  EXPECT_EQ(first.samples[0].history_len, 3);
-  EXPECT_EQ(first.history[2], 3);
-  EXPECT_EQ(first.biases[0].token, 3);
+  EXPECT_EQ(read(*stream, first.samples, 1)[0].history_len, 3);
+  EXPECT_EQ(read(*stream, first.history, 3)[2], 3);
+  EXPECT_EQ(read(*stream, first.biases, 1)[0].token, 3);
   batch.clear();
   for (int i = 0; i < 3; ++i) {
     batch.add_sequence({tokens.data(), 1}, 0, pages, 4, {});
@@ -89,15 +95,15 @@ TEST(StepBatch, PadsWithRowsThatWriteAndReadNothing) {
   batch.add_sequence(token, 2, pages, 4, {3, 8});
   batch.pad(3, 8, 100);
   const StepInput input = batch.upload(*stream);
-  ASSERT_TRUE(stream->synchronize().ok());
-  EXPECT_EQ(input.slots[0], 5 * 4 + 2);
-  EXPECT_EQ(input.segments[0].count, 1);
+  EXPECT_EQ(read(*stream, input.ids, 3), (std::vector<std::int32_t>{9, 0, 0}));
+  EXPECT_EQ(read(*stream, input.slots, 3), (std::vector<std::int32_t>{5 * 4 + 2, -1, -1}));
+  const std::vector<LoraSegment> segments = read(*stream, input.segments, 3);
+  const std::vector<AttentionSequence> sequences = read(*stream, input.sequences, 3);
+  EXPECT_EQ(segments[0].count, 1);
   for (std::int32_t i = 1; i < 3; ++i) {
-    EXPECT_EQ(input.ids[i], 0);
-    EXPECT_EQ(input.slots[i], -1);
-    EXPECT_EQ(input.sequences[i].first_row, i);
-    EXPECT_EQ(input.sequences[i].kv_len, 0);
-    EXPECT_EQ(input.segments[i].count, 0);
+    EXPECT_EQ(sequences[static_cast<std::size_t>(i)].first_row, i);
+    EXPECT_EQ(sequences[static_cast<std::size_t>(i)].kv_len, 0);
+    EXPECT_EQ(segments[static_cast<std::size_t>(i)].count, 0);
   }
 }
 
