@@ -209,7 +209,7 @@ void DeviceTier::add_pending(const ServedAdapter& adapter,
 // Eviction.
 
 bool DeviceTier::evictable(const ServedAdapter& adapter) const {
-  return adapter.device_.users == 0 && !adapter.device_.kept;
+  return adapter.device_.users == 0 && !adapter.device_.kept && adapter.device_.wanted != turn_;
 }
 
 std::optional<std::uint64_t> DeviceTier::oldest() const {

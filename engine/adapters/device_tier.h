@@ -54,6 +54,10 @@ class DeviceTier final : public Reclaimable {
   // from idle adapters and the prefix cache, and only if that suffices.
   enum class Start { on_its_way, not_in_host_tier, busy, no_room };
   Start start(const AdapterLease& adapter);
+  // Not evicted by start() for those that come after it, until end_turn(). Without this two waiting
+  // sequences could take the room from each other for ever, neither running.
+  void want(ServedAdapter& adapter) const { adapter.device_.wanted = turn_; }
+  void end_turn() { ++turn_; }
   // Never evicts it from now on, until it is retired.
   void keep(ServedAdapter& adapter) { adapter.device_.kept = true; }
 
@@ -106,7 +110,8 @@ class DeviceTier final : public Reclaimable {
   std::vector<AdapterLease> loading_;  // in the order of the stream
   std::vector<AdapterLease> resident_;
   std::size_t operations_ = 0;  // of the loads under way
-  bool retiring_ = false;       // a retired adapter is still there
+  std::uint64_t turn_ = 1;
+  bool retiring_ = false;  // a retired adapter is still there
   DeviceTierCounts counts_;
   std::unique_ptr<Stream> stream_;  // last: ends before what it writes to
 };

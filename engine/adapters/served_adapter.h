@@ -96,10 +96,11 @@ class ServedAdapter {
   struct OnDevice {
     std::int32_t slot = -1;
     ChunkTable chunks;
-    std::uint64_t last_use = 0;                  // PagePool::stamp()
-    std::int32_t users = 0;                      // running sequences
-    bool kept = false;                           // never evicted: pinned, or the mode is cached
-    AdapterBytes source;                         // while loading
+    std::uint64_t last_use = 0;  // PagePool::stamp()
+    std::int32_t users = 0;      // running sequences
+    std::uint64_t wanted = 0;    // DeviceTier's count of turns, when it was last wanted
+    bool kept = false;           // never evicted: pinned, or the mode is cached
+    AdapterBytes source;         // while loading
     std::vector<std::unique_ptr<Event>> layers;  // while loading: passed when the layer is there
     std::size_t operations = 0;
   };

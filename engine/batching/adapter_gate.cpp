@@ -27,8 +27,9 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
       continue;
     }
     const Residency residency = adapter->residency();
-    if (residency == Residency::resident || residency == Residency::loading) continue;
     if (blocked_ != nullptr || busy) continue;
+    device_->want(*adapter);
+    if (residency == Residency::resident || residency == Residency::loading) continue;
     const auto known = std::find_if(failures.begin(), failures.end(),
                                     [&](const auto& each) { return each.first == adapter.get(); });
     if (known != failures.end()) {
@@ -56,6 +57,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
         break;
     }
   }
+  device_->end_turn();
   if (blocked_ == nullptr) draining_.clear();
   return failed;
 }

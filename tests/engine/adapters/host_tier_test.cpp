@@ -1,0 +1,94 @@
+#include "engine/adapters/host_tier.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/support/test_device.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::size_t kRun = 1024;
+
+class HostTierTest : public ::testing::Test {
+ protected:
+  HostTierTest()
+      : device_(make_test_device()), tier_(HostTier::create(*device_, 4 * kRun).value()) {}
+
+  // Fills a run with `value` and keeps it.
+  HostTier::Id keep(int value, bool droppable = true) {
+    AdapterBytes bytes = tier_->take(kRun).value();
+    std::memset(bytes.get(), value, kRun);
+    std::function<void()> dropped;
+    if (droppable) dropped = [this, value] { dropped_.push_back(value); };
+    return tier_->keep(std::move(bytes), std::move(dropped));
+  }
+
+  std::unique_ptr<Device> device_;
+  std::shared_ptr<HostTier> tier_;
+  std::vector<int> dropped_;
+};
+
+TEST_F(HostTierTest, DropsTheLeastRecentlyUsedWhenItIsFull) {
+  std::vector<HostTier::Id> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(keep(i));
+  ASSERT_NE(tier_->find(ids[0]), nullptr);  // used again
+  keep(4);
+  EXPECT_EQ(dropped_, std::vector<int>{1});
+  EXPECT_EQ(tier_->find(ids[1]), nullptr);
+  EXPECT_EQ(tier_->find(ids[0]).get()[kRun - 1], std::byte{0});
+}
+
+TEST_F(HostTierTest, NeverDropsWhatIsPinnedOrHeld) {
+  const HostTier::Id pinned = keep(0, false);
+  const AdapterBytes held = tier_->find(keep(1));
+  for (int i = 2; i < 10; ++i) keep(i);
+  EXPECT_EQ(dropped_, (std::vector<int>{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(tier_->find(pinned).get()[0], std::byte{0});
+  EXPECT_EQ(held.get()[0], std::byte{1});
+}
+
+TEST_F(HostTierTest, SaysWhetherWaitingHelpsWhenNothingCanBeDropped) {
+  for (int i = 0; i < 3; ++i) keep(i, false);
+  AdapterBytes held = tier_->find(keep(3));
+  bool retry = false;
+  const auto refused = tier_->take(kRun, &retry);
+  EXPECT_EQ(refused.status().code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr("host_tier_gb"));
+  EXPECT_TRUE(retry);
+  held.reset();
+  EXPECT_TRUE(tier_->take(kRun).ok());
+  keep(4, false);
+  EXPECT_FALSE(tier_->take(kRun, &retry).ok());
+  EXPECT_FALSE(retry);
+}
+
+TEST_F(HostTierTest, RefusesWhatIsLargerThanAllOfIt) {
+  const auto refused = tier_->take(4 * kRun + 1);
+  EXPECT_EQ(refused.status().code(), StatusCode::invalid_argument);
+  EXPECT_THAT(refused.status().message(), HasSubstr("host_tier_gb"));
+}
+
+TEST_F(HostTierTest, GivesRoomBackWhenTheLastOwnerLetsGo) {
+  const HostTier::Id id = keep(7);
+  AdapterBytes held = tier_->find(id);
+  tier_->erase(id);
+  EXPECT_EQ(tier_->used(), kRun);
+  held.reset();
+  EXPECT_EQ(tier_->used(), 0U);
+}
+
+TEST_F(HostTierTest, IsMappedByOthers) {
+  const HostTier::Id id = keep(42);
+  const auto view = ShmRegion::open(tier_->region_name(), ShmRegion::Access::read_only);
+  ASSERT_TRUE(view.ok()) << view.status().message();
+  EXPECT_EQ(view->data()[100], std::byte{42});
+  tier_->erase(id);
+}
+
+}  // namespace
+}  // namespace tandem::test
