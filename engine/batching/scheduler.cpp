@@ -153,8 +153,9 @@ void Scheduler::find_prefix(Sequence& sequence) {
   // The last token is always computed: its logits are wanted. So are those of a prompt whose log
   // probabilities are.
   std::span<const TokenId> reusable;
-  if (!sequence.wants_prompt_logprobs())
+  if (!sequence.wants_prompt_logprobs()) {
     reusable = known_tokens(sequence, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
+  }
   sequence.computed = prefixes_->enter(
       sequence.prefix, adapter == nullptr ? std::string() : adapter->contents().digest, reusable,
       sequence.table);
