@@ -162,7 +162,8 @@ void add_bars(BenchReport& report, const StepBench& bench, const Timings& timing
 Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettings& bench_settings,
                          const ReportSettings& report_settings, const std::string& command) {
   TANDEM_ASSIGN(const ModelConfig config, find_model_config(settings.model));
-  TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, config));
+  TANDEM_ASSIGN(const auto device, make_device(settings));
+  TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, config, device->info().is_cuda));
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
   const int num_threads = host.num_threads;
   BenchReport report("engine", command);
@@ -172,7 +173,6 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   options.context = static_cast<std::int32_t>(bench_settings.context);
   Timings timings;
   double overhead_mb = 0;
-  TANDEM_ASSIGN(const auto device, make_device(settings));
   report.fact("device", device->info().name);
 
   const SteadyClock clock;

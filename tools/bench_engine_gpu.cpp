@@ -104,7 +104,7 @@ class GpuBench {
   Status run() {
     TANDEM_ASSIGN(only_, Selection::parse(options_.only));
     TANDEM_ASSIGN(config_, find_model_config(settings_.model));
-    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_));
+    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, true));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
     // The start first: what a process has done before (the driver's context) would not count.
     if (only_.any("G10", "G5", "G3")) TANDEM_TRY(run_engine());

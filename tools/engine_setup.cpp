@@ -81,8 +81,9 @@ Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
   const CudaDeviceOptions gpu{static_cast<int>(settings.gpu)};
   if (settings.device == "cuda") {
     Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
-    if (!device) return device.status().with_context("device cuda");
-    return device;
+    if (device) return device;
+    return error(device.status().code(), "device cuda: {}; --device host computes on the CPU",
+                 device.status().message());
   }
   if (settings.device == "auto" && !list_cuda_gpus().empty()) {
     Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
@@ -134,9 +135,10 @@ Result<ModelConfig> find_model_config(const std::string& model) {
                model, fmt::join(model_preset_names(), ", "));
 }
 
-Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config) {
-  if (settings.dtype == "auto") return config.dtype;
-  return parse_dtype(settings.dtype);
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config, bool on_gpu) {
+  if (settings.dtype != "auto") return parse_dtype(settings.dtype);
+  // A GPU computes in f32 for tests, not for speed.
+  return on_gpu && config.dtype == DType::f32 ? DType::bf16 : config.dtype;
 }
 
 Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
@@ -195,8 +197,8 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
     }
   }
   TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
-  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config));
   TANDEM_ASSIGN(setup->device, make_device(settings));
+  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, setup->device->info().is_cuda));
   TANDEM_ASSIGN(const EngineOptions options,
                 choose_engine_options(settings, setup->config, setup->dtype, *setup->device));
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));

@@ -45,7 +45,7 @@ Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings);
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
 // From DIR/config.json, or a preset's shape when `model` names one.
 Result<ModelConfig> find_model_config(const std::string& model);
-Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config);
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config, bool on_gpu);
 // Context length and pages that fit the settings and the memory; logs what it chose.
 Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
                                             const ModelConfig& config, DType dtype,

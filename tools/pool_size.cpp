@@ -53,8 +53,6 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
                                        const Device& device) {
   const PoolLayout layout =
       PoolLayout::of(config, dtype, static_cast<std::int32_t>(settings.page_tokens));
-  if (settings.pool_pages > 0 || settings.pool_gb > 0) return pages_of_setting(settings, layout);
-
   const ModelLimits limits{static_cast<std::int32_t>(settings.max_num_batched_tokens),
                            max_logit_rows(static_cast<std::int32_t>(settings.max_num_seqs)),
                            max_model_len, static_cast<std::int32_t>(settings.max_lora_rank)};
@@ -65,6 +63,21 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
   const auto work = static_cast<double>(LlamaModel::workspace_bytes(config, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);
+  if (settings.pool_pages > 0 || settings.pool_gb > 0) {
+    TANDEM_ASSIGN(const std::int64_t asked, pages_of_setting(settings, layout));
+    const double pool = static_cast<double>(asked) * page_bytes;
+    if (gpu && pool > left) {
+      return error(
+          StatusCode::resource_exhausted,
+          "{:.2f} GB of GPU memory are needed, {:.2f} for weights, {:.2f} of work space and "
+          "{:.2f} for the page pool, and {} has {:.2f} GB free; lower {}, "
+          "max_num_batched_tokens or max_num_seqs",
+          gigabytes(weights + work + pool), gigabytes(weights), gigabytes(work), gigabytes(pool),
+          device.info().name, gigabytes(memory),
+          settings.pool_pages > 0 ? "pool_pages" : "pool_gb");
+    }
+    return asked;
+  }
   if (gpu && left * kGpuShare < page_bytes) {
     return error(StatusCode::resource_exhausted,
                  "the model needs {:.2f} GB for weights and {:.2f} GB of work space, and {} has "
