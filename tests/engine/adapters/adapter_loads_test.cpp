@@ -183,5 +183,192 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"pipelined_with_recordings", AdapterMode::pipelined, 0.2, 8}),
     [](const auto& param) { return std::string(param.param.name); });
 
+TEST(AdapterLoad, DoesNotHoldUpOtherRequests) {
+  Served served = serve(AdapterMode::on_demand, 400, 0.01);
+  const auto cold = served.engine->submit(greedy({5, 6, 7}, 1, name_of(3))).value();  // rank 64
+  EXPECT_EQ(run(*served.engine, greedy({8, 9}, 2))[0].tokens.size(), 2U);
+  EXPECT_EQ(served.engine->adapter_store().find(name_of(3))->residency(), Residency::loading);
+  EXPECT_EQ(collect(*cold)[0].tokens.size(), 1U);
+  EXPECT_EQ(cold->stats().adapter_tier, "host");
+  const auto warm = served.engine->submit(greedy({5, 6, 7}, 1, name_of(3))).value();
+  collect(*warm);
+  EXPECT_EQ(warm->stats().adapter_tier, "device");
+  const AdapterInfo info = served.engine->adapters()[5];  // by name: a0 a1 a10 a11 a2 a3
+  EXPECT_EQ(info.name, name_of(3));
+  EXPECT_EQ(info.tier, "device");
+  EXPECT_EQ(info.hits, 1U);
+  EXPECT_EQ(info.cold_starts, 1U);
+}
+
+TEST(AdapterLoad, GetsItsTurnThoughOthersNeverPause) {
+  for (const AdapterMode mode : {AdapterMode::on_demand, AdapterMode::pipelined}) {
+    // Room for two of rank 64 (a3, a8); sequences of both run at all times.
+    Served served = serve(mode, 2 * pages_of(64) + 40, 0);
+    std::vector<std::unique_ptr<Generation>> hot;
+    int submitted = 0;
+    const auto submit_hot = [&] {
+      const std::int32_t tokens = 10 + 7 * (submitted % 3);
+      hot.push_back(served.engine
+                        ->submit(greedy({4, static_cast<TokenId>(20 + submitted)}, tokens,
+                                        name_of(submitted % 2 == 0 ? 3 : 8)))
+                        .value());
+      ++submitted;
+    };
+    for (int i = 0; i < 6; ++i) submit_hot();
+    const auto cold = served.engine->submit(greedy({5, 6}, 2, name_of(4))).value();
+    while (!cold->done() && submitted < 300) {
+      (void)cold->next(std::chrono::microseconds(100));
+      for (std::size_t i = 0; i < hot.size(); ++i) {
+        while (hot[i]->next(std::chrono::microseconds(1))) {
+        }
+        if (!hot[i]->done()) continue;
+        hot.erase(hot.begin() + static_cast<std::ptrdiff_t>(i--));
+        submit_hot();
+      }
+    }
+    EXPECT_TRUE(cold->done()) << "after " << submitted << " requests for others";
+  }
+}
+
+TEST(AdapterUnload, FreesAtOnceWhatNobodyUses) {
+  Served served = serve(AdapterMode::pipelined, 400, 0);
+  for (std::int32_t i = 0; i < kAdapters; ++i) {
+    run(*served.engine, greedy({5, 6, 7}, 2, name_of(i)));
+  }
+  EXPECT_TRUE(within_ten_seconds([&] { return served.engine->stats().pages_adapter > 0; }));
+  for (std::int32_t i = 0; i < kAdapters; ++i) {
+    EXPECT_TRUE(served.engine->unload_adapter(name_of(i)).ok());
+  }
+  EXPECT_TRUE(within_ten_seconds([&] {
+    return served.engine->stats().pages_adapter == 0 &&
+           served.engine->adapter_store().host_tier().used() == 0;
+  }));
+}
+
+TEST(AdapterUnload, AndReplacementWhileItLoadsLeaveItsRequestsAlone) {
+  Served served = serve(AdapterMode::pipelined, 600, 0.02);
+  const GenerationRequest request = greedy({5, 6, 7}, 8, name_of(3));
+  const auto first = served.engine->submit(request).value();
+  ASSERT_TRUE(within_ten_seconds([&] {
+    return served.engine->adapter_store().find(name_of(3))->residency() == Residency::loading;
+  }));
+  // Other contents under the name, then none.
+  Adapter other = make_dummy_adapter(small_config(), DType::f32, 64, kModules, 999);
+  ASSERT_TRUE(served.engine->adapter_store().add(name_of(3), std::move(other), true, false).ok());
+  const auto second = served.engine->submit(request).value();
+  ASSERT_TRUE(served.engine->unload_adapter(name_of(3)).ok());
+  EXPECT_EQ(served.engine->submit(request).status().code(), StatusCode::not_found);
+  const auto of_first = collect(*first)[0].tokens;
+  const auto of_second = collect(*second)[0].tokens;
+  Served oracle = serve(AdapterMode::cached, 1000, 0);
+  EXPECT_EQ(of_first, run(*oracle.engine, request)[0].tokens);
+  EXPECT_NE(of_first, of_second);
+  EXPECT_TRUE(within_ten_seconds([&] { return served.engine->stats().pages_adapter == 0; }));
+}
+
+// The demo model, whose adapters have folders.
+class AdapterFolders : public ::testing::Test {
+ protected:
+  std::unique_ptr<TestEngine> make(EngineOptions options) {
+    std::filesystem::copy("data/demo-llama/adapters", dir_.path(),
+                          std::filesystem::copy_options::recursive);
+    auto engine = TestEngine::load("data/demo-llama", DType::f32, options);
+    for (const auto& each : std::filesystem::directory_iterator(dir_.path())) {
+      const std::string name = each.path().filename();
+      EXPECT_TRUE(engine->engine->unload_adapter(name).ok());
+      EXPECT_TRUE(engine->engine->load_adapter(name, each.path(), false, false).ok());
+    }
+    return engine;
+  }
+  // Room for the largest (cheader) and hardly more: one falls out when another comes.
+  static EngineOptions tight() {
+    EngineOptions options = small_engine_options();
+    const auto config = load_model_config("data/demo-llama").value();
+    const auto largest =
+        load_peft_adapter("data/demo-llama/adapters/cheader", config, DType::f32).value();
+    options.host_tier_bytes = (largest.num_bytes + 4096) / 4096 * 4096;
+    options.num_pages = 16 * 32;
+    options.max_device_adapters = 1;
+    return options;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(AdapterFolders, AreReadAgainWhenTheHostTierHasNoRoom) {
+  auto engine = make(tight());
+  std::vector<std::unique_ptr<Generation>> running;
+  std::vector<GoldenCase> cases;
+  for (const GoldenCase& golden : read_golden("data/golden.json")) {
+    if (golden.prompt.size() > 60) continue;
+    running.push_back(
+        engine->engine
+            ->submit(greedy(golden.prompt, static_cast<std::int32_t>(golden.output.size()),
+                            golden.adapter))
+            .value());
+    cases.push_back(golden);
+  }
+  bool from_disk = false;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const Collected got = collect(*running[i])[0];
+    EXPECT_TRUE(got.error.ok()) << got.error.message();
+    EXPECT_EQ(got.tokens, cases[i].output) << cases[i].name();
+    from_disk |= running[i]->stats().adapter_tier == "disk";
+  }
+  EXPECT_TRUE(from_disk);
+}
+
+TEST_F(AdapterFolders, ThatHaveChangedSinceAreRefusedUntilLoadedInPlace) {
+  auto engine = make(tight());
+  ASSERT_TRUE(within_ten_seconds([&] {
+    for (const AdapterInfo& info : engine->engine->adapters()) {
+      if (info.name == "cheader" && info.tier == "disk") return true;
+    }
+    // Whatever else is asked for pushes it out.
+    run(*engine->engine, greedy({5, 6}, 1, "docstring"));
+    return false;
+  }));
+  const std::filesystem::path mine = dir_.path() / "cheader";
+  for (const char* file : {"adapter_config.json", "adapter_model.safetensors"}) {
+    std::filesystem::copy_file("data/demo-llama/adapters/license" / std::filesystem::path(file),
+                               mine / file, std::filesystem::copy_options::overwrite_existing);
+  }
+  const Collected refused = run(*engine->engine, greedy({5, 6}, 1, "cheader"))[0];
+  EXPECT_EQ(refused.finish, FinishReason::failed);
+  EXPECT_THAT(refused.error.message(), HasSubstr("load_inplace"));
+  ASSERT_TRUE(engine->engine->load_adapter("cheader", mine, true, false).ok());
+  EXPECT_EQ(run(*engine->engine, greedy({5, 6}, 3, "cheader"))[0].tokens,
+            run(*engine->engine, greedy({5, 6}, 3, "license"))[0].tokens);
+}
+
+TEST_F(AdapterFolders, PinnedAreThereForGoodAndOneTooManyIsRefused) {
+  EngineOptions options = small_engine_options();
+  options.max_device_adapters = 2;
+  auto engine = make(options);
+  const auto load_pinned = [&](const std::string& name) {
+    return engine->engine->load_adapter("pinned-" + name, dir_.path() / name, false, true);
+  };
+  ASSERT_TRUE(load_pinned("python").ok());
+  EXPECT_EQ(engine->engine->adapter_store().find("pinned-python")->residency(),
+            Residency::resident);
+  for (const char* name : {"license", "docstring", "cheader"}) {
+    EXPECT_EQ(run(*engine->engine, greedy({5, 6}, 1, name))[0].tokens.size(), 1U);
+  }
+  EXPECT_EQ(engine->engine->adapter_store().find("pinned-python")->residency(),
+            Residency::resident);
+  ASSERT_TRUE(load_pinned("license").ok());
+  const Status refused = load_pinned("docstring");
+  EXPECT_EQ(refused.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("max_device_adapters"));
+  EXPECT_FALSE(engine->engine->has_adapter("pinned-docstring"));
+  // Both places are pinned now: others are told so, and the engine goes on.
+  const Collected told = run(*engine->engine, greedy({5, 6}, 1, "cheader"))[0];
+  EXPECT_EQ(told.error.code(), StatusCode::resource_exhausted);
+  ASSERT_TRUE(engine->engine->unload_adapter("pinned-license").ok());
+  EXPECT_TRUE(within_ten_seconds([&] {
+    return run(*engine->engine, greedy({5, 6}, 1, "cheader"))[0].tokens.size() == 1U;
+  }));
+}
+
 }  // namespace
 }  // namespace tandem::test
