@@ -1,0 +1,57 @@
+#include "tools/bench_adapters.h"
+
+#include <gtest/gtest.h>
+
+#include "gpu/host/host_device.h"
+
+namespace tandem {
+namespace {
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.hidden_size = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.ffn_size = 96;
+  config.vocab_size = 256;
+  return config;
+}
+
+TEST(BenchAdapters, SizesAreThoseOfTheAdaptersUpToPadding) {
+  const ModelConfig config = small_config();
+  for (const std::int32_t rank : {8, 16, 64}) {
+    for (const auto& modules : {qkv_modules(), all_modules()}) {
+      const Adapter adapter = make_dummy_adapter(config, DType::bf16, rank, modules, 1);
+      const std::size_t bytes = adapter_bytes(config, DType::bf16, rank, modules);
+      EXPECT_LE(bytes, adapter.num_bytes);
+      EXPECT_GE(bytes + 2 * 7 * 2 * 64, adapter.num_bytes);  // layers, modules, A and B
+    }
+  }
+}
+
+TEST(BenchAdapters, AllFitIntoTheirHostTierAndDiffer) {
+  const ModelConfig config = small_config();
+  std::vector<DummyAdapter> wanted;
+  for (int i = 0; i < 12; ++i) {
+    wanted.push_back({std::to_string(i), i % 2 == 0 ? 8 : 16, qkv_modules()});
+  }
+  const auto device = std::move(make_host_device({})).value();
+  AdapterStoreOptions options;
+  options.max_adapters = 12;
+  options.max_rank = 16;
+  options.host_tier_bytes = host_tier_bytes_for(config, DType::bf16, wanted);
+  auto store = AdapterStore::create(*device, config, DType::bf16, options);
+  ASSERT_TRUE(store) << store.status().message();
+  std::size_t told = 0;
+  const Status added = add_dummy_adapters(**store, config, DType::bf16, wanted,
+                                          [&](std::size_t done) { told = done; });
+  ASSERT_TRUE(added) << added.message();
+  EXPECT_EQ(told, 12U);
+  EXPECT_EQ((*store)->list().size(), 12U);
+  EXPECT_NE((*store)->find("0")->contents().digest, (*store)->find("2")->contents().digest);
+}
+
+}  // namespace
+}  // namespace tandem
