@@ -52,7 +52,8 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(Device& device, const Mod
                 AdapterSlots::create(
                     device, num_slots, config.num_layers,
                     std::min(all_chunks, most_chunks(config, dtype, max_rank, memory)), memory));
-  tier->last_step_ = device.create_event();
+  for (auto& step : tier->steps_) step = device.create_event();
+  tier->slot_released_.resize(static_cast<std::size_t>(num_slots), 0);
   TANDEM_ASSIGN(tier->stream_, device.create_stream("adapter load"));
   pool.add(*tier);
   return tier;
@@ -149,9 +150,22 @@ void DeviceTier::take_events(ServedAdapter& adapter) {
   }
 }
 
+void DeviceTier::step_enqueued(Stream& stream) {
+  pool_->step_enqueued();
+  stream.record(*steps_[pool_->steps() % steps_.size()]);
+}
+
+// Steps before the last two have ended: a load into what has long been free begins at once.
+void DeviceTier::wait_for_readers(const ServedAdapter& adapter) {
+  const std::uint64_t last =
+      std::max(pool_->last_release(adapter.device_.chunks.ids()),
+               slot_released_[static_cast<std::size_t>(adapter.device_.slot)]);
+  if (last + steps_.size() > pool_->steps()) stream_->wait(*steps_[last % steps_.size()]);
+}
+
 void DeviceTier::enqueue_load(ServedAdapter& adapter) {
   ServedAdapter::OnDevice& on_device = adapter.device_;
-  stream_->wait(*last_step_);
+  wait_for_readers(adapter);
   slots_.write(*stream_, on_device.slot, adapter.contents_, on_device.chunks.ids());
   const std::vector<std::size_t> ends = layer_ends(adapter.contents_);
   on_device.operations = 3 + ends.size();
@@ -239,6 +253,7 @@ void DeviceTier::evict(std::size_t index) {
   resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(index));
   adapter->state_->apply(ResidencyEvent::evict);
   adapter->device_.chunks.clear();
+  slot_released_[static_cast<std::size_t>(adapter->device_.slot)] = pool_->steps();
   slots_.give_back(std::exchange(adapter->device_.slot, -1));
   adapter->state_->evicted();
   ++counts_.evictions;

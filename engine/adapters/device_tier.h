@@ -3,13 +3,14 @@
 //
 // A load is one whole adapter: its rows of the tables, then its layers in order, each layer in as
 // few copies as its chunks allow, an event after each layer. Chunks are given out while steps that
-// are under way may still read what was in them, so the load stream first waits for the last step
-// that was enqueued. What is being loaded, or used by a running sequence, or pinned, is not
+// are under way may still read what was in them: the load stream then first waits for the last of
+// these steps. What is being loaded, or used by a running sequence, or pinned, is not
 // evicted; eviction itself only lets the chunks go, since the host tier or the disk has the bytes.
 //
 // The engine thread alone uses it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,8 +66,8 @@ class DeviceTier final : public Reclaimable {
   void enter(ServedAdapter& adapter);
   void leave(ServedAdapter& adapter);
 
-  // Call after each step that was enqueued on `stream`.
-  void step_enqueued(Stream& stream) { stream.record(*last_step_); }
+  // Call after each step that was enqueued on `stream`. At most two are under way at a time.
+  void step_enqueued(Stream& stream);
   // The loads under way among these adapters, for AdapterTable::pending. Valid until poll().
   void add_pending(const ServedAdapter& adapter, std::vector<LayerEvents>& pending) const;
 
@@ -95,6 +96,7 @@ class DeviceTier final : public Reclaimable {
   std::int64_t idle_chunks() const;
   std::optional<ChunkTable> take_chunks(std::int64_t count);
   void enqueue_load(ServedAdapter& adapter);
+  void wait_for_readers(const ServedAdapter& adapter);
   void take_events(ServedAdapter& adapter);
   void arrived(ServedAdapter& adapter);
   void end_load(ServedAdapter& adapter);
@@ -105,7 +107,8 @@ class DeviceTier final : public Reclaimable {
   Device* device_ = nullptr;
   std::int32_t max_rank_ = 0;
   AdapterSlots slots_;
-  std::unique_ptr<Event> last_step_;
+  std::array<std::unique_ptr<Event>, 2> steps_;  // of steps enqueued, by their number
+  std::vector<std::uint64_t> slot_released_;     // PagePool::steps() then
   std::vector<std::unique_ptr<Event>> spare_events_;
   std::vector<AdapterLease> loading_;  // in the order of the stream
   std::vector<AdapterLease> resident_;

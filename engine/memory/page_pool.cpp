@@ -99,6 +99,7 @@ void PagePool::drop_reference(PageId page) {
   TANDEM_CHECK(!entry.cached || entry.references > 1, "page {}: the cache's own reference", page);
   --entry.references;
   if (entry.references == 0) {
+    entry.released = steps_;
     free_.put(page);
   } else if (entry.cached && entry.references == 1) {
     ++idle_pages_;
@@ -182,12 +183,21 @@ void PagePool::give_back(ChunkId chunk) {
   chunk_owned_[static_cast<std::size_t>(chunk)] = false;
   const PageId page = chunk / chunks_per_page_;
   Page& entry = pages_[static_cast<std::size_t>(page)];
+  entry.released = steps_;
   const std::int32_t before = entry.chunks--;
   --chunks_;
   note_partial(page, before);
   if (entry.chunks > 0) return;
   --adapter_pages_;
   free_.put(page);
+}
+
+std::uint64_t PagePool::last_release(std::span<const ChunkId> chunks) const {
+  std::uint64_t last = 0;
+  for (const ChunkId chunk : chunks) {
+    last = std::max(last, pages_[static_cast<std::size_t>(chunk / chunks_per_page_)].released);
+  }
+  return last;
 }
 
 void PagePool::note_partial(PageId page, std::int32_t chunks_before) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,13 @@ class PagePool {
   // Adapters: `count` chunks, whole pages first and adjacent where possible. All or nothing.
   std::optional<ChunkTable> take_chunks(std::int64_t count);
 
+  // How many steps have been enqueued: those that may read a page that is given back now. Told by
+  // who enqueues them, for streams that do not come after the compute stream (adapter loads).
+  void step_enqueued() { ++steps_; }
+  std::uint64_t steps() const { return steps_; }
+  // steps() when the last of these chunks' pages was given back, by KV or by adapters.
+  std::uint64_t last_release(std::span<const ChunkId> chunks) const;
+
   // Registered until removed; both outlive their registration.
   void add(Reclaimable& reclaimable);
   void remove(Reclaimable& reclaimable);
@@ -78,6 +86,7 @@ class PagePool {
     std::int32_t references = 0;  // the cache's included
     std::int32_t chunks = 0;      // owned by adapters
     bool cached = false;
+    std::uint64_t released = 0;  // steps() when it, or a chunk of it, was given back
   };
 
   Page& kv_page(PageId page);
@@ -99,6 +108,7 @@ class PagePool {
   std::int64_t chunks_ = 0;  // owned
   std::vector<Reclaimable*> reclaimables_;
   std::uint64_t clock_ = 0;
+  std::uint64_t steps_ = 0;
 };
 
 }  // namespace tandem
