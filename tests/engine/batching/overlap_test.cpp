@@ -18,6 +18,15 @@ namespace {
 
 const std::filesystem::path kDemo = "data/demo-llama";
 
+// A sanitizer slows the arithmetic twentyfold.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kRequests = 8;
+constexpr int kRounds = 1;
+#else
+constexpr std::size_t kRequests = 24;
+constexpr int kRounds = 2;
+#endif
+
 unsigned seed_of_run() {
   const char* given = std::getenv("TANDEM_TEST_SEED");
   return given == nullptr ? 20261120U : static_cast<unsigned>(std::stoul(given));
@@ -122,8 +131,8 @@ void expect_same_answers(const Way& way, const EngineOptions& base, bool must_pr
   std::mt19937 random(seed);
   auto before = TestEngine::load(kDemo, DType::f32, plain(base));
   auto after = TestEngine::load(kDemo, DType::f32, options_of(way, base));
-  for (int round = 0; round < 2; ++round) {
-    const std::vector<GenerationRequest> requests = random_requests(random, 24);
+  for (int round = 0; round < kRounds; ++round) {
+    const std::vector<GenerationRequest> requests = random_requests(random, kRequests);
     const auto want = run_all(*before, requests);
     const auto got = run_all(*after, requests);
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -166,7 +175,7 @@ TEST_P(Overlap, SurvivesCancellationAtAnyTime) {
   base.num_pages = 60;
   auto before = TestEngine::load(kDemo, DType::f32, plain(base));
   auto after = TestEngine::load(kDemo, DType::f32, options_of(GetParam(), base));
-  const std::vector<GenerationRequest> requests = random_requests(random, 30);
+  const std::vector<GenerationRequest> requests = random_requests(random, kRequests);
   const auto want = run_all(*before, requests);
   std::vector<std::unique_ptr<Generation>> running;
   for (const GenerationRequest& request : requests) {
