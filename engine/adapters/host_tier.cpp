@@ -24,23 +24,23 @@ void touch([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes)
 
 Result<std::shared_ptr<HostTier>> HostTier::create(Device& device, std::size_t bytes) {
   TANDEM_ASSIGN(ShmRegion region, ShmRegion::create("adapters", bytes));
-  std::shared_ptr<HostTier> tier(new HostTier(std::move(region)));
-  if (device.info().is_cuda) touch(tier->region_.data(), tier->region_.bytes());
-  TANDEM_ASSIGN(tier->pinned_, device.pin(tier->region_.data(), tier->region_.bytes(),
+  auto arena = std::make_shared<Arena>(std::move(region));
+  if (device.info().is_cuda) touch(arena->region.data(), arena->region.bytes());
+  TANDEM_ASSIGN(arena->pinned, device.pin(arena->region.data(), arena->region.bytes(),
                                           "the host tier of adapters (lower host_tier_gb)"));
-  return tier;
+  return std::shared_ptr<HostTier>(new HostTier(std::move(arena)));
 }
 
 AdapterBytes HostTier::try_take(std::size_t bytes) {
   std::optional<std::size_t> offset;
   {
-    const std::lock_guard lock(space_mutex_);
-    offset = space_.take(bytes);
+    const std::lock_guard lock(arena_->mutex);
+    offset = arena_->space.take(bytes);
   }
   if (!offset) return nullptr;
-  return {region_.data() + *offset, [tier = shared_from_this(), bytes](std::byte* data) {
-            const std::lock_guard lock(tier->space_mutex_);
-            tier->space_.give_back(static_cast<std::size_t>(data - tier->region_.data()), bytes);
+  return {arena_->region.data() + *offset, [arena = arena_, bytes](std::byte* data) {
+            const std::lock_guard lock(arena->mutex);
+            arena->space.give_back(static_cast<std::size_t>(data - arena->region.data()), bytes);
           }};
 }
 
@@ -102,8 +102,8 @@ void HostTier::erase(Id id) {
 }
 
 std::size_t HostTier::used() const {
-  const std::lock_guard lock(space_mutex_);
-  return space_.capacity() - space_.free_bytes();
+  const std::lock_guard lock(arena_->mutex);
+  return arena_->space.capacity() - arena_->space.free_bytes();
 }
 
 }  // namespace tandem

@@ -21,7 +21,7 @@
 
 namespace tandem {
 
-class HostTier : public std::enable_shared_from_this<HostTier> {
+class HostTier {
  public:
   using Id = std::uint64_t;
 
@@ -42,8 +42,8 @@ class HostTier : public std::enable_shared_from_this<HostTier> {
   AdapterBytes find(Id id);
   void erase(Id id);
 
-  const std::string& region_name() const { return region_.name(); }
-  std::size_t capacity() const { return space_.capacity(); }
+  const std::string& region_name() const { return arena_->region.name(); }
+  std::size_t capacity() const { return arena_->space.capacity(); }
   std::size_t used() const;
 
  private:
@@ -53,15 +53,22 @@ class HostTier : public std::enable_shared_from_this<HostTier> {
     std::uint64_t last_use;
   };
 
-  explicit HostTier(ShmRegion region) : region_(std::move(region)), space_(region_.bytes()) {}
+  // Shared with the runs that it has given out, which may outlive the tier.
+  struct Arena {
+    explicit Arena(ShmRegion memory) : region(std::move(memory)), space(region.bytes()) {}
+
+    ShmRegion region;
+    Buffer pinned;  // lets go before the region does
+    std::mutex mutex;
+    OffsetAllocator space;  // guarded by mutex
+  };
+
+  explicit HostTier(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
   AdapterBytes try_take(std::size_t bytes);
   bool drop_oldest(bool& held);
 
-  ShmRegion region_;
-  Buffer pinned_;  // lets go before the region does
-  mutable std::mutex space_mutex_;
-  OffsetAllocator space_;  // guarded by space_mutex_
-  std::mutex mutex_;       // guards all below; taken before space_mutex_
+  const std::shared_ptr<Arena> arena_;
+  std::mutex mutex_;  // guards all below; taken before the arena's
   std::map<Id, Entry> entries_;
   Id next_id_ = 1;
   std::uint64_t uses_ = 0;

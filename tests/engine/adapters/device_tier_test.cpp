@@ -62,7 +62,7 @@ class DeviceTierTest : public ::testing::Test {
   // A step that runs until the promise is kept.
   void enqueue_step(std::promise<void>& end) {
     auto& stream = dynamic_cast<host::HostStream&>(*compute_);
-    stream.run("step", [&end] { end.get_future().wait(); });
+    stream.run("step", [ended = end.get_future().share()] { ended.wait(); });
     tier_->step_enqueued(*compute_);
   }
 
