@@ -20,6 +20,7 @@ struct Benchmark {
 
 constexpr Benchmark kBenchmarks[] = {
     {"engine", "steps of a model: decode, prefill, adapters, memory", run_bench_engine},
+    {"kernels", "single CUDA kernels against other projects' and the memory", run_bench_kernels},
     {"tokenizer", "encoding speed on one core", run_bench_tokenizer},
     {"load", "reading a checkpoint against the memory's speed", run_bench_load},
 };

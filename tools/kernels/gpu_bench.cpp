@@ -39,6 +39,12 @@ double GpuTimes::percentile(double share) const {
 
 Result<GpuBench> GpuBench::create() {
   GpuBench bench;
+  int count = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted != cudaSuccess || count == 0) {
+    return error(StatusCode::unavailable, "there is no CUDA GPU to measure here ({})",
+                 counted != cudaSuccess ? cudaGetErrorString(counted) : "none found");
+  }
   int device = 0;
   TANDEM_TRY(cuda_status(cudaGetDevice(&device), "cudaGetDevice"));
   cudaDeviceProp properties{};

@@ -75,10 +75,10 @@ struct LoraParams {
 
 // How a step's launch is cut; see plan.h.
 struct LoraCut {
-  std::int32_t tile_rows = 0;    // 0: the plain kernel; 16: bgmv and mbgmv; 64: sgmv
+  std::int32_t tile_rows = 0;    // 0: the plain kernel; 8: bgmv and mbgmv; 32 or 64: sgmv
   std::int32_t padded_rank = 0;  // bgmv: what every adapter's loops run to; 0: its own rank
-  std::int32_t cluster = 1;      // blocks that share a tile: they split `in`, then the columns
-  std::int32_t splits = 1;       // clusters that share a tile's columns, each doing all of x A^T
+  std::int32_t log_cluster = 0;  // 2^this blocks share a tile: they split `in`, then the columns
+  std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns, each doing all of x A^T
   bool overlap = false;          // programmatic dependent launch
 };
 
