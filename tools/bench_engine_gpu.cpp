@@ -121,6 +121,7 @@ class GpuBench {
     settings.max_num_batched_tokens = 2048;
     settings.max_lora_rank = 64;
     std::vector<DummyAdapter> adapters;
+    adapters.reserve(kLoraBatch);
     for (std::int32_t i = 0; i < kLoraBatch; ++i) {
       adapters.push_back({fmt::format("dummy-{}", i), 16, all_modules()});
     }
@@ -160,6 +161,7 @@ class GpuBench {
   Status time_distinct(ServingBench& bench, const std::vector<DummyAdapter>& adapters) {
     log::info("distinct and identical adapters");
     std::vector<std::string> distinct;
+    distinct.reserve(adapters.size());
     for (const DummyAdapter& adapter : adapters) distinct.push_back(adapter.name);
     const std::vector<std::string> identical(distinct.size(), distinct.front());
     Samples of_distinct{"32 requests, 32 rank-16 all7 adapters", "tokens/s", {}};

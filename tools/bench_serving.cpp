@@ -72,6 +72,7 @@ Result<double> ServingBench::first_token() {
 Result<ServedLoad> ServingBench::burst(const std::vector<std::string>& adapters,
                                        std::int32_t prompt_tokens, std::int32_t output_tokens) {
   std::vector<GenerationRequest> requests;
+  requests.reserve(adapters.size());
   for (const std::string& name : adapters) {
     requests.push_back(request(name, prompt_tokens, output_tokens));
   }

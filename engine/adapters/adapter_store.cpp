@@ -103,7 +103,7 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
   const auto served =
       std::make_shared<ServedAdapter>(name, std::move(adapter), pinned, reloadable, host_);
   if (prepare) {
-    if (const Status prepared = prepare(served); !prepared) {
+    if (Status prepared = prepare(served); !prepared) {
       served->retire();
       tell();
       return prepared;

@@ -72,7 +72,7 @@ DeviceTier::~DeviceTier() {
 
 Status DeviceTier::poll() {
   if (!loading_.empty() && stream_->failed()) {
-    const Status status = stream_->synchronize();
+    Status status = stream_->synchronize();
     for (const AdapterLease& adapter : loading_) {
       end_load(*adapter);
       adapter->state_->apply(ResidencyEvent::failed);

@@ -24,8 +24,9 @@ void Engine::look_after_adapters() {
 void Engine::keep_adapters() {
   std::erase_if(keeping_, [&](KeepRequest& request) {
     std::optional<Status> done = advance(request);
-    if (done) request.done.set_value(*std::move(done));
-    return done.has_value();
+    if (!done) return false;
+    request.done.set_value(*std::move(done));
+    return true;
   });
 }
 

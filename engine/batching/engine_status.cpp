@@ -12,7 +12,7 @@ Status Engine::load_adapter(const std::string& name, const std::string& path, bo
   if (pinned || options_.adapter_mode == AdapterMode::cached) {
     prepare = [this](const AdapterLease& adapter) { return keep_on_device(adapter); };
   }
-  const Status status = adapters_->load(name, path, in_place, pinned, prepare);
+  Status status = adapters_->load(name, path, in_place, pinned, prepare);
   end_if_fatal(status);
   return status;
 }

@@ -1,6 +1,7 @@
 #include "gpu/cuda/attention/attention_planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -99,7 +100,7 @@ std::int32_t AttentionPlanner::choose_span(const AttentionPlan& plan,
     if (cut && (items > max_items || blocks > max_split_blocks_)) return;
     const std::int32_t most = items_of(tiles_.front().keys, span);
     const double key_time = 8.0 * plan.head_dim / 128 * ceil_of(tiles_.front().keys, most);
-    const auto rounds = static_cast<double>((blocks + slots_ - 1) / slots_);
+    const auto rounds = std::ceil(static_cast<double>(blocks) / slots_);
     const double merge = cut ? 2400.0 + 30.0 * most + (blocks > slots_ / 2 ? 1500.0 : 0.0) : 0.0;
     const double time = key_time + 3500.0 * rounds + merge;
     if (time >= best_time) return;
