@@ -242,6 +242,8 @@ TEST_F(Lora, CutsLargeShapesWithoutSeams) {
     check(dtype, dtype, 3, 4096, {1024, 264}, {{64, 8}, {16, 200}}, {1, 2});
     check(dtype, dtype, 90, 512, {520}, {{64}, {8}, {16}}, {65, 1, 17});
     check(dtype, DType::f32, 200, 264, {136}, {{24}, {72}}, {130, 64});
+    check(dtype, dtype, 700, 264, {136}, {{40}, {200}}, {520, 0, 150});
+    check(dtype, dtype, 4200, 72, {40}, {{40}, {9}}, {4099, 65});
   }
 }
 
