@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -116,6 +117,17 @@ class Stream {
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
   virtual void lora(const LoraArgs& args) = 0;
   virtual void sample(const SampleArgs& args) = 0;
+
+  // At a start, before any recording: finds by measurement how this stream best computes products
+  // that differ from `like` in their number of rows, up to like.front().x.rows() or as far as
+  // measuring helps, and in where their operands lie. The calls of `like` differ in w alone;
+  // together their weights should be more than the device caches, as a model's are. Overwrites
+  // their y; waits. Results may then differ in rounding from those of another start. A device need
+  // not have a choice.
+  virtual Status tune_gemm(std::span<const GemmArgs> like) {
+    (void)like;
+    return {};
+  }
 };
 
 // Thread-safe.

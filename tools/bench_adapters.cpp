@@ -27,7 +27,7 @@ std::size_t adapter_bytes(const ModelConfig& config, DType dtype, std::int32_t r
 std::size_t host_tier_bytes_for(const ModelConfig& config, DType dtype,
                                 std::span<const DummyAdapter> adapters) {
   constexpr std::size_t kPadding = std::size_t{1} << 20;  // of one adapter, far more than there is
-  std::size_t bytes = 0;
+  std::size_t bytes = kPadding;                           // a tier has bytes, also for no adapters
   for (const DummyAdapter& adapter : adapters) {
     bytes += adapter_bytes(config, dtype, adapter.rank, adapter.modules) + kPadding;
   }

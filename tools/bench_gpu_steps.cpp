@@ -88,6 +88,7 @@ Result<std::unique_ptr<GpuStepBench>> GpuStepBench::create(Device& device,
                 device.allocate(sizeof(SampledToken) * static_cast<std::size_t>(options.batch),
                                 "sampled tokens"));
   TANDEM_ASSIGN(bench->stream_, device.create_stream("bench"));
+  TANDEM_TRY(bench->model_->tune(*bench->stream_));  // as the engine does at its start
 
   // The caches are computed, not filled with random numbers: attention then reads what it would.
   for (std::int32_t i = 0; i < options.batch; ++i) {

@@ -177,6 +177,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs == "on";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
   options.record_at_start = graphs;
+  options.tune_at_start = device.info().is_cuda;
   options.max_queue = static_cast<std::int32_t>(settings.max_queue);
   options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
   options.max_device_adapters = static_cast<std::int32_t>(settings.max_device_adapters);

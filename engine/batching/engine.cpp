@@ -86,6 +86,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   TANDEM_ASSIGN(engine->pipeline_,
                 StepPipeline::create(steps, device, *engine->model_, engine->cache_,
                                      *engine->device_tier_, clock));
+  if (options.tune_at_start) TANDEM_TRY(engine->pipeline_->tune());
   if (options.record_at_start) TANDEM_TRY(engine->pipeline_->record_graphs(options.max_lora_rank));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;

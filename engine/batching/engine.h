@@ -52,6 +52,7 @@ struct EngineOptions {
   bool overlap = true;               // prepare a step while the one before it runs
   std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
   bool record_at_start = false;      // all of them, before the first request
+  bool tune_at_start = false;        // measure how the device best computes the model's products
 };
 
 class Engine final : public GenerationService {

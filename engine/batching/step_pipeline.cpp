@@ -49,6 +49,13 @@ StepPipeline::~StepPipeline() {
   if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
 }
 
+Status StepPipeline::tune() {
+  const TimePoint begin = clock_->now();
+  TANDEM_TRY(model_->tune(*stream_));
+  log::info("products measured in {:.2f} s", seconds_between(begin, clock_->now()));
+  return {};
+}
+
 Status StepPipeline::record_graphs(std::int32_t max_rank) {
   const TimePoint begin = clock_->now();
   TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_->table(), max_rank));

@@ -62,6 +62,9 @@ class StepPipeline {
                                                       DeviceTier& adapters, const Clock& clock);
   ~StepPipeline();  // waits for what is under way
 
+  // LlamaModel::tune, before anything is recorded.
+  Status tune();
+
   // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
   Status record_graphs(std::int32_t max_rank);
 

@@ -1,7 +1,9 @@
 #include "engine/model/llama.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/model/rope_table.h"
@@ -124,6 +126,31 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   stream.rms_norm(
       {sampled, weights_.final_norm(), static_cast<float>(config_.rms_norm_eps), normed});
   stream.gemm({normed, weights_.head(), {}, logits(input.num_logits)});
+}
+
+Status LlamaModel::tune(Stream& stream) {
+  const auto with_every_layer = [&](TensorView LayerWeights::*weight,
+                                    TensorView LayerWeights::*bias, const TensorView& y,
+                                    bool accumulate) {
+    // Rows of weights stand for x: numbers as they may be there, which is what power depends on.
+    const TensorView& first = weights_.layer(0).*weight;
+    const std::int64_t rows = std::min(y.rows(), first.rows());
+    std::vector<GemmArgs> like;
+    for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
+      const LayerWeights& w = weights_.layer(layer);
+      like.push_back({first.slice_rows(0, rows), w.*weight,
+                      bias == nullptr ? TensorView() : w.*bias, y.slice_rows(0, rows), accumulate});
+    }
+    return stream.tune_gemm(like);
+  };
+  TANDEM_TRY(with_every_layer(&LayerWeights::qkv, &LayerWeights::qkv_bias, work_.qkv, false));
+  TANDEM_TRY(with_every_layer(&LayerWeights::o, &LayerWeights::o_bias, work_.residual, true));
+  TANDEM_TRY(with_every_layer(&LayerWeights::gate_up, nullptr, work_.gate_up, false));
+  TANDEM_TRY(with_every_layer(&LayerWeights::down, nullptr, work_.residual, true));
+  const TensorView& head = weights_.head();
+  const std::int64_t rows = std::min(work_.logits.rows(), head.rows());
+  const GemmArgs like{head.slice_rows(0, rows), head, {}, work_.logits.slice_rows(0, rows)};
+  return stream.tune_gemm({&like, 1});
 }
 
 void LlamaModel::plan_attention(Stream& stream, const StepInput& input,

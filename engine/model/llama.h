@@ -49,6 +49,10 @@ class LlamaModel {
   static std::size_t workspace_bytes(const ModelConfig& config, DType dtype,
                                      const ModelLimits& limits);
 
+  // Stream::tune_gemm for the products of steps, before the stream's first step or recording.
+  // Overwrites the work space; waits.
+  Status tune(Stream& stream);
+
   // Tells the stream the shape of the step's attention; before compute(), and before every launch
   // of a recording of it. A padded input is planned as a recorded one.
   void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const;

@@ -205,6 +205,15 @@ void CudaStream::gemm(const GemmArgs& args) {
     return workspaces_.gemm->run(args, handle_);
   });
 }
+Status CudaStream::tune_gemm(std::span<const GemmArgs> like) {
+  TANDEM_CHECK(!recording_, "tuning does not belong into a recording");
+  for (const GemmArgs& args : like) check_args(args);
+  TANDEM_TRY(synchronize());
+  Status status = cuda_status(use_gpu(gpu_), "cudaSetDevice");
+  if (status) status = prepare();
+  if (status) status = workspaces_.gemm->tune(like, handle_);
+  return fatal("tune_gemm", status);
+}
 void CudaStream::rope_append(const RopeAppendArgs& args) {
   check_args(args);
   enqueue("rope_append", [&] { return launch_rope_append(args, handle_); });

@@ -45,6 +45,7 @@ class CudaStream final : public Stream {
   void embed(const EmbedArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
   void gemm(const GemmArgs& args) override;
+  Status tune_gemm(std::span<const GemmArgs> like) override;
   void rope_append(const RopeAppendArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -44,6 +45,7 @@ class FailingStream final : public Stream {
   void embed(const EmbedArgs& args) override { inner_->embed(args); }
   void rms_norm(const RmsNormArgs& args) override { inner_->rms_norm(args); }
   void gemm(const GemmArgs& args) override { inner_->gemm(args); }
+  Status tune_gemm(std::span<const GemmArgs> like) override { return inner_->tune_gemm(like); }
   void rope_append(const RopeAppendArgs& args) override { inner_->rope_append(args); }
   void attention(const AttentionArgs& args) override { inner_->attention(args); }
   void swiglu(const SwigluArgs& args) override { inner_->swiglu(args); }

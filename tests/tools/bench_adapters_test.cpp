@@ -53,5 +53,15 @@ TEST(BenchAdapters, AllFitIntoTheirHostTierAndDiffer) {
   EXPECT_NE((*store)->find("0")->contents().digest, (*store)->find("2")->contents().digest);
 }
 
+TEST(BenchAdapters, HaveAHostTierAlsoWhenThereAreNone) {
+  const auto device = std::move(make_host_device({})).value();
+  AdapterStoreOptions options;
+  options.max_adapters = 0;
+  options.max_rank = 0;
+  options.host_tier_bytes = host_tier_bytes_for(small_config(), DType::bf16, {});
+  const auto store = AdapterStore::create(*device, small_config(), DType::bf16, options);
+  EXPECT_TRUE(store) << store.status().message();
+}
+
 }  // namespace
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #include "gpu/cuda/gemm/gemm.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tandem::cuda {
@@ -36,6 +37,16 @@ Status Gemm::run(const GemmArgs& args, cudaStream_t stream) {
     return launch_skinny_gemm(args, device_, stream);
   }
   return lt_->run(args, stream);
+}
+
+Status Gemm::tune(std::span<const GemmArgs> like, cudaStream_t stream) {
+  if (like.empty()) return {};
+  for (const GemmArgs& args : like) check(args);
+  GemmArgs few = like.front();
+  few.x = few.x.slice_rows(0, std::min<std::int64_t>(few.x.rows(), 1));
+  few.y = few.y.slice_rows(0, few.x.rows());
+  const bool ours = device_.supported && skinny_gemm_takes(few);
+  return lt_->tune(like, ours ? kSkinnyMaxRows + 1 : 1, stream);
 }
 
 }  // namespace tandem::cuda

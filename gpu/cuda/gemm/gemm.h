@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <span>
 
 #include "engine/base/status.h"
 #include "gpu/cuda/gemm/lt_gemm.h"
@@ -21,6 +22,9 @@ class Gemm {
   // the arguments alone, so it may be captured. Kernels are loaded at their first use: run a shape
   // once before capturing it. Shapes that do not fit are the caller's bug (TANDEM_CHECK).
   Status run(const GemmArgs& args, cudaStream_t stream);
+
+  // Stream::tune_gemm. Not while the stream records.
+  Status tune(std::span<const GemmArgs> like, cudaStream_t stream);
 
  private:
   Gemm(std::unique_ptr<LtGemm> lt, const SkinnyDevice& device)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "gpu/cuda/gemm/add_terms.h"
@@ -25,9 +27,11 @@ cudaDataType_t data_type(DType dtype) {
   return dtype == DType::f16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-// Rows 65 and more share algorithms: 64 apart up to 512, then a quarter of a power of two apart.
+// Rows 33 and more share algorithms: 16 apart up to 64, 64 apart up to 512, then a quarter of a
+// power of two apart.
 std::int64_t bucket_of(std::int64_t rows) {
-  if (rows <= 64) return rows;
+  if (rows <= 32) return rows;
+  if (rows <= 64) return (rows + 15) / 16 * 16;
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(rows)));
   const std::int64_t step = std::max<std::int64_t>(64, power / 4);
   return (rows + step - 1) / step * step;
@@ -38,6 +42,11 @@ std::uint8_t alignment_of(const TensorView& view) {
   const auto bits = std::bit_cast<std::uintptr_t>(view.data) |
                     static_cast<std::uintptr_t>(view.stride[0]) * size_of(view.dtype) | 16U;
   return static_cast<std::uint8_t>(bits & (~bits + 1));
+}
+
+// Rows that the scratch product has room for.
+std::int64_t product_rows(std::int64_t out) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(kProductBytes / sizeof(float)) / out);
 }
 
 std::int64_t row_distance(const TensorView& view) {
@@ -99,9 +108,22 @@ std::size_t LtGemm::ShapeHash::operator()(const Shape& shape) const {
   return hash;
 }
 
-Result<cublasLtMatmulAlgo_t> LtGemm::choose(const Shape& shape, cublasLtMatmulDesc_t operation,
-                                            cublasLtMatrixLayout_t w, cublasLtMatrixLayout_t x,
-                                            cublasLtMatrixLayout_t y) {
+LtGemm::Shape LtGemm::shape_of(const GemmArgs& args) {
+  return {bucket_of(args.x.rows()),
+          args.x.cols(),
+          args.w.rows(),
+          args.x.dtype,
+          args.y.dtype,
+          args.accumulate,
+          alignment_of(args.x),
+          alignment_of(args.w),
+          alignment_of(args.y)};
+}
+
+Result<std::vector<cublasLtMatmulAlgo_t>> LtGemm::list_algorithms(const GemmArgs& args,
+                                                                  const Shape& shape, int most) {
+  Operation typical;
+  TANDEM_TRY(typical.set(args, shape.rows));
   cublasLtMatmulPreferenceOpaque_t preference{};
   TANDEM_TRY(lt_status(cublasLtMatmulPreferenceInit(&preference), "stating a preference"));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -117,16 +139,22 @@ Result<cublasLtMatmulAlgo_t> LtGemm::choose(const Shape& shape, cublasLtMatmulDe
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t{shape.align_x}));
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{shape.align_y}));
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{shape.align_y}));
-  cublasLtMatmulHeuristicResult_t best{};
+  std::vector<cublasLtMatmulHeuristicResult_t> named(static_cast<std::size_t>(most));
   int found = 0;
-  TANDEM_TRY(lt_status(
-      cublasLtMatmulAlgoGetHeuristic(handle_, operation, w, x, y, y, &preference, 1, &best, &found),
-      "choosing an algorithm"));
-  if (found == 0) {
+  TANDEM_TRY(lt_status(cublasLtMatmulAlgoGetHeuristic(handle_, &typical.description, &typical.w,
+                                                      &typical.x, &typical.y, &typical.y,
+                                                      &preference, most, named.data(), &found),
+                       "choosing an algorithm"));
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < found; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = named[static_cast<std::size_t>(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+  }
+  if (algorithms.empty()) {
     return error(StatusCode::internal, "cuBLASLt: no algorithm for {} rows, in {}, out {}",
                  shape.rows, shape.in, shape.out);
   }
-  return best.algo;
+  return algorithms;
 }
 
 Status LtGemm::run(const GemmArgs& args, cudaStream_t stream) {
@@ -139,8 +167,7 @@ Status LtGemm::run(const GemmArgs& args, cudaStream_t stream) {
   }
   if (!biased && !args.accumulate) return multiply(args, stream);
   // For small or odd shapes the library rounds the product to y's dtype before it adds to it.
-  const std::int64_t rows_at_once = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(kProductBytes / sizeof(float)) / args.w.rows());
+  const std::int64_t rows_at_once = product_rows(args.w.rows());
   for (std::int64_t first = 0; first < args.x.rows(); first += rows_at_once) {
     const std::int64_t rows = std::min(rows_at_once, args.x.rows() - first);
     const TensorView product(product_.get(), DType::f32, {rows, args.w.rows()});
@@ -152,23 +179,17 @@ Status LtGemm::run(const GemmArgs& args, cudaStream_t stream) {
 }
 
 Status LtGemm::multiply(const GemmArgs& args, cudaStream_t stream) {
-  const Shape shape{bucket_of(args.x.rows()),
-                    args.x.cols(),
-                    args.w.rows(),
-                    args.x.dtype,
-                    args.y.dtype,
-                    args.accumulate,
-                    alignment_of(args.x),
-                    alignment_of(args.w),
-                    alignment_of(args.y)};
+  const Shape shape = shape_of(args);
   auto known = chosen_.find(shape);
   if (known == chosen_.end()) {
-    Operation typical;
-    TANDEM_TRY(typical.set(args, shape.rows));
-    TANDEM_ASSIGN(const cublasLtMatmulAlgo_t algorithm,
-                  choose(shape, &typical.description, &typical.w, &typical.x, &typical.y));
-    known = chosen_.emplace(shape, algorithm).first;
+    TANDEM_ASSIGN(const auto algorithms, list_algorithms(args, shape, 1));
+    known = chosen_.emplace(shape, algorithms.front()).first;
   }
+  return multiply(args, known->second, stream);
+}
+
+Status LtGemm::multiply(const GemmArgs& args, const cublasLtMatmulAlgo_t& algorithm,
+                        cudaStream_t stream) {
   Operation operation;
   TANDEM_TRY(operation.set(args, args.x.rows()));
   const float alpha = 1;
@@ -176,8 +197,100 @@ Status LtGemm::multiply(const GemmArgs& args, cudaStream_t stream) {
   return lt_status(
       cublasLtMatmul(handle_, &operation.description, &alpha, args.w.data, &operation.w,
                      args.x.data, &operation.x, &beta, args.y.data, &operation.y, args.y.data,
-                     &operation.y, &known->second, workspace_.get(), kWorkspaceBytes, stream),
+                     &operation.y, &algorithm, workspace_.get(), kWorkspaceBytes, stream),
       "a product");
+}
+
+GemmArgs LtGemm::plain(const GemmArgs& args) const {
+  const bool biased = args.bias.rank > 0;
+  GemmArgs product{args.x, args.w, {}, args.y, args.accumulate};
+  if (args.y.dtype == DType::f32) {
+    product.accumulate = args.accumulate || biased;
+  } else if (biased || args.accumulate) {
+    const std::int64_t rows = std::min(args.x.rows(), product_rows(args.w.rows()));
+    product.x = args.x.slice_rows(0, rows);
+    product.y = TensorView(product_.get(), DType::f32, {rows, args.w.rows()});
+    product.accumulate = false;
+  }
+  return product;
+}
+
+struct LtGemm::Stopwatch {
+  Stopwatch() = default;
+  ~Stopwatch() {
+    if (begin != nullptr) (void)cudaEventDestroy(begin);
+    if (end != nullptr) (void)cudaEventDestroy(end);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  std::size_t turn = 0;  // whose product comes next
+};
+
+Status LtGemm::tune(std::span<const GemmArgs> like, std::int64_t fewest, cudaStream_t stream) {
+  Stopwatch watch;
+  TANDEM_TRY(cuda_status(cudaEventCreate(&watch.begin), "cudaEventCreate"));
+  TANDEM_TRY(cuda_status(cudaEventCreate(&watch.end), "cudaEventCreate"));
+  const std::int64_t most = std::min(like.front().x.rows(), kMostTunedRows);
+  for (std::int64_t rows = fewest; rows <= most; rows = bucket_of(rows) + 1) {
+    std::vector<GemmArgs> products;
+    for (GemmArgs args : like) {
+      args.x = args.x.slice_rows(0, std::min(bucket_of(rows), most));
+      args.y = args.y.slice_rows(0, args.x.rows());
+      products.push_back(plain(args));
+    }
+    const Shape shape = shape_of(products.front());
+    if (chosen_.find(shape) != chosen_.end()) continue;
+    TANDEM_ASSIGN(const cublasLtMatmulAlgo_t fastest, find_fastest(products, shape, watch, stream));
+    chosen_.emplace(shape, fastest);
+  }
+  return {};
+}
+
+Result<float> LtGemm::measure(std::span<const GemmArgs> products,
+                              const cublasLtMatmulAlgo_t& algorithm, int calls, Stopwatch& watch,
+                              cudaStream_t stream) {
+  const auto next = [&] {
+    return multiply(products[watch.turn++ % products.size()], algorithm, stream);
+  };
+  TANDEM_TRY(next());  // is not measured: it may load the kernel
+  TANDEM_TRY(cuda_status(cudaEventRecord(watch.begin, stream), "cudaEventRecord"));
+  for (int call = 0; call < calls; ++call) TANDEM_TRY(next());
+  TANDEM_TRY(cuda_status(cudaEventRecord(watch.end, stream), "cudaEventRecord"));
+  TANDEM_TRY(cuda_status(cudaEventSynchronize(watch.end), "measuring a product"));
+  float ms = 0;
+  TANDEM_TRY(cuda_status(cudaEventElapsedTime(&ms, watch.begin, watch.end), "measuring"));
+  return ms * 1e3F / static_cast<float>(calls);
+}
+
+Result<cublasLtMatmulAlgo_t> LtGemm::find_fastest(std::span<const GemmArgs> products,
+                                                  const Shape& shape, Stopwatch& watch,
+                                                  cudaStream_t stream) {
+  constexpr int kMostAlgorithms = 16;
+  constexpr int kCalls = 4;
+  constexpr float kNearlyAsFast = 1.1F;  // worth a second look
+  constexpr float kAsFast = 1.02F;       // then the library's order decides, the same in every run
+  TANDEM_ASSIGN(const auto algorithms, list_algorithms(products.front(), shape, kMostAlgorithms));
+  std::vector<float> us;
+  Status failure;
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+    const Result<float> measured = measure(products, algorithm, kCalls, watch, stream);
+    if (!measured) failure = measured.status();
+    us.push_back(measured ? *measured : std::numeric_limits<float>::infinity());
+  }
+  const float first_best = *std::min_element(us.begin(), us.end());
+  if (std::isinf(first_best)) return failure;
+  const float near = first_best * kNearlyAsFast;
+  for (std::size_t i = 0; i < us.size(); ++i) {
+    if (us[i] > near) continue;
+    TANDEM_ASSIGN(const float again, measure(products, algorithms[i], 2 * kCalls, watch, stream));
+    us[i] = again;
+  }
+  const float fast = *std::min_element(us.begin(), us.end()) * kAsFast;
+  const auto found = std::find_if(us.begin(), us.end(), [&](float t) { return t <= fast; });
+  return algorithms[static_cast<std::size_t>(found - us.begin())];
 }
 
 }  // namespace tandem::cuda

@@ -37,6 +37,8 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
     batch_ = std::make_unique<StepBatch>(
         StepBatch::create(*device_, {kMaxRows, 8, 8, 64, 1024, 64}).value());
     stream_ = device_->create_stream("test").value();
+    const Status tuned = model_->tune(*stream_);
+    ASSERT_TRUE(tuned.ok()) << tuned.message();
   }
 
   // The logits after the prompt's last token, computed `chunk` tokens at a time.

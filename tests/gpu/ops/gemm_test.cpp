@@ -66,6 +66,41 @@ TEST_F(Gemm, MatchesTheTwinForALongInnerDimension) {
   }
 }
 
+// Whatever the device chooses, for every number of rows that it then chooses it for.
+TEST_F(Gemm, MatchesTheTwinAfterTuning) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const bool biased : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        const DType out = accumulate ? DType::f32 : dtype;
+        const TestTensor x = tensor(dtype, {200, 320});
+        const TestTensor bias = tensor(dtype, {136});
+        const TestTensor y = tensor(out, {200, 136});
+        const TestTensor first = tensor(dtype, {136, 320});
+        const TestTensor second = tensor(dtype, {136, 320});
+        std::vector<GemmArgs> like;
+        for (const TestTensor* w : {&first, &second}) {
+          like.push_back({x.on_device(), w->on_device(), biased ? bias.on_device() : TensorView(),
+                          y.on_device(), accumulate});
+        }
+        const Status status = stream_->tune_gemm(like);
+        ASSERT_TRUE(status.ok()) << status.message();
+        for (const std::int64_t t : {1, 32, 33, 48, 49, 64, 65, 128, 129, 200, 300}) {
+          check(dtype, out, t, 320, 136, biased, accumulate);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Gemm, TunesForNoRowsAndNoProducts) {
+  EXPECT_TRUE(stream_->tune_gemm({}).ok());
+  const TestTensor w = tensor(DType::bf16, {64, 64});
+  const TestTensor x = tensor(DType::bf16, {0, 64});
+  const TestTensor y = tensor(DType::bf16, {0, 64});
+  const GemmArgs none{x.on_device(), w.on_device(), {}, y.on_device()};
+  EXPECT_TRUE(stream_->tune_gemm({&none, 1}).ok());
+}
+
 TEST_F(Gemm, SplitsWideOutputs) {
   for (const DType dtype : kDtypes) {
     check(dtype, dtype, 1, 129, 5003, false, false);
