@@ -12,6 +12,7 @@
 #include "engine/loader/random_fill.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench_gpu_steps.h"
+#include "tools/bench_link.h"
 #include "tools/bench_serving.h"
 #include "tools/engine_setup.h"
 #include "tools/machine.h"
@@ -46,8 +47,8 @@ class Selection {
   }
 
  private:
-  static constexpr std::array<std::string_view, 7> kAll = {"G1", "G2", "G3", "G4",
-                                                           "G5", "G9", "G10"};
+  static constexpr std::array<std::string_view, 8> kAll = {"G1", "G2", "G3",  "G4",
+                                                           "G5", "G9", "G10", "link"};
   std::vector<std::string> ids_;
 };
 
@@ -109,6 +110,11 @@ class GpuBench {
     // The start first: what a process has done before (the driver's context) would not count.
     if (only_.any("G10", "G5", "G3")) TANDEM_TRY(run_engine());
     if (only_.any("G1", "G2", "G4")) TANDEM_TRY(run_steps());
+    if (only_.any("link")) {
+      TANDEM_ASSIGN(const auto device, make_device(settings_));
+      TANDEM_TRY(measure_layer_pieces(*device, config_, dtype_,
+                                      static_cast<std::int32_t>(settings_.page_tokens), report_));
+    }
     if (only_.any("G9")) TANDEM_TRY(run_many_adapters());
     return {};
   }

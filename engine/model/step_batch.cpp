@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "engine/base/check.h"
 
@@ -113,11 +114,13 @@ void StepBatch::add_sample(std::int32_t row, SampleRow how, std::span<const std:
   samples_.push_back(how);
 }
 
-// Segments in the order of slots, so that the same mix of adapters gives the same launch.
+// Segments of high ranks first: they take longest, and begin while there is most to run beside
+// them. Else in the order of slots, so that the same mix of adapters gives the same launch.
 void StepBatch::group_rows_by_adapter() {
   std::stable_sort(adapters_.begin(), adapters_.end(),
                    [](const SequenceAdapter& a, const SequenceAdapter& b) {
-                     return a.adapter.slot < b.adapter.slot;
+                     return std::tuple(-a.adapter.max_rank, a.adapter.slot) <
+                            std::tuple(-b.adapter.max_rank, b.adapter.slot);
                    });
   for (const SequenceAdapter& each : adapters_) {
     const auto first = static_cast<std::int32_t>(lora_rows_.size());

@@ -74,6 +74,7 @@ Result<double> mixed_ranks(LoraBench& bench, BenchReport& report, int replays) {
     step.counts.assign(tokens, 1);
     step.expected_us = static_cast<double>(tokens) * 0.3;
     for (std::size_t i = 0; i < tokens; ++i) step.ranks.push_back(kMix[i % std::size(kMix)]);
+    std::sort(step.ranks.rbegin(), step.ranks.rend());  // high ranks first, as the engine does
     TANDEM_ASSIGN(const GpuTimes mixed, bench.run(step, launch_planned, replays));
     step.ranks.assign(tokens, 48);
     TANDEM_ASSIGN(const GpuTimes equal, bench.run(step, launch_planned, replays));

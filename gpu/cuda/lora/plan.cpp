@@ -51,6 +51,9 @@ void cut_short_tiles(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
   } else if (tiles <= 160) {
     cut.log_cluster = 1;
   }
+  // Such a rank is rarely the batch's mean: more blocks, so that its tiles do not end long after
+  // the others' (segments come with the high ranks first).
+  if (p.max_rank > 64 && tiles > 30 && cut.log_cluster < 3) ++cut.log_cluster;
 }
 
 // Long segments of high rank: longer tiles read the weights less often.
