@@ -150,11 +150,11 @@ cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t s
   const int rows = p.max_count < kTileRows ? p.max_count : kTileRows;
   const LoraShared shared(rows, p.max_rank, kTileRows);
   static thread_local int prepared_device = -1;  // the attribute is the device's
+  static thread_local int most = 0;              // shared memory that a block may have there
   int device = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error != cudaSuccess) return error;
   if (prepared_device != device) {
-    int most = 0;
     error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     if (error != cudaSuccess) return error;
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
@@ -163,6 +163,8 @@ cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t s
     if (error != cudaSuccess && cut.log_cluster > 3) return error;
     prepared_device = device;
   }
+  // sm_86, 89 and 120 give a block 99 KB, which the rings almost fill: slow there, but right.
+  if (shared.bytes > most) return launch_lora_plain(p, cut.overlap, stream);
   cudaLaunchAttribute attributes[2] = {};
   unsigned num_attributes = 0;
   if (cut.log_cluster > 0) {
