@@ -22,6 +22,11 @@ std::string figure(double value, const std::string& unit) {
   return fmt::format("{:.{}f}{}{}", value, digits, unit.empty() ? "" : " ", unit);
 }
 
+// The width of a column of texts: that of the longest so far, with a space after it.
+std::size_t column(std::size_t width, const std::string& text) {
+  return std::max(width, text.size() + 1);
+}
+
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -74,27 +79,38 @@ bool BenchReport::all_ok() const {
 std::string BenchReport::table() const {
   std::string out = fmt::format("{}: commit {}, {}, {} usable cores\n", command_, build_commit(),
                                 cpu_name(), usable_cpus().size());
+  // Facts and samples share their first column.
+  std::size_t names = 44;
+  for (const auto& [name, value] : facts_) names = column(names, name);
+  for (const Samples& samples : samples_) names = column(names, samples.name);
   for (const auto& [name, value] : facts_) {
-    out += fmt::format("  {:<44}{}\n", name,
+    out += fmt::format("  {:<{}}{}\n", name, names,
                        value.is_string() ? value.get<std::string>() : value.dump());
   }
   if (!samples_.empty()) {
-    out +=
-        fmt::format("\n  {:<44}{:>12}{:>12}{:>12}  samples\n", "measured", "median", "p99", "min");
+    out += fmt::format("\n  {:<{}}{:>12}{:>12}{:>12}  samples\n", "measured", names, "median",
+                       "p99", "min");
   }
   for (const Samples& samples : samples_) {
-    out += fmt::format("  {:<44}{:>12}{:>12}{:>12}  {}\n", samples.name,
+    out += fmt::format("  {:<{}}{:>12}{:>12}{:>12}  {}\n", samples.name, names,
                        figure(samples.median(), samples.unit),
                        figure(samples.percentile(0.99), samples.unit),
                        figure(samples.percentile(0), samples.unit), samples.values.size());
   }
-  out += fmt::format("\n  {:<4}{:<66}{:>12}{:>15}  verdict\n", "id", "figure", "measured", "bar");
+  std::size_t ids = 4;
+  std::size_t whats = 66;
   for (const Bar& bar : bars_) {
-    out += fmt::format(
-        "  {:<4}{:<66}{:>12}{:>15}  {}\n", bar.id, bar.what, figure(bar.value, bar.unit),
-        fmt::format("{} {}",
-                    bar.must == Must::be_at_least ? ">=" : "<=", figure(bar.bar, bar.unit)),
-        bar.ok() ? "met" : "MISSED");
+    ids = column(ids, bar.id);
+    whats = column(whats, bar.what);
+  }
+  out += fmt::format("\n  {:<{}}{:<{}}{:>12}{:>15}  verdict\n", "id", ids, "figure", whats,
+                     "measured", "bar");
+  for (const Bar& bar : bars_) {
+    out += fmt::format("  {:<{}}{:<{}}{:>12}{:>15}  {}\n", bar.id, ids, bar.what, whats,
+                       figure(bar.value, bar.unit),
+                       fmt::format("{} {}", bar.must == Must::be_at_least ? ">=" : "<=",
+                                   figure(bar.bar, bar.unit)),
+                       bar.ok() ? "met" : "MISSED");
   }
   return out;
 }

@@ -51,6 +51,17 @@ TEST(BenchReport, AMissedBarIsSaidAndFailsTheCheckOnly) {
   EXPECT_EQ(*good.finish({"", true}), kExitOk);
 }
 
+TEST(BenchReport, ColumnsStayApartWhateverTheirTextsAre) {
+  BenchReport report("engine", "tandem bench engine");
+  const std::string longer(70, 'x');
+  report.add({"link", longer + "1", 0.5, "", Must::be_at_least, 0.7});
+  report.add(Samples{longer + "2", "ms", {3}});
+  report.fact(longer + "3", "a fact");
+  EXPECT_THAT(report.table(), HasSubstr("link " + longer + "1 "));
+  EXPECT_THAT(report.table(), HasSubstr(longer + "2 "));
+  EXPECT_THAT(report.table(), HasSubstr(longer + "3 a fact"));
+}
+
 TEST(BenchReport, JsonHasBarsSamplesMachineCommitAndCommand) {
   const auto path = std::filesystem::path(testing::TempDir()) / "tandem_bench_report.json";
   ASSERT_TRUE(report_with(0.6).finish({path.string(), false}));
