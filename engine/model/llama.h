@@ -26,7 +26,6 @@ struct AdapterTable {
   // Of the adapters in this step: each layer waits for its event before it reads the adapter. Such
   // a step is not for a recording.
   std::span<const LayerEvents> pending;
-  bool has_pending() const { return !pending.empty(); }
 };
 
 // Sizes of the work space, fixed when the model is made.

@@ -25,10 +25,6 @@ class CudaGraph final : public Graph {
   cudaGraphExec_t handle_;
 };
 
-Status missing(const char* what) {
-  return error(StatusCode::internal, "{} is not in this build of the CUDA device", what);
-}
-
 }  // namespace
 
 cudaError_t use_gpu(int gpu) {

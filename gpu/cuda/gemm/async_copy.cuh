@@ -72,16 +72,6 @@ __device__ __forceinline__ void tensor_copy(std::uint32_t to, const CUtensorMap*
       : "memory");
 }
 
-// The same box to L2 only: a hint.
-__device__ __forceinline__ void tensor_prefetch_l2(const CUtensorMap* map, int y, int z,
-                                                   std::uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.prefetch.tensor.3d.L2.global.tile.L2::cache_hint [%0, {%1, %2, %3}], %4;" ::
-          "l"(map),
-      "r"(0), "r"(y), "r"(z), "l"(policy)
-      : "memory");
-}
-
 __device__ __forceinline__ uint4 load_shared(std::uint32_t address) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -10,8 +10,6 @@ cudaError_t this_gpu(LoraGpu& gpu) {
   int device = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess && device != known_device) {
-    error = cudaDeviceGetAttribute(&known.processors, cudaDevAttrMultiProcessorCount, device);
-    if (error != cudaSuccess) return error;
     error = cudaDeviceGetAttribute(&known.major, cudaDevAttrComputeCapabilityMajor, device);
     if (error == cudaSuccess) known_device = device;
   }

@@ -8,7 +8,6 @@
 namespace tandem::cuda {
 
 struct LoraGpu {
-  int processors = 0;
   int major = 0;  // compute capability: clusters and dependent launch from 9 on
 };
 
