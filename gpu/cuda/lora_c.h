@@ -3,15 +3,25 @@
  *   out[m][t] += x[t] A^T B^T     for every row t of a batch and up to three modules m
  *
  * with A [rank, in] and B [out, rank] of the row's own adapter, ranks 1 to 512 side by side, in one
- * kernel. libtandem_lora.so needs the CUDA runtime and nothing else. It allocates nothing, needs no
- * workspace, waits for nothing and throws nothing; a call enqueues one kernel on the given stream
- * (or none, when there is nothing to do) and may be captured in a CUDA graph: the launch depends on
- * the plain integers here alone, so a replay may find other contents behind the same pointers.
- * Results are the same in every run. Functions may be called from several threads at once.
+ * kernel. Modules are linear layers that take the same x (q, k and v, say). There is no factor for
+ * lora_alpha / rank: multiply B by it beforehand. libtandem_lora.so needs the CUDA runtime and
+ * nothing else. It allocates nothing, needs no workspace, waits for nothing and throws nothing; a
+ * call enqueues one kernel on the given stream (or none, when there is nothing to do) and may be
+ * captured in a CUDA graph: the launch depends on the plain integers here alone, so a replay may
+ * find other contents behind the same pointers. Results are the same in every run. Functions may be
+ * called from several threads at once.
  *
- * All pointers in the structs are device memory; strides count elements. bf16 and f16 run on tensor
- * cores when `in`, the widths and strides of `out`, and the ranks of dense weights are multiples of
- * 8 and all pointers multiples of 16 bytes; f32 and anything else is computed, but slowly.
+ * Zero a tandem_lora_args, set struct_size, and fill in x, the modules, the weights in one of their
+ * two forms (dense arrays, or a table) and the rows in one of theirs (an adapter a row, or
+ * segments); the other form stays zero. All pointers in the structs are device memory, which the
+ * GPU reads when the kernel runs: it must stay as it is until then. So nothing behind a pointer is
+ * checked: a row, adapter or page number out of range, or a rank or count above its bound, makes
+ * the kernel read or write foreign memory. x, weights and out must not overlap.
+ *
+ * Strides count elements and may exceed the width. bf16 and f16 run on tensor cores when `in`, the
+ * strides of x and out, the widths of out and the rank of dense weights are multiples of 8, and x,
+ * out and dense weights begin at multiples of 16 bytes; f32 and anything else is computed, but
+ * slowly.
  *
  * tests/gpu/cuda/lora_c_test.py calls all of this from Python.
  */
@@ -41,8 +51,10 @@ enum {
   TANDEM_LORA_BAD_PAGES = -6    /* page_shift outside 12 .. 30 */
 };
 
-/* One module of one adapter. B's rows are b_stride elements apart, a multiple of 8 for f16 and
- * bf16, and hold zeros after `rank`. rank 0: the adapter leaves the module alone. */
+/* One module of one adapter: A [rank, in], rows in a row, and B [out_width, b_stride], of which
+ * the columns after `rank` are zeros. For f16 and bf16 b_stride is a multiple of 8, and a and b
+ * (with pages: page_base) are multiples of 16 bytes; nobody checks that. rank 0: the adapter leaves
+ * the module alone, and nothing else is read. */
 typedef struct tandem_lora_matrix {
   uint64_t a; /* address of A, or its first byte within the adapter when there are pages */
   uint64_t b;
@@ -58,8 +70,8 @@ typedef struct tandem_lora_segment {
 } tandem_lora_segment;
 
 typedef struct tandem_lora_module {
-  void* out; /* [rows of x, out_width], added to */
-  int64_t out_stride;
+  void* out;          /* [rows of x, out_width], added to */
+  int64_t out_stride; /* from row to row */
   int32_t out_width;
   int32_t reserved; /* 0 */
   /* Dense weights, used when `table` is null: [adapters, dense_rank, in] and
@@ -71,8 +83,8 @@ typedef struct tandem_lora_module {
 typedef struct tandem_lora_args {
   uint64_t struct_size; /* sizeof(tandem_lora_args) */
 
-  const void* x; /* [rows, in] */
-  int64_t x_stride;
+  const void* x;    /* [rows of x, in] */
+  int64_t x_stride; /* from row to row */
   int32_t in;
   int32_t type;     /* of x and of the weights */
   int32_t out_type; /* `type` or f32 */
@@ -84,7 +96,8 @@ typedef struct tandem_lora_args {
   int64_t table_stride;
   /* Adapters in pages: byte n of adapter i lies at page_base
    * + (page_ids[i * page_ids_stride + (n >> page_shift)] << page_shift) + (n mod 2^page_shift).
-   * Matrices begin at multiples of 64 bytes. page_base null: the table holds addresses. */
+   * An adapter's matrices begin at bytes n that are multiples of 64. page_base null: the table
+   * holds addresses. */
   const void* page_base;
   const int32_t* page_ids;
   int64_t page_ids_stride;
@@ -96,16 +109,17 @@ typedef struct tandem_lora_args {
   const int32_t* ranks; /* [adapters] */
 
   /* Which rows use which adapter, in one of two ways. By row: adapter_of_row[i] is the adapter of
-   * row i, -1 for none. By segments: `rows` lists rows in any order, or is null for 0, 1, 2, ...;
-   * each row is in at most one segment. Segments are the faster way when rows share adapters. */
-  const int32_t* adapter_of_row; /* [num_rows]; null: segments */
-  const tandem_lora_segment* segments;
-  const int32_t* rows; /* [num_rows] */
+   * row i of x, -1 for none. By segments: `rows` lists rows of x in any order, or is null for 0, 1,
+   * 2, ...; each is in at most one segment, and those in none are left alone. Segments are the
+   * faster way when rows share adapters. */
+  const int32_t* adapter_of_row;       /* [num_rows]; null: segments */
+  const tandem_lora_segment* segments; /* [num_segments] */
+  const int32_t* rows;                 /* [num_rows] */
   int32_t num_segments;
-  int32_t num_rows;
+  int32_t num_rows; /* 0: nothing is enqueued */
 
   int32_t max_rank;  /* of any adapter in the batch, or a bound; unused for dense weights */
-  int32_t max_count; /* of any segment, or a bound */
+  int32_t max_count; /* of any segment, or a bound; unused by row. 0: nothing is enqueued */
 } tandem_lora_args;
 
 /* `stream` is a cudaStream_t; null: the default stream. Runs on the thread's current device. */
