@@ -1,4 +1,4 @@
-// tandem bench engine on a GPU: BENCH.md's G1 to G5, G9 and G10.
+// tandem bench engine on a GPU: G1 to G5, G9, G10 and link of README.md's table.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace tandem {
 
 struct GpuEngineBench {
-  std::string only;  // "G1,G2"; empty: all
+  std::string only;  // "G1,link"; empty: all
   std::int64_t rounds = 50;
   std::int64_t context = 512;
   double started_s = 0;  // seconds since the command began, when it is run

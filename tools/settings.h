@@ -28,12 +28,12 @@ struct EngineSettings {
   // Device
   std::string device = "auto";
   std::int64_t gpu = 0;      // index of the CUDA GPU
-  std::int64_t threads = 0;  // 0: one per usable core
+  std::int64_t threads = 0;  // 0: one per physical core that this process may use
   std::string cpus;          // "0-3,8"; empty: all that this process may use
   bool pin = true;
   double link_gbps = 0;  // gigabytes per second; 0: not throttled
   // Batching
-  std::int64_t max_model_len = 0;  // 0: what the model and the cache allow
+  std::int64_t max_model_len = 0;  // 0: the model's context
   std::int64_t max_num_seqs = 256;
   std::int64_t max_num_batched_tokens = 512;
   std::int64_t max_queue = 4096;

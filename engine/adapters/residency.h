@@ -1,4 +1,4 @@
-// Where an adapter's weights are, and what may happen to them: DESIGN's "an adapter's life".
+// Where an adapter's weights are, and what may happen to them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The LoRA cases that others were measured on (BENCH.md: peer_kernels.csv), and how a case's rows
+// The LoRA cases that others were measured on (tests/data/peer_kernels.csv), and how a case's rows
 // are shared out among its adapters.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The LoRA section of `tandem bench kernels`: G6, G7 and G8 of BENCH.md.
+// The LoRA section of `tandem bench kernels`: G6, G7 and G8 of the table in README.md.
 #pragma once
 
 #include <cstdint>

@@ -18,13 +18,12 @@
 // What was tried, on one H200 (us for q/k/v of llama-2-7b at one row, floor 23.5 at copy speed):
 //   a bulk copy of 512 bytes per row and stage      71    the copy engine starts one in 40 ns
 //   one tensor copy per stage (this)                25.4  8 rows 25.1, 16 rows 25.5, 32 rows 26.3
-//   half the shared memory, two kernels at a time   25.5  good only if every kernel of the step
-//   asks
+//   half the shared memory, two kernels at a time   25.5  good only if all kernels of a step ask
 //                                                         for the same division of L1: else each
 //                                                         change drains the processors (+12 us)
 //   clusters of 2 that share the inner dimension    28.1  they start later than they gain
 //   64 rows of w in a stage                         25.8
-//   chunks beyond the ring fetched into L2          27.0  as many as 8; also when there was time to
+//   chunks beyond the ring fetched into L2          27.0  up to 8 of them
 //   the last seventh in units of 8 rows to whoever  27.5  blocks end up to a tenth apart, as their
 //     is first there                                      processors get different bandwidth, but
 //                                                         stages of 4 KB are slower still

@@ -9,8 +9,9 @@
 
 namespace tandem::cuda {
 
-// Up to 32 rows it is the faster one. us on one H200, bf16, llama-2-7b, launches back to back in a
-// graph, ours / cuBLASLt's; the floor at copy speed (4.28 TB/s) in brackets:
+// Up to 32 rows a layer is faster by it, though not each of its products. us on one H200, bf16,
+// llama-2-7b, launches back to back in a graph, ours / cuBLASLt's; the floor at copy speed (4.28
+// TB/s) in brackets:
 //   rows              1            8            16           32           64
 //   qkv  (23.5)       25.4 / 27.8  25.1 / 28.2  25.5 / 28.4  26.3 / 28.8  33.2 / 28.3
 //   o     (7.8)        9.0 / 12.9   9.1 / 12.6   9.5 / 12.9  10.3 / 13.4  13.5 / 11.4

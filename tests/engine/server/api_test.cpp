@@ -268,7 +268,7 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
   EXPECT_EQ(options_of("/v1/completions")["top_p"]["exclusiveMinimum"], 0);
 }
 
-// The list of REST.md, by hand: an option that falls out of the table is missed here.
+// The request options of README.md, by hand: one that falls out of the table is missed here.
 TEST(RequestFields, AreThoseOfTheInterface) {
   const std::set<std::string> expected{"model",
                                        "prompt",
