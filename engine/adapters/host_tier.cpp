@@ -36,11 +36,13 @@ AdapterBytes HostTier::try_take(std::size_t bytes) {
   {
     const std::lock_guard lock(arena_->mutex);
     offset = arena_->space.take(bytes);
+    if (offset) ++arena_->runs;
   }
   if (!offset) return nullptr;
   return {arena_->region.data() + *offset, [arena = arena_, bytes](std::byte* data) {
             const std::lock_guard lock(arena->mutex);
             arena->space.give_back(static_cast<std::size_t>(data - arena->region.data()), bytes);
+            --arena->runs;
           }};
 }
 
@@ -65,7 +67,7 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
 // Only find() hands the bytes out, under the mutex: one owner means that nobody else has them.
 bool HostTier::drop_oldest(bool& held) {
   auto oldest = entries_.end();
-  held = false;
+  held = num_runs() > entries_.size();  // being filled, or erased while a copy needs it
   for (auto each = entries_.begin(); each != entries_.end(); ++each) {
     if (each->second.dropped == nullptr) continue;
     if (each->second.bytes.use_count() > 1) {
@@ -78,6 +80,11 @@ bool HostTier::drop_oldest(bool& held) {
   oldest->second.dropped();
   entries_.erase(oldest);
   return true;
+}
+
+std::size_t HostTier::num_runs() const {
+  const std::lock_guard lock(arena_->mutex);
+  return arena_->runs;
 }
 
 HostTier::Id HostTier::keep(AdapterBytes contents, std::function<void()> dropped) {

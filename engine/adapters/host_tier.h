@@ -32,7 +32,8 @@ class HostTier {
 
   // Room in the arena, not initialised, dropping others if it must; 64-byte aligned. It returns
   // when the last owner lets go. invalid_argument: larger than the arena; resource_exhausted: what
-  // is there cannot be dropped (`retry`: now, but soon perhaps, since copies hold some of it).
+  // is there cannot be dropped (`retry`: now, but soon perhaps, since copies hold some of it, or
+  // others have taken it and are filling it).
   Result<AdapterBytes> take(std::size_t bytes, bool* retry = nullptr);
 
   // Keeps what take() gave, and now is filled, until it is dropped or erased. `dropped` is called,
@@ -60,12 +61,14 @@ class HostTier {
     ShmRegion region;
     Buffer pinned;  // lets go before the region does
     std::mutex mutex;
-    OffsetAllocator space;  // guarded by mutex
+    OffsetAllocator space;  // guarded by mutex, like runs
+    std::size_t runs = 0;   // given out
   };
 
   explicit HostTier(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
   AdapterBytes try_take(std::size_t bytes);
   bool drop_oldest(bool& held);
+  std::size_t num_runs() const;
 
   const std::shared_ptr<Arena> arena_;
   std::mutex mutex_;  // guards all below; taken before the arena's

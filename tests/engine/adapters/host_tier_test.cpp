@@ -67,6 +67,21 @@ TEST_F(HostTierTest, SaysWhetherWaitingHelpsWhenNothingCanBeDropped) {
   EXPECT_FALSE(retry);
 }
 
+TEST_F(HostTierTest, WaitingHelpsWhileOthersFillWhatTheyHaveTaken) {
+  for (int i = 0; i < 3; ++i) keep(i, false);
+  AdapterBytes filling = tier_->take(kRun).value();
+  bool retry = false;
+  EXPECT_FALSE(tier_->take(kRun, &retry).ok());
+  EXPECT_TRUE(retry);
+  const HostTier::Id id = tier_->keep(std::move(filling), nullptr);
+  EXPECT_FALSE(tier_->take(kRun, &retry).ok());
+  EXPECT_FALSE(retry);
+  const AdapterBytes copied = tier_->find(id);
+  tier_->erase(id);
+  EXPECT_FALSE(tier_->take(kRun, &retry).ok());
+  EXPECT_TRUE(retry);
+}
+
 TEST_F(HostTierTest, RefusesWhatIsLargerThanAllOfIt) {
   const auto refused = tier_->take(4 * kRun + 1);
   EXPECT_EQ(refused.status().code(), StatusCode::invalid_argument);
