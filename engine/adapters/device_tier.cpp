@@ -248,6 +248,10 @@ void DeviceTier::reclaim_oldest() {
   evict(found);
 }
 
+void DeviceTier::evict_idle() {
+  while (oldest()) reclaim_oldest();
+}
+
 void DeviceTier::evict(std::size_t index) {
   const AdapterLease adapter = std::move(resident_[index]);
   resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(index));

@@ -75,6 +75,8 @@ class DeviceTier final : public Reclaimable {
   std::int32_t num_slots() const { return slots_.num_slots(); }
   std::int32_t pages_of(const ServedAdapter& adapter) const;
   bool is_kept(const ServedAdapter& adapter) const { return adapter.device_.kept; }
+  // All that start() or the pool might.
+  void evict_idle();
   // Adapters that are never evicted, and their pages.
   std::int32_t num_kept() const;
   std::int32_t kept_pages() const;

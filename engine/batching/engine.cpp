@@ -167,7 +167,10 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
                         ? context->adapter->hits
                         : context->adapter->cold_starts;
       count.fetch_add(1, std::memory_order_relaxed);
-      context->adapter->waiting.fetch_add(n, std::memory_order_relaxed);
+      // Why it could not be read before is no answer to those who ask now.
+      if (context->adapter->waiting.fetch_add(n, std::memory_order_relaxed) == 0) {
+        (void)adapters_->take_read_failure(*context->adapter);
+      }
     }
   }
   inbox_changed_.notify_one();

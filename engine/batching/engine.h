@@ -99,6 +99,7 @@ class Engine final : public GenerationService {
   void run();
   bool take_inbox();  // false: time to end
   void look_after_adapters();
+  void help_stuck();
   void keep_adapters();
   std::optional<Status> advance(const KeepRequest& request);  // nothing: not yet
   Status keep_on_device(const AdapterLease& adapter);         // any thread

@@ -21,6 +21,25 @@ void Engine::look_after_adapters() {
   }
 }
 
+// Adapters that were loaded into what was left between others may lie in more pages than they fill.
+// Loaded again, into the room that now is free, they do not. What is short then stays short.
+void Engine::help_stuck() {
+  constexpr std::int32_t kMostTimes = 3;
+  Sequence* sequence = scheduler_.stuck();
+  if (sequence == nullptr || device_tier_->counts().loading > 0) return;
+  if (++sequence->times_stuck < kMostTimes) {
+    device_tier_->evict_idle();
+    return;
+  }
+  const PoolCounts pages = pool_.counts();
+  end_request(*sequence, FinishReason::failed,
+              error(StatusCode::resource_exhausted,
+                    "the request needs {} pages so far; of the pool's {}, {} are taken by pinned "
+                    "adapters: ask for less, or raise pool_gb",
+                    pool_.pages_for(static_cast<std::int64_t>(sequence->tokens.size())),
+                    pool_.num_pages(), pages.adapter));
+}
+
 void Engine::keep_adapters() {
   std::erase_if(keeping_, [&](KeepRequest& request) {
     std::optional<Status> done = advance(request);

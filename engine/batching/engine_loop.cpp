@@ -68,6 +68,7 @@ void Engine::run_steps() {
   const TimePoint begin = clock_->now();
   const std::vector<ScheduledSequence>& plan = scheduler_.plan();
   step_was_empty_ = plan.empty();
+  help_stuck();
   if (!plan.empty()) {
     note_scheduled(plan, begin);
     pipeline_->enqueue(plan);

@@ -69,6 +69,7 @@ void Scheduler::enqueue(std::unique_ptr<Sequence> sequence) {
 const std::vector<ScheduledSequence>& Scheduler::plan() {
   plan_.clear();
   waits_for_pages_ = false;
+  stuck_ = nullptr;
   ending_ = static_cast<std::size_t>(
       std::count_if(running_.begin(), running_.end(),
                     [](const auto& each) { return each->awaits_last_token(); }));
@@ -81,7 +82,8 @@ const std::vector<ScheduledSequence>& Scheduler::plan() {
   // From here on nobody gives way: what is planned will be computed.
   for (const auto& [sequence, rows] : plan_) offer_prefix(*sequence, sequence->computed + rows);
   admit();
-  const bool waits = waiting_.empty() || (gate_ != nullptr && gate_->is_waiting());
+  const bool waits =
+      waiting_.empty() || stuck_ != nullptr || (gate_ != nullptr && gate_->is_waiting());
   TANDEM_CHECK(!plan_.empty() || ending_ > 0 || (running_.empty() && waits),
                "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
                running_.size(), waiting_.size(), pool_->num_free(), pool_->num_pages());
@@ -114,7 +116,10 @@ void Scheduler::admit() {
     }
     const std::int32_t rows = reserve_for_admission(sequence);
     if (rows == 0) {
-      if (gate_ != nullptr) gate_->leave(sequence);
+      if (gate_ != nullptr) {
+        gate_->leave(sequence);
+        if (running_.empty()) stuck_ = &sequence;
+      }
       release(sequence);
       sequence.computed = 0;
       return;

@@ -77,6 +77,11 @@ class Scheduler {
   // for all of it are reserved. Valid until the next call.
   const std::vector<ScheduledSequence>& plan();
 
+  // The first in the queue for which, at the last plan(), there were too few pages though nothing
+  // runs: what the gate lets nobody reclaim has grown since it was checked, or is spread over more
+  // pages than it fills. Null: there is none.
+  Sequence* stuck() const { return stuck_; }
+
   // Takes a sequence out, wherever it is; its pages are free at once.
   std::unique_ptr<Sequence> remove(Sequence* sequence);
   // All sequences, running first; for cancellation and shutdown. Valid until the next change.
@@ -115,6 +120,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
   Plan plan_;                                       // the step being planned
+  Sequence* stuck_ = nullptr;                       // see stuck()
   std::size_t ending_ = 0;                          // running, but their last token is under way
   bool waits_for_pages_ = false;                    // a running one sits the step out
   std::int32_t rows_left_ = 0;

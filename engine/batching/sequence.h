@@ -55,6 +55,7 @@ struct Sequence {
   OutputText text;
   bool admitted = false;             // has been scheduled once; preemption does not undo it
   bool ended = false;                // out of the scheduler; what is still under way is void
+  std::int32_t times_stuck = 0;      // see Scheduler::stuck()
   std::int32_t steps_in_flight = 0;  // enqueued steps with rows of it
 
   std::int64_t prompt_len() const {

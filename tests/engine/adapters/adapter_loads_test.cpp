@@ -370,5 +370,45 @@ TEST_F(AdapterFolders, PinnedAreThereForGoodAndOneTooManyIsRefused) {
   }));
 }
 
+TEST_F(AdapterFolders, AreReadAgainThoughTheyOnceCouldNotBe) {
+  auto engine = make(tight());
+  const std::filesystem::path folder = dir_.path() / "cheader";
+  const std::filesystem::path away = dir_.path() / "away";
+  // The first that is asked for pushes it out; the second is read after it, by the same thread.
+  run(*engine->engine, greedy({5, 6}, 1, "python"));
+  run(*engine->engine, greedy({5, 6}, 1, "docstring"));
+  AdapterStore& store = engine->engine->adapter_store();
+  const AdapterLease adapter = store.find("cheader");
+  ASSERT_EQ(adapter->residency(), Residency::on_disk);
+  std::filesystem::rename(folder, away);
+  store.request_read(adapter);  // as for somebody who left before the answer
+  run(*engine->engine, greedy({5, 6}, 1, "license"));
+  run(*engine->engine, greedy({5, 6}, 1, "python"));
+  run(*engine->engine, greedy({5, 6}, 1, "docstring"));
+  std::filesystem::rename(away, folder);
+  const Collected got = run(*engine->engine, greedy({5, 6}, 1, "cheader"))[0];
+  EXPECT_TRUE(got.error.ok()) << got.error.message();
+}
+
+// What a running sequence may need was checked when it came, and is taken by a pin after that.
+TEST_F(AdapterFolders, PinnedWhileOthersRunMayEndThemButNotTheEngine) {
+  EngineOptions options = small_engine_options(512);
+  const auto config = load_model_config("data/demo-llama").value();
+  const PoolLayout layout = PoolLayout::of(config, DType::f32, options.page_tokens);
+  const auto largest =
+      load_peft_adapter("data/demo-llama/adapters/cheader", config, DType::f32).value();
+  options.num_pages = static_cast<std::int32_t>(
+      512 / options.page_tokens + (largest.num_bytes + layout.page_bytes - 1) / layout.page_bytes);
+  auto engine = make(options);
+  const auto running = engine->engine->submit(greedy({5, 6, 7}, 509, "cheader")).value();
+  ASSERT_TRUE(running->next(std::chrono::seconds(10)).has_value());
+  const Status pinned = engine->engine->load_adapter("pinned", dir_.path() / "python", false, true);
+  ASSERT_TRUE(pinned.ok()) << pinned.message();
+  const Collected ended = collect(*running)[0];
+  EXPECT_EQ(ended.error.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(ended.error.message(), HasSubstr("pinned"));
+  EXPECT_EQ(run(*engine->engine, greedy({5, 6, 7}, 400))[0].tokens.size(), 400U);
+}
+
 }  // namespace
 }  // namespace tandem::test

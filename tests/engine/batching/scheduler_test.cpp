@@ -103,6 +103,27 @@ TEST(Scheduler, PlansNothingWhenThereIsNothing) {
   EXPECT_TRUE(simulation.step().empty());
 }
 
+class OpenGate final : public AdmissionGate {
+ public:
+  bool enter(const Sequence&) override { return true; }
+  void leave(const Sequence&) override {}
+  bool is_waiting() const override { return false; }
+};
+
+TEST(Scheduler, TellsWhichSequenceHasTooFewPagesThoughNothingRuns) {
+  Simulation simulation(limits(4, 16), 4, 4);
+  OpenGate gate;
+  simulation.scheduler().set_gate(gate);
+  auto pinned = simulation.pool().take_chunks(2 * simulation.pool().chunks_per_page());
+  Sequence* first = simulation.add(12, 2);
+  simulation.add(12, 2);
+  EXPECT_TRUE(simulation.step().empty());
+  EXPECT_EQ(simulation.scheduler().stuck(), first);
+  pinned->clear();
+  EXPECT_EQ(simulation.step().size(), 1U);
+  EXPECT_EQ(simulation.scheduler().stuck(), nullptr);
+}
+
 TEST(Scheduler, CutsALongPromptIntoChunksBesideDecodingRows) {
   Simulation simulation(limits(4, 8), 64, 4);
   Sequence* first = simulation.add(3, 100);
