@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -31,6 +32,17 @@ constexpr std::string_view kPrefix = "tandem-";
 std::mutex& making() {
   static std::mutex mutex;
   return mutex;
+}
+
+// The names that this process has made: others may have its pid, in another container.
+struct OwnNames {
+  std::mutex mutex;
+  std::set<std::string> names;
+};
+
+OwnNames& own_names() {
+  static OwnNames own;
+  return own;
 }
 
 std::string make_name(std::string_view purpose) {
@@ -90,7 +102,10 @@ struct ShmRegion::Impl {
   bool owner = false;
 
   ~Impl() {
-    if (owner) bip::shared_memory_object::remove(name.c_str());
+    if (!owner) return;
+    const std::lock_guard lock(own_names().mutex);
+    own_names().names.erase(name);
+    bip::shared_memory_object::remove(name.c_str());
   }
 };
 
@@ -120,6 +135,8 @@ Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes)
     impl->object = bip::shared_memory_object(bip::create_only, impl->name.c_str(), bip::read_write,
                                              bip::permissions(0600));
     impl->owner = true;
+    const std::lock_guard own_lock(own_names().mutex);
+    own_names().names.insert(impl->name);
     if (::flock(impl->object.get_mapping_handle().handle, LOCK_EX | LOCK_NB) != 0) {
       return errno_status("flock of shared memory " + impl->name, errno);
     }
@@ -160,6 +177,13 @@ std::vector<std::string> remove_stale_shm_regions() {
     if (bip::shared_memory_object::remove(file.c_str())) removed.push_back(file);
   }
   return removed;
+}
+
+void unlink_own_shm_regions() {
+  const std::lock_guard lock(own_names().mutex);
+  for (const std::string& name : own_names().names) {
+    bip::shared_memory_object::remove(name.c_str());
+  }
 }
 
 std::size_t free_shm_bytes() {

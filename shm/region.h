@@ -46,6 +46,10 @@ class ShmRegion {
 // of living ones, of this process too, are left alone. What may not be looked at is skipped.
 std::vector<std::string> remove_stale_shm_regions();
 
+// Unlinks the names of this process's regions; what is mapped stays. For a process that is about to
+// end without destructors. Thread-safe, not for a signal handler.
+void unlink_own_shm_regions();
+
 // What /dev/shm could still hold.
 std::size_t free_shm_bytes();
 

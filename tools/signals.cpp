@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include "shm/region.h"
+
 namespace tandem {
 
 Result<std::unique_ptr<StopSignals>> StopSignals::create() {
@@ -52,7 +54,10 @@ void StopSignals::watch() {
     if (read(signal_fd_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
     const int number = static_cast<int>(info.ssi_signo);
     const std::lock_guard lock(mutex_);
-    if (first_ != 0 || !graceful_) _exit(128 + number);
+    if (first_ != 0 || !graceful_) {
+      unlink_own_shm_regions();  // else /dev/shm would hold their memory until the next start
+      _exit(128 + number);
+    }
     first_ = number;
     changed_.notify_all();
   }

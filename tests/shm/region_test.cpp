@@ -111,6 +111,17 @@ TEST(ShmRegion, OfADeadEngineIsRemovedByTheNextStart) {
   EXPECT_FALSE(std::filesystem::exists(file_of(name)));
 }
 
+TEST(ShmRegion, OfAProcessThatEndsAtOnceIsUnlinkedAndStaysMapped) {
+  auto region = ShmRegion::create("arena", kBytes);
+  ASSERT_TRUE(region.ok());
+  auto foreign = ShmRegion::open(region->name(), ShmRegion::Access::read_write);
+  ASSERT_TRUE(foreign.ok());
+  unlink_own_shm_regions();
+  EXPECT_FALSE(std::filesystem::exists(file_of(region->name())));
+  region->data()[0] = std::byte{5};
+  EXPECT_EQ(foreign->data()[0], std::byte{5});
+}
+
 TEST(ShmRegion, OfALivingEngineIsLeftAlone) {
   auto region = ShmRegion::create("arena", kBytes);
   ASSERT_TRUE(region.ok());
