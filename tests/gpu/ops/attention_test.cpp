@@ -222,6 +222,7 @@ TEST_F(PagedAttention, ReplaysARecordingForOtherLengths) {
       AttentionPlan plan = plan_of(shape, tables);
       plan.captured = true;
       stream_->plan_attention(plan);
+      ASSERT_TRUE(stream_->synchronize().ok());  // the copies have read `tables`
     };
     Tables tables(shape, deal_pages(pages));
     tables.max_kv_len = kMaxKeys;

@@ -65,7 +65,7 @@ class Lora : public OpsTest {
       const auto bytes = static_cast<std::size_t>(view.num_elements()) * size_of(dtype);
       const std::size_t begin = run.size();
       run.resize(begin + (bytes + 63) / 64 * 64, std::byte{0xFF});
-      std::memcpy(run.data() + begin, view.data, bytes);
+      if (bytes > 0) std::memcpy(run.data() + begin, view.data, bytes);
     }
     const std::size_t chunk = std::size_t{1} << shift;
     std::size_t most = 1;
