@@ -158,7 +158,13 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
     return tokens;
   };
   std::vector<std::vector<TokenId>> prompts = {counted(30), counted(30, 400)};
-  for (int round = 0; round < 20; ++round) {
+  // A sanitizer slows the arithmetic twentyfold.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr unsigned kRounds = 4;
+#else
+  constexpr unsigned kRounds = 20;
+#endif
+  for (unsigned round = 0; round < kRounds; ++round) {
     struct Asked {
       std::string folder;
       std::vector<TokenId> prompt;
@@ -199,7 +205,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
               static_cast<std::size_t>(stats.prefix_hits),
               static_cast<std::size_t>(stats.prefix_queries),
               static_cast<std::size_t>(stats.preemptions));
-  EXPECT_GT(stats.prefix_hits, 100U);
+  EXPECT_GT(stats.prefix_hits, 5U * kRounds);
   EXPECT_GT(stats.preemptions, 0U);
   EXPECT_EQ(stats.pages_kv, 0);
 }
