@@ -10,12 +10,16 @@ function(tandem_library name)
   target_link_libraries(tandem_${name} PUBLIC tandem_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
-# tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds] [GPU])
+# tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds] [GPU] [SERIAL])
 # Makes the program NAME_test; ctest runs each of its cases by name. The working directory is
 # tests/, so a test names its data as data/... A test marked GPU is built everywhere, and ctest knows
-# it only where a GPU is: label gpu, one at a time.
+# it only where a GPU is: label gpu, one at a time. SERIAL: all of it runs in one thread, so the
+# thread sanitizer, which costs it ten times its time, has nothing to find and goes without it.
 function(tandem_test name)
-  cmake_parse_arguments(ARG "GPU" "TIMEOUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "GPU;SERIAL" "TIMEOUT" "SRCS;DEPS" ${ARGN})
+  if(ARG_SERIAL AND TANDEM_SANITIZE STREQUAL "thread")
+    return()
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()

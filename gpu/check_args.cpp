@@ -24,6 +24,10 @@ void fits_cache(const TensorView& heads, const KvLayer& cache) {
   TANDEM_CHECK(cache.page_tokens > 0, "{} tokens a page", cache.page_tokens);
 }
 
+void is_a_step_s(std::int32_t num_groups) {
+  TANDEM_CHECK(num_groups >= 1 && num_groups <= kMaxColdGroups, "{} cold groups", num_groups);
+}
+
 }  // namespace
 
 void check_args(const EmbedArgs& args) {
@@ -111,6 +115,26 @@ void check_args(const LoraArgs& args) {
     is_floating(args.out[m]);
     TANDEM_CHECK(args.out[m].rows() == args.x.rows(), "out {} for x {}", to_string(args.out[m]),
                  to_string(args.x));
+  }
+}
+
+void check_args(const OfferArgs& args) {
+  is_matrix(args.x);
+  is_floating(args.x);
+  is_a_step_s(args.num_groups);
+  TANDEM_CHECK(args.num_segments >= 1, "{} segments", args.num_segments);
+  TANDEM_CHECK((args.cpu_groups | args.xa_groups) == 0 || args.ready != nullptr, "no ready words");
+}
+
+void check_args(const AcceptArgs& args) {
+  is_a_step_s(args.num_groups);
+  TANDEM_CHECK(args.num_modules >= 1 && args.num_modules <= LoraArgs::kMaxModules, "{} modules",
+               args.num_modules);
+  TANDEM_CHECK(args.dtype != DType::i32, "answers of {}", to_string(args.dtype));
+  for (int m = 0; m < args.num_modules; ++m) {
+    is_matrix(args.out[m]);
+    TANDEM_CHECK(args.out[m].dtype == args.dtype || args.out[m].dtype == DType::f32,
+                 "out {} for {}", to_string(args.out[m]), to_string(args.dtype));
   }
 }
 

@@ -14,6 +14,8 @@ void check_args(const AttentionArgs& args);
 void check_args(const SwigluArgs& args);
 void check_args(const GatherRowsArgs& args);
 void check_args(const LoraArgs& args);
+void check_args(const OfferArgs& args);
+void check_args(const AcceptArgs& args);
 void check_args(const SampleArgs& args);
 
 }  // namespace tandem

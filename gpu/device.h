@@ -91,10 +91,16 @@ class Stream {
   // stream has passed, it covers all before the event. Never blocks.
   virtual bool failed() const = 0;
 
-  // Asynchronous copies. `host` memory should come from Device::allocate_pinned. On the host
-  // device a copy_to_device is throttled to the link speed that the device was made with.
+  // Asynchronous copies. `host` memory should come from Device::allocate_pinned. A copy_to_device
+  // takes as long as over a link of the speed that the device was made with, if it was given one.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
+  // The same for little that a step cannot wait for, such as its input: it does not queue behind
+  // copies of other streams, as a copy_to_device may, and is never throttled. `pinned` is of
+  // Device::allocate_pinned.
+  virtual void upload(void* device, const void* pinned, std::size_t bytes) {
+    copy_to_device(device, pinned, bytes);
+  }
 
   // Between these two, operations are recorded instead of run. Copies, events and plan_attention
   // do not belong into a recording. The recording's resources come from `Device`, beforehand: a
@@ -116,7 +122,17 @@ class Stream {
   virtual void swiglu(const SwigluArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
   virtual void lora(const LoraArgs& args) = 0;
+  virtual void offer(const OfferArgs& args) = 0;
+  virtual void accept(const AcceptArgs& args) = 0;
   virtual void sample(const SampleArgs& args) = 0;
+
+  // Words that tell other streams how far this one is. set_flag: flag[0 .. count) = value in device
+  // memory, after all before it; an offer of another stream that reads the value sees all of that.
+  // wait_flag: what comes after it runs once *flag == value, in pinned host memory, written by the
+  // CPU with release order; whoever writes it must not forget to. A stream that is destroyed waits
+  // no longer: what comes after the wait is then skipped, or runs too early.
+  virtual void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) = 0;
+  virtual void wait_flag(const std::uint32_t* flag, std::uint32_t value) = 0;
 
   // At a start, before any recording: finds by measurement how this stream best computes products
   // that differ from `like` in their number of rows, up to like.front().x.rows() or as far as
@@ -141,7 +157,8 @@ class Device {
   // Host memory that asynchronous copies can read and write; always host_visible().
   virtual Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) = 0;
   // Makes memory that the caller owns (a shared-memory region) as good for asynchronous copies as
-  // allocate_pinned's, until the Buffer goes; the memory outlives it. Page-aligned.
+  // allocate_pinned's, until the Buffer goes; the memory outlives it. Page-aligned. Operations may
+  // read and write it at this same address (mailboxes).
   virtual Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) = 0;
   virtual std::size_t free_bytes() const = 0;  // of the device's own memory, now
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string_view name) = 0;

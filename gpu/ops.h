@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "engine/base/tensor.h"
+#include "engine/base/ticket.h"
 
 namespace tandem {
 
@@ -172,7 +173,99 @@ struct LoraArgs {
   std::int32_t num_segments;
   std::int32_t max_rank;   // largest rank of any segment's adapter, or a bound on it
   std::int32_t max_count;  // largest count of any segment, or a bound on it
-  TensorView scratch;      // f32 [T, kMaxModules * max_rank] or larger, for x A^T; may stay unused
+  // Segments, and which weights are there, are decided by operations that run just before this one
+  // (offer): nothing of them is read before those have ended.
+  bool live = false;
+};
+
+// The handoff of cold adapters to CPU workers (DESIGN.md, section 5). A group is the rows of one
+// adapter in a step that is not on the device yet: one segment of LoraArgs. Groups and their order
+// hold for a whole step.
+struct ColdGroup {
+  std::int32_t segment;      // index in segments
+  std::int32_t mailbox;      // index in the mailboxes: whose workers compute it
+  std::int32_t first_row;    // of the mailbox's areas
+  std::uint32_t generation;  // what the ready words hold when a part of this load has arrived
+  std::uint64_t workers;     // mask of the seats that share it
+};
+
+// A mailbox (shm/mailbox.h) as the device sees it: host memory that Device::pin has been told of,
+// so that operations may read and write it.
+struct MailboxView {
+  std::byte* x = nullptr;          // row r of a group: (first_row * max_in + r * in) elements in
+  std::uint64_t* bells = nullptr;  // group g's: bells[g * bell_stride]
+  std::int64_t bell_stride = 0;
+  const std::byte* y = nullptr;  // row r of a group: (first_row * max_out + r * out) elements in
+  const float* v = nullptr;      // the same with max_v and rank_columns
+  const std::uint64_t* done = nullptr;  // seat w's, of group g: done[w * seat_stride + g]
+  std::int64_t seat_stride = 0;
+  std::int64_t max_in = 0, max_out = 0, max_v = 0;
+};
+
+// What the device itself remembers of the handoff, in device memory, zero at first.
+struct HandoffState {
+  std::uint32_t broken[kMaxMailboxes];  // 1: a deadline passed; offers are void until it is zeroed
+};
+
+// For every group, one ticket:
+//   gpu     when the group is in neither mask: the stream has waited for its weights;
+//           or ready[slot * slot_stride + a and b] both hold its generation
+//   voided  when its mailbox is broken
+//   cpu_xa  when it is in xa_groups and B's ready word holds its generation
+//   cpu     else, if it is in cpu_groups; a group in xa_groups alone, whose B is not there: voided
+// With cpu and cpu_xa its rows of x go to the mailbox. Then, in every case, the group's bell is
+// rung: released, at system scope, after its rows. live[s] = segments[s], with count 0 where a
+// group's ticket is not gpu. Weights that a gpu ticket found ready are visible to later operations
+// of the stream.
+struct OfferArgs {
+  TensorView x;              // [T, in], compute dtype
+  const std::int32_t* rows;  // as in LoraArgs
+  const LoraSegment* segments;
+  std::int32_t num_segments;
+  LoraSegment* live;        // [num_segments]
+  const ColdGroup* groups;  // [num_groups], device memory
+  std::int32_t num_groups;  // 1 .. kMaxColdGroups
+  std::uint64_t cpu_groups;
+  std::uint64_t xa_groups;
+  const std::uint32_t* ready;  // [slots][slot_stride], offset to the layer's words: A's, then B's
+  std::int64_t slot_stride;
+  MailboxView mailboxes[kMaxMailboxes];
+  std::uint64_t sequence;  // of this job; rises from offer to offer
+  std::uint32_t* tickets;  // [num_groups] of Ticket, device memory
+  const HandoffState* state;
+  std::int32_t max_count;  // most rows of any group
+};
+
+// The answers to the offer before, for groups whose ticket is cpu or cpu_xa: waits until all the
+// group's workers have answered (done == sequence), then
+//   cpu     out[m][t] += y[t, column of m ..], modules m that the adapter has
+//   cpu_xa  out[m][t] += v[t, ranks of m] B^T, (A, B) = table[slot * slot_stride + m]
+// A group whose answers have not come `deadline_us` after the operation began, or whose mailbox is
+// broken by then, is void: voids[g] = 1, nothing of it is added, state->broken[mailbox] = 1. A
+// group whose ticket is voided is void too; that breaks no mailbox. No wait is longer, whatever a
+// worker writes.
+struct AcceptArgs {
+  std::int32_t num_modules = 0;
+  TensorView out[LoraArgs::kMaxModules];  // as in LoraArgs
+  // Masks over the groups: whose adapter has module m in this layer. A module's columns of y hold
+  // nothing otherwise, and the table may not tell yet: its rows travel with the load.
+  std::uint64_t adapted[LoraArgs::kMaxModules] = {};
+  DType dtype = DType::bf16;  // of y and the weights
+  const std::int32_t* rows;
+  const LoraSegment* segments;  // the step's, not the live ones
+  const ColdGroup* groups;
+  std::int32_t num_groups;
+  const std::uint32_t* tickets;
+  MailboxView mailboxes[kMaxMailboxes];
+  std::uint64_t sequence;
+  std::uint32_t deadline_us;
+  HandoffState* state;
+  std::uint32_t* voids;  // [num_groups], device memory; set, never cleared
+  const LoraMatrix* table;
+  std::int64_t slot_stride;
+  LoraPages pages;
+  std::int32_t max_count;
+  bool any_xa;  // some group may have a cpu_xa ticket
 };
 
 // How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and

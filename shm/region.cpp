@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/interprocess/mapped_region.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
 #include <cerrno>
@@ -18,6 +19,8 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/memory_info.h"
+#include "shm/numa.h"
 
 namespace tandem {
 namespace {
@@ -50,19 +53,22 @@ std::string make_name(std::string_view purpose) {
   return fmt::format("/{}{}-{:08x}-{}", kPrefix, ::getpid(), random(), purpose);
 }
 
-Status no_room(std::size_t bytes) {
-  return error(StatusCode::resource_exhausted,
-               "{} has no room for {} bytes ({} are free): lower host_tier_gb, or enlarge it with "
-               "'mount -o remount,size=SIZE {}' (a container: --shm-size)",
-               kFolder, bytes, free_shm_bytes(), kFolder);
+// What the size of /dev/shm leaves, whatever memory there is.
+std::size_t free_in_shm() {
+  struct statvfs info {};
+  if (::statvfs(kFolder, &info) != 0) return 0;
+  return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
 }
 
-// Gives the file its size with every page of it, so that no later access can fail.
+// Gives the file its size with every page of it, so that no later access can fail. It has none
+// before, so that who opens it meanwhile can tell.
 Status allocate(int descriptor, std::size_t bytes) {
-  if (bytes > free_shm_bytes()) return no_room(bytes);
   int failure = EINTR;
   while (failure == EINTR) failure = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
-  if (failure == ENOSPC || failure == ENOMEM) return no_room(bytes);
+  if (failure == ENOSPC || failure == ENOMEM) {
+    TANDEM_TRY(check_shm_room(bytes, free_in_shm(), available_memory()));
+    return error(StatusCode::resource_exhausted, "no memory for {} bytes in {}", bytes, kFolder);
+  }
   if (failure != 0) return errno_status("posix_fallocate of shared memory", failure);
   return {};
 }
@@ -71,15 +77,46 @@ Status failed(const std::string& call, const bip::interprocess_exception& failur
   return errno_status(call, failure.get_native_error());
 }
 
-// The pid in tandem-PID-RANDOM-PURPOSE.
-std::optional<pid_t> maker_of(std::string_view file) {
+struct Name {
+  pid_t maker = 0;
+  std::string_view purpose;
+};
+
+// Takes tandem-PID-RANDOM-PURPOSE apart; the purpose is empty where there is none.
+std::optional<Name> parse_name(std::string_view file) {
   if (!file.starts_with(kPrefix)) return std::nullopt;
   file.remove_prefix(kPrefix.size());
-  pid_t pid = 0;
+  Name name;
   const char* const end = file.data() + file.size();
-  const auto [after, failure] = std::from_chars(file.data(), end, pid);
-  if (failure != std::errc() || pid <= 0 || after == end || *after != '-') return std::nullopt;
-  return pid;
+  const auto [after, failure] = std::from_chars(file.data(), end, name.maker);
+  if (failure != std::errc() || name.maker <= 0 || after == end || *after != '-') {
+    return std::nullopt;
+  }
+  file.remove_prefix(static_cast<std::size_t>(after + 1 - file.data()));
+  if (const std::size_t dash = file.find('-'); dash != std::string_view::npos) {
+    name.purpose = file.substr(dash + 1);
+  }
+  return name;
+}
+
+// Whether somebody holds the lock of a region that is made. One without a size is still being made:
+// touching its lock would disturb that.
+bool is_locked(const bip::shared_memory_object& object) {
+  bip::offset_t bytes = 0;
+  if (!object.get_size(bytes) || bytes == 0) return false;
+  const int descriptor = object.get_mapping_handle().handle;
+  return ::flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+// Calls visit(file, name) for everything in /dev/shm that is named like a region.
+template <typename Visit>
+void for_each_region(Visit visit) {
+  std::error_code failure;
+  for (std::filesystem::directory_iterator each(kFolder, failure), end; !failure && each != end;
+       each.increment(failure)) {
+    const std::string file = each->path().filename().string();
+    if (const std::optional<Name> name = parse_name(file)) visit(file, *name);
+  }
 }
 
 bool is_stale(const std::string& name, pid_t maker) {
@@ -126,8 +163,9 @@ const std::string& ShmRegion::name() const {
   return impl_ == nullptr ? none : impl_->name;
 }
 
-Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes) {
+Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes, int node) {
   TANDEM_CHECK(bytes > 0 && !purpose.empty(), "{} bytes for '{}'", bytes, purpose);
+  TANDEM_TRY(check_shm_room(bytes, free_in_shm(), available_memory()));
   auto impl = std::make_unique<Impl>();
   impl->name = make_name(purpose);
   try {
@@ -143,12 +181,14 @@ Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes)
   } catch (const bip::interprocess_exception& failure) {
     return failed("shm_open of " + impl->name, failure);
   }
-  TANDEM_TRY(allocate(impl->object.get_mapping_handle().handle, bytes));
   try {
     impl->mapping = bip::mapped_region(impl->object, bip::read_write, 0, bytes);
   } catch (const bip::interprocess_exception& failure) {
     return failed(fmt::format("mmap of {} bytes of {}", bytes, impl->name), failure);
   }
+  // A policy of the region itself, so it must be there before any page of it is.
+  prefer_node(impl->mapping.get_address(), bytes, node);
+  TANDEM_TRY(allocate(impl->object.get_mapping_handle().handle, bytes));
   return ShmRegion(std::move(impl));
 }
 
@@ -158,6 +198,11 @@ Result<ShmRegion> ShmRegion::open(const std::string& name, Access access) {
   impl->name = name;
   try {
     impl->object = bip::shared_memory_object(bip::open_only, name.c_str(), mode);
+    bip::offset_t bytes = 0;
+    if (impl->object.get_size(bytes) && bytes == 0) {
+      return error(StatusCode::unavailable, "shared memory {} is not ready: it has no size yet",
+                   name);
+    }
     impl->mapping = bip::mapped_region(impl->object, mode);
   } catch (const bip::interprocess_exception& failure) {
     return failed("opening shared memory " + name, failure);
@@ -168,15 +213,25 @@ Result<ShmRegion> ShmRegion::open(const std::string& name, Access access) {
 std::vector<std::string> remove_stale_shm_regions() {
   std::vector<std::string> removed;
   const std::lock_guard lock(making());
-  std::error_code failure;
-  for (std::filesystem::directory_iterator each(kFolder, failure), end; !failure && each != end;
-       each.increment(failure)) {
-    const std::string file = each->path().filename().string();
-    const std::optional<pid_t> maker = maker_of(file);
-    if (!maker || !is_stale("/" + file, *maker)) continue;
+  for_each_region([&](const std::string& file, const Name& name) {
+    if (!is_stale("/" + file, name.maker)) return;
     if (bip::shared_memory_object::remove(file.c_str())) removed.push_back(file);
-  }
+  });
   return removed;
+}
+
+std::vector<FoundShmRegion> find_shm_regions(std::string_view purpose) {
+  std::vector<FoundShmRegion> found;
+  for_each_region([&](const std::string& file, const Name& name) {
+    if (name.purpose != purpose) return;
+    try {
+      const bip::shared_memory_object object(bip::open_only, file.c_str(), bip::read_only);
+      if (is_locked(object)) found.push_back({"/" + file, name.maker});
+    } catch (const bip::interprocess_exception&) {
+      return;  // another user's, or gone meanwhile
+    }
+  });
+  return found;
 }
 
 void unlink_own_shm_regions() {
@@ -187,9 +242,24 @@ void unlink_own_shm_regions() {
 }
 
 std::size_t free_shm_bytes() {
-  struct statvfs info {};
-  if (::statvfs(kFolder, &info) != 0) return 0;
-  return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
+  return std::min(free_in_shm(), available_memory());
+}
+
+Status check_shm_room(std::size_t bytes, std::size_t free_in_shm, std::size_t free_memory) {
+  if (bytes > free_in_shm) {
+    return error(
+        StatusCode::resource_exhausted,
+        "{} has no room for {} bytes ({} are free): lower host_tier_gb, or enlarge it with "
+        "'mount -o remount,size=SIZE {}' (a container: --shm-size)",
+        kFolder, bytes, free_in_shm, kFolder);
+  }
+  if (bytes > free_memory) {
+    return error(StatusCode::resource_exhausted,
+                 "there is no memory for {} bytes of {} ({} are available): lower host_tier_gb, or "
+                 "end what else takes memory (a container: --memory)",
+                 bytes, kFolder, free_memory);
+  }
+  return {};
 }
 
 }  // namespace tandem

@@ -21,9 +21,12 @@ namespace tandem {
 class ShmRegion {
  public:
   // `purpose` is part of the name: letters, digits and '-'. The memory is zero and really there:
-  // what /dev/shm cannot hold is resource_exhausted here, never a SIGBUS later. Mode 0600.
-  static Result<ShmRegion> create(std::string_view purpose, std::size_t bytes);
-  // Maps an existing region, read-only or not; the name stays its maker's.
+  // what /dev/shm or the machine's memory cannot hold is resource_exhausted here, never a SIGBUS or
+  // an OOM kill later. It lies on NUMA node `node` as far as that has room (-1, or a machine
+  // without NUMA: anywhere). Mode 0600.
+  static Result<ShmRegion> create(std::string_view purpose, std::size_t bytes, int node = -1);
+  // Maps an existing region, read-only or not; the name stays its maker's. unavailable: its maker
+  // is not done with it.
   enum class Access { read_only, read_write };
   static Result<ShmRegion> open(const std::string& name, Access access);
 
@@ -50,7 +53,19 @@ std::vector<std::string> remove_stale_shm_regions();
 // end without destructors. Thread-safe, not for a signal handler.
 void unlink_own_shm_regions();
 
-// What /dev/shm could still hold.
+// The names of regions of that purpose whose makers live, of this process too; those that may not
+// be looked at are left out.
+struct FoundShmRegion {
+  std::string name;
+  int maker = 0;  // its pid, as the maker knows it
+};
+std::vector<FoundShmRegion> find_shm_regions(std::string_view purpose);
+
+// What could still be put into /dev/shm: by its own size, and by the memory that is free.
 std::size_t free_shm_bytes();
+
+// resource_exhausted, with the remedy, where `bytes` are more than /dev/shm has free by its size,
+// or than the machine has memory for.
+Status check_shm_room(std::size_t bytes, std::size_t free_in_shm, std::size_t free_memory);
 
 }  // namespace tandem

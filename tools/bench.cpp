@@ -20,6 +20,8 @@ struct Benchmark {
 
 constexpr Benchmark kBenchmarks[] = {
     {"engine", "steps of a model: decode, prefill, adapters, memory", run_bench_engine},
+    {"coldstart", "adapters that are not on the device, every way of serving them",
+     run_bench_coldstart},
     {"kernels", "single CUDA kernels against other projects' and the memory", run_bench_kernels},
     {"tokenizer", "encoding speed on one core", run_bench_tokenizer},
     {"load", "reading a checkpoint against the memory's speed", run_bench_load},
@@ -32,7 +34,7 @@ std::string overview() {
   }
   return out +
          "\nEach checks its results first, prints what it measured with its bars, and takes\n"
-         "--json FILE and --check. `tandem bench NAME --help` lists the flags.\n";
+         "--json FILE, --html FILE and --check. `tandem bench NAME --help` lists the flags.\n";
 }
 
 }  // namespace

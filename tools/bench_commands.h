@@ -7,6 +7,7 @@
 namespace tandem {
 
 int run_bench_engine(const std::vector<std::string>& args);
+int run_bench_coldstart(const std::vector<std::string>& args);
 int run_bench_kernels(const std::vector<std::string>& args);
 int run_bench_tokenizer(const std::vector<std::string>& args);
 int run_bench_load(const std::vector<std::string>& args);

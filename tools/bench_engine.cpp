@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "engine/base/log.h"
-#include "gpu/cuda/cuda_device.h"
 #include "tools/bench_commands.h"
 #include "tools/bench_engine_gpu.h"
 #include "tools/bench_peaks.h"
@@ -40,10 +39,6 @@ struct EngineBenchSettings {
   std::int64_t context = 0;  // 0: the device's
   std::string only;
 };
-
-bool is_for_gpu(const EngineSettings& settings) {
-  return settings.device == "cuda" || (settings.device == "auto" && !list_cuda_gpus().empty());
-}
 
 double max_relative(const std::vector<float>& a, const float* b) {
   double difference = 0;
@@ -237,6 +232,7 @@ int run_bench_engine(const std::vector<std::string>& args) {
   table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2").meta("IDS").flag_only();
   add_model_settings(table, engine);
   add_adapter_settings(table, engine, false);
+  add_handoff_settings(table, engine, false);
   add_adapter_setting(table, engine, false);
   add_device_settings(table, engine);
   add_batching_settings(table, engine, false);

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <sstream>
 
 #include "engine/base/log.h"
 #include "engine/loader/random_fill.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench_gpu_steps.h"
 #include "tools/bench_link.h"
+#include "tools/bench_selection.h"
 #include "tools/bench_serving.h"
 #include "tools/engine_setup.h"
 #include "tools/machine.h"
@@ -21,36 +21,13 @@
 namespace tandem {
 namespace {
 
+constexpr std::array<std::string_view, 8> kBars = {"G1", "G2", "G3",  "G4",
+                                                   "G5", "G9", "G10", "link"};
 constexpr std::array<std::int32_t, 4> kBatches = {1, 8, 32, 64};
 constexpr std::array<std::int32_t, 3> kPrompts = {64, 512, 2048};
 constexpr std::int32_t kLoraBatch = 32;
 // bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
 constexpr double kTolerance = 5e-2;
-
-// Which of the bars are asked for.
-class Selection {
- public:
-  static Result<Selection> parse(const std::string& only) {
-    Selection selection;
-    std::stringstream text(only);
-    for (std::string id; std::getline(text, id, ',');) {
-      if (std::find(kAll.begin(), kAll.end(), id) == kAll.end()) {
-        return invalid("only: '{}' is none of {}", id, fmt::join(kAll, ", "));
-      }
-      selection.ids_.push_back(id);
-    }
-    return selection;
-  }
-  template <typename... Ids>
-  bool any(Ids... ids) const {
-    return ids_.empty() || (... || (std::find(ids_.begin(), ids_.end(), ids) != ids_.end()));
-  }
-
- private:
-  static constexpr std::array<std::string_view, 8> kAll = {"G1", "G2", "G3",  "G4",
-                                                           "G5", "G9", "G10", "link"};
-  std::vector<std::string> ids_;
-};
 
 double max_relative(const float* a, const float* b, std::size_t count) {
   double difference = 0;
@@ -103,7 +80,7 @@ class GpuBench {
       : settings_(settings), options_(options), report_(report) {}
 
   Status run() {
-    TANDEM_ASSIGN(only_, Selection::parse(options_.only));
+    TANDEM_ASSIGN(only_, BarSelection::parse(options_.only, {kBars.begin(), kBars.end()}));
     TANDEM_ASSIGN(config_, find_model_config(settings_.model));
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, true));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
@@ -362,7 +339,7 @@ class GpuBench {
   const GpuEngineBench& options_;
   BenchReport& report_;
   const SteadyClock clock_{};
-  Selection only_;
+  BarSelection only_;
   ModelConfig config_;
   DType dtype_ = DType::bf16;
 };

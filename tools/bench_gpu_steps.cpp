@@ -14,9 +14,6 @@ namespace tandem {
 namespace {
 
 constexpr std::int32_t kPageTokens = 16;
-// Steps enqueued back to back for one sample: the device then never waits for the host, as in the
-// engine, which prepares a step while the one before it runs.
-constexpr int kStepsPerSample = 4;
 
 std::int32_t pages_for(std::int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
@@ -166,15 +163,15 @@ Result<Samples> GpuStepBench::decode(std::int32_t batch, int set, int samples) {
                                        options_.sets[static_cast<std::size_t>(set)].name),
                  "ms",
                  {}};
-  for (int i = -3; i < samples; ++i) {
+  for (int i = -options_.warm_up; i < samples; ++i) {
     TANDEM_TRY(stream_->synchronize());
     const TimePoint start = clock.now();
-    for (int step = 0; step < kStepsPerSample; ++step) {
+    for (int step = 0; step < options_.steps_per_sample; ++step) {
       fill_decode(0, batch, set);
       TANDEM_TRY(enqueue(true, true));
     }
     TANDEM_TRY(stream_->synchronize());
-    const double ms = seconds_between(start, clock.now()) * 1e3 / kStepsPerSample;
+    const double ms = seconds_between(start, clock.now()) * 1e3 / options_.steps_per_sample;
     if (i >= 0) result.values.push_back(ms);
   }
   return result;
@@ -183,16 +180,16 @@ Result<Samples> GpuStepBench::decode(std::int32_t batch, int set, int samples) {
 Result<Samples> GpuStepBench::prefill(std::int32_t tokens, int samples) {
   const SteadyClock clock;
   Samples result{fmt::format("prefill step, {} tokens", tokens), "ms", {}};
-  for (int i = -3; i < samples; ++i) {
+  for (int i = -options_.warm_up; i < samples; ++i) {
     TANDEM_TRY(stream_->synchronize());
     const TimePoint start = clock.now();
-    for (int step = 0; step < kStepsPerSample; ++step) {
+    for (int step = 0; step < options_.steps_per_sample; ++step) {
       batch_->clear();
       add(options_.batch, 0, tokens, kNoAdapters);
       TANDEM_TRY(enqueue(false, true));
     }
     TANDEM_TRY(stream_->synchronize());
-    const double ms = seconds_between(start, clock.now()) * 1e3 / kStepsPerSample;
+    const double ms = seconds_between(start, clock.now()) * 1e3 / options_.steps_per_sample;
     if (i >= 0) result.values.push_back(ms);
   }
   return result;

@@ -1,4 +1,4 @@
-// A model on a GPU under the stopwatch: decode steps as the engine runs them (recorded, several
+// A model on a device under the stopwatch: decode steps as the engine runs them (recorded, several
 // enqueued back to back, sampled) and whole prompts, straight on LlamaModel, no scheduler between.
 #pragma once
 
@@ -35,6 +35,10 @@ struct GpuStepOptions {
   std::int32_t context = 512;  // tokens of each before the step that is timed
   std::int32_t prefill_tokens = 2048;
   std::vector<AdapterSet> sets;  // all on the device together
+  // Steps enqueued back to back for one sample: the device then never waits for the host, as in
+  // the engine, which prepares a step while the one before it runs.
+  int steps_per_sample = 4;
+  int warm_up = 3;  // samples that are thrown away
   std::uint64_t seed = 1;
 };
 

@@ -10,6 +10,7 @@
 #include "tools/flags.h"
 #include "tools/progress.h"
 #if TANDEM_HAVE_CUDA
+#include "tools/kernels/attention_section.h"
 #include "tools/kernels/gemm_section.h"
 #include "tools/kernels/gpu_bench.h"
 #include "tools/kernels/lora_section.h"
@@ -23,7 +24,7 @@ const CommandInfo kInfo{
     "Times single CUDA kernels: every case is checked against a plain kernel in float, then\n"
     "replayed with cold caches. LoRA: G6 to G8, against vLLM, Punica and S-LoRA on an H200. GEMM: "
     "the\n"
-    "products of decode steps, by our kernel and by cuBLASLt.",
+    "products of decode steps, by our kernel and by cuBLASLt. Attention: decode steps and prompts.",
     "  tandem bench kernels --json kernels.json --check\n"
     "  tandem bench kernels --only 'r64 n256'"};
 
@@ -52,6 +53,7 @@ Result<int> bench_kernels(const KernelBenchSettings& settings,
     told = clock.now();
     fmt::print(stderr, "LoRA: {} of {} cases\n", done, total);
   };
+  TANDEM_TRY(kernels::run_attention_section(gpu, {settings.only, settings.replays}, report));
   TANDEM_TRY(kernels::run_gemm_section(gpu, {settings.only, settings.replays}, report));
   TANDEM_TRY(kernels::run_lora_section(gpu, {settings.peers, settings.only, settings.replays},
                                        report, progress));

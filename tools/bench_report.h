@@ -1,4 +1,5 @@
-// What a benchmark found: bars met or missed, samples, facts; as a table and as JSON.
+// What a benchmark found: bars met or missed, samples, tables, facts, plots; as text, as JSON and
+// as a page of HTML.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,6 +9,8 @@
 
 #include "engine/base/settings.h"
 #include "engine/base/status.h"
+#include "tools/html_page.h"
+#include "tools/plot.h"
 
 namespace tandem {
 
@@ -31,13 +34,22 @@ struct Samples {
   std::string unit;
   std::vector<double> values;
 
+  double mean() const;
   double median() const;
   double percentile(double share) const;  // 0.99: the 99th; nearest rank; requires values
 };
 
-// --json, --check: the flags of every benchmark.
+// What belongs side by side. Cells are texts or numbers.
+struct ReportTable {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<nlohmann::json>> rows;
+};
+
+// --json, --html, --check: the flags of every benchmark.
 struct ReportSettings {
   std::string json;
+  std::string html;
   bool check = false;
 };
 void add_report_settings(SettingsTable& table, ReportSettings& settings);
@@ -49,14 +61,19 @@ class BenchReport {
 
   void add(Bar bar) { bars_.push_back(std::move(bar)); }
   void add(const Samples& samples) { samples_.push_back(samples); }
+  void add(ReportTable table) { tables_.push_back(std::move(table)); }
+  void add(Plot plot) { plots_.push_back(std::move(plot)); }  // of the page alone
   void fact(std::string name, nlohmann::json value);
 
   bool all_ok() const;
   std::string table() const;
-  nlohmann::json to_json() const;  // {bench, command, commit, machine, facts, samples, bars}
+  nlohmann::json to_json()
+      const;  // {bench, command, commit, machine, facts, samples, tables, bars}
 
-  // Prints the table to standard output, writes --json, and gives the exit status: with --check a
-  // missed bar is a failure.
+  HtmlPage to_html() const;
+
+  // Prints the table to standard output, writes --json and --html, and gives the exit status: with
+  // --check a missed bar is a failure.
   Result<int> finish(const ReportSettings& settings) const;
 
  private:
@@ -64,6 +81,8 @@ class BenchReport {
   std::string command_;
   std::vector<Bar> bars_;
   std::vector<Samples> samples_;
+  std::vector<ReportTable> tables_;
+  std::vector<Plot> plots_;
   std::vector<std::pair<std::string, nlohmann::json>> facts_;
 };
 

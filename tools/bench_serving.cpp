@@ -1,31 +1,19 @@
 #include "tools/bench_serving.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <thread>
+
+#include "tools/bench_trace.h"
 
 namespace tandem {
 namespace {
 
 using Generations = std::vector<std::unique_ptr<Generation>>;
 
-// No step, load or queue takes so long.
-constexpr Duration kPatience = std::chrono::seconds(120);
-
-// News of one request; fails when it fails or nothing comes.
-Result<OutputDelta> next_of(Generation& generation) {
-  std::optional<OutputDelta> delta = generation.next(kPatience);
-  if (!delta) return error(StatusCode::internal, "a request got no answer within two minutes");
-  if (delta->finish == FinishReason::failed) return delta->error;
-  return *std::move(delta);
-}
-
 Result<ServedLoad> read_all(Generations& generations, const Clock& clock, TimePoint start) {
   ServedLoad load;
   for (const auto& generation : generations) {
     while (!generation->done()) {
-      TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_of(*generation));
+      TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));
     }
     load.tokens += generation->stats().completion_tokens;
     ++load.requests;
@@ -50,22 +38,14 @@ Status ServingBench::add_adapters(std::span<const DummyAdapter> adapters,
 
 GenerationRequest ServingBench::request(const std::string& adapter, std::int32_t prompt_tokens,
                                         std::int32_t output_tokens) {
-  GenerationRequest request;
-  request.adapter = adapter;
-  // Prompts differ, so that none is found in the prefix cache.
-  std::uniform_int_distribution<TokenId> any(0,
-                                             static_cast<TokenId>(setup_->config.vocab_size) - 1);
-  for (std::int32_t i = 0; i < prompt_tokens; ++i) request.prompt.push_back(any(random_));
-  request.sampling.temperature = 0;
-  request.max_tokens = output_tokens;
-  request.ignore_eos = true;
-  return request;
+  return random_request({0, adapter, prompt_tokens, output_tokens}, setup_->config.vocab_size,
+                        random_);
 }
 
 Result<double> ServingBench::first_token() {
   const TimePoint start = setup_->clock.now();
   TANDEM_ASSIGN(const auto generation, engine().submit(request("", 64, 1)));
-  TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_of(*generation));
+  TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));
   return seconds_between(start, setup_->clock.now());
 }
 
@@ -92,12 +72,12 @@ Result<StepShares> ServingBench::steady_decode(std::int32_t batch, std::int32_t 
                   engine().submit(request("", prompt_tokens, output_tokens)));
   }
   for (const auto& generation : generations) {
-    TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_of(*generation));
+    TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));
   }
   const EngineStats before = engine().stats();
   // The first to start is the first to end; a few tokens short of it, all still run.
   for (std::int64_t tokens = 0; tokens < output_tokens - 8 && !generations[0]->done();) {
-    TANDEM_ASSIGN(const OutputDelta delta, next_of(*generations[0]));
+    TANDEM_ASSIGN(const OutputDelta delta, next_delta(*generations[0]));
     tokens += static_cast<std::int64_t>(delta.tokens.size());
   }
   const EngineStats after = engine().stats();
@@ -123,26 +103,23 @@ Result<ServedLoad> ServingBench::serve(const Trace& trace) {
   std::discrete_distribution<std::size_t> adapter(popularity.begin(), popularity.end());
   std::uniform_int_distribution<std::int32_t> length(8, 512);
   std::exponential_distribution<double> pause(trace.rate);
-  struct Arrival {
-    double at;
-    GenerationRequest request;
-  };
-  std::vector<Arrival> arrivals;
+  ArrivalTrace arrivals;
   double at = 0;
   for (std::int32_t i = 0; i < trace.requests; ++i) {
     const std::int32_t prompt = length(random);
     const std::int32_t output = length(random);
-    arrivals.push_back({at, request(trace.adapters[adapter(random)], prompt, output)});
+    arrivals.push_back({at, trace.adapters[adapter(random)], prompt, output});
     at += pause(random);
   }
-  Generations generations;
-  const TimePoint start = setup_->clock.now();
-  for (Arrival& arrival : arrivals) {
-    std::this_thread::sleep_until(
-        start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(arrival.at)));
-    TANDEM_ASSIGN(generations.emplace_back(), engine().submit(std::move(arrival.request)));
+  TANDEM_ASSIGN(const AnsweredTrace answered,
+                run_trace(engine(), setup_->clock, arrivals, random_()));
+  ServedLoad load;
+  load.seconds = answered.seconds;
+  for (const AnsweredRequest& request : answered.requests) {
+    load.tokens += request.tokens;
+    ++load.requests;
   }
-  return read_all(generations, setup_->clock, start);
+  return load;
 }
 
 }  // namespace tandem

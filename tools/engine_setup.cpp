@@ -8,9 +8,11 @@
 
 #include "cpu_lora/topology.h"
 #include "engine/base/log.h"
+#include "engine/base/memory_info.h"
 #include "engine/loader/weights.h"
 #include "gpu/cuda/cuda_device.h"
 #include "shm/region.h"
+#include "tools/handoff_setup.h"
 #include "tools/machine.h"
 #include "tools/model_presets.h"
 #include "tools/pool_size.h"
@@ -78,20 +80,24 @@ Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) 
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
-  const CudaDeviceOptions gpu{static_cast<int>(settings.gpu)};
+  const CudaDeviceOptions gpu{static_cast<int>(settings.gpu), settings.link_gbps};
   if (settings.device == "cuda") {
     Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
     if (device) return device;
     return error(device.status().code(), "device cuda: {}; --device host computes on the CPU",
                  device.status().message());
   }
-  if (settings.device == "auto" && !list_cuda_gpus().empty()) {
+  if (is_for_gpu(settings)) {
     Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
     if (device) return device;
     log::warning("using the host device, not a GPU: {}", device.status().message());
   }
   TANDEM_ASSIGN(const HostDeviceOptions options, choose_host_options(settings));
   return make_host_device(options);
+}
+
+bool is_for_gpu(const EngineSettings& settings) {
+  return settings.device == "cuda" || (settings.device == "auto" && !list_cuda_gpus().empty());
 }
 
 Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
@@ -200,8 +206,10 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
   TANDEM_ASSIGN(setup->device, make_device(settings));
   TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, setup->device->info().is_cuda));
-  TANDEM_ASSIGN(const EngineOptions options,
+  TANDEM_ASSIGN(EngineOptions options,
                 choose_engine_options(settings, setup->config, setup->dtype, *setup->device));
+  TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->config, setup->dtype,
+                                                setup->device->info(), setup->model_name));
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
   TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));

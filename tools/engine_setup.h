@@ -43,6 +43,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
 // cpus when threads are not pinned.
 Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings);
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
+bool is_for_gpu(const EngineSettings& settings);  // unless that fails
 // From DIR/config.json, or a preset's shape when `model` names one.
 Result<ModelConfig> find_model_config(const std::string& model);
 Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config, bool on_gpu);

@@ -150,7 +150,7 @@ std::string help_text(const CommandInfo& command, const SettingsTable& table) {
 }
 
 std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
-                                 const std::vector<std::string>& args) {
+                                 const std::vector<std::string>& args, std::string* config) {
   CommonSettings common;
   add_common_settings(table, common);
   GivenFlags given;
@@ -166,6 +166,7 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
     fmt::print("{}", help_text(command, table));
     return kExitOk;
   }
+  if (config != nullptr) *config = common.config;
   Status status = read_sources(table, common, given);
   if (status && common.print_config) {
     fmt::print("{}", table.to_toml());

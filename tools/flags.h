@@ -25,9 +25,12 @@ struct CommandInfo {
 // Reads the config file (--config, TANDEM_CONFIG), the environment and the flags into the table's
 // members, in this order, and validates them. `args` starts after the command's name. Returns the
 // exit status if the command is to end here: --help and --print-config print to standard output;
-// a mistake is reported on standard error with its remedy.
+// a mistake is reported on standard error with its remedy. `config`, if given, becomes the path
+// that
+// --config has.
 std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
-                                 const std::vector<std::string>& args);
+                                 const std::vector<std::string>& args,
+                                 std::string* config = nullptr);
 
 // The text of `tandem NAME --help`.
 std::string help_text(const CommandInfo& command, const SettingsTable& table);

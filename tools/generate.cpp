@@ -277,6 +277,7 @@ int run_generate(const std::vector<std::string>& args) {
   add_generate_settings(table, settings);
   add_model_settings(table, engine);
   add_adapter_settings(table, engine, true);
+  add_handoff_settings(table, engine, true);
   add_adapter_setting(table, engine, false);
   add_device_settings(table, engine);
   add_batching_settings(table, engine, true);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -25,13 +24,6 @@ std::string line_of(const char* path, std::string_view key) {
     return start == std::string::npos ? "" : line.substr(start);
   }
   return {};
-}
-
-std::optional<std::size_t> number_in(const char* path) {
-  std::ifstream file(path);
-  std::size_t value = 0;
-  if (file >> value) return value;
-  return std::nullopt;
 }
 
 // Reads digits off the front of `text`.
@@ -89,21 +81,6 @@ Result<std::vector<int>> parse_cpus(const std::string& text) {
     if (!rest.starts_with(',')) return malformed();
     rest.remove_prefix(1);
   }
-}
-
-std::size_t available_memory() {
-  std::size_t bytes = std::numeric_limits<std::size_t>::max();
-  const std::string line = line_of("/proc/meminfo", "MemAvailable");
-  std::string_view text = line;
-  std::size_t kib = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), kib).ec == std::errc()) {
-    bytes = kib * 1024;
-  }
-  // "max" (no limit) reads as no number.
-  const auto limit = number_in("/sys/fs/cgroup/memory.max");
-  const auto used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit && used) bytes = std::min(bytes, *limit > *used ? *limit - *used : 0);
-  return bytes;
 }
 
 std::size_t resident_bytes() {

@@ -14,8 +14,6 @@ std::string cpu_name();  // "Intel(R) Xeon(R) ..."; "unknown" without /proc/cpui
 std::vector<int> usable_cpus();
 // Reads "0-3,8"; an error for anything else, a core that is not usable, or one named twice.
 Result<std::vector<int>> parse_cpus(const std::string& text);
-// Bytes that can be allocated now without swapping: the smaller of the machine's and the cgroup's.
-std::size_t available_memory();
 std::size_t resident_bytes();  // of this process, now
 // Raises the number of files this process may have open to `wanted` if it is lower, as far as the
 // hard limit goes. Returns what it is then.

@@ -23,6 +23,9 @@ struct Command {
 constexpr Command kCommands[] = {
     {"serve", "serve one model and its adapters over REST", run_serve},
     {"generate", "one prompt in, text out, no server", run_generate},
+    {"pin", "cores: show the machine, plan which serve what", run_pin},
+    {"profile", "measure this machine and model, and plan with it", run_profile},
+    {"worker", "compute deltas on a CPU core (internal: started by serve or pin)", run_worker},
     {"bench", "measure this machine: engine, tokenizer, loading", run_bench},
 };
 

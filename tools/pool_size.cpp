@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/base/memory_info.h"
 #include "engine/batching/sampling_rows.h"
 #include "engine/memory/pool_layout.h"
 #include "engine/model/llama.h"
 #include "engine/model/model_weights.h"
-#include "tools/machine.h"
 
 namespace tandem {
 namespace {

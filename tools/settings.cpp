@@ -61,7 +61,9 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.add(s.pin, "pin", "pin each compute thread to a core of its own");
   table
       .add(s.link_gbps, "link_gbps",
-           "copy to the host device at this many gigabytes per second; 0: as fast as memory")
+           "copy to the device at this many gigabytes per second, as over a slower link; 0: as "
+           "fast as "
+           "it goes")
       .at_least(0);
 }
 
@@ -86,10 +88,33 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
       .meta("GB")
       .at_least(0);
   add(s.adapter_mode, "adapter_mode",
-      "cached: all on the device for good; on_demand: a request waits for its adapter; pipelined: "
-      "it starts at once, and each layer waits for its part")
-      .choices({"cached", "on_demand", "pipelined"});
+      "who computes a cold adapter. cached: nobody, all are on the device for good; on_demand: a "
+      "request waits for it; pipelined: each layer waits for its part; cpu_assist: CPU workers "
+      "until "
+      "all of it is there; planned: what the profile says is fastest, layer by layer")
+      .choices({"cached", "on_demand", "pipelined", "cpu_assist", "planned"});
   add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
+}
+
+void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered) {
+  Adder add{table, "Adapters", offered};
+  add(s.profile, "profile",
+      "what `tandem profile` measured on this machine; default: built-in figures")
+      .meta("FILE");
+  add(s.cpu_workers, "cpu_workers",
+      "processes that compute cold adapters, a core each; -1: chosen, 0: none")
+      .range(-1, 64);
+  add(s.worker_cpus, "worker_cpus", "cores of these processes, as in 4-15; default: chosen")
+      .meta("LIST");
+  add(s.worker_spin_ms, "worker_spin_ms", "without work they spin for this long, then sleep")
+      .meta("MS")
+      .range(0, 60000);
+  add(s.handoff_deadline_ms, "handoff_deadline_ms",
+      "longest wait for them; then the rows are computed again on the device")
+      .meta("MS")
+      .range(1, 60000);
+  add(s.handoff_tokens, "handoff_tokens", "tokens of one step that they may be given")
+      .range(1, 8192);
 }
 
 void add_adapter_setting(SettingsTable& table, EngineSettings& s, bool offered) {
@@ -145,6 +170,7 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
 void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server) {
   add_model_settings(table, engine);
   add_adapter_settings(table, engine, true);
+  add_handoff_settings(table, engine, true);
   add_adapter_setting(table, engine, true);
   add_device_settings(table, engine);
   add_batching_settings(table, engine, true);

@@ -23,7 +23,13 @@ struct EngineSettings {
   std::int64_t max_adapters = 4096;
   std::int64_t max_device_adapters = 1024;
   double host_tier_gb = 0;  // 0: chosen
-  std::string adapter_mode = "pipelined";
+  std::string adapter_mode = "planned";
+  std::string profile;            // file that `tandem profile` wrote; empty: built-in figures
+  std::int64_t cpu_workers = -1;  // -1: chosen
+  std::string worker_cpus;        // "4-15"; empty: chosen
+  double worker_spin_ms = 20;
+  double handoff_deadline_ms = 200;
+  std::int64_t handoff_tokens = 512;
   std::int64_t max_lora_rank = 512;
   // Device
   std::string device = "auto";
@@ -64,6 +70,7 @@ void add_model_settings(SettingsTable& table, EngineSettings& settings);
 void add_device_settings(SettingsTable& table, EngineSettings& settings);
 void add_log_settings(SettingsTable& table, EngineSettings& settings);
 void add_adapter_settings(SettingsTable& table, EngineSettings& settings, bool offered);
+void add_handoff_settings(SettingsTable& table, EngineSettings& settings, bool offered);
 void add_adapter_setting(SettingsTable& table, EngineSettings& settings, bool offered);
 void add_batching_settings(SettingsTable& table, EngineSettings& settings, bool offered);
 void add_server_settings(SettingsTable& table, ServerSettings& settings, bool offered);

@@ -1,13 +1,19 @@
-// The tables in device memory that tell kernels where an adapter is, one row per slot, and which
-// slots are free. The engine thread alone uses it.
+// The tables in device memory that tell kernels where an adapter is and what of it has arrived, one
+// row per slot, and which slots are free. The engine thread alone uses it.
+//
+// The ready words [slots][layers + 1][kNumLoadParts] hold the generation of the load whose part has
+// arrived: a slot that is used again has nothing to clear. The row after the last layer stands for
+// all of it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/base/ticket.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/chunk_table.h"
 #include "engine/memory/kv_cache.h"
@@ -30,11 +36,16 @@ class AdapterSlots {
   std::optional<std::int32_t> take();  // nothing: all are in use
   void give_back(std::int32_t slot);
 
-  // Enqueues the copies of a slot's rows. The rows before must have arrived.
+  // Enqueues the copies of a slot's rows: on the load stream, before the adapter's bytes, or on the
+  // stream that reads them, before the first step that does.
   void write(Stream& stream, std::int32_t slot, const Adapter& adapter,
              std::span<const ChunkId> chunks);
 
-  AdapterTable table(std::int32_t max_rank) const;
+  AdapterTable table() const;
+
+  const std::uint32_t* ready_words() const;
+  // Its two words; `layer` may be the number of layers: all of it.
+  std::uint32_t* ready(std::int32_t slot, std::int64_t layer) const;
 
  private:
   std::size_t matrices_bytes() const;
@@ -44,9 +55,11 @@ class AdapterSlots {
   std::int64_t num_layers_ = 0;
   std::int64_t max_chunks_ = 0;
   LoraPages pages_;
-  Buffer matrices_;  // [slots][layers][kNumModules] LoraMatrix
-  Buffer chunks_;    // [slots][max_chunks] i32
-  Buffer staging_;   // pinned, of each slot its own: matrices, chunks
+  Buffer matrices_;                              // [slots][layers][kNumModules] LoraMatrix
+  Buffer chunks_;                                // [slots][max_chunks] i32
+  Buffer ready_;                                 // [slots][layers + 1][kNumLoadParts] u32
+  Buffer staging_;                               // pinned, of each slot its own: matrices, chunks
+  std::vector<std::unique_ptr<Event>> written_;  // [slots]: staging has been read
   std::vector<std::int32_t> free_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -15,6 +17,8 @@ namespace {
 // What is held by copies under way is free within a load's time; longer is not worth a wait.
 constexpr auto kHeldTimeout = std::chrono::seconds(10);
 constexpr auto kHeldPoll = std::chrono::milliseconds(1);
+// A rest that takes so long to read is about to be there.
+constexpr auto kNear = std::chrono::milliseconds(20);
 
 Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes) {
   const auto deadline = std::chrono::steady_clock::now() + kHeldTimeout;
@@ -55,10 +59,17 @@ AdapterStore::~AdapterStore() {
 Status AdapterStore::load(const std::string& name, const std::string& path, bool in_place,
                           bool pinned, const Prepare& prepare) {
   const std::lock_guard lock(load_mutex_);
-  TANDEM_ASSIGN(Adapter adapter, load_peft_adapter(path, config_, dtype_, [&](std::size_t bytes) {
-                  return take_when_free(*host_, bytes);
-                }));
+  TANDEM_ASSIGN(Adapter adapter,
+                load_peft_adapter(
+                    path, config_, dtype_,
+                    [&](std::size_t bytes) { return take_for_reading(bytes); }, options_.now_ns()));
   return publish(name, std::move(adapter), true, in_place, pinned, prepare);
+}
+
+// What fits once will fit again, when it is read with its words beside it.
+Result<AdapterBytes> AdapterStore::take_for_reading(std::size_t num_bytes) {
+  return take_when_free(*host_, AdapterReading::bytes_with_words(
+                                    num_bytes, static_cast<std::size_t>(config_.num_layers)));
 }
 
 Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place, bool pinned,
@@ -91,7 +102,7 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
   const AdapterLease holder = find(name);
   const bool same = holder != nullptr && holder->contents().digest == adapter.digest;
   if (same && holder->pinned() == pinned) {
-    if (reloadable) holder->set_path(adapter.path);
+    if (reloadable) holder->set_folder({adapter.path, adapter.source});
     return {};
   }
   if (holder != nullptr && !same && !in_place) {
@@ -183,21 +194,51 @@ void AdapterStore::read_loop() {
     Status read = read_again(*adapter);
     if (!read)
       log::warning("adapter '{}' cannot be read again: {}", adapter->name(), read.message());
-    {
-      const std::lock_guard adapter_lock(adapter->mutex_);
-      adapter->reading_ = false;
-      adapter->read_failure_ = std::move(read);
-    }
+    adapter->end_reading(read);
     adapter.reset();
     tell();
     lock.lock();
   }
 }
 
+// Others see the adapter before all of it is there, but not before the rest is near: a load that
+// waits for a slow disk would hold up all loads behind it.
 Status AdapterStore::read_again(ServedAdapter& adapter) {
-  const std::string path = adapter.path();
-  Result<Adapter> read = load_peft_adapter(
-      path, config_, dtype_, [&](std::size_t bytes) { return take_when_free(*host_, bytes); });
+  const Adapter& known = adapter.contents();
+  TANDEM_ASSIGN(const AdapterBytes bytes, take_for_reading(known.num_bytes));
+  const auto begin = std::chrono::steady_clock::now();
+  if (++generation_ == 0) ++generation_;
+  const auto reading = std::make_shared<AdapterReading>(known, bytes.get(), generation_);
+  const auto layers = static_cast<std::size_t>(
+      std::count_if(known.layers.begin(), known.layers.end(), [](const auto& layer) {
+        return std::any_of(layer.begin(), layer.end(), [](const auto& m) { return m.rank > 0; });
+      }));
+  std::atomic<std::size_t> there{0};
+  std::atomic<bool> shown{false};
+  const ServedAdapter::Folder folder = adapter.folder();
+  const Result<RereadOutcome> read = reread_peft_adapter(
+      folder.path, config_, known, folder.source, crew_, bytes.get(),
+      [&](std::size_t layer) {
+        reading->layer_there(layer);
+        // relaxed: they count, and publish nothing
+        const std::size_t done = there.fetch_add(1, std::memory_order_relaxed) + 1;
+        const auto rest = (std::chrono::steady_clock::now() - begin) * (layers - done) / done;
+        if (rest > kNear || shown.exchange(true, std::memory_order_relaxed)) return;
+        reading->show();
+        adapter.put_into_host(bytes, reading);
+        tell();
+      },
+      options_.now_ns());
+  TANDEM_TRY(explain(adapter, folder.path, read));
+  // relaxed: it counts, and publishes nothing
+  if (read->hashed) hashed_reads_.fetch_add(1, std::memory_order_relaxed);
+  if (read->source != folder.source) adapter.set_source({folder.path, read->source});
+  if (!shown.load(std::memory_order_relaxed)) adapter.put_into_host(bytes);
+  return {};
+}
+
+Status AdapterStore::explain(const ServedAdapter& adapter, const std::string& path,
+                             const Result<RereadOutcome>& read) {
   if (!read) {
     if (read.status().code() == StatusCode::resource_exhausted) return read.status();
     return error(StatusCode::unavailable,
@@ -205,14 +246,11 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
                  "it again with load_inplace",
                  adapter.name(), read.status().message());
   }
-  if (read->digest != adapter.contents().digest) {
-    return error(StatusCode::unavailable,
-                 "adapter '{}' had left memory and the content of {} has changed since it was "
-                 "loaded; load it again with load_inplace",
-                 adapter.name(), path);
-  }
-  adapter.put_into_host(std::move(read->bytes));
-  return {};
+  if (read->same) return {};
+  return error(StatusCode::unavailable,
+               "adapter '{}' had left memory and the content of {} has changed since it was "
+               "loaded; load it again with load_inplace",
+               adapter.name(), path);
 }
 
 }  // namespace tandem

@@ -1,9 +1,11 @@
 // The adapters that the engine serves, by name: their contents in the host tier or, when that is
-// full, in their folders alone, from which a thread reads them again when they are asked for.
+// full, in their folders alone, from which threads read them again when they are asked for: layer
+// by layer, seen by others while that goes on (AdapterReading).
 //
 // Thread-safe. Where on the device they are is DeviceTier's business.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +22,8 @@
 #include "engine/adapters/served_adapter.h"
 #include "engine/base/status.h"
 #include "engine/loader/adapter.h"
+#include "engine/loader/peft_reread.h"
+#include "engine/loader/thread_crew.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -28,6 +32,7 @@ struct AdapterStoreOptions {
   std::int32_t max_adapters = 4096;  // names at once
   std::int32_t max_rank = 512;
   std::size_t host_tier_bytes = std::size_t{64} << 20;
+  std::int64_t (*now_ns)() = unix_now_ns;  // how old files are (FileIdentity::vouches)
 };
 
 class AdapterStore {
@@ -38,8 +43,8 @@ class AdapterStore {
                                                       const AdapterStoreOptions& options);
   ~AdapterStore();
 
-  // Called (on any thread) when a folder was read again or a name was let go: the engine then has
-  // something to look at. Set before the store is used.
+  // Called (on any thread) when a folder was read again, or soon will be, or a name was let go: the
+  // engine then has something to look at. Set before the store is used.
   void on_news(std::function<void()> news) { news_ = std::move(news); }
 
   // What else an adapter needs before it may be served, on the loading thread; see load().
@@ -67,6 +72,9 @@ class AdapterStore {
   Status take_read_failure(ServedAdapter& adapter);
 
   const HostTier& host_tier() const { return *host_; }
+  // Of the readings that ended well, those whose content was proven by its digest, and not by its
+  // files being the same as before.
+  std::uint64_t hashed_reads() const { return hashed_reads_.load(std::memory_order_relaxed); }
   std::int32_t max_rank() const { return options_.max_rank; }
 
  private:
@@ -74,7 +82,10 @@ class AdapterStore {
   Status publish(const std::string& name, Adapter adapter, bool reloadable, bool in_place,
                  bool pinned, const Prepare& prepare);
   Status check(const std::string& name, const Adapter& adapter) const;
+  Result<AdapterBytes> take_for_reading(std::size_t num_bytes);
   Status read_again(ServedAdapter& adapter);
+  static Status explain(const ServedAdapter& adapter, const std::string& path,
+                        const Result<RereadOutcome>& read);
   void read_loop();
   void tell() const {
     if (news_) news_();
@@ -93,6 +104,10 @@ class AdapterStore {
   std::condition_variable reads_changed_;
   std::deque<AdapterLease> reads_;  // guarded by reads_mutex_, like stopping_
   bool stopping_ = false;
+  std::atomic<std::uint64_t> hashed_reads_{0};
+  // Of the reading thread.
+  std::uint32_t generation_ = 0;  // of the last reading
+  ThreadCrew crew_{ThreadCrew::helpers_for_machine()};
   std::thread reader_;
 };
 

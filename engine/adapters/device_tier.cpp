@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "engine/base/check.h"
 
 namespace tandem {
 namespace {
 
-// A stream's queue is finite, and enqueueing on a full one blocks: what would not fit waits its
-// turn. Above it, one load is always allowed.
-constexpr std::size_t kMaxOperations = 768;
+// Pieces that may wait behind them: what the planner's order still means something for.
+constexpr std::size_t kMostQueued = 16384;
 
 std::int64_t most_chunks(const ModelConfig& config, DType dtype, std::int32_t max_rank,
                          const KvCache& memory) {
@@ -25,28 +25,17 @@ std::int64_t most_chunks(const ModelConfig& config, DType dtype, std::int32_t ma
   return std::max<std::int64_t>(1, memory.layout().chunks_for(bytes));
 }
 
-// Where the layer's bytes end: where the next adapted layer's begin.
-std::vector<std::size_t> layer_ends(const Adapter& adapter) {
-  std::vector<std::size_t> ends(adapter.layers.size());
-  std::size_t end = adapter.num_bytes;
-  for (std::size_t layer = adapter.layers.size(); layer-- > 0;) {
-    ends[layer] = end;
-    for (const AdapterMatrix& matrix : adapter.layers[layer]) {
-      if (matrix.rank > 0) end = std::min<std::size_t>(end, matrix.a_offset);
-    }
-  }
-  return ends;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DeviceTier>> DeviceTier::create(Device& device, const ModelConfig& config,
                                                        DType dtype, std::int32_t max_rank,
                                                        std::int32_t num_slots,
-                                                       const KvCache& memory, PagePool& pool) {
+                                                       const KvCache& memory, PagePool& pool,
+                                                       const LoadSignals& signals) {
+  TANDEM_CHECK(signals.words == LoadSignals::Words::none || signals.clock != nullptr);
   std::unique_ptr<DeviceTier> tier(new DeviceTier(pool, memory));
   tier->device_ = &device;
-  tier->max_rank_ = max_rank;
+  tier->signals_ = signals;
   const std::int64_t all_chunks = std::int64_t{pool.num_pages()} * pool.chunks_per_page();
   TANDEM_ASSIGN(tier->slots_,
                 AdapterSlots::create(
@@ -64,6 +53,7 @@ DeviceTier::~DeviceTier() {
   if (const Status status = stream_->synchronize(); !status) {
     // The device is broken; its memory goes all the same.
   }
+  drop_queue();
   for (const AdapterLease& adapter : loading_) arrived(*adapter);
   resident_.insert(resident_.end(), loading_.begin(), loading_.end());
   while (!resident_.empty()) evict(resident_.size() - 1);
@@ -71,29 +61,36 @@ DeviceTier::~DeviceTier() {
 }
 
 Status DeviceTier::poll() {
+  TANDEM_CHECK(reserved_.empty(), "{} loads are reserved", reserved_.size());
   if (!loading_.empty() && stream_->failed()) {
     Status status = stream_->synchronize();
     for (const AdapterLease& adapter : loading_) {
       end_load(*adapter);
-      adapter->state_->apply(ResidencyEvent::failed);
+      adapter->state_->load_failed();
       adapter->device_.chunks.clear();
+      adapter->device_.reading.reset();
       slots_.give_back(std::exchange(adapter->device_.slot, -1));
     }
     loading_.clear();
+    drop_queue();
     return status;
   }
-  std::size_t done = 0;
-  while (done < loading_.size() && loading_[done]->device_.layers.back()->passed()) {
-    arrived(*loading_[done]);
-    resident_.push_back(std::move(loading_[done]));
-    ++done;
+  feed();
+  for (AdapterLease& adapter : loading_) {
+    if (adapter->device_.reading != nullptr) adapter->device_.reading->end_if_overdue();
+    const auto& whole = adapter->device_.whole;
+    if (whole == nullptr || !whole->passed()) continue;
+    arrived(*adapter);
+    resident_.push_back(std::move(adapter));
   }
-  loading_.erase(loading_.begin(), loading_.begin() + static_cast<std::ptrdiff_t>(done));
+  std::erase(loading_, nullptr);
 
   retiring_ = false;
   for (std::size_t i = resident_.size(); i-- > 0;) {
-    if (!resident_[i]->retired()) continue;
-    if (resident_[i].use_count() == 1) {
+    const bool bad = !resident_[i]->device_status().ok();
+    if (!resident_[i]->retired() && !bad) continue;
+    if (bad ? resident_[i]->device_.users == 0 : resident_[i].use_count() == 1) {
+      if (bad) resident_[i]->device_.kept = false;
       evict(i);
     } else {
       retiring_ = true;
@@ -103,18 +100,23 @@ Status DeviceTier::poll() {
 }
 
 Status DeviceTier::finish_loads() {
+  while (!queue_.empty()) send_next();
   TANDEM_TRY(stream_->synchronize());
   return poll();
 }
 
 DeviceTier::Start DeviceTier::start(const AdapterLease& adapter) {
+  const Start started = reserve(adapter);
+  enqueue({});
+  return started;
+}
+
+DeviceTier::Start DeviceTier::reserve(const AdapterLease& adapter) {
   ServedAdapter& a = *adapter;
   if (a.device_.slot >= 0) return Start::on_its_way;
-  AdapterBytes source = a.host_bytes();
-  if (source == nullptr) return Start::not_in_host_tier;
-  if (operations_ > 0 && operations_ + 2 * a.contents_.layers.size() > kMaxOperations) {
-    return Start::busy;
-  }
+  ServedAdapter::HostCopy source = a.host_copy();
+  if (source.bytes == nullptr) return Start::not_in_host_tier;
+  if (queue_.size() > kMostQueued) return Start::busy;
   if (slots_.num_free() == 0) {
     if (!oldest()) return Start::no_room;
     reclaim_oldest();
@@ -123,12 +125,14 @@ DeviceTier::Start DeviceTier::start(const AdapterLease& adapter) {
   if (!chunks) return Start::no_room;
   a.device_.slot = *slots_.take();
   a.device_.chunks = *std::move(chunks);
-  a.device_.source = std::move(source);
+  a.device_.source = std::move(source.bytes);
+  a.device_.reading = std::move(source.reading);
   a.device_.last_use = pool_->stamp();
+  if (++generation_ == 0) ++generation_;
+  a.device_.generation = generation_;
   a.state_->apply(ResidencyEvent::load);
-  take_events(a);
-  enqueue_load(a);
   loading_.push_back(adapter);
+  reserved_.push_back(adapter);
   return Start::on_its_way;
 }
 
@@ -141,46 +145,26 @@ std::optional<ChunkTable> DeviceTier::take_chunks(std::int64_t count) {
   return pool_->take_chunks(count);
 }
 
-void DeviceTier::take_events(ServedAdapter& adapter) {
-  auto& layers = adapter.device_.layers;
-  while (layers.size() < adapter.contents_.layers.size()) {
-    if (spare_events_.empty()) spare_events_.push_back(device_->create_event());
-    layers.push_back(std::move(spare_events_.back()));
-    spare_events_.pop_back();
+std::unique_ptr<Event> DeviceTier::take_event() {
+  if (spare_events_.empty()) return device_->create_event();
+  std::unique_ptr<Event> event = std::move(spare_events_.back());
+  spare_events_.pop_back();
+  return event;
+}
+
+// Rows of the tables are written by the stream that reads them where steps may begin before the
+// load has come to anything: so they are true for every step, whatever of the weights is there.
+void DeviceTier::step_begins(Stream& stream) {
+  for (const AdapterLease& adapter : unwritten_) {
+    const ServedAdapter::OnDevice& on_device = adapter->device_;
+    slots_.write(stream, on_device.slot, adapter->contents_, on_device.chunks.ids());
   }
+  unwritten_.clear();
 }
 
 void DeviceTier::step_enqueued(Stream& stream) {
   pool_->step_enqueued();
   stream.record(*steps_[pool_->steps() % steps_.size()]);
-}
-
-// Steps before the last two have ended: a load into what has long been free begins at once.
-void DeviceTier::wait_for_readers(const ServedAdapter& adapter) {
-  const std::uint64_t last =
-      std::max(pool_->last_release(adapter.device_.chunks.ids()),
-               slot_released_[static_cast<std::size_t>(adapter.device_.slot)]);
-  if (last + steps_.size() > pool_->steps()) stream_->wait(*steps_[last % steps_.size()]);
-}
-
-void DeviceTier::enqueue_load(ServedAdapter& adapter) {
-  ServedAdapter::OnDevice& on_device = adapter.device_;
-  wait_for_readers(adapter);
-  slots_.write(*stream_, on_device.slot, adapter.contents_, on_device.chunks.ids());
-  const std::vector<std::size_t> ends = layer_ends(adapter.contents_);
-  on_device.operations = 3 + ends.size();
-  std::size_t begin = 0;
-  for (std::size_t layer = 0; layer < ends.size(); ++layer) {
-    const auto runs = on_device.chunks.runs(begin, ends[layer], memory_->layout().chunk_shift);
-    for (const ChunkRun& run : runs) {
-      stream_->copy_to_device(memory_->chunk_base() + run.to, on_device.source.get() + run.from,
-                              run.bytes);
-    }
-    stream_->record(*on_device.layers[layer]);
-    on_device.operations += runs.size();
-    begin = ends[layer];
-  }
-  operations_ += on_device.operations;
 }
 
 void DeviceTier::arrived(ServedAdapter& adapter) {
@@ -192,10 +176,15 @@ void DeviceTier::arrived(ServedAdapter& adapter) {
 
 void DeviceTier::end_load(ServedAdapter& adapter) {
   ServedAdapter::OnDevice& on_device = adapter.device_;
-  for (auto& event : on_device.layers) spare_events_.push_back(std::move(event));
-  on_device.layers.clear();
+  for (auto* events : {&on_device.layers, &on_device.b_parts}) {
+    for (auto& event : *events) {
+      if (event != nullptr) spare_events_.push_back(std::move(event));
+    }
+    events->clear();
+  }
+  if (on_device.whole != nullptr) spare_events_.push_back(std::move(on_device.whole));
   on_device.source.reset();
-  operations_ -= std::exchange(on_device.operations, 0);
+  on_device.sent.clear();
 }
 
 void DeviceTier::enter(ServedAdapter& adapter) {
@@ -210,14 +199,25 @@ void DeviceTier::leave(ServedAdapter& adapter) {
   adapter.device_.last_use = pool_->stamp();
 }
 
-void DeviceTier::add_pending(const ServedAdapter& adapter,
-                             std::vector<LayerEvents>& pending) const {
+void DeviceTier::add_pending(const ServedAdapter& adapter, std::vector<LayerEvents>& pending) {
   const auto& layers = adapter.device_.layers;
-  if (layers.empty() || layers.back()->passed()) return;
+  if (!arriving(adapter)) return;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    hurry(adapter, static_cast<std::int64_t>(layer), PieceKind::layer);
+  }
   const bool known = std::any_of(pending.begin(), pending.end(), [&](const LayerEvents& each) {
     return each.data() == layers.data();
   });
   if (!known) pending.emplace_back(layers);
+}
+
+std::optional<ArrivingAdapter> DeviceTier::arriving(const ServedAdapter& adapter) const {
+  const ServedAdapter::OnDevice& on_device = adapter.device_;
+  if (on_device.layers.empty()) return std::nullopt;
+  if (on_device.whole != nullptr && on_device.whole->passed()) return std::nullopt;
+  return ArrivingAdapter{on_device.slot,          on_device.generation, on_device.source,
+                         on_device.reading.get(), on_device.layers,     on_device.b_parts,
+                         on_device.arrivals};
 }
 
 // Eviction.
@@ -255,8 +255,10 @@ void DeviceTier::evict_idle() {
 void DeviceTier::evict(std::size_t index) {
   const AdapterLease adapter = std::move(resident_[index]);
   resident_.erase(resident_.begin() + static_cast<std::ptrdiff_t>(index));
+  std::erase(unwritten_, adapter);
   adapter->state_->apply(ResidencyEvent::evict);
   adapter->device_.chunks.clear();
+  adapter->device_.reading.reset();
   slot_released_[static_cast<std::size_t>(adapter->device_.slot)] = pool_->steps();
   slots_.give_back(std::exchange(adapter->device_.slot, -1));
   adapter->state_->evicted();

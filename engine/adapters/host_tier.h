@@ -44,6 +44,8 @@ class HostTier {
   void erase(Id id);
 
   const std::string& region_name() const { return arena_->region.name(); }
+  // Where the arena begins, in this process: workers are told offsets.
+  const std::byte* data() const { return arena_->region.data(); }
   std::size_t capacity() const { return arena_->space.capacity(); }
   std::size_t used() const;
 

@@ -9,15 +9,15 @@ namespace tandem {
 
 enum class Residency : std::uint8_t {
   on_disk,   // in its folder only
-  host,      // in the host tier
+  host,      // in the host tier, or on its way into it, layer by layer (AdapterReading)
   loading,   // on its way to the device, layer by layer; the host tier holds it meanwhile
   resident,  // on the device; the host tier may have dropped its copy
   evicting,  // its device memory is being let go
 };
 
 enum class ResidencyEvent : std::uint8_t {
-  read,             // from its folder into the host tier
-  dropped,          // by the host tier, for want of room
+  read,             // from its folder into the host tier, or soon will be
+  dropped,          // by the host tier, for want of room, or read to a bad end
   load,             // copies to the device are enqueued
   loaded,           // the last of them has arrived
   failed,           // they never will

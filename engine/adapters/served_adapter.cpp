@@ -35,6 +35,12 @@ void ResidencyState::evicted() {
   set(in_host_ ? ResidencyEvent::evicted : ResidencyEvent::evicted_to_disk);
 }
 
+void ResidencyState::load_failed() {
+  const std::lock_guard lock(mutex_);
+  set(ResidencyEvent::failed);
+  if (!in_host_) set(ResidencyEvent::dropped);
+}
+
 ServedAdapter::ServedAdapter(std::string name, Adapter contents, bool pinned, bool reloadable,
                              std::shared_ptr<HostTier> host)
     : name_(std::move(name)),
@@ -45,7 +51,7 @@ ServedAdapter::ServedAdapter(std::string name, Adapter contents, bool pinned, bo
                        std::chrono::system_clock::now().time_since_epoch())
                        .count()),
       host_(std::move(host)),
-      path_(contents_.path) {
+      folder_{contents_.path, std::move(contents_.source)} {
   put_into_host(std::exchange(contents_.bytes, nullptr));
 }
 
@@ -54,14 +60,19 @@ ServedAdapter::~ServedAdapter() {
   host_->erase(host_id_);
 }
 
-std::string ServedAdapter::path() const {
+ServedAdapter::Folder ServedAdapter::folder() const {
   const std::lock_guard lock(mutex_);
-  return path_;
+  return folder_;
 }
 
-void ServedAdapter::set_path(std::string path) {
+void ServedAdapter::set_folder(Folder folder) {
   const std::lock_guard lock(mutex_);
-  path_ = std::move(path);
+  folder_ = std::move(folder);
+}
+
+void ServedAdapter::set_source(const Folder& seen) {
+  const std::lock_guard lock(mutex_);
+  if (folder_.path == seen.path) folder_.source = seen.source;
 }
 
 AdapterSlot ServedAdapter::slot() const {
@@ -69,23 +80,58 @@ AdapterSlot ServedAdapter::slot() const {
   return {device_.slot, contents_.max_rank};
 }
 
-AdapterBytes ServedAdapter::host_bytes() const {
+Status ServedAdapter::device_status() const {
+  return device_.reading == nullptr ? Status() : device_.reading->status();
+}
+
+Status ServedAdapter::await_device_status() const {
+  return device_.reading == nullptr ? Status() : device_.reading->wait();
+}
+
+bool ServedAdapter::is_proven() const {
+  return device_.reading == nullptr || device_.reading->state() == AdapterReading::State::good;
+}
+
+ServedAdapter::HostCopy ServedAdapter::host_copy() const {
   HostTier::Id id = 0;
+  HostCopy copy;
   {
     const std::lock_guard lock(mutex_);
     id = host_id_;
+    copy.reading = reading_copy_;
   }
-  return host_->find(id);
+  if (copy.reading != nullptr && copy.reading->state() == AdapterReading::State::bad) return {};
+  copy.bytes = host_->find(id);
+  return copy;
 }
 
 // The state first: once kept, the bytes may be dropped at any moment.
-void ServedAdapter::put_into_host(AdapterBytes bytes) {
+void ServedAdapter::put_into_host(AdapterBytes bytes, std::shared_ptr<AdapterReading> reading) {
   state_->entered_host();
   std::function<void()> dropped;
   if (reloadable_ && !pinned_) dropped = [state = state_] { state->left_host(); };
   const HostTier::Id id = host_->keep(std::move(bytes), std::move(dropped));
   const std::lock_guard lock(mutex_);
   host_id_ = id;
+  reading_copy_ = std::move(reading);
+}
+
+// First all that those need who then find out that it has ended.
+void ServedAdapter::end_reading(const Status& status) {
+  std::shared_ptr<AdapterReading> reading;
+  HostTier::Id bad = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    reading = std::exchange(reading_copy_, nullptr);
+    if (reading != nullptr && !status.ok()) bad = std::exchange(host_id_, 0);
+    reading_ = false;
+    read_failure_ = status;
+  }
+  if (bad != 0) {
+    host_->erase(bad);
+    state_->left_host();
+  }
+  if (reading != nullptr) reading->end(status);
 }
 
 }  // namespace tandem

@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/adapters/adapter_reading.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/residency.h"
+#include "engine/base/clock.h"
 #include "engine/base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/chunk_table.h"
@@ -31,6 +33,7 @@ class ResidencyState {
   void entered_host();               // read, if it was on disk
   void left_host();                  // dropped, unless the device holds it
   void evicted();                    // to where the host tier says
+  void load_failed();                // the same
 
  private:
   void set(ResidencyEvent event);  // the one setter; mutex_ held
@@ -38,6 +41,11 @@ class ResidencyState {
   std::mutex mutex_;                                  // of the changes
   std::atomic<Residency> state_{Residency::on_disk};  // relaxed: readers look, and act on nothing
   bool in_host_ = false;
+};
+
+// When the parts of a layer are expected on the device.
+struct LayerArrival {
+  TimePoint a, b;
 };
 
 class ServedAdapter {
@@ -54,11 +62,18 @@ class ServedAdapter {
   bool pinned() const { return pinned_; }
   std::int64_t loaded_unix() const { return loaded_unix_; }
   Residency residency() const { return state_->now(); }
-  std::string path() const;
-  void set_path(std::string path);  // another folder with the same contents
+  std::string path() const { return folder().path; }
 
   // Its row of the tables. Engine thread; requires that it is on the device or on its way.
   AdapterSlot slot() const;
+
+  // Of what the device's copy is made of: ok as far as is known; waits for the end of a reading
+  // that still goes on. While it is not ok nobody may use the copy, or what was computed with it.
+  // Engine thread.
+  Status device_status() const;
+  Status await_device_status() const;
+  // Known to be ok: results may be kept for others.
+  bool is_proven() const;
 
   // Unloaded or replaced: goes when the last lease does.
   void retire() { retired_.store(true, std::memory_order_relaxed); }
@@ -74,8 +89,21 @@ class ServedAdapter {
   friend class AdapterStore;
   friend class DeviceTier;
 
-  AdapterBytes host_bytes() const;  // null: on disk
-  void put_into_host(AdapterBytes bytes);
+  struct Folder {
+    std::string path;
+    std::shared_ptr<const PeftSource> source;  // what its files were; null: unknown
+  };
+  Folder folder() const;
+  void set_folder(Folder folder);       // another one with the same contents
+  void set_source(const Folder& seen);  // unless it has another path by now
+  struct HostCopy {
+    AdapterBytes bytes;                       // null: on disk, or nothing that could be used
+    std::shared_ptr<AdapterReading> reading;  // null: all of it is there
+  };
+  HostCopy host_copy() const;
+  void put_into_host(AdapterBytes bytes, std::shared_ptr<AdapterReading> reading = nullptr);
+  // The folder has been read. What was put there with a reading is all there, or is taken back.
+  void end_reading(const Status& status);
 
   std::string name_;
   Adapter contents_;
@@ -87,9 +115,10 @@ class ServedAdapter {
   std::atomic<bool> retired_{false};
 
   mutable std::mutex mutex_;  // guards these
-  std::string path_;
+  Folder folder_;
   HostTier::Id host_id_ = 0;
-  bool reading_ = false;  // asked of the disk thread
+  std::shared_ptr<AdapterReading> reading_copy_;  // of the host tier's, while it goes on
+  bool reading_ = false;                          // asked of the disk thread
   Status read_failure_;
 
   // The engine thread's alone, written by DeviceTier.
@@ -100,9 +129,18 @@ class ServedAdapter {
     std::int32_t users = 0;      // running sequences
     std::uint64_t wanted = 0;    // DeviceTier's count of turns, when it was last wanted
     bool kept = false;           // never evicted: pinned, or the mode is cached
-    AdapterBytes source;         // while loading
-    std::vector<std::unique_ptr<Event>> layers;  // while loading: passed when the layer is there
-    std::size_t operations = 0;
+    std::shared_ptr<AdapterReading> reading;  // what was loaded was still being read; or null
+    // While it loads.
+    std::uint32_t generation = 0;  // of this load: what its ready words will hold
+    AdapterBytes source;
+    std::vector<std::unique_ptr<Event>> layers;   // passed when both parts of the layer are there
+    std::vector<std::unique_ptr<Event>> b_parts;  // when B is; null: it travels with A
+    std::unique_ptr<Event> whole;                 // when all of it is
+    std::vector<LayerArrival> arrivals;           // when each layer is expected
+    std::vector<std::size_t> ends;                // bytes, by layer
+    std::vector<std::uint8_t> queued, sent;       // by layer: bit 0 A, bit 1 B
+    std::size_t pieces_left = 0;                  // to be sent
+    bool begun = false;                           // a piece has been
   };
   OnDevice device_;
 };

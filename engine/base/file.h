@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
+#include "engine/base/file_identity.h"
 #include "engine/base/status.h"
 
 namespace tandem {
@@ -24,6 +26,8 @@ class File {
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // when it was opened
   int descriptor() const { return descriptor_; }
+  // As the file is now.
+  Result<FileIdentity> identity() const;
 
   // Reads exactly `count` bytes at `offset`.
   Status read(std::uint64_t offset, void* target, std::size_t count) const;
@@ -36,7 +40,13 @@ class File {
   std::string path_;
 };
 
+// Puts `text` in the place of a regular file's contents, all at once: who reads it sees the old or
+// the new, and a failure or a crash leaves the old. Mode and, where that is allowed, owner stay; of
+// a symbolic link its target is replaced.
+Status replace_file(const std::filesystem::path& path, std::string_view text);
+
 // The whole file, refused beyond `max_bytes`.
+Result<std::string> read_text(const File& file, std::uint64_t max_bytes);
 Result<std::string> read_text_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 
 }  // namespace tandem

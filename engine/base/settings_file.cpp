@@ -1,4 +1,4 @@
-// SettingsTable::load_file: toml++ stays in this one file.
+// SettingsTable::load_file: toml++ stays in this file and toml_edit.cpp.
 #include <fmt/format.h>
 #include <toml++/toml.h>
 

@@ -8,7 +8,10 @@ Result<AdapterMode> parse_adapter_mode(const std::string& name) {
   if (name == "cached") return AdapterMode::cached;
   if (name == "on_demand") return AdapterMode::on_demand;
   if (name == "pipelined") return AdapterMode::pipelined;
-  return invalid("adapter_mode: '{}' is none of cached, on_demand, pipelined", name);
+  if (name == "cpu_assist") return AdapterMode::cpu_assist;
+  if (name == "planned") return AdapterMode::planned;
+  return invalid("adapter_mode: '{}' is none of cached, on_demand, pipelined, cpu_assist, planned",
+                 name);
 }
 
 std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
@@ -36,7 +39,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
       failed.emplace_back(sequence.get(), known->second);
       continue;
     }
-    switch (device_->start(adapter)) {
+    switch (device_->reserve(adapter)) {
       case DeviceTier::Start::on_its_way:
         if (mode_ == AdapterMode::cached) device_->keep(*adapter);
         break;
@@ -58,8 +61,27 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
     }
   }
   device_->end_turn();
+  enqueue_loads(waiting);
   if (blocked_ == nullptr) draining_.clear();
   return failed;
+}
+
+void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting) {
+  const std::span<const AdapterLease> reserved = device_->reserved();
+  if (reserved.empty()) return;
+  if (order_ == nullptr) {
+    device_->enqueue({});
+    return;
+  }
+  std::vector<AdapterRows> loads;
+  for (const AdapterLease& adapter : reserved) {
+    AdapterRows& load = loads.emplace_back(AdapterRows{adapter, 0});
+    for (const auto& sequence : waiting) {
+      if (sequence->context->adapter != adapter) continue;
+      load.rows += static_cast<std::int32_t>(sequence->left_to_compute());
+    }
+  }
+  device_->enqueue(order_(loads));
 }
 
 Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages) const {
@@ -135,8 +157,10 @@ bool AdapterGate::enter(const Sequence& sequence) {
   bool may = !holds_back(sequence);
   if (adapter != nullptr) {
     const Residency residency = adapter->residency();
-    may = may && (residency == Residency::resident ||
-                  (residency == Residency::loading && mode_ == AdapterMode::pipelined));
+    may = may && adapter->device_status().ok() &&
+          (residency == Residency::resident ||
+           (residency == Residency::loading && mode_ >= AdapterMode::pipelined &&
+            sequence.replays == 0));
   }
   if (!may) {
     refused_ = true;

@@ -5,10 +5,13 @@
 // take what it needs: the adapters used longest ago, as many as it needs, take no new sequences
 // from behind it, so that they fall idle and make room. All others behind it go on.
 //
+// Loads that are started together travel in the order that somebody plans for them.
+//
 // The engine thread alone uses it.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,13 +20,16 @@
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device_tier.h"
 #include "engine/batching/scheduler.h"
+#include "engine/handoff/handoff.h"
 
 namespace tandem {
 
 enum class AdapterMode {
-  cached,     // every adapter is loaded before its name is served, and never evicted
-  on_demand,  // a sequence waits until its adapter has arrived
-  pipelined,  // it starts at once, and each layer waits for its part
+  cached,      // every adapter is loaded before its name is served, and never evicted
+  on_demand,   // a sequence waits until its adapter has arrived
+  pipelined,   // it starts at once, and each layer waits for its part
+  cpu_assist,  // CPU workers compute it until all of it has arrived (the CaraServe paper's way)
+  planned,     // the planner says for each layer: wait, CPU, or CPU for x A^T with B loaded first
 };
 Result<AdapterMode> parse_adapter_mode(const std::string& name);
 
@@ -32,6 +38,11 @@ class AdapterGate final : public AdmissionGate {
   // All outlive it.
   AdapterGate(AdapterMode mode, AdapterStore& store, DeviceTier& device, PagePool& pool)
       : mode_(mode), store_(&store), device_(&device), pool_(&pool) {}
+
+  // The order for the loads that are reserved, with the rows that wait for each; none: as they
+  // come.
+  using PlanOrder = std::function<std::vector<LoadPiece>(std::span<const AdapterRows> loads)>;
+  void set_order(PlanOrder order) { order_ = std::move(order); }
 
   // Starts what loads can be started for the sequences waiting, in their order. Returns those that
   // never will run, with the reason.
@@ -46,11 +57,13 @@ class AdapterGate final : public AdmissionGate {
   bool is_waiting() const override { return refused_ || device_->is_expecting(); }
 
  private:
+  void enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting);
   Status check_fits(const Sequence& sequence, std::int32_t kept_pages) const;
   void hold_room_for(const ServedAdapter& adapter);
   bool holds_back(const Sequence& sequence) const;
 
   AdapterMode mode_;
+  PlanOrder order_;
   AdapterStore* store_;
   DeviceTier* device_;
   PagePool* pool_;

@@ -67,13 +67,20 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
       engine->adapters_,
       AdapterStore::create(device, config, dtype,
                            {options.max_adapters, options.max_lora_rank, options.host_tier_bytes}));
+  TANDEM_TRY(engine->make_handoff(device, config, dtype));
+  LoadSignals signals;
+  if (engine->handoff_ != nullptr) {
+    signals.words = options.adapter_mode == AdapterMode::cpu_assist ? LoadSignals::Words::whole
+                                                                    : LoadSignals::Words::layers;
+    signals.link_bytes_per_s = options.handoff.costs.link_bytes_per_s;
+    signals.copy_s = options.handoff.costs.copy_s;
+    signals.clock = &clock;
+  }
   TANDEM_ASSIGN(engine->device_tier_,
                 DeviceTier::create(device, config, dtype, options.max_lora_rank,
                                    std::min(options.max_device_adapters, options.max_adapters),
-                                   engine->cache_, engine->pool_));
-  engine->gate_ = std::make_unique<AdapterGate>(options.adapter_mode, *engine->adapters_,
-                                                *engine->device_tier_, engine->pool_);
-  engine->scheduler_.set_gate(*engine->gate_);
+                                   engine->cache_, engine->pool_, signals));
+  engine->make_gate();
   engine->adapters_->on_news([raw = engine.get()] {
     {
       const std::lock_guard lock(raw->inbox_mutex_);
@@ -85,7 +92,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                                     options.max_num_seqs, max_page_ids(options)};
   TANDEM_ASSIGN(engine->pipeline_,
                 StepPipeline::create(steps, device, *engine->model_, engine->cache_,
-                                     *engine->device_tier_, clock));
+                                     *engine->device_tier_, engine->handoff_.get(), clock));
   if (options.tune_at_start) TANDEM_TRY(engine->pipeline_->tune());
   if (options.record_at_start) TANDEM_TRY(engine->pipeline_->record_graphs(options.max_lora_rank));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });

@@ -27,6 +27,8 @@
 #include "engine/batching/scheduler.h"
 #include "engine/batching/service.h"
 #include "engine/batching/step_pipeline.h"
+#include "engine/handoff/handoff.h"
+#include "engine/handoff/handoff_options.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/prefix_cache.h"
 #include "engine/model/llama.h"
@@ -49,6 +51,7 @@ struct EngineOptions {
   std::int32_t max_lora_rank = 512;
   std::size_t host_tier_bytes = std::size_t{64} << 20;  // shared memory for adapters
   AdapterMode adapter_mode = AdapterMode::pipelined;
+  HandoffOptions handoff;            // of the modes cpu_assist and planned; no groups: no workers
   bool overlap = true;               // prepare a step while the one before it runs
   std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
   bool record_at_start = false;      // all of them, before the first request
@@ -104,10 +107,17 @@ class Engine final : public GenerationService {
   std::optional<Status> advance(const KeepRequest& request);  // nothing: not yet
   Status keep_on_device(const AdapterLease& adapter);         // any thread
   void drop_cancelled();
+  Status make_handoff(Device& device, const ModelConfig& config, DType dtype);
+  void make_gate();
+  void start_loads();
   void run_steps();
   void note_scheduled(const std::vector<ScheduledSequence>& plan, TimePoint now);
   Duration hand_out_oldest();  // returns how long it waited for the device
+  void wait_for_arrivals();
   void digest(const FinishedStep& step);
+  static Status content_of(const StepEntry& entry);
+  void replay(const ServedAdapter& adapter);
+  void note_served(const FinishedStep& step);
   void digest_entry(const StepEntry& entry, const SampledToken* samples);
   void accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled);
   void end_request(Sequence& sequence, FinishReason reason, const Status& why);
@@ -124,6 +134,7 @@ class Engine final : public GenerationService {
   std::unique_ptr<LlamaModel> model_;
   std::unique_ptr<AdapterStore> adapters_;
   KvCache cache_;
+  std::unique_ptr<Handoff> handoff_;         // null: nothing is handed over
   std::unique_ptr<DeviceTier> device_tier_;  // the engine thread's own, like the gate
   std::unique_ptr<AdapterGate> gate_;
 

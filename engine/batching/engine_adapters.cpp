@@ -1,4 +1,5 @@
 // What the engine thread does for the adapters, from step to step.
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -6,6 +7,68 @@
 #include "engine/batching/engine.h"
 
 namespace tandem {
+
+// Without workers every mode waits for the weights, as `pipelined` does: the engine works, and says
+// so once.
+Status Engine::make_handoff(Device& device, const ModelConfig& config, DType dtype) {
+  if (options_.adapter_mode < AdapterMode::cpu_assist || options_.handoff.groups.empty()) return {};
+  Result<std::unique_ptr<Handoff>> made =
+      Handoff::create(device, config, dtype, options_.max_lora_rank,
+                      options_.adapter_mode == AdapterMode::cpu_assist, options_.handoff,
+                      adapters_->host_tier(), *clock_);
+  if (!made) {
+    if (made.status().code() == StatusCode::fatal) return made.status();
+    log::warning("no CPU workers, adapter_mode works as pipelined: {}", made.status().message());
+    return {};
+  }
+  handoff_ = std::move(made).value();
+  return {};
+}
+
+void Engine::make_gate() {
+  gate_ = std::make_unique<AdapterGate>(options_.adapter_mode, *adapters_, *device_tier_, pool_);
+  scheduler_.set_gate(*gate_);
+  if (handoff_ == nullptr || options_.adapter_mode != AdapterMode::planned) return;
+  gate_->set_order([this](std::span<const AdapterRows> loads) {
+    std::vector<AdapterRows> capped(loads.begin(), loads.end());
+    for (AdapterRows& load : capped) {
+      load.rows = std::min(load.rows, options_.max_num_batched_tokens);
+    }
+    return handoff_->order(capped, static_cast<std::int32_t>(scheduler_.num_running()),
+                           pipeline_->busy_for(), *device_tier_);
+  });
+}
+
+// What arrives while a step runs need not wait for its end: the loads begin.
+void Engine::start_loads() {
+  for (const auto& [sequence, why] : gate_->request(scheduler_.waiting())) {
+    end_request(*sequence, FinishReason::failed, why);
+  }
+}
+
+// Waiting for the device, the engine thread looks at the inbox as well. A new arrival is a wake-up;
+// the end of the step is looked for in short turns, longer ones in long steps.
+void Engine::wait_for_arrivals() {
+  if (options_.adapter_mode == AdapterMode::cached) return;
+  constexpr auto kShortest = std::chrono::microseconds(20);
+  constexpr auto kLongest = std::chrono::microseconds(500);
+  const TimePoint begin = clock_->now();
+  while (!pipeline_->oldest_has_ended()) {
+    device_tier_->feed();
+    {
+      std::unique_lock lock(inbox_mutex_);
+      if (stopping_) return;
+      const Duration waited = clock_->now() - begin;
+      inbox_changed_.wait_for(lock, std::clamp<Duration>(waited / 32, kShortest, kLongest),
+                              [this] { return stopping_ || !inbox_.empty(); });
+      if (inbox_.empty()) continue;
+      for (auto& sequence : inbox_) scheduler_.add(std::move(sequence));
+      inbox_.clear();
+      waiting_ = scheduler_.num_waiting();
+    }
+    start_loads();
+  }
+}
 
 void Engine::look_after_adapters() {
   if (const Status status = device_tier_->poll(); !status) {
@@ -16,9 +79,7 @@ void Engine::look_after_adapters() {
     end_if_fatal(status);
   }
   keep_adapters();
-  for (const auto& [sequence, why] : gate_->request(scheduler_.waiting())) {
-    end_request(*sequence, FinishReason::failed, why);
-  }
+  start_loads();
 }
 
 // Adapters that were loaded into what was left between others may lie in more pages than they fill.
@@ -50,7 +111,11 @@ void Engine::keep_adapters() {
 }
 
 std::optional<Status> Engine::advance(const KeepRequest& request) {
-  if (request.adapter->residency() == Residency::resident) return Status();
+  if (request.adapter->residency() == Residency::resident) {
+    if (Status bad = request.adapter->device_status(); !bad) return bad;
+    if (request.adapter->is_proven()) return Status();
+    return std::nullopt;  // the store tells when it is
+  }
   if (device_tier_->is_kept(*request.adapter)) return std::nullopt;
   if (Status fits = gate_->check_keep(*request.adapter, options_.max_model_len); !fits) return fits;
   switch (device_tier_->start(request.adapter)) {

@@ -109,6 +109,7 @@ Duration Engine::hand_out_oldest() {
   bool failed = false;
   do {
     const TimePoint begin = clock_->now();
+    wait_for_arrivals();
     const FinishedStep step = pipeline_->wait();
     waited += clock_->now() - begin;
     failed = !step.status.ok();
@@ -125,6 +126,8 @@ void Engine::digest(const FinishedStep& step) {
     log::error("a step failed, its requests end: {}", step.status.message());
     end_if_fatal(step.status);
   }
+  for (const AdapterLease& adapter : step.handoff.voided) replay(*adapter);
+  note_served(step);
   for (const StepEntry& entry : step.entries) {
     Sequence& sequence = *entry.sequence;
     --sequence.steps_in_flight;
@@ -132,14 +135,56 @@ void Engine::digest(const FinishedStep& step) {
       if (sequence.steps_in_flight > 0) continue;
       ended_.erase(std::find_if(ended_.begin(), ended_.end(),
                                 [&](const auto& each) { return each.get() == &sequence; }));
+    } else if (entry.replays != sequence.replays) {
+      continue;  // void: it is computed again
     } else if (!step.status.ok()) {
       end_request(sequence, FinishReason::failed, step.status);
+    } else if (Status doubt = content_of(entry); !doubt) {
+      end_request(sequence, FinishReason::failed, doubt);
     } else {
       digest_entry(entry, step.samples);
     }
   }
   // What the step should have computed was offered when it was planned.
   if (!step.status.ok() && prefixes_ != nullptr) prefixes_->drop_idle();
+}
+
+// Whether the sequence's adapter is what it should be. Its layers may have been computed from while
+// its folder was still read: by now that has ended, or will in a moment, and no token leaves
+// before.
+Status Engine::content_of(const StepEntry& entry) {
+  const AdapterLease& adapter = entry.sequence->context->adapter;
+  if (adapter == nullptr) return {};
+  const bool sampled = entry.samples.next_token || entry.samples.prompt_logprobs > 0;
+  return sampled ? adapter->await_device_status() : adapter->device_status();
+}
+
+// Workers left rows of this adapter without an answer. Whatever was computed from them is in doubt,
+// and so is what sequences of the same contents share with them through the prefix cache: all start
+// again from the tokens that are known.
+void Engine::replay(const ServedAdapter& adapter) {
+  const std::string& digest = adapter.contents().digest;
+  for (Sequence* sequence : scheduler_.all()) {
+    const AdapterLease& its = sequence->context->adapter;
+    if (its == nullptr || its->contents().digest != digest) continue;
+    // One that waits and has nothing under way has nothing to lose.
+    if (!sequence->admitted) continue;
+    scheduler_.replay(sequence);
+    ++counts_.replays;
+  }
+  if (prefixes_ != nullptr) prefixes_->drop_idle();
+}
+
+void Engine::note_served(const FinishedStep& step) {
+  for (const HandoffOutcome::Served& served : step.handoff.served) {
+    const RequestContext* last = nullptr;
+    for (const StepEntry& entry : step.entries) {
+      RequestContext& context = *entry.sequence->context;
+      if (context.adapter.get() != served.adapter || &context == last) continue;
+      context.stats.cpu_layers += served.cpu_layers;
+      last = &context;
+    }
+  }
 }
 
 void Engine::digest_entry(const StepEntry& entry, const SampledToken* samples) {

@@ -53,6 +53,11 @@ EngineStats Engine::stats() const {
   const std::lock_guard lock(inbox_mutex_);
   EngineStats result = stats_;
   result.waiting += static_cast<std::int32_t>(inbox_.size());
+  if (handoff_ == nullptr) return result;
+  for (const WorkerStatus& worker : handoff_->workers()) {
+    result.worker_restarts += worker.restarts;
+    result.worker_busy_s += worker.busy_s;
+  }
   return result;
 }
 
@@ -98,6 +103,17 @@ void Engine::publish_stats() {
   counts_.adapter_loads = adapters.loads;
   counts_.adapter_loaded_bytes = adapters.loaded_bytes;
   counts_.adapter_evictions = adapters.evictions;
+  if (handoff_ != nullptr) {
+    const HandoffCounts& handoff = handoff_->counts();
+    counts_.cpu_workers = handoff_->num_workers();
+    counts_.handoff_steps = handoff.steps;
+    counts_.handoff_rows = handoff.rows;
+    counts_.handoff_cpu_layers = handoff.cpu_layers;
+    counts_.handoff_gpu_layers = handoff.gpu_layers;
+    counts_.handoff_voids = handoff.voids;
+    counts_.handoff_planned_seconds = handoff.planned_s;
+    counts_.handoff_actual_seconds = handoff.actual_s;
+  }
   counts_.host_tier_bytes = adapters_->host_tier().capacity();
   counts_.host_tier_used = adapters_->host_tier().used();
   const std::lock_guard lock(inbox_mutex_);

@@ -177,6 +177,9 @@ void Scheduler::note_prefix(const Sequence& sequence) {
 
 void Scheduler::offer_prefix(Sequence& sequence, std::int64_t computed) {
   if (prefixes_ == nullptr) return;
+  // What an adapter computed whose content is still in doubt is offered later, or never.
+  const AdapterLease& adapter = sequence.context->adapter;
+  if (adapter != nullptr && !adapter->is_proven()) return;
   prefixes_->extend(sequence.prefix, known_tokens(sequence, computed), sequence.computed,
                     sequence.table);
 }
@@ -243,6 +246,24 @@ void Scheduler::preempt(Sequence* victim) {
   if (gate_ != nullptr) gate_->leave(*owned);
   release(*owned);
   owned->computed = 0;
+  enqueue(std::move(owned));
+}
+
+void Scheduler::replay(Sequence* sequence) {
+  ++sequence->replays;
+  sequence->tokens.resize(static_cast<std::size_t>(sequence->known_len()));
+  sequence->pending = 0;
+  sequence->computed = 0;
+  if (sequence->index == 0 && sequence->output_len() == 0) {
+    sequence->prompt_logprobs_asked =
+        static_cast<std::int64_t>(sequence->context->prompt_logprobs.size());
+  }
+  const auto at = position_of(running_, sequence);
+  if (at == running_.end()) return;
+  std::unique_ptr<Sequence> owned = std::move(*at);
+  running_.erase(at);
+  if (gate_ != nullptr) gate_->leave(*owned);
+  release(*owned);
   enqueue(std::move(owned));
 }
 

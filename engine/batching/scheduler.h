@@ -82,6 +82,10 @@ class Scheduler {
   // pages than it fills. Null: there is none.
   Sequence* stuck() const { return stuck_; }
 
+  // Sets a sequence back to what is known of it: its pages, whose contents are in doubt, are free
+  // at once and offered to nobody, and it waits in its old place. Call PrefixCache::drop_idle()
+  // when all whose pages are in doubt have been set back.
+  void replay(Sequence* sequence);
   // Takes a sequence out, wherever it is; its pages are free at once.
   std::unique_ptr<Sequence> remove(Sequence* sequence);
   // All sequences, running first; for cancellation and shutdown. Valid until the next change.

@@ -57,6 +57,9 @@ struct Sequence {
   bool ended = false;                // out of the scheduler; what is still under way is void
   std::int32_t times_stuck = 0;      // see Scheduler::stuck()
   std::int32_t steps_in_flight = 0;  // enqueued steps with rows of it
+  // How often workers left it without an answer (Scheduler::replay): what steps under way have of
+  // it from before is void. From then on it waits until all of its adapter is there.
+  std::uint32_t replays = 0;
 
   std::int64_t prompt_len() const {
     return static_cast<std::int64_t>(context->request.prompt.size());

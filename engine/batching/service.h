@@ -48,6 +48,18 @@ struct EngineStats {
   std::uint64_t adapter_loads = 0;   // to the device, arrived
   std::uint64_t adapter_loaded_bytes = 0;
   std::uint64_t adapter_evictions = 0;
+  // The handoff of cold adapters' rows to CPU workers.
+  std::int32_t cpu_workers = 0;  // that may be given work now
+  std::uint64_t worker_restarts = 0;
+  double worker_busy_s = 0;              // over all of them
+  std::uint64_t handoff_steps = 0;       // with rows of adapters that were still loading
+  std::uint64_t handoff_rows = 0;        // of these adapters
+  std::uint64_t handoff_cpu_layers = 0;  // of them: computed by workers
+  std::uint64_t handoff_gpu_layers = 0;  // offered to workers, but the weights had come
+  std::uint64_t handoff_voids = 0;       // groups of rows that workers left without an answer
+  std::uint64_t replays = 0;             // sequences that were computed again for that
+  double handoff_planned_seconds = 0;    // what the steps were to take
+  double handoff_actual_seconds = 0;
   std::uint64_t host_tier_bytes = 0;
   std::uint64_t host_tier_used = 0;
 };

@@ -10,23 +10,25 @@
 namespace tandem {
 
 StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
-                           DeviceTier& adapters, const Clock& clock)
+                           DeviceTier& adapters, Handoff* handoff, const Clock& clock)
     : options_(options),
       model_(&model),
       cache_(&cache),
       adapters_(&adapters),
+      handoff_(handoff),
       clock_(&clock),
       graphs_(model, cache, options.max_graph_batch) {}
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
                                                            LlamaModel& model, const KvCache& cache,
-                                                           DeviceTier& adapters,
+                                                           DeviceTier& adapters, Handoff* handoff,
                                                            const Clock& clock) {
   const ModelLimits& limits = model.limits();
   const auto sequences = std::min(options.max_num_seqs, limits.max_rows);
   Options cut = options;
   cut.max_graph_batch = std::min(options.max_graph_batch, sequences);
-  std::unique_ptr<StepPipeline> pipeline(new StepPipeline(cut, model, cache, adapters, clock));
+  std::unique_ptr<StepPipeline> pipeline(
+      new StepPipeline(cut, model, cache, adapters, handoff, clock));
   TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
   const StepLimits step_limits{limits.max_rows,
                                sequences,
@@ -72,11 +74,15 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   Step& step = steps_[next_];
   step.begun = clock_->now();
   if (in_flight_ > 0 && !steps_[1 - next_].done->passed()) seen_busy_ = step.begun;
+  if (handoff_ != nullptr) handoff_->mend(*stream_);
   const bool placeholders = fill(plan, step);
+  plan_handoff(step);
+  const bool hands_over = !step.handoff.groups.empty();
   // Recordings know nothing of loads under way: such a step runs as it is.
-  const bool recorded = pending_.empty() && graphs_.pad(*batch_);
+  const bool recorded = pending_.empty() && !hands_over && graphs_.pad(*batch_);
   step.gap_seconds = gap_before_now();
 
+  adapters_->step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
   auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
   if (placeholders) {
@@ -92,7 +98,9 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   } else {
     AdapterTable table = adapters_->table();
     table.pending = pending_;
-    model_->forward(*stream_, input, *cache_, table);
+    if (hands_over) handoff_->publish(input, *adapters_, step.handoff);
+    model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
+    if (hands_over) handoff_->copy_back(*stream_, step.handoff);
   }
   if (input.num_samples > 0) {
     model_->sample(*stream_, input, sampled);
@@ -101,6 +109,7 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   }
   stream_->record(*step.done);
   adapters_->step_enqueued(*stream_);
+  expect_end(step);
   seen_busy_ = clock_->now();
   next_ = 1 - next_;
   ++in_flight_;
@@ -109,19 +118,29 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
 bool StepPipeline::fill(std::span<const ScheduledSequence> plan, Step& step) {
   batch_->clear();
   step.entries.clear();
-  pending_.clear();
+  cold_.clear();
   bool placeholders = false;
   for (const auto& [sequence, num_tokens] : plan) {
     placeholders |= sequence->pending > 0;
     const std::span<const TokenId> tokens(sequence->tokens.data() + sequence->computed,
                                           static_cast<std::size_t>(num_tokens));
     const AdapterLease& adapter = sequence->context->adapter;
-    if (adapter != nullptr) adapters_->add_pending(*adapter, pending_);
+    if (adapter != nullptr && adapter->residency() == Residency::loading) {
+      const auto known = std::find_if(cold_.begin(), cold_.end(), [&](const AdapterRows& each) {
+        return each.adapter == adapter;
+      });
+      if (known == cold_.end()) {
+        cold_.push_back({adapter, num_tokens});
+      } else {
+        known->rows += num_tokens;
+      }
+    }
     const std::int32_t first_row = batch_->add_sequence(
         tokens, sequence->computed, sequence->table.pages(), cache_->page_tokens(),
         adapter == nullptr ? AdapterSlot{} : adapter->slot());
     StepEntry entry{sequence, add_sampling_rows(*sequence, num_tokens, first_row,
                                                 model_->config().eos_token_ids, *batch_)};
+    entry.replays = sequence->replays;
     if (entry.samples.next_token) {
       entry.next_token = static_cast<std::int64_t>(sequence->tokens.size());
     }
@@ -131,6 +150,37 @@ bool StepPipeline::fill(std::span<const ScheduledSequence> plan, Step& step) {
     step.entries.push_back(entry);
   }
   return placeholders;
+}
+
+// What is not handed over is waited for, layer by layer.
+void StepPipeline::plan_handoff(Step& step) {
+  step.handoff.groups.clear();
+  if (handoff_ != nullptr && !cold_.empty()) {
+    handoff_->plan(cold_, batch_->num_rows(), busy_for(), *adapters_, step.handoff);
+    batch_->set_cold(handoff_->cold_slots(step.handoff));
+  }
+  pending_.clear();
+  for (const AdapterRows& each : cold_) {
+    const auto& groups = step.handoff.groups;
+    const bool handed = std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+      return group.adapter == each.adapter;
+    });
+    if (!handed) adapters_->add_pending(*each.adapter, pending_);
+  }
+  cold_.clear();  // holds on to nobody
+}
+
+double StepPipeline::busy_for() const {
+  if (in_flight_ == 0) return 0;
+  return std::max(0.0, seconds_between(clock_->now(), expected_end_));
+}
+
+void StepPipeline::expect_end(const Step& step) {
+  if (handoff_ == nullptr) return;
+  const double seconds = step.handoff.groups.empty() ? handoff_->step_time(batch_->num_rows())
+                                                     : step.handoff.planned_s;
+  expected_end_ = std::max(expected_end_, clock_->now()) +
+                  std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
 // The device's idle time between the step before and this one, at most: it is known to have been
@@ -154,6 +204,15 @@ FinishedStep StepPipeline::wait() {
   result.samples = reinterpret_cast<const SampledToken*>(step.sampled.data());
   result.seconds = seconds_between(std::max(step.begun, last_end_), end);
   result.gap_seconds = step.gap_seconds;
+  if (handoff_ != nullptr) {
+    result.handoff = handoff_->end(step.handoff, !result.status.ok(), result.seconds);
+  }
+  // What is left under way began now.
+  if (in_flight_ == 0) {
+    expected_end_ = end;
+  } else {
+    expected_end_ = std::max(expected_end_, end);
+  }
   last_end_ = end;
   seen_busy_ = end;
   if (in_flight_ == 0) {

@@ -7,8 +7,10 @@
 // Step 2 is filled before the tokens of step 1 are known. Their places hold -1 - (index of the
 // sample), and the device puts the tokens there itself, from where step 1 left them. Whatever the
 // tokens then turn out to mean (a stop, say), the rows of step 2 have been computed in vain at
-// worst: the stream's order keeps everything that they read and wrote in its place. The engine
-// thread alone uses it.
+// worst: the stream's order keeps everything that they read and wrote in its place.
+//
+// Rows of adapters that are still loading are handed to CPU workers where there are any (Handoff),
+// layer by layer as planned; else each layer waits for its part. The engine thread alone uses it.
 #pragma once
 
 #include <array>
@@ -22,6 +24,7 @@
 #include "engine/base/clock.h"
 #include "engine/batching/sampling_rows.h"
 #include "engine/batching/scheduler.h"
+#include "engine/handoff/handoff.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/decode_graphs.h"
 #include "engine/model/llama.h"
@@ -35,6 +38,7 @@ struct StepEntry {
   Sequence* sequence = nullptr;
   ChunkSamples samples;
   std::int64_t next_token = -1;  // index in Sequence::tokens of the token that it samples; or none
+  std::uint32_t replays = 0;  // Sequence::replays then: another number now, and this part is void
 };
 
 // A step that has left the pipeline. Valid until the next enqueue().
@@ -44,6 +48,7 @@ struct FinishedStep {
   const SampledToken* samples = nullptr;  // as StepEntry::samples counts them; none on failure
   double seconds = 0;                     // that the device was at it, as far as the host can tell
   double gap_seconds = 0;  // that the device may have waited for it with nothing to do
+  HandoffOutcome handoff;  // adapters whose rows are void, and who was served by whom
 };
 
 class StepPipeline {
@@ -56,10 +61,11 @@ class StepPipeline {
     std::int32_t max_page_ids = 0;  // of a step
   };
 
-  // All arguments outlive the pipeline.
+  // All arguments outlive the pipeline. `handoff` null: nothing is handed over.
   static Result<std::unique_ptr<StepPipeline>> create(const Options& options, Device& device,
                                                       LlamaModel& model, const KvCache& cache,
-                                                      DeviceTier& adapters, const Clock& clock);
+                                                      DeviceTier& adapters, Handoff* handoff,
+                                                      const Clock& clock);
   ~StepPipeline();  // waits for what is under way
 
   // LlamaModel::tune, before anything is recorded.
@@ -78,6 +84,12 @@ class StepPipeline {
   // leave, with the same status, before it enqueues another.
   FinishedStep wait();
 
+  // Whether wait() would return at once. Requires !empty().
+  bool oldest_has_ended() const { return oldest().done->passed(); }
+
+  // Seconds until the device could begin a step that is enqueued now, by what is known of it.
+  double busy_for() const;
+
   // Nothing is left to do for now: what passes until the next step is no gap.
   void rest() { idle_since_.reset(); }
 
@@ -89,17 +101,24 @@ class StepPipeline {
     Status status;  // of enqueuing it
     TimePoint begun;
     double gap_seconds = 0;
+    HandoffStep handoff;
   };
 
   StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
-               DeviceTier& adapters, const Clock& clock);
+               DeviceTier& adapters, Handoff* handoff, const Clock& clock);
   bool fill(std::span<const ScheduledSequence> plan, Step& step);  // true: has placeholders
+  void plan_handoff(Step& step);
+  void expect_end(const Step& step);
+  const Step& oldest() const {
+    return steps_[(next_ + steps_.size() - in_flight_) % steps_.size()];
+  }
   double gap_before_now();
 
   const Options options_;
   LlamaModel* model_;
   const KvCache* cache_;
   DeviceTier* adapters_;
+  Handoff* handoff_;
   const Clock* clock_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<StepBatch> batch_;
@@ -108,7 +127,9 @@ class StepPipeline {
   std::array<Step, 2> steps_;
   std::size_t next_ = 0;  // the step to fill
   std::size_t in_flight_ = 0;
-  std::vector<LayerEvents> pending_;     // loads that the step being enqueued waits for
+  std::vector<AdapterRows> cold_;        // of the step being enqueued: not all there
+  std::vector<LayerEvents> pending_;     // loads that it waits for
+  TimePoint expected_end_;               // of what is under way
   Status failure_;                       // of the stream, until no step is under way
   std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
   TimePoint seen_busy_;                  // when it was last known to have something

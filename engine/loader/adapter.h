@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
+#include "engine/base/file_identity.h"
 #include "engine/base/status.h"
 #include "engine/loader/model_config.h"
 
@@ -33,6 +34,8 @@ struct AdapterMatrix {
   std::uint64_t b_offset = 0;  // [out, b_stride], columns past rank are zero
 };
 
+struct PeftSource;  // peft_source.h
+
 // 64-byte aligned; shared with whoever copies from it, returned by the last owner.
 using AdapterBytes = std::shared_ptr<std::byte[]>;
 // Gives uninitialised bytes for an adapter's weights.
@@ -50,15 +53,17 @@ struct Adapter {
   std::vector<std::array<AdapterMatrix, kNumModules>> layers;  // [num_layers]
   AdapterBytes bytes;
   std::size_t num_bytes = 0;
+  std::shared_ptr<const PeftSource> source;  // of a folder that can be told from a changed one
 };
 
 // Reads DIR/adapter_config.json and DIR/adapter_model.safetensors for a base of this shape, with
 // weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, bias,
 // modules_to_save, embedding or head LoRA, modules or layers the base does not have, shapes that do
 // not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
-// come from `allocate`, by default from the heap.
+// come from `allocate`, by default from the heap. `now_ns`: see FileIdentity::vouches.
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
-                                  DType dtype, const AllocateBytes& allocate = nullptr);
+                                  DType dtype, const AllocateBytes& allocate = nullptr,
+                                  std::int64_t now_ns = unix_now_ns());
 
 // A random adapter of one rank on the given modules of all layers; same seed, same adapter.
 Adapter make_dummy_adapter(const ModelConfig& config, DType dtype, std::int32_t rank,

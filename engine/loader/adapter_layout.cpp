@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -19,7 +19,6 @@ std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
 }
 
 constexpr std::size_t kHashBytes = 32;
-constexpr std::size_t kHashChunk = 1 << 20;
 
 bool sha256(const void* data, std::size_t size, void* hash) {
   return EVP_Digest(data, size, static_cast<unsigned char*>(hash), nullptr, EVP_sha256(),
@@ -62,29 +61,39 @@ Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
                adapter.num_bytes);
 }
 
-// A cryptographic hash, since cached results are found by it: nobody must be able to make an
-// adapter that passes for another's. A hash of hashes, so that threads can share the work.
-Status set_digest(Adapter& adapter) {
-  std::string text =
-      fmt::format("tandem adapter 1 {} {}\n", to_string(adapter.dtype), adapter.num_bytes);
-  for (const auto& layer : adapter.layers) {
+AdapterDigest::AdapterDigest(const Adapter& layout)
+    : num_bytes_(layout.num_bytes), num_pieces_((num_bytes_ + kPieceBytes - 1) / kPieceBytes) {
+  text_ = fmt::format("tandem adapter 1 {} {}\n", to_string(layout.dtype), num_bytes_);
+  for (const auto& layer : layout.layers) {
     for (const AdapterMatrix& m : layer) {
-      text += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
+      text_ += fmt::format("{} {} {} {},", m.rank, m.b_stride, m.a_offset, m.b_offset);
     }
   }
-  const std::size_t head = text.size();
-  text.resize(head + (adapter.num_bytes + kHashChunk - 1) / kHashChunk * kHashBytes);
-  std::atomic<bool> good{true};
-  parallel_chunks(adapter.num_bytes, kHashChunk, [&](std::size_t begin, std::size_t end) {
-    char* const to = text.data() + head + begin / kHashChunk * kHashBytes;
-    if (!sha256(adapter.bytes.get() + begin, end - begin, to)) good = false;
-  });
+  head_ = text_.size();
+  text_.resize(head_ + num_pieces_ * kHashBytes);
+}
+
+void AdapterDigest::add(std::size_t index, const std::byte* bytes) {
+  const std::size_t begin = index * kPieceBytes;
+  const std::size_t count = std::min(kPieceBytes, num_bytes_ - begin);
+  if (!sha256(bytes + begin, count, text_.data() + head_ + index * kHashBytes)) good_ = false;
+}
+
+Result<std::string> AdapterDigest::finish() const {
   std::array<unsigned char, kHashBytes> hash{};
-  if (!sha256(text.data(), text.size(), hash.data()) || !good) {
+  if (!sha256(text_.data(), text_.size(), hash.data()) || !good_) {
     return error(StatusCode::internal, "OpenSSL cannot compute SHA-256");
   }
-  adapter.digest.clear();
-  for (std::size_t i = 0; i < 16; ++i) adapter.digest += fmt::format("{:02x}", hash[i]);
+  std::string digest;
+  for (std::size_t i = 0; i < 16; ++i) digest += fmt::format("{:02x}", hash[i]);
+  return digest;
+}
+
+Status set_digest(Adapter& adapter) {
+  AdapterDigest digest(adapter);
+  parallel_chunks(digest.num_pieces(), 1,
+                  [&](std::size_t begin, std::size_t) { digest.add(begin, adapter.bytes.get()); });
+  TANDEM_ASSIGN(adapter.digest, digest.finish());
   return {};
 }
 

@@ -31,6 +31,8 @@ struct LlamaModel::Step {
   const KvCache& cache;
   const AdapterTable& adapters;
   Workspace work;  // cut to the rows of this step
+  const StepHandoff* handoff = nullptr;
+  std::uint64_t offers = 0;  // so far
 };
 
 LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType dtype,
@@ -50,7 +52,6 @@ LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType 
   work.attention = take(dtype, rows, c.q_size());
   work.gate_up = take(dtype, rows, 2 * c.ffn_size);
   work.activation = take(dtype, rows, c.ffn_size);
-  work.lora = take(DType::f32, rows, LoraArgs::kMaxModules * std::max(limits.max_lora_rank, 1));
   work.sampled = take(DType::f32, limits.max_samples, c.hidden_size);
   work.logits = take(DType::f32, limits.max_samples, c.vocab_size);
   bytes = offset;
@@ -94,19 +95,19 @@ TensorView LlamaModel::logits(std::int32_t num_samples) const {
 }
 
 void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& cache,
-                         const AdapterTable& adapters) {
+                         const AdapterTable& adapters, const StepHandoff* handoff) {
   plan_attention(stream, input, cache);
-  compute(stream, input, cache, adapters);
+  compute(stream, input, cache, adapters, handoff);
 }
 
 void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& cache,
-                         const AdapterTable& adapters) {
+                         const AdapterTable& adapters, const StepHandoff* handoff) {
   TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
   TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
   if (input.num_rows == 0) return;
-  Step step{stream, input, cache, adapters, work_};
+  Step step{stream, input, cache, adapters, work_, handoff};
   for (TensorView* view : {&step.work.residual, &step.work.x, &step.work.qkv, &step.work.attention,
-                           &step.work.gate_up, &step.work.activation, &step.work.lora}) {
+                           &step.work.gate_up, &step.work.activation}) {
     *view = view->slice_rows(0, input.num_rows);
   }
 
@@ -114,6 +115,11 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     for (const LayerEvents& load : adapters.pending) {
       stream.wait(*load[static_cast<std::size_t>(layer)]);
+    }
+    if (handoff != nullptr) {
+      for (Event* event : handoff->layers[static_cast<std::size_t>(layer)].waits) {
+        stream.wait(*event);
+      }
     }
     attention_block(step, layer);
     mlp_block(step, layer);
@@ -168,7 +174,7 @@ void LlamaModel::plan_attention(Stream& stream, const StepInput& input,
   stream.plan_attention(plan);
 }
 
-void LlamaModel::attention_block(const Step& step, std::int64_t layer) {
+void LlamaModel::attention_block(Step& step, std::int64_t layer) {
   const LayerWeights& w = weights_.layer(layer);
   const StepInput& input = step.input;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
@@ -180,8 +186,8 @@ void LlamaModel::attention_block(const Step& step, std::int64_t layer) {
   const TensorView k_heads = k.split_cols(config_.num_kv_heads);
 
   step.stream.rms_norm({step.work.residual, w.input_norm, eps, step.work.x});
-  step.stream.gemm({step.work.x, w.qkv, w.qkv_bias, step.work.qkv});
-  lora(step, layer, Module::q, step.work.x, {q, k, v});
+  project(step, layer,
+          {Site::qkv, step.work.x, w.qkv, w.qkv_bias, step.work.qkv, false, {q, k, v}});
   if (config_.qk_norm) {
     step.stream.rms_norm({q_heads, w.q_norm, eps, q_heads});
     step.stream.rms_norm({k_heads, w.k_norm, eps, k_heads});
@@ -203,41 +209,119 @@ void LlamaModel::attention_block(const Step& step, std::int64_t layer) {
   attention.out = step.work.attention.split_cols(config_.num_heads);
   step.stream.attention(attention);
 
-  step.stream.gemm({step.work.attention, w.o, w.o_bias, step.work.residual, true});
-  lora(step, layer, Module::o, step.work.attention, {step.work.residual});
+  project(step, layer,
+          {Site::o,
+           step.work.attention,
+           w.o,
+           w.o_bias,
+           step.work.residual,
+           true,
+           {step.work.residual}});
 }
 
-void LlamaModel::mlp_block(const Step& step, std::int64_t layer) {
+void LlamaModel::mlp_block(Step& step, std::int64_t layer) {
   const LayerWeights& w = weights_.layer(layer);
   step.stream.rms_norm(
       {step.work.residual, w.post_norm, static_cast<float>(config_.rms_norm_eps), step.work.x});
-  step.stream.gemm({step.work.x, w.gate_up, {}, step.work.gate_up});
-  lora(step, layer, Module::gate, step.work.x,
-       {step.work.gate_up.slice_cols(0, config_.ffn_size),
-        step.work.gate_up.slice_cols(config_.ffn_size, config_.ffn_size)});
+  project(step, layer,
+          {Site::gate_up,
+           step.work.x,
+           w.gate_up,
+           {},
+           step.work.gate_up,
+           false,
+           {step.work.gate_up.slice_cols(0, config_.ffn_size),
+            step.work.gate_up.slice_cols(config_.ffn_size, config_.ffn_size)}});
   step.stream.swiglu({step.work.gate_up, step.work.activation});
-  step.stream.gemm({step.work.activation, w.down, {}, step.work.residual, true});
-  lora(step, layer, Module::down, step.work.activation, {step.work.residual});
+  project(step, layer,
+          {Site::down,
+           step.work.activation,
+           w.down,
+           {},
+           step.work.residual,
+           true,
+           {step.work.residual}});
 }
 
-void LlamaModel::lora(const Step& step, std::int64_t layer, Module first, const TensorView& x,
-                      std::initializer_list<TensorView> outs) {
+// [offer] -> product -> deltas -> [accept]: while the device multiplies, the workers compute.
+void LlamaModel::project(Step& step, std::int64_t layer, const Projection& projection) {
   const StepInput& input = step.input;
+  const auto site = static_cast<std::size_t>(projection.site);
+  const auto first = static_cast<std::int32_t>(kFirstModuleOfSite[site]);
+  const StepHandoff* const handoff = step.handoff;
+  const LayerHandoff* const plan =
+      handoff == nullptr ? nullptr : &handoff->layers[static_cast<std::size_t>(layer)];
+  const bool offered = plan != nullptr && plan->sites[site].offered();
+  std::uint64_t sequence = 0;
+  std::uint32_t* tickets = nullptr;
+  if (offered) {
+    sequence = handoff->first_sequence + step.offers;
+    tickets = handoff->tickets + step.offers * static_cast<std::uint64_t>(handoff->num_groups);
+    ++step.offers;
+    const std::int64_t row = handoff->whole_loads ? config_.num_layers : layer;
+    OfferArgs args;
+    args.x = projection.x;
+    args.rows = input.lora_rows;
+    args.segments = input.segments;
+    args.num_segments = input.num_segments;
+    args.live = handoff->live;
+    args.groups = handoff->groups;
+    args.num_groups = handoff->num_groups;
+    args.cpu_groups = plan->sites[site].cpu_groups;
+    args.xa_groups = plan->sites[site].xa_groups;
+    args.ready = handoff->ready + row * kNumLoadParts;
+    args.slot_stride = (config_.num_layers + 1) * kNumLoadParts;
+    std::copy(handoff->mailboxes.begin(), handoff->mailboxes.end(), args.mailboxes);
+    args.sequence = sequence;
+    args.tickets = tickets;
+    args.state = handoff->state;
+    args.max_count = handoff->max_count;
+    step.stream.offer(args);
+  }
+
+  step.stream.gemm(
+      {projection.x, projection.w, projection.bias, projection.y, projection.accumulate});
   if (input.num_segments == 0) return;
   LoraArgs args;
-  args.x = x;
-  args.table = step.adapters.matrices + layer * kNumModules + static_cast<int>(first);
+  args.x = projection.x;
+  args.table = step.adapters.matrices + layer * kNumModules + first;
   args.slot_stride = config_.num_layers * kNumModules;
   args.pages = step.adapters.pages;
-  for (const TensorView& out : outs) args.out[args.num_modules++] = out;
+  for (const TensorView& out : projection.outs) args.out[args.num_modules++] = out;
   args.rows = input.lora_rows;
   args.num_rows = input.num_lora_rows;
-  args.segments = input.segments;
+  args.segments = offered ? handoff->live : input.segments;
   args.num_segments = input.num_segments;
   args.max_rank = input.max_rank;
   args.max_count = input.max_count;
-  args.scratch = step.work.lora;
+  args.live = offered;
   step.stream.lora(args);
+  if (!offered) return;
+
+  AcceptArgs accept;
+  accept.num_modules = args.num_modules;
+  for (int m = 0; m < args.num_modules; ++m) {
+    accept.out[m] = args.out[m];
+    accept.adapted[m] =
+        plan->adapted[static_cast<std::size_t>(first) + static_cast<std::size_t>(m)];
+  }
+  accept.dtype = dtype_;
+  accept.rows = input.lora_rows;
+  accept.segments = input.segments;
+  accept.groups = handoff->groups;
+  accept.num_groups = handoff->num_groups;
+  accept.tickets = tickets;
+  std::copy(handoff->mailboxes.begin(), handoff->mailboxes.end(), accept.mailboxes);
+  accept.sequence = sequence;
+  accept.deadline_us = handoff->deadline_us;
+  accept.state = handoff->state;
+  accept.voids = handoff->voids;
+  accept.table = args.table;
+  accept.slot_stride = args.slot_stride;
+  accept.pages = args.pages;
+  accept.max_count = handoff->max_count;
+  accept.any_xa = plan->sites[site].xa_groups != 0;
+  step.stream.accept(accept);
 }
 
 void LlamaModel::sample(Stream& stream, const StepInput& input, SampledToken* out) {

@@ -11,6 +11,7 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/model/model_weights.h"
 #include "engine/model/step_batch.h"
+#include "engine/model/step_handoff.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -21,7 +22,6 @@ using LayerEvents = std::span<const std::unique_ptr<Event>>;
 // Where the adapters' matrices are: [slots][layers][kNumModules] in device memory.
 struct AdapterTable {
   const LoraMatrix* matrices = nullptr;
-  std::int32_t max_rank = 0;  // largest rank that any adapter may have: sizes the scratch
   LoraPages pages;
   // Of the adapters in this step: each layer waits for its event before it reads the adapter. Such
   // a step is not for a recording.
@@ -57,13 +57,14 @@ class LlamaModel {
   void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const;
 
   // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
-  // logits() for the rows of input.sample_rows. Never waits; may be recorded.
+  // logits() for the rows of input.sample_rows. Never waits; may be recorded, unless `handoff` says
+  // that there are cold groups.
   void compute(Stream& stream, const StepInput& input, const KvCache& cache,
-               const AdapterTable& adapters);
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
   // Both.
   void forward(Stream& stream, const StepInput& input, const KvCache& cache,
-               const AdapterTable& adapters);
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
   // Enqueues the choice of a token for each sample of `input`, after forward(); `out` is device
   // memory for input.num_samples tokens.
@@ -89,7 +90,6 @@ class LlamaModel {
     TensorView attention;   // [T, q]
     TensorView gate_up;     // [T, 2 ffn]
     TensorView activation;  // [T, ffn]
-    TensorView lora;        // [T, 3 max_rank] f32
     TensorView sampled;     // [S, H] f32: residual of the rows that get logits
     TensorView logits;      // [S, vocab] f32
   };
@@ -99,10 +99,21 @@ class LlamaModel {
 
   struct Step;  // what the parts of one forward() share
 
-  void attention_block(const Step& step, std::int64_t layer);
-  void mlp_block(const Step& step, std::int64_t layer);
-  void lora(const Step& step, std::int64_t layer, Module first, const TensorView& x,
-            std::initializer_list<TensorView> outs);
+  // One projection: y = x w^T (+ bias), or y += of it, and the adapters' deltas for its modules'
+  // columns `outs` of y.
+  struct Projection {
+    Site site;
+    const TensorView& x;
+    const TensorView& w;
+    const TensorView& bias;
+    const TensorView& y;
+    bool accumulate;
+    std::initializer_list<TensorView> outs;
+  };
+
+  void attention_block(Step& step, std::int64_t layer);
+  void mlp_block(Step& step, std::int64_t layer);
+  void project(Step& step, std::int64_t layer, const Projection& projection);
 
   ModelConfig config_;
   DType dtype_ = DType::f32;

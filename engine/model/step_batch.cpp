@@ -54,6 +54,7 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
   const std::size_t bytes =
       4 * room<std::int32_t>(limits.max_rows) + room<AttentionSequence>(limits.max_sequences) +
       room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples) +
+      room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
       room<SampleRow>(limits.max_samples) + room<TokenBias>(limits.max_biases) +
       room<std::int32_t>(limits.max_pages) + room<std::int32_t>(limits.max_history);
   for (Staging& staging : batch.staging_) {
@@ -61,6 +62,8 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
     staging.copied = device.create_event();
   }
   TANDEM_ASSIGN(batch.device_, device.allocate(bytes, "step metadata"));
+  TANDEM_ASSIGN(batch.live_,
+                device.allocate(room<LoraSegment>(limits.max_sequences), "step metadata"));
   return batch;
 }
 
@@ -74,6 +77,9 @@ void StepBatch::clear() {
   samples_.clear();
   biases_.clear();
   adapters_.clear();
+  cold_.clear();
+  groups_.clear();
+  voids_.clear();
   padded_rows_ = 0;
 }
 
@@ -132,6 +138,23 @@ void StepBatch::group_rows_by_adapter() {
   }
 }
 
+void StepBatch::set_cold(std::span<const ColdSlot> cold) {
+  TANDEM_CHECK(cold.size() <= kMaxColdGroups, "{} groups", cold.size());
+  cold_.assign(cold.begin(), cold.end());
+}
+
+void StepBatch::find_groups() {
+  for (const ColdSlot& cold : cold_) {
+    const auto at =
+        std::find_if(segments_.begin(), segments_.end(),
+                     [&](const LoraSegment& segment) { return segment.slot == cold.slot; });
+    TANDEM_CHECK(at != segments_.end(), "no rows of slot {}", cold.slot);
+    groups_.push_back({static_cast<std::int32_t>(at - segments_.begin()), cold.mailbox,
+                       cold.first_row, cold.generation, cold.workers});
+  }
+  voids_.resize(groups_.size(), 0);
+}
+
 std::int32_t StepBatch::max_rank() const {
   std::int32_t rank = 0;
   for (const SequenceAdapter& each : adapters_) rank = std::max(rank, each.adapter.max_rank);
@@ -143,6 +166,7 @@ void StepBatch::pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_k
                "{} rows, {} samples and {} sequences to {}", num_rows(), num_samples(),
                sequences_.size(), rows);
   TANDEM_CHECK(max_rank >= this->max_rank(), "rank {} for {}", max_rank, this->max_rank());
+  TANDEM_CHECK(cold_.empty(), "{} cold groups", cold_.size());
   padded_rows_ = rows;
   padded_rank_ = max_rank;
   padded_kv_len_ = max_kv_len;
@@ -165,6 +189,10 @@ StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
   input.segments = packer.put(segments_, limits_.max_sequences);
   input.num_segments = static_cast<std::int32_t>(segments_.size());
   input.page_ids = packer.put(page_ids_, limits_.max_pages);
+  input.num_groups = static_cast<std::int32_t>(groups_.size());
+  input.groups = packer.put(groups_, kMaxColdGroups);
+  input.voids = const_cast<std::uint32_t*>(packer.put(voids_, kMaxColdGroups));
+  input.live = reinterpret_cast<LoraSegment*>(live_.data());
   // From here on the addresses vary: sampling is no part of a recording.
   input.samples = packer.put(samples_, limits_.max_samples);
   input.num_samples = num_samples();
@@ -203,12 +231,13 @@ void StepBatch::fill_up() {
 
 StepInput StepBatch::upload(Stream& stream) {
   group_rows_by_adapter();
+  find_groups();
   if (padded_rows_ > 0) fill_up();
   Staging& staging = staging_[turn_++ % staging_.size()];
   staging.copied->synchronize();
   std::size_t used = 0;
   const StepInput input = pack(staging.pinned.data(), used);
-  if (used > 0) stream.copy_to_device(device_.data(), staging.pinned.data(), used);
+  if (used > 0) stream.upload(device_.data(), staging.pinned.data(), used);
   stream.record(*staging.copied);
   return input;
 }

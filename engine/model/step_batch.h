@@ -3,7 +3,8 @@
 //
 // Built on the CPU and sent to the device as one copy. A step padded to a number of rows lies at
 // addresses that depend on that number alone, so that a recording can be launched again with new
-// contents. The engine thread alone uses it.
+// contents. Cold groups (gpu/ops.h) refer to segments, so that they are told by slot and become
+// groups when the segments are known. The engine thread alone uses it.
 #pragma once
 
 #include <array>
@@ -34,6 +35,15 @@ struct AdapterSlot {
   std::int32_t max_rank = 0;
 };
 
+// A cold group to be: the rows of the adapter in `slot`, which must be in the batch.
+struct ColdSlot {
+  std::int32_t slot = -1;
+  std::int32_t mailbox = 0;
+  std::int32_t first_row = 0;  // of the mailbox
+  std::uint32_t generation = 0;
+  std::uint64_t workers = 0;
+};
+
 // What the model reads, all pointers in device memory.
 struct StepInput {
   std::int32_t num_rows = 0;
@@ -50,8 +60,12 @@ struct StepInput {
   const std::int32_t* lora_rows = nullptr;
   std::int32_t num_segments = 0;
   const LoraSegment* segments = nullptr;
-  std::int32_t max_rank = 0;                  // of any segment, or a bound
-  std::int32_t max_count = 0;                 // rows of any segment, or a bound
+  std::int32_t max_rank = 0;    // of any segment, or a bound
+  std::int32_t max_count = 0;   // rows of any segment, or a bound
+  std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
+  const ColdGroup* groups = nullptr;
+  std::uint32_t* voids = nullptr;             // [num_groups], zero
+  LoraSegment* live = nullptr;                // room for num_segments
   std::int32_t num_logits = 0;                // rows that get logits: num_samples, or padded
   const std::int32_t* sample_rows = nullptr;  // [num_logits] row of each
   std::int32_t num_samples = 0;
@@ -78,6 +92,9 @@ class StepBatch {
   // filled in here). `history` holds the prompt, then the output; empty when no penalty is set.
   void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
                   std::span<const TokenBias> biases);
+
+  // The cold groups of a step that will not be padded, up to kMaxColdGroups.
+  void set_cold(std::span<const ColdSlot> cold);
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }
   std::int32_t num_samples() const { return static_cast<std::int32_t>(samples_.size()); }
@@ -106,6 +123,7 @@ class StepBatch {
  private:
   StepBatch() = default;
   void group_rows_by_adapter();
+  void find_groups();
   void fill_up();
   StepInput pack(std::byte* pinned, std::size_t& used) const;
 
@@ -122,6 +140,9 @@ class StepBatch {
   std::vector<SampleRow> samples_;
   std::vector<TokenBias> biases_;
   std::vector<SequenceAdapter> adapters_;
+  std::vector<ColdSlot> cold_;
+  std::vector<ColdGroup> groups_;
+  std::vector<std::uint32_t> voids_;
   std::int32_t padded_rows_ = 0;  // 0: not padded
   std::int32_t padded_rank_ = 0;
   std::int32_t padded_kv_len_ = 0;
@@ -133,6 +154,7 @@ class StepBatch {
   std::array<Staging, 2> staging_;
   std::size_t turn_ = 0;
   Buffer device_;
+  Buffer live_;  // [max_sequences] LoraSegment, written by offers
 };
 
 }  // namespace tandem

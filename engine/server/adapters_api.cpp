@@ -135,7 +135,18 @@ HttpResponse Api::list_adapters(const HttpRequest&, const json&) {
                     {"hits", adapter.hits},
                     {"cold_starts", adapter.cold_starts}});
   }
-  return json_response({{"object", "list"}, {"data", std::move(list)}});
+  const EngineStats stats = model().service->stats();
+  const json handoff{{"cpu_workers", stats.cpu_workers},
+                     {"restarts", stats.worker_restarts},
+                     {"steps", stats.handoff_steps},
+                     {"rows", stats.handoff_rows},
+                     {"cpu_layers", stats.handoff_cpu_layers},
+                     {"device_layers", stats.handoff_gpu_layers},
+                     {"deadline_misses", stats.handoff_voids},
+                     {"replays", stats.replays},
+                     {"planned_seconds", stats.handoff_planned_seconds},
+                     {"actual_seconds", stats.handoff_actual_seconds}};
+  return json_response({{"object", "list"}, {"data", std::move(list)}, {"handoff", handoff}});
 }
 
 }  // namespace tandem

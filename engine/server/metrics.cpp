@@ -97,6 +97,32 @@ void add_engine(const EngineStats& stats, Families& families) {
                    static_cast<double>(stats.adapter_loaded_bytes));
   families.counter("tandem_adapter_evictions_total", "Adapters that left the device",
                    static_cast<double>(stats.adapter_evictions));
+  families.gauge("tandem_cpu_workers", "CPU workers that may be given work", stats.cpu_workers);
+  families.counter("tandem_cpu_worker_restarts_total", "CPU workers that were started again",
+                   static_cast<double>(stats.worker_restarts));
+  families.counter("tandem_cpu_worker_busy_seconds_total", "Time that CPU workers computed",
+                   stats.worker_busy_s);
+  families.counter("tandem_handoff_rows_total", "Rows of steps whose adapter was still loading",
+                   static_cast<double>(stats.handoff_rows));
+  const auto layers = [&](const char* by, std::uint64_t count) {
+    families.counter("tandem_handoff_layers_total",
+                     "Layers of adapters that were offered to workers, by who computed them",
+                     static_cast<double>(count), {{"by", by}});
+  };
+  layers("cpu", stats.handoff_cpu_layers);
+  layers("device", stats.handoff_gpu_layers);
+  families.counter("tandem_handoff_deadline_misses_total",
+                   "Rows of an adapter in a step that workers left without an answer",
+                   static_cast<double>(stats.handoff_voids));
+  families.counter("tandem_handoff_replays_total", "Sequences that were computed again for that",
+                   static_cast<double>(stats.replays));
+  const auto cold_seconds = [&](const char* kind, double seconds) {
+    families.counter("tandem_handoff_step_seconds_total",
+                     "Time of steps with rows that were handed over, as planned and as it was",
+                     seconds, {{"kind", kind}});
+  };
+  cold_seconds("planned", stats.handoff_planned_seconds);
+  cold_seconds("actual", stats.handoff_actual_seconds);
   families.counter("tandem_steps_total", "Iterations of the engine",
                    static_cast<double>(stats.steps));
   families.counter("tandem_step_seconds_total", "Time spent in iterations",

@@ -9,6 +9,7 @@
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/cuda_stream.h"
 #include "gpu/cuda/elementwise/elementwise.h"
+#include "gpu/cuda/link/paced_link.h"
 
 namespace tandem {
 namespace cuda {
@@ -22,7 +23,9 @@ double gigabytes(std::size_t bytes) {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int gpu, const CudaGpu& found) : gpu_(gpu) {
+  // `link` may be null.
+  CudaDevice(int gpu, const CudaGpu& found, std::unique_ptr<PacedLink> link)
+      : gpu_(gpu), link_(std::move(link)) {
     info_.name = found.name;
     info_.memory_bytes = found.memory_bytes;
     info_.is_cuda = true;
@@ -59,7 +62,9 @@ class CudaDevice final : public Device {
 
   Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
     TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
-    TANDEM_TRY(pinned(cudaHostRegister(data, bytes, cudaHostRegisterPortable), bytes, purpose));
+    // Mapped: kernels use it as well, at this address (the handoff asks whether the GPU can).
+    constexpr unsigned kFlags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+    TANDEM_TRY(pinned(cudaHostRegister(data, bytes, kFlags), bytes, purpose));
     return Buffer(data, bytes, true,
                   [](std::byte* memory, std::size_t) { (void)cudaHostUnregister(memory); });
   }
@@ -72,7 +77,7 @@ class CudaDevice final : public Device {
   }
 
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
-    TANDEM_ASSIGN(auto stream, CudaStream::create(gpu_, name));
+    TANDEM_ASSIGN(auto stream, CudaStream::create(gpu_, name, link_.get()));
     return std::unique_ptr<Stream>(std::move(stream));
   }
 
@@ -94,6 +99,7 @@ class CudaDevice final : public Device {
   }
 
   const int gpu_;
+  const std::unique_ptr<PacedLink> link_;
   DeviceInfo info_;
 };
 
@@ -127,6 +133,10 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
     return invalid("there is no GPU {}: this machine has {}, counted from 0", options.gpu,
                    gpus.size());
   }
+  if (!(options.link_gbps >= 0)) {
+    return invalid("link_gbps is {}: give gigabytes per second, or 0 for no limit",
+                   options.link_gbps);
+  }
   const CudaGpu& gpu = gpus[static_cast<std::size_t>(options.gpu)];
   if (gpu.major < cuda::kLowestMajor) {
     return error(StatusCode::unavailable,
@@ -145,7 +155,12 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
                  TANDEM_CUDA_CODE, options.gpu, gpu.name, gpu.major, gpu.minor, gpu.major,
                  gpu.minor);
   }
-  return std::unique_ptr<Device>(std::make_unique<cuda::CudaDevice>(options.gpu, gpu));
+  std::unique_ptr<cuda::PacedLink> link;
+  if (options.link_gbps > 0) {
+    TANDEM_ASSIGN(link, cuda::PacedLink::create(options.link_gbps));
+  }
+  return std::unique_ptr<Device>(
+      std::make_unique<cuda::CudaDevice>(options.gpu, gpu, std::move(link)));
 }
 
 }  // namespace tandem

@@ -27,7 +27,8 @@ std::vector<CudaGpu> list_cuda_gpus();  // empty: none, no driver, or not in thi
 std::string describe_cuda();            // one line: "not in this build" or what was found
 
 struct CudaDeviceOptions {
-  int gpu = 0;  // index among list_cuda_gpus()
+  int gpu = 0;           // index among list_cuda_gpus()
+  double link_gbps = 0;  // gigabytes (1e9) per second of copy_to_device; 0: not throttled
 };
 
 // One context, the process's primary one. A failure says what there is and what is needed: no GPU,

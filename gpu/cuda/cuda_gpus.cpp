@@ -1,6 +1,8 @@
 // Which GPUs there are.
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "gpu/cuda/cuda_device.h"
 
 namespace tandem {
@@ -10,6 +12,9 @@ bool cuda_in_build() {
 }
 
 std::vector<CudaGpu> list_cuda_gpus() {
+  // Before the driver starts: every kernel is loaded then. Loaded when it is first launched, as is
+  // the default, each makes some step wait for milliseconds. What a user has set stays.
+  (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   std::vector<CudaGpu> gpus;
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) return gpus;

@@ -1,12 +1,18 @@
 #include "gpu/cuda/cuda_stream.h"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "engine/base/check.h"
 #include "gpu/check_args.h"
 #include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/base/upload.h"
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/elementwise/elementwise.h"
+#include "gpu/cuda/handoff/flags.h"
 #include "gpu/cuda/lora/lora.h"
 
 namespace tandem::cuda {
@@ -25,6 +31,12 @@ class CudaGraph final : public Graph {
   cudaGraphExec_t handle_;
 };
 
+// Relaxed: only the value counts.
+bool is_set(const std::uint32_t* flag, std::uint32_t value) {
+  return std::atomic_ref(const_cast<std::uint32_t&>(*flag)).load(std::memory_order_relaxed) ==
+         value;
+}
+
 }  // namespace
 
 cudaError_t use_gpu(int gpu) {
@@ -35,11 +47,15 @@ cudaError_t use_gpu(int gpu) {
   return code;
 }
 
-Result<std::unique_ptr<CudaStream>> CudaStream::create(int gpu, std::string_view name) {
-  std::unique_ptr<CudaStream> stream(new CudaStream(gpu, name));
+Result<std::unique_ptr<CudaStream>> CudaStream::create(int gpu, std::string_view name,
+                                                       PacedLink* link) {
+  std::unique_ptr<CudaStream> stream(new CudaStream(gpu, name, link));
   TANDEM_TRY(cuda_status(use_gpu(gpu), "cudaSetDevice"));
   TANDEM_TRY(cuda_status(cudaStreamCreateWithFlags(&stream->handle_, cudaStreamNonBlocking),
                          fmt::format("creating stream {}", name)));
+  if (link != nullptr) {
+    TANDEM_ASSIGN(stream->booking_, PacedLink::make_booking());
+  }
   TANDEM_TRY(cuda_status(
       cudaEventCreateWithFlags(&stream->done_, cudaEventDisableTiming | cudaEventBlockingSync),
       fmt::format("creating the event of stream {}", name)));
@@ -49,16 +65,39 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(int gpu, std::string_view
 CudaStream::~CudaStream() {
   (void)use_gpu(gpu_);
   if (handle_ != nullptr) {
+    stop_waiting();
     (void)cudaStreamSynchronize(handle_);
     (void)cudaStreamDestroy(handle_);
   }
   if (done_ != nullptr) (void)cudaEventDestroy(done_);
 }
 
+// The driver can end no wait of a stream. So the words get their values in turn until the stream
+// has passed them all, and then what they held; what comes after a wait runs.
+void CudaStream::stop_waiting() {
+  const auto runs = [&] { return forget_not_ready(cudaStreamQuery(handle_)) == cudaErrorNotReady; };
+  std::vector<FlagWait> held;
+  while (!flag_waits_.empty() && runs()) {
+    for (const FlagWait& wait : flag_waits_) {
+      std::atomic_ref word(const_cast<std::uint32_t&>(*wait.flag));
+      const std::uint32_t old = word.exchange(wait.value, std::memory_order_relaxed);
+      const bool known = std::any_of(
+          held.begin(), held.end(), [&](const FlagWait& other) { return other.flag == wait.flag; });
+      if (!known) held.push_back({wait.flag, old});
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+  for (const FlagWait& wait : held) {
+    std::atomic_ref(const_cast<std::uint32_t&>(*wait.flag))
+        .store(wait.value, std::memory_order_relaxed);
+  }
+}
+
 Status CudaStream::prepare() {
   if (prepared_) return {};
   TANDEM_ASSIGN(workspaces_.attention, Attention::create());
   TANDEM_ASSIGN(workspaces_.gemm, Gemm::create());
+  TANDEM_ASSIGN(workspaces_.handoff, Handoff::create());
   TANDEM_ASSIGN(workspaces_.sampler, Sampler::create());
   prepared_ = true;
   return {};
@@ -129,9 +168,17 @@ void CudaStream::copy_to_device(void* device, const void* host, std::size_t byte
   if (bytes == 0) return;
   TANDEM_CHECK(!recording_, "copies do not belong into a recording");
   enqueue("copy_to_device", [&] {
+    if (link_ != nullptr) {
+      return link_->copy_to_device(device, host, bytes, booking_, handle_);
+    }
     return cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, handle_),
                        "cudaMemcpyAsync");
   });
+}
+
+void CudaStream::upload(void* device, const void* pinned, std::size_t bytes) {
+  TANDEM_CHECK(!recording_, "copies do not belong into a recording");
+  enqueue("upload", [&] { return launch_upload(device, pinned, bytes, handle_); });
 }
 
 void CudaStream::copy_to_host(void* host, const void* device, std::size_t bytes) {
@@ -237,7 +284,7 @@ void CudaStream::gather_rows(const GatherRowsArgs& args) {
 }
 void CudaStream::lora(const LoraArgs& args) {
   check_args(args);
-  enqueue("lora", [&] { return launch_lora(args, handle_); });
+  enqueue("lora", [&] { return launch_lora(args, handle_, LoraKernel::automatic, !args.live); });
 }
 void CudaStream::sample(const SampleArgs& args) {
   check_args(args);
@@ -245,6 +292,32 @@ void CudaStream::sample(const SampleArgs& args) {
     TANDEM_TRY(prepare());
     return workspaces_.sampler->run(args, handle_);
   });
+}
+
+void CudaStream::offer(const OfferArgs& args) {
+  check_args(args);
+  enqueue("offer", [&]() -> Status {
+    TANDEM_TRY(prepare());
+    return workspaces_.handoff->offer(args, handle_);
+  });
+}
+void CudaStream::accept(const AcceptArgs& args) {
+  check_args(args);
+  enqueue("accept", [&]() -> Status {
+    TANDEM_TRY(prepare());
+    return workspaces_.handoff->accept(args, handle_);
+  });
+}
+
+void CudaStream::set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) {
+  TANDEM_CHECK(!recording_, "flags do not belong into a recording");
+  enqueue("set_flag", [&] { return enqueue_set_flag(flag, value, count, handle_); });
+}
+void CudaStream::wait_flag(const std::uint32_t* flag, std::uint32_t value) {
+  TANDEM_CHECK(!recording_, "flags do not belong into a recording");
+  std::erase_if(flag_waits_, [](const FlagWait& wait) { return is_set(wait.flag, wait.value); });
+  flag_waits_.push_back({flag, value});
+  enqueue("wait_flag", [&] { return enqueue_wait_flag(flag, value, handle_); });
 }
 
 }  // namespace tandem::cuda

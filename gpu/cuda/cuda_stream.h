@@ -8,9 +8,12 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpu/cuda/attention/attention.h"
 #include "gpu/cuda/gemm/gemm.h"
+#include "gpu/cuda/handoff/handoff.h"
+#include "gpu/cuda/link/paced_link.h"
 #include "gpu/cuda/sampling/sampler.h"
 #include "gpu/device.h"
 
@@ -23,8 +26,10 @@ cudaError_t use_gpu(int gpu);
 // reported it. A kernel that fails as it runs takes the context with it: everything reports it.
 class CudaStream final : public Stream {
  public:
-  static Result<std::unique_ptr<CudaStream>> create(int gpu, std::string_view name);
-  ~CudaStream() override;  // runs what is enqueued first
+  // `link`: what copies to the device are slowed by, or null; it outlives the stream.
+  static Result<std::unique_ptr<CudaStream>> create(int gpu, std::string_view name,
+                                                    PacedLink* link);
+  ~CudaStream() override;  // runs what is enqueued first, without waiting for flags
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
@@ -35,6 +40,7 @@ class CudaStream final : public Stream {
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
+  void upload(void* device, const void* pinned, std::size_t bytes) override;
 
   Status begin_recording() override;
   Result<std::unique_ptr<Graph>> end_recording() override;
@@ -52,6 +58,10 @@ class CudaStream final : public Stream {
   void gather_rows(const GatherRowsArgs& args) override;
   void lora(const LoraArgs& args) override;
   void sample(const SampleArgs& args) override;
+  void offer(const OfferArgs& args) override;
+  void accept(const AcceptArgs& args) override;
+  void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) override;
+  void wait_flag(const std::uint32_t* flag, std::uint32_t value) override;
 
   cudaStream_t handle() const { return handle_; }
 
@@ -61,23 +71,33 @@ class CudaStream final : public Stream {
   struct Workspaces {
     std::unique_ptr<Attention> attention;
     std::unique_ptr<Gemm> gemm;
+    std::unique_ptr<Handoff> handoff;
     std::unique_ptr<Sampler> sampler;
   };
 
-  CudaStream(int gpu, std::string_view name) : gpu_(gpu), name_(name) {}
+  CudaStream(int gpu, std::string_view name, PacedLink* link)
+      : gpu_(gpu), name_(name), link_(link) {}
   Status prepare();
   template <typename Body>
   void enqueue(const char* what, Body&& body);
   void fail(const char* what, const Status& status);
+  void stop_waiting();
   Status fatal(const char* what, const Status& status) const;
   Status asynchronous_failure(cudaError_t code) const;
 
   const int gpu_;
   const std::string name_;
+  PacedLink* const link_;
+  DeviceMemory booking_;  // of the link
   cudaStream_t handle_ = nullptr;
   cudaEvent_t done_ = nullptr;  // synchronize() waits for it
   bool recording_ = false;
   const char* last_ = "nothing";  // the operation enqueued last
+  struct FlagWait {
+    const std::uint32_t* flag;
+    std::uint32_t value;
+  };
+  std::vector<FlagWait> flag_waits_;  // that may still be waited for
   Workspaces workspaces_;
   bool prepared_ = false;
   std::atomic<bool> has_failure_ = false;

@@ -24,6 +24,8 @@ HostStream::HostStream(std::string_view name, ThreadPool& pool, MatmulCache& mat
 }
 
 HostStream::~HostStream() {
+  // relaxed: wait_flag acts on the value alone
+  stopping_.store(true, std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -126,6 +128,12 @@ void HostStream::copy_to_device(void* device, const void* host, std::size_t byte
            [this, device, host, bytes] { copy_over_link(link_, device, host, bytes); }});
 }
 
+void HostStream::upload(void* device, const void* pinned, std::size_t bytes) {
+  enqueue({"upload", false, [device, pinned, bytes] {
+             if (bytes > 0) std::memcpy(device, pinned, bytes);
+           }});
+}
+
 void HostStream::copy_to_host(void* host, const void* device, std::size_t bytes) {
   enqueue({"copy_to_host", false, [host, device, bytes] {
              if (bytes > 0) std::memcpy(host, device, bytes);
@@ -173,6 +181,19 @@ void HostStream::lora(const LoraArgs& args) {
 }
 void HostStream::sample(const SampleArgs& args) {
   enqueue_args("sample", host::sample, args);
+}
+
+void HostStream::offer(const OfferArgs& args) {
+  enqueue_args("offer", host::offer, args);
+}
+void HostStream::accept(const AcceptArgs& args) {
+  enqueue_args("accept", host::accept, args);
+}
+void HostStream::set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) {
+  enqueue({"set_flag", false, [flag, value, count] { host::set_flag(flag, value, count); }});
+}
+void HostStream::wait_flag(const std::uint32_t* flag, std::uint32_t value) {
+  enqueue({"wait_flag", false, [this, flag, value] { host::wait_flag(flag, value, stopping_); }});
 }
 
 }  // namespace tandem::host

@@ -1,6 +1,7 @@
 // A stream of the host device: a thread that runs closures in order.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +26,9 @@ class HostStream final : public Stream {
  public:
   // `pool`, `matmuls` and `link` outlive the stream.
   HostStream(std::string_view name, ThreadPool& pool, MatmulCache& matmuls, LinkPacer& link);
-  ~HostStream() override;  // runs what is queued first
+  // Runs what is queued first. A wait_flag whose word is not written by then fails, and what comes
+  // after it is skipped: a forgotten flag holds up no destruction.
+  ~HostStream() override;
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
@@ -35,6 +38,7 @@ class HostStream final : public Stream {
   bool failed() const override;
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void upload(void* device, const void* pinned, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
 
   Status begin_recording() override;
@@ -52,6 +56,10 @@ class HostStream final : public Stream {
   void gather_rows(const GatherRowsArgs& args) override;
   void lora(const LoraArgs& args) override;
   void sample(const SampleArgs& args) override;
+  void offer(const OfferArgs& args) override;
+  void accept(const AcceptArgs& args) override;
+  void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) override;
+  void wait_flag(const std::uint32_t* flag, std::uint32_t value) override;
 
   // Anything else, in order; `what` (a literal) names it in a failure. For tests and extensions.
   void run(const char* what, std::function<void()> body);
@@ -77,7 +85,8 @@ class HostStream final : public Stream {
   const std::string name_;
   std::unique_ptr<HostGraph> recording_;  // of the thread that enqueues
   LinkPacer& link_;
-  OpContext context_;         // used by the thread alone
+  OpContext context_;  // used by the thread alone
+  std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable queued_;
   std::condition_variable advanced_;

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numa.h>
+#include <numaif.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,8 +20,10 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 constexpr std::size_t kBytes = 3 << 12;
 
@@ -102,6 +106,72 @@ TEST(ShmRegion, SaysHowMuchIsMissingAndWhatToDo) {
   EXPECT_THAT(region.status().message(), HasSubstr("1125899906842624 bytes"));
   EXPECT_THAT(region.status().message(), HasSubstr("host_tier_gb"));
   EXPECT_THAT(region.status().message(), HasSubstr("--shm-size"));
+}
+
+TEST(ShmRegion, IsRefusedWhereTheSizeOfDevShmOrTheMemoryEnds) {
+  EXPECT_TRUE(check_shm_room(100, 100, 100).ok());
+  const Status by_size = check_shm_room(101, 100, 1000);
+  EXPECT_EQ(by_size.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(by_size.message(), HasSubstr("/dev/shm has no room for 101 bytes (100 are free)"));
+  // Else the kernel would kill somebody for the memory, most likely this process.
+  const Status by_memory = check_shm_room(101, 1000, 100);
+  EXPECT_EQ(by_memory.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(by_memory.message(), HasSubstr("no memory for 101 bytes"));
+  EXPECT_THAT(by_memory.message(), HasSubstr("host_tier_gb"));
+}
+
+TEST(ShmRegion, WithoutASizeIsOneThatIsBeingMade) {
+  const std::string name =
+      "/tandem-" + std::to_string(::getpid()) + "-00000000-control-" + std::to_string(::getpid());
+  const int fd = ::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+  ASSERT_GE(fd, 0);
+  const auto opened = ShmRegion::open(name, ShmRegion::Access::read_only);
+  EXPECT_EQ(opened.status().code(), StatusCode::unavailable);
+  EXPECT_THAT(opened.status().message(), HasSubstr("not ready"));
+  ::close(fd);
+  ::shm_unlink(name.c_str());
+}
+
+TEST(ShmRegion, LiesOnTheNodeItWasAskedFor) {
+  if (::numa_available() < 0) GTEST_SKIP() << "this machine has no NUMA nodes";
+  const int node = ::numa_max_node();
+  auto region = ShmRegion::create("arena", kBytes, node);
+  ASSERT_TRUE(region.ok()) << region.status().message();
+  for (std::size_t at = 0; at < kBytes; at += 4096) {
+    int found = -1;
+    region->data()[at] = std::byte{1};
+    ASSERT_EQ(::get_mempolicy(&found, nullptr, 0, region->data() + at, MPOL_F_NODE | MPOL_F_ADDR),
+              0);
+    EXPECT_EQ(found, node);
+  }
+}
+
+TEST(ShmRegion, AskedForANodeThatIsNotThereLiesAnywhere) {
+  for (const int node : {-1, 1000, 1 << 30}) {
+    auto region = ShmRegion::create("arena", kBytes, node);
+    ASSERT_TRUE(region.ok()) << node << ": " << region.status().message();
+    region->data()[kBytes - 1] = std::byte{1};
+  }
+}
+
+TEST(ShmRegion, IsFoundByItsPurposeWhileItsMakerLives) {
+  const auto names = [] {
+    std::vector<std::string> all;
+    for (const FoundShmRegion& found : find_shm_regions("test-find")) {
+      EXPECT_EQ(found.maker, ::getpid());
+      all.push_back(found.name);
+    }
+    return all;
+  };
+  EXPECT_THAT(names(), IsEmpty());
+  {
+    auto first = ShmRegion::create("test-find", kBytes);
+    auto second = ShmRegion::create("test-find", kBytes);
+    auto other = ShmRegion::create("test-find-not", kBytes);
+    ASSERT_TRUE(first.ok() && second.ok() && other.ok());
+    EXPECT_THAT(names(), UnorderedElementsAre(first->name(), second->name()));
+  }
+  EXPECT_THAT(names(), IsEmpty());
 }
 
 TEST(ShmRegion, OfADeadEngineIsRemovedByTheNextStart) {

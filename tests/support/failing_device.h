@@ -51,6 +51,14 @@ class FailingStream final : public Stream {
   void swiglu(const SwigluArgs& args) override { inner_->swiglu(args); }
   void gather_rows(const GatherRowsArgs& args) override { inner_->gather_rows(args); }
   void lora(const LoraArgs& args) override { inner_->lora(args); }
+  void offer(const OfferArgs& args) override { inner_->offer(args); }
+  void accept(const AcceptArgs& args) override { inner_->accept(args); }
+  void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) override {
+    inner_->set_flag(flag, value, count);
+  }
+  void wait_flag(const std::uint32_t* flag, std::uint32_t value) override {
+    inner_->wait_flag(flag, value);
+  }
   void sample(const SampleArgs& args) override {
     if (faults_.samples_left >= 0 && faults_.samples_left-- == 0) failed_ = true;
     if (!failed_) inner_->sample(args);

@@ -46,9 +46,19 @@ TEST(BenchReport, AMissedBarIsSaidAndFailsTheCheckOnly) {
   EXPECT_FALSE(bad.all_ok());
   EXPECT_THAT(bad.table(), HasSubstr("MISSED"));
   EXPECT_EQ(good.table().find("MISSED"), std::string::npos);
-  EXPECT_EQ(*bad.finish({"", false}), kExitOk);
-  EXPECT_EQ(*bad.finish({"", true}), kExitFailure);
-  EXPECT_EQ(*good.finish({"", true}), kExitOk);
+  EXPECT_EQ(*bad.finish({"", "", false}), kExitOk);
+  EXPECT_EQ(*bad.finish({"", "", true}), kExitFailure);
+  EXPECT_EQ(*good.finish({"", "", true}), kExitOk);
+}
+
+TEST(BenchReport, TablesStandSideBySideInTextAndJson) {
+  BenchReport report("coldstart", "");
+  report.add(ReportTable{"Side by side", {"mode", "ms"}, {{"cached", 1.25}, {"planned", 7}}});
+  EXPECT_THAT(report.table(), HasSubstr("  Side by side\n"
+                                        "  mode          ms\n"
+                                        "  cached     1.250\n"
+                                        "  planned        7\n"));
+  EXPECT_EQ(report.to_json()["tables"][0]["rows"][0][1], 1.25);
 }
 
 TEST(BenchReport, ColumnsStayApartWhateverTheirTextsAre) {
@@ -62,9 +72,26 @@ TEST(BenchReport, ColumnsStayApartWhateverTheirTextsAre) {
   EXPECT_THAT(report.table(), HasSubstr(longer + "3 a fact"));
 }
 
+TEST(BenchReport, ThePageHasBarsSamplesFactsAndPlots) {
+  BenchReport report = report_with(0.6);
+  report.add(cdf_plot("TTFT", "ms", {cdf_series("cached", {1, 2, 3})}));
+  report.add(ReportTable{"Side by side", {"mode", "ms"}, {{"cached", 1.25}, {"planned", 7}}});
+  const auto path = std::filesystem::path(testing::TempDir()) / "tandem_bench_report.html";
+  ASSERT_TRUE(report.finish({"", path.string(), false}));
+  std::ifstream file(path);
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  for (const char* part :
+       {"<td>H1</td>", "class=\"bad\">MISSED", "class=\"good\">met", "<td>step</td>",
+        "<td>threads</td><td>2</td>", "<figcaption>TTFT</figcaption>", "<svg",
+        "<h2>Side by side</h2>", "<td class=\"n\">1.250</td>"}) {
+    EXPECT_THAT(page, HasSubstr(part));
+  }
+  EXPECT_EQ(page.find("http"), std::string::npos) << "it must not need anything from elsewhere";
+}
+
 TEST(BenchReport, JsonHasBarsSamplesMachineCommitAndCommand) {
   const auto path = std::filesystem::path(testing::TempDir()) / "tandem_bench_report.json";
-  ASSERT_TRUE(report_with(0.6).finish({path.string(), false}));
+  ASSERT_TRUE(report_with(0.6).finish({path.string(), "", false}));
   std::ifstream file(path);
   const nlohmann::json json = nlohmann::json::parse(file);
   EXPECT_EQ(json["command"], "tandem bench engine");
@@ -84,7 +111,7 @@ TEST(BenchReport, JsonHasBarsSamplesMachineCommitAndCommand) {
 }
 
 TEST(BenchReport, AFileThatCannotBeWrittenIsAnError) {
-  const Result<int> status = report_with(0.8).finish({"no/such/folder/x.json", false});
+  const Result<int> status = report_with(0.8).finish({"no/such/folder/x.json", "", false});
   ASSERT_FALSE(status);
   EXPECT_THAT(status.status().message(), HasSubstr("no/such/folder/x.json"));
 }

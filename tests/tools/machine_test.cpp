@@ -50,7 +50,6 @@ TEST(ParseCpus, RefusesWhatIsNoListOfUsableCores) {
 }
 
 TEST(Machine, KnowsItsMemory) {
-  EXPECT_GT(available_memory(), std::size_t{1} << 20);
   EXPECT_GT(resident_bytes(), std::size_t{1} << 16);
   EXPECT_FALSE(cpu_name().empty());
 }

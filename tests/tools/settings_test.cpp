@@ -63,6 +63,7 @@ TEST(Help, ListsFlagDefaultVariableAndKeyUnderItsGroup) {
   SettingsTable table;
   add_model_settings(table, engine);
   add_adapter_settings(table, engine, true);
+  add_handoff_settings(table, engine, true);
   add_adapter_setting(table, engine, true);
   add_device_settings(table, engine);
   add_batching_settings(table, engine, true);

@@ -5,6 +5,7 @@
 #include "engine/base/check.h"
 #include "gpu/cuda/attention/kernels.h"
 #include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/base/upload.h"
 
 namespace tandem::cuda {
 namespace {
@@ -82,9 +83,7 @@ Status Attention::plan(const AttentionPlan& plan, cudaStream_t stream) {
   TANDEM_TRY(cuda_status(cudaEventSynchronize(slot.copied), "waiting for an attention plan"));
   planned_ = planner_.plan(plan, slot.pinned);
   if (!planned_.fits) return {};
-  TANDEM_TRY(cuda_status(
-      cudaMemcpyAsync(plan_, slot.pinned, planned_.bytes, cudaMemcpyHostToDevice, stream),
-      "copying an attention plan"));
+  TANDEM_TRY(launch_upload(plan_, slot.pinned, planned_.bytes, stream));
   return cuda_status(cudaEventRecord(slot.copied, stream), "copying an attention plan");
 }
 

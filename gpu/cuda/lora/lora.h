@@ -15,9 +15,9 @@ namespace tandem::cuda {
 // alone, so a captured one serves any segments, rows and table later. bf16 and f16 go through
 // tensor cores when `in`, the outputs' widths and all rows are multiples of 16 bytes; f32 and the
 // rest through a plain kernel. Weights, table, rows and segments may be read while the kernel
-// before this one in the stream still runs: no kernel may write them (copies may). `kernel` forces
-// a choice, and `overlap` false keeps the operation from starting before the one before it has
-// ended, for measurements.
+// before this one in the stream still runs: no kernel may write them (copies and uploads may).
+// `kernel` forces a choice, and `overlap` false keeps the operation from starting before the one
+// before it has ended: for live segments, and for measurements.
 Status launch_lora(const LoraArgs& args, cudaStream_t stream,
                    LoraKernel kernel = LoraKernel::automatic, bool overlap = true);
 // The operation's arguments as the kernels take them; a broken requirement aborts.

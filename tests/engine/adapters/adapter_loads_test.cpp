@@ -159,8 +159,14 @@ class AdapterLoads : public ::testing::TestWithParam<Setup> {};
 
 TEST_P(AdapterLoads, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   constexpr unsigned kSeed = 20261120;
+  // A sanitizer slows the arithmetic twentyfold.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kRequests = 40;
+#else
+  constexpr int kRequests = 80;
+#endif
   SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
-  const std::vector<GenerationRequest> requests = random_requests(kSeed, 80);
+  const std::vector<GenerationRequest> requests = random_requests(kSeed, kRequests);
   const std::int32_t all = kAdapters * pages_of(64) + 300;
   Served oracle = serve(AdapterMode::cached, all, 0);
   const auto expected = answers(*oracle.engine, requests);
@@ -398,22 +404,24 @@ TEST_F(AdapterFolders, AreReadAgainThoughTheyOnceCouldNotBe) {
 
 // What a running sequence may need was checked when it came, and is taken by a pin after that.
 TEST_F(AdapterFolders, PinnedWhileOthersRunMayEndThemButNotTheEngine) {
-  EngineOptions options = small_engine_options(512);
+  constexpr std::int32_t kLongest = 256;
+  EngineOptions options = small_engine_options(kLongest);
   const auto config = load_model_config("data/demo-llama").value();
   const PoolLayout layout = PoolLayout::of(config, DType::f32, options.page_tokens);
   const auto largest =
       load_peft_adapter("data/demo-llama/adapters/cheader", config, DType::f32).value();
-  options.num_pages = static_cast<std::int32_t>(
-      512 / options.page_tokens + (largest.num_bytes + layout.page_bytes - 1) / layout.page_bytes);
+  options.num_pages =
+      static_cast<std::int32_t>(kLongest / options.page_tokens +
+                                (largest.num_bytes + layout.page_bytes - 1) / layout.page_bytes);
   auto engine = make(options);
-  const auto running = engine->engine->submit(greedy({5, 6, 7}, 509, "cheader")).value();
+  const auto running = engine->engine->submit(greedy({5, 6, 7}, kLongest - 3, "cheader")).value();
   ASSERT_TRUE(running->next(std::chrono::seconds(10)).has_value());
   const Status pinned = engine->engine->load_adapter("pinned", dir_.path() / "python", false, true);
   ASSERT_TRUE(pinned.ok()) << pinned.message();
   const Collected ended = collect(*running)[0];
   EXPECT_EQ(ended.error.code(), StatusCode::resource_exhausted);
   EXPECT_THAT(ended.error.message(), HasSubstr("pinned"));
-  EXPECT_EQ(run(*engine->engine, greedy({5, 6, 7}, 400))[0].tokens.size(), 400U);
+  EXPECT_EQ(run(*engine->engine, greedy({5, 6, 7}, 200))[0].tokens.size(), 200U);
 }
 
 }  // namespace

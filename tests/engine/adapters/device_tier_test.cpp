@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <future>
 #include <thread>
 
@@ -129,6 +130,96 @@ TEST_F(DeviceTierTest, CutsItsCopiesAtLayersAndGivesEventsBack) {
     EXPECT_TRUE(pending.empty());
   }
   EXPECT_EQ(tier_->counts().loads, 20U);  // room for two, three in turn: each is a load
+}
+
+// Loads whose arrival the device sees, sent in pieces.
+class ReadyWords : public DeviceTierTest {
+ protected:
+  ReadyWords() {
+    signals_.words = LoadSignals::Words::layers;
+    signals_.clock = &clock_;
+    tier_.reset();
+    tier_ =
+        DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_, signals_).value();
+  }
+  // A's and B's words of both layers, then those of the whole.
+  std::vector<std::uint32_t> words(std::int32_t slot) {
+    std::vector<std::uint32_t> values(6);
+    compute_->copy_to_host(values.data(), tier_->ready_words() + slot * 6, 6 * 4);
+    EXPECT_TRUE(compute_->synchronize().ok());
+    return values;
+  }
+  std::vector<std::byte> bytes_of(int i) {
+    const AdapterLease adapter = lease(i);
+    std::vector<std::byte> bytes(adapter->bytes());
+    // Through the tables, as a kernel finds them.
+    const AdapterTable table = tier_->table();
+    const std::int32_t slot = adapter->slot().slot;
+    const std::uint64_t chunk = std::uint64_t{1} << table.pages.shift;
+    for (std::uint64_t at = 0; at < bytes.size(); at += chunk) {
+      const auto id = static_cast<std::uint64_t>(
+          table.pages.ids[slot * table.pages.slot_stride +
+                          static_cast<std::int64_t>(at >> table.pages.shift)]);
+      std::memcpy(bytes.data() + at, table.pages.base + id * chunk,
+                  std::min(chunk, bytes.size() - at));
+    }
+    return bytes;
+  }
+
+  SteadyClock clock_;
+  LoadSignals signals_;
+};
+
+TEST_F(ReadyWords, HoldTheGenerationOfTheLoadThatHasArrived) {
+  load(0);
+  const std::int32_t slot = lease(0)->slot().slot;
+  EXPECT_EQ(words(slot), std::vector<std::uint32_t>(6, 1));
+  tier_->evict_idle();
+  load(1);
+  EXPECT_EQ(lease(1)->slot().slot, slot);
+  EXPECT_EQ(words(slot), std::vector<std::uint32_t>(6, 2));
+}
+
+TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
+  std::promise<void> end;
+  load(2);
+  enqueue_step(end);  // holds the loads back: it may read what they overwrite
+  tier_->evict_idle();
+  const std::vector<LoadPiece> order = {
+      {1, 0, PieceKind::b}, {0, 1, PieceKind::layer}, {1, 0, PieceKind::a}};
+  ASSERT_EQ(tier_->reserve(lease(0)), DeviceTier::Start::on_its_way);
+  ASSERT_EQ(tier_->reserve(lease(1)), DeviceTier::Start::on_its_way);
+  tier_->enqueue(order);
+  const auto first = tier_->arriving(*lease(0));
+  const auto second = tier_->arriving(*lease(1));
+  ASSERT_TRUE(first && second);
+  EXPECT_NE(first->generation, second->generation);
+  EXPECT_EQ(first->b_parts[0], nullptr);
+  ASSERT_NE(second->b_parts[0], nullptr);
+  EXPECT_FALSE(second->b_parts[0]->passed());
+  EXPECT_LT(second->arrivals[0].b, first->arrivals[1].a);
+  EXPECT_LT(first->arrivals[1].a, second->arrivals[0].a);
+  EXPECT_LT(second->arrivals[0].a, first->arrivals[0].a);
+  EXPECT_LT(first->arrivals[0].a, second->arrivals[1].a);
+  end.set_value();
+  ASSERT_TRUE(tier_->finish_loads().ok());
+  EXPECT_FALSE(tier_->arriving(*lease(1)).has_value());
+  tier_->step_begins(*compute_);
+  for (const int i : {0, 1}) {
+    EXPECT_EQ(words(lease(i)->slot().slot), std::vector<std::uint32_t>(6, 2U + unsigned(i)));
+    const Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {Module::q, Module::down},
+                                               static_cast<std::uint64_t>(i));
+    EXPECT_EQ(std::memcmp(bytes_of(i).data(), adapter.bytes.get(), adapter.num_bytes), 0);
+  }
+}
+
+TEST_F(ReadyWords, OfAWholeLoadAreItsLastRowAlone) {
+  signals_.words = LoadSignals::Words::whole;
+  tier_.reset();
+  tier_ =
+      DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_, signals_).value();
+  load(0);
+  EXPECT_EQ(words(lease(0)->slot().slot), (std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1}));
 }
 
 }  // namespace

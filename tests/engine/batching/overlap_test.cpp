@@ -22,9 +22,11 @@ const std::filesystem::path kDemo = "data/demo-llama";
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kRequests = 8;
 constexpr int kRounds = 1;
+constexpr bool kEveryWay = false;
 #else
 constexpr std::size_t kRequests = 24;
 constexpr int kRounds = 2;
+constexpr bool kEveryWay = true;
 #endif
 
 unsigned seed_of_run() {
@@ -37,7 +39,12 @@ struct Way {
   bool overlap;
   std::int32_t max_graph_batch;
 };
-constexpr Way kWays[] = {{"overlap", true, 0}, {"graphs", false, 64}, {"both", true, 64}};
+
+// Under a sanitizer the way that has the code of the others in it.
+std::vector<Way> ways() {
+  if (!kEveryWay) return {{"both", true, 64}};
+  return {{"overlap", true, 0}, {"graphs", false, 64}, {"both", true, 64}};
+}
 
 EngineOptions options_of(const Way& way, const EngineOptions& base) {
   EngineOptions options = base;
@@ -214,7 +221,7 @@ TEST_P(Overlap, LeavesTheDeviceNoLongerIdleThanItsStepsTake) {
   EXPECT_LT(stats.gap_seconds_total, stats.step_seconds_total);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Overlap, ::testing::ValuesIn(kWays),
+INSTANTIATE_TEST_SUITE_P(Ways, Overlap, ::testing::ValuesIn(ways()),
                          [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
   std::vector<std::vector<TokenId>> prompts = {counted(30), counted(30, 400)};
   // A sanitizer slows the arithmetic twentyfold.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr unsigned kRounds = 4;
+  constexpr unsigned kRounds = 3;
 #else
   constexpr unsigned kRounds = 20;
 #endif

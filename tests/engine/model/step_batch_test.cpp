@@ -44,6 +44,33 @@ TEST(StepBatch, GroupsRowsByAdapterAndLeavesTheBaseOut) {
   EXPECT_EQ(input.max_kv_len, 8);
 }
 
+TEST(StepBatch, TellsColdGroupsTheirSegments) {
+  auto device = make_test_device();
+  auto stream = device->create_stream("test").value();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
+  const std::vector<PageId> pages = {3, 1};
+  const std::vector<std::int32_t> two = {10, 11};
+  batch.add_sequence(two, 0, pages, 4, {5, 16});
+  batch.add_sequence(two, 0, pages, 4, {2, 64});
+  batch.add_sequence(two, 0, pages, 4, {7, 8});
+  batch.set_cold(std::vector<ColdSlot>{{7, 1, 40, 9, 0b110}, {2, 0, 0, 8, 0b1}});
+  const StepInput input = batch.upload(*stream);
+  ASSERT_EQ(input.num_groups, 2);
+  ASSERT_NE(input.live, nullptr);
+  const std::vector<ColdGroup> groups = read(*stream, input.groups, 2);
+  EXPECT_EQ(groups[0].segment, 2);
+  EXPECT_EQ(groups[0].mailbox, 1);
+  EXPECT_EQ(groups[0].first_row, 40);
+  EXPECT_EQ(groups[0].generation, 9U);
+  EXPECT_EQ(groups[0].workers, 0b110U);
+  EXPECT_EQ(groups[1].segment, 0);
+  EXPECT_EQ(read(*stream, input.voids, 2), (std::vector<std::uint32_t>{0, 0}));
+  batch.clear();
+  batch.add_sequence(two, 0, pages, 4, {5, 16});
+  EXPECT_EQ(batch.upload(*stream).num_groups, 0);
+  ASSERT_TRUE(stream->synchronize().ok());
+}
+
 TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();

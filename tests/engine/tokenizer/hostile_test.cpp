@@ -2,12 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "engine/tokenizer/tokenizer.h"
@@ -207,27 +205,6 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, Streaming,
                          testing::Values("gpt2", "llama2", "mistral", "metaspace_always",
                                          "metaspace_never", "gemma"),
                          [](const auto& family) { return std::string(family.param); });
-
-TEST(TokenizerText, IsEncodedByManyThreadsAtOnce) {
-  const auto tokenizer = Tokenizer::parse(read_text("data/tokenizers/qwen2.json"));
-  ASSERT_TRUE(tokenizer.ok());
-  const std::string text =
-      "Caf\xC3\xA9 e\xCC\x81 12345 don't\n\n  x <|end|> " + std::string(300, 'a');
-  const auto expected = (*tokenizer)->encode(text, true);
-  ASSERT_TRUE(expected.ok());
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong = 0;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) {
-        const auto ids = (*tokenizer)->encode(text, true);
-        if (!ids || *ids != *expected || (*tokenizer)->decode(*ids, false).empty()) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
-}
 
 // Quadratic work would take hours here; the test's time limit is what judges.
 TEST(TokenizerText, OfOneLongWordIsNoTrap) {

@@ -191,6 +191,24 @@ TEST(CudaDeviceDeathTest, RecordsOperationsThatNeverRan) {
               "64 ones make 64, normed 0x3f80");
 }
 
+// A copy would wait for those that are under way, whatever their stream.
+TEST_F(CudaDeviceTest, AnUploadDoesNotQueueBehindCopies) {
+  constexpr std::size_t kBytes = std::size_t{256} << 20;  // 5 ms, even over a PCIe 5 link
+  const Buffer source = std::move(device_->allocate_pinned(kBytes, "test")).value();
+  const Buffer target = buffer(kBytes);
+  const Buffer small = buffer(64);
+  const auto load = std::move(device_->create_stream("load")).value();
+  const auto loaded = device_->create_event();
+  stream_->upload(small.data(), source.data(), 64);  // the kernel is loaded
+  ASSERT_TRUE(stream_->synchronize().ok());
+  load->copy_to_device(target.data(), source.data(), kBytes);
+  load->record(*loaded);
+  stream_->upload(small.data(), source.data(), 64);
+  ASSERT_TRUE(stream_->synchronize().ok());
+  EXPECT_FALSE(loaded->passed());
+  EXPECT_TRUE(load->synchronize().ok());
+}
+
 TEST_F(CudaDeviceTest, EnqueuesFromAnyThread) {
   const Buffer memory = buffer(64);
   std::thread([&] {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cmath>
 #include <latch>
 #include <stdexcept>
@@ -172,6 +173,53 @@ TEST_F(HostStreamTest, AcceptsMoreOperationsThanItsQueueHolds) {
   }
   EXPECT_TRUE(stream.synchronize().ok());
   EXPECT_EQ(runs, 3 * host::HostStream::kMaxQueued);
+}
+
+TEST_F(HostStreamTest, GivesUpAForgottenFlagWhenItIsDestroyed) {
+  const std::uint32_t flag = 0;
+  bool ran = false;
+  host::HostEvent event;
+  {
+    host::HostStream stream("forgotten", pool_, matmuls_, link_);
+    stream.wait_flag(&flag, 1);
+    stream.run("what comes after", [&] { ran = true; });
+    stream.record(event);
+  }
+  EXPECT_FALSE(ran);
+  EXPECT_TRUE(event.passed()) << "those who wait for the stream are let go";
+}
+
+TEST_F(HostStreamTest, LeavesThePoolToOthersWhileItWaitsForAFlag) {
+  std::uint32_t flag = 0;
+  host::HostStream waiting("waiting", pool_, matmuls_, link_);
+  host::HostStream computing("computing", pool_, matmuls_, link_);
+  waiting.wait_flag(&flag, 1);
+  std::atomic<int> tasks = 0;
+  computing.run("tasks", [&] { pool_.parallel_for(50, [&](std::int64_t, int) { ++tasks; }); });
+  EXPECT_TRUE(computing.synchronize().ok());
+  EXPECT_EQ(tasks, 50);
+  // release: pairs with the acquire of the stream's wait
+  std::atomic_ref<std::uint32_t>(flag).store(1, std::memory_order_release);
+  EXPECT_TRUE(waiting.synchronize().ok());
+}
+
+// A second's worth of a copy on one stream; what a step needs on another does not wait for it.
+TEST(HostDevice, UploadsAreNotThrottled) {
+  HostDeviceOptions options;
+  options.num_threads = 1;
+  options.link_gbps = 0.001;
+  const auto device = std::move(make_host_device(options)).value();
+  const Buffer memory = std::move(device->allocate(1 << 20, "test")).value();
+  const Buffer source = std::move(device->allocate_pinned(1 << 20, "test")).value();
+  const auto load = std::move(device->create_stream("load")).value();
+  const auto compute = std::move(device->create_stream("compute")).value();
+  const auto loaded = device->create_event();
+  load->copy_to_device(memory.data() + 4096, source.data(), (1 << 20) - 4096);
+  load->record(*loaded);
+  compute->upload(memory.data(), source.data(), 4096);
+  EXPECT_TRUE(compute->synchronize().ok());
+  EXPECT_FALSE(loaded->passed());
+  EXPECT_TRUE(load->synchronize().ok());
 }
 
 }  // namespace

@@ -1,103 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <deque>
 #include <numeric>
-#include <optional>
 
-#include "tests/gpu/ops/ops_fixture.h"
+#include "tests/gpu/ops/lora_weights.h"
 
 namespace tandem {
 namespace {
 
-class Lora : public OpsTest {
+class Lora : public LoraTest {
  protected:
-  static std::uint64_t address(const TensorView& view) {
-    return reinterpret_cast<std::uint64_t>(view.data);
-  }
-
-  // The weights of all slots: each matrix in memory of its own, or each slot's matrices one after
-  // another, cut into chunks that lie anywhere in a pool.
-  struct Weights {
-    std::deque<TestTensor> tensors;
-    std::vector<LoraMatrix> host_table;
-    std::vector<LoraMatrix> device_table;
-    std::int32_t max_rank = 0;
-    LoraPages host_pages;
-    LoraPages device_pages;
-    std::vector<std::byte> pool;
-    Buffer device_pool;
-    std::optional<TestArray<std::int32_t>> ids;
-  };
-
-  void make_weights(DType dtype, std::int64_t in, const std::vector<std::int64_t>& outputs,
-                    const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights) {
-    for (const auto& slot : ranks) {
-      for (std::size_t m = 0; m < outputs.size(); ++m) {
-        const std::int32_t rank = slot[m];
-        const std::int32_t stride = (rank + 7) / 8 * 8;
-        const TestTensor& a = weights.tensors.emplace_back(
-            tensor(dtype, {rank, in}, 1 / std::sqrt(static_cast<float>(in))));
-        TestTensor& b = weights.tensors.emplace_back(tensor(dtype, {outputs[m], stride}, 0.3F));
-        for (std::int64_t o = 0; o < b.host().rows(); ++o) {
-          for (std::int64_t j = rank; j < stride; ++j) reference::put(b.host(), 0, o, j);
-        }
-        b.upload(*stream_);
-        weights.host_table.push_back({address(a.host()), address(b.host()), rank, stride});
-        weights.device_table.push_back(
-            {address(a.on_device()), address(b.on_device()), rank, stride});
-        weights.max_rank = std::max(weights.max_rank, rank);
-      }
-    }
-  }
-
-  // Moves what make_weights made into chunks of 2^shift bytes. What no matrix fills is NaN.
-  void scatter_weights(DType dtype, std::size_t modules, std::int32_t shift, Weights& weights) {
-    const std::size_t slots = weights.host_table.size() / modules;
-    std::vector<std::vector<std::byte>> runs(slots);
-    for (std::size_t i = 0; i < weights.tensors.size(); ++i) {
-      std::vector<std::byte>& run = runs[i / 2 / modules];
-      const TensorView& view = weights.tensors[i].host();
-      LoraMatrix& matrix = weights.host_table[i / 2];
-      (i % 2 == 0 ? matrix.a : matrix.b) = run.size();
-      const auto bytes = static_cast<std::size_t>(view.num_elements()) * size_of(dtype);
-      const std::size_t begin = run.size();
-      run.resize(begin + (bytes + 63) / 64 * 64, std::byte{0xFF});
-      if (bytes > 0) std::memcpy(run.data() + begin, view.data, bytes);
-    }
-    const std::size_t chunk = std::size_t{1} << shift;
-    std::size_t most = 1;
-    std::size_t total = 2;  // chunks that nobody owns
-    for (const auto& run : runs) {
-      const std::size_t chunks = (run.size() + chunk - 1) / chunk;
-      most = std::max(most, chunks);
-      total += chunks;
-    }
-    std::vector<std::int32_t> order(total);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random_);
-    weights.pool.assign(total * chunk, std::byte{0xFF});
-    std::vector<std::int32_t> ids(slots * most, -1);
-    std::size_t next = 0;
-    for (std::size_t s = 0; s < slots; ++s) {
-      for (std::size_t c = 0; c * chunk < runs[s].size(); ++c) {
-        const std::int32_t id = order[next++];
-        ids[s * most + c] = id;
-        std::memcpy(weights.pool.data() + static_cast<std::size_t>(id) * chunk,
-                    runs[s].data() + c * chunk, std::min(chunk, runs[s].size() - c * chunk));
-      }
-    }
-    weights.device_table = weights.host_table;
-    weights.device_pool = std::move(device_->allocate(weights.pool.size(), "test pool")).value();
-    stream_->copy_to_device(weights.device_pool.data(), weights.pool.data(), weights.pool.size());
-    weights.ids.emplace(*device_, *stream_, ids);
-    const auto stride = static_cast<std::int64_t>(most);
-    weights.host_pages = {weights.pool.data(), weights.ids->host(), stride, shift};
-    weights.device_pages = {weights.device_pool.data(), weights.ids->on_device(), stride, shift};
-  }
-
   // ranks[slot][module]; counts[i] rows of segment i, which uses slot i % slots. shift > 0: the
   // weights lie in chunks of 2^shift bytes.
   void check(DType dtype, DType out_dtype, std::int64_t t, std::int64_t in,
@@ -125,8 +37,6 @@ class Lora : public OpsTest {
     const TestTensor x = tensor(dtype, {t, in}, 1, 3);
     std::int64_t width = std::accumulate(outputs.begin(), outputs.end(), std::int64_t{0});
     const TestTensor out = tensor(out_dtype, {t, width});
-    const TestTensor scratch =
-        tensor(DType::f32, {t, std::int64_t{LoraArgs::kMaxModules} * std::max(max_rank, 1)});
     const auto row_array = array(rows);
     const auto segment_array = array(segments);
     const auto device_matrices = array(weights.device_table);
@@ -157,7 +67,6 @@ class Lora : public OpsTest {
     args.pages = weights.device_pages;
     args.rows = row_array.on_device();
     args.segments = segment_array.on_device();
-    args.scratch = scratch.on_device();
     place(out.on_device());
     stream_->lora(args);
     expect_same(out,

@@ -30,6 +30,30 @@ TEST_F(Streams, RunCopiesInOrder) {
   }
 }
 
+TEST_F(Streams, UploadWhatIsAlignedToAnythingInOrderAndNoMore) {
+  constexpr std::size_t kBytes = 5000;
+  const Buffer pinned = std::move(device_->allocate_pinned(kBytes, "test")).value();
+  const Buffer device = buffer(kBytes);
+  std::vector<std::uint8_t> back(kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) pinned.data()[i] = static_cast<std::byte>(i % 251);
+  for (const std::size_t from : {0U, 16U, 8U, 4U, 1U}) {
+    for (const std::size_t to : {0U, 4U, 3U}) {
+      for (const std::size_t bytes : {0U, 1U, 15U, 16U, 17U, 2048U, 4099U}) {
+        const std::vector<std::uint8_t> poison(kBytes, 255);
+        stream_->copy_to_device(device.data(), poison.data(), kBytes);
+        stream_->upload(device.data() + to, pinned.data() + from, bytes);
+        stream_->copy_to_host(back.data(), device.data(), kBytes);
+        ASSERT_TRUE(stream_->synchronize().ok());
+        for (std::size_t i = 0; i < kBytes; ++i) {
+          const bool inside = i >= to && i < to + bytes;
+          ASSERT_EQ(back[i], inside ? (from + i - to) % 251 : 255)
+              << i << ": " << bytes << " bytes from " << from << " to " << to;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(Streams, WaitForEventsOfOtherStreams) {
   const auto load = stream("load");
   const Buffer device = buffer(std::size_t{1} << 20);

@@ -18,10 +18,10 @@ void* address(const TensorView& view, std::int64_t i, std::int64_t j, std::int64
 }
 
 // [rows, cols] of a matrix that starts at `start` (see LoraPages), as float.
-std::vector<float> weights(const LoraArgs& args, std::int32_t slot, std::uint64_t start,
-                           std::int64_t rows, std::int64_t cols, std::int64_t row_stride) {
-  const LoraPages& pages = args.pages;
-  const std::uint64_t size = size_of(args.x.dtype);
+std::vector<float> weights(const LoraPages& pages, DType dtype, std::int32_t slot,
+                           std::uint64_t start, std::int64_t rows, std::int64_t cols,
+                           std::int64_t row_stride) {
+  const std::uint64_t size = size_of(dtype);
   std::vector<float> out;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < cols; ++c) {
@@ -34,7 +34,7 @@ std::vector<float> weights(const LoraArgs& args, std::int32_t slot, std::uint64_
                (byte & ((std::uint64_t{1} << pages.shift) - 1));
       }
       float value = 0;
-      convert(args.x.dtype, from, DType::f32, &value, 1);
+      convert(dtype, from, DType::f32, &value, 1);
       out.push_back(value);
     }
   }
@@ -201,8 +201,9 @@ void lora(const LoraArgs& args) {
       const LoraMatrix& matrix = args.table[segment.slot * args.slot_stride + m];
       if (matrix.rank == 0) continue;
       const std::int64_t outputs = args.out[m].cols();
-      const auto a = weights(args, segment.slot, matrix.a, matrix.rank, in, in);
-      const auto b = weights(args, segment.slot, matrix.b, outputs, matrix.rank, matrix.b_stride);
+      const auto a = weights(args.pages, args.x.dtype, segment.slot, matrix.a, matrix.rank, in, in);
+      const auto b = weights(args.pages, args.x.dtype, segment.slot, matrix.b, outputs, matrix.rank,
+                             matrix.b_stride);
       for (std::int32_t n = 0; n < segment.count; ++n) {
         const std::int64_t t = args.rows[segment.first + n];
         std::vector<float> v(static_cast<std::size_t>(matrix.rank), 0.0F);
@@ -221,6 +222,105 @@ void lora(const LoraArgs& args) {
           put(args.out[m], at(args.out[m], t, o) + delta, t, o);
         }
       }
+    }
+  }
+}
+
+void offer(const OfferArgs& args) {
+  for (std::int32_t s = 0; s < args.num_segments; ++s) args.live[s] = args.segments[s];
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
+    const ColdGroup& group = args.groups[g];
+    const LoraSegment& segment = args.segments[group.segment];
+    const MailboxView& mailbox = args.mailboxes[group.mailbox];
+    const bool cpu = (args.cpu_groups >> g & 1) != 0;
+    const bool xa = (args.xa_groups >> g & 1) != 0;
+    Ticket ticket = Ticket::gpu;
+    if (cpu || xa) {
+      const std::uint32_t* ready = args.ready + segment.slot * args.slot_stride;
+      const bool a = ready[0] == group.generation;
+      const bool b = ready[1] == group.generation;
+      if (a && b) {
+        ticket = Ticket::gpu;
+      } else if (args.state->broken[group.mailbox] != 0) {
+        ticket = Ticket::voided;
+      } else if (xa && b) {
+        ticket = Ticket::cpu_xa;
+      } else {
+        ticket = cpu ? Ticket::cpu : Ticket::voided;
+      }
+    }
+    args.tickets[g] = static_cast<std::uint32_t>(ticket);
+    if (ticket != Ticket::gpu) args.live[group.segment].count = 0;
+    if (ticket == Ticket::cpu || ticket == Ticket::cpu_xa) {
+      const std::int64_t in = args.x.cols();
+      const TensorView area(mailbox.x, args.x.dtype,
+                            {group.first_row + segment.count, mailbox.max_in});
+      const TensorView rows(area.row_bytes(group.first_row), args.x.dtype, {segment.count, in});
+      for (std::int32_t r = 0; r < segment.count; ++r) {
+        for (std::int64_t i = 0; i < in; ++i) {
+          put(rows, at(args.x, args.rows[segment.first + r], i), r, i);
+        }
+      }
+    }
+    mailbox.bells[g * mailbox.bell_stride] = bell_of(args.sequence, ticket);
+  }
+}
+
+void accept(const AcceptArgs& args) {
+  const HandoffState before = *args.state;
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
+    const ColdGroup& group = args.groups[g];
+    const LoraSegment& segment = args.segments[group.segment];
+    const MailboxView& mailbox = args.mailboxes[group.mailbox];
+    const auto ticket = static_cast<Ticket>(args.tickets[g]);
+    if (ticket == Ticket::voided) args.voids[g] = 1;
+    if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
+    bool answered = before.broken[group.mailbox] == 0;
+    for (int w = 0; w < 64; ++w) {  // seats
+      if ((group.workers >> w & 1) == 0) continue;
+      answered = answered && mailbox.done[w * mailbox.seat_stride + g] == args.sequence;
+    }
+    if (!answered) {
+      args.voids[g] = 1;
+      args.state->broken[group.mailbox] = 1;
+      continue;
+    }
+    std::int64_t out_columns = 0;
+    std::int64_t ranks = 0;
+    const LoraMatrix* matrices = args.table + segment.slot * args.slot_stride;
+    for (std::int32_t m = 0; m < args.num_modules; ++m) {
+      out_columns += args.out[m].cols();
+      if (ticket == Ticket::cpu_xa) ranks += matrices[m].rank;
+    }
+    std::int64_t column = 0;
+    std::int64_t rank_column = 0;
+    for (std::int32_t m = 0; m < args.num_modules; ++m) {
+      const TensorView& out = args.out[m];
+      const bool adapted = (args.adapted[m] >> g & 1) != 0;
+      const std::int32_t rank = ticket == Ticket::cpu_xa ? matrices[m].rank : 0;
+      std::vector<float> b;
+      if (rank > 0) {
+        b = weights(args.pages, args.dtype, segment.slot, matrices[m].b, out.cols(), rank,
+                    matrices[m].b_stride);
+      }
+      for (std::int32_t r = 0; adapted && r < segment.count; ++r) {
+        const std::int32_t row = args.rows[segment.first + r];
+        for (std::int64_t o = 0; o < out.cols(); ++o) {
+          float delta = 0;
+          if (ticket == Ticket::cpu) {
+            const std::int64_t i = group.first_row * mailbox.max_out + r * out_columns + column + o;
+            convert(args.dtype, mailbox.y + i * static_cast<std::int64_t>(size_of(args.dtype)),
+                    DType::f32, &delta, 1);
+          }
+          for (std::int32_t j = 0; j < rank; ++j) {
+            delta += mailbox.v[group.first_row * mailbox.max_v + r * ranks + rank_column + j] *
+                     b[static_cast<std::size_t>(o * rank + j)];
+          }
+          put(out, at(out, row, o) + delta, row, o);
+        }
+      }
+      column += out.cols();
+      rank_column += rank;
     }
   }
 }

@@ -15,6 +15,9 @@ void attention(const AttentionArgs& args);
 void swiglu(const SwigluArgs& args);
 void gather_rows(const GatherRowsArgs& args);
 void lora(const LoraArgs& args);
+void offer(const OfferArgs& args);
+// Waits for nothing: a group that is not answered now has missed its deadline.
+void accept(const AcceptArgs& args);
 
 // Token probabilities after every step of SampleRow but the draw, over the row's whole vocabulary;
 // all on one token when the row is greedy. Sorts; for small vocabularies.

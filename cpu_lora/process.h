@@ -1,0 +1,63 @@
+// A child process of ours: fork, exec, pidfd, kill and wait in one place.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/status.h"
+
+namespace tandem {
+
+struct ChildProcessOptions {
+  std::string program;                        // empty: the file that this very program runs from
+  std::vector<std::string> arguments = {};    // the first is its name
+  std::vector<std::string> environment = {};  // "NAME=value", all of it
+};
+
+// A child that the kernel kills with the THREAD that started it (PR_SET_PDEATHSIG), however that
+// ends. It gets no descriptor but an empty standard input and our standard output and error, no
+// blocked or ignored signals, and a process group of its own, so that ^C at a terminal is a matter
+// of its parent alone. Move-only; the destructor kills it and waits.
+class ChildProcess {
+ public:
+  // Returns once the program runs; the failure of exec is one here. Neither the size nor the
+  // threads of this process matter: the child borrows its memory until exec (vfork).
+  static Result<ChildProcess> start(const ChildProcessOptions& options);
+
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  ~ChildProcess();
+
+  pid_t pid() const { return pid_; }
+  // Readable, for poll(), once it has ended. -1 on kernels without: then only has_ended() tells.
+  int descriptor() const { return descriptor_; }
+  void kill(int signal);
+  // Does not wait. Once it has ended, the child is reaped and its mappings are gone.
+  bool has_ended();
+  // How it ended: "signal 9 (Killed)", "exit status 3". Empty before.
+  const std::string& end() const { return end_; }
+
+ private:
+  ChildProcess(pid_t pid, int descriptor) : pid_(pid), descriptor_(descriptor) {}
+  void release();
+
+  pid_t pid_ = 0;  // 0: moved from
+  int descriptor_ = -1;
+  std::string end_;
+};
+
+// Those of this process's environment variables that concern no more than how a program runs: paths
+// of libraries, language, time zone, tuning of oneDNN, sanitizers. No setting, no key.
+std::vector<std::string> harmless_environment();
+
+// Whether a process has a file mapped whose path ends in `name`; nullopt: it may not be looked at.
+// A dead process has none.
+std::optional<bool> process_maps(pid_t pid, const std::string& name);
+
+// Sends a signal to a process that is not our child, if it maps `name` (as above).
+bool kill_if_it_maps(pid_t pid, const std::string& name, int signal);
+
+}  // namespace tandem

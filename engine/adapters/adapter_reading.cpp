@@ -1,0 +1,90 @@
+#include "engine/adapters/adapter_reading.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t words_begin(std::size_t num_bytes) {
+  return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+std::size_t AdapterReading::bytes_with_words(std::size_t num_bytes, std::size_t num_layers) {
+  return words_begin(num_bytes) + num_layers * sizeof(std::uint32_t);
+}
+
+AdapterReading::AdapterReading(const Adapter& adapter, std::byte* bytes, std::uint32_t generation)
+    : words_(reinterpret_cast<std::uint32_t*>(bytes + words_begin(adapter.num_bytes)),
+             adapter.layers.size()),
+      generation_(generation) {
+  TANDEM_CHECK(generation != 0);
+  std::ranges::fill(words_, 0U);
+  for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
+    const bool adapted = std::ranges::any_of(
+        adapter.layers[layer], [](const AdapterMatrix& matrix) { return matrix.rank > 0; });
+    if (!adapted) layer_there(layer);
+  }
+}
+
+void AdapterReading::show(std::chrono::milliseconds longest) {
+  longest_ = longest;
+  deadline_ = std::chrono::steady_clock::now() + longest;
+}
+
+void AdapterReading::layer_there(std::size_t layer) {
+  // release: pairs with the acquire of the load stream's wait_flag, of workers, and of is_there()
+  std::atomic_ref<std::uint32_t>(words_[layer]).store(generation_, std::memory_order_release);
+}
+
+bool AdapterReading::is_there(std::size_t layer) const {
+  return std::atomic_ref<std::uint32_t>(words_[layer]).load(std::memory_order_acquire) ==
+         generation_;
+}
+
+// The state before the words: who computes from a layer that only the end of a bad reading set
+// finds it bad.
+void AdapterReading::end(Status status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_.load(std::memory_order_relaxed) != State::reading) return;
+    const State state = status.ok() ? State::good : State::bad;
+    status_ = std::move(status);
+    state_.store(state, std::memory_order_release);  // pairs with state()
+    for (std::size_t layer = 0; layer < words_.size(); ++layer) layer_there(layer);
+  }
+  ended_.notify_all();
+}
+
+Status AdapterReading::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+Status AdapterReading::wait() {
+  bool ended = false;
+  {
+    std::unique_lock lock(mutex_);
+    ended = ended_.wait_until(lock, deadline_, [this] { return state() != State::reading; });
+  }
+  if (!ended) end(too_late());
+  return status();
+}
+
+void AdapterReading::end_if_overdue() {
+  if (state() != State::reading || std::chrono::steady_clock::now() <= deadline_) return;
+  end(too_late());
+}
+
+Status AdapterReading::too_late() const {
+  return error(StatusCode::unavailable, "the adapter's folder could not be read within {} s",
+               std::chrono::duration<double>(longest_).count());
+}
+
+}  // namespace tandem

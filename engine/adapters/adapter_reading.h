@@ -1,0 +1,71 @@
+// An adapter whose bytes are being read from its folder while others use them already: which of its
+// layers are there, and in the end whether they were what they should have been.
+//
+// Each layer has a word in the arena beside the bytes. It holds `generation` when the layer is
+// there: the load stream waits for it before it copies the layer (Stream::wait_flag), workers
+// before they compute from it (GroupJob::present). Nobody waits without end: when the reading ends,
+// well or not, all words are set. So what was computed from an adapter is of no account before
+// status() is ok, and nothing of it may reach a client or a cache before.
+//
+// Thread-safe. The words live as long as the bytes do, in which they lie.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+
+#include "engine/base/status.h"
+#include "engine/loader/adapter.h"
+
+namespace tandem {
+
+class AdapterReading {
+ public:
+  // How much memory the bytes of an adapter and then its words take.
+  static std::size_t bytes_with_words(std::size_t num_bytes, std::size_t num_layers);
+
+  // `bytes` is that much; the words are zeroed. generation != 0, another for each reading.
+  AdapterReading(const Adapter& adapter, std::byte* bytes, std::uint32_t generation);
+
+  // Readings are shown to others when the rest is some milliseconds away: this long, and it is
+  // lost.
+  static constexpr std::chrono::milliseconds kLongest{5000};
+  // Before others see it: from now on it may last so long.
+  void show(std::chrono::milliseconds longest = kLongest);
+
+  // By the reading threads.
+  void layer_there(std::size_t layer);
+  // Ends it: not ok, what was read is nothing. The first call counts.
+  void end(Status status);
+
+  std::uint32_t generation() const { return generation_; }
+  const std::uint32_t* word(std::size_t layer) const { return &words_[layer]; }
+  bool is_there(std::size_t layer) const;
+
+  enum class State : std::uint8_t { reading, good, bad };
+  // acquire: pairs with end(), whose status is then there
+  State state() const { return state_.load(std::memory_order_acquire); }
+  Status status() const;  // ok while it goes on
+  // Waits until it has ended; ends it itself, badly, when it has gone on for too long.
+  Status wait();
+  // Ends it badly when it has gone on for too long: its disk may be gone.
+  void end_if_overdue();
+
+ private:
+  Status too_late() const;
+
+  const std::span<std::uint32_t> words_;
+  const std::uint32_t generation_;
+  std::chrono::milliseconds longest_{};  // written by show(), like the deadline
+  std::chrono::steady_clock::time_point deadline_;
+  std::atomic<State> state_{State::reading};
+  mutable std::mutex mutex_;  // guards status_ and the change of state_
+  std::condition_variable ended_;
+  Status status_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,36 @@
+// The words of the handoff that the device, the engine and the workers must read alike.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem {
+
+inline constexpr int kMaxColdGroups = 64;  // of a step: bits of a mask
+inline constexpr int kMaxMailboxes = 8;    // of an engine: one per NUMA node with workers
+
+// Who computes a cold group's delta of one projection, decided by the device when the offer runs.
+enum class Ticket : std::uint32_t {
+  none = 0,
+  gpu = 1,     // the weights are there
+  cpu = 2,     // workers: y = x A^T B^T
+  cpu_xa = 3,  // workers: v = x A^T; B is on the device
+  voided = 4,  // nobody: the mailbox is broken, the rows are computed again later
+};
+
+// What a bell holds: which job was offered last, and to whom it went.
+constexpr std::uint64_t bell_of(std::uint64_t sequence, Ticket ticket) {
+  return sequence << 3 | static_cast<std::uint64_t>(ticket);
+}
+constexpr std::uint64_t sequence_of(std::uint64_t bell) {
+  return bell >> 3;
+}
+constexpr Ticket ticket_of(std::uint64_t bell) {
+  return static_cast<Ticket>(bell & 7);
+}
+
+// Whether a part of an adapter has arrived on the device: one word for all of A, one for all of B,
+// of each layer; it then holds the generation of the load.
+enum class LoadPart : std::uint8_t { a = 0, b = 1 };
+inline constexpr int kNumLoadParts = 2;
+
+}  // namespace tandem

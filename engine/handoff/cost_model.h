@@ -1,0 +1,88 @@
+// What a step, a load and a worker's share take: linear models in the sense of the CaraServe paper
+// (section 5), their coefficients measured by `tandem profile`. Seconds, bytes, rows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tandem {
+
+// What of one layer of one adapter must travel and be computed.
+struct LayerLoad {
+  std::int64_t a_bytes = 0;
+  std::int64_t b_bytes = 0;
+  std::int32_t copies = 1;        // DMA operations
+  std::int32_t modules = 0;       // adapted ones
+  std::int32_t sites = 0;         // projections that have any: round trips
+  std::int32_t ranks = 0;         // sum over the modules
+  std::int64_t in_elements = 0;   // of one row of x, over the sites
+  std::int64_t out_elements = 0;  // of one row of y, over the modules
+
+  bool operator==(const LayerLoad&) const = default;
+};
+
+// What handing over one layer of a group costs, or of several together: they share the workers.
+struct HandoverWork {
+  double workers_s = 0;    // all workers busy with products
+  double stream_s = 0;     // and with reading weights, which they begin before the layer
+  double wire_s = 0;       // x and y, or v, crossing, by kernels
+  double link_s = 0;       // of it, what a load loses to the answers that come the same way
+  std::int32_t sites = 0;  // round trips
+
+  void add(const HandoverWork& other) {
+    workers_s += other.workers_s;
+    stream_s += other.stream_s;
+    wire_s += other.wire_s;
+    link_s += other.link_s;
+    sites = std::max(sites, other.sites);
+  }
+};
+
+// The built-in figures are what `tandem profile` measured for Llama-2-7B in bf16 on one H200 with
+// 12 AMX workers.
+struct CostModel {
+  std::int32_t element_bytes = 2;  // of x, y and the weights
+  // The link, host to device.
+  double link_bytes_per_s = 55e9;
+  double copy_s = 5.4e-6;  // of each DMA operation beyond its bytes
+  // The device: one layer of a step with `rows` rows takes max(layer_s, layer_row_s * rows).
+  double layer_s = 127e-6;
+  double layer_row_s = 0.76e-6;
+  // The share of a layer's time that one site's GEMM takes: workers compute behind it.
+  double overlap = 0.22;
+  // The share of a layer's time before the bell in which workers read the next layer's weights.
+  double prepare = 0.37;
+  // One round trip of the handoff beyond the layer's own time: trip_s for each site, row_byte_s
+  // for each byte of x and y (or v) that crosses.
+  double trip_s = 7.4e-6;
+  double row_byte_s = 2.1e-11;
+  double offer_s = 3e-6;  // an offer and an accept of one site that nobody but the device answers
+  // Workers: streaming weights by `workers` cores together, and multiplying.
+  double worker_bytes_per_s = 8.1e9;  // of one core, while cores scale
+  double workers_bytes_per_s = 91e9;  // of all of them
+  double worker_flops = 0.19e12;      // of one core
+  double worker_job_s = 11.6e-6;      // of each group's part of a job: once for each site
+  // In a step a handover takes more than alone on an idle machine, which is what `tandem profile`
+  // measures: the slowest of the workers counts, and answers cross the link against the load. Steps
+  // of 19 and 61 cold rows took 70 and 203 us a layer for 30 and 100 alone (H200, 12 workers, a
+  // load at 10 GB/s under way).
+  double in_step = 1.5;            // times what it takes alone,
+  double in_step_extra_s = 25e-6;  // and so much more
+  // A group of up to so many rows for each worker is split by columns; a larger one by rows.
+  std::int32_t tokens_per_core = 21;
+
+  double layer_time(std::int32_t rows) const;
+  double load_time(std::int64_t bytes, std::int32_t copies) const;
+  // Of one layer of one group with `rows` rows on `workers` cores, at least one. `xa`: x A^T alone.
+  HandoverWork handover(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
+                        bool xa) const;
+  // How much longer a layer of a step of `step_rows` rows takes with this handed over.
+  double stall(const HandoverWork& work, std::int32_t step_rows) const;
+  // The stall of one layer of one group alone in its step.
+  double cpu_time(const LayerLoad& layer, std::int32_t rows, std::int32_t workers, bool xa) const;
+  // The most rows for which workers answer no later than the layer's weights could be loaded: what
+  // `workers` cores are good for. 0: not for one row; at most `limit`.
+  std::int32_t cpu_rows(const LayerLoad& layer, std::int32_t workers, std::int32_t limit) const;
+};
+
+}  // namespace tandem

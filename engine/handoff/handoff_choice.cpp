@@ -1,0 +1,259 @@
+// Who computes a cold step: what Handoff asks the planner, and how it lays the plan out.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/log.h"
+#include "engine/handoff/handoff.h"
+
+namespace tandem {
+namespace {
+
+std::uint64_t mask_of(std::size_t bit) {
+  return std::uint64_t{1} << bit;
+}
+
+// Of each adapter a letter for each layer: waits, cpu, xa.
+std::vector<std::string> letters_of(const HandoffPlan& plan) {
+  std::vector<std::string> letters;
+  for (const std::vector<LayerChoice>& choices : plan.choices) {
+    std::string& text = letters.emplace_back();
+    for (const LayerChoice choice : choices) text += "wcx"[static_cast<std::size_t>(choice)];
+  }
+  return letters;
+}
+
+}  // namespace
+
+// An adapter that is on its way while a step has rows of it.
+struct Handoff::Candidate {
+  const AdapterRows* cold = nullptr;
+  ArrivingAdapter arriving;
+  ColdAdapter times;         // arrivals that are past are 0
+  std::int32_t mailbox = 0;  // if times.may_hand_over
+  std::uint64_t workers = 0;
+  std::int32_t first_row = 0;
+};
+
+std::vector<LoadPiece> Handoff::order(std::span<const AdapterRows> loads, std::int32_t rows,
+                                      double starts_in, const DeviceTier& tier) const {
+  if (whole_loads_) return {};
+  PlanRequest request;
+  request.rows = rows;
+  request.starts_in = starts_in;
+  request.link_busy_for = std::max(0.0, seconds_between(clock_->now(), tier.link_free_at()));
+  request.workers = num_workers();
+  request.max_cpu_rows = max_rows_;
+  for (const AdapterRows& load : loads) {
+    ColdAdapter& adapter = request.adapters.emplace_back();
+    adapter.rows = load.rows;
+    adapter.layers = layer_loads(config_, load.adapter->contents());
+    request.rows += load.rows;
+  }
+  return plan_(costs_, request).order;
+}
+
+// What is known of a load's arrival. Events of a load pass in the order in which its pieces were
+// enqueued, which is that of their expected times: few need be asked.
+ColdAdapter Handoff::times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
+                              TimePoint now) const {
+  const std::size_t layers = arriving.layers.size();
+  const auto both = [&](std::size_t l) {
+    return std::max(arriving.arrivals[l].a, arriving.arrivals[l].b);
+  };
+  std::vector<std::size_t> order(layers);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t x, std::size_t y) { return both(x) < both(y); });
+  const auto first_missing = std::partition_point(order.begin(), order.end(), [&](std::size_t l) {
+    const auto& event = arriving.layers[l];
+    return event != nullptr && event->passed();
+  });
+  // What should have been there by now is late, and all behind it as much.
+  TimePoint here = TimePoint::min();
+  Duration late{};
+  if (first_missing != order.begin()) here = both(*(first_missing - 1));
+  if (first_missing != order.end()) late = std::max(late, now - both(*first_missing));
+  const auto in = [&](TimePoint time, bool passed) {
+    return passed ? 0.0 : std::max(1e-6, seconds_between(now, time + late));
+  };
+  ColdAdapter times;
+  times.rows = cold.rows;
+  times.layers = layer_loads(config_, cold.adapter->contents());
+  times.a_arrives.resize(layers);
+  times.b_arrives.resize(layers);
+  for (std::size_t l = 0; l < layers; ++l) {
+    const LayerArrival& arrival = arriving.arrivals[l];
+    const bool passed = both(l) <= here;
+    times.a_arrives[l] = in(arrival.a, passed);
+    times.b_arrives[l] = in(arrival.b, passed || arrival.b <= here);
+  }
+  return times;
+}
+
+// Those with few rows first, as the planner does.
+std::vector<Handoff::Candidate> Handoff::choose(std::span<const AdapterRows> cold,
+                                                const DeviceTier& tier) const {
+  const TimePoint now = clock_->now();
+  std::vector<Candidate> candidates;
+  for (const AdapterRows& each : cold) {
+    std::optional<ArrivingAdapter> arriving = tier.arriving(*each.adapter);
+    if (!arriving) continue;
+    Candidate& candidate = candidates.emplace_back();
+    candidate.cold = &each;
+    candidate.times = times_of(each, *arriving, now);
+    candidate.times.may_hand_over = false;
+    candidate.arriving = *std::move(arriving);
+  }
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.cold->rows < b.cold->rows; });
+  std::vector<std::int32_t> room(boxes_.size());
+  std::vector<std::uint64_t> workers(boxes_.size());
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    workers[i] = workers_of(i);
+    room[i] = workers[i] == 0 ? 0 : max_rows_;
+  }
+  std::int32_t groups = 0;
+  for (Candidate& candidate : candidates) {
+    const auto box =
+        static_cast<std::size_t>(std::max_element(room.begin(), room.end()) - room.begin());
+    if (groups == max_groups_ || candidate.cold->rows > room[box]) break;
+    candidate.times.may_hand_over = true;
+    candidate.mailbox = static_cast<std::int32_t>(box);
+    candidate.workers = workers[box];
+    candidate.first_row = max_rows_ - room[box];
+    room[box] -= candidate.cold->rows;
+    ++groups;
+  }
+  return candidates;
+}
+
+HandoffPlan Handoff::choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
+                                   double starts_in) const {
+  PlanRequest request;
+  request.rows = step_rows;
+  request.starts_in = starts_in;
+  // Groups are not spread over mailboxes.
+  for (const Candidate& candidate : candidates) {
+    request.workers = std::max(request.workers, std::popcount(candidate.workers));
+    request.adapters.push_back(candidate.times);
+  }
+  request.max_cpu_rows = max_rows_ * static_cast<std::int32_t>(boxes_.size());
+  if (!whole_loads_) return plan_(costs_, request);
+  HandoffPlan plan;
+  for (const Candidate& candidate : candidates) {
+    plan.choices.emplace_back(candidate.times.layers.size(),
+                              candidate.times.may_hand_over ? LayerChoice::cpu : LayerChoice::wait);
+  }
+  predict(costs_, request, plan);
+  return plan;
+}
+
+void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
+                   DeviceTier& tier, HandoffStep& step) {
+  step.groups.clear();
+  step.num_offers = 0;
+  if (cold.empty() || num_workers() == 0) return;
+  const std::vector<Candidate> candidates = choose(cold, tier);
+  if (std::none_of(candidates.begin(), candidates.end(),
+                   [](const Candidate& each) { return each.times.may_hand_over; })) {
+    return;
+  }
+  const HandoffPlan plan = choose_layers(candidates, step_rows, starts_in);
+  log::debug("a cold step of {} rows starts in {:.3f} ms: {}", step_rows, starts_in * 1e3,
+             fmt::join(letters_of(plan), ", "));
+  lay_out(candidates, plan, tier, step);
+  if (step.num_offers == 0) {
+    step.groups.clear();
+    return;
+  }
+  step.planned_s = plan.layer_ends.back() - std::max(0.0, starts_in);
+  step.device.first_sequence = next_sequence_;
+  next_sequence_ += static_cast<std::uint64_t>(step.num_offers);
+  step.answers = reinterpret_cast<std::uint32_t*>(answers_[turn_++ % answers_.size()].data());
+}
+
+// Every candidate that may be handed over becomes a group, and waits where it is not.
+void Handoff::lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
+                      DeviceTier& tier, HandoffStep& step) const {
+  const auto layers = static_cast<std::size_t>(config_.num_layers);
+  step.layers.assign(layers, {});
+  step.waits.resize(layers);
+  for (auto& waits : step.waits) waits.clear();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    if (!candidate.times.may_hand_over) continue;
+    const Adapter& adapter = candidate.cold->adapter->contents();
+    const std::uint64_t bit = mask_of(step.groups.size());
+    HandoffStep::Group& group = step.groups.emplace_back();
+    group.adapter = candidate.cold->adapter;
+    group.bytes = candidate.arriving.source;
+    group.slot = candidate.arriving.slot;
+    group.generation = candidate.arriving.generation;
+    group.job.adapter = &adapter;
+    group.job.arena_offset = static_cast<std::uint64_t>(group.bytes.get() - arena_);
+    if (const AdapterReading* const reading = candidate.arriving.reading; reading != nullptr) {
+      const auto* words = reinterpret_cast<const std::byte*>(reading->word(0));
+      group.job.words_offset = static_cast<std::uint64_t>(words - arena_);
+      group.job.present_value = reading->generation();
+    }
+    group.job.mailbox = candidate.mailbox;
+    group.job.workers = candidate.workers;
+    group.job.rows = static_cast<std::uint32_t>(candidate.cold->rows);
+    group.job.first_row = static_cast<std::uint32_t>(candidate.first_row);
+    group.job.split =
+        candidate.cold->rows <= costs_.tokens_per_core * std::popcount(candidate.workers)
+            ? JobSplit::columns
+            : JobSplit::tokens;
+    for (std::size_t l = 0; l < layers; ++l) {
+      LayerHandoff& layer = step.layers[l];
+      bool any = false;
+      for (std::size_t m = 0; m < kNumModules; ++m) {
+        if (adapter.layers[l][m].rank == 0) continue;
+        layer.adapted[m] |= bit;
+        any = true;
+      }
+      const double a = candidate.times.a_arrives[l];
+      const double b = candidate.times.b_arrives[l];
+      if (!any || (!whole_loads_ && a <= 0 && b <= 0)) continue;  // nothing is missing
+      LayerChoice choice = plan.choices[i][l];
+      const auto number = static_cast<std::int64_t>(l);
+      const ServedAdapter& served = *candidate.cold->adapter;
+      if (choice == LayerChoice::cpu_xa) tier.hurry(served, number, PieceKind::b);
+      if (choice == LayerChoice::wait) tier.hurry(served, number, PieceKind::layer);
+      Event* const b_part = candidate.arriving.b_parts[l].get();
+      if (choice == LayerChoice::cpu_xa && b_part == nullptr) choice = LayerChoice::cpu;
+      if (choice == LayerChoice::wait) {
+        step.waits[l].push_back(candidate.arriving.layers[l].get());
+        continue;
+      }
+      if (choice == LayerChoice::cpu_xa && b > 0) step.waits[l].push_back(b_part);
+      for (std::size_t s = 0; s < kNumSites; ++s) {
+        if (!adapts(adapter, static_cast<std::int64_t>(l), static_cast<Site>(s))) continue;
+        SiteHandoff& site = layer.sites[s];
+        (choice == LayerChoice::cpu ? site.cpu_groups : site.xa_groups) |= bit;
+      }
+    }
+  }
+  for (std::size_t l = 0; l < layers; ++l) {
+    step.layers[l].waits = step.waits[l];
+    for (const SiteHandoff& site : step.layers[l].sites) step.num_offers += site.offered() ? 1 : 0;
+  }
+}
+
+std::vector<ColdSlot> Handoff::cold_slots(const HandoffStep& step) const {
+  std::vector<ColdSlot> slots;
+  for (const HandoffStep::Group& group : step.groups) {
+    slots.push_back({group.slot, group.job.mailbox, static_cast<std::int32_t>(group.job.first_row),
+                     group.generation, group.job.workers});
+  }
+  return slots;
+}
+
+}  // namespace tandem

@@ -1,0 +1,41 @@
+// From a cold adapter's layers to what its workers are told of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/handoff/layer_load.h"
+#include "engine/loader/adapter.h"
+#include "engine/model/step_handoff.h"
+#include "shm/mailbox.h"
+
+namespace tandem {
+
+// A group of a step, as its jobs see it.
+struct GroupOfStep {
+  const Adapter* adapter = nullptr;
+  std::uint64_t arena_offset = 0;  // of the adapter's bytes
+  // Its folder is still being read: layer l is there when word l, from this offset on, holds this
+  // value (AdapterReading). 0: all of it is there.
+  std::uint64_t words_offset = 0;
+  std::uint32_t present_value = 0;
+  std::int32_t mailbox = 0;
+  std::uint64_t workers = 0;
+  std::uint32_t rows = 0;
+  std::uint32_t first_row = 0;
+  JobSplit split = JobSplit::columns;
+};
+
+// Whether the adapter has any module of the projection in this layer.
+bool adapts(const Adapter& adapter, std::int64_t layer, Site site);
+
+// Group number `group`'s part of the job for one projection of one layer.
+GroupJob group_job(const ModelConfig& config, const GroupOfStep& of, std::uint32_t group,
+                   std::int64_t layer, Site site);
+
+// What the mailbox must hold for a model of this shape.
+MailboxShape mailbox_shape(const ModelConfig& config, DType dtype, std::int32_t max_rank,
+                           std::int32_t max_rows, std::int32_t num_seats);
+
+}  // namespace tandem

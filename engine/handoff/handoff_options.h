@@ -1,0 +1,41 @@
+// How an engine hands rows of cold adapters to CPU workers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cpu_lora/worker_pool.h"
+#include "engine/base/status.h"
+#include "engine/handoff/cost_model.h"
+#include "engine/handoff/planner.h"
+
+namespace tandem {
+
+struct HandoffOptions {
+  // Workers of one NUMA node, a mailbox for them.
+  struct Group {
+    int node = -1;
+    std::vector<int> cpus;  // a worker for each
+    int spare_seats = 0;    // for workers that somebody else starts (`tandem pin apply`)
+  };
+  std::vector<Group> groups;    // none: nothing is handed over
+  std::int32_t max_rows = 512;  // of one step
+  std::uint32_t deadline_us = 200'000;
+  double spin_ms = 20;
+  CostModel costs;
+  // plan_handoff(), or what a test puts in its place.
+  using Planner = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;
+  Planner plan = plan_handoff;
+  // For the control region: the served name, and the cores that are the engine's own.
+  std::string model_name;
+  std::vector<int> engine_cpus;
+  // WorkerPool::start, or what a test puts in its place.
+  using StartWorkers =
+      std::function<Result<std::unique_ptr<WorkerPool>>(const WorkerPoolOptions& options)>;
+  StartWorkers start_workers;
+};
+
+}  // namespace tandem

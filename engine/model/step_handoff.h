@@ -1,0 +1,57 @@
+// What a step must know to hand rows of cold adapters to CPU workers: made by the engine when it
+// enqueues the step, read by LlamaModel::compute.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "engine/loader/adapter.h"
+#include "gpu/device.h"
+#include "gpu/ops.h"
+
+namespace tandem {
+
+// The projections of a layer, in their order; each may be offered once.
+enum class Site : std::uint8_t { qkv, o, gate_up, down };
+inline constexpr int kNumSites = 4;
+inline constexpr std::array<Module, kNumSites + 1> kFirstModuleOfSite = {
+    Module::q, Module::o, Module::gate, Module::down, Module{kNumModules}};
+
+// The groups that a projection may hand over: masks over the step's groups, as in OfferArgs. Groups
+// whose adapter has no module there are in neither. Both empty: it is not offered.
+struct SiteHandoff {
+  std::uint64_t cpu_groups = 0;
+  std::uint64_t xa_groups = 0;
+  bool offered() const { return (cpu_groups | xa_groups) != 0; }
+};
+
+// One layer of a step, as planned.
+struct LayerHandoff {
+  std::array<SiteHandoff, kNumSites> sites;
+  // Masks over the groups whose adapter has the module in the layer (AcceptArgs).
+  std::array<std::uint64_t, kNumModules> adapted = {};
+  // That the compute stream waits for before the layer: weights of groups that are in no mask.
+  std::span<Event* const> waits;
+};
+
+// Pointers are to device memory unless they say otherwise.
+struct StepHandoff {
+  const ColdGroup* groups = nullptr;
+  std::int32_t num_groups = 0;
+  std::int32_t max_count = 0;            // most rows of any of them
+  LoraSegment* live = nullptr;           // as many as the step's segments
+  std::uint32_t* tickets = nullptr;      // [offers of the step][num_groups]
+  std::uint32_t* voids = nullptr;        // [num_groups], zero before the step
+  const std::uint32_t* ready = nullptr;  // [slots][layers + 1][kNumLoadParts]; the last: all of it
+  bool whole_loads = false;  // a group's layers count as there only when all of them are
+  HandoffState* state = nullptr;
+  std::array<MailboxView, kMaxMailboxes> mailboxes;
+  std::uint32_t deadline_us = 0;
+  std::span<const LayerHandoff> layers;  // host memory
+  // Of the step's first offer; it rises by one from offer to offer, in the order of the layers and
+  // of their sites.
+  std::uint64_t first_sequence = 0;
+};
+
+}  // namespace tandem

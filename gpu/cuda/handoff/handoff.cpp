@@ -1,0 +1,66 @@
+#include "gpu/cuda/handoff/handoff.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "gpu/cuda/base/cuda_status.h"
+
+namespace tandem::cuda {
+
+Result<std::unique_ptr<Handoff>> Handoff::create() {
+  std::unique_ptr<Handoff> handoff(new Handoff);
+  TANDEM_ASSIGN(handoff->scratch_,
+                allocate_device_memory(sizeof(HandoffScratch), "memory of the handoff"));
+  TANDEM_TRY(cuda_status(cudaMemset(handoff->scratch_.get(), 0, sizeof(HandoffScratch)),
+                         "clearing the memory of the handoff"));
+  handoff->v_bytes_ = kFirstV;
+  TANDEM_ASSIGN(handoff->v_, allocate_device_memory(kFirstV, "memory of the handoff"));
+  int device = 0;
+  int answer = 0;
+  TANDEM_TRY(cuda_status(cudaGetDevice(&device), "cudaGetDevice"));
+  TANDEM_TRY(cuda_status(
+      cudaDeviceGetAttribute(&answer, cudaDevAttrCanUseHostPointerForRegisteredMem, device),
+      "cudaDeviceGetAttribute"));
+  handoff->reaches_host_memory_ = answer != 0;
+  return handoff;
+}
+
+Status Handoff::reach_host_memory() const {
+  if (reaches_host_memory_) return {};
+  return error(StatusCode::unavailable,
+               "this GPU and driver cannot use pinned shared memory at the CPU's addresses, which "
+               "handing rows to CPU workers needs; set adapter_mode to pipelined");
+}
+
+// At most every row of the step, as wide as the widest mailbox allows.
+Status Handoff::reserve_v(const AcceptArgs& args) {
+  std::int64_t width = 0;
+  for (const MailboxView& mailbox : args.mailboxes) width = std::max(width, mailbox.max_v);
+  const std::int64_t rows =
+      std::min(std::int64_t{args.num_groups} * args.max_count, args.out[0].rows());
+  const auto bytes = static_cast<std::size_t>(rows * width) * sizeof(float);
+  if (bytes <= v_bytes_) return {};
+  const std::size_t size = std::bit_ceil(bytes);
+  TANDEM_ASSIGN(DeviceMemory more, allocate_device_memory(size, "answers of CPU workers"));
+  old_v_ = std::exchange(v_, std::move(more));  // cudaFree of the one before waits for the device
+  v_bytes_ = size;
+  return {};
+}
+
+Status Handoff::offer(const OfferArgs& args, cudaStream_t stream) {
+  TANDEM_TRY(reach_host_memory());
+  last_sequence_ = args.sequence;
+  return launch_offer(args, ++offers_, scratch(), stream);
+}
+
+Status Handoff::accept(const AcceptArgs& args, cudaStream_t stream) {
+  TANDEM_TRY(reach_host_memory());
+  if (args.any_xa) TANDEM_TRY(reserve_v(args));
+  auto* v = reinterpret_cast<float*>(v_.get());
+  const std::uint64_t offer = args.sequence == last_sequence_ ? offers_ : 0;
+  TANDEM_TRY(launch_accept(args, offer, ++accepts_, scratch(), v, stream));
+  return args.any_xa ? launch_accept_xa(args, v, stream) : Status();
+}
+
+}  // namespace tandem::cuda

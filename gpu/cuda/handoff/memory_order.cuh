@@ -1,0 +1,88 @@
+// Loads and stores with a named ordering: of words that other blocks, streams or the CPU write, and
+// of host memory across the link.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace tandem::cuda {
+
+__device__ __forceinline__ std::uint32_t load_acquire_system(const std::uint32_t* from) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ std::uint64_t load_acquire_system(const std::uint64_t* from) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_release_system(std::uint64_t* to, std::uint64_t value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+__device__ __forceinline__ void store_release_system(std::uint32_t* to, std::uint32_t value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+// Makes what relaxed loads of this thread have seen an acquire.
+__device__ __forceinline__ void fence_system() {
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+// Among the blocks and kernels of this GPU.
+__device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* from) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ std::uint64_t load_acquire(const std::uint64_t* from) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_release(std::uint64_t* to, std::uint64_t value) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+__device__ __forceinline__ void store_relaxed(std::uint64_t* to, std::uint64_t value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+__device__ __forceinline__ std::uint32_t add_acquire_release(std::uint32_t* to,
+                                                             std::uint32_t value) {
+  std::uint32_t old;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(to), "r"(value)
+               : "memory");
+  return old;
+}
+
+// 16 or 4 bytes of host memory that the CPU wrote before a word acquired by this block: always over
+// the link, no cache keeps them.
+__device__ __forceinline__ uint4 load16_system(const void* from) {
+  uint4 value;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ std::uint32_t load4_system(const void* from) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ std::uint16_t load2_system(const void* from) {
+  std::uint16_t value;
+  asm volatile("ld.relaxed.sys.global.u16 %0, [%1];" : "=h"(value) : "l"(from) : "memory");
+  return value;
+}
+
+// Nanoseconds; advances in steps of up to a microsecond.
+__device__ __forceinline__ std::uint64_t global_time_ns() {
+  std::uint64_t value;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(value)::"memory");
+  return value;
+}
+
+}  // namespace tandem::cuda

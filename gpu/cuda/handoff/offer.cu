@@ -1,0 +1,213 @@
+// Tickets for cold groups, and their rows of x to the mailboxes (OfferArgs in gpu/ops.h).
+//
+// Grid: (groups + 1) x parts; the last column copies the segments that belong to no cold group.
+// Bound by the link: the rows leave in 16-byte stores, 512 bytes a warp. The blocks of a group copy
+// a part each, then count themselves; the last to come decides the ticket and rings the bell.
+//
+// A ready word may change while the blocks of a group run. So no block acts on what it read but by
+// leaving its part out, and says so as it counts itself; the ticket is the last block's alone:
+//   - some block saw the load arrived: words never go back within a load, so `gpu` is true;
+//   - none did: every part of the rows is in the mailbox, so cpu and cpu_xa may be handed out.
+// Rows copied for nothing (another block saw the words change) harm nobody: the mailbox's rows are
+// this job's, and nobody reads them under another bell.
+//
+// Orders: each block's stores are before its count (barrier, then release by one thread at GPU
+// scope), all counts before the last block's (acquire), which are before the bell (release at
+// system scope): so they are before the worker's acquire of the bell. A fence at system scope in
+// every thread instead costs as much as the copy (measured: 108 us for a round trip of 54).
+#include <algorithm>
+
+#include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/elementwise/rows.cuh"
+#include "gpu/cuda/handoff/handoff.h"
+#include "gpu/cuda/handoff/memory_order.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kLoads = 4;                     // in flight per thread
+constexpr std::uint32_t kSawReady = 1 << 16;  // beside the count of parts
+constexpr std::int64_t kMostParts = 32;
+
+// What a block of a group knows of it.
+struct Look {
+  bool a_ready;
+  bool b_ready;
+  bool broken;
+  __device__ bool ready() const { return a_ready && b_ready; }
+};
+
+__device__ __forceinline__ Look look(const OfferArgs& a, const ColdGroup& group,
+                                     std::int32_t slot) {
+  const std::uint32_t* ready = a.ready + slot * a.slot_stride;
+  const std::uint32_t* broken = &a.state->broken[group.mailbox];
+  const std::uint32_t a_word = load4_system(ready);  // all three on their way at once
+  const std::uint32_t b_word = load4_system(ready + 1);
+  const std::uint32_t broken_word = *broken;
+  const Look seen{a_word == group.generation, b_word == group.generation, broken_word != 0};
+  // acquire, system: pairs with the stream write behind the load's copies (set_flag)
+  if (seen.a_ready || seen.b_ready) fence_system();
+  return seen;
+}
+
+__device__ __forceinline__ Ticket decide(bool cpu, bool xa, bool ready, const Look& seen) {
+  if ((!cpu && !xa) || ready) return Ticket::gpu;
+  if (seen.broken) return Ticket::voided;
+  if (xa && seen.b_ready) return Ticket::cpu_xa;
+  return cpu ? Ticket::cpu : Ticket::voided;
+}
+
+__device__ void copy_other_segments(const OfferArgs& a) {
+  for (std::int32_t s = static_cast<std::int32_t>(threadIdx.x); s < a.num_segments; s += kThreads) {
+    bool cold = false;
+    for (std::int32_t g = 0; g < a.num_groups; ++g) cold = cold || a.groups[g].segment == s;
+    if (!cold) a.live[s] = a.segments[s];
+  }
+}
+
+static_assert(bell_of(9, Ticket::cpu_xa) == (bell_of(9, Ticket::none) | 3));
+
+// Units are 16 bytes or one element; x_stride counts them.
+struct OfferShape {
+  std::int32_t units_per_row;
+  std::int32_t element_bytes;
+  std::int64_t x_stride;
+  std::int64_t x_rows;
+  std::uint64_t bell;   // of this job, its ticket not yet in it
+  std::uint64_t offer;  // number of this launch
+};
+
+template <typename Unit>
+__global__ void __launch_bounds__(kThreads)
+    offer_rows(const __grid_constant__ OfferArgs a, const OfferShape shape,
+               HandoffScratch* scratch) {
+  __shared__ Look shared_look;
+  allow_next_kernel();
+  const auto g = static_cast<std::int32_t>(blockIdx.x);
+  const auto part = static_cast<std::int32_t>(blockIdx.y);
+  const auto parts = static_cast<std::int32_t>(gridDim.y);
+  if (g == a.num_groups) {
+    wait_for_previous_kernels();  // one of them may still read `live`
+    if (part == 0) copy_other_segments(a);
+    return;
+  }
+  const ColdGroup group = a.groups[g];
+  const LoraSegment segment = a.segments[group.segment];
+  const bool cpu = (a.cpu_groups >> g & 1) != 0;
+  const bool xa = (a.xa_groups >> g & 1) != 0;
+  const std::int32_t units = cpu || xa ? segment.count * shape.units_per_row : 0;
+  const auto* x = static_cast<const Unit*>(a.x.data);
+  const MailboxView& mailbox = a.mailboxes[group.mailbox];
+  auto* to =
+      reinterpret_cast<Unit*>(mailbox.x + group.first_row * mailbox.max_in * shape.element_bytes);
+  constexpr std::int32_t kChunk = kThreads * kLoads;
+  const Unit* from[kLoads];
+  Unit held[kLoads];
+  const auto unit_of = [](std::int32_t begin, int i) {
+    return begin + i * kThreads + static_cast<std::int32_t>(threadIdx.x);
+  };
+  const auto find = [&](std::int32_t begin) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const std::int32_t unit = unit_of(begin, i);
+      from[i] = nullptr;
+      if (unit >= units) continue;
+      const std::int32_t r = unit / shape.units_per_row;
+      const std::int32_t row = a.rows[segment.first + r];
+      if (row < 0 || row >= shape.x_rows) __trap();
+      from[i] = x + row * shape.x_stride + (unit - r * shape.units_per_row);
+    }
+  };
+  const auto fetch = [&] {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (from[i] != nullptr) held[i] = *from[i];
+    }
+  };
+  const auto put = [&](std::int32_t begin) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (from[i] != nullptr) to[unit_of(begin, i)] = held[i];
+    }
+  };
+
+  std::int32_t begin = part * kChunk;
+  find(begin);
+  wait_for_previous_kernels();
+  fetch();  // on its way while thread 0 looks
+  if (threadIdx.x == 0) shared_look = cpu || xa ? look(a, group, segment.slot) : Look{};
+  __syncthreads();
+  const Look seen = shared_look;
+  if (!seen.ready() && !seen.broken) {
+    put(begin);
+    for (begin += parts * kChunk; begin < units; begin += parts * kChunk) {
+      find(begin);
+      fetch();
+      put(begin);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+
+  bool ready = seen.ready();
+  if (parts > 1) {
+    const std::uint32_t mine = ready ? kSawReady + 1 : 1;
+    // acq_rel: pairs with the counts of the other blocks of the group, as the head of this file
+    // says
+    const std::uint32_t before = add_acquire_release(&scratch->offered[g], mine);
+    if ((before % kSawReady) + 1 != static_cast<std::uint32_t>(parts)) return;
+    ready = before + mine >= kSawReady;
+    scratch->offered[g] = 0;  // for the next launch
+  }
+  const Ticket ticket = decide(cpu, xa, ready, seen);
+  // relaxed, and before the bell: an accept learns from it when to look for answers, no more
+  store_relaxed(&scratch->given[g], shape.offer << 3 | static_cast<std::uint64_t>(ticket));
+  // release, system: pairs with the worker's acquire of its bell
+  store_release_system(&mailbox.bells[g * mailbox.bell_stride],
+                       shape.bell | static_cast<std::uint64_t>(ticket));
+  a.tickets[g] = static_cast<std::uint32_t>(ticket);
+  a.live[group.segment] = {segment.slot, segment.first, ticket == Ticket::gpu ? segment.count : 0};
+}
+
+// Every row of x and of the mailboxes begins at a multiple of 16 bytes.
+bool in_16_bytes(const OfferArgs& args) {
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+  bool wide = rows_aligned(args.x) && args.x.cols() * size % 16 == 0;
+  for (const MailboxView& mailbox : args.mailboxes) {
+    wide = wide && reinterpret_cast<std::uintptr_t>(mailbox.x) % 16 == 0 &&
+           mailbox.max_in * size % 16 == 0;
+  }
+  return wide;
+}
+
+template <typename Unit>
+Status launch(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratch,
+              cudaStream_t stream) {
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+  const auto unit = static_cast<std::int64_t>(sizeof(Unit));
+  const OfferShape shape{static_cast<std::int32_t>(args.x.cols() * size / unit),
+                         static_cast<std::int32_t>(size),
+                         args.x.stride[0] * size / unit,
+                         args.x.rows(),
+                         bell_of(args.sequence, Ticket::none),
+                         offer};
+  const bool any = (args.cpu_groups | args.xa_groups) != 0;
+  const std::int64_t units = any ? std::int64_t{args.max_count} * shape.units_per_row : 0;
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1, kMostParts);
+  const dim3 grid(static_cast<unsigned>(args.num_groups + 1), static_cast<unsigned>(parts));
+  return launch_kernel("offer", {.grid = grid, .block = dim3(kThreads), .overlap = true}, stream,
+                       offer_rows<Unit>, args, shape, scratch);
+}
+
+}  // namespace
+
+Status launch_offer(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratch,
+                    cudaStream_t stream) {
+  if (in_16_bytes(args)) return launch<uint4>(args, offer, scratch, stream);
+  return size_of(args.x.dtype) == 2 ? launch<std::uint16_t>(args, offer, scratch, stream)
+                                    : launch<std::uint32_t>(args, offer, scratch, stream);
+}
+
+}  // namespace tandem::cuda

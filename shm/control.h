@@ -1,0 +1,91 @@
+// The control region: what an engine tells other processes of this machine about itself, so that
+// `tandem pin` finds it, starts workers for it and checks where they run. Named
+// /tandem-PID-RANDOM-control; the engine alone writes it, once: nothing changes after its version
+// is stored. Texts end with a zero.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/base/ticket.h"
+#include "shm/mailbox.h"
+#include "shm/region.h"
+
+namespace tandem {
+
+inline constexpr std::uint32_t kControlVersion = 1;
+inline constexpr std::uint32_t kControlMagic = 0x43646e54;  // "TndC"
+inline constexpr int kMaxControlCpus = 4096;
+inline constexpr int kMaxRegionName = 128;  // bytes, with the zero
+inline constexpr int kMaxModelName = 1024;
+
+// 0 seats | 16 names | 400 cpus
+struct ControlGroup {
+  std::int32_t node;
+  std::int32_t num_seats;
+  std::int32_t num_cpus;
+  std::int32_t reserved;
+  char inbox[kMaxRegionName];
+  char outbox[kMaxRegionName];
+  char arena[kMaxRegionName];
+  std::int32_t cpus[kMaxSeats];
+};
+static_assert(offsetof(ControlGroup, inbox) == 16 && offsetof(ControlGroup, cpus) == 400);
+static_assert(sizeof(ControlGroup) == 656);
+
+// 0 identity | 64 model | 1088 engine's cpus | 17472 groups
+struct ControlLayout {
+  std::uint32_t magic;
+  std::int32_t pid;
+  std::uint64_t bytes;  // of the region
+  std::int32_t num_engine_cpus;
+  std::int32_t num_groups;
+  std::atomic<std::uint32_t> version;  // kControlVersion; 0: not ready; stored last
+  std::uint32_t reserved[9];
+  char model[kMaxModelName];
+  std::int32_t engine_cpus[kMaxControlCpus];
+  ControlGroup groups[kMaxMailboxes];
+};
+static_assert(offsetof(ControlLayout, model) == 64 && offsetof(ControlLayout, engine_cpus) == 1088);
+static_assert(offsetof(ControlLayout, groups) == 17472);
+static_assert(sizeof(ControlLayout) == 17472 + kMaxMailboxes * sizeof(ControlGroup));
+
+// What the engine is made of, in plain values.
+struct ControlInfo {
+  struct Group {  // of workers: one per NUMA node
+    int node = -1;
+    std::string inbox, outbox;  // of its mailbox
+    std::string arena;          // that its workers read weights from
+    int num_seats = 0;
+    std::vector<int> cpus;  // that the engine means its workers to run on, by seat; may be fewer
+  };
+  int pid = 0;
+  std::string model;             // its served name
+  std::vector<int> engine_cpus;  // that the engine keeps for its own threads
+  std::vector<Group> groups;     // up to kMaxMailboxes
+};
+
+class ControlRegion {
+ public:
+  // invalid_argument: something in `info` is too long or too many for the region. The pid
+  // is this process's.
+  static Result<ControlRegion> create(const ControlInfo& info);
+  const std::string& name() const { return region_.name(); }
+
+ private:
+  explicit ControlRegion(ShmRegion region) : region_(std::move(region)) {}
+  ShmRegion region_;
+};
+
+// Reads the region of a running engine. not_found: there is none of that pid; unavailable: it is
+// not ready yet; else what is wrong.
+Result<ControlInfo> read_control(int engine_pid);
+// The pids of the engines on this machine that may be looked at, in order.
+std::vector<int> list_engines();
+
+}  // namespace tandem

@@ -1,0 +1,299 @@
+// Adapters that are used while threads still read them from their folders.
+#include "engine/adapters/adapter_reading.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <latch>
+#include <optional>
+#include <thread>
+
+#include "engine/adapters/adapter_store.h"
+#include "engine/adapters/device_tier.h"
+#include "engine/base/file.h"
+#include "tests/support/peft_writer.h"
+#include "tests/support/test_device.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+using State = AdapterReading::State;
+
+ModelConfig reading_config() {
+  ModelConfig config;
+  config.hidden_size = 64;
+  config.num_layers = 5;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.ffn_size = 96;
+  config.vocab_size = 128;
+  config.max_position_embeddings = 64;
+  return config;
+}
+
+class AdapterReadingTest : public ::testing::Test {
+ protected:
+  AdapterReadingTest() {
+    adapter_.num_bytes = 100;
+    adapter_.layers.resize(4);
+    for (const std::size_t layer : {0U, 2U, 3U}) adapter_.layers[layer][0].rank = 8;
+    memory_.resize(AdapterReading::bytes_with_words(100, 4) / 4, ~0U);
+    reading_.emplace(adapter_, reinterpret_cast<std::byte*>(memory_.data()), 9);
+  }
+  std::vector<bool> there() const {
+    std::vector<bool> result;
+    for (std::size_t layer = 0; layer < 4; ++layer) result.push_back(reading_->is_there(layer));
+    return result;
+  }
+
+  Adapter adapter_;
+  std::vector<std::uint32_t> memory_;
+  std::optional<AdapterReading> reading_;
+};
+
+TEST_F(AdapterReadingTest, TellsOfLayersOneByOneAndOfThoseWithoutModulesAtOnce) {
+  EXPECT_EQ(there(), (std::vector<bool>{false, true, false, false}));
+  reading_->layer_there(2);
+  EXPECT_EQ(there(), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ(*reading_->word(2), 9U);
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(reading_->word(0)) -
+                reinterpret_cast<const std::byte*>(memory_.data()),
+            128)
+      << "the words lie behind the bytes, on lines of their own";
+  EXPECT_EQ(memory_[24], ~0U) << "the bytes are not touched";
+}
+
+TEST_F(AdapterReadingTest, SetsEveryWordWhenItEndsHoweverItEnds) {
+  reading_->show();
+  reading_->end(Status(StatusCode::unavailable, "no"));
+  EXPECT_EQ(reading_->state(), State::bad);
+  EXPECT_EQ(there(), std::vector<bool>(4, true));
+  reading_->end({});
+  EXPECT_EQ(reading_->wait().message(), "no") << "the first end counts";
+}
+
+TEST_F(AdapterReadingTest, LetsThoseWhoWaitGoWhenItHasEnded) {
+  reading_->show();
+  std::thread reader([this] { reading_->end({}); });
+  EXPECT_TRUE(reading_->wait().ok());
+  reader.join();
+  EXPECT_EQ(reading_->state(), State::good);
+}
+
+TEST_F(AdapterReadingTest, IsLostWhenItTakesTooLong) {
+  reading_->show(std::chrono::milliseconds(2));
+  EXPECT_THAT(reading_->wait().message(), HasSubstr("could not be read within 0.002 s"));
+  EXPECT_EQ(there(), std::vector<bool>(4, true)) << "no stream may wait for it any more";
+}
+
+TEST_F(AdapterReadingTest, IsLostToThosePassingByWhenItTakesTooLong) {
+  reading_->show();
+  reading_->end_if_overdue();
+  EXPECT_EQ(reading_->state(), State::reading);
+  reading_->show(std::chrono::milliseconds(-1));
+  reading_->end_if_overdue();
+  EXPECT_EQ(reading_->state(), State::bad);
+}
+
+// One adapter in a folder, and a host tier with room for nothing beside it.
+class AdaptersBeingRead : public ::testing::Test {
+ protected:
+  static constexpr std::int32_t kPageTokens = 16;
+
+  AdaptersBeingRead() {
+    later_ns_ = 0;
+    path_ = testing::write_peft_adapter(dir_, "a", config_, 16, kModules, 1);
+    other_ = testing::write_peft_adapter(dir_, "b", config_, 16, kModules, 2);
+    known_ = load_peft_adapter(path_, config_, DType::f32).value();
+    device_ = make_test_device();
+    store_ = AdapterStore::create(*device_, config_, DType::f32,
+                                  {8, 64, (known_.num_bytes + 8191) / 4096 * 4096,
+                                   [] { return unix_now_ns() + later_ns_; }})
+                 .value();
+    store_->on_news([this] { news(); });
+    memory_ = KvCache::create(*device_, layout_, kPages).value();
+    pool_ = std::make_unique<PagePool>(kPages, kPageTokens, layout_.chunks_per_page);
+    tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_).value();
+    EXPECT_TRUE(store_->load("a", path_, false, false).ok());
+    EXPECT_TRUE(store_->load("b", other_, false, false).ok());
+    lease_ = store_->find("a");
+    EXPECT_EQ(lease_->residency(), Residency::on_disk);
+  }
+
+  // On the reading thread, when the adapter is shown: it goes on when the test says so.
+  void news() {
+    if (!hold_.exchange(false)) return;
+    shown_.count_down();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!go_on_.try_wait() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+  }
+  void change_content() {
+    const std::filesystem::path file = std::filesystem::path(path_) / "adapter_model.safetensors";
+    std::fstream weights(file, std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekp(-2, std::ios::end);  // the third byte of a float
+    weights.put('\x11');
+  }
+  void restore_content() { testing::write_peft_adapter(dir_, "a", config_, 16, kModules, 1); }
+  // The reading has begun and will not end before go_on_.
+  void begin_reading() {
+    hold_ = true;
+    store_->request_read(lease_);
+    shown_.wait();
+  }
+  template <typename Condition>
+  bool soon(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      EXPECT_TRUE(tier_->poll().ok());
+      std::this_thread::yield();
+    }
+    return true;
+  }
+  // What the device holds of the adapter, read through the tables as the kernels do.
+  bool device_holds_it() {
+    const AdapterTable table = tier_->table();
+    const std::int32_t slot = lease_->slot().slot;
+    const std::size_t chunk = std::size_t{1} << table.pages.shift;
+    for (std::size_t begin = 0; begin < known_.num_bytes; begin += chunk) {
+      const std::int32_t id =
+          table.pages
+              .ids[slot * table.pages.slot_stride + static_cast<std::int64_t>(begin / chunk)];
+      const std::byte* at = table.pages.base + static_cast<std::size_t>(id) * chunk;
+      const std::size_t bytes = std::min(chunk, known_.num_bytes - begin);
+      if (std::memcmp(at, known_.bytes.get() + begin, bytes) != 0) return false;
+    }
+    return true;
+  }
+
+  static inline const std::vector<Module> kModules = {Module::q, Module::down};
+  static inline std::atomic<std::int64_t> later_ns_ = 0;
+  static constexpr std::int32_t kPages = 60;
+  testing::TempDir dir_;
+  const ModelConfig config_ = reading_config();
+  const PoolLayout layout_ = PoolLayout::of(config_, DType::f32, kPageTokens);
+  std::string path_, other_;
+  Adapter known_;
+  std::atomic<bool> hold_{false};
+  std::latch shown_{1};
+  std::latch go_on_{1};
+  std::unique_ptr<Device> device_;
+  KvCache memory_;
+  std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<DeviceTier> tier_;
+  AdapterLease lease_;
+  std::unique_ptr<AdapterStore> store_;  // ends first: its threads end what is being read
+};
+
+TEST_F(AdaptersBeingRead, AreLoadedMeanwhile) {
+  begin_reading();
+  EXPECT_EQ(lease_->residency(), Residency::host);
+  EXPECT_EQ(tier_->start(lease_), DeviceTier::Start::on_its_way);
+  EXPECT_FALSE(lease_->is_proven());
+  EXPECT_TRUE(lease_->device_status().ok());
+  go_on_.count_down();
+  EXPECT_TRUE(lease_->await_device_status().ok());
+  ASSERT_TRUE(tier_->finish_loads().ok());
+  EXPECT_EQ(lease_->residency(), Residency::resident);
+  EXPECT_TRUE(lease_->is_proven());
+  EXPECT_TRUE(device_holds_it());
+}
+
+// Files of just now are hashed: they might change without another time of change. When they are
+// older they are known by their times.
+TEST_F(AdaptersBeingRead, AreHashedOnlyUntilTheirFilesAreKnown) {
+  const FileIdentity weights =
+      File::open(std::filesystem::path(path_) / "adapter_model.safetensors")
+          .value()
+          .identity()
+          .value();
+  if (!weights.is_local) GTEST_SKIP() << "temporary files are on no local file system";
+  later_ns_ = 60'000'000'000;
+  for (const std::uint64_t hashed : {1U, 2U}) {  // a; b, and a no more
+    store_->request_read(lease_);
+    EXPECT_TRUE(soon([&] { return tier_->start(lease_) == DeviceTier::Start::on_its_way; }));
+    EXPECT_TRUE(lease_->await_device_status().ok());
+    ASSERT_TRUE(tier_->finish_loads().ok());
+    EXPECT_TRUE(device_holds_it());
+    EXPECT_EQ(store_->hashed_reads(), hashed);
+    tier_->evict_idle();
+    // b takes its room in the host tier.
+    EXPECT_TRUE(soon([&] {
+      store_->request_read(store_->find("b"));
+      return lease_->residency() == Residency::on_disk;
+    }));
+  }
+}
+
+TEST_F(AdaptersBeingRead, AreInTheHostTierOnceTheyHaveBeen) {
+  begin_reading();
+  go_on_.count_down();
+  // A copy enqueued after the end waits for nothing.
+  EXPECT_TRUE(soon([&] { return tier_->start(lease_) == DeviceTier::Start::on_its_way; }));
+  ASSERT_TRUE(tier_->finish_loads().ok());
+  EXPECT_TRUE(lease_->await_device_status().ok());
+  EXPECT_TRUE(device_holds_it());
+}
+
+// Its load ends, since all its words are set, and its copy goes when nobody uses it.
+TEST_F(AdaptersBeingRead, AreLetGoWhenTheirContentHasChanged) {
+  change_content();
+  begin_reading();
+  ASSERT_EQ(tier_->start(lease_), DeviceTier::Start::on_its_way);
+  tier_->enter(*lease_);
+  go_on_.count_down();
+  const Status why = lease_->await_device_status();
+  EXPECT_EQ(why.code(), StatusCode::unavailable);
+  EXPECT_THAT(why.message(), HasSubstr("has changed since it was loaded"));
+  EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::resident; }));
+  EXPECT_FALSE(lease_->is_proven());
+  EXPECT_TRUE(tier_->is_expecting());
+  tier_->leave(*lease_);
+  EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::on_disk; }));
+  Status told;
+  EXPECT_TRUE(soon([&] { return !(told = store_->take_read_failure(*lease_)).ok(); }));
+  EXPECT_EQ(told.message(), why.message());
+
+  restore_content();
+  EXPECT_TRUE(soon([&] {
+    store_->request_read(lease_);
+    return tier_->start(lease_) == DeviceTier::Start::on_its_way;
+  }));
+  ASSERT_TRUE(tier_->finish_loads().ok());
+  EXPECT_TRUE(lease_->await_device_status().ok());
+  EXPECT_TRUE(device_holds_it());
+}
+
+TEST_F(AdaptersBeingRead, FallBackToTheirFolderWhenItFailsBeforeTheyAreLoaded) {
+  change_content();
+  begin_reading();
+  EXPECT_EQ(lease_->residency(), Residency::host);
+  go_on_.count_down();
+  Status told;
+  EXPECT_TRUE(soon([&] { return !(told = store_->take_read_failure(*lease_)).ok(); }));
+  EXPECT_THAT(told.message(), HasSubstr("has changed since it was loaded"));
+  EXPECT_EQ(tier_->start(lease_), DeviceTier::Start::not_in_host_tier);
+  EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::on_disk; }));
+  EXPECT_TRUE(soon([&] { return store_->host_tier().used() == 0; })) << "b was pushed out";
+}
+
+TEST_F(AdaptersBeingRead, EndWithTheStoreThatReadsThem) {
+  begin_reading();
+  ASSERT_EQ(tier_->start(lease_), DeviceTier::Start::on_its_way);
+  std::thread later([this] { go_on_.count_down(); });
+  store_.reset();
+  later.join();
+  ASSERT_TRUE(tier_->finish_loads().ok());
+  EXPECT_TRUE(device_holds_it());
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,176 @@
+// Workers that never answer, answer late, or write garbage, under load: every request gets the text
+// of an engine that holds all adapters; nothing is left behind.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/handoff_engine.h"
+
+namespace tandem::test {
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kRequests = 16;
+constexpr double kLinkGbps = 0.002;  // steps are slow as well: loads must not be over before them
+#else
+constexpr int kRequests = 48;
+constexpr double kLinkGbps = 0.01;
+#endif
+constexpr int kAdapters = 10;
+constexpr unsigned kSeed = 20261120;
+
+std::vector<GenerationRequest> mixed_requests(unsigned seed, int count) {
+  std::mt19937 random(seed);
+  std::vector<GenerationRequest> requests;
+  for (int i = 0; i < count; ++i) {
+    const int adapter = static_cast<int>(random() % (kAdapters + 1)) - 1;
+    GenerationRequest request = handoff_request(adapter, 1 + static_cast<int>(random() % 30),
+                                                1 + static_cast<int>(random() % 8));
+    if (random() % 4 == 0) request.prompt_logprobs = true;
+    if (random() % 4 == 0) request.n = 2;
+    if (random() % 3 == 0) {
+      request.sampling.temperature = 0.8;
+      request.sampling.seed = random();
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::size_t prompt_logprobs;
+  bool operator==(const Answer&) const = default;
+};
+
+std::vector<Answer> answers(Engine& engine, const std::vector<GenerationRequest>& requests) {
+  std::vector<std::unique_ptr<Generation>> running;
+  running.reserve(requests.size());
+  for (const GenerationRequest& request : requests) {
+    running.push_back(engine.submit(request).value());
+  }
+  std::vector<Answer> result;
+  for (const auto& each : running) {
+    for (const Collected& got : collect(*each)) {
+      EXPECT_TRUE(got.error.ok()) << got.error.message();
+      result.push_back({got.tokens, got.prompt_logprobs.size()});
+    }
+  }
+  return result;
+}
+
+void expect_nothing_left(HandoffEngine& served) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (served.engine->stats().pages_kv > 0 || served.engine->stats().running > 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << "pages or sequences are left";
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (const AdapterInfo& adapter : served.engine->adapters()) {
+    EXPECT_EQ(adapter.running, 0);
+    EXPECT_EQ(adapter.waiting, 0);
+  }
+}
+
+// A link on which loads take several steps, and room for a third of the adapters.
+void tight(EngineOptions& options) {
+  options.max_device_adapters = 4;
+  options.prefix_cache = true;
+}
+
+std::vector<Answer> wanted(const std::vector<GenerationRequest>& requests) {
+  auto oracle = HandoffEngine::make(AdapterMode::cached, kAdapters);
+  return answers(*oracle->engine, requests);
+}
+
+class Modes : public ::testing::TestWithParam<AdapterMode> {};
+
+TEST_P(Modes, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  const std::vector<GenerationRequest> requests = mixed_requests(kSeed, kRequests);
+  auto served = HandoffEngine::make(GetParam(), kAdapters, kLinkGbps, 0, tight);
+  EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
+  if (GetParam() >= AdapterMode::cpu_assist) {
+    EXPECT_GT(served->engine->stats().handoff_cpu_layers, 0U);
+  }
+  expect_nothing_left(*served);
+}
+
+std::string mode_name(const ::testing::TestParamInfo<AdapterMode>& info) {
+  static const char* const kNames[] = {"cached", "on_demand", "pipelined", "cpu_assist", "planned"};
+  return kNames[static_cast<std::size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Modes,
+                         ::testing::Values(AdapterMode::on_demand, AdapterMode::pipelined,
+                                           AdapterMode::cpu_assist, AdapterMode::planned),
+                         mode_name);
+
+struct Fault {
+  const char* name;
+  int silent;
+  int stall_ms;
+  bool garbage;
+};
+
+class Faults : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(Faults, CostClientsNothingButTime) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  const Fault& fault = GetParam();
+  const std::vector<GenerationRequest> requests = mixed_requests(kSeed + 1, kRequests);
+  auto served = HandoffEngine::make(AdapterMode::planned, kAdapters, kLinkGbps, fault.silent,
+                                    [](EngineOptions& options) {
+                                      tight(options);
+                                      options.handoff.deadline_us = 20'000;
+                                    });
+  served->faults.stall_ms = fault.stall_ms;
+  served->faults.garbage = fault.garbage;
+  EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
+  expect_nothing_left(*served);
+  if (fault.silent == 0) return;
+  unsigned round = 0;
+  const auto go_on_until = [&](const std::function<bool(const EngineStats&)>& condition) {
+    for (; !condition(served->engine->stats()) && round < 200; ++round) {
+      (void)answers(*served->engine, mixed_requests(kSeed + 2 + round, 6));
+    }
+    return condition(served->engine->stats());
+  };
+  EXPECT_TRUE(go_on_until(
+      [](const EngineStats& stats) { return stats.handoff_voids > 0 && stats.replays > 0; }));
+  // The dead are replaced: workers compute again.
+  served->faults.silent = 0;
+  EXPECT_TRUE(go_on_until([&](const EngineStats&) { return served->faults.clears > 0; }));
+  const std::uint64_t before = served->engine->stats().handoff_cpu_layers;
+  EXPECT_TRUE(
+      go_on_until([&](const EngineStats& stats) { return stats.handoff_cpu_layers > before; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Faults,
+                         ::testing::Values(Fault{"one_never_answers", 1, 0, false},
+                                           Fault{"nobody_answers", 2, 0, false},
+                                           Fault{"late", 0, 60, false},
+                                           Fault{"garbage", 0, 0, true},
+                                           Fault{"late_and_garbage", 0, 40, true}),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST(NoWorkers, WorksAsPipelined) {
+  const std::vector<GenerationRequest> requests = mixed_requests(kSeed, 16);
+  auto served = HandoffEngine::make(AdapterMode::planned, kAdapters, 0.05);
+  served->faults.none = true;
+  EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
+  EXPECT_EQ(served->engine->stats().handoff_rows, 0U);
+  auto without =
+      HandoffEngine::make(AdapterMode::planned, kAdapters, 0.05, 0, [](EngineOptions& options) {
+        options.handoff.start_workers = [](const WorkerPoolOptions&) {
+          return Result<std::unique_ptr<WorkerPool>>(
+              Status(StatusCode::unavailable, "there is no program"));
+        };
+      });
+  EXPECT_EQ(answers(*without->engine, requests), wanted(requests));
+}
+
+}  // namespace
+}  // namespace tandem::test

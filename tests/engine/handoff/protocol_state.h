@@ -1,0 +1,73 @@
+// What the model of the handoff's protocol (protocol_model.h) remembers: all parties' words, as
+// bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "tests/engine/handoff/protocol_model.h"
+
+namespace tandem::protocol {
+
+using u8 = std::uint8_t;
+
+inline constexpr int kGroups = kRequests;  // of a step: its cold requests, in order
+inline constexpr int kStepsUnderWay = 2;
+inline constexpr u8 kGarbage = 255;
+
+enum class Phase : u8 { absent, active, replay, answered };
+enum class Kind : u8 { none, resident, cold, wait };
+enum class At : u8 { gone, dead, killed, idle, in_job, rung, has_x, wrote_y };
+enum class Op : u8 { wait, copy, ring, lora, accept, add };
+enum class Call : u8 { none, gpu, cpu, voided };  // a ticket
+
+struct Request {
+  Phase phase;
+  u8 enqueued, confirmed;  // steps
+  u8 load;                 // actions of its load that are done
+};
+
+struct Step {
+  u8 present, ended, first_job, workers;
+  std::array<Kind, kRequests> kind;
+  std::array<std::array<u8, kLayers>, kRequests> added;
+  u8 wrong;    // requests with a delta that is not theirs
+  u8 voids;    // groups
+  u8 discard;  // requests that were voided in the step before
+};
+
+struct Worker {
+  At at;
+  u8 next, group, held, progress, stalled, condemned;  // condemned: sent SIGKILL, not dead yet
+  std::array<u8, kGroups> done;
+};
+
+struct JobWords {
+  std::array<u8, kGroups> request;  // plus one; 0: no group
+  u8 workers;
+};
+
+// Bytes only, so that states can be compared and hashed as such.
+struct State {
+  std::array<Request, kRequests> requests;
+  std::array<u8, kRequests> load_queue;                           // request plus one
+  std::array<std::array<u8, kLayers>, kRequests> weights, ready;  // [slot]: generations
+  u8 broken;                                                      // HandoffState::broken
+  u8 box_broken;                                                  // what the engine knows of it
+  u8 published;
+  std::array<JobWords, kMostJobs> jobs;
+  std::array<u8, kGroups> x, bell;  // job numbers
+  std::array<Call, kGroups> bell_call;
+  std::array<std::array<u8, kMostWorkers>, kGroups> y;  // by parts of its columns
+  std::array<Step, kStepsUnderWay> steps;
+  u8 layer;
+  Op op;
+  u8 group;
+  std::array<Call, kGroups> tickets;
+  std::array<Worker, kMostWorkers> workers;
+  u8 faults;
+};
+static_assert(std::has_unique_object_representations_v<State>);
+
+}  // namespace tandem::protocol

@@ -1,0 +1,126 @@
+// The takeover from CPU workers to the device, forced between any two operations: the tokens are
+// those of an engine that holds every adapter.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/support/handoff_engine.h"
+
+namespace tandem::test {
+namespace {
+
+// Operations of a prefill and a decode step: the last boundaries lie beyond both.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kStride = 7;
+#else
+constexpr int kStride = 1;
+#endif
+constexpr int kBoundaries = 150;
+constexpr int kPrompt = 6;
+constexpr int kTokens = 3;
+
+std::vector<TokenId> tokens_of(Generation& generation) {
+  const Collected got = collect(generation)[0];
+  EXPECT_TRUE(got.error.ok()) << got.error.message();
+  return got.tokens;
+}
+
+class Takeover : public ::testing::TestWithParam<AdapterMode> {
+ protected:
+  void SetUp() override { oracle_ = HandoffEngine::make(AdapterMode::cached, kBoundaries); }
+  std::vector<TokenId> wanted(const GenerationRequest& request) {
+    return run(*oracle_->engine, request)[0].tokens;
+  }
+  std::unique_ptr<HandoffEngine> oracle_;
+};
+
+TEST_P(Takeover, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
+  auto engine = HandoffEngine::make(GetParam(), kBoundaries);
+  for (int k = 0; k < kBoundaries; k += kStride) {
+    SCOPED_TRACE(::testing::Message() << "after operation " << k);
+    const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
+    engine->gate().close(k);
+    const auto generation = engine->engine->submit(request).value();
+    EXPECT_EQ(tokens_of(*generation), wanted(request));
+    engine->settle(k);
+  }
+  EXPECT_FALSE(engine->gate().timed_out());
+  const EngineStats stats = engine->engine->stats();
+  EXPECT_GT(stats.handoff_cpu_layers, 0U);
+  EXPECT_EQ(stats.handoff_voids, 0U);
+  if (GetParam() == AdapterMode::planned) {
+    EXPECT_GT(stats.handoff_gpu_layers, 0U);
+  }
+}
+
+TEST_P(Takeover, OfSeveralGroupsInOneStep) {
+  auto engine = HandoffEngine::make(GetParam(), kBoundaries);
+  for (int k = 0; k + 2 < kBoundaries; k += 3 * kStride) {
+    SCOPED_TRACE(::testing::Message() << "after operation " << k);
+    const GenerationRequest requests[] = {handoff_request(k, 7, kTokens),
+                                          handoff_request(k + 1, 1, kTokens),
+                                          handoff_request(k + 2, 19, kTokens)};
+    // All of them come while a step of the base model stands still, and are in the next.
+    engine->gate().hold();
+    const auto base = engine->engine->submit(handoff_request(-1, 3, 4)).value();
+    engine->gate().close(k);
+    std::vector<std::unique_ptr<Generation>> running;
+    for (const GenerationRequest& request : requests) {
+      running.push_back(engine->engine->submit(request).value());
+    }
+    engine->gate().let_go();
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      SCOPED_TRACE(::testing::Message() << "group " << i);
+      EXPECT_EQ(tokens_of(*running[i]), wanted(requests[i]));
+    }
+    (void)collect(*base);
+    for (int i = 0; i < 3; ++i) engine->settle(k + i);
+  }
+  EXPECT_FALSE(engine->gate().timed_out());
+  EXPECT_EQ(engine->engine->stats().handoff_voids, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
+                         ::testing::Values(AdapterMode::cpu_assist, AdapterMode::planned),
+                         [](const auto& param) {
+                           return std::string(param.param == AdapterMode::planned ? "planned"
+                                                                                  : "cpu_assist");
+                         });
+
+// B travels first and is waited for; A comes after any operation.
+TEST(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
+  auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries);
+  auto engine =
+      HandoffEngine::make(AdapterMode::planned, kBoundaries, 0, 0, [](EngineOptions& options) {
+        options.handoff.plan = [](const CostModel&, const PlanRequest& request) {
+          HandoffPlan plan;
+          for (std::size_t i = 0; i < request.adapters.size(); ++i) {
+            const std::size_t layers = request.adapters[i].layers.size();
+            plan.choices.emplace_back(layers, LayerChoice::cpu_xa);
+            for (const PieceKind kind : {PieceKind::b, PieceKind::a}) {
+              for (std::size_t l = 0; l < layers; ++l) {
+                plan.order.push_back(
+                    {static_cast<std::int32_t>(i), static_cast<std::int32_t>(l), kind});
+              }
+            }
+            plan.layer_ends.assign(layers, 0);
+          }
+          return plan;
+        };
+      });
+  for (int k = 0; k < kBoundaries; k += kStride) {
+    SCOPED_TRACE(::testing::Message() << "after operation " << k);
+    const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
+    engine->gate().close(k, /*b_at=*/0, /*num_b=*/handoff_config().num_layers);
+    const auto generation = engine->engine->submit(request).value();
+    EXPECT_EQ(tokens_of(*generation), run(*oracle->engine, request)[0].tokens);
+    engine->settle(k);
+  }
+  EXPECT_FALSE(engine->gate().timed_out());
+  EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
+  EXPECT_EQ(engine->engine->stats().handoff_voids, 0U);
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,339 @@
+#include "tests/gpu/ops/handoff_stage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+namespace tandem {
+
+void HandoffTest::lay_out(Stage& s) {
+  const TestScene& scene = s.scene;
+  const auto modules = static_cast<std::int64_t>(scene.outputs.size());
+  const std::int64_t width =
+      std::accumulate(scene.outputs.begin(), scene.outputs.end(), std::int64_t{0});
+  std::vector<std::vector<std::int32_t>> ranks;
+  std::int32_t widest = 1;  // v
+  std::int32_t num_mails = 1;
+  std::int32_t count = 0;
+  s.offer.max_count = 1;
+  for (const TestGroup& group : scene.groups) {
+    ranks.push_back(group.ranks);
+    widest = std::max(widest, std::accumulate(group.ranks.begin(), group.ranks.end(), 0));
+    num_mails = std::max(num_mails, group.mailbox + 1);
+    count += group.count;
+    s.offer.max_count = std::max(s.offer.max_count, group.count);
+  }
+  ranks.emplace_back(scene.outputs.size(), 4);  // the warm adapter
+  make_weights(scene.dtype, scene.in, scene.outputs, ranks, s.weights);
+  const std::vector<LoraMatrix> addresses = s.weights.host_table;
+  if (scene.shift > 0) scatter_weights(scene.dtype, scene.outputs.size(), scene.shift, s.weights);
+
+  const std::int64_t t = count + scene.warm_rows + scene.other_rows;
+  s.rows.resize(static_cast<std::size_t>(t));
+  std::iota(s.rows.begin(), s.rows.end(), 0);
+  std::shuffle(s.rows.begin(), s.rows.end(), random_);
+  // The warm segment first, the groups' behind, in another order than their slots'.
+  s.segments.push_back({static_cast<std::int32_t>(scene.groups.size()), 0, scene.warm_rows});
+  std::vector<std::int32_t> used(static_cast<std::size_t>(num_mails), 2);
+  std::int32_t first = scene.warm_rows;
+  for (std::size_t g = scene.groups.size(); g-- > 0;) {
+    s.segments.push_back({static_cast<std::int32_t>(g), first, scene.groups[g].count});
+    first += scene.groups[g].count;
+  }
+  s.ready.assign(ranks.size() * kReadyStride, kGeneration);  // other layers'
+  s.telling_table = s.weights.device_table;
+  for (std::size_t g = 0; g < scene.groups.size(); ++g) {
+    const TestGroup& group = scene.groups[g];
+    std::int32_t& row = used[static_cast<std::size_t>(group.mailbox)];
+    s.groups.push_back({static_cast<std::int32_t>(scene.groups.size() - g), group.mailbox, row,
+                        kGeneration, group.workers});
+    row += group.count;
+    // What is not there holds an earlier generation's value, or a later one's.
+    std::uint32_t* ready = s.ready.data() + g * kReadyStride + kReadyOffset;
+    ready[0] = group.a_ready ? kGeneration : kGeneration - 1;
+    ready[1] = group.b_ready ? kGeneration : static_cast<std::uint32_t>(pick(0, 6));
+    if (!group.cpu && !group.xa) continue;
+    for (std::int64_t m = 0; m < modules; ++m) {
+      LoraMatrix& matrix = s.telling_table[g * scene.outputs.size() + static_cast<std::size_t>(m)];
+      if (!group.b_ready) matrix = {~0ULL, ~0ULL, 1 << 20, -1};
+      if (!group.a_ready) matrix.a = ~0ULL;
+    }
+  }
+  for (std::int32_t m = 0; m < num_mails; ++m) {
+    for (auto* mails : {&s.mails, &s.twin_mails}) {
+      mails->emplace_back(*device_, scene.dtype, used[static_cast<std::size_t>(m)] + 1,
+                          scene.in + 5, width + 3, widest + 2);
+    }
+  }
+  s.live.assign(s.segments.size(), {-5, -5, -5});
+  s.tickets.assign(scene.groups.size(), 99);
+  s.voids.assign(scene.groups.size(), 0);
+  for (const std::int32_t broken : scene.broken) s.state.broken[broken] = 1;
+  s.x.emplace(tensor(scene.dtype, {t, scene.in}, 1, 3));
+  s.out.emplace(tensor(scene.out_dtype, {t, width}, 1, 5));
+  s.seen.resize(scene.groups.size());
+
+  s.d_rows.emplace(array(s.rows));
+  s.d_segments.emplace(array(s.segments));
+  s.d_live.emplace(array(s.live));
+  s.d_groups.emplace(array(s.groups));
+  s.d_table.emplace(array(s.telling_table));
+  s.d_ready.emplace(array(s.ready));
+  s.d_tickets.emplace(array(s.tickets));
+  s.d_voids.emplace(array(s.voids));
+  s.d_state.emplace(array(std::vector<HandoffState>{s.state}));
+  fill_args(s, addresses, modules);
+}
+
+void HandoffTest::fill_args(Stage& s, const std::vector<LoraMatrix>& addresses,
+                            std::int64_t modules) {
+  const TestScene& scene = s.scene;
+  OfferArgs& offer = s.offer;
+  offer.x = s.x->on_device();
+  offer.rows = s.d_rows->on_device();
+  offer.segments = s.d_segments->on_device();
+  offer.num_segments = static_cast<std::int32_t>(s.segments.size());
+  offer.live = s.d_live->on_device();
+  offer.groups = s.d_groups->on_device();
+  offer.num_groups = static_cast<std::int32_t>(s.groups.size());
+  offer.cpu_groups = offer.xa_groups = 0;
+  offer.ready = s.d_ready->on_device() + kReadyOffset;
+  offer.slot_stride = kReadyStride;
+  offer.tickets = s.d_tickets->on_device();
+  offer.state = s.d_state->on_device();
+  AcceptArgs& accept = s.accept;
+  accept.num_modules = static_cast<std::int32_t>(modules);
+  for (std::size_t g = 0; g < scene.groups.size(); ++g) {
+    const std::uint64_t bit = std::uint64_t{1} << g;
+    if (scene.groups[g].cpu) offer.cpu_groups |= bit;
+    if (scene.groups[g].xa) offer.xa_groups |= bit;
+    for (std::size_t m = 0; m < scene.outputs.size(); ++m) {
+      if (scene.groups[g].ranks[m] > 0) accept.adapted[m] |= bit;
+    }
+  }
+  for (std::size_t m = 0; m < s.mails.size(); ++m) {
+    offer.mailboxes[m] = accept.mailboxes[m] = s.mails[m].view();
+  }
+  place(scene, s.out->on_device(), accept.out);
+  accept.dtype = scene.dtype;
+  accept.rows = offer.rows;
+  accept.segments = offer.segments;
+  accept.groups = offer.groups;
+  accept.num_groups = offer.num_groups;
+  accept.tickets = offer.tickets;
+  accept.deadline_us = kLongDeadlineUs;
+  accept.state = s.d_state->on_device();
+  accept.voids = s.d_voids->on_device();
+  accept.table = s.d_table->on_device();
+  accept.slot_stride = modules;
+  accept.pages = s.weights.device_pages;
+  accept.max_count = offer.max_count;
+  accept.any_xa = offer.xa_groups != 0;
+  LoraArgs& lora = s.lora;
+  lora.x = offer.x;
+  lora.table = accept.table;
+  lora.slot_stride = modules;
+  lora.pages = accept.pages;
+  lora.num_modules = accept.num_modules;
+  place(scene, s.out->on_device(), lora.out);
+  lora.rows = offer.rows;
+  lora.num_rows = s.segments.back().first + s.segments.back().count;
+  lora.segments = offer.live;
+  lora.num_segments = offer.num_segments;
+  lora.max_rank = s.weights.max_rank;
+  lora.max_count = std::max(offer.max_count, scene.warm_rows);
+  lora.live = true;
+  s.weights.host_table = addresses;
+}
+
+void HandoffTest::place(const TestScene& scene, const TensorView& whole, TensorView* out) {
+  std::int64_t column = 0;
+  for (std::size_t m = 0; m < scene.outputs.size(); ++m) {
+    out[m] = whole.slice_cols(column, scene.outputs[m]);
+    column += scene.outputs[m];
+  }
+}
+
+void HandoffTest::work(Stage& s) {
+  const TestClock::time_point end = TestClock::now() + std::chrono::seconds(60);
+  std::vector<bool> over(s.groups.size());
+  for (std::size_t left = s.groups.size(); left > 0;) {
+    for (std::size_t g = 0; g < s.groups.size(); ++g) {
+      if (over[g]) continue;
+      const std::uint64_t bell =
+          s.mails[static_cast<std::size_t>(s.groups[g].mailbox)].bell(static_cast<int>(g));
+      if (sequence_of(bell) != s.sequence) continue;
+      over[g] = true;
+      --left;
+      const Ticket ticket = ticket_of(bell);
+      if (ticket == Ticket::cpu || ticket == Ticket::cpu_xa) compute(s, g, ticket);
+    }
+    ASSERT_LT(TestClock::now(), end) << left << " bells have not rung";
+    std::this_thread::yield();
+  }
+}
+
+void HandoffTest::compute(Stage& s, std::size_t g, Ticket ticket) {
+  const TestScene& scene = s.scene;
+  const TestGroup& group = scene.groups[g];
+  const std::int32_t first_row = s.groups[g].first_row;
+  const TestMail& mail = s.mails[static_cast<std::size_t>(group.mailbox)];
+  const auto size = static_cast<std::int64_t>(size_of(scene.dtype));
+  const TensorView x(mail.view().x + first_row * mail.view().max_in * size, scene.dtype,
+                     {group.count, scene.in});
+  const auto* bytes = static_cast<const std::byte*>(x.data);
+  s.seen[g].assign(bytes, bytes + x.num_elements() * size);
+  if (ticket == Ticket::cpu) {
+    write_y(s, g, x, mail.y() + first_row * mail.view().max_out * size);
+  } else {
+    write_v(s, g, x, mail.v() + first_row * mail.view().max_v);
+  }
+  bool skip = group.answer == TestAnswer::by_all_but_one;
+  for (int seat = 0; seat < kSeats; ++seat) {
+    if ((group.workers >> seat & 1) == 0) continue;
+    if (group.answer == TestAnswer::never || std::exchange(skip, false)) continue;
+    const std::uint64_t garbage[] = {s.sequence + 1, s.sequence - 1, ~0ULL, s.sequence << 3,
+                                     s.sequence | 1ULL << 63};
+    mail.answer(seat, static_cast<std::int32_t>(g),
+                group.answer == TestAnswer::with_garbage
+                    ? garbage[(g + static_cast<std::size_t>(seat)) % std::size(garbage)]
+                    : s.sequence);
+  }
+}
+
+void HandoffTest::write_y(const Stage& s, std::size_t g, const TensorView& x, std::byte* y) {
+  const TestScene& scene = s.scene;
+  const std::int64_t width =
+      std::accumulate(scene.outputs.begin(), scene.outputs.end(), std::int64_t{0});
+  const TensorView all(y, scene.dtype, {x.rows(), width});
+  LoraArgs args;
+  args.x = x;
+  args.num_modules = static_cast<std::int32_t>(scene.outputs.size());
+  args.table = s.weights.host_table.data() + g * scene.outputs.size();
+  place(scene, all, args.out);
+  for (std::size_t m = 0; m < scene.outputs.size(); ++m) {
+    for (std::int64_t i = 0; args.table[m].rank > 0 && i < x.rows() * args.out[m].cols(); ++i) {
+      reference::put(args.out[m], 0, i / args.out[m].cols(), i % args.out[m].cols());
+    }
+  }
+  std::vector<std::int32_t> rows(static_cast<std::size_t>(x.rows()));
+  std::iota(rows.begin(), rows.end(), 0);
+  const LoraSegment segment{0, 0, static_cast<std::int32_t>(x.rows())};
+  args.rows = rows.data();
+  args.segments = &segment;
+  args.num_segments = 1;
+  reference::lora(args);
+}
+
+void HandoffTest::write_v(const Stage& s, std::size_t g, const TensorView& x, float* v) {
+  const std::size_t modules = s.scene.outputs.size();
+  for (std::int64_t r = 0; r < x.rows(); ++r) {
+    for (std::size_t m = 0; m < modules; ++m) {
+      const LoraMatrix& matrix = s.weights.host_table[g * modules + m];
+      const TensorView a(reinterpret_cast<void*>(matrix.a), x.dtype, {matrix.rank, x.cols()});
+      for (std::int32_t j = 0; j < matrix.rank; ++j) {
+        float sum = 0;
+        for (std::int64_t i = 0; i < x.cols(); ++i) {
+          sum += reference::at(x, r, i) * reference::at(a, j, i);
+        }
+        *v++ = sum;
+      }
+    }
+  }
+}
+
+void HandoffTest::run(Stage& s, bool apart) {
+  s.sequence += static_cast<std::uint64_t>(pick(1, 5)) << pick(0, 20);
+  s.offer.sequence = s.accept.sequence = s.sequence;
+  std::thread workers([&s] { work(s); });
+  stream_->offer(s.offer);
+  stream_->lora(s.lora);
+  if (apart) {
+    EXPECT_TRUE(stream_->synchronize().ok());
+    workers.join();
+  }
+  stream_->accept(s.accept);
+  const Status status = stream_->synchronize();
+  EXPECT_TRUE(status.ok()) << status.message();
+  if (!apart) workers.join();
+}
+
+void HandoffTest::judge(Stage& s, const std::string& what) {
+  OfferArgs offer = s.offer;
+  offer.x = s.x->host();
+  offer.rows = s.rows.data();
+  offer.segments = s.segments.data();
+  offer.live = s.live.data();
+  offer.groups = s.groups.data();
+  offer.ready = s.ready.data() + kReadyOffset;
+  offer.tickets = s.tickets.data();
+  offer.state = &s.state;
+  for (std::size_t m = 0; m < s.mails.size(); ++m) offer.mailboxes[m] = s.twin_mails[m].view();
+  reference::offer(offer);
+
+  LoraArgs lora = s.lora;
+  lora.x = offer.x;
+  lora.table = s.weights.host_table.data();
+  lora.pages = {};
+  lora.rows = offer.rows;
+  lora.segments = offer.live;
+  place(s.scene, s.out->host(), lora.out);
+  reference::lora(lora);
+
+  AcceptArgs accept = s.accept;
+  accept.rows = offer.rows;
+  accept.segments = offer.segments;
+  accept.groups = offer.groups;
+  accept.tickets = offer.tickets;
+  accept.state = &s.state;
+  accept.voids = s.voids.data();
+  accept.table = lora.table;
+  accept.pages = {};
+  place(s.scene, s.out->host(), accept.out);
+  reference::accept(accept);
+
+  const auto tickets = s.d_tickets->download(*stream_);
+  const auto voids = s.d_voids->download(*stream_);
+  const auto live = s.d_live->download(*stream_);
+  const auto state = s.d_state->download(*stream_);
+  EXPECT_EQ(tickets, s.tickets) << what;
+  EXPECT_EQ(voids, s.voids) << what;
+  for (int m = 0; m < kMaxMailboxes; ++m) {
+    EXPECT_EQ(state[0].broken[m], s.state.broken[m]) << what << " mailbox " << m;
+  }
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    EXPECT_EQ(live[i].count, s.live[i].count) << what << " segment " << i;
+    if (live[i].count == 0) continue;
+    EXPECT_EQ(live[i].slot, s.live[i].slot) << what << " segment " << i;
+    EXPECT_EQ(live[i].first, s.live[i].first) << what << " segment " << i;
+  }
+  for (std::size_t g = 0; g < s.groups.size(); ++g) judge_mail(s, g, what);
+  expect_same(*s.out, what);
+}
+
+void HandoffTest::judge_mail(Stage& s, std::size_t g, const std::string& what) {
+  const auto m = static_cast<std::size_t>(s.groups[g].mailbox);
+  const auto index = static_cast<std::int32_t>(g);
+  EXPECT_EQ(s.mails[m].bell(index), s.twin_mails[m].bell(index)) << what << " group " << g;
+  const auto ticket = static_cast<Ticket>(s.tickets[g]);
+  if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) return;
+  const MailboxView& twin = s.twin_mails[m].view();
+  const auto size = static_cast<std::int64_t>(size_of(s.scene.dtype));
+  const std::byte* want = twin.x + s.groups[g].first_row * twin.max_in * size;
+  ASSERT_EQ(s.seen[g].size(),
+            static_cast<std::size_t>(s.scene.groups[g].count * s.scene.in * size));
+  EXPECT_EQ(std::memcmp(s.seen[g].data(), want, s.seen[g].size()), 0)
+      << what << " group " << g << ": other rows of x than the twin's when its bell rang";
+}
+
+void HandoffTest::check(TestScene scene, bool apart, const std::string& what) {
+  Stage stage;
+  stage.scene = std::move(scene);
+  lay_out(stage);
+  run(stage, apart);
+  judge(stage, what);
+}
+
+}  // namespace tandem

@@ -1,0 +1,168 @@
+// The stage of the handoff's tests: a step's projection on the device and on its twin, with workers
+// of the test's own that obey the bells.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/ops/lora_weights.h"
+
+namespace tandem {
+
+using TestClock = std::chrono::steady_clock;
+
+constexpr std::uint32_t kLongDeadlineUs = 30'000'000;  // a deadline that no machine misses, us
+constexpr std::int64_t kBellStride = 8;
+constexpr std::int64_t kSeatStride = 80;
+constexpr int kSeats = 64;
+
+// How the workers answer a group's job.
+enum class TestAnswer {
+  right,
+  never,
+  by_all_but_one,
+  with_garbage,  // in place of the sequence
+};
+
+struct TestGroup {
+  std::int32_t count = 1;
+  std::vector<std::int32_t> ranks;  // of the modules
+  std::int32_t mailbox = 0;
+  std::uint64_t workers = 1;
+  bool cpu = true;
+  bool xa = false;
+  bool a_ready = false;
+  bool b_ready = false;
+  TestAnswer answer = TestAnswer::right;
+};
+
+// One projection of one step.
+struct TestScene {
+  DType dtype = DType::bf16;
+  DType out_dtype = DType::bf16;
+  std::int64_t in = 40;
+  std::vector<std::int64_t> outputs{24};
+  std::vector<TestGroup> groups;
+  std::int32_t warm_rows = 3;        // of an adapter that is resident and no group
+  std::int32_t other_rows = 2;       // of no adapter
+  std::int32_t shift = 0;            // > 0: weights in chunks
+  std::vector<std::int32_t> broken;  // mailboxes, before the offer
+};
+
+// The areas of one mailbox in memory that both sides see, y and v full of NaN.
+class TestMail {
+ public:
+  TestMail(Device& device, DType dtype, std::int64_t rows, std::int64_t in, std::int64_t out,
+           std::int64_t ranks)
+      : memory_(std::move(device.allocate_pinned(bytes(rows, in, out, ranks), "mailbox")).value()) {
+    std::memset(memory_.data(), 0xFF, memory_.bytes());
+    std::byte* at = memory_.data();
+    const auto take = [&](std::int64_t count) { return std::exchange(at, at + round(count)); };
+    view_.bells = reinterpret_cast<std::uint64_t*>(take(kMaxColdGroups * kBellStride * 8));
+    view_.bell_stride = kBellStride;
+    done_ = reinterpret_cast<std::uint64_t*>(take(kSeats * kSeatStride * 8));
+    view_.done = done_;
+    view_.seat_stride = kSeatStride;
+    std::memset(view_.bells, 0, kMaxColdGroups * kBellStride * 8);
+    std::memset(done_, 0, kSeats * kSeatStride * 8);
+    const auto size = static_cast<std::int64_t>(size_of(dtype));
+    view_.x = take(rows * in * size);
+    y_ = take(rows * out * size);
+    view_.y = y_;
+    v_ = reinterpret_cast<float*>(take(rows * ranks * 4));
+    view_.v = v_;
+    view_.max_in = in;
+    view_.max_out = out;
+    view_.max_v = ranks;
+  }
+
+  const MailboxView& view() const { return view_; }
+  std::byte* y() const { return y_; }
+  float* v() const { return v_; }
+  std::uint64_t bell(std::int32_t group) const {
+    // acquire: pairs with the offer's release of the bell
+    return std::atomic_ref<std::uint64_t>(view_.bells[group * kBellStride])
+        .load(std::memory_order_acquire);
+  }
+  void answer(int seat, std::int32_t group, std::uint64_t sequence) const {
+    // release: pairs with the accept's acquire of `done`
+    std::atomic_ref<std::uint64_t>(done_[seat * kSeatStride + group])
+        .store(sequence, std::memory_order_release);
+  }
+
+ private:
+  static std::int64_t round(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  static std::size_t bytes(std::int64_t rows, std::int64_t in, std::int64_t out,
+                           std::int64_t ranks) {
+    return static_cast<std::size_t>(kMaxColdGroups * kBellStride * 8 + kSeats * kSeatStride * 8 +
+                                    rows * (in + out + ranks) * 4 + 256);
+  }
+
+  Buffer memory_;
+  MailboxView view_;
+  std::byte* y_ = nullptr;
+  float* v_ = nullptr;
+  std::uint64_t* done_ = nullptr;
+};
+
+class HandoffTest : public LoraTest {
+ protected:
+  static constexpr std::uint32_t kGeneration = 7;
+
+  // A scene on both sides: laid out once, then offered and accepted, in jobs of rising sequence.
+  struct Stage {
+    TestScene scene;
+    Weights weights;
+    std::vector<LoraMatrix> telling_table;  // the device's, garbage where the load has not been
+    std::vector<std::int32_t> rows;
+    std::vector<LoraSegment> segments;
+    std::vector<ColdGroup> groups;
+    std::vector<TestMail> mails;
+    OfferArgs offer;  // of the device; the twin's differ in addresses
+    LoraArgs lora;
+    AcceptArgs accept;
+    std::uint64_t sequence = 0;
+
+    std::optional<TestTensor> x, out;
+    std::optional<TestArray<std::int32_t>> d_rows;
+    std::optional<TestArray<LoraSegment>> d_segments, d_live;
+    std::optional<TestArray<ColdGroup>> d_groups;
+    std::optional<TestArray<LoraMatrix>> d_table;
+    std::optional<TestArray<std::uint32_t>> d_ready, d_tickets, d_voids;
+    std::optional<TestArray<HandoffState>> d_state;
+
+    // The twin's own.
+    std::vector<TestMail> twin_mails;
+    std::vector<LoraSegment> live;
+    std::vector<std::uint32_t> ready, tickets, voids;
+    HandoffState state{};
+    // Rows as the worker found them when the bell rang.
+    std::vector<std::vector<std::byte>> seen;
+  };
+
+  static constexpr std::int64_t kReadyStride = 10;
+  static constexpr std::int64_t kReadyOffset = 4;
+
+  void lay_out(Stage& s);
+  void fill_args(Stage& s, const std::vector<LoraMatrix>& addresses, std::int64_t modules);
+  static void place(const TestScene& scene, const TensorView& whole, TensorView* out);
+  // The workers of all groups, on a thread of their own: obeys each bell once it rings for the
+  // stage's sequence, then ends.
+  static void work(Stage& s);
+  static void compute(Stage& s, std::size_t g, Ticket ticket);
+  static void write_y(const Stage& s, std::size_t g, const TensorView& x, std::byte* y);
+  static void write_v(const Stage& s, std::size_t g, const TensorView& x, float* v);
+  // The step's projection on the device. `apart`: the accept is enqueued when the workers have said
+  // all that they will, so a deadline of nothing is as good as a long one.
+  void run(Stage& s, bool apart);
+  // The same on the twin, which reads the answers that the workers gave, and all compared.
+  void judge(Stage& s, const std::string& what);
+  static void judge_mail(Stage& s, std::size_t g, const std::string& what);
+  void check(TestScene scene, bool apart, const std::string& what);
+};
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// Weights of many adapters for the tests of operations that read them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "tests/gpu/ops/ops_fixture.h"
+
+namespace tandem {
+
+class LoraTest : public OpsTest {
+ protected:
+  static std::uint64_t address(const TensorView& view) {
+    return reinterpret_cast<std::uint64_t>(view.data);
+  }
+
+  // The weights of all slots: each matrix in memory of its own, or each slot's matrices one after
+  // another, cut into chunks that lie anywhere in a pool.
+  struct Weights {
+    std::deque<TestTensor> tensors;
+    std::vector<LoraMatrix> host_table;
+    std::vector<LoraMatrix> device_table;
+    std::int32_t max_rank = 0;
+    LoraPages host_pages;
+    LoraPages device_pages;
+    std::vector<std::byte> pool;
+    Buffer device_pool;
+    std::optional<TestArray<std::int32_t>> ids;
+  };
+
+  // ranks[slot][module] of modules [outputs[module], in]; appends to what is there.
+  void make_weights(DType dtype, std::int64_t in, const std::vector<std::int64_t>& outputs,
+                    const std::vector<std::vector<std::int32_t>>& ranks, Weights& weights);
+  // Moves what make_weights made into chunks of 2^shift bytes. What no matrix fills is NaN.
+  void scatter_weights(DType dtype, std::size_t modules, std::int32_t shift, Weights& weights);
+};
+
+}  // namespace tandem

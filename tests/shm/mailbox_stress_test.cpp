@@ -1,0 +1,287 @@
+// Ten million messages through a mailbox, bell to done: between two processes, each with its own
+// mapping, and between two threads on one, where tsan sees every access. A message is a cold
+// group's part of a job, as many as there are groups under way at once. Proved: none is lost or
+// comes twice, they come in order, and no description, row of x or row of y is torn or stale, while
+// all the rings wrap.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "shm/mailbox.h"
+
+namespace tandem {
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kMessages = 100'000;
+constexpr std::uint64_t kMessagesBetweenThreads = 100'000;
+#else
+constexpr std::uint64_t kMessages = 10'000'000;
+constexpr std::uint64_t kMessagesBetweenThreads = 1'000'000;
+#endif
+
+constexpr std::uint32_t kWords = 16;  // of f32 in a row of x and of y: a cache line
+constexpr std::uint32_t kMaxGroupsOfJob = 4;
+constexpr MailboxShape kShape = {.dtype = DType::f32,
+                                 .num_seats = 1,
+                                 .max_rows = kMaxColdGroups,
+                                 .max_in = kWords,
+                                 .max_out = kWords,
+                                 .max_rank = 1};
+
+// Waits for `ready()`; both sides give up together, long before ctest does.
+template <typename Ready>
+bool wait_for(Ready ready) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (std::uint64_t round = 0; !ready(); ++round) {
+    if (round < 200) continue;
+    // Somebody may want the core, the other side above all.
+    if (round < 220) {
+      std::this_thread::yield();
+    } else if (std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::uint32_t mix(std::uint64_t sequence, std::uint32_t group, std::uint32_t word) {
+  std::uint64_t x = sequence * 0x9e3779b97f4a7c15 + group * 0xbf58476d1ce4e5b9 + word;
+  x ^= x >> 29;
+  return static_cast<std::uint32_t>(x * 0x94d049bb133111eb >> 32);
+}
+
+// Which groups the jobs have, the same for both sides.
+class Jobs {
+ public:
+  Jobs(std::uint64_t messages, std::uint64_t seed) : left_(messages), random_(seed) {}
+
+  // The next job's groups: first, and one past the last; first == last: no more.
+  std::pair<std::uint32_t, std::uint32_t> next() {
+    std::uint64_t count = 1 + random_() % kMaxGroupsOfJob;
+    count = std::min(count, left_);
+    left_ -= count;
+    if (at_ + count > kMaxColdGroups) at_ = 0;
+    const std::uint32_t first = at_;
+    at_ += static_cast<std::uint32_t>(count);
+    return {first, at_};
+  }
+
+ private:
+  std::uint64_t left_;
+  std::uint32_t at_ = 0;
+  std::mt19937_64 random_;
+};
+
+GroupJob describe(std::uint64_t sequence, std::uint32_t group) {
+  GroupJob job;
+  job.workers = 1;
+  job.group = group;
+  job.rows = 1;
+  job.first_row = group;
+  job.in = job.out = kWords;
+  job.present = mix(sequence, group, 100);
+  job.reserved_too = mix(sequence, group, 101);
+  return job;
+}
+
+// The answer to group g's last message is there and right.
+bool check_answer(const Mailbox& mailbox, std::uint32_t group, std::uint64_t sequence) {
+  if (sequence == 0) return true;
+  const Seat& seat = mailbox.seat(0);
+  // acquire: pairs with the release in answer_messages().
+  const bool came =
+      wait_for([&] { return seat.done[group].load(std::memory_order_acquire) == sequence; });
+  EXPECT_TRUE(came) << "no answer to job " << sequence << " group " << group;
+  if (!came) return false;
+  std::array<std::uint32_t, kWords> y;
+  std::memcpy(y.data(), mailbox.y_of(group), sizeof y);
+  for (std::uint32_t i = 0; i < kWords; ++i) {
+    const std::uint32_t expected = ~mix(sequence, group, i);
+    EXPECT_EQ(y[i], expected) << "job " << sequence << " group " << group << " word " << i;
+    if (y[i] != expected) return false;
+  }
+  return true;
+}
+
+// The engine and the device. Job n goes to mailbox n % their number.
+void send_messages(std::span<Mailbox> mailboxes, std::uint64_t messages, std::uint64_t seed) {
+  std::vector<Jobs> jobs(mailboxes.size(), Jobs(messages / mailboxes.size(), seed));
+  std::vector<std::array<std::uint64_t, kMaxColdGroups>> all_under_way(mailboxes.size());
+  for (std::uint64_t sequence = 1;; ++sequence) {
+    const std::size_t index = sequence % mailboxes.size();
+    Mailbox& mailbox = mailboxes[index];
+    auto& under_way = all_under_way[index];
+    const auto [first, end] = jobs[index].next();
+    if (first == end) break;
+    std::array<GroupJob, kMaxGroupsOfJob> groups;
+    for (std::uint32_t g = first; g < end; ++g) groups[g - first] = describe(sequence, g);
+    mailbox.publish(sequence, groups.data(), end - first);
+    for (std::uint32_t g = first; g < end; ++g) {
+      if (!check_answer(mailbox, g, under_way[g])) return;
+      under_way[g] = sequence;
+      std::array<std::uint32_t, kWords> x;
+      for (std::uint32_t i = 0; i < kWords; ++i) x[i] = mix(sequence, g, i);
+      std::memcpy(mailbox.x_of(g), x.data(), sizeof x);
+      // release: pairs with the acquire in answer_messages(), which then sees the row.
+      mailbox.bells()[g].value.store(bell_of(sequence, Ticket::cpu), std::memory_order_release);
+    }
+  }
+  for (std::size_t index = 0; index < mailboxes.size(); ++index) {
+    for (std::uint32_t g = 0; g < kMaxColdGroups; ++g) {
+      if (!check_answer(mailboxes[index], g, all_under_way[index][g])) return;
+    }
+  }
+}
+
+// A worker. Returns what went wrong, null if nothing did.
+const char* answer_messages(std::span<const Mailbox> mailboxes, std::uint64_t messages,
+                            std::uint64_t seed) {
+  std::vector<Jobs> jobs(mailboxes.size(), Jobs(messages / mailboxes.size(), seed));
+  for (std::uint64_t sequence = 1;; ++sequence) {
+    const std::size_t index = sequence % mailboxes.size();
+    const Mailbox& mailbox = mailboxes[index];
+    Seat& seat = mailbox.seat(0);
+    const auto [first, end] = jobs[index].next();
+    if (first == end) return nullptr;
+    // acquire: pairs with the release in publish(), which then has the job described.
+    const bool came = wait_for(
+        [&] { return mailbox.inbox().published.load(std::memory_order_acquire) >= sequence; });
+    if (!came) return "a job that was never published";
+    Mailbox::JobCopy job;
+    if (!mailbox.read_job(sequence, job)) return "a published job without its description";
+    if (job.num_groups != end - first) return "a job of other groups";
+    for (std::uint32_t i = 0; i < job.num_groups; ++i) {
+      const std::uint32_t g = first + i;
+      const GroupJob expected = describe(sequence, g);
+      if (std::memcmp(&job.groups[i], &expected, sizeof expected) != 0) return "a torn description";
+      std::uint64_t bell = 0;
+      const bool rung = wait_for([&] {
+        // acquire: pairs with the release in send_messages().
+        bell = mailbox.bells()[g].value.load(std::memory_order_acquire);
+        return sequence_of(bell) >= sequence;
+      });
+      if (!rung) return "a bell that was never rung";
+      if (bell != bell_of(sequence, Ticket::cpu)) return "a bell of another job";
+      std::array<std::uint32_t, kWords> words;
+      std::memcpy(words.data(), mailbox.x_of(g), sizeof words);
+      for (std::uint32_t w = 0; w < kWords; ++w) {
+        if (words[w] != mix(sequence, g, w)) return "a torn row of x";
+        words[w] = ~words[w];
+      }
+      std::memcpy(mailbox.y_of(g), words.data(), sizeof words);
+      // release: pairs with the acquire in check_answer(), which then sees the row.
+      seat.done[g].store(sequence, std::memory_order_release);
+    }
+    seat.progress.store(sequence, std::memory_order_release);
+  }
+}
+
+std::vector<Mailbox> make_mailboxes(int count) {
+  std::vector<Mailbox> mailboxes;
+  for (int i = 0; i < count; ++i) {
+    auto mailbox = Mailbox::create(kShape, -1);
+    EXPECT_TRUE(mailbox.ok()) << mailbox.status().message();
+    if (mailbox) mailboxes.push_back(std::move(mailbox).value());
+  }
+  return mailboxes;
+}
+
+const char* answer_from_outside(std::span<const Mailbox> made, std::uint64_t seed) {
+  std::vector<Mailbox> mailboxes;
+  for (const Mailbox& each : made) {
+    auto mailbox = Mailbox::open(each.inbox_name(), each.outbox_name());
+    if (!mailbox) return "a mailbox that does not open";
+    mailboxes.push_back(std::move(mailbox).value());
+  }
+  return answer_messages(mailboxes, kMessages, seed);
+}
+
+TEST(MailboxStress, LosesAndTearsNothingBetweenTwoProcesses) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::vector<Mailbox> mailboxes = make_mailboxes(kMaxMailboxes);
+  ASSERT_EQ(mailboxes.size(), static_cast<std::size_t>(kMaxMailboxes));
+  const pid_t engine = ::getpid();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != engine) ::_exit(3);
+    const char* const failure = answer_from_outside(mailboxes, seed);
+    if (failure != nullptr) std::fprintf(stderr, "the worker met %s\n", failure);
+    ::_exit(failure == nullptr ? 0 : 2);
+  }
+  send_messages(mailboxes, kMessages, seed);
+  if (HasFailure()) ::kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(MailboxStress, LosesAndTearsNothingBetweenTwoThreads) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::vector<Mailbox> mailboxes = make_mailboxes(2);
+  ASSERT_EQ(mailboxes.size(), 2U);
+  const char* failure = nullptr;
+  std::thread worker([&] { failure = answer_messages(mailboxes, kMessagesBetweenThreads, seed); });
+  send_messages(mailboxes, kMessagesBetweenThreads, seed);
+  worker.join();
+  EXPECT_EQ(failure, nullptr) << failure;
+}
+
+// Descriptions that are overwritten while they are read: a reader gets a whole one or none.
+TEST(MailboxStress, GivesALateReaderAWholeDescriptionOrNone) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  auto mailbox = Mailbox::create(kShape, -1);
+  ASSERT_TRUE(mailbox.ok());
+  std::atomic<bool> over{false};
+  std::uint64_t torn = 0;
+  std::uint64_t whole = 0;
+  std::thread reader([&] {
+    std::mt19937_64 random(seed);
+    while (!over.load()) {
+      // acquire: pairs with the release in publish().
+      const std::uint64_t last = mailbox->inbox().published.load(std::memory_order_acquire);
+      // Those whose places are about to be taken: by their numbers, or by the number of groups.
+      const std::uint64_t back = random() % 2 == 0 ? kNumJobs - 8 : kNumGroupJobs / kMaxColdGroups;
+      const std::uint64_t sequence = last - std::min(last, back - random() % 8);
+      Mailbox::JobCopy job;
+      if (!mailbox->read_job(sequence, job)) continue;
+      ++whole;
+      for (std::uint32_t i = 0; i < job.num_groups; ++i) {
+        const GroupJob expected = describe(sequence, i);
+        torn += std::memcmp(&job.groups[i], &expected, sizeof expected) != 0 ? 1 : 0;
+      }
+    }
+  });
+  std::vector<GroupJob> groups(kMaxColdGroups);
+  std::mt19937_64 random(seed + 1);
+  const std::uint64_t jobs = kMessagesBetweenThreads / 20;
+  for (std::uint64_t sequence = 1; sequence <= jobs; ++sequence) {
+    const auto count = static_cast<std::uint32_t>(
+        sequence % 20'000 < 10'000 ? kMaxColdGroups : random() % kMaxGroupsOfJob);
+    for (std::uint32_t g = 0; g < count; ++g) groups[g] = describe(sequence, g);
+    mailbox->publish(sequence, groups.data(), count);
+  }
+  over.store(true);
+  reader.join();
+  EXPECT_EQ(torn, 0U) << "of " << whole;
+}
+
+}  // namespace
+}  // namespace tandem

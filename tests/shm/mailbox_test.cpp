@@ -1,0 +1,498 @@
+#include "shm/mailbox.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+MailboxShape small_shape() {
+  return {.dtype = DType::bf16,
+          .num_seats = 3,
+          .max_rows = 20,
+          .max_in = 48,
+          .max_out = 100,
+          .max_rank = 8};
+}
+
+Mailbox make_mailbox(const MailboxShape& shape = small_shape()) {
+  auto mailbox = Mailbox::create(shape, -1);
+  EXPECT_TRUE(mailbox.ok()) << mailbox.status().message();
+  return std::move(mailbox).value();
+}
+
+// Another view of it, as a worker has.
+Mailbox open_mailbox(const Mailbox& made) {
+  auto mailbox = Mailbox::open(made.inbox_name(), made.outbox_name());
+  EXPECT_TRUE(mailbox.ok()) << mailbox.status().message();
+  return std::move(mailbox).value();
+}
+
+Status open_status(const Mailbox& made) {
+  return Mailbox::open(made.inbox_name(), made.outbox_name()).status();
+}
+
+// Every word of a description tells which job and which group it is of.
+GroupJob group_of(std::uint64_t sequence, std::uint32_t group) {
+  GroupJob job;
+  job.workers = sequence % 8;
+  job.group = group;
+  job.rows = 1 + static_cast<std::uint32_t>(sequence % 5);
+  job.first_row = static_cast<std::uint32_t>(sequence % 15);
+  job.in = 48;
+  job.out = 100;
+  job.num_modules = 1;
+  job.rank_columns = 8;
+  job.present = sequence * 64 + group;
+  job.modules[0] = {.a = sequence, .b = sequence + group, .rank = 8, .b_stride = 8, .out = 100};
+  return job;
+}
+
+bool same(const GroupJob& a, const GroupJob& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+void publish(Mailbox& mailbox, std::uint64_t sequence, std::uint32_t num_groups) {
+  std::vector<GroupJob> groups;
+  for (std::uint32_t g = 0; g < num_groups; ++g) groups.push_back(group_of(sequence, g));
+  mailbox.publish(sequence, groups.data(), num_groups);
+}
+
+void expect_job(const Mailbox& mailbox, std::uint64_t sequence, std::uint32_t num_groups) {
+  Mailbox::JobCopy job;
+  ASSERT_TRUE(mailbox.read_job(sequence, job)) << "job " << sequence;
+  ASSERT_EQ(job.num_groups, num_groups) << "job " << sequence;
+  for (std::uint32_t g = 0; g < num_groups; ++g) {
+    EXPECT_TRUE(same(job.groups[g], group_of(sequence, g))) << "job " << sequence << " group " << g;
+  }
+}
+
+bool has_job(const Mailbox& mailbox, std::uint64_t sequence) {
+  Mailbox::JobCopy job;
+  return mailbox.read_job(sequence, job);
+}
+
+TEST(Mailbox, HasPartsThatFollowEachOtherWithinTheirRegions) {
+  for (const MailboxShape& shape : {small_shape(), MailboxShape{DType::f32, 1, 1, 1, 1, 1},
+                                    MailboxShape{DType::f16, kMaxSeats, 300, 4096, 12288, 512}}) {
+    const Mailbox mailbox = make_mailbox(shape);
+    const std::byte* const inbox = mailbox.inbox_region().data();
+    const std::byte* const outbox = mailbox.outbox_region().data();
+    const auto at = [](const std::byte* base, const void* part) {
+      return static_cast<std::size_t>(static_cast<const std::byte*>(part) - base);
+    };
+    const std::size_t element = size_of(shape.dtype);
+    EXPECT_EQ(at(inbox, mailbox.bells()), sizeof(InboxHeader));
+    EXPECT_EQ(at(inbox, &mailbox.job(0)), at(inbox, mailbox.bells() + kMaxColdGroups));
+    EXPECT_EQ(at(inbox, &mailbox.group_job(0)),
+              at(inbox, &mailbox.job(kNumJobs - 1)) + sizeof(Job));
+    EXPECT_LE(at(inbox, &mailbox.group_job(kNumGroupJobs - 1) + 1), at(inbox, mailbox.x()));
+    EXPECT_EQ(at(inbox, mailbox.x()) % 4096, 0U);
+    EXPECT_LE(at(inbox, mailbox.x_of(shape.max_rows)), mailbox.inbox_region().bytes());
+    EXPECT_EQ(at(mailbox.x(), mailbox.x_of(1)), shape.max_in * element);
+    EXPECT_EQ(at(outbox, &mailbox.seat(0)), sizeof(OutboxHeader));
+    EXPECT_LE(at(outbox, &mailbox.seat(0) + shape.num_seats), at(outbox, mailbox.v()));
+    EXPECT_LE(mailbox.v_of(shape.max_rows), mailbox.v() + mailbox.v_plane());
+    EXPECT_LE(at(outbox, mailbox.v() + kNumVPlanes * mailbox.v_plane()), at(outbox, mailbox.y()));
+    EXPECT_EQ(mailbox.v_of(1) - mailbox.v(), shape.max_rank * kMaxModulesOfJob);
+    EXPECT_LE(at(outbox, mailbox.y_of(shape.max_rows)), mailbox.outbox_region().bytes());
+    EXPECT_EQ(at(mailbox.y(), mailbox.y_of(1)), shape.max_out * element);
+  }
+}
+
+TEST(Mailbox, RefusesShapesThatNoMailboxHasByTheFieldsName) {
+  const auto refusal = [](auto change) {
+    MailboxShape shape = small_shape();
+    change(shape);
+    const auto mailbox = Mailbox::create(shape, -1);
+    EXPECT_EQ(mailbox.status().code(), StatusCode::invalid_argument);
+    return mailbox.status().message();
+  };
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.num_seats = 0; }), HasSubstr("num_seats is 0"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.num_seats = 65; }), HasSubstr("num_seats is 65"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.max_rows = 0; }), HasSubstr("max_rows"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.max_in = 1U << 31; }), HasSubstr("max_in"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.max_out = ~0U; }), HasSubstr("max_out"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.max_rank = 0; }), HasSubstr("max_rank"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.dtype = DType::i32; }), HasSubstr("dtype"));
+}
+
+TEST(Mailbox, IsSeenByAWorkerAsTheEngineMadeIt) {
+  const Mailbox made = make_mailbox();
+  const Mailbox opened = open_mailbox(made);
+  EXPECT_EQ(opened.shape().max_out, made.shape().max_out);
+  EXPECT_EQ(opened.inbox().pid, static_cast<std::uint32_t>(::getpid()));
+  EXPECT_EQ(opened.inbox().node, -1);
+  made.x_of(3)[5] = std::byte{7};
+  EXPECT_EQ(opened.x_of(3)[5], std::byte{7});
+  opened.v_of(3)[5] = 2.5F;
+  EXPECT_EQ(made.v_of(3)[5], 2.5F);
+  opened.y_of(19)[199] = std::byte{9};
+  EXPECT_EQ(made.y_of(19)[199], std::byte{9});
+  opened.seat(2).done[63].store(77);
+  EXPECT_EQ(made.seat(2).done[63].load(), 77U);
+}
+
+TEST(MailboxDeathTest, LetsNoWorkerWriteWhatTheEngineAndTheDeviceWrite) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Mailbox made = make_mailbox();
+  EXPECT_DEATH(
+      {
+        const auto opened = Mailbox::open(made.inbox_name(), made.outbox_name());
+        if (!opened) ::_exit(0);
+        opened->bells()[0].value.store(1);
+        ::_exit(0);
+      },
+      "");
+}
+
+// Writes whatever it likes into the regions of a mailbox, as nobody is meant to.
+class Vandal {
+ public:
+  explicit Vandal(const Mailbox& mailbox)
+      : inbox_(open(mailbox.inbox_name())), outbox_(open(mailbox.outbox_name())) {}
+
+  InboxHeader& inbox() { return *reinterpret_cast<InboxHeader*>(inbox_.data()); }
+  OutboxHeader& outbox() { return *reinterpret_cast<OutboxHeader*>(outbox_.data()); }
+  std::byte* inbox_bytes() { return inbox_.data(); }
+  std::byte* outbox_bytes() { return outbox_.data(); }
+
+ private:
+  static ShmRegion open(const std::string& name) {
+    auto region = ShmRegion::open(name, ShmRegion::Access::read_write);
+    EXPECT_TRUE(region.ok()) << region.status().message();
+    return std::move(region).value();
+  }
+  ShmRegion inbox_, outbox_;
+};
+
+TEST(Mailbox, SaysWhatIsWrongWithOneThatCannotBeOpened) {
+  const Mailbox made = make_mailbox();
+  Vandal vandal(made);
+  ASSERT_TRUE(open_status(made).ok());
+
+  vandal.inbox().version = 0;
+  EXPECT_EQ(open_status(made).code(), StatusCode::unavailable);
+  EXPECT_THAT(open_status(made).message(), HasSubstr("not ready"));
+  vandal.inbox().version = 99;
+  EXPECT_THAT(open_status(made).message(), HasSubstr("version 99"));
+  vandal.inbox().version = kMailboxVersion;
+
+  vandal.outbox().version = 0;
+  EXPECT_EQ(open_status(made).code(), StatusCode::unavailable);
+  EXPECT_THAT(open_status(made).message(), HasSubstr("outbox " + made.outbox_name()));
+  vandal.outbox().version = kMailboxVersion;
+
+  vandal.inbox().max_rows = 0;
+  EXPECT_THAT(open_status(made).message(), HasSubstr("max_rows is 0"));
+  vandal.inbox().max_rows = 21;
+  EXPECT_THAT(open_status(made).message(), HasSubstr("the header is damaged"));
+  vandal.inbox().max_rows = 20;
+  EXPECT_TRUE(open_status(made).ok());
+
+  EXPECT_EQ(Mailbox::open("/tandem-nothing", made.outbox_name()).status().code(),
+            StatusCode::not_found);
+  EXPECT_FALSE(Mailbox::open(made.outbox_name(), made.inbox_name()).ok());
+  vandal.inbox().magic = kOutboxMagic;
+  EXPECT_THAT(open_status(made).message(), HasSubstr("not a mailbox"));
+  vandal.inbox().magic = kInboxMagic;
+  const Mailbox other = make_mailbox({DType::bf16, 4, 20, 48, 100, 8});
+  EXPECT_THAT(Mailbox::open(made.inbox_name(), other.outbox_name()).status().message(),
+              HasSubstr("not a pair"));
+}
+
+TEST(Mailbox, RefusesARegionTooSmallForAHeader) {
+  const Mailbox made = make_mailbox();
+  auto region = ShmRegion::create("inbox", 40);
+  ASSERT_TRUE(region.ok());
+  EXPECT_THAT(Mailbox::open(region->name(), made.outbox_name()).status().message(),
+              HasSubstr("too few"));
+  EXPECT_THAT(Mailbox::open(made.inbox_name(), region->name()).status().message(),
+              HasSubstr("too few"));
+}
+
+// A field of a header that decides where something lies.
+struct HeaderField {
+  const char* name;
+  bool in_inbox;
+  std::size_t offset;
+  std::size_t bytes;
+};
+
+TEST(Mailbox, IsRefusedWhateverIsWrittenIntoAnyFieldOfItsHeaders) {
+  // Not here: dtype (16 bits are 16 bits), node and pid, which only inform.
+  const std::vector<HeaderField> fields = {
+      {"inbox magic", true, offsetof(InboxHeader, magic), 4},
+      {"num_seats", true, offsetof(InboxHeader, num_seats), 4},
+      {"max_rows", true, offsetof(InboxHeader, max_rows), 4},
+      {"max_in", true, offsetof(InboxHeader, max_in), 4},
+      {"max_out", true, offsetof(InboxHeader, max_out), 4},
+      {"max_rank", true, offsetof(InboxHeader, max_rank), 4},
+      {"inbox bytes", true, offsetof(InboxHeader, bytes), 8},
+      {"inbox version", true, offsetof(InboxHeader, version), 4},
+      {"bells", true, offsetof(InboxHeader, bells), 8},
+      {"jobs", true, offsetof(InboxHeader, jobs), 8},
+      {"group_jobs", true, offsetof(InboxHeader, group_jobs), 8},
+      {"x", true, offsetof(InboxHeader, x), 8},
+      {"outbox magic", false, offsetof(OutboxHeader, magic), 4},
+      {"outbox num_seats", false, offsetof(OutboxHeader, num_seats), 4},
+      {"outbox bytes", false, offsetof(OutboxHeader, bytes), 8},
+      {"seats", false, offsetof(OutboxHeader, seats), 8},
+      {"v", false, offsetof(OutboxHeader, v), 8},
+      {"y", false, offsetof(OutboxHeader, y), 8},
+      {"outbox version", false, offsetof(OutboxHeader, version), 4},
+  };
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  // A column is a page, so that one less or more of anything shows.
+  const Mailbox made = make_mailbox({DType::f32, 3, 1024, 5, 9, 2});
+  Vandal vandal(made);
+  for (int round = 0; round < 3000; ++round) {
+    const HeaderField& field = fields[random() % fields.size()];
+    std::byte* const at =
+        (field.in_inbox ? vandal.inbox_bytes() : vandal.outbox_bytes()) + field.offset;
+    std::uint64_t good = 0;
+    std::memcpy(&good, at, field.bytes);
+    std::uint64_t bad = good;
+    switch (random() % 5) {
+      case 0:
+        bad = good ^ std::uint64_t{1} << random() % (field.bytes * 8);
+        break;
+      case 1:
+        bad = good + 1;
+        break;
+      case 2:
+        bad = good - 1;
+        break;
+      case 3:
+        bad = random() % 2 == 0 ? 0 : ~std::uint64_t{0};
+        break;
+      default:
+        bad = random();
+    }
+    if (std::memcmp(&bad, &good, field.bytes) == 0) continue;
+    std::memcpy(at, &bad, field.bytes);
+    const Status status = open_status(made);
+    ASSERT_FALSE(status.ok()) << field.name << " " << good << " -> " << bad;
+    ASSERT_FALSE(status.message().empty());
+    std::memcpy(at, &good, field.bytes);
+  }
+  EXPECT_TRUE(open_status(made).ok());
+}
+
+TEST(Mailbox, OfAnotherDtypeIsRefusedOrReadWithinItsRegion) {
+  const Mailbox made = make_mailbox();
+  Vandal vandal(made);
+  for (int dtype = 0; dtype < 256; ++dtype) {
+    vandal.inbox().dtype = static_cast<DType>(dtype);
+    const auto opened = Mailbox::open(made.inbox_name(), made.outbox_name());
+    EXPECT_EQ(opened.ok(), opened.ok() && size_of(opened->shape().dtype) == 2) << dtype;
+  }
+}
+
+TEST(Mailbox, HandsOverADescriptionWordForWord) {
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  EXPECT_FALSE(has_job(worker, 0));
+  EXPECT_FALSE(has_job(worker, 1));
+  publish(made, 1, 3);
+  publish(made, 2, 0);
+  publish(made, 7, kMaxColdGroups);  // those between are other mailboxes'
+  EXPECT_EQ(worker.inbox().published.load(), 7U);
+  expect_job(worker, 1, 3);
+  expect_job(worker, 2, 0);
+  expect_job(worker, 7, kMaxColdGroups);
+  for (const std::uint64_t none : {0, 3, 6, 8}) EXPECT_FALSE(has_job(worker, none)) << none;
+}
+
+TEST(Mailbox, KeepsTheNewestJobsWhenTheRingOfJobsWraps) {
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  const std::uint64_t first = ~std::uint64_t{0} / 8 - kNumJobs;  // as after a long life
+  for (std::uint64_t n = first; n < first + 3 * kNumJobs; ++n) publish(made, n, 1);
+  const std::uint64_t last = first + 3 * kNumJobs - 1;
+  for (std::uint64_t n = first; n <= last - kNumJobs; ++n) EXPECT_FALSE(has_job(worker, n)) << n;
+  for (std::uint64_t n = last - kNumJobs + 1; n <= last; ++n) expect_job(worker, n, 1);
+}
+
+TEST(Mailbox, LosesAJobWithTheFirstOfItsGroups) {
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  // Full jobs: the ring of group jobs wraps long before the ring of jobs.
+  constexpr std::uint64_t kKept = kNumGroupJobs / kMaxColdGroups;
+  static_assert(kKept < kNumJobs);
+  for (std::uint64_t n = 1; n <= kKept; ++n) publish(made, n, kMaxColdGroups);
+  expect_job(worker, 1, kMaxColdGroups);
+  publish(made, kKept + 1, 1);  // takes the place of one group of the first job
+  EXPECT_FALSE(has_job(worker, 1));
+  expect_job(worker, 2, kMaxColdGroups);
+  for (std::uint64_t n = kKept + 2; n <= 3 * kKept; ++n) publish(made, n, kMaxColdGroups);
+  for (std::uint64_t n = 1; n <= 3 * kKept; ++n) {
+    if (n <= 2 * kKept) {
+      EXPECT_FALSE(has_job(worker, n)) << n;
+    } else {
+      expect_job(worker, n, kMaxColdGroups);
+    }
+  }
+}
+
+TEST(Mailbox, LosesOldJobsWhenSequencesLeap) {
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  for (std::uint64_t n = 1; n <= 10; ++n) publish(made, n, kMaxColdGroups);
+  const std::uint64_t far = 1000 * kNumJobs + 5000;
+  publish(made, far, 2);
+  for (std::uint64_t n = 1; n <= 10; ++n) EXPECT_FALSE(has_job(worker, n)) << n;
+  expect_job(worker, far, 2);
+  publish(made, far + kNumJobs - 1, 2);
+  expect_job(worker, far, 2);
+  publish(made, far + kNumJobs, 2);
+  EXPECT_FALSE(has_job(worker, far));
+  expect_job(worker, far + kNumJobs, 2);
+}
+
+// The model of what the rings hold, against any order of leaps and numbers of groups.
+TEST(Mailbox, HoldsExactlyTheJobsWhosePlacesNobodyTook) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  struct Published {
+    std::uint64_t sequence, first_group;
+    std::uint32_t num_groups;
+  };
+  std::vector<Published> all;
+  std::uint64_t sequence = 0;
+  std::uint64_t groups = 0;
+  for (int round = 0; round < 3000; ++round) {
+    sequence += random() % 50 == 0 ? random() % (3 * kNumJobs) + 1 : random() % 3 + 1;
+    const auto count = static_cast<std::uint32_t>(random() % (kMaxColdGroups + 1));
+    publish(made, sequence, count);
+    all.push_back({sequence, groups, count});
+    groups += count;
+    for (int look = 0; look < 8; ++look) {
+      const std::size_t back = std::min<std::size_t>(random() % 800, all.size() - 1);
+      const Published& job = all[all.size() - 1 - back];
+      const bool there =
+          sequence - job.sequence < kNumJobs && groups - job.first_group <= kNumGroupJobs;
+      ASSERT_EQ(has_job(worker, job.sequence), there) << "round " << round << " back " << back;
+      if (there) expect_job(worker, job.sequence, job.num_groups);
+    }
+  }
+}
+
+TEST(Mailbox, IsQuietWhenAllItsWorkersHaveLeftTheJobOrTheirSeats) {
+  Mailbox made = make_mailbox();
+  for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
+  EXPECT_TRUE(made.quiet(0b111, 9));  // nobody is there
+  made.seat(0).pid = 100;
+  made.seat(1).pid = 101;
+  EXPECT_TRUE(made.quiet(0b100, 9));
+  EXPECT_FALSE(made.quiet(0b111, 9));
+  made.seat(0).progress = 9;
+  EXPECT_TRUE(made.quiet(0b001, 9));
+  EXPECT_TRUE(made.quiet(0b001, 8));
+  EXPECT_FALSE(made.quiet(0b011, 9));
+  made.seat(1).progress = 8;
+  EXPECT_FALSE(made.quiet(0b011, 9));
+  EXPECT_TRUE(made.quiet(0b011, 8));
+  made.seat(1).pid = 0;
+  EXPECT_TRUE(made.quiet(0b011, 9));
+  EXPECT_TRUE(made.quiet(~std::uint64_t{0}, 9));  // seats that no mailbox has
+}
+
+TEST(Mailbox, TakesProgressBeyondTheLastJobForGarbage) {
+  Mailbox made = make_mailbox();
+  for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
+  made.seat(0).pid = 100;
+  for (const std::uint64_t progress : {std::uint64_t{10}, ~std::uint64_t{0}}) {
+    made.seat(0).progress = progress;
+    EXPECT_FALSE(made.quiet(1, 9)) << progress;
+  }
+}
+
+TEST(Mailbox, RetiresJobsForwardOnly) {
+  Mailbox made = make_mailbox();
+  for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
+  made.retire_before(5);
+  made.retire_before(3);
+  EXPECT_EQ(made.inbox().first_live.load(), 5U);
+  made.retire_before(10);
+  EXPECT_EQ(made.inbox().first_live.load(), 10U);
+}
+
+TEST(MailboxDeathTest, RefusesDescriptionsThatLeadOutOfTheMailbox) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Mailbox made = make_mailbox();
+  const auto publish_one = [&](auto change) {
+    GroupJob job = group_of(1, 0);
+    change(job);
+    made.publish(1, &job, 1);
+  };
+  EXPECT_DEATH(publish_one([](GroupJob& j) { j.first_row = 20; }), "rows");
+  EXPECT_DEATH(publish_one([](GroupJob& j) { j.first_row = ~0U; }), "rows");
+  EXPECT_DEATH(publish_one([](GroupJob& j) { j.in = 49; }), "48 x 100");
+  EXPECT_DEATH(publish_one([](GroupJob& j) { j.group = 64; }), "group 64");
+  EXPECT_DEATH(publish_one([](GroupJob& j) { j.workers = 8; }), "workers");
+  EXPECT_DEATH(publish_one([](GroupJob& j) { j.modules[0].column = 1; }), "columns");
+}
+
+TEST(Mailbox, WakesASleepingWorkerThroughAReadOnlyMapping) {
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  std::atomic<bool> asleep{false};
+  std::chrono::duration<double> slept{};
+  std::thread thread([&] {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::uint32_t seen = worker.inbox().wake.load(std::memory_order_acquire);
+    asleep.store(true);
+    // As long as the word stands still, a wait that ends by itself has timed out.
+    while (worker.inbox().wake.load(std::memory_order_acquire) == seen &&
+           std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
+      worker.sleep(seen, 60);
+    }
+    slept = std::chrono::steady_clock::now() - begin;
+  });
+  while (!asleep.load()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it most likely sleeps
+  made.wake_workers();
+  thread.join();
+  EXPECT_LT(slept.count(), 30);
+}
+
+TEST(Mailbox, LetsAWorkerSleepNoLongerThanItAsksFor) {
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  const auto begin = std::chrono::steady_clock::now();
+  worker.sleep(worker.inbox().wake.load(), 0.02);
+  const std::chrono::duration<double> slept = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(slept.count(), 0.015);  // it slept: a read-only word is one a futex can wait for
+  worker.sleep(worker.inbox().wake.load() + 1, 60);  // woken meanwhile: not at all
+  worker.sleep(worker.inbox().wake.load(), 0);
+  worker.sleep(worker.inbox().wake.load(), -1);
+}
+
+TEST(Mailbox, TellsWorkersToEnd) {
+  Mailbox made = make_mailbox();
+  const Mailbox worker = open_mailbox(made);
+  EXPECT_EQ(worker.inbox().stop.load(), 0U);
+  const std::uint32_t wake = worker.inbox().wake.load();
+  made.stop_workers();
+  EXPECT_EQ(worker.inbox().stop.load(), 1U);
+  EXPECT_NE(worker.inbox().wake.load(), wake);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,237 @@
+// A host device whose adapter loads stand still until the compute stream has done a given number of
+// operations: so that the takeover from CPU workers to the device can be forced between any two.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "gpu/device.h"
+#include "gpu/host/host_device.h"
+#include "gpu/host/host_stream.h"
+
+namespace tandem::test {
+
+// Counts operations of the compute stream and holds loads back. Thread-safe.
+class LoadGate {
+ public:
+  static constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::min();
+
+  // From now on: the first `num_b` pieces of the load stream come after operation `b_at`, all else
+  // after operation `at`, counted from now.
+  void close(std::int64_t at, std::int64_t b_at = 0, std::int64_t num_b = 0) {
+    const std::lock_guard lock(mutex_);
+    done_ = 0;
+    at_ = at;
+    b_at_ = b_at;
+    num_b_ = num_b;
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    at_ = b_at_ = kOpen;
+    changed_.notify_all();
+  }
+  // Compute operations stand still until let_go().
+  void hold() {
+    const std::lock_guard lock(mutex_);
+    held_ = true;
+  }
+  void let_go() {
+    const std::lock_guard lock(mutex_);
+    held_ = false;
+    changed_.notify_all();
+  }
+  std::int64_t done() const {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+  bool timed_out() const {
+    const std::lock_guard lock(mutex_);
+    return timed_out_;
+  }
+
+  // For the streams.
+  void count() {
+    std::unique_lock lock(mutex_);
+    wait(lock, [&] { return !held_; });
+    ++done_;
+    changed_.notify_all();
+  }
+  void pass(bool b_part) {
+    std::unique_lock lock(mutex_);
+    wait(lock, [&] { return done_ >= (b_part ? b_at_ : at_); });
+  }
+  bool in_b_parts() const {
+    const std::lock_guard lock(mutex_);
+    return num_b_ > 0;
+  }
+  void note_piece() {  // its event ends it
+    const std::lock_guard lock(mutex_);
+    if (num_b_ > 0) --num_b_;
+  }
+
+ private:
+  template <typename Condition>
+  void wait(std::unique_lock<std::mutex>& lock, Condition condition) {
+    if (!changed_.wait_for(lock, std::chrono::seconds(60), condition)) timed_out_ = true;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t done_ = 0;
+  std::int64_t at_ = kOpen;
+  std::int64_t b_at_ = kOpen;
+  std::int64_t num_b_ = 0;
+  bool held_ = false;
+  bool timed_out_ = false;
+};
+
+class GatedStream final : public Stream {
+ public:
+  enum class Role { load, compute, other };
+  GatedStream(std::unique_ptr<Stream> inner, LoadGate& gate, Role role)
+      : inner_(std::move(inner)), gate_(gate), role_(role) {}
+
+  Status synchronize() override { return inner_->synchronize(); }
+  bool failed() const override { return inner_->failed(); }
+  void record(Event& event) override {
+    pass();
+    inner_->record(event);
+    if (role_ == Role::load) gate_.note_piece();
+  }
+  void wait(Event& event) override { inner_->wait(event); }
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override {
+    pass();
+    inner_->copy_to_device(device, host, bytes);
+    count();
+  }
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    inner_->copy_to_host(host, device, bytes);
+    count();
+  }
+  Status begin_recording() override { return inner_->begin_recording(); }
+  Result<std::unique_ptr<Graph>> end_recording() override { return inner_->end_recording(); }
+  void launch(Graph& graph) override {
+    inner_->launch(graph);
+    count();
+  }
+  void plan_attention(const AttentionPlan& plan) override { inner_->plan_attention(plan); }
+  void resolve_tokens(const ResolveTokensArgs& args) override {
+    inner_->resolve_tokens(args);
+    count();
+  }
+  void embed(const EmbedArgs& args) override {
+    inner_->embed(args);
+    count();
+  }
+  void rms_norm(const RmsNormArgs& args) override {
+    inner_->rms_norm(args);
+    count();
+  }
+  void gemm(const GemmArgs& args) override {
+    inner_->gemm(args);
+    count();
+  }
+  void rope_append(const RopeAppendArgs& args) override {
+    inner_->rope_append(args);
+    count();
+  }
+  void attention(const AttentionArgs& args) override {
+    inner_->attention(args);
+    count();
+  }
+  void swiglu(const SwigluArgs& args) override {
+    inner_->swiglu(args);
+    count();
+  }
+  void gather_rows(const GatherRowsArgs& args) override {
+    inner_->gather_rows(args);
+    count();
+  }
+  void lora(const LoraArgs& args) override {
+    inner_->lora(args);
+    count();
+  }
+  void offer(const OfferArgs& args) override {
+    inner_->offer(args);
+    count();
+  }
+  void accept(const AcceptArgs& args) override {
+    inner_->accept(args);
+    count();
+  }
+  void sample(const SampleArgs& args) override {
+    inner_->sample(args);
+    count();
+  }
+  void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) override {
+    pass();
+    inner_->set_flag(flag, value, count);
+  }
+  void wait_flag(const std::uint32_t* flag, std::uint32_t value) override {
+    inner_->wait_flag(flag, value);
+  }
+
+ private:
+  host::HostStream& host() { return dynamic_cast<host::HostStream&>(*inner_); }
+  void pass() {
+    if (role_ != Role::load) return;
+    const bool b_part = gate_.in_b_parts();
+    host().run("gate", [this, b_part] { gate_.pass(b_part); });
+  }
+  void count() {
+    if (role_ == Role::compute) host().run("count", [this] { gate_.count(); });
+  }
+
+  std::unique_ptr<Stream> inner_;
+  LoadGate& gate_;
+  Role role_;
+};
+
+// The pool's memory is NaN until somebody writes to it: who reads too early gets no sound text.
+class GatedDevice final : public Device {
+ public:
+  explicit GatedDevice(double link_gbps = 0) {
+    HostDeviceOptions options;
+    options.num_threads = 1;
+    options.link_gbps = link_gbps;
+    inner_ = make_host_device(options).value();
+  }
+
+  LoadGate& gate() { return gate_; }
+
+  const DeviceInfo& info() const override { return inner_->info(); }
+  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
+    TANDEM_ASSIGN(Buffer buffer, inner_->allocate(bytes, purpose));
+    if (purpose.find("pool") != std::string_view::npos) std::memset(buffer.data(), 0xff, bytes);
+    return buffer;
+  }
+  Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) override {
+    return inner_->allocate_pinned(bytes, purpose);
+  }
+  Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
+    return inner_->pin(data, bytes, purpose);
+  }
+  std::size_t free_bytes() const override { return inner_->free_bytes(); }
+  Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
+    TANDEM_ASSIGN(auto stream, inner_->create_stream(name));
+    const auto role = name == "adapter load" ? GatedStream::Role::load
+                      : name == "compute"    ? GatedStream::Role::compute
+                                             : GatedStream::Role::other;
+    return std::unique_ptr<Stream>(std::make_unique<GatedStream>(std::move(stream), gate_, role));
+  }
+  std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
+
+ private:
+  std::unique_ptr<Device> inner_;
+  LoadGate gate_;
+};
+
+}  // namespace tandem::test

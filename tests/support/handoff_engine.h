@@ -1,0 +1,117 @@
+// A small engine with CPU workers in threads, on a device whose loads a test holds back.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/batching/engine.h"
+#include "engine/loader/weights.h"
+#include "tests/support/gated_device.h"
+#include "tests/support/in_process_pool.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem::test {
+
+inline ModelConfig handoff_config() {
+  ModelConfig config;
+  config.architecture = Architecture::llama;
+  config.hidden_size = 64;
+  config.num_layers = 3;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.ffn_size = 160;
+  config.vocab_size = 4096;
+  config.max_position_embeddings = 512;
+  config.eos_token_ids = {1};
+  return config;
+}
+
+// Of adapter i: all kinds of modules, with and without gaps.
+inline std::vector<Module> handoff_modules(int i) {
+  using enum Module;
+  static const std::vector<std::vector<Module>> kinds = {
+      {q, k, v, o, gate, up, down}, {q, v, down}, {k, o, up}, {q, k, v}, {gate, up, down}};
+  return kinds[static_cast<std::size_t>(i) % kinds.size()];
+}
+
+inline std::string handoff_name(int i) {
+  return "a" + std::to_string(i);
+}
+
+struct HandoffEngine {
+  WorkerFaults faults;
+  std::unique_ptr<GatedDevice> device;
+  std::unique_ptr<Tokenizer> tokenizer;
+  SteadyClock clock;
+  std::unique_ptr<Engine> engine;
+
+  LoadGate& gate() { return device->gate(); }
+  // Lets the load of adapter i come to its end: none of it is left in the stream.
+  void settle(int i) {
+    gate().open();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (engine->adapter_store().find(handoff_name(i))->residency() == Residency::loading) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end) << "adapter " << i << " never arrives";
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+
+  // `num_adapters` of them in the host tier. Workers in the modes that have any.
+  static std::unique_ptr<HandoffEngine> make(
+      AdapterMode mode, int num_adapters, double link_gbps = 0, int silent = 0,
+      const std::function<void(EngineOptions&)>& adjust = nullptr) {
+    auto made = std::make_unique<HandoffEngine>();
+    made->faults.silent = silent;
+    made->device = std::make_unique<GatedDevice>(link_gbps);
+    made->tokenizer = Tokenizer::load("data/demo-llama").value();
+    EngineOptions options = small_engine_options(256);
+    options.num_pages = 4000;
+    options.max_adapters = 512;
+    options.adapter_mode = mode;
+    options.prefix_cache = false;
+    if (mode >= AdapterMode::cpu_assist) {
+      options.handoff = in_process_workers(2, made->faults);
+      options.handoff.max_rows = 128;
+      options.handoff.deadline_us = 25'000'000;  // a sanitizer, and a machine of others
+      // Workers answer at once, the link takes for ever: whoever plans hands over.
+      options.handoff.costs = {};
+      options.handoff.costs.link_bytes_per_s = 1e3;
+      options.handoff.costs.worker_job_s = 0;
+      options.handoff.costs.trip_s = 0;
+    }
+    if (adjust) adjust(options);
+    made->engine = Engine::create(options, handoff_config(), *make_dummy_weights(7), DType::f32,
+                                  *made->device, *made->tokenizer, made->clock, nullptr)
+                       .value();
+    for (int i = 0; i < num_adapters; ++i) {
+      Adapter adapter = make_dummy_adapter(handoff_config(), DType::f32, 3 + i % 14,
+                                           handoff_modules(i), static_cast<std::uint64_t>(100 + i));
+      EXPECT_TRUE(made->engine->adapter_store()
+                      .add(handoff_name(i), std::move(adapter), false, false)
+                      .ok());
+    }
+    return made;
+  }
+  ~HandoffEngine() {
+    if (device != nullptr) {
+      gate().open();
+      gate().let_go();
+    }
+  }
+};
+
+inline GenerationRequest handoff_request(int adapter, int prompt, int tokens) {
+  std::vector<TokenId> ids;
+  for (int i = 0; i < prompt; ++i) ids.push_back(static_cast<TokenId>(5 + 37 * i + adapter));
+  return greedy(std::move(ids), tokens, adapter < 0 ? "" : handoff_name(adapter));
+}
+
+}  // namespace tandem::test

@@ -1,0 +1,183 @@
+// A WorkerPool whose workers are threads of the test: the engine's own mailbox, and faults on
+// demand. What a process would do when it is killed, a thread does as soon as it can.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cpu_lora/worker_loop.h"
+#include "cpu_lora/worker_pool.h"
+#include "engine/base/check.h"
+#include "engine/handoff/handoff_options.h"
+
+namespace tandem::test {
+
+// What the workers do; may change while they run. Outlives the pool.
+struct WorkerFaults {
+  std::atomic<int> silent = 0;        // so many of the seats, from the first, never answer
+  std::atomic<int> stall_ms = 0;      // how long some looks of every worker take
+  std::atomic<bool> garbage = false;  // a thread writes into every control word that workers may
+  std::atomic<bool> none = false;     // nobody is live
+  double peer_ms = 20'000;  // patience with each other: the machine may be busy with others
+  std::atomic<std::uint64_t> clears = 0;
+};
+
+class InProcessPool final : public WorkerPool {
+ public:
+  InProcessPool(const WorkerPoolOptions& options, WorkerFaults& faults) : faults_(faults) {
+    for (const WorkerGroupOptions& group : options.groups) {
+      Group& made = groups_.emplace_back();
+      made.mailbox = group.mailbox;
+      auto arena = ShmRegion::open(group.arena, ShmRegion::Access::read_only);
+      TANDEM_CHECK(arena.ok(), "{}", arena.status().message());
+      made.arena = std::move(arena).value();
+      for (std::size_t seat = 0; seat < group.cpus.size(); ++seat) {
+        made.kill.push_back(std::make_unique<std::atomic<bool>>(false));
+      }
+    }
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      for (std::size_t seat = 0; seat < groups_[g].kill.size(); ++seat) {
+        threads_.emplace_back(
+            [this, g, seat] { live_and_die(groups_[g], static_cast<int>(seat)); });
+      }
+    }
+    threads_.emplace_back([this] { write_garbage(); });
+  }
+  ~InProcessPool() override {
+    stop_ = true;
+    for (Group& group : groups_) group.mailbox->stop_workers();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  std::uint64_t live(int group) const override {
+    if (faults_.none) return 0;
+    const Group& g = groups_[static_cast<std::size_t>(group)];
+    std::uint64_t mask = 0;
+    for (std::size_t seat = 0; seat < g.kill.size(); ++seat) {
+      const SeatState state =
+          g.mailbox->seat(static_cast<int>(seat)).state.load(std::memory_order_acquire);
+      if (state == SeatState::working || state == SeatState::sleeping) {
+        mask |= std::uint64_t{1} << seat;
+      }
+    }
+    return mask;
+  }
+  void clear(int group, std::uint64_t sequence) override {
+    ++faults_.clears;
+    Group& g = groups_[static_cast<std::size_t>(group)];
+    for (std::size_t seat = 0; seat < g.kill.size(); ++seat) {
+      const std::uint64_t progress = g.mailbox->seat(static_cast<int>(seat)).progress;
+      if (progress != sequence) *g.kill[seat] = true;
+    }
+  }
+  std::vector<WorkerStatus> status() const override { return {}; }
+  bool wait_until_live(double timeout_s) const override {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const std::uint64_t all = (std::uint64_t{1} << groups_[g].kill.size()) - 1;
+      while (live(static_cast<int>(g)) != all) {
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::yield();
+      }
+    }
+    return true;
+  }
+
+ private:
+  struct Group {
+    Mailbox* mailbox = nullptr;
+    ShmRegion arena;
+    std::vector<std::unique_ptr<std::atomic<bool>>> kill;
+  };
+
+  void live_and_die(Group& group, int seat) {
+    std::atomic<bool>& kill = *group.kill[static_cast<std::size_t>(seat)];
+    std::mt19937 random(static_cast<unsigned>(seat));
+    while (!stop_) {
+      kill = false;
+      if (seat < faults_.silent) {
+        keep_silent(group.mailbox->seat(seat), kill);
+      } else {
+        auto loop = WorkerLoop::create(*group.mailbox, {group.arena.data(), group.arena.bytes()},
+                                       {.seat = seat, .spin_ms = 1, .peer_ms = faults_.peer_ms});
+        if (loop.ok()) {
+          loop->run(kill, [&] {
+            const int stall_ms = faults_.stall_ms;
+            if (stall_ms > 0 && random() % 4 == 0) nap(std::chrono::milliseconds(stall_ms));
+            return !stop_;
+          });
+        }
+      }
+      if (kill) nap(std::chrono::milliseconds(5));
+    }
+  }
+  void keep_silent(Seat& seat, const std::atomic<bool>& kill) {
+    seat.pid = 1;
+    seat.state = SeatState::working;
+    while (!stop_ && !kill) nap(std::chrono::milliseconds(1));
+    seat.state = SeatState::empty;
+    seat.pid = 0;
+  }
+  void write_garbage() {
+    std::mt19937_64 random(7);
+    while (!stop_) {
+      nap(std::chrono::milliseconds(1));
+      if (!faults_.garbage) continue;
+      const Group& group = groups_[random() % groups_.size()];
+      Seat& seat = group.mailbox->seat(static_cast<int>(random() % group.kill.size()));
+      const std::uint64_t value = random() % 2 == 0 ? random() : random() % 1000;
+      const auto g = static_cast<std::size_t>(random() % 4);
+      switch (random() % 5) {
+        case 0:
+          seat.done[g] = value;
+          break;
+        case 1:
+          seat.shrunk[g] = value;
+          break;
+        case 2:
+          seat.progress = value;
+          break;
+        case 3:
+          seat.heartbeat = value;
+          break;
+        default:
+          seat.state = static_cast<SeatState>(value % 4);
+      }
+    }
+  }
+  void nap(std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (!stop_ && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  WorkerFaults& faults_;
+  std::atomic<bool> stop_ = false;
+  std::vector<Group> groups_;
+  std::vector<std::thread> threads_;
+};
+
+// One group of `workers` of them.
+inline HandoffOptions in_process_workers(int workers, WorkerFaults& faults) {
+  HandoffOptions options;
+  HandoffOptions::Group group;
+  group.cpus.resize(static_cast<std::size_t>(workers), -1);
+  options.groups.push_back(group);
+  options.start_workers =
+      [&faults](const WorkerPoolOptions& pool) -> Result<std::unique_ptr<WorkerPool>> {
+    auto made = std::make_unique<InProcessPool>(pool, faults);
+    TANDEM_CHECK(made->wait_until_live(faults.silent > 0 ? 1 : 10), "workers do not start");
+    return std::unique_ptr<WorkerPool>(std::move(made));
+  };
+  return options;
+}
+
+}  // namespace tandem::test

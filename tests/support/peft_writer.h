@@ -1,0 +1,52 @@
+// Writes random adapters as PEFT would.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/loader/adapter.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem::testing {
+
+// An adapter of one rank on `modules` of all layers, in dir/name; f32. Same seed, same adapter.
+inline std::string write_peft_adapter(const TempDir& dir, const std::string& name,
+                                      const ModelConfig& config, std::int32_t rank,
+                                      const std::vector<Module>& modules, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
+  const auto values = [&](std::int64_t count) {
+    std::vector<float> made(static_cast<std::size_t>(count));
+    for (float& value : made) value = uniform(random);
+    return made;
+  };
+  SafetensorsWriter weights;
+  std::string targets;
+  for (const Module module : modules) {
+    targets += fmt::format("{}\"{}\"", targets.empty() ? "" : ",", to_string(module));
+  }
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const Module module : modules) {
+      const std::string path =
+          fmt::format("base_model.model.model.layers.{}.{}.{}", layer,
+                      module <= Module::o ? "self_attn" : "mlp", to_string(module));
+      const std::int64_t in = module_in(config, module);
+      const std::int64_t out = module_out(config, module);
+      weights.add(path + ".lora_A.weight", DType::f32, {rank, in}, values(rank * in));
+      weights.add(path + ".lora_B.weight", DType::f32, {out, rank}, values(out * rank));
+    }
+  }
+  dir.write(name + "/adapter_config.json",
+            fmt::format(R"({{"peft_type":"LORA","base_model_name_or_path":"base","bias":"none",)"
+                        R"("r":{},"lora_alpha":8,"target_modules":[{}]}})",
+                        rank, targets));
+  dir.write(name + "/adapter_model.safetensors", weights.bytes());
+  return (dir.path() / name).string();
+}
+
+}  // namespace tandem::testing

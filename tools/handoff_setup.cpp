@@ -1,0 +1,115 @@
+#include "tools/handoff_setup.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cpu_lora/machine_map.h"
+#include "cpu_lora/pin_plan.h"
+#include "cpu_lora/topology.h"
+#include "cpu_lora/worker_pool.h"
+#include "engine/base/log.h"
+#include "tools/machine.h"
+#include "tools/profile_costs.h"
+
+namespace tandem {
+namespace {
+
+// The engine's own threads and the system want some; more than this many workers were not measured
+// to help one GPU.
+constexpr std::int64_t kCoresLeft = 4;
+constexpr std::int64_t kMostChosen = 12;
+
+Result<std::int64_t> choose_count(const EngineSettings& settings, const DeviceInfo& device) {
+  if (settings.cpu_workers >= 0) return settings.cpu_workers;
+  if (!device.is_cuda) {
+    log::info("no CPU workers on the host device, which computes on the same cores (cpu_workers)");
+    return std::int64_t{0};
+  }
+  TANDEM_ASSIGN(const std::vector<Core> cores, read_topology());
+  const auto count = static_cast<std::int64_t>(cores.size());
+  const std::int64_t chosen = std::clamp<std::int64_t>(count - kCoresLeft, 0, kMostChosen);
+  if (chosen == 0) {
+    log::warning(
+        "no CPU workers: {} cores are too few beside the engine, which wants {}; adapter_mode {} "
+        "works as pipelined (cpu_workers)",
+        count, kCoresLeft, settings.adapter_mode);
+  }
+  return chosen;
+}
+
+// A group for each NUMA node, in the order of the list.
+Result<std::vector<HandoffOptions::Group>> by_node(const std::vector<int>& cpus) {
+  TANDEM_ASSIGN(const std::vector<Core> cores, read_topology());
+  std::vector<HandoffOptions::Group> groups;
+  for (const int cpu : cpus) {
+    const auto core = std::find_if(cores.begin(), cores.end(), [&](const Core& each) {
+      return std::find(each.cpus.begin(), each.cpus.end(), cpu) != each.cpus.end();
+    });
+    if (core == cores.end()) {
+      return invalid("worker_cpus: cpu {} is none that this process may use", cpu);
+    }
+    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return group.node == core->numa_node;
+    });
+    if (known != groups.end()) {
+      known->cpus.push_back(cpu);
+    } else {
+      groups.push_back({core->numa_node, {cpu}, 0});
+    }
+  }
+  return groups;
+}
+
+Status plan_groups(const EngineSettings& settings, const DeviceInfo& device, std::int64_t count,
+                   HandoffOptions& options) {
+  TANDEM_ASSIGN(const MachineMap machine, read_machine());
+  PinOptions pin;
+  pin.workers = static_cast<int>(count);
+  pin.gpu = device.is_cuda && static_cast<std::size_t>(settings.gpu) < machine.gpus.size()
+                ? static_cast<int>(settings.gpu)
+                : -1;
+  pin.host_device = !device.is_cuda;
+  TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, pin));
+  for (const std::string& note : plan.notes) log::info("{}", note);
+  options.engine_cpus = plan.engine_cpus;
+  for (const PinPlan::Workers& workers : plan.workers) {
+    options.groups.push_back({workers.node, workers.cpus, 0});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelConfig& config,
+                                      DType dtype, const DeviceInfo& device,
+                                      const std::string& model_name) {
+  HandoffOptions options;
+  if (settings.adapter_mode != "cpu_assist" && settings.adapter_mode != "planned") return options;
+  TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
+  if (settings.link_gbps > 0) {
+    options.costs.link_bytes_per_s =
+        std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
+  }
+  options.max_rows = static_cast<std::int32_t>(settings.handoff_tokens);
+  options.deadline_us = static_cast<std::uint32_t>(settings.handoff_deadline_ms * 1000);
+  options.spin_ms = settings.worker_spin_ms;
+  options.model_name = model_name;
+  options.start_workers = WorkerPool::start;
+  if (!settings.worker_cpus.empty() && settings.cpu_workers != 0) {
+    TANDEM_ASSIGN(const std::vector<int> cpus, parse_cpus(settings.worker_cpus));
+    TANDEM_ASSIGN(options.groups, by_node(cpus));
+  } else {
+    TANDEM_ASSIGN(const std::int64_t count, choose_count(settings, device));
+    if (count > 0) TANDEM_TRY(plan_groups(settings, device, count, options));
+  }
+  // A mailbox has room for workers that `tandem pin apply` starts beside these.
+  std::size_t workers = 0;
+  for (HandoffOptions::Group& group : options.groups) {
+    workers += group.cpus.size();
+    group.spare_seats = std::max(0, kMaxSeats - static_cast<int>(group.cpus.size()));
+  }
+  if (workers > 0) log::info("{} CPU workers for cold adapters", workers);
+  return options;
+}
+
+}  // namespace tandem

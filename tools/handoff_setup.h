@@ -1,0 +1,20 @@
+// From settings to CPU workers: how many, on which cores, planned with which costs.
+#pragma once
+
+#include <string>
+
+#include "engine/base/status.h"
+#include "engine/handoff/handoff_options.h"
+#include "engine/loader/model_config.h"
+#include "gpu/device.h"
+#include "tools/settings.h"
+
+namespace tandem {
+
+// No groups where there are to be no workers: by choice, for want of cores, or because the adapter
+// mode has none; the log says which. A core list or a profile that does not fit is an error.
+Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelConfig& config,
+                                      DType dtype, const DeviceInfo& device,
+                                      const std::string& model_name);
+
+}  // namespace tandem

@@ -1,0 +1,42 @@
+// Plots for reports, drawn as SVG that needs nothing beside it but HtmlPage's style sheet.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+struct PlotSeries {
+  enum class Mark { line, dots };
+
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // (x, y); what is not finite is left out
+  Mark mark = Mark::line;
+};
+
+struct Plot {
+  std::string title;
+  std::string x_label;  // with its unit
+  std::string y_label;
+  std::vector<PlotSeries> series;
+  bool log_x = false;  // points at or below zero are left out
+  bool log_y = false;
+  bool y_from_zero = false;
+  std::string note;  // a sentence below, may be empty
+};
+
+// The distribution of `values` as a staircase: for each value the share that is not above it.
+PlotSeries cdf_series(std::string name, std::vector<double> values);
+// One staircase for each name, on a logarithmic axis if the values span more than a factor of 20.
+Plot cdf_plot(std::string title, std::string x_label, std::vector<PlotSeries> cdfs);
+
+// <figure> ... </figure>: the drawing, a legend if there are several series, the note. Series are
+// told apart by colour and dash. A plot without a single point says so.
+std::string plot_html(const Plot& plot);
+
+// Where an axis from `low` to `high` is labelled: at 1, 2 and 5 times powers of ten, about `count`
+// times; on a logarithmic axis at powers of ten and, if they are few, at 2 and 5 times these.
+std::vector<double> axis_ticks(double low, double high, bool logarithmic, int count = 6);
+
+}  // namespace tandem
