@@ -35,7 +35,7 @@ void Engine::make_gate() {
       load.rows = std::min(load.rows, options_.max_num_batched_tokens);
     }
     return handoff_->order(capped, static_cast<std::int32_t>(scheduler_.num_running()),
-                           pipeline_->busy_for(), *device_tier_);
+                           pipeline_->next_step(), *device_tier_);
   });
 }
 

@@ -109,7 +109,7 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   }
   stream_->record(*step.done);
   adapters_->step_enqueued(*stream_);
-  expect_end(step);
+  forecast(step);
   seen_busy_ = clock_->now();
   next_ = 1 - next_;
   ++in_flight_;
@@ -156,7 +156,7 @@ bool StepPipeline::fill(std::span<const ScheduledSequence> plan, Step& step) {
 void StepPipeline::plan_handoff(Step& step) {
   step.handoff.groups.clear();
   if (handoff_ != nullptr && !cold_.empty()) {
-    handoff_->plan(cold_, batch_->num_rows(), busy_for(), *adapters_, step.handoff);
+    handoff_->plan(cold_, batch_->num_rows(), next_step(), *adapters_, step.handoff);
     batch_->set_cold(handoff_->cold_slots(step.handoff));
   }
   pending_.clear();
@@ -170,17 +170,16 @@ void StepPipeline::plan_handoff(Step& step) {
   cold_.clear();  // holds on to nobody
 }
 
-double StepPipeline::busy_for() const {
-  if (in_flight_ == 0) return 0;
-  return std::max(0.0, seconds_between(clock_->now(), expected_end_));
-}
-
-void StepPipeline::expect_end(const Step& step) {
+void StepPipeline::forecast(const Step& step) {
   if (handoff_ == nullptr) return;
-  const double seconds = step.handoff.groups.empty() ? handoff_->step_time(batch_->num_rows())
-                                                     : step.handoff.planned_s;
-  expected_end_ = std::max(expected_end_, clock_->now()) +
-                  std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  const double model_s = handoff_->step_time(batch_->num_rows());
+  if (!step.handoff.groups.empty()) {
+    forecast_.add_planned(clock_->now(), step.handoff.planned_s);
+  } else if (!pending_.empty()) {  // nobody knows how long it waits
+    forecast_.add_planned(clock_->now(), model_s);
+  } else {
+    forecast_.add(clock_->now(), model_s);
+  }
 }
 
 // The device's idle time between the step before and this one, at most: it is known to have been
@@ -206,12 +205,7 @@ FinishedStep StepPipeline::wait() {
   result.gap_seconds = step.gap_seconds;
   if (handoff_ != nullptr) {
     result.handoff = handoff_->end(step.handoff, !result.status.ok(), result.seconds);
-  }
-  // What is left under way began now.
-  if (in_flight_ == 0) {
-    expected_end_ = end;
-  } else {
-    expected_end_ = std::max(expected_end_, end);
+    forecast_.end_oldest(end, result.status.ok());
   }
   last_end_ = end;
   seen_busy_ = end;

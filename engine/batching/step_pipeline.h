@@ -24,6 +24,7 @@
 #include "engine/base/clock.h"
 #include "engine/batching/sampling_rows.h"
 #include "engine/batching/scheduler.h"
+#include "engine/batching/step_forecast.h"
 #include "engine/handoff/handoff.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/decode_graphs.h"
@@ -87,8 +88,8 @@ class StepPipeline {
   // Whether wait() would return at once. Requires !empty().
   bool oldest_has_ended() const { return oldest().done->passed(); }
 
-  // Seconds until the device could begin a step that is enqueued now, by what is known of it.
-  double busy_for() const;
+  // Of a step that is enqueued now.
+  ExpectedStep next_step() const { return {forecast_.busy_for(clock_->now()), forecast_.pace()}; }
 
   // Nothing is left to do for now: what passes until the next step is no gap.
   void rest() { idle_since_.reset(); }
@@ -108,7 +109,7 @@ class StepPipeline {
                DeviceTier& adapters, Handoff* handoff, const Clock& clock);
   bool fill(std::span<const ScheduledSequence> plan, Step& step);  // true: has placeholders
   void plan_handoff(Step& step);
-  void expect_end(const Step& step);
+  void forecast(const Step& step);
   const Step& oldest() const {
     return steps_[(next_ + steps_.size() - in_flight_) % steps_.size()];
   }
@@ -129,7 +130,7 @@ class StepPipeline {
   std::size_t in_flight_ = 0;
   std::vector<AdapterRows> cold_;        // of the step being enqueued: not all there
   std::vector<LayerEvents> pending_;     // loads that it waits for
-  TimePoint expected_end_;               // of what is under way
+  StepForecast forecast_;                // of what is under way; unused without a handoff
   Status failure_;                       // of the stream, until no step is under way
   std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
   TimePoint seen_busy_;                  // when it was last known to have something

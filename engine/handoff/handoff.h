@@ -44,6 +44,12 @@ struct AdapterRows {
   std::int32_t rows = 0;
 };
 
+// What is known of a step before it is planned.
+struct ExpectedStep {
+  double starts_in = 0;  // seconds
+  double pace = 1;       // what steps take these days, over what the cost model says
+};
+
 // What one step hands over. Lives from plan() to end(); two are under way at most.
 struct HandoffStep {
   struct Group {
@@ -98,13 +104,13 @@ class Handoff {
   std::int32_t num_workers() const;
 
   // In which order the loads that are reserved should travel. `rows` beside them is what else the
-  // step will have; it begins in `starts_in` seconds.
+  // step will have.
   std::vector<LoadPiece> order(std::span<const AdapterRows> loads, std::int32_t rows,
-                               double starts_in, const DeviceTier& tier) const;
+                               const ExpectedStep& expected, const DeviceTier& tier) const;
 
   // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
   // none of its groups must be waited for layer by layer.
-  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
+  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, const ExpectedStep& expected,
             DeviceTier& tier, HandoffStep& step);
   std::vector<ColdSlot> cold_slots(const HandoffStep& step) const;
   // `input` is the step's, uploaded; enqueue it then.
@@ -144,8 +150,9 @@ class Handoff {
   std::vector<Candidate> choose(std::span<const AdapterRows> cold, const DeviceTier& tier) const;
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
+  PlanRequest request_for(std::int32_t rows, const ExpectedStep& expected) const;
   HandoffPlan choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
-                            double starts_in) const;
+                            const ExpectedStep& expected) const;
   void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan, DeviceTier& tier,
                HandoffStep& step) const;
   void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);

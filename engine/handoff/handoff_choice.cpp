@@ -14,6 +14,10 @@
 namespace tandem {
 namespace {
 
+// Beyond these the cost model is of another machine, and its other figures mean nothing either.
+constexpr double kLeastPace = 0.5;
+constexpr double kMostPace = 4;
+
 std::uint64_t mask_of(std::size_t bit) {
   return std::uint64_t{1} << bit;
 }
@@ -40,12 +44,18 @@ struct Handoff::Candidate {
   std::int32_t first_row = 0;
 };
 
-std::vector<LoadPiece> Handoff::order(std::span<const AdapterRows> loads, std::int32_t rows,
-                                      double starts_in, const DeviceTier& tier) const {
-  if (whole_loads_) return {};
+PlanRequest Handoff::request_for(std::int32_t rows, const ExpectedStep& expected) const {
   PlanRequest request;
   request.rows = rows;
-  request.starts_in = starts_in;
+  request.starts_in = expected.starts_in;
+  request.pace = std::clamp(expected.pace, kLeastPace, kMostPace);
+  return request;
+}
+
+std::vector<LoadPiece> Handoff::order(std::span<const AdapterRows> loads, std::int32_t rows,
+                                      const ExpectedStep& expected, const DeviceTier& tier) const {
+  if (whole_loads_) return {};
+  PlanRequest request = request_for(rows, expected);
   request.link_busy_for = std::max(0.0, seconds_between(clock_->now(), tier.link_free_at()));
   request.workers = num_workers();
   request.max_cpu_rows = max_rows_;
@@ -74,10 +84,14 @@ ColdAdapter Handoff::times_of(const AdapterRows& cold, const ArrivingAdapter& ar
     const auto& event = arriving.layers[l];
     return event != nullptr && event->passed();
   });
-  // What should have been there by now is late, and all behind it as much.
+  // What should have been there by now is late, and all behind it as much; what is there before its
+  // time is early, and all behind it, too.
   TimePoint here = TimePoint::min();
   Duration late{};
-  if (first_missing != order.begin()) here = both(*(first_missing - 1));
+  if (first_missing != order.begin()) {
+    here = both(*(first_missing - 1));
+    late = std::min(late, now - here);
+  }
   if (first_missing != order.end()) late = std::max(late, now - both(*first_missing));
   const auto in = [&](TimePoint time, bool passed) {
     return passed ? 0.0 : std::max(1e-6, seconds_between(now, time + late));
@@ -135,10 +149,8 @@ std::vector<Handoff::Candidate> Handoff::choose(std::span<const AdapterRows> col
 }
 
 HandoffPlan Handoff::choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
-                                   double starts_in) const {
-  PlanRequest request;
-  request.rows = step_rows;
-  request.starts_in = starts_in;
+                                   const ExpectedStep& expected) const {
+  PlanRequest request = request_for(step_rows, expected);
   // Groups are not spread over mailboxes.
   for (const Candidate& candidate : candidates) {
     request.workers = std::max(request.workers, std::popcount(candidate.workers));
@@ -155,8 +167,8 @@ HandoffPlan Handoff::choose_layers(std::span<const Candidate> candidates, std::i
   return plan;
 }
 
-void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
-                   DeviceTier& tier, HandoffStep& step) {
+void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
+                   const ExpectedStep& expected, DeviceTier& tier, HandoffStep& step) {
   step.groups.clear();
   step.num_offers = 0;
   if (cold.empty() || num_workers() == 0) return;
@@ -165,15 +177,15 @@ void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, do
                    [](const Candidate& each) { return each.times.may_hand_over; })) {
     return;
   }
-  const HandoffPlan plan = choose_layers(candidates, step_rows, starts_in);
-  log::debug("a cold step of {} rows starts in {:.3f} ms: {}", step_rows, starts_in * 1e3,
-             fmt::join(letters_of(plan), ", "));
+  const HandoffPlan plan = choose_layers(candidates, step_rows, expected);
+  log::debug("a cold step of {} rows starts in {:.3f} ms, pace {:.2f}: {}", step_rows,
+             expected.starts_in * 1e3, expected.pace, fmt::join(letters_of(plan), ", "));
   lay_out(candidates, plan, tier, step);
   if (step.num_offers == 0) {
     step.groups.clear();
     return;
   }
-  step.planned_s = plan.layer_ends.back() - std::max(0.0, starts_in);
+  step.planned_s = plan.layer_ends.back() - std::max(0.0, expected.starts_in);
   step.device.first_sequence = next_sequence_;
   next_sequence_ += static_cast<std::uint64_t>(step.num_offers);
   step.answers = reinterpret_cast<std::uint32_t*>(answers_[turn_++ % answers_.size()].data());

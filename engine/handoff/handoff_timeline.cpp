@@ -28,7 +28,7 @@ HandoffTimeline::HandoffTimeline(const CostModel& costs, const PlanRequest& requ
       num_layers_(request.adapters.empty()
                       ? 0
                       : static_cast<std::int32_t>(request.adapters.front().layers.size())),
-      layer_s_(costs.layer_time(request.rows)),
+      layer_s_(costs.layer_time(request.rows) * request.pace),
       starts_in_(std::max(0.0, request.starts_in)) {
   const std::size_t layers = index(num_layers_);
   for (const ColdAdapter& adapter : request.adapters) {

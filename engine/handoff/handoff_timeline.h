@@ -24,6 +24,7 @@ class HandoffTimeline {
 
   std::int32_t num_layers() const { return num_layers_; }
   std::int32_t num_adapters() const { return num_adapters_; }
+  double resident_ends() const { return starts_in_ + num_layers_ * layer_s_; }
   bool any_to_load() const { return !to_load_.empty(); }
   // Adapters whose loads have not been enqueued, those that a worker helps least first.
   std::span<const std::int32_t> to_load() const { return to_load_; }

@@ -106,8 +106,7 @@ HandoffTimeline::Choices all_of(const HandoffTimeline& timeline, LayerChoice cho
 HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request) {
   HandoffTimeline timeline(costs, request);
   HandoffPlan plan;
-  plan.resident_ends =
-      std::max(0.0, request.starts_in) + timeline.num_layers() * costs.layer_time(request.rows);
+  plan.resident_ends = timeline.resident_ends();
   if (timeline.num_adapters() == 0) return plan;
 
   const std::vector<LayerRanges> plain(static_cast<std::size_t>(timeline.num_adapters()));
@@ -147,8 +146,7 @@ void predict(const CostModel& costs, const PlanRequest& request, HandoffPlan& pl
   HandoffTimeline timeline(costs, request);
   timeline.load(std::span<const LoadPiece>(plan.order));
   timeline.run(plan.choices, plan.layer_ends);
-  plan.resident_ends =
-      std::max(0.0, request.starts_in) + timeline.num_layers() * costs.layer_time(request.rows);
+  plan.resident_ends = timeline.resident_ends();
 }
 
 }  // namespace tandem

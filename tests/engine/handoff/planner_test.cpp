@@ -220,6 +220,7 @@ PlanRequest random_request(Random& random) {
     request.rows += adapter.rows;
     request.adapters.push_back(std::move(adapter));
   }
+  request.pace = random.chance(0.5) ? 1 : random.real(0.5, 4);
   return request;
 }
 
@@ -320,6 +321,73 @@ TEST(Planner, NeedsNoCpuWhenTheLoadHasALeadOverTheStep) {
   const HandoffPlan plan = plan_handoff(costs, request);
   EXPECT_NEAR(end_of(plan), plan.resident_ends, 1e-9);
   for (const LayerChoice choice : plan.choices[0]) EXPECT_EQ(choice, LayerChoice::wait);
+}
+
+// When the parts of one adapter's load arrive, were it sent off `lead_s` ago in this order.
+void put_on_its_way(const CostModel& costs, const std::vector<LoadPiece>& order, double lead_s,
+                    ColdAdapter& adapter) {
+  adapter.a_arrives.assign(adapter.layers.size(), 0);
+  adapter.b_arrives.assign(adapter.layers.size(), 0);
+  double link = -lead_s;
+  for (const LoadPiece& piece : order) {
+    const auto l = static_cast<std::size_t>(piece.layer);
+    const LayerLoad& layer = adapter.layers[l];
+    link += costs.load_time((piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
+                                (piece.kind == PieceKind::a ? 0 : layer.b_bytes),
+                            layer.copies);
+    if (piece.kind != PieceKind::b) adapter.a_arrives[l] = link;
+    if (piece.kind != PieceKind::a) adapter.b_arrives[l] = link;
+  }
+}
+
+// With k layers left to workers the link has 32 - k to bring until the last layer begins, which
+// the stalls put off and the answers hold up: k (load + stall - answers) >= what is missing.
+TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  const LayerLoad layer = qkv_7b(64);
+  const double load = costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+  for (const std::int32_t rows : {1, 16}) {
+    for (const double lead_ms : {0.0, 1.0, 2.0, 5.0, 10.0}) {
+      SCOPED_TRACE(fmt::format("{} rows, a lead of {} ms", rows, lead_ms));
+      PlanRequest request = burst(1, rows, layer);
+      const double stall = costs.cpu_time(layer, rows, request.workers, false);
+      const double answers = costs.handover(layer, rows, request.workers, false).link_s;
+      const double missing = 32 * load - lead_ms * 1e-3 - 31 * costs.layer_time(rows);
+      const double needed = std::max(0.0, missing / (load + stall - answers));
+      const auto by_workers = [](const HandoffPlan& plan) {
+        const auto& choices = plan.choices[0];
+        return 32.0 -
+               static_cast<double>(std::count(choices.begin(), choices.end(), LayerChoice::wait));
+      };
+      request.starts_in = lead_ms * 1e-3;
+      const HandoffPlan ahead = plan_handoff(costs, request);
+      EXPECT_NEAR(by_workers(ahead), needed, 1);
+      // The lead later the step is planned: its load is where it was thought to be.
+      put_on_its_way(costs, ahead.order, lead_ms * 1e-3, request.adapters[0]);
+      request.starts_in = 0;
+      const HandoffPlan then = plan_handoff(costs, request);
+      EXPECT_NEAR(by_workers(then), needed, 1);
+      EXPECT_NEAR(end_of(then) + lead_ms * 1e-3, end_of(ahead), 0.1e-3);
+    }
+  }
+}
+
+// Layers that take twice as long give the link twice the time, hidden.
+TEST(Planner, LeavesLessToWorkersOfAStepThatTakesLonger) {
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  PlanRequest request = burst(1, 1, qkv_7b(64));
+  std::ptrdiff_t before = 33;
+  for (const double pace : {0.5, 1.0, 1.5, 2.0}) {
+    request.pace = pace;
+    const HandoffPlan plan = plan_handoff(costs, request);
+    EXPECT_NEAR(plan.resident_ends, 32 * costs.layer_time(1) * pace, 1e-9);
+    const auto& choices = plan.choices[0];
+    const auto by_workers = std::count(choices.begin(), choices.end(), LayerChoice::cpu);
+    EXPECT_LE(by_workers, before - 4) << pace;
+    before = by_workers;
+  }
 }
 
 TEST(Planner, WaitsForLoadsOnTheirWayOnlyWhereThatIsSooner) {
