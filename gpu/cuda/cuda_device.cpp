@@ -156,9 +156,7 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
                  gpu.minor);
   }
   std::unique_ptr<cuda::PacedLink> link;
-  if (options.link_gbps > 0) {
-    TANDEM_ASSIGN(link, cuda::PacedLink::create(options.link_gbps));
-  }
+  if (options.link_gbps > 0) link = cuda::PacedLink::create(options.link_gbps);
   return std::unique_ptr<Device>(
       std::make_unique<cuda::CudaDevice>(options.gpu, gpu, std::move(link)));
 }

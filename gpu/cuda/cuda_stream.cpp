@@ -54,7 +54,7 @@ Result<std::unique_ptr<CudaStream>> CudaStream::create(int gpu, std::string_view
   TANDEM_TRY(cuda_status(cudaStreamCreateWithFlags(&stream->handle_, cudaStreamNonBlocking),
                          fmt::format("creating stream {}", name)));
   if (link != nullptr) {
-    TANDEM_ASSIGN(stream->booking_, PacedLink::make_booking());
+    TANDEM_ASSIGN(stream->lane_, link->make_lane());
   }
   TANDEM_TRY(cuda_status(
       cudaEventCreateWithFlags(&stream->done_, cudaEventDisableTiming | cudaEventBlockingSync),
@@ -169,7 +169,7 @@ void CudaStream::copy_to_device(void* device, const void* host, std::size_t byte
   TANDEM_CHECK(!recording_, "copies do not belong into a recording");
   enqueue("copy_to_device", [&] {
     if (link_ != nullptr) {
-      return link_->copy_to_device(device, host, bytes, booking_, handle_);
+      return link_->copy_to_device(device, host, bytes, *lane_, handle_);
     }
     return cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, handle_),
                        "cudaMemcpyAsync");

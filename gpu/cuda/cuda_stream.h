@@ -88,7 +88,7 @@ class CudaStream final : public Stream {
   const int gpu_;
   const std::string name_;
   PacedLink* const link_;
-  DeviceMemory booking_;  // of the link
+  PacedLink::LaneHandle lane_;  // of the link, if it is slowed
   cudaStream_t handle_ = nullptr;
   cudaEvent_t done_ = nullptr;  // synchronize() waits for it
   bool recording_ = false;

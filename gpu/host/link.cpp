@@ -6,17 +6,6 @@
 
 namespace tandem::host {
 
-TimePoint LinkPacer::reserve(TimePoint now, std::size_t bytes) {
-  if (!throttled()) return now;
-  const std::lock_guard lock(mutex_);
-  const auto busy = std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_second_));
-  // The very first booking has no idle time to draw credit from.
-  const TimePoint earliest = free_at_ == TimePoint{} ? now : now - kCredit;
-  free_at_ = std::max(earliest, free_at_) + busy;
-  return free_at_;
-}
-
 void copy_over_link(LinkPacer& link, void* device, const void* host, std::size_t bytes) {
   if (bytes == 0) return;
   if (!link.throttled()) {

@@ -1,62 +1,164 @@
 #include "gpu/cuda/link/paced_link.h"
 
+#include <pthread.h>
+#include <sys/prctl.h>
+
 #include <algorithm>
-#include <cmath>
 
 #include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/handoff/flags.h"
 
 namespace tandem::cuda {
 namespace {
 
-Result<DeviceMemory> make_zeroed(std::size_t bytes) {
-  TANDEM_ASSIGN(DeviceMemory memory, allocate_device_memory(bytes, "the clock of a slowed link"));
-  TANDEM_TRY(
-      cuda_status(cudaMemset(memory.get(), 0, bytes), "clearing the clock of a slowed link"));
-  // The streams that will use it do not wait for the default one.
-  TANDEM_TRY(cuda_status(cudaStreamSynchronize(nullptr), "clearing the clock of a slowed link"));
-  return memory;
-}
+// Nearer than this the thread spins: a sleep may take some 50 us longer than it was to.
+constexpr std::chrono::microseconds kSpin{100};
+// A piece behind others, or behind an event, begins when it does: how often that is looked at, once
+// it has not for kSpin.
+constexpr std::chrono::microseconds kLook{20};
+
+struct HostMemoryRelease {
+  void operator()(void* data) const { cudaFreeHost(data); }
+};
+
+// Numbers of pieces. The stream writes the one and waits for the other.
+struct LaneWords {
+  alignas(64) std::uint32_t begun;
+  alignas(64) std::uint32_t arrived;
+};
 
 }  // namespace
 
-Result<std::unique_ptr<PacedLink>> PacedLink::create(double gigabytes_per_second) {
+class PacedLink::Lane {
+ public:
+  struct Piece {
+    std::uint32_t number;
+    std::size_t bytes;
+  };
+
+  explicit Lane(PacedLink& owner) : link(owner) {}
+
+  bool has_begun(const Piece& piece) const {
+    return std::atomic_ref(words->begun).load(std::memory_order_acquire) == piece.number;
+  }
+
+  PacedLink& link;
+  std::unique_ptr<LaneWords, HostMemoryRelease> words;
+  std::uint32_t last = 0;  // piece enqueued; its sender's
+  // Guarded by the link's mutex.
+  std::deque<Piece> pieces;
+  std::optional<TimePoint> arrives;  // of the first, once it has begun
+  TimePoint last_news = TimePoint::min();
+};
+
+void PacedLink::LaneRelease::operator()(Lane* lane) const {
+  {
+    const std::lock_guard lock(lane->link.mutex_);
+    std::erase(lane->link.lanes_, lane);
+  }
+  delete lane;
+}
+
+std::unique_ptr<PacedLink> PacedLink::create(double gigabytes_per_second) {
   std::unique_ptr<PacedLink> link(new PacedLink(gigabytes_per_second));
-  TANDEM_ASSIGN(link->clock_, make_zeroed(sizeof(LinkClock)));
+  link->thread_ = std::thread([&made = *link] { made.keep_time(); });
   return link;
 }
 
-Result<DeviceMemory> PacedLink::make_booking() {
-  return make_zeroed(sizeof(unsigned long long));
-}
-
-std::uint64_t PacedLink::time_ns(std::size_t bytes) const {
-  return static_cast<std::uint64_t>(std::ceil(static_cast<double>(bytes) / bytes_per_ns_));
-}
-
-Status PacedLink::copy_to_device(void* device, const void* host, std::size_t bytes,
-                                 const DeviceMemory& booking, cudaStream_t stream) {
-  const auto copy = [&](std::size_t begin, std::size_t count) {
-    return cuda_status(cudaMemcpyAsync(static_cast<std::byte*>(device) + begin,
-                                       static_cast<const std::byte*>(host) + begin, count,
-                                       cudaMemcpyHostToDevice, stream),
-                       "cudaMemcpyAsync");
-  };
-  if (static_cast<double>(bytes) / bytes_per_ns_ < kShortNs) {
-    owed_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // relaxed: a sum
-    return copy(0, bytes);
+PacedLink::~PacedLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
   }
-  auto* clock = reinterpret_cast<LinkClock*>(clock_.get());
-  auto* word = reinterpret_cast<unsigned long long*>(booking.get());
-  const std::size_t owed = owed_bytes_.exchange(0, std::memory_order_relaxed);
-  TANDEM_TRY(launch_pace(clock, word, false, time_ns(std::min(kPieceBytes, bytes) + owed), stream));
-  for (std::size_t begin = 0; begin < bytes;) {
-    const std::size_t count = std::min(kPieceBytes, bytes - begin);
-    TANDEM_TRY(copy(begin, count));
-    begin += count;
-    TANDEM_TRY(
-        launch_pace(clock, word, true, time_ns(std::min(kPieceBytes, bytes - begin)), stream));
+  news_.notify_one();
+  thread_.join();
+}
+
+Result<PacedLink::LaneHandle> PacedLink::make_lane() {
+  LaneHandle lane(new Lane(*this));
+  void* words = nullptr;
+  TANDEM_TRY(cuda_status(cudaHostAlloc(&words, sizeof(LaneWords), cudaHostAllocPortable),
+                         "the clock of a slowed link"));
+  lane->words.reset(new (words) LaneWords{});
+  const std::lock_guard lock(mutex_);
+  lanes_.push_back(lane.get());
+  return lane;
+}
+
+Status PacedLink::copy_to_device(void* device, const void* host, std::size_t bytes, Lane& lane,
+                                 cudaStream_t stream) {
+  if (pacer_.time_of(bytes) < kShort) {
+    owed_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // relaxed: a sum
+    return cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream),
+                       "cudaMemcpyAsync");
+  }
+  for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
+    TANDEM_TRY(send(static_cast<std::byte*>(device) + begin,
+                    static_cast<const std::byte*>(host) + begin,
+                    std::min(kPieceBytes, bytes - begin), lane, stream));
   }
   return {};
+}
+
+// A stream that refuses any of it has failed for good; its lane is idle until it goes.
+Status PacedLink::send(void* device, const void* host, std::size_t bytes, Lane& lane,
+                       cudaStream_t stream) {
+  const std::uint32_t number = ++lane.last;
+  TANDEM_TRY(enqueue_set_flag(&lane.words->begun, number, 1, stream));
+  TANDEM_TRY(cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream),
+                         "cudaMemcpyAsync"));
+  TANDEM_TRY(enqueue_wait_flag(&lane.words->arrived, number, stream));
+  const std::size_t owed = owed_bytes_.exchange(0, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    if (lane.pieces.empty()) lane.last_news = SteadyClock().now();
+    lane.pieces.push_back({number, bytes + owed});
+  }
+  news_.notify_one();
+  return {};
+}
+
+std::optional<TimePoint> PacedLink::look(TimePoint now) {
+  std::optional<TimePoint> next;
+  for (Lane* lane : lanes_) {
+    while (!lane->pieces.empty()) {
+      const Lane::Piece& piece = lane->pieces.front();
+      if (!lane->arrives && lane->has_begun(piece)) {
+        lane->arrives = pacer_.reserve(now, piece.bytes);
+      }
+      if (!lane->arrives || *lane->arrives > now) break;
+      std::atomic_ref(lane->words->arrived).store(piece.number, std::memory_order_release);
+      lane->arrives.reset();
+      lane->last_news = now;
+      lane->pieces.pop_front();
+    }
+    if (lane->pieces.empty()) continue;
+    const TimePoint at = lane->arrives                   ? *lane->arrives - kSpin
+                         : now - lane->last_news < kSpin ? now
+                                                         : now + kLook;
+    next = next ? std::min(*next, at) : at;
+  }
+  return next;
+}
+
+void PacedLink::keep_time() {
+  pthread_setname_np(pthread_self(), "slowed link");
+  (void)::prctl(PR_SET_TIMERSLACK, 1000UL);  // nanoseconds; by default sleeps take 50 us longer
+  const SteadyClock clock;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const TimePoint now = clock.now();
+    const std::optional<TimePoint> next = look(now);
+    if (!next) {
+      news_.wait(lock);
+    } else if (*next > now) {
+      news_.wait_until(lock, *next);
+    } else {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+  }
 }
 
 }  // namespace tandem::cuda

@@ -1,60 +1,74 @@
-// The link to a GPU, slowed: copies to the device go in pieces, and after each a kernel of one
-// thread holds the stream until a link of the given speed would have delivered it. So a piece never
-// counts as arrived too early. What kernels read and write of host memory is not slowed.
+// The link to a GPU, slowed: copies to the device go in pieces, and behind each its stream waits
+// until a link of the given speed would have delivered it. What kernels read and write of host
+// memory is not slowed.
 //
-// The link's clock is in device memory and all streams of a device book on it. A piece is booked
-// from the end of the booking before it when the link was busy till then. When the GPU had no room
-// for the kernel in time, the pieces behind catch up: the bookings go on from where they should
-// have ended, not from where they did.
+// A thread keeps the time. Streams tell it by a word in host memory that a piece has begun, it
+// books the piece, and lets the stream go on by another word at the booking's end: stream memory
+// operations, which take no room on the GPU. (A kernel that held the stream would keep a
+// multiprocessor from the GEMMs that fill all of them, and wait for room itself.) So a piece never
+// counts as arrived too early, and the rate holds over many: LinkPacer.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
 
+#include "engine/base/clock.h"
 #include "engine/base/status.h"
-#include "gpu/cuda/base/device_memory.h"
+#include "gpu/link_pacer.h"
 
 namespace tandem::cuda {
 
-// In device memory; nanoseconds of the GPU's global timer.
-struct LinkClock {
-  unsigned long long free_at;   // end of the last booking
-  unsigned long long last_end;  // when a stream was last let go
-};
-
-// Thread-safe.
+// Thread-safe, but for a lane, which one thread at a time gives copies to.
 class PacedLink {
  public:
-  // gigabytes (1e9) per second, above 0.
-  static Result<std::unique_ptr<PacedLink>> create(double gigabytes_per_second);
+  // What a stream keeps for its copies. Lets go of the link before it ends, after its stream did.
+  class Lane;
+  struct LaneRelease {
+    void operator()(Lane* lane) const;
+  };
+  using LaneHandle = std::unique_ptr<Lane, LaneRelease>;
 
-  // The word that a stream keeps for its copies.
-  static Result<DeviceMemory> make_booking();
+  // gigabytes (1e9) per second, above 0. Starts the thread.
+  static std::unique_ptr<PacedLink> create(double gigabytes_per_second);
+  ~PacedLink();
+  PacedLink(const PacedLink&) = delete;
+  PacedLink& operator=(const PacedLink&) = delete;
+
+  Result<LaneHandle> make_lane();
 
   // As cudaMemcpyAsync to the device, but slower. Copies that a link of this speed delivers within
-  // kShortNs are not held, only counted: no copy is faster than that.
-  Status copy_to_device(void* device, const void* host, std::size_t bytes,
-                        const DeviceMemory& booking, cudaStream_t stream);
+  // kShort are not held, only counted: no copy is faster than that.
+  Status copy_to_device(void* device, const void* host, std::size_t bytes, Lane& lane,
+                        cudaStream_t stream);
 
   static constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
-  static constexpr double kShortNs = 2000;
+  static constexpr std::chrono::microseconds kShort{2};
 
  private:
-  explicit PacedLink(double gigabytes_per_second) : bytes_per_ns_(gigabytes_per_second) {}
-  std::uint64_t time_ns(std::size_t bytes) const;
+  explicit PacedLink(double gigabytes_per_second) : pacer_(gigabytes_per_second) {}
+  Status send(void* device, const void* host, std::size_t bytes, Lane& lane, cudaStream_t stream);
+  void keep_time();
+  // What has begun is booked, what has arrived let go. When next to look; none: nothing is under
+  // way.
+  std::optional<TimePoint> look(TimePoint now);
 
-  const double bytes_per_ns_;
+  LinkPacer pacer_;
   std::atomic<std::size_t> owed_bytes_ = 0;  // of copies that were not held
-  DeviceMemory clock_;
+  std::mutex mutex_;
+  std::condition_variable news_;  // a first piece, or the end
+  std::vector<Lane*> lanes_;      // guarded by mutex_, like what of them is under way
+  bool stopping_ = false;
+  std::thread thread_;
 };
-
-// pace.cu. Holds the stream until `*booking`, if `hold`; then books `book_ns`, if more than 0, and
-// leaves in `*booking` when that will have ended.
-Status launch_pace(LinkClock* clock, unsigned long long* booking, bool hold, std::uint64_t book_ns,
-                   cudaStream_t stream);
 
 }  // namespace tandem::cuda

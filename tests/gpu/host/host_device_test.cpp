@@ -85,7 +85,7 @@ class HostStreamTest : public testing::Test {
  protected:
   host::ThreadPool pool_{2, {}};
   host::MatmulCache matmuls_;
-  host::LinkPacer link_{0};
+  LinkPacer link_{0};
 };
 
 TEST_F(HostStreamTest, ReportsAFailureOnceAndNamesTheOperation) {
