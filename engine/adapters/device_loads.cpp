@@ -9,10 +9,13 @@
 namespace tandem {
 namespace {
 
-// A stream's queue is finite (about 1,000 operations on CUDA), and enqueueing on a full one blocks
-// the engine. So pieces go onto the load stream a few milliseconds ahead of the link, except those
-// that a step waits for.
+// A stream's queue is finite (about 1,000 operations on CUDA), enqueueing on a full one blocks the
+// engine, and each operation costs it microseconds that the next step would begin later. So pieces
+// go onto the load stream some milliseconds ahead of the link, what enqueueing a step takes and
+// more, except those that a step waits for. A few always, should the link be faster than known.
 constexpr std::size_t kMostAhead = 400;
+constexpr std::size_t kFewAhead = 32;
+constexpr std::chrono::milliseconds kAhead{4};
 
 Duration duration_of(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -106,11 +109,12 @@ void DeviceTier::queue_piece(ServedAdapter& adapter, std::int32_t layer, PieceKi
   for (const auto& [begin, end] : byte_ranges(adapter, l, parts)) {
     seconds += signals_.copy_s + static_cast<double>(end - begin) / signals_.link_bytes_per_s;
   }
+  const TimePoint begins = link_free_at_;
   link_free_at_ += duration_of(seconds);
   if ((parts & kPartA) != 0) on_device.arrivals[l].a = link_free_at_;
   if ((parts & kPartB) != 0) on_device.arrivals[l].b = link_free_at_;
   ++on_device.pieces_left;
-  queue_.push_back({&adapter, l, parts});
+  queue_.push_back({&adapter, l, parts, begins});
 }
 
 void DeviceTier::feed() {
@@ -118,7 +122,13 @@ void DeviceTier::feed() {
     operations_ahead_ -= ahead_.front().operations;
     ahead_.pop_front();
   }
-  while (!queue_.empty() && operations_ahead_ < kMostAhead) send_next();
+  while (!queue_.empty() && is_due(queue_.front())) send_next();
+}
+
+bool DeviceTier::is_due(const QueuedPiece& piece) const {
+  if (operations_ahead_ < kFewAhead) return true;
+  if (operations_ahead_ >= kMostAhead) return false;
+  return !has_words() || piece.begins <= signals_.clock->now() + kAhead;
 }
 
 void DeviceTier::hurry(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind) {

@@ -160,11 +160,13 @@ class DeviceTier final : public Reclaimable {
     ServedAdapter* adapter;  // that is loading
     std::size_t layer;
     unsigned parts;
+    TimePoint begins;  // expected, if has_words()
   };
   static std::vector<std::pair<std::size_t, std::size_t>> byte_ranges(const ServedAdapter& adapter,
                                                                       std::size_t layer,
                                                                       unsigned parts);
   void queue_piece(ServedAdapter& adapter, std::int32_t layer, PieceKind kind);
+  bool is_due(const QueuedPiece& piece) const;
   void send_next();
   void drop_queue();
   void wait_for_readers(const ServedAdapter& adapter);

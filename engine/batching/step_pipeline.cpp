@@ -81,6 +81,7 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   // Recordings know nothing of loads under way: such a step runs as it is.
   const bool recorded = pending_.empty() && !hands_over && graphs_.pad(*batch_);
   step.gap_seconds = gap_before_now();
+  const TimePoint launched = clock_->now();  // an idle device begins with the first kernel
 
   adapters_->step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
@@ -109,7 +110,7 @@ void StepPipeline::enqueue(std::span<const ScheduledSequence> plan) {
   }
   stream_->record(*step.done);
   adapters_->step_enqueued(*stream_);
-  forecast(step);
+  forecast(step, launched);
   seen_busy_ = clock_->now();
   next_ = 1 - next_;
   ++in_flight_;
@@ -170,15 +171,15 @@ void StepPipeline::plan_handoff(Step& step) {
   cold_.clear();  // holds on to nobody
 }
 
-void StepPipeline::forecast(const Step& step) {
+void StepPipeline::forecast(const Step& step, TimePoint launched) {
   if (handoff_ == nullptr) return;
   const double model_s = handoff_->step_time(batch_->num_rows());
   if (!step.handoff.groups.empty()) {
-    forecast_.add_planned(clock_->now(), step.handoff.planned_s);
+    forecast_.add_planned(launched, step.handoff.planned_s);
   } else if (!pending_.empty()) {  // nobody knows how long it waits
-    forecast_.add_planned(clock_->now(), model_s);
+    forecast_.add_planned(launched, model_s);
   } else {
-    forecast_.add(clock_->now(), model_s);
+    forecast_.add(launched, model_s);
   }
 }
 

@@ -109,7 +109,7 @@ class StepPipeline {
                DeviceTier& adapters, Handoff* handoff, const Clock& clock);
   bool fill(std::span<const ScheduledSequence> plan, Step& step);  // true: has placeholders
   void plan_handoff(Step& step);
-  void forecast(const Step& step);
+  void forecast(const Step& step, TimePoint launched);
   const Step& oldest() const {
     return steps_[(next_ + steps_.size() - in_flight_) % steps_.size()];
   }
