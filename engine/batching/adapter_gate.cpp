@@ -20,6 +20,9 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   std::vector<std::pair<ServedAdapter*, Status>> failures;
   refused_ = false;
   blocked_ = nullptr;
+  // What has arrived has had its turn, and is nobody's here.
+  std::erase_if(turns_,
+                [](const Turn& turn) { return turn.adapter->residency() != Residency::loading; });
   bool busy = false;
   const std::int32_t kept_pages = device_->kept_pages();
   for (const auto& sequence : waiting) {
@@ -69,19 +72,37 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
 void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting) {
   const std::span<const AdapterLease> reserved = device_->reserved();
   if (reserved.empty()) return;
-  if (order_ == nullptr) {
+  if (plan_ == nullptr) {
     device_->enqueue({});
     return;
   }
-  std::vector<AdapterRows> loads;
-  for (const AdapterLease& adapter : reserved) {
-    AdapterRows& load = loads.emplace_back(AdapterRows{adapter, 0});
+  const auto rows_of = [&](const AdapterLease& adapter) {
+    std::int32_t rows = 0;
     for (const auto& sequence : waiting) {
       if (sequence->context->adapter != adapter) continue;
-      load.rows += static_cast<std::int32_t>(sequence->left_to_compute());
+      rows += static_cast<std::int32_t>(sequence->left_to_compute());
     }
+    return rows;
+  };
+  std::erase_if(turns_, [&](const Turn& turn) { return rows_of(turn.adapter) == 0; });
+  std::vector<AdapterRows> on_their_way;
+  for (const Turn& turn : turns_) on_their_way.push_back({turn.adapter, rows_of(turn.adapter)});
+  std::vector<AdapterRows> loads;
+  for (const AdapterLease& adapter : reserved) {
+    loads.push_back({adapter, rows_of(adapter)});
+    turns_.push_back({adapter, 0});
   }
-  device_->enqueue(order_(loads));
+  const AdmissionPlan plan = plan_(std::move(on_their_way), std::move(loads));
+  for (std::size_t i = 0; i < turns_.size(); ++i) {
+    turns_[i].step = step_ + 1 + static_cast<std::uint64_t>(plan.turns[i]);
+  }
+  device_->enqueue(plan.order);
+}
+
+bool AdapterGate::has_turn(const ServedAdapter& adapter) const {
+  const auto turn = std::find_if(turns_.begin(), turns_.end(),
+                                 [&](const Turn& each) { return each.adapter.get() == &adapter; });
+  return turn == turns_.end() || turn->step <= step_;
 }
 
 Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages) const {
@@ -160,7 +181,7 @@ bool AdapterGate::enter(const Sequence& sequence) {
     may = may && adapter->device_status().ok() &&
           (residency == Residency::resident ||
            (residency == Residency::loading && mode_ >= AdapterMode::pipelined &&
-            sequence.replays == 0));
+            sequence.replays == 0 && has_turn(*adapter)));
   }
   if (!may) {
     refused_ = true;

@@ -5,7 +5,8 @@
 // take what it needs: the adapters used longest ago, as many as it needs, take no new sequences
 // from behind it, so that they fall idle and make room. All others behind it go on.
 //
-// Loads that are started together travel in the order that somebody plans for them.
+// Loads that are started together travel in the order that somebody plans for them, and their
+// adapters begin in turns, a step each: a burst does not wait for its last load.
 //
 // The engine thread alone uses it.
 #pragma once
@@ -39,10 +40,12 @@ class AdapterGate final : public AdmissionGate {
   AdapterGate(AdapterMode mode, AdapterStore& store, DeviceTier& device, PagePool& pool)
       : mode_(mode), store_(&store), device_(&device), pool_(&pool) {}
 
-  // The order for the loads that are reserved, with the rows that wait for each; none: as they
-  // come.
-  using PlanOrder = std::function<std::vector<LoadPiece>(std::span<const AdapterRows> loads)>;
-  void set_order(PlanOrder order) { order_ = std::move(order); }
+  // In which turns adapters begin for which sequences wait, those whose loads are on their way
+  // (`waiting`) and those whose loads are reserved, and the order of the latter; none: all at once,
+  // loads as they come.
+  using Plan = std::function<AdmissionPlan(std::vector<AdapterRows> waiting,
+                                           std::vector<AdapterRows> loads)>;
+  void set_plan(Plan plan) { plan_ = std::move(plan); }
 
   // Starts what loads can be started for the sequences waiting, in their order. Returns those that
   // never will run, with the reason.
@@ -52,6 +55,7 @@ class AdapterGate final : public AdmissionGate {
   // Why an adapter cannot be kept on the device for good, if it cannot.
   Status check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const;
 
+  void plan_begins() override { ++step_; }
   bool enter(const Sequence& sequence) override;
   void leave(const Sequence& sequence) override;
   bool is_waiting() const override { return refused_ || device_->is_expecting(); }
@@ -61,9 +65,10 @@ class AdapterGate final : public AdmissionGate {
   Status check_fits(const Sequence& sequence, std::int32_t kept_pages) const;
   void hold_room_for(const ServedAdapter& adapter);
   bool holds_back(const Sequence& sequence) const;
+  bool has_turn(const ServedAdapter& adapter) const;
 
   AdapterMode mode_;
-  PlanOrder order_;
+  Plan plan_;
   AdapterStore* store_;
   DeviceTier* device_;
   PagePool* pool_;
@@ -71,6 +76,13 @@ class AdapterGate final : public AdmissionGate {
   const Sequence* blocked_ = nullptr;  // the first for whose adapter there was no room
   std::int64_t missing_pages_ = 0;     // that its adapter needs beyond what `draining_` will give
   std::vector<AdapterLease> draining_;
+  // On their way, with the step (a number of plans) from which on their sequences may enter.
+  struct Turn {
+    AdapterLease adapter;
+    std::uint64_t step;
+  };
+  std::vector<Turn> turns_;  // in the order of their loads
+  std::uint64_t step_ = 0;   // that is planned, or was last
 };
 
 }  // namespace tandem

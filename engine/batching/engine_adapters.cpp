@@ -29,13 +29,14 @@ void Engine::make_gate() {
   gate_ = std::make_unique<AdapterGate>(options_.adapter_mode, *adapters_, *device_tier_, pool_);
   scheduler_.set_gate(*gate_);
   if (handoff_ == nullptr || options_.adapter_mode != AdapterMode::planned) return;
-  gate_->set_order([this](std::span<const AdapterRows> loads) {
-    std::vector<AdapterRows> capped(loads.begin(), loads.end());
-    for (AdapterRows& load : capped) {
-      load.rows = std::min(load.rows, options_.max_num_batched_tokens);
+  gate_->set_plan([this](std::vector<AdapterRows> waiting, std::vector<AdapterRows> loads) {
+    for (std::vector<AdapterRows>* list : {&waiting, &loads}) {
+      for (AdapterRows& each : *list) {
+        each.rows = std::min(each.rows, options_.max_num_batched_tokens);
+      }
     }
-    return handoff_->order(capped, static_cast<std::int32_t>(scheduler_.num_running()),
-                           pipeline_->next_step(), *device_tier_);
+    return handoff_->admission(waiting, loads, static_cast<std::int32_t>(scheduler_.num_running()),
+                               pipeline_->next_step(), *device_tier_);
   });
 }
 

@@ -68,6 +68,7 @@ void Scheduler::enqueue(std::unique_ptr<Sequence> sequence) {
 
 const std::vector<ScheduledSequence>& Scheduler::plan() {
   plan_.clear();
+  if (gate_ != nullptr) gate_->plan_begins();
   waits_for_pages_ = false;
   stuck_ = nullptr;
   ending_ = static_cast<std::size_t>(

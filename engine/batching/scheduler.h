@@ -56,6 +56,8 @@ class AdmissionGate {
   AdmissionGate& operator=(const AdmissionGate&) = delete;
   virtual ~AdmissionGate() = default;
 
+  // The next step is planned: calls of enter() follow.
+  virtual void plan_begins() {}
   // False: not now, and those behind it go on. True: it runs, until leave().
   virtual bool enter(const Sequence& sequence) = 0;
   virtual void leave(const Sequence& sequence) = 0;

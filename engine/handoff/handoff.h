@@ -27,6 +27,7 @@
 #include "engine/adapters/device_tier.h"
 #include "engine/base/clock.h"
 #include "engine/base/status.h"
+#include "engine/handoff/admission.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/handoff/planner.h"
@@ -103,10 +104,13 @@ class Handoff {
   // Whether anything could be handed over now.
   std::int32_t num_workers() const;
 
-  // In which order the loads that are reserved should travel. `rows` beside them is what else the
-  // step will have.
-  std::vector<LoadPiece> order(std::span<const AdapterRows> loads, std::int32_t rows,
-                               const ExpectedStep& expected, const DeviceTier& tier) const;
+  // In which steps adapters that wait should begin, and in which order the loads that are reserved,
+  // `loads`, should travel: behind those of `waiting`, which are on their way. The turns are those
+  // of `waiting`, then `loads`; the order names `loads` alone. `rows` beside them is what else the
+  // next step will have.
+  AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
+                          std::int32_t rows, const ExpectedStep& expected,
+                          const DeviceTier& tier) const;
 
   // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
   // none of its groups must be waited for layer by layer.

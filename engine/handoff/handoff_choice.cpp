@@ -52,20 +52,31 @@ PlanRequest Handoff::request_for(std::int32_t rows, const ExpectedStep& expected
   return request;
 }
 
-std::vector<LoadPiece> Handoff::order(std::span<const AdapterRows> loads, std::int32_t rows,
-                                      const ExpectedStep& expected, const DeviceTier& tier) const {
-  if (whole_loads_) return {};
+AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
+                                 std::span<const AdapterRows> loads, std::int32_t rows,
+                                 const ExpectedStep& expected, const DeviceTier& tier) const {
+  const TimePoint now = clock_->now();
   PlanRequest request = request_for(rows, expected);
-  request.link_busy_for = std::max(0.0, seconds_between(clock_->now(), tier.link_free_at()));
+  request.link_busy_for = std::max(0.0, seconds_between(now, tier.link_free_at()));
   request.workers = num_workers();
   request.max_cpu_rows = max_rows_;
-  for (const AdapterRows& load : loads) {
+  const auto add = [&](const AdapterRows& each) {
     ColdAdapter& adapter = request.adapters.emplace_back();
-    adapter.rows = load.rows;
-    adapter.layers = layer_loads(config_, load.adapter->contents());
-    request.rows += load.rows;
-  }
-  return plan_(costs_, request).order;
+    if (const auto arriving = tier.arriving(*each.adapter);
+        arriving && !arriving->arrivals.empty()) {
+      adapter = times_of(each, *arriving, now);
+    }
+    adapter.rows = each.rows;
+    adapter.layers = layer_loads(config_, each.adapter->contents());
+    request.rows += each.rows;
+  };
+  for (const AdapterRows& each : waiting) add(each);
+  for (const AdapterRows& each : loads) add(each);
+  AdmissionPlan plan = plan_admission(costs_, request, plan_);
+  const auto before = static_cast<std::int32_t>(waiting.size());
+  std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
+  for (LoadPiece& piece : plan.order) piece.adapter -= before;
+  return plan;
 }
 
 // What is known of a load's arrival. Events of a load pass in the order in which its pieces were
