@@ -218,26 +218,19 @@ std::vector<std::string> harmless_environment() {
   return harmless;
 }
 
-std::optional<bool> process_maps(pid_t pid, const std::string& name) {
-  std::ifstream maps(fmt::format("/proc/{}/maps", pid));
-  // ESRCH may come with the first read: a zombie's file opens.
-  if (!maps) return errno == ENOENT || errno == ESRCH ? std::optional(false) : std::nullopt;
-  constexpr std::string_view kUnlinked = " (deleted)";
-  for (std::string line; std::getline(maps, line);) {
-    std::string_view path = line;
-    if (path.ends_with(kUnlinked)) path.remove_suffix(kUnlinked.size());
-    if (path.ends_with(name)) return true;
-  }
-  return false;
+std::vector<std::string> process_arguments(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/cmdline", pid), std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  return words;
 }
 
-bool kill_if_it_maps(pid_t pid, const std::string& name, int signal) {
+bool kill_if(pid_t pid, int signal, const std::function<bool()>& is_it) {
   const int descriptor = pidfd_open(pid);
   if (descriptor < 0) return false;
   // The descriptor first: should the pid be given to another process after the look, the signal
   // goes to nobody.
-  const bool sent =
-      process_maps(pid, name).value_or(false) && pidfd_send_signal(descriptor, signal) == 0;
+  const bool sent = is_it() && pidfd_send_signal(descriptor, signal) == 0;
   ::close(descriptor);
   return sent;
 }

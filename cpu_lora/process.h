@@ -3,7 +3,7 @@
 
 #include <sys/types.h>
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -53,11 +53,10 @@ class ChildProcess {
 // of libraries, language, time zone, tuning of oneDNN, sanitizers. No setting, no key.
 std::vector<std::string> harmless_environment();
 
-// Whether a process has a file mapped whose path ends in `name`; nullopt: it may not be looked at.
-// A dead process has none.
-std::optional<bool> process_maps(pid_t pid, const std::string& name);
+// The command line of a process; empty: it has ended, or may not be looked at.
+std::vector<std::string> process_arguments(pid_t pid);
 
-// Sends a signal to a process that is not our child, if it maps `name` (as above).
-bool kill_if_it_maps(pid_t pid, const std::string& name, int signal);
+// Sends a signal to a process that is not our child, if `is_it` finds that it is the right one.
+bool kill_if(pid_t pid, int signal, const std::function<bool()>& is_it);
 
 }  // namespace tandem

@@ -81,8 +81,16 @@ bool SeatWatch::is_live() const {
   // acquire, all three: pair with the worker's releases when it takes its seat and when it is
   // ready.
   const std::uint32_t trusted = trusted_pid_.load(std::memory_order_acquire);
-  return trusted != 0 && at_.pid.load(std::memory_order_acquire) == trusted &&
-         says_it_works(at_.state.load(std::memory_order_acquire));
+  const bool live = trusted != 0 && at_.pid.load(std::memory_order_acquire) == trusted &&
+                    says_it_works(at_.state.load(std::memory_order_acquire));
+  if (live) given_pid_.store(trusted, std::memory_order_relaxed);
+  return live;
+}
+
+bool SeatWatch::is_held() const {
+  // acquire: pairs with the release in forget_the_dead(): whoever finds it dead finds all that it
+  // wrote.
+  return given_pid_.load(std::memory_order_acquire) != 0;
 }
 
 TimePoint SeatWatch::look(TimePoint now) {
@@ -91,12 +99,14 @@ TimePoint SeatWatch::look(TimePoint now) {
   const std::uint32_t pid = at_.pid.load(std::memory_order_acquire);
   if (child_) {
     watch_child(now);
+  } else if (foreign_pid_ != 0 && foreign_pid_ != pid && !forget_foreign()) {
+    // It has not ended yet, whatever its seat says.
   } else if (pid != 0) {
     watch_foreign(pid, now);
-  } else {
-    if (std::exchange(foreign_pid_, 0) != 0) trusted_pid_.store(0, std::memory_order_release);
-    if (should_run() && now >= due_) start(now);
+  } else if (should_run() && now >= due_) {
+    start(now);
   }
+  forget_the_dead();
   clear_if_due(now);
 
   TimePoint next = now + look_every_;
@@ -192,11 +202,19 @@ void SeatWatch::watch_child(TimePoint now) {
 }
 
 void SeatWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
-  if (pid != foreign_pid_) {
+  if (foreign_pid_ == 0) {
     foreign_pid_ = pid;
     foreign_beats_ = foreign_killed_ = false;
     beat_ = at_.heartbeat.load(std::memory_order_relaxed);
     beat_at_ = looked_at_ = now;
+  }
+  if (!sits_here(static_cast<pid_t>(pid))) {
+    log::info("{}: pid {}, which had its seat, is no worker or is dead: the seat is emptied",
+              name(), pid);
+    trusted_pid_.store(0, std::memory_order_release);
+    empty(pid);
+    foreign_pid_ = 0;
+    foreign_killed_ = false;
     return;
   }
   const Beat beat = see_beat(now);
@@ -209,13 +227,39 @@ void SeatWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
     log::warning("{} (pid {}, somebody else's) gives no sign of life", name(), pid);
   }
   trusted_pid_.store(0, std::memory_order_release);
-  // Not merely a dead pid: it may be one of another container's, or garbage that names a process.
-  if (process_maps(static_cast<pid_t>(pid), group_options_.mailbox->outbox_name()) != false) return;
-  log::info("{}: pid {}, which had its seat, is no worker or is dead: the seat is emptied", name(),
-            pid);
-  empty(pid);
+}
+
+// Its seat says that it left. False: it has not ended, so it is made to: one that left by itself is
+// at its end anyway.
+bool SeatWatch::forget_foreign() {
+  trusted_pid_.store(0, std::memory_order_release);
+  const auto pid = static_cast<pid_t>(foreign_pid_);
+  foreign_killed_ = kill_if(pid, SIGKILL, [&] { return sits_here(pid); });
+  if (foreign_killed_) return false;
   foreign_pid_ = 0;
-  foreign_killed_ = false;
+  return true;
+}
+
+void SeatWatch::forget_the_dead() {
+  const std::uint32_t present = child_ ? static_cast<std::uint32_t>(child_->pid()) : foreign_pid_;
+  std::uint32_t given = given_pid_.load(std::memory_order_relaxed);
+  if (given == 0 || given == present) return;
+  // release: pairs with the acquire in is_held().
+  given_pid_.compare_exchange_strong(given, 0, std::memory_order_release,
+                                     std::memory_order_relaxed);
+}
+
+// Whether a process is a worker of this seat, by the kernel's account: what the seat says may be
+// garbage that names any process, another seat's worker or this one too. By its command line, which
+// everybody may read: whose memory maps the outbox is a secret of other users' workers.
+bool SeatWatch::sits_here(pid_t pid) const {
+  const std::vector<std::string> words = process_arguments(pid);
+  const auto has = [&](const std::string& flag, const std::string& value) {
+    const std::string both[] = {flag, value};
+    return std::search(words.begin(), words.end(), std::begin(both), std::end(both)) != words.end();
+  };
+  return has("--outbox", group_options_.mailbox->outbox_name()) &&
+         has("--seat", std::to_string(seat_));
 }
 
 void SeatWatch::clear(std::uint64_t sequence, TimePoint now) {
@@ -226,7 +270,8 @@ void SeatWatch::clear(std::uint64_t sequence, TimePoint now) {
 void SeatWatch::clear_if_due(TimePoint now) {
   if (clear_sequence_ == 0) return;
   const Mailbox& mailbox = *group_options_.mailbox;
-  if (mailbox.quiet(std::uint64_t{1} << seat_, clear_sequence_)) {
+  const std::uint64_t bit = std::uint64_t{1} << seat_;
+  if (mailbox.quiet(bit, clear_sequence_, is_held() ? bit : 0)) {
     clear_sequence_ = 0;
     return;
   }
@@ -234,11 +279,11 @@ void SeatWatch::clear_if_due(TimePoint now) {
   const std::string why = fmt::format("job {} was overdue", std::exchange(clear_sequence_, 0));
   // One that is only starting has no job: it leaves all of them behind when it begins.
   if (child_) {
-    if (has_worked_) condemn(why);
+    if (has_worked_ || is_held()) condemn(why);
     return;
   }
-  const std::uint32_t pid = at_.pid.load(std::memory_order_acquire);
-  if (!kill_if_it_maps(static_cast<pid_t>(pid), mailbox.outbox_name(), SIGKILL)) return;
+  const auto pid = static_cast<pid_t>(at_.pid.load(std::memory_order_acquire));
+  if (!kill_if(pid, SIGKILL, [&] { return sits_here(pid); })) return;
   log::warning("{} (pid {}, somebody else's) is killed: {}", name(), pid, why);
   foreign_killed_ = true;
 }

@@ -30,6 +30,8 @@ class SeatWatch {
 
   // Its worker is up and may be given jobs. Any thread.
   bool is_live() const;
+  // The last that is_live() told of has not ended, as far as the pool knows. Any thread.
+  bool is_held() const;
   bool should_run() const { return cpu_ >= 0 && !left_out_; }
   bool is_running() const { return child_.has_value(); }
   // A worker of ours or another's, now or at some time.
@@ -51,7 +53,10 @@ class SeatWatch {
   void clear_if_due(TimePoint now);
   enum class Beat { heard, awaited, missed };
   Beat see_beat(TimePoint now);
+  bool sits_here(pid_t pid) const;
   void empty(std::uint32_t pid);
+  bool forget_foreign();
+  void forget_the_dead();
   std::string name() const;
 
   const WorkerPoolOptions& options_;
@@ -85,7 +90,8 @@ class SeatWatch {
   std::uint64_t clear_sequence_ = 0;  // 0: nothing to clear
   TimePoint clear_at_{};
 
-  std::atomic<std::uint32_t> trusted_pid_{0};  // who may be given jobs if its seat says so
+  std::atomic<std::uint32_t> trusted_pid_{0};        // who may be given jobs if its seat says so
+  mutable std::atomic<std::uint32_t> given_pid_{0};  // who was; 0: it has ended
 };
 
 }  // namespace tandem

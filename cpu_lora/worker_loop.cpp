@@ -55,6 +55,7 @@ struct WorkerLoop::Impl {
   bool wait_for_weights(std::uint64_t n, const GroupJob& job);
   bool is_lost(std::uint64_t n) const;
   bool is_present(const GroupJob& job) const;
+  bool has_seat() const;
   bool is_over();
   void pause_without_jobs();
   void refuse(const Status& why);
@@ -63,6 +64,7 @@ struct WorkerLoop::Impl {
   const std::span<const std::byte> arena;
   const WorkerLoopOptions options;
   Seat& seat;
+  const std::uint32_t pid = static_cast<std::uint32_t>(::getpid());
   WorkerDelta delta;
 
   const std::atomic<bool>* stop = nullptr;
@@ -86,10 +88,17 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
 }  // namespace
 
 WorkerLoop::Impl::~Impl() {
+  if (!has_seat()) return;
   seat.state.store(SeatState::empty, std::memory_order_relaxed);
+  std::uint32_t own = pid;
   // release: pairs with the acquire in Mailbox::quiet() and in the next worker's taking of the
   // seat: all that this one did is before.
-  seat.pid.store(0, std::memory_order_release);
+  seat.pid.compare_exchange_strong(own, 0, std::memory_order_release, std::memory_order_relaxed);
+}
+
+// False: somebody wrote another's pid there, and another may take it.
+bool WorkerLoop::Impl::has_seat() const {
+  return seat.pid.load(std::memory_order_relaxed) == pid;
 }
 
 void WorkerLoop::Impl::run() {
@@ -125,6 +134,11 @@ bool WorkerLoop::Impl::is_over() {
   // relaxed: nothing hangs on the flag but the end. acquire: pairs with Mailbox::stop_workers().
   ended = stop->load(std::memory_order_relaxed) ||
           mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();
+  if (!ended && !has_seat()) {
+    log::warning("worker {}: its seat names another process, {}: it ends", options.seat,
+                 seat.pid.load(std::memory_order_relaxed));
+    ended = true;
+  }
   return ended;
 }
 

@@ -32,8 +32,8 @@ class WorkerLoop {
   WorkerLoop& operator=(WorkerLoop&&) noexcept;
   ~WorkerLoop();  // leaves the seat
 
-  // Until the mailbox says stop, `stop` is true, or `alive()`, asked every now and then, is false
-  // (the engine is gone).
+  // Until the mailbox says stop, `stop` is true, `alive()`, asked every now and then, is false (the
+  // engine is gone), or the seat names another process.
   void run(const std::atomic<bool>& stop, const std::function<bool()>& alive);
 
  private:

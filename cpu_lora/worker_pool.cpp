@@ -78,6 +78,15 @@ class Supervisor final : public WorkerPool {
     return mask;
   }
 
+  std::uint64_t held(int group) const override {
+    std::uint64_t mask = 0;
+    const auto& seats = groups_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < seats.size(); ++i) {
+      mask |= seats[i]->is_held() ? std::uint64_t{1} << i : 0;
+    }
+    return mask;
+  }
+
   void clear(int group, std::uint64_t sequence) override {
     std::atomic<std::uint64_t>& wanted = clears_[static_cast<std::size_t>(group)];
     std::uint64_t before = wanted.load(std::memory_order_relaxed);
@@ -126,7 +135,8 @@ class Supervisor final : public WorkerPool {
     const std::lock_guard lock(mutex_);
     const TimePoint now = steady_clock::now();
     TimePoint next = now + std::chrono::seconds(1);
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
+    for (std::size_t g = 0; g < options_.groups.size(); ++g) {
+      options_.groups[g].mailbox->restore_outbox_header();
       const std::uint64_t sequence = clears_[g].exchange(0, std::memory_order_relaxed);
       for (SeatWatch* watch : groups_[g]) {
         if (sequence != 0) watch->clear(sequence, now);

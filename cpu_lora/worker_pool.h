@@ -9,9 +9,9 @@
 // A worker is run as
 //   PROGRAM worker --inbox NAME --outbox NAME --arena NAME --seat I --cpu C --node N --spin-ms X
 //                  --engine-pid P
-// The seat is its own to write. The pool writes into it once the worker is dead (reaped, or no
-// process that maps the outbox and without a heartbeat): it empties it, state and pid, so that
-// Mailbox::quiet() need not wait for the dead and another may take it.
+// The seat is its own to write. The pool writes into it once the worker is dead (reaped, or its pid
+// is no process that was run as above): it empties it, state and pid, so that Mailbox::quiet() need
+// not wait for the dead and another may take it.
 #pragma once
 
 #include <cstdint>
@@ -69,6 +69,10 @@ class WorkerPool {
 
   // The seats of a group whose workers are up and may be given jobs. Any thread.
   virtual std::uint64_t live(int group) const = 0;
+
+  // The seats that live() told of and whose process has not ended since: what a seat says of its
+  // process is not to be trusted. Any thread.
+  virtual std::uint64_t held(int group) const = 0;
 
   // After a deadline passed: makes a group quiet. Workers that have not left job `sequence` behind
   // in a moment are killed (and started again later, unless somebody else started them). Returns at

@@ -103,6 +103,16 @@ void publish_header(Header& header) {
   header.version.store(kMailboxVersion, std::memory_order_release);
 }
 
+void write_header(OutboxHeader& outbox, const MailboxShape& shape, const MailboxLayout& layout) {
+  outbox.magic = kOutboxMagic;
+  outbox.num_seats = shape.num_seats;
+  outbox.bytes = layout.outbox_bytes;
+  outbox.seats = layout.seats;
+  outbox.v = layout.v;
+  outbox.y = layout.y;
+  publish_header(outbox);
+}
+
 // Words of a description, which a reader that is too late may read while they are overwritten: it
 // finds that out afterwards, by the job's sequence.
 constexpr std::size_t kGroupJobWords = sizeof(GroupJob) / sizeof(std::uint64_t);
@@ -219,14 +229,7 @@ Result<Mailbox> Mailbox::create(const MailboxShape& shape, int node) {
 
   auto& outbox = *new (mailbox.outbox_.data()) OutboxHeader{};
   for (std::uint32_t i = 0; i < shape.num_seats; ++i) new (&mailbox.seats_[i]) Seat{};
-  outbox.magic = kOutboxMagic;
-  outbox.num_seats = shape.num_seats;
-  outbox.bytes = layout.outbox_bytes;
-  outbox.seats = layout.seats;
-  outbox.v = layout.v;
-  outbox.y = layout.y;
-
-  publish_header(outbox);
+  write_header(outbox, shape, layout);
   publish_header(inbox);
   return mailbox;
 }
@@ -324,12 +327,18 @@ void Mailbox::stop_workers() {
   wake_workers();
 }
 
-bool Mailbox::quiet(std::uint64_t workers, std::uint64_t sequence) const {
+void Mailbox::restore_outbox_header() {
+  const MailboxLayout layout = layout_of(shape_).value();
+  if (check_outbox(outbox_, shape_, layout)) return;
+  write_header(*reinterpret_cast<OutboxHeader*>(outbox_.data()), shape_, layout);
+}
+
+bool Mailbox::quiet(std::uint64_t workers, std::uint64_t sequence, std::uint64_t held) const {
   for (std::uint32_t i = 0; i < shape_.num_seats; ++i) {
     if ((workers >> i & 1) == 0) continue;
     const Seat& at = seat(static_cast<int>(i));
     // acquire: pairs with the release by which a worker leaves its seat, or the pool empties it.
-    if (at.pid.load(std::memory_order_acquire) == 0) continue;
+    if (at.pid.load(std::memory_order_acquire) == 0 && (held >> i & 1) == 0) continue;
     // acquire: pairs with the worker's release of `progress`, after its last access to the job.
     const std::uint64_t progress = at.progress.load(std::memory_order_acquire);
     const std::uint64_t published = inbox().published.load(std::memory_order_relaxed);

@@ -218,8 +218,12 @@ class Mailbox {
   void wake_workers();
   void stop_workers();
   // All of the seats in `workers` are empty or have left job `sequence` behind. Progress beyond the
-  // last published job is garbage and does not count.
-  bool quiet(std::uint64_t workers, std::uint64_t sequence) const;
+  // last published job is garbage and does not count. Those in `held` are not empty, whatever they
+  // say.
+  bool quiet(std::uint64_t workers, std::uint64_t sequence, std::uint64_t held = 0) const;
+  // Puts the outbox's header right, which workers may write into, so that the next of them can open
+  // it.
+  void restore_outbox_header();
 
   // Worker side.
 

@@ -54,6 +54,8 @@ EngineStats Engine::stats() const {
   EngineStats result = stats_;
   result.waiting += static_cast<std::int32_t>(inbox_.size());
   if (handoff_ == nullptr) return result;
+  // Workers come and go while the engine has nothing to do, too.
+  result.cpu_workers = handoff_->live_workers();
   for (const WorkerStatus& worker : handoff_->workers()) {
     result.worker_restarts += worker.restarts;
     result.worker_busy_s += worker.busy_s;
@@ -105,7 +107,6 @@ void Engine::publish_stats() {
   counts_.adapter_evictions = adapters.evictions;
   if (handoff_ != nullptr) {
     const HandoffCounts& handoff = handoff_->counts();
-    counts_.cpu_workers = handoff_->num_workers();
     counts_.handoff_steps = handoff.steps;
     counts_.handoff_rows = handoff.rows;
     counts_.handoff_cpu_layers = handoff.cpu_layers;

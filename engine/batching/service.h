@@ -49,7 +49,7 @@ struct EngineStats {
   std::uint64_t adapter_loaded_bytes = 0;
   std::uint64_t adapter_evictions = 0;
   // The handoff of cold adapters' rows to CPU workers.
-  std::int32_t cpu_workers = 0;  // that may be given work now
+  std::int32_t cpu_workers = 0;  // that are up
   std::uint64_t worker_restarts = 0;
   double worker_busy_s = 0;              // over all of them
   std::uint64_t handoff_steps = 0;       // with rows of adapters that were still loading

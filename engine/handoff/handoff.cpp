@@ -148,6 +148,14 @@ std::int32_t Handoff::num_workers() const {
   return workers;
 }
 
+std::int32_t Handoff::live_workers() const {
+  std::int32_t workers = 0;
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    workers += std::popcount(pool_->live(static_cast<int>(i)));
+  }
+  return workers;
+}
+
 double Handoff::step_time(std::int32_t rows) const {
   return costs_.layer_time(rows) * static_cast<double>(config_.num_layers);
 }
@@ -284,7 +292,7 @@ void Handoff::mend(Stream& stream) {
     Box& box = boxes_[i];
     if (!box.broken || box.steps_in_flight > 0) continue;
     const std::uint64_t last = box.mailbox->inbox().published.load(std::memory_order_relaxed);
-    if (box.mailbox->quiet(all_seats(*box.mailbox), last)) {
+    if (box.mailbox->quiet(all_seats(*box.mailbox), last, pool_->held(static_cast<int>(i)))) {
       auto* const state = reinterpret_cast<HandoffState*>(state_.data());
       stream.set_flag(&state->broken[i], 0, 1);
       box.broken = false;

@@ -130,6 +130,8 @@ class Handoff {
   const CostModel& costs() const { return costs_; }
   // Any thread.
   std::vector<WorkerStatus> workers() const { return pool_->status(); }
+  // Workers that are up, be their mailbox open or broken. Any thread.
+  std::int32_t live_workers() const;
   const WorkerPool& pool() const { return *pool_; }
   const HandoffCounts& counts() const { return counts_; }  // engine thread
 

@@ -97,7 +97,7 @@ void add_engine(const EngineStats& stats, Families& families) {
                    static_cast<double>(stats.adapter_loaded_bytes));
   families.counter("tandem_adapter_evictions_total", "Adapters that left the device",
                    static_cast<double>(stats.adapter_evictions));
-  families.gauge("tandem_cpu_workers", "CPU workers that may be given work", stats.cpu_workers);
+  families.gauge("tandem_cpu_workers", "CPU workers that are up", stats.cpu_workers);
   families.counter("tandem_cpu_worker_restarts_total", "CPU workers that were started again",
                    static_cast<double>(stats.worker_restarts));
   families.counter("tandem_cpu_worker_busy_seconds_total", "Time that CPU workers computed",

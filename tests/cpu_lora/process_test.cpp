@@ -16,7 +16,6 @@
 
 #include "cpu_lora/process_wait.h"
 #include "cpu_lora/restart_policy.h"
-#include "shm/region.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -120,18 +119,15 @@ TEST(ChildProcess, DiesWithTheThreadThatStartedIt) {
   EXPECT_EQ(child->end(), "signal 9 (Killed)");
 }
 
-TEST(ProcessMaps, TellsWhoMapsARegion) {
-  auto region = ShmRegion::create("test", 4096);
-  ASSERT_TRUE(region.ok());
-  EXPECT_EQ(process_maps(::getpid(), region->name()), true);
-  ChildProcess child = start_shell("exec sleep 60");
-  EXPECT_EQ(process_maps(child.pid(), region->name()), false);
-  EXPECT_FALSE(kill_if_it_maps(child.pid(), region->name(), SIGKILL));
-  child.kill(SIGKILL);
+TEST(KillIf, KillsTheProcessThatIsTheRightOne) {
+  auto started = ChildProcess::start({.program = "/bin/sleep", .arguments = {"sleep", "60"}});
+  ASSERT_TRUE(started.ok()) << started.status().message();
+  ChildProcess child = std::move(started).value();
+  EXPECT_THAT(process_arguments(::getpid()), ::testing::Not(::testing::IsEmpty()));
+  EXPECT_FALSE(kill_if(child.pid(), SIGKILL, [] { return false; }));
+  EXPECT_TRUE(kill_if(child.pid(), SIGKILL, [] { return true; }));
   EXPECT_TRUE(wait_for_end(child));
-  EXPECT_EQ(process_maps(child.pid(), region->name()), false);
-  unlink_own_shm_regions();
-  EXPECT_EQ(process_maps(::getpid(), region->name()), true);
+  EXPECT_THAT(process_arguments(child.pid()), ::testing::IsEmpty());
 }
 
 TEST(HarmlessEnvironment, HoldsNeitherSettingsNorKeys) {

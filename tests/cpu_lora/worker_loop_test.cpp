@@ -290,6 +290,15 @@ TEST_F(WorkerLoopTest, EndsWhenToldAndWhenTheEngineIsGone) {
   EXPECT_TRUE(mailbox_->quiet(0x3, 1));
 }
 
+TEST_F(WorkerLoopTest, EndsWhenItsSeatNamesAnotherProcess) {
+  start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
+  mailbox_->seat(0).pid = 4711;
+  mailbox_->seat(1).pid = 0;
+  for (const auto& worker : workers_) worker->join();
+  EXPECT_EQ(mailbox_->seat(0).pid.load(), 4711U);  // whoever it is keeps it
+  mailbox_->seat(0).pid = 0;
+}
+
 TEST_F(WorkerLoopTest, StartsBehindTheJobsOfItsPredecessor) {
   const GroupJob it = job(0x1);
   mailbox_->publish(1, &it, 1);

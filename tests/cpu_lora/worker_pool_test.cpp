@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -281,6 +282,55 @@ TEST_F(WorkerPoolTest, TakesASeatAwayFromAPidThatIsNoWorker) {
   start();
   EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
   EXPECT_FALSE(sleeper->has_ended());  // it was no worker: it is left alone
+}
+
+TEST_F(WorkerPoolTest, TakesASeatAwayFromOtherSeatsWorkersAndFromItself) {
+  options_.heartbeat_ms = 100;
+  start_and_wait();
+  const pid_t good = worker(0).pid;
+  for (const pid_t pid : {::getpid(), good}) {
+    mailbox_->seat(2).pid.store(static_cast<std::uint32_t>(pid));
+    const std::uint64_t sequence = mailbox_->inbox().published.load() + 1;
+    publish(sequence);
+    pool_->clear(0, sequence);  // its progress is overdue, and nobody is killed for it
+    EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
+  }
+  EXPECT_EQ(worker(0).pid, good);
+  EXPECT_EQ(worker(0).restarts, 0U);
+}
+
+TEST_F(WorkerPoolTest, HoldsASeatUntilItsWorkerHasEndedWhateverTheSeatSays) {
+  start_and_wait("0=behind");
+  const pid_t behind = worker(0).pid;
+  ASSERT_EQ(pool_->live(0), 0b11U);
+  publish(1);
+  mailbox_->seat(0).pid.store(0);
+  EXPECT_TRUE(mailbox_->quiet(1, 1));
+  EXPECT_FALSE(mailbox_->quiet(1, 1, pool_->held(0)));
+  pool_->clear(0, 1);
+  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(1, 1, pool_->held(0)); }));
+  EXPECT_TRUE(is_gone(behind));
+}
+
+TEST_F(WorkerPoolTest, EndsSomebodyElsesWorkerThatLostItsSeat) {
+  options_.heartbeat_ms = 200;
+  start_and_wait();
+  ChildProcess foreign = start_foreign(2, "deaf");
+  EXPECT_TRUE(eventually([&] { return is_live(2); }));
+  mailbox_->seat(2).pid.store(0);
+  EXPECT_NE(pool_->held(0) & 0b100, 0U);
+  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
+  EXPECT_TRUE(eventually([&] { return (pool_->held(0) & 0b100) == 0; }));
+}
+
+TEST_F(WorkerPoolTest, LetsWorkersOpenAMailboxThatOthersWroteInto) {
+  start_and_wait();
+  auto outbox = ShmRegion::open(mailbox_->outbox_name(), ShmRegion::Access::read_write);
+  ASSERT_TRUE(outbox.ok());
+  std::memset(outbox->data(), 0xff, sizeof(OutboxHeader));
+  const pid_t pid = worker(0).pid;
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  EXPECT_TRUE(is_replaced(0, pid));
 }
 
 TEST_F(WorkerPoolTest, KillsWhoIsBehindAndSparesWhoIsNotWhenItClears) {

@@ -211,6 +211,15 @@ TEST(Mailbox, SaysWhatIsWrongWithOneThatCannotBeOpened) {
               HasSubstr("not a pair"));
 }
 
+TEST(Mailbox, RestoresAHeaderThatAWorkerWroteInto) {
+  Mailbox made = make_mailbox();
+  Vandal vandal(made);
+  std::memset(vandal.outbox_bytes(), 0xa5, sizeof(OutboxHeader));
+  EXPECT_FALSE(open_status(made).ok());
+  made.restore_outbox_header();
+  EXPECT_TRUE(open_status(made).ok()) << open_status(made).message();
+}
+
 TEST(Mailbox, RefusesARegionTooSmallForAHeader) {
   const Mailbox made = make_mailbox();
   auto region = ShmRegion::create("inbox", 40);
@@ -410,6 +419,7 @@ TEST(Mailbox, IsQuietWhenAllItsWorkersHaveLeftTheJobOrTheirSeats) {
   EXPECT_TRUE(made.quiet(0b011, 8));
   made.seat(1).pid = 0;
   EXPECT_TRUE(made.quiet(0b011, 9));
+  EXPECT_FALSE(made.quiet(0b011, 9, 0b010));      // somebody is there who says otherwise
   EXPECT_TRUE(made.quiet(~std::uint64_t{0}, 9));  // seats that no mailbox has
 }
 

@@ -69,6 +69,8 @@ class InProcessPool final : public WorkerPool {
     }
     return mask;
   }
+  // Nobody here writes another pid into its seat.
+  std::uint64_t held(int) const override { return 0; }
   void clear(int group, std::uint64_t sequence) override {
     ++faults_.clears;
     Group& g = groups_[static_cast<std::size_t>(group)];
