@@ -296,19 +296,6 @@ TEST(Cli, AnInterruptKeepsWhatIsThereAndExitsWith130) {
   EXPECT_EQ(process.output().back(), '\n');
 }
 
-// A server that is ready, and its port.
-struct ReadyServer {
-  explicit ReadyServer(std::vector<std::string> args, ProcessOptions options = {})
-      : process(std::move(args), std::move(options)) {
-    if (!process.wait_for_error("ready: ")) return;
-    const std::string marker = "listening on http://127.0.0.1:";
-    const std::size_t found = process.error().find(marker);
-    if (found != std::string::npos) port = std::stoi(process.error().substr(found + marker.size()));
-  }
-  Process process;
-  int port = 0;
-};
-
 std::vector<std::string> serve(std::vector<std::string> more) {
   std::vector<std::string> args = {"serve",   "--model", kModel, "--adapters",
                                    kAdapters, "--port",  "0",    "--no-pin"};

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 
 #include "engine/base/check.h"
 
@@ -28,6 +29,11 @@ std::vector<std::string> variables(const std::map<std::string, std::string>& add
   }
   for (const auto& [name, value] : added) out.push_back(name + "=" + value);
   return out;
+}
+
+const char* program() {
+  const char* const given = std::getenv("TANDEM_TEST_PROGRAM");
+  return given == nullptr ? TANDEM_PROGRAM : given;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -59,7 +65,7 @@ Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
   Pipe in;
   Pipe out;
   Pipe err;
-  std::vector<std::string> words = {TANDEM_PROGRAM};
+  std::vector<std::string> words = {program()};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<std::string> environment = variables(options.environment);
   posix_spawn_file_actions_t actions;
@@ -74,10 +80,10 @@ Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
   if (!options.folder.empty()) {
     posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
   }
-  const int failure = posix_spawn(&pid_, TANDEM_PROGRAM, &actions, nullptr, pointers(words).data(),
+  const int failure = posix_spawn(&pid_, program(), &actions, nullptr, pointers(words).data(),
                                   pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  TANDEM_CHECK(failure == 0, "posix_spawn {}: {}", TANDEM_PROGRAM, failure);
+  TANDEM_CHECK(failure == 0, "posix_spawn {}: {}", program(), failure);
   close(in.ends[0]);
   close(out.ends[1]);
   close(err.ends[1]);
@@ -127,6 +133,16 @@ bool Process::wait_for_error(const std::string& text) {
   return wait_for(error_, text);
 }
 
+void Process::read_what_is_there() {
+  pollfd fds[2] = {{output_fd_, POLLIN, 0}, {error_fd_, POLLIN, 0}};
+  while (poll(fds, 2, 0) > 0) {
+    if (fds[0].revents != 0) drain(output_fd_, output_);
+    if (fds[1].revents != 0) drain(error_fd_, error_);
+    fds[0] = {output_fd_, POLLIN, 0};
+    fds[1] = {error_fd_, POLLIN, 0};
+  }
+}
+
 void Process::send_signal(int number) const {
   TANDEM_CHECK(kill(pid_, number) == 0, "kill: {}", errno);
 }
@@ -148,6 +164,14 @@ Finished run_tandem(const std::vector<std::string>& args, ProcessOptions options
   Process process(args, std::move(options));
   const int status = process.wait();
   return {status, process.output(), process.error()};
+}
+
+ReadyServer::ReadyServer(std::vector<std::string> args, ProcessOptions options)
+    : process(args, std::move(options)) {
+  if (!process.wait_for_error("ready: ")) return;
+  const std::string marker = "listening on http://127.0.0.1:";
+  const std::size_t found = process.error().find(marker);
+  if (found != std::string::npos) port = std::stoi(process.error().substr(found + marker.size()));
 }
 
 HttpExchange::HttpExchange(int port, const std::string& method, const std::string& path,

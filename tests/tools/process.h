@@ -20,7 +20,8 @@ struct ProcessOptions {
 
 class Process {
  public:
-  // Starts TANDEM_PROGRAM. Aborts the test program if that is impossible.
+  // Starts the `tandem` of this build, or the one that TANDEM_TEST_PROGRAM names. Aborts the test
+  // program if that is impossible.
   explicit Process(const std::vector<std::string>& args, ProcessOptions options = {});
   ~Process();  // kills it if it still runs
   Process(const Process&) = delete;
@@ -29,6 +30,9 @@ class Process {
   // Reads until `text` has appeared on the stream; false: it ended, or took over a minute.
   bool wait_for_output(const std::string& text);
   bool wait_for_error(const std::string& text);
+  // What is there already, without waiting: a pipe that nobody empties stops who writes to it.
+  void read_what_is_there();
+  pid_t pid() const { return pid_; }
   void send_signal(int number) const;
   // Reads to the end. The exit status; 128 + signal when one killed it; -1: over two minutes (it
   // is killed then).
@@ -55,6 +59,13 @@ struct Finished {
   std::string error;
 };
 Finished run_tandem(const std::vector<std::string>& args, ProcessOptions options = {});
+
+// `tandem serve` on port 0, ready to answer.
+struct ReadyServer {
+  explicit ReadyServer(std::vector<std::string> args, ProcessOptions options = {});
+  Process process;
+  int port = 0;  // 0: it did not become ready; its error output says why
+};
 
 // One HTTP exchange with 127.0.0.1:port, connection closed after it; the whole answer, or empty.
 class HttpExchange {
