@@ -93,7 +93,9 @@ pid_t FaultInjector::some_worker() {
 
 void FaultInjector::act() {
   continue_due(steady_clock::now());
-  const std::uint64_t kind = below(24);
+  // The deadly ones first: each run has them, however short.
+  const std::uint64_t kind = acts_ < 2 ? acts_ : below(24);
+  ++acts_;
   if (kind == 0) {
     signal_worker(SIGKILL, "SIGKILL");
   } else if (kind == 1) {
@@ -198,7 +200,7 @@ void FaultInjector::write_garbage() {
   const std::uint64_t value = garbage(mailbox);
   const std::uint64_t group = below(below(2) == 0 ? 4 : kMaxColdGroups);
   std::string word;
-  switch (below(10)) {
+  switch (below(11)) {
     case 0:
     case 1:
       word = fmt::format("done[{}]", group);
@@ -227,7 +229,14 @@ void FaultInjector::write_garbage() {
       seat.pid = pid;
       return;
     }
-    case 8:
+    case 8: {
+      // Its words are no atomics but one: whoever opens a mailbox refuses what it does not know.
+      const std::uint64_t at_byte = below(sizeof(OutboxHeader));
+      note(fmt::format("byte {} of the outbox = {:#x}", at_byte, value & 0xff));
+      mailbox.outbox_region().data()[at_byte] = static_cast<std::byte>(value);
+      return;
+    }
+    case 9:
       word = "cpu and refused";
       seat.cpu = static_cast<std::uint32_t>(value);
       seat.refused = static_cast<std::uint32_t>(random_());

@@ -26,8 +26,8 @@ class FaultInjector {
   // Aborts the test program if there is no such engine, or it has no place for workers.
   FaultInjector(pid_t engine, unsigned seed);
 
-  // One fault, chosen at random. Those that end by themselves (a pause, a slow worker) end in a
-  // later call, or in heal().
+  // One fault, chosen at random but for the first two, which are deadly. Those that end by
+  // themselves (a pause, a slow worker) end in a later call, or in heal().
   void act();
   // Workers that stand still go on.
   void heal();
@@ -54,6 +54,7 @@ class FaultInjector {
 
   pid_t engine_;
   std::mt19937_64 random_;
+  std::uint64_t acts_ = 0;
   std::vector<Mailbox> mailboxes_;
   std::vector<Pause> pauses_;
   TimePoint begin_;

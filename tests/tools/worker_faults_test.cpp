@@ -298,9 +298,6 @@ TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
     if (live(server) == 0) (void)revive();
   }
   EXPECT_EQ(load.failure(), "") << faults.history() << server.process.error();
-  EXPECT_GT(count(server, "restarts"), 0);
-  EXPECT_GT(count(server, "deadline_misses"), 0);
-
   faults.heal();
   Finished revived;
   EXPECT_TRUE(eventually([&] {
@@ -311,6 +308,7 @@ TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
       << revived.error << faults.history() << server.process.error();
   const std::int64_t before = by_workers(server);
   EXPECT_TRUE(eventually([&] { return by_workers(server) > before + 50; })) << load.failure();
+  EXPECT_GT(count(server, "restarts"), 0);
   load.stop();
   EXPECT_EQ(load.failure(), "");
   fmt::print("{} requests, {} layers by workers, {} restarts, {} deadlines missed, {} replays\n",
