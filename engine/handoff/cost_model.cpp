@@ -30,16 +30,9 @@ HandoverWork CostModel::handover(const LayerLoad& layer, std::int32_t rows, std:
   work.stream_s = bytes / std::min(worker_bytes_per_s * workers, workers_bytes_per_s);
   work.wire_s = (x_bytes + y_bytes) * row_byte_s;
   work.link_s = std::min(y_bytes / link_bytes_per_s, work.wire_s);
+  work.extra_s = xa ? xa_extra_s : 0;
   work.sites = layer.sites;
   return work;
-}
-
-double CostModel::stall(const HandoverWork& work, std::int32_t step_rows) const {
-  const double layer = layer_time(step_rows);
-  const double stream = std::max(0.0, work.stream_s - prepare * layer);
-  const double alone = std::max(trip_s, offer_s) * work.sites + work.wire_s +
-                       std::max(0.0, work.workers_s + stream - overlap * work.sites * layer);
-  return in_step * alone + in_step_extra_s;
 }
 
 double CostModel::cpu_time(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,

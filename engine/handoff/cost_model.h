@@ -27,6 +27,7 @@ struct HandoverWork {
   double stream_s = 0;     // and with reading weights, which they begin before the layer
   double wire_s = 0;       // x and y, or v, crossing, by kernels
   double link_s = 0;       // of it, what a load loses to the answers that come the same way
+  double extra_s = 0;      // of the device, once for a layer
   std::int32_t sites = 0;  // round trips
 
   void add(const HandoverWork& other) {
@@ -34,6 +35,7 @@ struct HandoverWork {
     stream_s += other.stream_s;
     wire_s += other.wire_s;
     link_s += other.link_s;
+    extra_s = std::max(extra_s, other.extra_s);
     sites = std::max(sites, other.sites);
   }
 };
@@ -68,6 +70,10 @@ struct CostModel {
   // load at 10 GB/s under way).
   double in_step = 1.5;            // times what it takes alone,
   double in_step_extra_s = 25e-6;  // and so much more
+  // What a layer takes beyond that if workers compute x A^T alone: the device waits for B, then for
+  // v, and multiplies them itself. Such layers of some 20 rows took 85 us for 41 without it (same
+  // machine).
+  double xa_extra_s = 44e-6;
   // A group of up to so many rows for each worker is split by columns; a larger one by rows.
   std::int32_t tokens_per_core = 21;
 
@@ -77,7 +83,16 @@ struct CostModel {
   HandoverWork handover(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
                         bool xa) const;
   // How much longer a layer of a step of `step_rows` rows takes with this handed over.
-  double stall(const HandoverWork& work, std::int32_t step_rows) const;
+  double stall(const HandoverWork& work, std::int32_t step_rows) const {
+    return stall_in(work, layer_time(step_rows));
+  }
+  // `layer` is layer_time() of the step. The planner asks this thousands of times.
+  double stall_in(const HandoverWork& work, double layer) const {
+    const double stream = std::max(0.0, work.stream_s - prepare * layer);
+    const double alone = std::max(trip_s, offer_s) * work.sites + work.wire_s +
+                         std::max(0.0, work.workers_s + stream - overlap * work.sites * layer);
+    return in_step * alone + in_step_extra_s + work.extra_s;
+  }
   // The stall of one layer of one group alone in its step.
   double cpu_time(const LayerLoad& layer, std::int32_t rows, std::int32_t workers, bool xa) const;
   // The most rows for which workers answer no later than the layer's weights could be loaded: what
