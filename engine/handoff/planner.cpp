@@ -8,97 +8,121 @@
 namespace tandem {
 namespace {
 
-// Tries ranges, one after another, and keeps the best. Prefers waiting to handing over when both
-// end together, as the first tried is the plain load.
-class RangeSearch {
+// Pairs of adapters and layers that a search may walk over, about 40 us, and how many shapes it may
+// try at least; loads from disk take longer to walk.
+constexpr std::int32_t kMostPairs = 16000;
+constexpr std::int32_t kFewestAttempts = 48;
+constexpr std::int32_t kDiskFactor = 4;
+// B first may start so much later than the best without, to be climbed from.
+constexpr double kWorthClimbing = 1.3;
+
+// The shapes tried so far, none of them twice.
+class ShapeSearch {
  public:
-  RangeSearch(HandoffTimeline& timeline, double best_end)
+  struct Found {
+    LoadShape shape;
+    double end;
+  };
+
+  explicit ShapeSearch(HandoffTimeline& timeline)
       : timeline_(timeline),
-        ranges_(static_cast<std::size_t>(timeline.num_adapters())),
-        best_end_(best_end) {}
+        left_(std::max(kFewestAttempts,
+                       kMostPairs / (timeline.num_adapters() * timeline.num_layers()))) {
+    if (timeline.any_from_disk()) left_ /= kDiskFactor;
+    tried_.reserve(static_cast<std::size_t>(std::min(left_, 256)));
+  }
 
-  LayerRanges best() const { return best_; }
-  std::int32_t best_lead() const { return best_lead_; }
-  double best_end() const { return best_end_; }
-  bool found() const { return found_; }
-
-  // The same ranges for all but the first `lead` of to_load(), which travel whole from layer 0.
-  bool attempt(LayerRanges ranges, std::int32_t lead) {
+  bool attempt(LoadShape shape, Found& best) {
+    const auto count = static_cast<std::int32_t>(timeline_.to_load().size());
     const std::int32_t layers = timeline_.num_layers();
-    ranges.whole_from = std::clamp(ranges.whole_from, 0, layers);
-    ranges.b_first_to = std::clamp(ranges.b_first_to, 0, layers);
-    timeline_.load(all(ranges, lead));
-    const double end = timeline_.run_greedily(best_end_, nullptr);
-    if (end >= best_end_) return false;
-    best_ = ranges;
-    best_lead_ = lead;
-    best_end_ = end;
-    found_ = true;
+    shape.lead = std::clamp(shape.lead, timeline_.least_lead(), count);
+    shape.whole_from = std::clamp(shape.whole_from, 0, layers);
+    shape.b_first_to = std::clamp(shape.b_first_to, 0, layers);
+    if (shape.b_first_to <= shape.whole_from) shape.b_first_to = 0;
+    if (shape.lead == count) shape = {count, 0, 0};
+    if (left_ <= 0 || std::find(tried_.begin(), tried_.end(), shape) != tried_.end()) return false;
+    tried_.push_back(shape);
+    --left_;
+    const double end = timeline_.end_of(shape, best.end);
+    if (end >= best.end) return false;
+    best = {shape, end};
     return true;
   }
 
-  std::span<const LayerRanges> all(LayerRanges ranges, std::int32_t lead) {
-    const std::span<const std::int32_t> order = timeline_.to_load();
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const bool leads = static_cast<std::int32_t>(i) < lead || !timeline_.may_hand_over(order[i]);
-      ranges_[static_cast<std::size_t>(order[i])] = leads ? LayerRanges{} : ranges;
-    }
-    return ranges_;
-  }
-
-  // Looks around the best in steps that halve, down to single layers.
-  void refine(std::int32_t step) {
-    for (; step >= 1; step /= 2) {
-      const LayerRanges at = best_;
-      const bool b_first = at.b_first_to > at.whole_from;
-      for (const std::int32_t by : {-step, step}) {
-        attempt({at.whole_from + by, b_first ? at.b_first_to : 0}, best_lead_);
-        if (b_first) attempt({at.whole_from, at.b_first_to + by}, best_lead_);
+  // Looks around in all directions, in steps that halve, down to one.
+  void climb(LoadShape step, Found& best) {
+    while (left_ > 0) {
+      bool better = false;
+      const auto look = [&](std::int32_t lead, std::int32_t whole_from, std::int32_t b_first_to) {
+        const LoadShape& at = best.shape;
+        const std::int32_t b_first = std::max(at.b_first_to, at.whole_from) + b_first_to;
+        better |= attempt({at.lead + lead, at.whole_from + whole_from,
+                           at.b_first_to == 0 && b_first_to <= 0 ? 0 : b_first},
+                          best);
+      };
+      for (const std::int32_t sign : {-1, 1}) {
+        look(0, sign * step.whole_from, 0);
+        look(sign * step.lead, 0, 0);
+        look(0, 0, sign * step.b_first_to);
+        look(sign * step.lead, -sign * step.whole_from, 0);
       }
+      if (better) continue;
+      if (step == LoadShape{1, 1, 1}) return;
+      step = {std::max(1, step.lead / 2), std::max(1, step.whole_from / 2),
+              std::max(1, step.b_first_to / 2)};
     }
   }
 
  private:
   HandoffTimeline& timeline_;
-  std::vector<LayerRanges> ranges_;
-  LayerRanges best_;
-  std::int32_t best_lead_ = 0;
-  double best_end_;
-  bool found_ = false;
+  std::int32_t left_;  // attempts
+  std::vector<LoadShape> tried_;
 };
 
-void search(RangeSearch& tried, const HandoffTimeline& timeline) {
+// Climbs from the best of a coarse grid of shapes without B first, and of one with it: either may
+// hide a better one from the other. Prefers the plain load, the first tried, when nothing is
+// sooner.
+LoadShape find_shape(HandoffTimeline& timeline) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (timeline.num_layers() == 0) return {};
   const std::int32_t layers = timeline.num_layers();
-  // Coarse for many pairs of adapters and layers: the search runs between two steps.
-  const bool large = timeline.num_adapters() * layers > 320;
-  const std::int32_t step = std::max(1, large ? layers / 4 : layers / 8);
-  tried.attempt({}, 0);
-  for (std::int32_t k = step; k < layers; k += step) tried.attempt({k, 0}, 0);
-  tried.attempt({layers, 0}, 0);
-  const std::int32_t whole_from = tried.best().whole_from;
-  for (std::int32_t l = 2 * step; l < layers + step; l += 2 * step) {
-    tried.attempt({0, l}, 0);
-    if (whole_from > 0 && l > whole_from / 2) tried.attempt({whole_from / 2, l}, 0);
+  const auto count = static_cast<std::int32_t>(timeline.to_load().size());
+  ShapeSearch tried(timeline);
+  ShapeSearch::Found whole{{}, kNever}, b_first{{}, kNever};
+  tried.attempt({}, whole);
+  const std::int32_t step = std::max(1, layers / 4);
+  const std::int32_t stride = std::max(1, count / 4);
+  const std::int32_t none = timeline.least_lead();
+  for (std::int32_t k = step; k <= layers; k += step) tried.attempt({none, k, 0}, whole);
+  for (std::int32_t lead = none + stride; lead < count; lead += stride) {
+    tried.attempt({lead, layers / 2, 0}, whole);
+    tried.attempt({lead, layers, 0}, whole);
   }
-  const std::span<const std::int32_t> order = timeline.to_load();
-  const auto count = static_cast<std::int32_t>(order.size());
-  if (count > 1 && timeline.burden(order.front()) > 1.2 * timeline.burden(order.back())) {
-    const std::int32_t stride = std::max(1, count / 4);
-    for (std::int32_t lead = stride; lead < count; lead += stride) {
-      tried.attempt(tried.best(), lead);
-      tried.attempt({layers, 0}, lead);
-    }
+  b_first.end = kWorthClimbing * whole.end;
+  for (std::int32_t lead = none; lead < count; lead += stride) {
+    tried.attempt({lead, 0, layers / 2}, b_first);
+    tried.attempt({lead, 0, layers}, b_first);
+    tried.attempt({lead, layers / 2, layers}, b_first);
   }
-  tried.refine(step / 2);
+  const LoadShape steps{std::max(1, stride / 2), std::max(1, step / 2), std::max(1, step / 2)};
+  ShapeSearch::Found& first = whole.end <= b_first.end ? whole : b_first;
+  ShapeSearch::Found& second = whole.end <= b_first.end ? b_first : whole;
+  tried.climb(steps, first);
+  tried.climb(steps, second);
+  return first.end <= second.end ? first.shape : second.shape;
 }
 
-HandoffTimeline::Choices all_of(const HandoffTimeline& timeline, LayerChoice choice) {
-  HandoffTimeline::Choices choices;
-  for (std::int32_t i = 0; i < timeline.num_adapters(); ++i) {
-    choices.emplace_back(static_cast<std::size_t>(timeline.num_layers()),
-                         timeline.may_hand_over(i) ? choice : LayerChoice::wait);
+// Each as it comes, layers interleaved.
+std::vector<LoadPiece> as_given(const PlanRequest& request) {
+  std::vector<LoadPiece> order;
+  const std::size_t layers = request.adapters.front().layers.size();
+  for (std::size_t l = 0; l < layers; ++l) {
+    for (std::size_t i = 0; i < request.adapters.size(); ++i) {
+      if (!request.adapters[i].a_arrives.empty()) continue;
+      order.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(l)});
+    }
   }
-  return choices;
+  return order;
 }
 
 }  // namespace
@@ -109,36 +133,27 @@ HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request) {
   plan.resident_ends = timeline.resident_ends();
   if (timeline.num_adapters() == 0) return plan;
 
-  const std::vector<LayerRanges> plain(static_cast<std::size_t>(timeline.num_adapters()));
-  plan.order = timeline.order_of(plain);
-  plan.choices = all_of(timeline, LayerChoice::wait);
-  timeline.load(plain);
+  plan.order = as_given(request);
+  timeline.load(plan.order);
+  plan.choices = timeline.all_of(LayerChoice::wait);
   double best_end = timeline.run(plan.choices, plan.layer_ends);
   if (request.workers <= 0) return plan;
 
-  const auto keep_if_better = [&](HandoffTimeline::Choices choices, auto&& order) {
+  const auto keep_if_better = [&](HandoffTimeline::Choices choices) {
     std::vector<double> ends;
     const double end = timeline.run(choices, ends);
-    if (end >= best_end) return;
+    if (end >= best_end) return false;
     best_end = end;
     plan.choices = std::move(choices);
     plan.layer_ends = std::move(ends);
-    plan.order = order();
+    return true;
   };
-  keep_if_better(all_of(timeline, LayerChoice::cpu), [&] { return timeline.order_of(plain); });
+  keep_if_better(timeline.all_of(LayerChoice::cpu));
 
-  RangeSearch tried(timeline, best_end);
-  if (timeline.any_to_load()) {
-    search(tried, timeline);
-  } else {
-    tried.attempt({}, 0);
-  }
-  if (!tried.found()) return plan;
-  const std::span<const LayerRanges> ranges = tried.all(tried.best(), tried.best_lead());
-  timeline.load(ranges);
-  HandoffTimeline::Choices choices = all_of(timeline, LayerChoice::wait);
-  timeline.run_greedily(std::numeric_limits<double>::infinity(), &choices);
-  keep_if_better(std::move(choices), [&] { return timeline.order_of(ranges); });
+  const LoadShape shape = timeline.to_load().empty() ? LoadShape{} : find_shape(timeline);
+  std::vector<LoadPiece> order = timeline.order_of(shape);
+  timeline.load(order);
+  if (keep_if_better(timeline.choose())) plan.order = std::move(order);
   return plan;
 }
 

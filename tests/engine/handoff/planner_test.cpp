@@ -94,6 +94,7 @@ CostModel sketch(double link_gbps) {
   costs.workers_bytes_per_s = 70e9;
   costs.worker_flops = 0.14e12;
   costs.worker_job_s = 2e-6;
+  costs.xa_extra_s = 0;  // its measured layers include it
   return costs;
 }
 
@@ -181,6 +182,7 @@ CostModel random_costs(Random& random) {
   costs.workers_bytes_per_s = random.real(10e9, 300e9);
   costs.worker_flops = random.real(1e10, 3e12);
   costs.worker_job_s = random.real(1e-6, 2e-5);
+  costs.xa_extra_s = random.chance(0.5) ? 0 : random.real(1e-6, 1e-4);
   return costs;
 }
 
@@ -259,11 +261,7 @@ TEST(Planner, IsNeverBehindWaitingOrTheCpuAloneWhateverIsAsked) {
     EXPECT_EQ(plan.layer_ends, said);
     EXPECT_TRUE(std::is_sorted(said.begin(), said.end()));
     EXPECT_LE(plan.resident_ends, said.back() * (1 + 1e-9));
-    // While adapters are still being read, whose layer goes first decides how long the link idles.
-    const bool from_disk =
-        std::any_of(request.adapters.begin(), request.adapters.end(),
-                    [](const ColdAdapter& adapter) { return !adapter.host_arrives.empty(); });
-    const double rounding = from_disk ? 1.02 : 1 + 1e-9;
+    const double rounding = 1 + 1e-9;
     EXPECT_LE(said.back(), end_of(all(costs, request, LayerChoice::wait)) * rounding);
     EXPECT_LE(said.back(), end_of(all(costs, request, LayerChoice::cpu)) * rounding);
     EXPECT_FALSE(explain(costs, request, plan).empty());
@@ -307,9 +305,9 @@ TEST(Planner, IsNotSlowerOnAFasterLinkOrWithMoreWorkers) {
     request.workers += random.whole(1, 20);
     const double more = end_of(plan_handoff(costs, request));
     worst = std::max({worst, faster / before - 1, more / faster - 1});
-    // The search is coarse: it may miss by a little what it found before.
-    EXPECT_LE(faster, before * 1.15);
-    EXPECT_LE(more, faster * 1.15);
+    // The search is no proof: it may miss by a little what it found before.
+    EXPECT_LE(faster, before * 1.05);
+    EXPECT_LE(more, faster * 1.05);
   }
   std::printf("worst: %+.2f %%\n", worst * 100);
 }
@@ -347,7 +345,8 @@ TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
   costs.link_bytes_per_s = 10e9;
   const LayerLoad layer = qkv_7b(64);
   const double load = costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
-  for (const std::int32_t rows : {1, 16}) {
+  costs.xa_extra_s = 1;  // leaves x A^T alone to nobody
+  for (const std::int32_t rows : {1, 16, 64}) {
     for (const double lead_ms : {0.0, 1.0, 2.0, 5.0, 10.0}) {
       SCOPED_TRACE(fmt::format("{} rows, a lead of {} ms", rows, lead_ms));
       PlanRequest request = burst(1, rows, layer);
@@ -412,6 +411,32 @@ TEST(Planner, LetsWorkersDoXaWhereOnlyBHasCome) {
   request.adapters[0].b_arrives.assign(32, 0.0);
   const HandoffPlan plan = plan_handoff(costs, request);
   for (const LayerChoice choice : plan.choices[0]) EXPECT_EQ(choice, LayerChoice::cpu_xa);
+}
+
+TEST(Planner, LoadsBFirstOnlyWhereThatPaysForWhatItTakesTheDevice) {
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  const PlanRequest request = burst(1, 64, qkv_7b(64));
+  const LayerLoad& layer = request.adapters[0].layers[0];
+  std::ptrdiff_t before = 33;
+  double end_before = 0;
+  for (const double extra_s : {0.0, 44e-6, 1e-3}) {
+    costs.xa_extra_s = 0;
+    const double free_s = costs.cpu_time(layer, 64, request.workers, true);
+    costs.xa_extra_s = extra_s;
+    EXPECT_NEAR(costs.cpu_time(layer, 64, request.workers, true), free_s + extra_s, 1e-12);
+    const HandoffPlan plan = plan_handoff(costs, request);
+    const auto& choices = plan.choices[0];
+    const auto b_first = std::count(choices.begin(), choices.end(), LayerChoice::cpu_xa);
+    EXPECT_LE(b_first, before) << extra_s;
+    EXPECT_GE(end_of(plan), end_before);
+    before = b_first;
+    end_before = end_of(plan);
+    if (extra_s == 0) {
+      EXPECT_GT(b_first, 4);
+    }
+  }
+  EXPECT_EQ(before, 0);
 }
 
 TEST(Planner, WaitsForAllWithoutWorkers) {
