@@ -288,7 +288,7 @@ int run_profile(const std::vector<std::string>& args) {
   table
       .add(settings.explain, "explain",
            "print the plan layer by layer: tokens=64 rank=64 cold=3 link=10 cores=8 lead=1 "
-           "modules=qkv|all7|q,o; words may be left out")
+           "disk=3 modules=qkv|all7|q,o; words may be left out")
       .meta("WORDS")
       .flag_only();
   table

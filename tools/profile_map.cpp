@@ -99,12 +99,14 @@ Result<PlanQuestion> parse_question(std::string_view text, PlanQuestion question
       TANDEM_ASSIGN(question.link, number(key, value, 0.001, 10000));
     } else if (key == "lead") {
       TANDEM_ASSIGN(question.lead_ms, number(key, value, 0, 1e6));
+    } else if (key == "disk") {
+      TANDEM_ASSIGN(question.disk, number(key, value, 0.001, 10000));
     } else if (key == "modules") {
       TANDEM_ASSIGN(question.modules, parse_modules(value));
     } else {
       return invalid(
           "'{}' is not understood; known are tokens=N, rank=N, cold=N, link=GB/s, "
-          "cores=N, lead=MS, modules=qkv|all7|LIST",
+          "cores=N, lead=MS, disk=GB/s, modules=qkv|all7|LIST",
           word);
     }
   }
@@ -150,6 +152,14 @@ PlanAnswer answer(const Profile& profile, const PlanQuestion& question) {
   answer.request.starts_in = question.lead_ms / 1e3;
   answer.request.workers = question.cores >= 0 ? question.cores : profile.workers;
   answer.request.adapters.assign(static_cast<std::size_t>(question.cold), adapter);
+  if (question.disk > 0) {
+    const double layer_s = static_cast<double>(layer.a_bytes + layer.b_bytes) / question.disk / 1e9;
+    double read = 0;
+    for (ColdAdapter& each : answer.request.adapters) {
+      for (std::size_t l = 0; l < each.layers.size(); ++l)
+        each.host_arrives.push_back(read += layer_s);
+    }
+  }
   answer.planned = plan_handoff(answer.costs, answer.request);
   answer.waiting = all_by(answer, LayerChoice::wait);
   answer.cpu_alone = all_by(answer, LayerChoice::cpu);
@@ -171,6 +181,9 @@ std::string explain_answer(const Profile& profile, const PlanQuestion& question)
       question.cold, question.cold == 1 ? "" : "s", question.rank, names, question.tokens,
       profile.model.name, to_string(profile.model.dtype), megabytes,
       found.costs.link_bytes_per_s / 1e9, found.request.workers);
+  if (question.disk > 0) {
+    text.insert(text.size() - 2, fmt::format(", read from disk at {:.1f} GB/s", question.disk));
+  }
   text += explain(found.costs, found.request, found.planned);
   text += fmt::format("for comparison: waiting for all {}, CPU alone {}; the plan: {}\n",
                       percent(found.over_resident(found.waiting)),

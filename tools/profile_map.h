@@ -22,11 +22,12 @@ struct PlanQuestion {
   double link = 0;              // GB/s; 0: as measured
   std::int32_t cores = -1;      // workers; -1: as measured
   double lead_ms = 0;           // the loads' start before the step's
+  double disk = 0;              // GB/s: read one after another, from then on; 0: in the host tier
   std::vector<Module> modules;  // empty: q, k and v
 };
 
-// "tokens=64 rank=64 cold=3 link=10 cores=8 lead=1 modules=qkv": words in any order; the message
-// names the word and the known ones. modules: qkv, all7, or a list as in q,o,down.
+// "tokens=64 rank=64 cold=3 link=10 cores=8 lead=1 disk=3 modules=qkv": words in any order; the
+// message names the word and the known ones. modules: qkv, all7, or a list as in q,o,down.
 Result<PlanQuestion> parse_question(std::string_view text, PlanQuestion defaults = {});
 
 // A ModelConfig with what the planner needs of it.

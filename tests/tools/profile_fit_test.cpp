@@ -150,7 +150,7 @@ TEST(ProfileFit, NamesATableThatMakesNoSense) {
 
 TEST(ProfileMap, ReadsQuestions) {
   const auto question =
-      parse_question("tokens=8 rank=16 cold=3 link=12.5 cores=4 lead=2 modules=q,down");
+      parse_question("tokens=8 rank=16 cold=3 link=12.5 cores=4 lead=2 disk=3.5 modules=q,down");
   ASSERT_TRUE(question.ok()) << question.status().message();
   EXPECT_EQ(question->tokens, 8);
   EXPECT_EQ(question->rank, 16);
@@ -158,12 +158,14 @@ TEST(ProfileMap, ReadsQuestions) {
   EXPECT_EQ(question->link, 12.5);
   EXPECT_EQ(question->cores, 4);
   EXPECT_EQ(question->lead_ms, 2);
+  EXPECT_EQ(question->disk, 3.5);
   EXPECT_EQ(question->modules, (std::vector<Module>{Module::q, Module::down}));
   EXPECT_EQ(parse_question("modules=all7")->modules.size(), 7u);
   EXPECT_EQ(parse_question("")->tokens, PlanQuestion{}.tokens);
-  for (const char* bad : {"tokens", "tokens=", "tokens=0", "tokens=1.5", "tokens=x", "rank=513",
-                          "cold=65", "link=nan", "link=-1", "link=0", "modules=", "modules=head",
-                          "modules=q,q", "speed=3", "=3", "cores=-1", "tokens=99999999999999"}) {
+  for (const char* bad :
+       {"tokens", "tokens=", "tokens=0", "tokens=1.5", "tokens=x", "rank=513", "cold=65",
+        "link=nan", "link=-1", "link=0", "modules=", "modules=head", "modules=q,q", "speed=3", "=3",
+        "disk=0", "cores=-1", "tokens=99999999999999"}) {
     EXPECT_FALSE(parse_question(bad).ok()) << bad;
   }
 }
@@ -217,6 +219,24 @@ TEST(ProfileMap, ExplainsEveryLayerAndWhatItComparesWith) {
                            "waiting for all", "CPU alone"}) {
     EXPECT_THAT(text, HasSubstr(word));
   }
+}
+
+TEST(ProfileMap, KnowsThatBytesOnDiskAreNotThereYet) {
+  Profile profile = measured(known_costs(), 0, 1);
+  ASSERT_TRUE(fit_profile(profile).ok());
+  double before = 0;
+  for (const char* words :
+       {"tokens=8", "tokens=8 disk=100", "tokens=8 disk=3", "tokens=8 disk=1"}) {
+    const PlanAnswer found = answer(profile, *parse_question(words));
+    EXPECT_GE(found.over_resident(found.planned), before) << words;
+    EXPECT_LE(found.over_resident(found.planned), found.over_resident(found.waiting)) << words;
+    before = found.over_resident(found.planned);
+  }
+  // 100.7 MB at 1 GB/s: nobody has the last layer earlier.
+  const PlanAnswer slow = answer(profile, *parse_question("tokens=8 disk=1"));
+  EXPECT_GT(slow.planned.layer_ends.back(), 0.1006);
+  EXPECT_THAT(explain_answer(profile, *parse_question("disk=3")),
+              HasSubstr("read from disk at 3.0 GB/s"));
 }
 
 TEST(ProfileReport, ShowsCostsFitsAndMap) {

@@ -372,6 +372,33 @@ TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
   }
 }
 
+// By workers or over the link: nobody has a layer before it has been read.
+TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    const CostModel costs = random_costs(random);
+    PlanRequest request = random_request(random);
+    for (ColdAdapter& adapter : request.adapters) {
+      adapter.a_arrives.clear();
+      adapter.b_arrives.clear();
+      adapter.host_arrives.clear();
+    }
+    const double there = end_of(plan_handoff(costs, request));
+    ColdAdapter& read = request.adapters.front();
+    const double layer_s = random.real(1e-6, 1e-3);
+    for (std::size_t l = 0; l < read.layers.size(); ++l) {
+      read.host_arrives.push_back(static_cast<double>(l + 1) * layer_s);
+    }
+    const HandoffPlan plan = plan_handoff(costs, request);
+    for (std::size_t l = 0; l < plan.layer_ends.size(); ++l) {
+      if (read.layers[l].sites == 0) continue;
+      EXPECT_GE(plan.layer_ends[l], read.host_arrives[l]);
+    }
+    EXPECT_GE(end_of(plan), there * 0.95);
+  }
+}
+
 // Layers that take twice as long give the link twice the time, hidden.
 TEST(Planner, LeavesLessToWorkersOfAStepThatTakesLonger) {
   CostModel costs;
