@@ -1,8 +1,11 @@
 #include "tools/bench_adapters.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 
+#include "cpu_lora/topology.h"
 #include "engine/loader/parallel.h"
 
 namespace tandem {
@@ -24,14 +27,26 @@ std::size_t adapter_bytes(const ModelConfig& config, DType dtype, std::int32_t r
   return static_cast<std::size_t>(elements * config.num_layers) * size_of(dtype);
 }
 
+std::size_t num_usable_nodes() {
+  std::set<int> nodes;
+  if (const Result<std::vector<Core>> cores = read_topology()) {
+    for (const Core& core : *cores) nodes.insert(core.numa_node);
+  }
+  return std::max<std::size_t>(1, nodes.size());
+}
+
 std::size_t host_tier_bytes_for(const ModelConfig& config, DType dtype,
-                                std::span<const DummyAdapter> adapters) {
+                                std::span<const DummyAdapter> adapters, std::size_t num_nodes) {
   constexpr std::size_t kPadding = std::size_t{1} << 20;  // of one adapter, far more than there is
   std::size_t bytes = kPadding;                           // a tier has bytes, also for no adapters
+  std::size_t largest = 0;
   for (const DummyAdapter& adapter : adapters) {
-    bytes += adapter_bytes(config, dtype, adapter.rank, adapter.modules) + kPadding;
+    const std::size_t one = adapter_bytes(config, dtype, adapter.rank, adapter.modules) + kPadding;
+    bytes += one;
+    largest = std::max(largest, one);
   }
-  return bytes;
+  // None is split: on each node but one, room may be left that is too small for the next.
+  return bytes + (num_nodes - 1) * largest;
 }
 
 Status add_dummy_adapters(AdapterStore& store, const ModelConfig& config, DType dtype,

@@ -102,6 +102,12 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
     TANDEM_ASSIGN(const std::int64_t count, choose_count(settings, device));
     if (count > 0) TANDEM_TRY(plan_groups(settings, device, count, options));
   }
+  if (options.groups.size() > kMaxMailboxes) {
+    return invalid(
+        "CPU workers are to be on {} NUMA nodes, and on {} they can be: name cores of "
+        "fewer nodes in worker_cpus",
+        options.groups.size(), kMaxMailboxes);
+  }
   // A mailbox has room for workers that `tandem pin apply` starts beside these.
   std::size_t workers = 0;
   for (HandoffOptions::Group& group : options.groups) {

@@ -84,7 +84,9 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
       "adapters on the device at once, if the page pool has room for them")
       .range(0, 65536);
   add(s.host_tier_gb, "host_tier_gb",
-      "shared memory for adapters; those that fall out are read from disk again; 0: chosen")
+      "shared memory for adapters, a share for each NUMA node with CPU workers; those that fall "
+      "out "
+      "are read from disk again; 0: chosen")
       .meta("GB")
       .at_least(0);
   add(s.adapter_mode, "adapter_mode",

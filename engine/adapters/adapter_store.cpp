@@ -10,6 +10,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/log.h"
+#include "shm/region.h"
 
 namespace tandem {
 namespace {
@@ -42,7 +43,8 @@ Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device,
   store->config_ = config;
   store->dtype_ = dtype;
   store->options_ = options;
-  TANDEM_ASSIGN(store->host_, HostTier::create(device, options.host_tier_bytes));
+  TANDEM_ASSIGN(store->host_,
+                HostTier::create(device, options.host_tier_bytes, options.host_tier_nodes));
   store->reader_ = std::thread([raw = store.get()] { raw->read_loop(); });
   return store;
 }

@@ -32,7 +32,8 @@ struct AdapterStoreOptions {
   std::int32_t max_adapters = 4096;  // names at once
   std::int32_t max_rank = 512;
   std::size_t host_tier_bytes = std::size_t{64} << 20;
-  std::int64_t (*now_ns)() = unix_now_ns;  // how old files are (FileIdentity::vouches)
+  std::int64_t (*now_ns)() = unix_now_ns;   // how old files are (FileIdentity::vouches)
+  std::vector<int> host_tier_nodes = {-1};  // HostTier::create
 };
 
 class AdapterStore {

@@ -1,11 +1,17 @@
 #include "engine/adapters/host_tier.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
+#include "engine/adapters/offset_allocator.h"
 #include "engine/base/check.h"
 #include "engine/loader/parallel.h"
+#include "shm/region.h"
 
 namespace tandem {
 namespace {
@@ -22,76 +28,148 @@ void touch([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes)
 
 }  // namespace
 
-Result<std::shared_ptr<HostTier>> HostTier::create(Device& device, std::size_t bytes) {
-  TANDEM_ASSIGN(ShmRegion region, ShmRegion::create("adapters", bytes));
-  auto arena = std::make_shared<Arena>(std::move(region));
-  if (device.info().is_cuda) touch(arena->region.data(), arena->region.bytes());
-  TANDEM_ASSIGN(arena->pinned, device.pin(arena->region.data(), arena->region.bytes(),
-                                          "the host tier of adapters (lower host_tier_gb)"));
-  return std::shared_ptr<HostTier>(new HostTier(std::move(arena)));
-}
+// Shared with the runs that it has given out, which may outlive the tier.
+struct HostTier::Arena {
+  explicit Arena(ShmRegion memory) : region(std::move(memory)), space(region.bytes()) {}
 
-AdapterBytes HostTier::try_take(std::size_t bytes) {
-  std::optional<std::size_t> offset;
-  {
-    const std::lock_guard lock(arena_->mutex);
-    offset = arena_->space.take(bytes);
-    if (offset) ++arena_->runs;
+  static AdapterBytes take(const std::shared_ptr<Arena>& arena, std::size_t bytes) {
+    const std::lock_guard lock(arena->mutex);
+    const std::optional<std::size_t> offset = arena->space.take(bytes);
+    if (!offset) return nullptr;
+    arena->runs.emplace(*offset, bytes);
+    return {arena->region.data() + *offset,
+            [arena, at = *offset](std::byte*) { arena->give_back(at); }};
   }
-  if (!offset) return nullptr;
-  return {arena_->region.data() + *offset, [arena = arena_, bytes](std::byte* data) {
-            const std::lock_guard lock(arena->mutex);
-            arena->space.give_back(static_cast<std::size_t>(data - arena->region.data()), bytes);
-            --arena->runs;
-          }};
+  void give_back(std::size_t offset) {
+    const std::lock_guard lock(mutex);
+    const auto run = runs.extract(offset);
+    space.give_back(offset, run.mapped());
+  }
+
+  ShmRegion region;
+  Buffer pinned;  // lets go before the region does
+  std::mutex mutex;
+  OffsetAllocator space;                    // guarded by mutex, like runs
+  std::map<std::size_t, std::size_t> runs;  // given out: offset -> bytes
+};
+
+HostTier::HostTier(std::vector<std::shared_ptr<Arena>> arenas) : arenas_(std::move(arenas)) {}
+HostTier::~HostTier() = default;
+
+Result<std::shared_ptr<HostTier>> HostTier::create(Device& device, std::size_t bytes,
+                                                   const std::vector<int>& nodes) {
+  TANDEM_CHECK(!nodes.empty() && bytes >= nodes.size(), "{} bytes on {} nodes", bytes,
+               nodes.size());
+  std::vector<std::shared_ptr<Arena>> arenas;
+  for (const int node : nodes) {
+    const std::string purpose = node < 0 ? "adapters" : fmt::format("adapters-node{}", node);
+    TANDEM_ASSIGN(ShmRegion region, ShmRegion::create(purpose, bytes / nodes.size(), node));
+    auto arena = std::make_shared<Arena>(std::move(region));
+    if (device.info().is_cuda) touch(arena->region.data(), arena->region.bytes());
+    TANDEM_ASSIGN(arena->pinned, device.pin(arena->region.data(), arena->region.bytes(),
+                                            "the host tier of adapters (lower host_tier_gb)"));
+    arenas.push_back(std::move(arena));
+  }
+  return std::shared_ptr<HostTier>(new HostTier(std::move(arenas)));
 }
 
 Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
-  if (bytes > capacity()) {
+  const std::size_t share = arenas_.front()->space.capacity();
+  if (bytes > share && num_arenas() == 1) {
     return invalid("the adapter has {} bytes and the host tier {}: raise host_tier_gb", bytes,
-                   capacity());
+                   share);
+  }
+  if (bytes > share) {
+    return invalid(
+        "the adapter has {} bytes and the host tier {} on each of {} NUMA nodes, of which one must "
+        "hold all of it: raise host_tier_gb, or have CPU workers on fewer nodes (worker_cpus)",
+        bytes, share, num_arenas());
   }
   const std::lock_guard lock(mutex_);
-  bool held = false;
-  while (true) {
-    if (AdapterBytes run = try_take(bytes)) return run;
-    if (drop_oldest(held)) continue;
-    if (retry != nullptr) *retry = held;
+  std::optional<Room> best;
+  // When the last to go was used, 0 if none must; then who has most room.
+  const auto price = [](const Room& room) {
+    return std::tuple(room.victims.empty() ? 0 : room.victims.back()->second.last_use,
+                      ~room.free_bytes);
+  };
+  for (std::size_t arena = 0; arena < num_arenas(); ++arena) {
+    std::optional<Room> room = find_room(arena, bytes);
+    if (room && (!best || price(*room) < price(*best))) best = std::move(room);
+  }
+  if (!best) {
+    if (retry != nullptr) *retry = is_any_held();
     return error(StatusCode::resource_exhausted,
                  "the host tier of adapters ({} bytes) has no room for {} more: what it holds is "
                  "pinned or in use; raise host_tier_gb or unload an adapter",
                  capacity(), bytes);
   }
+  for (const Entries::iterator victim : best->victims) {
+    victim->second.dropped();
+    entries_.erase(victim);
+  }
+  // Others only give back meanwhile: who takes has the mutex.
+  AdapterBytes run = Arena::take(arenas_[best->arena], bytes);
+  TANDEM_CHECK(run != nullptr, "no room for {} bytes after all", bytes);
+  return run;
 }
 
 // Only find() hands the bytes out, under the mutex: one owner means that nobody else has them.
-bool HostTier::drop_oldest(bool& held) {
-  auto oldest = entries_.end();
-  held = num_runs() > entries_.size();  // being filled, or erased while a copy needs it
+std::optional<HostTier::Room> HostTier::find_room(std::size_t arena, std::size_t bytes) {
+  Room room;
+  room.arena = arena;
+  OffsetAllocator space = [&] {
+    const std::lock_guard lock(arenas_[arena]->mutex);
+    return arenas_[arena]->space;
+  }();
+  room.free_bytes = space.free_bytes();
+  if (space.take(bytes)) return room;
+  std::vector<Entries::iterator> droppable;
+  std::size_t most = room.free_bytes;
   for (auto each = entries_.begin(); each != entries_.end(); ++each) {
-    if (each->second.dropped == nullptr) continue;
-    if (each->second.bytes.use_count() > 1) {
-      held = true;
-    } else if (oldest == entries_.end() || each->second.last_use < oldest->second.last_use) {
-      oldest = each;
-    }
+    const Entry& entry = each->second;
+    if (entry.place.arena != arena || !entry.dropped || entry.bytes.use_count() > 1) continue;
+    droppable.push_back(each);
+    most += entry.size + OffsetAllocator::kAlignment;
   }
-  if (oldest == entries_.end()) return false;
-  oldest->second.dropped();
-  entries_.erase(oldest);
-  return true;
+  if (bytes > most) return std::nullopt;
+  std::sort(droppable.begin(), droppable.end(),
+            [](const auto& a, const auto& b) { return a->second.last_use < b->second.last_use; });
+  for (const Entries::iterator each : droppable) {
+    space.give_back(each->second.place.offset, each->second.size);
+    room.victims.push_back(each);
+    if (space.take(bytes)) return room;
+  }
+  return std::nullopt;
 }
 
-std::size_t HostTier::num_runs() const {
-  const std::lock_guard lock(arena_->mutex);
-  return arena_->runs;
+// Bytes that cannot go now, but may soon: a copy needs them, or who has taken them fills them.
+bool HostTier::is_any_held() const {
+  std::size_t runs = 0;
+  for (const auto& arena : arenas_) {
+    const std::lock_guard lock(arena->mutex);
+    runs += arena->runs.size();
+  }
+  if (runs > entries_.size()) return true;
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& each) {
+    return each.second.dropped && each.second.bytes.use_count() > 1;
+  });
 }
 
 HostTier::Id HostTier::keep(AdapterBytes contents, std::function<void()> dropped) {
   TANDEM_CHECK(contents != nullptr);
+  Entry entry;
+  entry.place = place_of(contents.get());
+  {
+    Arena& arena = *arenas_[entry.place.arena];
+    const std::lock_guard lock(arena.mutex);
+    entry.size = arena.runs.at(entry.place.offset);
+  }
+  entry.bytes = std::move(contents);
+  entry.dropped = std::move(dropped);
   const std::lock_guard lock(mutex_);
+  entry.last_use = ++uses_;
   const Id id = next_id_++;
-  entries_.emplace(id, Entry{std::move(contents), std::move(dropped), ++uses_});
+  entries_.emplace(id, std::move(entry));
   return id;
 }
 
@@ -108,9 +186,33 @@ void HostTier::erase(Id id) {
   entries_.erase(id);
 }
 
+HostTier::Place HostTier::place_of(const std::byte* data) const {
+  for (std::size_t i = 0; i < num_arenas(); ++i) {
+    const ShmRegion& region = arenas_[i]->region;
+    // In whole numbers: pointers into different regions do not compare.
+    const auto offset =
+        reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(region.data());
+    if (offset < region.bytes()) return {i, offset};
+  }
+  TANDEM_CHECK(false, "bytes that are not of the host tier");
+  return {};
+}
+
+const std::string& HostTier::region_name(std::size_t arena) const {
+  return arenas_[arena]->region.name();
+}
+
+std::size_t HostTier::capacity() const {
+  return num_arenas() * arenas_.front()->space.capacity();
+}
+
 std::size_t HostTier::used() const {
-  const std::lock_guard lock(arena_->mutex);
-  return arena_->space.capacity() - arena_->space.free_bytes();
+  std::size_t used = 0;
+  for (const auto& arena : arenas_) {
+    const std::lock_guard lock(arena->mutex);
+    used += arena->space.capacity() - arena->space.free_bytes();
+  }
+  return used;
 }
 
 }  // namespace tandem

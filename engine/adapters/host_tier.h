@@ -1,5 +1,6 @@
-// The host tier: adapters in one shared-memory arena that the device copies from, and that other
-// processes may map. One adapter is one run of bytes, as Adapter::bytes has it.
+// The host tier: adapters in shared memory that the device copies from, and that other processes
+// may map: an arena for each NUMA node that computes from them. One adapter is one run of bytes in
+// one arena, as Adapter::bytes has it.
 //
 // Least recently used ones fall out when room is wanted, but for those that are pinned, that
 // somebody holds the bytes of (a copy to the device under way), or that no folder could bring back.
@@ -12,12 +13,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "engine/adapters/offset_allocator.h"
 #include "engine/base/status.h"
 #include "engine/loader/adapter.h"
 #include "gpu/device.h"
-#include "shm/region.h"
 
 namespace tandem {
 
@@ -25,15 +27,20 @@ class HostTier {
  public:
   using Id = std::uint64_t;
 
-  // The whole arena is taken and pinned now; `device` outlives it.
-  static Result<std::shared_ptr<HostTier>> create(Device& device, std::size_t bytes);
+  // Takes and pins it all now, an even share of `bytes` for each of `nodes` (as the OS numbers
+  // them; -1: anywhere). A node that is full, or may not be chosen, is a matter for the log: its
+  // share then lies on others. `device` outlives the tier.
+  static Result<std::shared_ptr<HostTier>> create(Device& device, std::size_t bytes,
+                                                  const std::vector<int>& nodes = {-1});
+  ~HostTier();
   HostTier(const HostTier&) = delete;
   HostTier& operator=(const HostTier&) = delete;
 
-  // Room in the arena, not initialised, dropping others if it must; 64-byte aligned. It returns
-  // when the last owner lets go. invalid_argument: larger than the arena; resource_exhausted: what
-  // is there cannot be dropped (`retry`: now, but soon perhaps, since copies hold some of it, or
-  // others have taken it and are filling it).
+  // Room in one arena, not initialised; 64-byte aligned. Of the arenas that have it, the one with
+  // most room left; where none has, others are dropped, from one arena: where the last to go was
+  // used longest ago. It returns when the last owner lets go. invalid_argument: larger than an
+  // arena; resource_exhausted, and nothing was dropped: it would not suffice (`retry`: now, but
+  // soon perhaps, since copies hold some of it, or others have taken it and are filling it).
   Result<AdapterBytes> take(std::size_t bytes, bool* retry = nullptr);
 
   // Keeps what take() gave, and now is filled, until it is dropped or erased. `dropped` is called,
@@ -43,38 +50,43 @@ class HostTier {
   AdapterBytes find(Id id);
   void erase(Id id);
 
-  const std::string& region_name() const { return arena_->region.name(); }
-  // Where the arena begins, in this process: workers are told offsets.
-  const std::byte* data() const { return arena_->region.data(); }
-  std::size_t capacity() const { return arena_->space.capacity(); }
+  // Which arena bytes of take() lie in, and where in it: workers are told offsets.
+  struct Place {
+    std::size_t arena = 0;  // index in create()'s `nodes`
+    std::uint64_t offset = 0;
+  };
+  Place place_of(const std::byte* data) const;
+  std::size_t num_arenas() const { return arenas_.size(); }
+  const std::string& region_name(std::size_t arena) const;
+
+  std::size_t capacity() const;  // of all arenas
   std::size_t used() const;
 
  private:
+  struct Arena;
   struct Entry {
     AdapterBytes bytes;
     std::function<void()> dropped;
-    std::uint64_t last_use;
+    std::uint64_t last_use = 0;
+    Place place;
+    std::size_t size = 0;
+  };
+  using Entries = std::map<Id, Entry>;
+
+  // What must go so that one arena has room for more.
+  struct Room {
+    std::size_t arena = 0;
+    std::vector<Entries::iterator> victims;  // least recently used first
+    std::size_t free_bytes = 0;              // before
   };
 
-  // Shared with the runs that it has given out, which may outlive the tier.
-  struct Arena {
-    explicit Arena(ShmRegion memory) : region(std::move(memory)), space(region.bytes()) {}
+  explicit HostTier(std::vector<std::shared_ptr<Arena>> arenas);
+  std::optional<Room> find_room(std::size_t arena, std::size_t bytes);
+  bool is_any_held() const;
 
-    ShmRegion region;
-    Buffer pinned;  // lets go before the region does
-    std::mutex mutex;
-    OffsetAllocator space;  // guarded by mutex, like runs
-    std::size_t runs = 0;   // given out
-  };
-
-  explicit HostTier(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
-  AdapterBytes try_take(std::size_t bytes);
-  bool drop_oldest(bool& held);
-  std::size_t num_runs() const;
-
-  const std::shared_ptr<Arena> arena_;
-  std::mutex mutex_;  // guards all below; taken before the arena's
-  std::map<Id, Entry> entries_;
+  const std::vector<std::shared_ptr<Arena>> arenas_;
+  mutable std::mutex mutex_;  // guards all below; taken before an arena's
+  Entries entries_;
   Id next_id_ = 1;
   std::uint64_t uses_ = 0;
 };

@@ -19,6 +19,15 @@ std::int32_t max_page_ids(const EngineOptions& options) {
   return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
 }
 
+// Adapters lie where workers compute from them.
+std::vector<int> host_tier_nodes(const EngineOptions& options) {
+  std::vector<int> nodes;
+  if (options.adapter_mode >= AdapterMode::cpu_assist) {
+    for (const HandoffOptions::Group& group : options.handoff.groups) nodes.push_back(group.node);
+  }
+  return nodes.empty() ? std::vector{-1} : nodes;
+}
+
 }  // namespace
 
 Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
@@ -63,10 +72,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   const ModelLimits limits{options.max_num_batched_tokens, samples, options.max_model_len,
                            options.max_lora_rank};
   TANDEM_ASSIGN(engine->model_, LlamaModel::load(config, weights, dtype, limits, device, progress));
-  TANDEM_ASSIGN(
-      engine->adapters_,
-      AdapterStore::create(device, config, dtype,
-                           {options.max_adapters, options.max_lora_rank, options.host_tier_bytes}));
+  AdapterStoreOptions store;
+  store.max_adapters = options.max_adapters;
+  store.max_rank = options.max_lora_rank;
+  store.host_tier_bytes = options.host_tier_bytes;
+  store.host_tier_nodes = host_tier_nodes(options);
+  TANDEM_ASSIGN(engine->adapters_, AdapterStore::create(device, config, dtype, store));
   TANDEM_TRY(engine->make_handoff(device, config, dtype));
   LoadSignals signals;
   if (engine->handoff_ != nullptr) {

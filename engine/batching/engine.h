@@ -49,7 +49,8 @@ struct EngineOptions {
   std::int32_t max_adapters = 4096;         // loaded at once, in any tier
   std::int32_t max_device_adapters = 1024;  // on the device at once, if their pages fit
   std::int32_t max_lora_rank = 512;
-  std::size_t host_tier_bytes = std::size_t{64} << 20;  // shared memory for adapters
+  // Shared memory for adapters, an even share on the node of each of the handoff's groups.
+  std::size_t host_tier_bytes = std::size_t{64} << 20;
   AdapterMode adapter_mode = AdapterMode::pipelined;
   HandoffOptions handoff;            // of the modes cpu_assist and planned; no groups: no workers
   bool overlap = true;               // prepare a step while the one before it runs

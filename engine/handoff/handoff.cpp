@@ -35,7 +35,7 @@ std::int32_t most_offers(const ModelConfig& config) {
 }  // namespace
 
 Handoff::Handoff(const ModelConfig& config, DType dtype, bool whole_loads,
-                 const HandoffOptions& options, const Clock& clock)
+                 const HandoffOptions& options, const HostTier& host, const Clock& clock)
     : config_(config),
       dtype_(dtype),
       whole_loads_(whole_loads),
@@ -43,20 +43,22 @@ Handoff::Handoff(const ModelConfig& config, DType dtype, bool whole_loads,
       deadline_us_(options.deadline_us),
       costs_(options.costs),
       plan_(options.plan),
+      host_(&host),
       clock_(&clock) {}
 
 Result<std::unique_ptr<Handoff>> Handoff::create(Device& device, const ModelConfig& config,
                                                  DType dtype, std::int32_t max_rank,
                                                  bool whole_loads, const HandoffOptions& options,
-                                                 const HostTier& arena, const Clock& clock) {
+                                                 const HostTier& host, const Clock& clock) {
   TANDEM_CHECK(!options.groups.empty() && options.groups.size() <= kMaxMailboxes, "{} groups",
                options.groups.size());
+  TANDEM_CHECK(host.num_arenas() == options.groups.size(), "{} arenas for {} groups",
+               host.num_arenas(), options.groups.size());
   TANDEM_CHECK(options.max_rows > 0 && options.start_workers != nullptr);
-  std::unique_ptr<Handoff> handoff(new Handoff(config, dtype, whole_loads, options, clock));
-  handoff->arena_ = arena.data();
+  std::unique_ptr<Handoff> handoff(new Handoff(config, dtype, whole_loads, options, host, clock));
   TANDEM_TRY(handoff->make_boxes(device, max_rank, options));
   TANDEM_TRY(handoff->make_device_memory(device));
-  TANDEM_TRY(handoff->start_workers(options, arena));
+  TANDEM_TRY(handoff->start_workers(options));
   return handoff;
 }
 
@@ -118,7 +120,7 @@ Status Handoff::make_device_memory(Device& device) {
   return {};
 }
 
-Status Handoff::start_workers(const HandoffOptions& options, const HostTier& arena) {
+Status Handoff::start_workers(const HandoffOptions& options) {
   ControlInfo info;
   info.model = options.model_name;
   info.engine_cpus = options.engine_cpus;
@@ -127,10 +129,10 @@ Status Handoff::start_workers(const HandoffOptions& options, const HostTier& are
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     const HandoffOptions::Group& group = options.groups[i];
     Mailbox& mailbox = *boxes_[i].mailbox;
-    pool.groups.push_back({&mailbox, arena.region_name(), group.node, group.cpus});
-    info.groups.push_back({group.node, mailbox.inbox_name(), mailbox.outbox_name(),
-                           arena.region_name(), static_cast<int>(mailbox.shape().num_seats),
-                           group.cpus});
+    const std::string& arena = host_->region_name(i);
+    pool.groups.push_back({&mailbox, arena, group.node, group.cpus});
+    info.groups.push_back({group.node, mailbox.inbox_name(), mailbox.outbox_name(), arena,
+                           static_cast<int>(mailbox.shape().num_seats), group.cpus});
   }
   TANDEM_ASSIGN(ControlRegion control, ControlRegion::create(info));
   control_.emplace(std::move(control));

@@ -93,12 +93,13 @@ struct HandoffCounts {
 class Handoff {
  public:
   // Makes mailboxes, control region and workers. resource_exhausted, with the reason, when shared
-  // memory does not suffice. All arguments outlive it. `whole_loads`: all layers are offered until
+  // memory does not suffice. `host` has an arena for each of the options' groups, in their order.
+  // All arguments outlive it. `whole_loads`: all layers are offered until
   // all of an adapter is there (the CaraServe paper's way); else the planner decides.
   static Result<std::unique_ptr<Handoff>> create(Device& device, const ModelConfig& config,
                                                  DType dtype, std::int32_t max_rank,
                                                  bool whole_loads, const HandoffOptions& options,
-                                                 const HostTier& arena, const Clock& clock);
+                                                 const HostTier& host, const Clock& clock);
   ~Handoff();  // nothing is under way
 
   // Whether anything could be handed over now.
@@ -147,10 +148,10 @@ class Handoff {
   };
 
   Handoff(const ModelConfig& config, DType dtype, bool whole_loads, const HandoffOptions& options,
-          const Clock& clock);
+          const HostTier& host, const Clock& clock);
   Status make_boxes(Device& device, std::int32_t max_rank, const HandoffOptions& options);
   Status make_device_memory(Device& device);
-  Status start_workers(const HandoffOptions& options, const HostTier& arena);
+  Status start_workers(const HandoffOptions& options);
   std::uint64_t workers_of(std::size_t box) const;
   struct Candidate;
   std::vector<Candidate> choose(std::span<const AdapterRows> cold, const DeviceTier& tier) const;
@@ -170,12 +171,12 @@ class Handoff {
   const std::uint32_t deadline_us_;
   const CostModel costs_;
   const HandoffOptions::Planner plan_;
+  const HostTier* host_;
   const Clock* clock_;
   std::int32_t max_groups_ = 0;
-  const std::byte* arena_ = nullptr;
-  std::vector<Box> boxes_;
-  Buffer state_;    // HandoffState
-  Buffer tickets_;  // [offers][groups]
+  std::vector<Box> boxes_;  // box i's workers have the weights of the host tier's arena i
+  Buffer state_;            // HandoffState
+  Buffer tickets_;          // [offers][groups]
   std::array<Buffer, 2> answers_;
   std::size_t turn_ = 0;
   std::uint64_t next_sequence_ = 1;

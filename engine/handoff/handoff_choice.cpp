@@ -38,9 +38,9 @@ std::vector<std::string> letters_of(const HandoffPlan& plan) {
 struct Handoff::Candidate {
   const AdapterRows* cold = nullptr;
   ArrivingAdapter arriving;
-  ColdAdapter times;         // arrivals that are past are 0
-  std::int32_t mailbox = 0;  // if times.may_hand_over
-  std::uint64_t workers = 0;
+  ColdAdapter times;          // arrivals that are past are 0
+  HostTier::Place place;      // of its weights; the mailbox is that arena's
+  std::uint64_t workers = 0;  // none unless times.may_hand_over
   std::int32_t first_row = 0;
 };
 
@@ -58,8 +58,11 @@ AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
   const TimePoint now = clock_->now();
   PlanRequest request = request_for(rows, expected);
   request.link_busy_for = std::max(0.0, seconds_between(now, tier.link_free_at()));
-  request.workers = num_workers();
-  request.max_cpu_rows = max_rows_;
+  // An adapter's rows are for the workers where its weights are.
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    request.workers = std::max(request.workers, std::popcount(workers_of(i)));
+  }
+  request.max_cpu_rows = max_rows_ * static_cast<std::int32_t>(boxes_.size());
   const auto add = [&](const AdapterRows& each) {
     ColdAdapter& adapter = request.adapters.emplace_back();
     if (const auto arriving = tier.arriving(*each.adapter);
@@ -133,6 +136,7 @@ std::vector<Handoff::Candidate> Handoff::choose(std::span<const AdapterRows> col
     candidate.cold = &each;
     candidate.times = times_of(each, *arriving, now);
     candidate.times.may_hand_over = false;
+    candidate.place = host_->place_of(arriving->source.get());
     candidate.arriving = *std::move(arriving);
   }
   std::stable_sort(
@@ -146,11 +150,10 @@ std::vector<Handoff::Candidate> Handoff::choose(std::span<const AdapterRows> col
   }
   std::int32_t groups = 0;
   for (Candidate& candidate : candidates) {
-    const auto box =
-        static_cast<std::size_t>(std::max_element(room.begin(), room.end()) - room.begin());
-    if (groups == max_groups_ || candidate.cold->rows > room[box]) break;
+    const std::size_t box = candidate.place.arena;
+    if (groups == max_groups_) break;
+    if (candidate.cold->rows > room[box]) continue;
     candidate.times.may_hand_over = true;
-    candidate.mailbox = static_cast<std::int32_t>(box);
     candidate.workers = workers[box];
     candidate.first_row = max_rows_ - room[box];
     room[box] -= candidate.cold->rows;
@@ -162,7 +165,6 @@ std::vector<Handoff::Candidate> Handoff::choose(std::span<const AdapterRows> col
 HandoffPlan Handoff::choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
                                    const ExpectedStep& expected) const {
   PlanRequest request = request_for(step_rows, expected);
-  // Groups are not spread over mailboxes.
   for (const Candidate& candidate : candidates) {
     request.workers = std::max(request.workers, std::popcount(candidate.workers));
     request.adapters.push_back(candidate.times);
@@ -220,13 +222,14 @@ void Handoff::lay_out(std::span<const Candidate> candidates, const HandoffPlan& 
     group.slot = candidate.arriving.slot;
     group.generation = candidate.arriving.generation;
     group.job.adapter = &adapter;
-    group.job.arena_offset = static_cast<std::uint64_t>(group.bytes.get() - arena_);
+    group.job.arena_offset = candidate.place.offset;
     if (const AdapterReading* const reading = candidate.arriving.reading; reading != nullptr) {
       const auto* words = reinterpret_cast<const std::byte*>(reading->word(0));
-      group.job.words_offset = static_cast<std::uint64_t>(words - arena_);
+      group.job.words_offset =
+          candidate.place.offset + static_cast<std::uint64_t>(words - group.bytes.get());
       group.job.present_value = reading->generation();
     }
-    group.job.mailbox = candidate.mailbox;
+    group.job.mailbox = static_cast<std::int32_t>(candidate.place.arena);
     group.job.workers = candidate.workers;
     group.job.rows = static_cast<std::uint32_t>(candidate.cold->rows);
     group.job.first_row = static_cast<std::uint32_t>(candidate.first_row);

@@ -15,7 +15,7 @@ namespace tandem {
 // A group of a step, as its jobs see it.
 struct GroupOfStep {
   const Adapter* adapter = nullptr;
-  std::uint64_t arena_offset = 0;  // of the adapter's bytes
+  std::uint64_t arena_offset = 0;  // of the adapter's bytes, in the arena of the mailbox's workers
   // Its folder is still being read: layer l is there when word l, from this offset on, holds this
   // value (AdapterReading). 0: all of it is there.
   std::uint64_t words_offset = 0;

@@ -15,7 +15,8 @@
 namespace tandem {
 
 struct HandoffOptions {
-  // Workers of one NUMA node, a mailbox for them.
+  // Workers of one NUMA node, a mailbox for them and an arena of the host tier: they compute the
+  // adapters whose weights lie there.
   struct Group {
     int node = -1;
     std::vector<int> cpus;  // a worker for each

@@ -46,6 +46,11 @@ inline std::string handoff_name(int i) {
   return "a" + std::to_string(i);
 }
 
+// As many workers again, and half of the host tier, on another one.
+inline void on_two_nodes(EngineOptions& options) {
+  options.handoff.groups.push_back(options.handoff.groups.front());
+}
+
 struct HandoffEngine {
   WorkerFaults faults;
   std::unique_ptr<GatedDevice> device;

@@ -24,7 +24,7 @@ struct WorkerFaults {
   std::atomic<int> silent = 0;        // so many of the seats, from the first, never answer
   std::atomic<int> stall_ms = 0;      // how long some looks of every worker take
   std::atomic<bool> garbage = false;  // a thread writes into every control word that workers may
-  std::atomic<bool> none = false;     // nobody is live
+  std::atomic<std::uint32_t> dead_groups = 0;  // mask: nobody of them is live
   double peer_ms = 20'000;  // patience with each other: the machine may be busy with others
   std::atomic<std::uint64_t> clears = 0;
 };
@@ -57,7 +57,7 @@ class InProcessPool final : public WorkerPool {
   }
 
   std::uint64_t live(int group) const override {
-    if (faults_.none) return 0;
+    if ((faults_.dead_groups >> group & 1U) != 0) return 0;
     const Group& g = groups_[static_cast<std::size_t>(group)];
     std::uint64_t mask = 0;
     for (std::size_t seat = 0; seat < g.kill.size(); ++seat) {

@@ -31,27 +31,32 @@ TEST(BenchAdapters, SizesAreThoseOfTheAdaptersUpToPadding) {
   }
 }
 
-TEST(BenchAdapters, AllFitIntoTheirHostTierAndDiffer) {
+class BenchAdaptersOnNodes : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(BenchAdaptersOnNodes, AllFitIntoTheirHostTierAndDiffer) {
   const ModelConfig config = small_config();
   std::vector<DummyAdapter> wanted;
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 13; ++i) {
     wanted.push_back({std::to_string(i), i % 2 == 0 ? 8 : 16, qkv_modules()});
   }
   const auto device = std::move(make_host_device({})).value();
   AdapterStoreOptions options;
-  options.max_adapters = 12;
+  options.max_adapters = 13;
   options.max_rank = 16;
-  options.host_tier_bytes = host_tier_bytes_for(config, DType::bf16, wanted);
+  options.host_tier_bytes = host_tier_bytes_for(config, DType::bf16, wanted, GetParam());
+  options.host_tier_nodes.assign(GetParam(), -1);
   auto store = AdapterStore::create(*device, config, DType::bf16, options);
   ASSERT_TRUE(store) << store.status().message();
   std::size_t told = 0;
   const Status added = add_dummy_adapters(**store, config, DType::bf16, wanted,
                                           [&](std::size_t done) { told = done; });
   ASSERT_TRUE(added) << added.message();
-  EXPECT_EQ(told, 12U);
-  EXPECT_EQ((*store)->list().size(), 12U);
+  EXPECT_EQ(told, 13U);
+  EXPECT_EQ((*store)->list().size(), 13U);
   EXPECT_NE((*store)->find("0")->contents().digest, (*store)->find("2")->contents().digest);
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, BenchAdaptersOnNodes, ::testing::Values(1, 4));
 
 TEST(BenchAdapters, HaveAHostTierAlsoWhenThereAreNone) {
   const auto device = std::move(make_host_device({})).value();

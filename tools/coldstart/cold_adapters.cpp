@@ -145,9 +145,10 @@ Result<std::vector<std::string>> ColdAdapters::folders(std::int32_t rank) {
   return folders;
 }
 
-std::size_t ColdAdapters::bytes(std::int32_t rank) const {
-  const DummyAdapter one{"", rank, qkv_modules()};
-  return host_tier_bytes_for(config_, dtype_, {&one, 1});
+std::size_t ColdAdapters::host_tier_bytes(std::int64_t count, std::int32_t rank) const {
+  const std::vector<DummyAdapter> all(static_cast<std::size_t>(count),
+                                      DummyAdapter{"", rank, qkv_modules()});
+  return host_tier_bytes_for(config_, dtype_, all);
 }
 
 }  // namespace tandem

@@ -45,7 +45,8 @@ class ColdAdapters {
   const Adapter& contents(std::int32_t rank, std::size_t index);
   // The same as folders on disk, their pages in the page cache.
   Result<std::vector<std::string>> folders(std::int32_t rank);
-  std::size_t bytes(std::int32_t rank) const;  // of one, paddings included
+  // Of a host tier that holds so many.
+  std::size_t host_tier_bytes(std::int64_t count, std::int32_t rank) const;
 
  private:
   ModelConfig config_;

@@ -212,7 +212,7 @@ class Runner {
 // The most that is in the host tier at once.
 std::size_t host_tier_bytes(const ColdStartOptions& options, const ColdAdapters& adapters) {
   const auto bytes = [&](std::int64_t count, std::int32_t rank) {
-    return static_cast<std::size_t>(count) * adapters.bytes(rank);
+    return adapters.host_tier_bytes(count, rank);
   };
   std::size_t most = bytes(std::max({kBurstAdapters, kDiskRequests, kExactAdapters}), options.rank);
   if (options.only.any("C1", "C2")) most = std::max(most, bytes(options.requests, options.rank));

@@ -49,6 +49,7 @@ struct RereadSetup {
   AdapterMode mode;
   int workers;  // CPU workers, which compute from what is being read
   double link_gbps;
+  std::int32_t nodes = 1;  // that have so many workers each, and one adapter in the host tier
 };
 
 class AdapterRereads : public ::testing::TestWithParam<RereadSetup> {
@@ -65,6 +66,8 @@ class AdapterRereads : public ::testing::TestWithParam<RereadSetup> {
     options.adapter_mode = mode;
     if (workers > 0) {
       options.handoff = in_process_workers(workers, faults_);
+      options.handoff.groups.resize(static_cast<std::size_t>(GetParam().nodes),
+                                    options.handoff.groups.front());
       options.handoff.deadline_us = 5'000'000;  // a sanitizer, and a machine of others
       // Workers answer at once, the link takes for ever: whoever plans hands over.
       options.handoff.costs.link_bytes_per_s = 1e3;
@@ -123,7 +126,7 @@ TEST_P(AdapterRereads, NeverAnswerWithOtherContentThanWasLoaded) {
     }
     EXPECT_NE((right[{0, 0}]), (right[{1, 0}]));
   }
-  const auto engine = make(GetParam().mode, GetParam().workers, 1);
+  const auto engine = make(GetParam().mode, GetParam().workers, GetParam().nodes);
   std::int32_t refused = 0;
   std::int32_t answered = 0;
   for (std::int32_t round = 0; round < kRounds; ++round) {
@@ -159,13 +162,14 @@ TEST_P(AdapterRereads, NeverAnswerWithOtherContentThanWasLoaded) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, AdapterRereads,
-                         ::testing::Values(RereadSetup{"on_demand", AdapterMode::on_demand, 0, 1},
-                                           RereadSetup{"pipelined", AdapterMode::pipelined, 0, 1},
-                                           RereadSetup{"cpu_assist", AdapterMode::cpu_assist, 2,
-                                                       0.05},
-                                           RereadSetup{"planned", AdapterMode::planned, 2, 0.05}),
-                         [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Modes, AdapterRereads,
+    ::testing::Values(RereadSetup{"on_demand", AdapterMode::on_demand, 0, 1},
+                      RereadSetup{"pipelined", AdapterMode::pipelined, 0, 1},
+                      RereadSetup{"cpu_assist", AdapterMode::cpu_assist, 2, 0.05},
+                      RereadSetup{"planned", AdapterMode::planned, 2, 0.05},
+                      RereadSetup{"planned_two_nodes", AdapterMode::planned, 2, 0.05, 2}),
+    [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
 }  // namespace tandem::test

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "shm/region.h"
 #include "tests/support/test_device.h"
 
 namespace tandem::test {
@@ -88,6 +89,44 @@ TEST_F(HostTierTest, RefusesWhatIsLargerThanAllOfIt) {
   EXPECT_THAT(refused.status().message(), HasSubstr("host_tier_gb"));
 }
 
+TEST_F(HostTierTest, TakesFromTheArenaWithMostRoomLeft) {
+  const auto tier = HostTier::create(*device_, 4 * kRun, {-1, -1}).value();
+  const AdapterBytes first = tier->take(kRun).value();
+  const AdapterBytes second = tier->take(kRun / 2).value();
+  const AdapterBytes third = tier->take(kRun).value();
+  EXPECT_NE(tier->place_of(first.get()).arena, tier->place_of(second.get()).arena);
+  EXPECT_EQ(tier->place_of(second.get()).arena, tier->place_of(third.get()).arena);
+  EXPECT_EQ(tier->place_of(third.get() + 5).offset, kRun / 2 + 5);
+  EXPECT_EQ(tier->used(), 2 * kRun + kRun / 2);
+}
+
+TEST_F(HostTierTest, DropsFromOneArenaWhatWasUsedLongestAgo) {
+  tier_ = HostTier::create(*device_, 4 * kRun, {-1, -1}).value();
+  std::vector<HostTier::Id> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(keep(i));  // by turns in both
+  ASSERT_NE(tier_->find(ids[0]), nullptr);             // the other one's are now both older
+  const AdapterBytes large = tier_->take(2 * kRun).value();
+  EXPECT_EQ(dropped_, (std::vector<int>{1, 3}));
+  EXPECT_NE(tier_->find(ids[0]), nullptr);
+  EXPECT_NE(tier_->find(ids[2]), nullptr);
+}
+
+TEST_F(HostTierTest, RefusesWhatIsLargerThanANodesShare) {
+  const auto tier = HostTier::create(*device_, 4 * kRun, {-1, -1}).value();
+  const auto refused = tier->take(2 * kRun + 1);
+  EXPECT_EQ(refused.status().code(), StatusCode::invalid_argument);
+  EXPECT_THAT(refused.status().message(), HasSubstr("host_tier_gb"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("2 NUMA nodes"));
+}
+
+TEST_F(HostTierTest, IsThereAlsoWhereANodeCannotBeChosen) {
+  constexpr int kNoSuchNode = 1000;
+  const auto tier = HostTier::create(*device_, 4 * kRun, {-1, kNoSuchNode});
+  ASSERT_TRUE(tier.ok()) << tier.status().message();
+  for (int i = 0; i < 2; ++i) std::memset((*tier)->take(2 * kRun).value().get(), 1, 2 * kRun);
+  EXPECT_THAT((*tier)->region_name(1), HasSubstr("adapters-node1000"));
+}
+
 TEST_F(HostTierTest, GivesRoomBackWhenTheLastOwnerLetsGo) {
   const HostTier::Id id = keep(7);
   AdapterBytes held = tier_->find(id);
@@ -99,7 +138,7 @@ TEST_F(HostTierTest, GivesRoomBackWhenTheLastOwnerLetsGo) {
 
 TEST_F(HostTierTest, IsMappedByOthers) {
   const HostTier::Id id = keep(42);
-  const auto view = ShmRegion::open(tier_->region_name(), ShmRegion::Access::read_only);
+  const auto view = ShmRegion::open(tier_->region_name(0), ShmRegion::Access::read_only);
   ASSERT_TRUE(view.ok()) << view.status().message();
   EXPECT_EQ(view->data()[100], std::byte{42});
   tier_->erase(id);

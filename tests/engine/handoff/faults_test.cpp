@@ -74,6 +74,18 @@ void expect_nothing_left(HandoffEngine& served) {
   }
 }
 
+// The group jobs that workers of each mailbox have computed.
+std::vector<std::uint64_t> jobs_of(const std::vector<const Mailbox*>& mailboxes) {
+  std::vector<std::uint64_t> jobs;
+  for (const Mailbox* mailbox : mailboxes) {
+    std::uint64_t& sum = jobs.emplace_back(0);
+    for (std::uint32_t i = 0; i < mailbox->shape().num_seats; ++i) {
+      sum += mailbox->seat(static_cast<int>(i)).jobs;
+    }
+  }
+  return jobs;
+}
+
 // A link on which loads take several steps, and room for a third of the adapters.
 void tight(EngineOptions& options) {
   options.max_device_adapters = 4;
@@ -156,10 +168,67 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Faults,
                                            Fault{"late_and_garbage", 0, 40, true}),
                          [](const auto& param) { return std::string(param.param.name); });
 
+// Workers, and a share of the host tier, on two nodes.
+class TwoNodes : public ::testing::TestWithParam<AdapterMode> {
+ protected:
+  TwoNodes() {
+    served_ =
+        HandoffEngine::make(GetParam(), kAdapters, kLinkGbps, 0, [this](EngineOptions& options) {
+          tight(options);
+          on_two_nodes(options);
+          HandoffOptions& handoff = options.handoff;
+          handoff.start_workers = [this,
+                                   start = handoff.start_workers](const WorkerPoolOptions& pool) {
+            for (const WorkerGroupOptions& group : pool.groups) {
+              mailboxes_.push_back(group.mailbox);
+              arenas_.push_back(group.arena);
+            }
+            return start(pool);
+          };
+        });
+  }
+  std::vector<std::uint64_t> jobs() const { return jobs_of(mailboxes_); }
+  // With all adapters used, and again: which of them are cold, and for how long, is the load's.
+  void answer_until(const std::function<bool()>& condition) {
+    for (unsigned round = 0; round == 0 || (!condition() && round < 50); ++round) {
+      const std::vector<GenerationRequest> requests = mixed_requests(kSeed + round, kRequests);
+      ASSERT_EQ(answers(*served_->engine, requests), wanted(requests));
+    }
+  }
+
+  std::vector<const Mailbox*> mailboxes_;
+  std::vector<std::string> arenas_;
+  std::unique_ptr<HandoffEngine> served_;
+};
+
+TEST_P(TwoNodes, BothComputeWhatLiesOnThem) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  ASSERT_EQ(arenas_.size(), 2U);
+  EXPECT_NE(arenas_[0], arenas_[1]);
+  answer_until([&] { return jobs()[0] > 0 && jobs()[1] > 0; });
+  EXPECT_GT(jobs()[0], 0U);
+  EXPECT_GT(jobs()[1], 0U);
+  EXPECT_EQ(served_->engine->stats().handoff_voids, 0U);
+  expect_nothing_left(*served_);
+}
+
+TEST_P(TwoNodes, WaitForWhatLiesOnTheOneWithoutWorkers) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  served_->faults.dead_groups = 1;
+  answer_until([&] { return jobs()[1] > 0; });
+  EXPECT_EQ(jobs()[0], 0U);
+  EXPECT_GT(jobs()[1], 0U);
+  expect_nothing_left(*served_);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TwoNodes,
+                         ::testing::Values(AdapterMode::cpu_assist, AdapterMode::planned),
+                         mode_name);
+
 TEST(NoWorkers, WorksAsPipelined) {
   const std::vector<GenerationRequest> requests = mixed_requests(kSeed, 16);
   auto served = HandoffEngine::make(AdapterMode::planned, kAdapters, 0.05);
-  served->faults.none = true;
+  served->faults.dead_groups = 1;
   EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
   EXPECT_EQ(served->engine->stats().handoff_rows, 0U);
   auto without =

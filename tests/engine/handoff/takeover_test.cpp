@@ -32,6 +32,7 @@ class Takeover : public ::testing::TestWithParam<AdapterMode> {
   std::vector<TokenId> wanted(const GenerationRequest& request) {
     return run(*oracle_->engine, request)[0].tokens;
   }
+  void of_several_groups(HandoffEngine& engine, int stride);
   std::unique_ptr<HandoffEngine> oracle_;
 };
 
@@ -54,31 +55,42 @@ TEST_P(Takeover, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   }
 }
 
-TEST_P(Takeover, OfSeveralGroupsInOneStep) {
-  auto engine = HandoffEngine::make(GetParam(), kBoundaries);
-  for (int k = 0; k + 2 < kBoundaries; k += 3 * kStride) {
+void Takeover::of_several_groups(HandoffEngine& engine, int stride) {
+  for (int k = 0; k + 2 < kBoundaries; k += stride) {
     SCOPED_TRACE(::testing::Message() << "after operation " << k);
     const GenerationRequest requests[] = {handoff_request(k, 7, kTokens),
                                           handoff_request(k + 1, 1, kTokens),
                                           handoff_request(k + 2, 19, kTokens)};
     // All of them come while a step of the base model stands still, and are in the next.
-    engine->gate().hold();
-    const auto base = engine->engine->submit(handoff_request(-1, 3, 4)).value();
-    engine->gate().close(k);
+    engine.gate().hold();
+    const auto base = engine.engine->submit(handoff_request(-1, 3, 4)).value();
+    engine.gate().close(k);
     std::vector<std::unique_ptr<Generation>> running;
     for (const GenerationRequest& request : requests) {
-      running.push_back(engine->engine->submit(request).value());
+      running.push_back(engine.engine->submit(request).value());
     }
-    engine->gate().let_go();
+    engine.gate().let_go();
     for (std::size_t i = 0; i < running.size(); ++i) {
       SCOPED_TRACE(::testing::Message() << "group " << i);
       EXPECT_EQ(tokens_of(*running[i]), wanted(requests[i]));
     }
     (void)collect(*base);
-    for (int i = 0; i < 3; ++i) engine->settle(k + i);
+    for (int i = 0; i < 3; ++i) engine.settle(k + i);
   }
-  EXPECT_FALSE(engine->gate().timed_out());
-  EXPECT_EQ(engine->engine->stats().handoff_voids, 0U);
+  EXPECT_FALSE(engine.gate().timed_out());
+  EXPECT_EQ(engine.engine->stats().handoff_voids, 0U);
+}
+
+TEST_P(Takeover, OfSeveralGroupsInOneStep) {
+  of_several_groups(*HandoffEngine::make(GetParam(), kBoundaries), 3 * kStride);
+}
+
+TEST_P(Takeover, OfSeveralGroupsOnTwoNodesInOneStep) {
+  const auto engine = HandoffEngine::make(GetParam(), kBoundaries, 0, 0, on_two_nodes);
+  const HostTier& host = engine->engine->adapter_store().host_tier();
+  ASSERT_EQ(host.num_arenas(), 2U);
+  of_several_groups(*engine, 9 * kStride);
+  EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
