@@ -1,5 +1,7 @@
 #include "cpu_lora/placement.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 
@@ -93,6 +95,7 @@ class Judge {
 
   std::vector<Drift> judge() {
     for (const ObservedWorker& worker : engine_.workers) judge_worker(worker);
+    judge_threads();
     for (const ObservedRegion& region : engine_.regions) judge_region(region);
     return std::move(found_);
   }
@@ -106,6 +109,7 @@ class Judge {
   }
   void judge_worker(const ObservedWorker& worker);
   void judge_cpu(const ObservedWorker& worker, const std::string& name, int cpu);
+  void judge_threads();
   void judge_region(const ObservedRegion& region);
 
   const ObservedEngine& engine_;
@@ -179,6 +183,30 @@ void Judge::judge_cpu(const ObservedWorker& worker, const std::string& name, int
             "{} runs on cpu {} of node {}, and its mailbox and weights are meant for node {}", name,
             cpu, there, node),
         fmt::format("taskset -cp CPU {}, with a cpu of node {}", worker.pid, node));
+  }
+}
+
+// Most of the engine's threads may run anywhere. Those that may not need a cpu that is no worker's,
+// and one of the engine's own where these are known.
+void Judge::judge_threads() {
+  const std::vector<int>& kept = engine_.info.engine_cpus;
+  const auto right = [&](int cpu) {
+    return kept.empty() ? worker_on_.count(cpu) == 0
+                        : std::find(kept.begin(), kept.end(), cpu) != kept.end();
+  };
+  std::map<std::vector<int>, std::vector<int>> astray;  // by the cpus they may run on
+  for (const ThreadPlace& thread : engine_.threads) {
+    if (std::none_of(thread.allowed.begin(), thread.allowed.end(), right)) {
+      astray[thread.allowed].push_back(thread.tid);
+    }
+  }
+  for (const auto& [allowed, tids] : astray) {
+    add(fmt::format("{} of the engine's threads ({}) may run on cpus {} alone, {}", tids.size(),
+                    fmt::join(tids, ", "), format_id_list(allowed),
+                    kept.empty() ? "which are workers'"
+                                 : "none of the " + format_id_list(kept) + " that it keeps"),
+        fmt::format("taskset -cp {} {}{}", kept.empty() ? "CPUS" : format_id_list(kept),
+                    tids.front(), tids.size() > 1 ? ", and the others" : ""));
   }
 }
 

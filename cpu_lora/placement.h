@@ -1,4 +1,4 @@
-// Whether a running engine's workers are where they belong: what the engine says of itself in its
+// Whether a running engine's threads and workers are where they belong: what the engine says of itself in its
 // control region and mailboxes, against the kernel's account of where they run and where the shared
 // memory lies. Looking and judging are apart, so that any machine can be judged.
 #pragma once
@@ -37,7 +37,7 @@ struct ObservedRegion {
 
 struct ObservedEngine {
   ControlInfo info;
-  std::vector<ThreadPlace> threads;
+  std::vector<ThreadPlace> threads;     // the engine's own
   std::vector<ObservedWorker> workers;  // seats that somebody has or should have
   std::vector<ObservedRegion> regions;
 };

@@ -11,16 +11,17 @@
 namespace tandem {
 namespace {
 
-const CommandInfo kInfo{"pin check", "[--engine PID] [flags]",
-                        "Verifies running engines by the kernel's own account: on which cpus each "
-                        "CPU worker may run and\n"
-                        "was last seen, and on which NUMA nodes its memory, its mailbox and the "
-                        "adapters' weights lie,\n"
-                        "against what the engine means. Exit status 1 if anything has drifted, "
-                        "each with its remedy, or\n"
-                        "if there is no engine.",
-                        "  tandem pin check\n"
-                        "  tandem pin check --engine 4711 --json"};
+const CommandInfo kInfo{
+    "pin check", "[--engine PID] [flags]",
+    "Verifies running engines by the kernel's own account: on which cpus their "
+    "threads and each CPU\n"
+    "worker may run and were last seen, and on which NUMA nodes its memory, its mailbox and the "
+    "adapters' weights lie,\n"
+    "against what the engine means. Exit status 1 if anything has drifted, "
+    "each with its remedy, or\n"
+    "if there is no engine.",
+    "  tandem pin check\n"
+    "  tandem pin check --engine 4711 --json"};
 
 struct Checked {
   ObservedEngine engine;
@@ -134,9 +135,15 @@ nlohmann::json report_json(const Checked& checked) {
   for (const Drift& drift : checked.drift) {
     drifts.push_back({{"what", drift.what}, {"remedy", drift.remedy}});
   }
+  nlohmann::json threads = nlohmann::json::array();
+  for (const ThreadPlace& thread : checked.engine.threads) {
+    threads.push_back(
+        {{"tid", thread.tid}, {"allowed_cpus", thread.allowed}, {"last_cpu", thread.last_cpu}});
+  }
   return {{"pid", info.pid},
           {"model", info.model},
           {"engine_cpus", info.engine_cpus},
+          {"threads", std::move(threads)},
           {"workers", std::move(workers)},
           {"regions", std::move(regions)},
           {"drift", std::move(drifts)}};

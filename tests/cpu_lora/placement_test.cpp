@@ -31,6 +31,7 @@ ObservedEngine healthy() {
   ObservedEngine engine;
   engine.info.pid = 100;
   engine.info.engine_cpus = {4, 5};
+  engine.threads = {{100, {0, 1, 2, 3, 4, 5, 6, 7}, 4}, {101, {5}, 5}};
   ControlInfo::Group group;
   group.node = 1;
   group.num_seats = 4;
@@ -115,6 +116,24 @@ TEST(Placement, AsksForACpuWhereTheGroupHasANode) {
   EXPECT_THAT(drift_of(engine), SizeIs(2));
   engine.info.groups[0].node = -1;
   EXPECT_THAT(drift_of(engine), IsEmpty());
+}
+
+TEST(Placement, FindsThreadsOfTheEngineThatMayNotRunOnItsCpus) {
+  ObservedEngine engine = healthy();
+  engine.threads[1].allowed = {7};
+  engine.threads.push_back({102, {7}, 7});
+  auto drift = drift_of(engine);
+  ASSERT_THAT(drift, SizeIs(1));
+  EXPECT_EQ(drift[0].what,
+            "2 of the engine's threads (101, 102) may run on cpus 7 alone, none of the 4-5 that it "
+            "keeps");
+  EXPECT_EQ(drift[0].remedy, "taskset -cp 4-5 101, and the others");
+  engine.info.engine_cpus.clear();
+  drift = drift_of(engine);
+  ASSERT_THAT(drift, SizeIs(1));
+  EXPECT_THAT(drift[0].what, HasSubstr("may run on cpus 7 alone, which are workers'"));
+  for (int i : {1, 2}) engine.threads[static_cast<std::size_t>(i)].allowed = {0, 7};
+  EXPECT_THAT(drift_of(engine), IsEmpty()) << "cpu 0 is nobody's";
 }
 
 TEST(Placement, FindsPagesOfTheWrongNode) {
