@@ -119,7 +119,7 @@ class NewFile {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
 
-  Status fill(std::string_view text, const struct stat& like) {
+  Status fill(std::string_view text) {
     if (descriptor_ < 0) return errno_status(fmt::format("cannot make {}", path_), errno);
     while (!text.empty()) {
       const ssize_t count = ::write(descriptor_, text.data(), text.size());
@@ -127,17 +127,24 @@ class NewFile {
       if (count < 0) return errno_status(fmt::format("cannot write {}", path_), errno);
       text.remove_prefix(static_cast<std::size_t>(count));
     }
-    // Only root may give a file away. Owner first: that takes bits off the mode.
-    if (::fchown(descriptor_, like.st_uid, like.st_gid) != 0 && errno != EPERM) {
+    return {};
+  }
+  // Before set_mode: it takes bits off the mode.
+  Status set_owner(uid_t user, gid_t group) {
+    // Only root may give a file away.
+    if (::fchown(descriptor_, user, group) != 0 && errno != EPERM) {
       return errno_status(fmt::format("fchown of {}", path_), errno);
     }
-    if (::fchmod(descriptor_, like.st_mode & 07777) != 0) {
+    return {};
+  }
+  Status set_mode(mode_t mode) {
+    if (::fchmod(descriptor_, mode & 07777) != 0) {
       return errno_status(fmt::format("fchmod of {}", path_), errno);
     }
-    if (::fsync(descriptor_) != 0) return errno_status(fmt::format("fsync of {}", path_), errno);
     return {};
   }
   Status take_place_of(const std::filesystem::path& path) {
+    if (::fsync(descriptor_) != 0) return errno_status(fmt::format("fsync of {}", path_), errno);
     if (::rename(path_.c_str(), path.c_str()) != 0) {
       return errno_status(fmt::format("cannot replace {}", path.string()), errno);
     }
@@ -152,17 +159,25 @@ class NewFile {
 
 }  // namespace
 
-Status replace_file(const std::filesystem::path& path, std::string_view text) {
+Status replace_file(const std::filesystem::path& path, std::string_view text,
+                    std::optional<mode_t> new_mode) {
   std::error_code failure;
-  const std::filesystem::path real = std::filesystem::canonical(path, failure);
-  if (failure) return errno_status(fmt::format("cannot open {}", path.string()), failure.value());
+  std::filesystem::path real = std::filesystem::canonical(path, failure);
   struct stat like {};
-  if (::stat(real.c_str(), &like) != 0) {
+  const bool is_new = failure == std::errc::no_such_file_or_directory && new_mode.has_value();
+  if (is_new) {
+    real = path;
+  } else if (failure) {
+    return errno_status(fmt::format("cannot open {}", path.string()), failure.value());
+  } else if (::stat(real.c_str(), &like) != 0) {
     return errno_status(fmt::format("cannot stat {}", path.string()), errno);
+  } else if (!S_ISREG(like.st_mode)) {
+    return invalid("{} is not a regular file", path.string());
   }
-  if (!S_ISREG(like.st_mode)) return invalid("{} is not a regular file", path.string());
   NewFile made(real);
-  TANDEM_TRY(made.fill(text, like));
+  TANDEM_TRY(made.fill(text));
+  if (!is_new) TANDEM_TRY(made.set_owner(like.st_uid, like.st_gid));
+  TANDEM_TRY(made.set_mode(is_new ? *new_mode : like.st_mode));
   return made.take_place_of(real);
 }
 

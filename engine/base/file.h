@@ -1,9 +1,12 @@
 // A regular file opened for reading, and its bytes by position.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,8 +45,10 @@ class File {
 
 // Puts `text` in the place of a regular file's contents, all at once: who reads it sees the old or
 // the new, and a failure or a crash leaves the old. Mode and, where that is allowed, owner stay; of
-// a symbolic link its target is replaced.
-Status replace_file(const std::filesystem::path& path, std::string_view text);
+// a symbolic link its target is replaced. Where nothing is there, a file of mode `new_mode` is made
+// in the same way; without one that is not_found.
+Status replace_file(const std::filesystem::path& path, std::string_view text,
+                    std::optional<mode_t> new_mode = std::nullopt);
 
 // The whole file, refused beyond `max_bytes`.
 Result<std::string> read_text(const File& file, std::uint64_t max_bytes);

@@ -1,11 +1,5 @@
 // The JSON of a profile, read as what a stranger may have written.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -182,52 +176,6 @@ Result<Profile> read_object(const Json& json) {
   return profile;
 }
 
-// A file that goes unless it is kept.
-class TemporaryFile {
- public:
-  static Result<TemporaryFile> create(const fs::path& beside) {
-    std::string path = beside.string() + ".XXXXXX";
-    const int descriptor = ::mkostemp(path.data(), O_CLOEXEC);
-    if (descriptor < 0) return errno_status("mkostemp " + path, errno);
-    return TemporaryFile(descriptor, std::move(path));
-  }
-  TemporaryFile(TemporaryFile&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {
-    other.path_.clear();
-  }
-  TemporaryFile& operator=(TemporaryFile&&) = delete;
-  ~TemporaryFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-
-  Status write(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t wrote = ::write(descriptor_, text.data(), text.size());
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) return errno_status("write " + path_, errno);
-      text.remove_prefix(static_cast<std::size_t>(wrote));
-    }
-    // mkostemp makes it 0600; a profile is no secret.
-    if (::fchmod(descriptor_, 0644) != 0) return errno_status("fchmod " + path_, errno);
-    if (::fsync(descriptor_) != 0) return errno_status("fsync " + path_, errno);
-    return {};
-  }
-  Status keep_as(const fs::path& path) {
-    if (::rename(path_.c_str(), path.c_str()) != 0) {
-      return errno_status("rename " + path_ + " to " + path.string(), errno);
-    }
-    path_.clear();
-    return {};
-  }
-
- private:
-  TemporaryFile(int descriptor, std::string path)
-      : descriptor_(descriptor), path_(std::move(path)) {}
-  int descriptor_;
-  std::string path_;
-};
-
 }  // namespace
 
 Result<Profile> parse_profile(std::string_view json) {
@@ -288,9 +236,8 @@ Status write_profile(const Profile& profile, const fs::path& path) {
       return error(StatusCode::internal, "{}: {}", path.parent_path().string(), failure.message());
     }
   }
-  TANDEM_ASSIGN(TemporaryFile file, TemporaryFile::create(path));
-  TANDEM_TRY(file.write(to_json(profile)));
-  return file.keep_as(path);
+  constexpr mode_t kMode = 0644;  // a profile is no secret
+  return replace_file(path, to_json(profile), kMode);
 }
 
 }  // namespace tandem

@@ -68,10 +68,29 @@ TEST(ReplaceFile, FollowsALink) {
   EXPECT_EQ(*read_text_file(file, 100), "new");
 }
 
+TEST(ReplaceFile, MakesAFileThatIsNotThereOnlyIfGivenItsMode) {
+  const testing::TempDir folder;
+  const fs::path file = folder.path() / "none";
+  EXPECT_EQ(replace_file(file, "x").code(), StatusCode::not_found);
+  EXPECT_FALSE(fs::exists(file));
+  const Status done = replace_file(file, "new", 0640);
+  ASSERT_TRUE(done) << done.message();
+  EXPECT_EQ(*read_text_file(file, 100), "new");
+  EXPECT_EQ(fs::status(file).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read);
+  ASSERT_TRUE(replace_file(file, "newer", 0600));
+  EXPECT_EQ(fs::status(file).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read)
+      << "a file that is there keeps its mode";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
+}
+
 TEST(ReplaceFile, RefusesWhatIsNoFile) {
   const testing::TempDir folder;
-  EXPECT_EQ(replace_file(folder.path() / "none", "x").code(), StatusCode::not_found);
   EXPECT_EQ(replace_file(folder.path(), "x").code(), StatusCode::invalid_argument);
+  EXPECT_EQ(replace_file(folder.path(), "x", 0600).code(), StatusCode::invalid_argument);
+  const Status nowhere = replace_file(folder.path() / "none" / "file", "x", 0600);
+  EXPECT_EQ(nowhere.code(), StatusCode::not_found) << nowhere.message();
 }
 
 }  // namespace
