@@ -76,7 +76,6 @@ class AdapterStore {
   // Of the readings that ended well, those whose content was proven by its digest, and not by its
   // files being the same as before.
   std::uint64_t hashed_reads() const { return hashed_reads_.load(std::memory_order_relaxed); }
-  std::int32_t max_rank() const { return options_.max_rank; }
 
  private:
   AdapterStore() = default;
