@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "gpu/device.h"
+#include "tests/support/forwarding_device.h"
 
 namespace tandem::test {
 
@@ -70,33 +70,20 @@ class FailingStream final : public Stream {
   bool failed_ = false;  // of the thread that enqueues, which waits as well
 };
 
-class FailingDevice final : public Device {
+class FailingDevice final : public ForwardingDevice {
  public:
-  explicit FailingDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}
+  using ForwardingDevice::ForwardingDevice;
 
   void lose_context() { faults_.lost = true; }
   // The sample() after `count` more fails; what is behind it until the failure is told is void.
   void fail_sample(int count) { faults_.samples_left = count; }
 
-  const DeviceInfo& info() const override { return inner_->info(); }
-  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
-    return inner_->allocate(bytes, purpose);
-  }
-  Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) override {
-    return inner_->allocate_pinned(bytes, purpose);
-  }
-  Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
-    return inner_->pin(data, bytes, purpose);
-  }
-  std::size_t free_bytes() const override { return inner_->free_bytes(); }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
-    TANDEM_ASSIGN(auto stream, inner_->create_stream(name));
+    TANDEM_ASSIGN(auto stream, ForwardingDevice::create_stream(name));
     return std::unique_ptr<Stream>(std::make_unique<FailingStream>(std::move(stream), faults_));
   }
-  std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
 
  private:
-  std::unique_ptr<Device> inner_;
   Faults faults_;
 };
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -14,8 +13,8 @@
 #include <utility>
 
 #include "gpu/device.h"
-#include "gpu/host/host_device.h"
 #include "gpu/host/host_stream.h"
+#include "tests/support/forwarding_device.h"
 
 namespace tandem::test {
 
@@ -195,42 +194,21 @@ class GatedStream final : public Stream {
   Role role_;
 };
 
-// The pool's memory is NaN until somebody writes to it: who reads too early gets no sound text.
-class GatedDevice final : public Device {
+class GatedDevice final : public PoisonedDevice {
  public:
-  explicit GatedDevice(double link_gbps = 0) {
-    HostDeviceOptions options;
-    options.num_threads = 1;
-    options.link_gbps = link_gbps;
-    inner_ = make_host_device(options).value();
-  }
+  explicit GatedDevice(double link_gbps = 0) : PoisonedDevice(1, link_gbps) {}
 
   LoadGate& gate() { return gate_; }
 
-  const DeviceInfo& info() const override { return inner_->info(); }
-  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
-    TANDEM_ASSIGN(Buffer buffer, inner_->allocate(bytes, purpose));
-    if (purpose.find("pool") != std::string_view::npos) std::memset(buffer.data(), 0xff, bytes);
-    return buffer;
-  }
-  Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) override {
-    return inner_->allocate_pinned(bytes, purpose);
-  }
-  Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
-    return inner_->pin(data, bytes, purpose);
-  }
-  std::size_t free_bytes() const override { return inner_->free_bytes(); }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
-    TANDEM_ASSIGN(auto stream, inner_->create_stream(name));
+    TANDEM_ASSIGN(auto stream, PoisonedDevice::create_stream(name));
     const auto role = name == "adapter load" ? GatedStream::Role::load
                       : name == "compute"    ? GatedStream::Role::compute
                                              : GatedStream::Role::other;
     return std::unique_ptr<Stream>(std::make_unique<GatedStream>(std::move(stream), gate_, role));
   }
-  std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
 
  private:
-  std::unique_ptr<Device> inner_;
   LoadGate gate_;
 };
 

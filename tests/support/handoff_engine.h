@@ -15,23 +15,13 @@
 #include "engine/loader/weights.h"
 #include "tests/support/gated_device.h"
 #include "tests/support/in_process_pool.h"
+#include "tests/support/small_model.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem::test {
 
 inline ModelConfig handoff_config() {
-  ModelConfig config;
-  config.architecture = Architecture::llama;
-  config.hidden_size = 64;
-  config.num_layers = 3;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 160;
-  config.vocab_size = 4096;
-  config.max_position_embeddings = 512;
-  config.eos_token_ids = {1};
-  return config;
+  return small_model(3);
 }
 
 // Of adapter i: all kinds of modules, with and without gaps.

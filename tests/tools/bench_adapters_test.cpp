@@ -3,24 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "gpu/host/host_device.h"
+#include "tests/support/small_model.h"
 
 namespace tandem {
 namespace {
 
-ModelConfig small_config() {
-  ModelConfig config;
-  config.hidden_size = 64;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 96;
-  config.vocab_size = 256;
-  return config;
-}
-
 TEST(BenchAdapters, SizesAreThoseOfTheAdaptersUpToPadding) {
-  const ModelConfig config = small_config();
+  const ModelConfig config = test::small_model(2);
   for (const std::int32_t rank : {8, 16, 64}) {
     for (const auto& modules : {qkv_modules(), all_modules()}) {
       const Adapter adapter = make_dummy_adapter(config, DType::bf16, rank, modules, 1);
@@ -34,7 +23,7 @@ TEST(BenchAdapters, SizesAreThoseOfTheAdaptersUpToPadding) {
 class BenchAdaptersOnNodes : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(BenchAdaptersOnNodes, AllFitIntoTheirHostTierAndDiffer) {
-  const ModelConfig config = small_config();
+  const ModelConfig config = test::small_model(2);
   std::vector<DummyAdapter> wanted;
   for (int i = 0; i < 13; ++i) {
     wanted.push_back({std::to_string(i), i % 2 == 0 ? 8 : 16, qkv_modules()});
@@ -63,8 +52,8 @@ TEST(BenchAdapters, HaveAHostTierAlsoWhenThereAreNone) {
   AdapterStoreOptions options;
   options.max_adapters = 0;
   options.max_rank = 0;
-  options.host_tier_bytes = host_tier_bytes_for(small_config(), DType::bf16, {});
-  const auto store = AdapterStore::create(*device, small_config(), DType::bf16, options);
+  options.host_tier_bytes = host_tier_bytes_for(test::small_model(2), DType::bf16, {});
+  const auto store = AdapterStore::create(*device, test::small_model(2), DType::bf16, options);
   EXPECT_TRUE(store) << store.status().message();
 }
 

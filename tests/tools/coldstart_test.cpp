@@ -5,28 +5,16 @@
 #include <cmath>
 #include <cstring>
 
+#include "tests/support/small_model.h"
 #include "tools/coldstart/cold_adapters.h"
 #include "tools/coldstart/exactness.h"
 
 namespace tandem {
 namespace {
 
-ModelConfig small_model() {
-  ModelConfig config;
-  config.hidden_size = 32;
-  config.num_layers = 2;
-  config.num_heads = 2;
-  config.num_kv_heads = 1;
-  config.head_dim = 16;
-  config.ffn_size = 48;
-  config.vocab_size = 64;
-  config.max_position_embeddings = 64;
-  return config;
-}
-
 TEST(ColdAdapters, WritesFoldersThatReadBackAsWhatTheyWereMadeFrom) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    const ModelConfig config = small_model();
+    const ModelConfig config = test::small_model(2);
     ColdAdapters adapters(config, dtype);
     const auto folders = adapters.folders(5);  // no multiple of what rows are padded to
     ASSERT_TRUE(folders) << folders.status().message();
@@ -44,7 +32,7 @@ TEST(ColdAdapters, WritesFoldersThatReadBackAsWhatTheyWereMadeFrom) {
 TEST(ColdAdapters, LeaveNoFolderBehind) {
   std::string folder;
   {
-    ColdAdapters adapters(small_model(), DType::f32);
+    ColdAdapters adapters(test::small_model(2), DType::f32);
     folder = adapters.folders(4)->front();
     EXPECT_TRUE(std::filesystem::exists(folder));
   }

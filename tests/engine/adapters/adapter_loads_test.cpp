@@ -2,14 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <random>
 #include <thread>
 
 #include "engine/loader/weights.h"
-#include "gpu/host/host_device.h"
+#include "tests/support/forwarding_device.h"
 #include "tests/support/golden.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_engine.h"
 
@@ -21,52 +21,7 @@ using testing::TempDir;
 
 constexpr std::int32_t kAdapters = 12;
 const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::up, Module::down};
-
-// Its memory is NaN until somebody writes to it: who reads too early gets no sound text.
-class PoisonedDevice final : public Device {
- public:
-  explicit PoisonedDevice(double link_gbps) {
-    HostDeviceOptions options;
-    options.num_threads = 2;
-    options.link_gbps = link_gbps;
-    inner_ = make_host_device(options).value();
-  }
-  const DeviceInfo& info() const override { return inner_->info(); }
-  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
-    TANDEM_ASSIGN(Buffer buffer, inner_->allocate(bytes, purpose));
-    if (purpose.find("pool") != std::string_view::npos) std::memset(buffer.data(), 0xff, bytes);
-    return buffer;
-  }
-  Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) override {
-    return inner_->allocate_pinned(bytes, purpose);
-  }
-  Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
-    return inner_->pin(data, bytes, purpose);
-  }
-  std::size_t free_bytes() const override { return inner_->free_bytes(); }
-  Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
-    return inner_->create_stream(name);
-  }
-  std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
-
- private:
-  std::unique_ptr<Device> inner_;
-};
-
-ModelConfig small_config() {
-  ModelConfig config;
-  config.architecture = Architecture::llama;
-  config.hidden_size = 64;
-  config.num_layers = 6;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 160;
-  config.vocab_size = 4096;
-  config.max_position_embeddings = 512;
-  config.eos_token_ids = {1};
-  return config;
-}
+const ModelConfig kModel = small_model(6);
 
 std::string name_of(std::int32_t i) {
   return "a" + std::to_string(i);
@@ -81,8 +36,8 @@ struct Served {
 
 // Pages of an adapter of `rank` on the small model.
 std::int32_t pages_of(std::int32_t rank) {
-  const PoolLayout layout = PoolLayout::of(small_config(), DType::f32, 16);
-  const Adapter adapter = make_dummy_adapter(small_config(), DType::f32, rank, kModules, 0);
+  const PoolLayout layout = PoolLayout::of(kModel, DType::f32, 16);
+  const Adapter adapter = make_dummy_adapter(kModel, DType::f32, rank, kModules, 0);
   return static_cast<std::int32_t>((adapter.num_bytes + layout.page_bytes - 1) / layout.page_bytes);
 }
 
@@ -97,13 +52,13 @@ Served serve(AdapterMode mode, std::int32_t num_pages, double link_gbps,
   options.adapter_mode = mode;
   options.max_graph_batch = max_graph_batch;
   Served served;
-  served.device = std::make_unique<PoisonedDevice>(link_gbps);
+  served.device = std::make_unique<PoisonedDevice>(2, link_gbps);
   served.tokenizer = Tokenizer::load("data/demo-llama").value();
-  served.engine = Engine::create(options, small_config(), *make_dummy_weights(7), DType::f32,
+  served.engine = Engine::create(options, kModel, *make_dummy_weights(7), DType::f32,
                                  *served.device, *served.tokenizer, served.clock, nullptr)
                       .value();
   for (std::int32_t i = 0; i < kAdapters; ++i) {
-    Adapter adapter = make_dummy_adapter(small_config(), DType::f32, rank_of(i), kModules,
+    Adapter adapter = make_dummy_adapter(kModel, DType::f32, rank_of(i), kModules,
                                          static_cast<std::uint64_t>(100 + i));
     EXPECT_TRUE(
         served.engine->adapter_store().add(name_of(i), std::move(adapter), false, false).ok());
@@ -259,7 +214,7 @@ TEST(AdapterUnload, AndReplacementWhileItLoadsLeaveItsRequestsAlone) {
     return served.engine->adapter_store().find(name_of(3))->residency() == Residency::loading;
   }));
   // Other contents under the name, then none.
-  Adapter other = make_dummy_adapter(small_config(), DType::f32, 64, kModules, 999);
+  Adapter other = make_dummy_adapter(kModel, DType::f32, 64, kModules, 999);
   ASSERT_TRUE(served.engine->adapter_store().add(name_of(3), std::move(other), true, false).ok());
   const auto second = served.engine->submit(request).value();
   ASSERT_TRUE(served.engine->unload_adapter(name_of(3)).ok());

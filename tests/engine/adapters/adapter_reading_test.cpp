@@ -16,6 +16,7 @@
 #include "engine/adapters/device_tier.h"
 #include "engine/base/file.h"
 #include "tests/support/peft_writer.h"
+#include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
 
 namespace tandem::test {
@@ -23,19 +24,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using State = AdapterReading::State;
-
-ModelConfig reading_config() {
-  ModelConfig config;
-  config.hidden_size = 64;
-  config.num_layers = 5;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 96;
-  config.vocab_size = 128;
-  config.max_position_embeddings = 64;
-  return config;
-}
 
 class AdapterReadingTest : public ::testing::Test {
  protected:
@@ -178,7 +166,7 @@ class AdaptersBeingRead : public ::testing::Test {
   static inline std::atomic<std::int64_t> later_ns_ = 0;
   static constexpr std::int32_t kPages = 60;
   testing::TempDir dir_;
-  const ModelConfig config_ = reading_config();
+  const ModelConfig config_ = small_model(5);
   const PoolLayout layout_ = PoolLayout::of(config_, DType::f32, kPageTokens);
   std::string path_, other_;
   Adapter known_;

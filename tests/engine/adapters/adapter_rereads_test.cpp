@@ -12,6 +12,7 @@
 #include "gpu/host/host_device.h"
 #include "tests/support/in_process_pool.h"
 #include "tests/support/peft_writer.h"
+#include "tests/support/small_model.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem::test {
@@ -28,21 +29,6 @@ constexpr std::int32_t kRounds = 6;
 constexpr std::int32_t kRounds = 40;
 #endif
 const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::down};
-
-ModelConfig config_of_rereads() {
-  ModelConfig config;
-  config.architecture = Architecture::llama;
-  config.hidden_size = 64;
-  config.num_layers = 6;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 160;
-  config.vocab_size = 4096;
-  config.max_position_embeddings = 512;
-  config.eos_token_ids = {1};
-  return config;
-}
 
 struct RereadSetup {
   const char* name;
@@ -95,7 +81,7 @@ class AdapterRereads : public ::testing::TestWithParam<RereadSetup> {
     return make_host_device(options).value();
   }
 
-  const ModelConfig config_ = config_of_rereads();
+  const ModelConfig config_ = small_model(6);
   testing::TempDir dir_;
   std::string paths_[kAdapters];
   std::unique_ptr<Device> device_ = two_threads(GetParam().link_gbps);

@@ -8,23 +8,11 @@
 
 #include "engine/adapters/adapter_store.h"
 #include "gpu/host/host_stream.h"
+#include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
 
 namespace tandem::test {
 namespace {
-
-ModelConfig config_of_two_layers() {
-  ModelConfig config;
-  config.hidden_size = 64;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 96;
-  config.vocab_size = 128;
-  config.max_position_embeddings = 64;
-  return config;
-}
 
 class DeviceTierTest : public ::testing::Test {
  protected:
@@ -67,7 +55,7 @@ class DeviceTierTest : public ::testing::Test {
     tier_->step_enqueued(*compute_);
   }
 
-  ModelConfig config_ = config_of_two_layers();
+  ModelConfig config_ = small_model(2);
   PoolLayout layout_ = PoolLayout::of(config_, DType::f32, kPageTokens);
   std::int64_t chunks_ = 0;
   std::int32_t pages_ = 0;

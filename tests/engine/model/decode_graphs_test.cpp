@@ -14,6 +14,7 @@
 #include "engine/base/token_id.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
+#include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
 
 namespace tandem::test {
@@ -24,27 +25,13 @@ constexpr std::int32_t kPages = 256 + 512;  // KV and adapters
 constexpr std::int32_t kMaxRows = 40;
 constexpr std::int32_t kMaxLen = 64;
 
-ModelConfig small_config() {
-  ModelConfig config;
-  config.architecture = Architecture::llama;
-  config.hidden_size = 64;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 96;
-  config.vocab_size = 211;
-  config.max_position_embeddings = kMaxLen;
-  return config;
-}
-
 class DecodeGraphsTest : public ::testing::Test {
  protected:
   DecodeGraphsTest()
       : pool_(kPages, kPageTokens,
-              PoolLayout::of(small_config(), DType::f32, kPageTokens).chunks_per_page) {
+              PoolLayout::of(small_model(2), DType::f32, kPageTokens).chunks_per_page) {
     device_ = make_test_device();
-    config_ = small_config();
+    config_ = small_model(2);
     const ModelLimits limits{kMaxRows * 2, kMaxRows, kMaxLen, 64};
     model_ = LlamaModel::load(config_, *make_dummy_weights(3), DType::f32, limits, *device_,
                               [](std::size_t, std::size_t) {})

@@ -6,32 +6,21 @@
 #include <cstring>
 
 #include "gpu/host/host_device.h"
+#include "tests/support/forwarding_device.h"
 
 namespace tandem {
 namespace {
 
 // The host device, but one whose memory the CPU may not write: as a GPU's.
-class HiddenMemoryDevice : public Device {
+class HiddenMemoryDevice final : public test::ForwardingDevice {
  public:
-  const DeviceInfo& info() const override { return inner_->info(); }
+  using ForwardingDevice::ForwardingDevice;
+
   Result<Buffer> allocate(std::size_t bytes, std::string_view /*purpose*/) override {
     auto* data =
         static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / std::size_t{64} * 64));
     return Buffer(data, bytes, false, [](std::byte* memory, std::size_t) { std::free(memory); });
   }
-  Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) override {
-    return inner_->allocate_pinned(bytes, purpose);
-  }
-  Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
-    return inner_->pin(data, bytes, purpose);
-  }
-  std::size_t free_bytes() const override { return inner_->free_bytes(); }
-  Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
-    return inner_->create_stream(name);
-  }
-  std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
-
-  std::unique_ptr<Device> inner_ = std::move(make_host_device({})).value();
 };
 
 ModelConfig small_config() {
@@ -51,12 +40,13 @@ TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
   const ModelConfig config = small_config();
   const auto source = make_dummy_weights(7);
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    HiddenMemoryDevice hidden;
+    const auto device = make_host_device({}).value();
+    HiddenMemoryDevice hidden(make_host_device({}).value());
     std::size_t last = 0;
     const auto staged = ModelWeights::load(config, *source, dtype, hidden,
                                            [&](std::size_t done, std::size_t) { last = done; });
     ASSERT_TRUE(staged.ok()) << staged.status().message();
-    const auto direct = ModelWeights::load(config, *source, dtype, *hidden.inner_, {});
+    const auto direct = ModelWeights::load(config, *source, dtype, *device, {});
     ASSERT_TRUE(direct.ok()) << direct.status().message();
     EXPECT_GT(last, std::size_t{40} << 20);
     EXPECT_LE(last, staged->bytes());

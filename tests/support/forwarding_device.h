@@ -1,0 +1,60 @@
+// A device that another one is behind: tests override what they want to see or to spoil.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "gpu/device.h"
+#include "gpu/host/host_device.h"
+
+namespace tandem::test {
+
+class ForwardingDevice : public Device {
+ public:
+  explicit ForwardingDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}
+
+  const DeviceInfo& info() const override { return inner_->info(); }
+  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
+    return inner_->allocate(bytes, purpose);
+  }
+  Result<Buffer> allocate_pinned(std::size_t bytes, std::string_view purpose) override {
+    return inner_->allocate_pinned(bytes, purpose);
+  }
+  Result<Buffer> pin(std::byte* data, std::size_t bytes, std::string_view purpose) override {
+    return inner_->pin(data, bytes, purpose);
+  }
+  std::size_t free_bytes() const override { return inner_->free_bytes(); }
+  Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
+    return inner_->create_stream(name);
+  }
+  std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
+
+ private:
+  std::unique_ptr<Device> inner_;
+};
+
+// A host device whose page pool is NaN until somebody writes to it: who reads too early gets no
+// sound text.
+class PoisonedDevice : public ForwardingDevice {
+ public:
+  explicit PoisonedDevice(int num_threads, double link_gbps = 0)
+      : ForwardingDevice(make(num_threads, link_gbps)) {}
+
+  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
+    TANDEM_ASSIGN(Buffer buffer, ForwardingDevice::allocate(bytes, purpose));
+    if (purpose.find("pool") != std::string_view::npos) std::memset(buffer.data(), 0xff, bytes);
+    return buffer;
+  }
+
+ private:
+  static std::unique_ptr<Device> make(int num_threads, double link_gbps) {
+    HostDeviceOptions options;
+    options.num_threads = num_threads;
+    options.link_gbps = link_gbps;
+    return make_host_device(options).value();
+  }
+};
+
+}  // namespace tandem::test
