@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <numeric>
 
 #include "engine/base/check.h"
@@ -257,15 +255,11 @@ HtmlPage BenchReport::to_html() const {
 Result<int> BenchReport::finish(const ReportSettings& settings) const {
   fmt::print("{}", table());
   if (!settings.json.empty()) {
-    errno = 0;
-    std::ofstream file(settings.json);
-    file << to_json().dump(2) << '\n';
-    file.close();
-    if (!file) return errno_status("json: " + settings.json, errno);
+    TANDEM_TRY(write_output("json", settings.json, to_json().dump(2) + '\n'));
     fmt::print("\nwritten: {}\n", settings.json);
   }
   if (!settings.html.empty()) {
-    TANDEM_TRY(to_html().write("html", settings.html));
+    TANDEM_TRY(write_output("html", settings.html, to_html().text()));
     fmt::print("\nwritten: {}\n", settings.html);
   }
   return settings.check && !all_ok() ? kExitFailure : kExitOk;

@@ -1,11 +1,14 @@
 #include "tools/flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
 namespace tandem {
@@ -40,6 +43,11 @@ std::string flag_names(const SettingsField& field) {
   return names;
 }
 
+std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
+  const std::string close = nearest(given, known);
+  return close.empty() ? "" : fmt::format("did you mean '{}'? ", close);
+}
+
 // What CLI11 did not recognise: a mistyped flag, or a stray word.
 std::string unexpected(const std::string& argument, const SettingsTable& table,
                        const CommandInfo& command) {
@@ -52,9 +60,8 @@ std::string unexpected(const std::string& argument, const SettingsTable& table,
   for (const SettingsField& field : table.fields()) {
     if (field.has_flag()) flags.push_back(field.flag());
   }
-  const std::string close = nearest(flag, flags);
   return fmt::format("unknown flag '{}'; {}`tandem {} --help` lists the flags", flag,
-                     close.empty() ? "" : fmt::format("did you mean '{}'? ", close), command.name);
+                     did_you_mean(flag, flags), command.name);
 }
 
 using GivenFlags = std::vector<std::pair<SettingsField*, std::vector<std::string>>>;
@@ -130,7 +137,39 @@ std::string describe(const SettingsField& field) {
                      facts.empty() ? "" : fmt::format("      ({})\n", facts));
 }
 
+std::string overview(const Subcommands& commands) {
+  std::size_t width = 0;
+  for (const Subcommand& row : commands.rows) {
+    width = std::max(width, std::string_view(row.name).size());
+  }
+  std::string out(commands.head);
+  for (const Subcommand& row : commands.rows) {
+    out += fmt::format("  {:<{}}  {}\n", row.name, width, row.summary);
+  }
+  return out.append(commands.foot);
+}
+
 }  // namespace
+
+int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args) {
+  if (args.empty()) {
+    fmt::print(stderr, "{}", overview(commands));
+    return kExitUsage;
+  }
+  const std::string& name = args.front();
+  if (name == "--help" || name == "-h" || name == "help") {
+    fmt::print("{}", overview(commands));
+    return kExitOk;
+  }
+  std::vector<std::string> names;
+  for (const Subcommand& row : commands.rows) {
+    if (name == row.name) return row.run({args.begin() + 1, args.end()});
+    names.emplace_back(row.name);
+  }
+  fmt::print(stderr, "{}: unknown {} '{}'; {}there are {}\n", commands.program, commands.kind, name,
+             did_you_mean(name, names), fmt::join(names, ", "));
+  return kExitUsage;
+}
 
 std::string help_text(const CommandInfo& command, const SettingsTable& table) {
   std::string out =
@@ -175,6 +214,15 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
   if (status) status = table.validate();
   if (!status) return report_usage(command, status.message());
   return std::nullopt;
+}
+
+Status write_output(const std::string& setting, const std::string& path, std::string_view text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) return errno_status(fmt::format("{}: {}", setting, path), errno);
+  return {};
 }
 
 int report_failure(const CommandInfo& command, const Status& status) {

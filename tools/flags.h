@@ -1,7 +1,9 @@
-// Reads a command's arguments into its SettingsTable, and prints its help. CLI11 stays behind this.
+// Picks a command by its name, reads its arguments into its SettingsTable, and prints help. CLI11
+// stays behind this.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,25 @@ namespace tandem {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;  // what was asked for did not work
 inline constexpr int kExitUsage = 2;    // it was asked for wrongly
+
+// A row of a table of commands. `run` takes the arguments after the name; an exit status.
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& args);
+};
+
+struct Subcommands {
+  std::string_view program;  // what they belong to: "tandem bench"
+  std::string_view kind;     // "benchmark": messages speak of an "unknown benchmark"
+  std::string_view head;     // of the overview, before the table
+  std::string_view foot;     // after it
+  std::span<const Subcommand> rows;
+};
+
+// Runs the one that the first argument names. --help prints the overview; no name, or an unknown
+// one, is a mistake in usage.
+int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args);
 
 struct CommandInfo {
   std::string name;      // "serve": messages begin with "tandem serve: "
@@ -34,6 +55,10 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
 
 // The text of `tandem NAME --help`.
 std::string help_text(const CommandInfo& command, const SettingsTable& table);
+
+// Writes a file whose path the user gave by `setting`, which a failure names with the path. May be
+// a pipe or a device, such as /dev/stdout.
+Status write_output(const std::string& setting, const std::string& path, std::string_view text);
 
 // Prints "tandem NAME: message" to standard error and returns kExitFailure.
 int report_failure(const CommandInfo& command, const Status& status);

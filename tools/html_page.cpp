@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <fstream>
-
 namespace tandem {
 namespace {
 
@@ -121,15 +118,6 @@ std::string HtmlPage::text() const {
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n{2}</body>\n</"
       "html>\n",
       html_escape(title_), kStyle, body_);
-}
-
-Status HtmlPage::write(const std::string& setting, const std::string& path) const {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text();
-  file.close();
-  if (!file) return errno_status(setting + ": " + path, errno);
-  return {};
 }
 
 }  // namespace tandem

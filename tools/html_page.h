@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/status.h"
 #include "tools/plot.h"
 
 namespace tandem {
@@ -30,8 +29,6 @@ class HtmlPage {
   void plots(const std::vector<Plot>& plots);  // beside each other where there is room
 
   std::string text() const;
-  // A failure names `setting`, which gave the path, and the path.
-  Status write(const std::string& setting, const std::string& path) const;
 
  private:
   std::string title_;

@@ -1,10 +1,5 @@
 // tandem pin: picks the command; what its commands share.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 
 #include "gpu/cuda/cuda_device.h"
 #include "tools/commands.h"
@@ -13,29 +8,13 @@
 namespace tandem {
 namespace {
 
-struct PinCommand {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& args);
-};
-
-constexpr PinCommand kPinCommands[] = {
+constexpr Subcommand kPinCommands[] = {
     {"show", "packages, NUMA nodes, caches, cores, GPUs: text, JSON, picture", run_pin_show},
     {"plan", "which cores for the engine, which for CPU workers, and why", run_pin_plan},
     {"apply", "write the plan into a config file; start workers for a running engine",
      run_pin_apply},
     {"check", "whether the workers of running engines are where they belong", run_pin_check},
 };
-
-std::string overview() {
-  std::string out = "Usage: tandem pin COMMAND [flags]\n\nCommands:\n";
-  for (const PinCommand& command : kPinCommands) {
-    out += fmt::format("  {:<8}{}\n", command.name, command.summary);
-  }
-  return out +
-         "\nshow and plan read this machine, one that hwloc has described (--xml FILE), or an\n"
-         "imagined one (--synthetic TEXT). `tandem pin COMMAND --help` lists the flags.\n";
-}
 
 }  // namespace
 
@@ -118,33 +97,13 @@ Result<PinnedMachine> read_pinned_machine(const PinSettings& settings) {
   return made;
 }
 
-Status write_text(const std::string& setting, const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) return error(StatusCode::internal, "{}: {} cannot be written", setting, path);
-  return {};
-}
-
 int run_pin(const std::vector<std::string>& args) {
-  if (args.empty()) {
-    fmt::print(stderr, "{}", overview());
-    return kExitUsage;
-  }
-  if (args.front() == "--help" || args.front() == "-h") {
-    fmt::print("{}", overview());
-    return kExitOk;
-  }
-  std::vector<std::string> names;
-  for (const PinCommand& command : kPinCommands) {
-    if (args.front() == command.name) return command.run({args.begin() + 1, args.end()});
-    names.emplace_back(command.name);
-  }
-  const std::string close = nearest(args.front(), names);
-  fmt::print(stderr, "tandem pin: unknown command '{}'; {}there are {}\n", args.front(),
-             close.empty() ? "" : fmt::format("did you mean '{}'? ", close),
-             fmt::join(names, ", "));
-  return kExitUsage;
+  return run_subcommand(
+      {"tandem pin", "command", "Usage: tandem pin COMMAND [flags]\n\nCommands:\n",
+       "\nshow and plan read this machine, one that hwloc has described (--xml FILE), or an\n"
+       "imagined one (--synthetic TEXT). `tandem pin COMMAND --help` lists the flags.\n",
+       kPinCommands},
+      args);
 }
 
 }  // namespace tandem

@@ -48,9 +48,6 @@ struct PinnedMachine {
 };
 Result<PinnedMachine> read_pinned_machine(const PinSettings& settings);
 
-// Writes a file whose path the user gave by `setting`.
-Status write_text(const std::string& setting, const std::string& path, const std::string& text);
-
 int run_pin_show(const std::vector<std::string>& args);
 int run_pin_plan(const std::vector<std::string>& args);
 int run_pin_apply(const std::vector<std::string>& args);

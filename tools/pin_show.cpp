@@ -62,7 +62,7 @@ std::string caption_of(const PinPlan& plan) {
 Status draw(const PinnedMachine& machine, const PinPlan* plan, const std::string& caption,
             const std::string& path) {
   if (path.empty()) return {};
-  return write_text(
+  return write_output(
       "svg", path,
       machine_svg(machine.map, cpu_roles(machine.map, plan, machine.options), caption));
 }

@@ -254,7 +254,7 @@ Result<int> measure_and_write(const EngineSettings& engine, const ProfileSetting
   const std::string html = settings.html.empty()
                                ? std::filesystem::path(out).replace_extension(".html").string()
                                : settings.html;
-  TANDEM_TRY(profile_page(profile).write("html", html));
+  TANDEM_TRY(write_output("html", html, profile_page(profile).text()));
   fmt::print("{}\nwritten: {}, {}\nuse it:  tandem serve --profile {} ...\n", profile_text(profile),
              out, html, out);
   return kExitOk;

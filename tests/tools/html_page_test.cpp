@@ -31,11 +31,5 @@ TEST(HtmlPage, NeedsNothingFromElsewhereAndKnowsDarkScreens) {
   }
 }
 
-TEST(HtmlPage, SaysWhichSettingNamedAFileThatCannotBeWritten) {
-  const Status status = HtmlPage("t").write("html", "/no/such/folder/x.html");
-  ASSERT_FALSE(status);
-  EXPECT_THAT(status.message(), HasSubstr("html: /no/such/folder/x.html"));
-}
-
 }  // namespace
 }  // namespace tandem
