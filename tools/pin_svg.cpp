@@ -267,8 +267,8 @@ void Picture::draw_box(const MachineBox& box, int x, int y, Extent extent) {
     rect(x, y, extent.width, extent.height, kCss[static_cast<int>(box.kind)], 6);
     const int room = extent.width - 3 * kPad - static_cast<int>(box.name.size()) * 7;
     out_ += fmt::format(
-        "<text x=\"{}\" y=\"{}\"><tspan class=\"name\">{}</tspan><tspan class=\"quiet\"> {}</tspan>"
-        "</text>\n",
+        "<text x=\"{}\" y=\"{}\"><tspan class=\"name\">{}</tspan>"
+        "<tspan class=\"quiet\" dx=\"6\">{}</tspan></text>\n",
         x + kPad, y + 16, escape(box.name), escape(cut(box.detail, room)));
     left += kPad;
     top += kTitle;

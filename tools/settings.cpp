@@ -35,7 +35,12 @@ struct Adder {
 
 void add_model_settings(SettingsTable& table, EngineSettings& s) {
   table.group("Model");
-  table.add(s.model, "model", "checkpoint folder: config.json, tokenizer.json, *.safetensors")
+  const bool has_default = s.model == "auto";  // commands that measure
+  table
+      .add(s.model, "model",
+           has_default ? "checkpoint folder or a shape, such as llama-2-7b; auto: that on a GPU, "
+                         "llama-3.2-1b on the host"
+                       : "checkpoint folder: config.json, tokenizer.json, *.safetensors")
       .meta("DIR")
       .required();
   table.add(s.served_model_name, "served_model_name",
