@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/interprocess/anonymous_shared_memory.hpp>
 #include <boost/interprocess/mapped_region.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -58,6 +60,15 @@ std::size_t free_in_shm() {
   struct statvfs info {};
   if (::statvfs(kFolder, &info) != 0) return 0;
   return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
+}
+
+Status check_memory(std::size_t bytes, std::size_t free_memory) {
+  if (bytes <= free_memory) return {};
+  return error(
+      StatusCode::resource_exhausted,
+      "there is no memory for {} bytes of shared memory ({} are available): lower host_tier_gb, or "
+      "end what else takes memory (a container: --memory)",
+      bytes, free_memory);
 }
 
 // Gives the file its size with every page of it, so that no later access can fail. It has none
@@ -179,7 +190,9 @@ Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes,
       return errno_status("flock of shared memory " + impl->name, errno);
     }
   } catch (const bip::interprocess_exception& failure) {
-    return failed("shm_open of " + impl->name, failure);
+    return failed(fmt::format("shm_open of {} ({} must be a tmpfs that this process may write to)",
+                              impl->name, kFolder),
+                  failure);
   }
   try {
     impl->mapping = bip::mapped_region(impl->object, bip::read_write, 0, bytes);
@@ -189,6 +202,21 @@ Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes,
   // A policy of the region itself, so it must be there before any page of it is.
   prefer_node(impl->mapping.get_address(), bytes, node);
   TANDEM_TRY(allocate(impl->object.get_mapping_handle().handle, bytes));
+  return ShmRegion(std::move(impl));
+}
+
+Result<ShmRegion> ShmRegion::create_private(std::size_t bytes, int node) {
+  TANDEM_CHECK(bytes > 0);
+  TANDEM_TRY(check_memory(bytes, available_memory()));
+  auto impl = std::make_unique<Impl>();
+  try {
+    impl->mapping = bip::anonymous_shared_memory(bytes);
+  } catch (const bip::interprocess_exception& failure) {
+    return failed(fmt::format("mmap of {} bytes", bytes), failure);
+  }
+  prefer_node(impl->mapping.get_address(), bytes, node);
+  // Every page of it, as allocate() does.
+  std::memset(impl->mapping.get_address(), 0, bytes);
   return ShmRegion(std::move(impl));
 }
 
@@ -253,13 +281,7 @@ Status check_shm_room(std::size_t bytes, std::size_t free_in_shm, std::size_t fr
         "'mount -o remount,size=SIZE {}' (a container: --shm-size)",
         kFolder, bytes, free_in_shm, kFolder);
   }
-  if (bytes > free_memory) {
-    return error(StatusCode::resource_exhausted,
-                 "there is no memory for {} bytes of {} ({} are available): lower host_tier_gb, or "
-                 "end what else takes memory (a container: --memory)",
-                 bytes, kFolder, free_memory);
-  }
-  return {};
+  return check_memory(bytes, free_memory);
 }
 
 }  // namespace tandem

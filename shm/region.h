@@ -25,6 +25,9 @@ class ShmRegion {
   // an OOM kill later. It lies on NUMA node `node` as far as that has room (-1, or a machine
   // without NUMA: anywhere). Mode 0600.
   static Result<ShmRegion> create(std::string_view purpose, std::size_t bytes, int node = -1);
+  // The same, but of this process alone: without a name, so that nobody else can map it, and
+  // bounded by the machine's memory alone, whatever size /dev/shm has.
+  static Result<ShmRegion> create_private(std::size_t bytes, int node = -1);
   // Maps an existing region, read-only or not; the name stays its maker's. unavailable: its maker
   // is not done with it.
   enum class Access { read_only, read_write };
@@ -37,7 +40,7 @@ class ShmRegion {
 
   std::byte* data() const;  // page-aligned; null in an empty region
   std::size_t bytes() const;
-  const std::string& name() const;  // as shm_open takes it
+  const std::string& name() const;  // as shm_open takes it; empty in a private region
 
  private:
   struct Impl;

@@ -57,15 +57,15 @@ Result<std::unique_ptr<ChatTemplate>> open_chat_template(const EngineSettings& s
   return std::unique_ptr<ChatTemplate>();
 }
 
-// A sixteenth of the memory, half of what /dev/shm has free: all of it is really taken, and zeroed,
-// at the start.
+// A sixteenth of the memory, half of what /dev/shm has free, but no less than is of use: the host
+// tier then takes other memory. All of it is really taken, and zeroed, at the start.
 std::size_t choose_host_tier_bytes(const EngineSettings& settings) {
   if (settings.host_tier_gb > 0) return static_cast<std::size_t>(settings.host_tier_gb * 1e9);
   constexpr std::size_t kLeast = std::size_t{64} << 20;
   constexpr std::size_t kMost = std::size_t{16} << 30;
   const std::size_t share = std::clamp(available_memory() / 16, kLeast, kMost);
   const std::size_t there = free_shm_bytes() / 2 / 4096 * 4096;
-  return std::max<std::size_t>(4096, std::min(share, there));
+  return there < kLeast ? share : std::min(share, there);
 }
 
 Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
@@ -107,8 +107,16 @@ Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
     TANDEM_ASSIGN(cpus, parse_cpus(settings.cpus));
     cores = cpus.size();
   } else {
-    TANDEM_ASSIGN(const std::vector<Core> topology, read_topology());
-    cores = topology.size();
+    TANDEM_ASSIGN(std::vector<Core> topology, read_topology());
+    TANDEM_ASSIGN(const std::vector<int> taken, host_worker_cpus(settings));
+    const auto spare =
+        std::stable_partition(topology.begin(), topology.end(), [&](const Core& core) {
+          return std::find_first_of(core.cpus.begin(), core.cpus.end(), taken.begin(),
+                                    taken.end()) == core.cpus.end();
+        });
+    // Cores of workers come last: for who asks for more threads than the others are.
+    const auto left = static_cast<std::size_t>(spare - topology.begin());
+    cores = left > 0 ? left : topology.size();
     // First one hardware thread of every core; who asks for more threads gets the others as well.
     for (const Core& core : topology) cpus.push_back(core.cpu);
     for (const Core& core : topology) {

@@ -1,6 +1,9 @@
 #include "tools/handoff_setup.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "cpu_lora/machine_map.h"
@@ -8,6 +11,8 @@
 #include "cpu_lora/topology.h"
 #include "cpu_lora/worker_pool.h"
 #include "engine/base/log.h"
+#include "gpu/host/onednn_matmul.h"
+#include "tools/engine_setup.h"
 #include "tools/machine.h"
 #include "tools/profile_costs.h"
 
@@ -18,6 +23,10 @@ namespace {
 // to help one GPU.
 constexpr std::int64_t kCoresLeft = 4;
 constexpr std::int64_t kMostChosen = 12;
+
+bool has_workers(const EngineSettings& settings) {
+  return settings.adapter_mode == "cpu_assist" || settings.adapter_mode == "planned";
+}
 
 Result<std::int64_t> choose_count(const EngineSettings& settings, const DeviceInfo& device) {
   if (settings.cpu_workers >= 0) return settings.cpu_workers;
@@ -60,21 +69,59 @@ Result<std::vector<HandoffOptions::Group>> by_node(const std::vector<int>& cpus)
   return groups;
 }
 
-Status plan_groups(const EngineSettings& settings, const DeviceInfo& device, std::int64_t count,
-                   HandoffOptions& options) {
+Result<PinPlan> plan_workers(const EngineSettings& settings, bool on_gpu, std::int64_t count) {
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
   PinOptions pin;
   pin.workers = static_cast<int>(count);
-  pin.gpu = device.is_cuda && static_cast<std::size_t>(settings.gpu) < machine.gpus.size()
+  pin.gpu = on_gpu && static_cast<std::size_t>(settings.gpu) < machine.gpus.size()
                 ? static_cast<int>(settings.gpu)
                 : -1;
-  pin.host_device = !device.is_cuda;
-  TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, pin));
-  for (const std::string& note : plan.notes) log::info("{}", note);
+  pin.host_device = !on_gpu;
+  return plan_pinning(machine, pin);
+}
+
+Status plan_groups(const EngineSettings& settings, const DeviceInfo& device, std::int64_t count,
+                   HandoffOptions& options) {
+  TANDEM_ASSIGN(const PinPlan plan, plan_workers(settings, device.is_cuda, count));
+  if (plan.workers.empty()) {
+    log::warning(
+        "no CPU workers, adapter_mode {} works as pipelined: {}; give this process more cores, or "
+        "name some in worker_cpus that the engine's threads can share",
+        settings.adapter_mode, fmt::join(plan.notes, "; "));
+    return {};
+  }
+  for (const std::string& note : plan.notes) log::warning("{}", note);
   options.engine_cpus = plan.engine_cpus;
   for (const PinPlan::Workers& workers : plan.workers) {
     options.groups.push_back({workers.node, workers.cpus, 0});
   }
+  return {};
+}
+
+void tell_of_workers(const EngineSettings& settings, DType dtype, std::size_t workers) {
+  log::info("{} CPU worker{} for cold adapters", workers, workers == 1 ? "" : "s");
+  if (settings.adapter_mode != "planned" || !settings.profile.empty()) return;
+  if (dtype == DType::bf16 && host::has_fast_bf16_matmul()) return;
+  log::warning(
+      "CPU workers compute in f32, without AMX ({}): the built-in costs that adapter_mode planned "
+      "goes by are those of AMX; measure yours with `tandem profile`, serve with --profile FILE",
+      dtype == DType::bf16 ? "this CPU has none" : "it is for bf16");
+}
+
+// Of a host device: its threads and workers wait for each other on a core that both have.
+Status tell_of_shared_cores(const EngineSettings& settings, const HandoffOptions& options) {
+  TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
+  std::vector<int> shared;
+  for (const HandoffOptions::Group& group : options.groups) {
+    std::copy_if(group.cpus.begin(), group.cpus.end(), std::back_inserter(shared), [&](int cpu) {
+      return std::find(host.cpus.begin(), host.cpus.end(), cpu) != host.cpus.end();
+    });
+  }
+  if (shared.empty()) return {};
+  log::warning(
+      "cpus {} are both the engine's (cpus) and CPU workers' (worker_cpus), and one waits for the "
+      "other: have fewer workers or threads, or cores that `tandem pin plan` shows",
+      format_id_list(shared));
   return {};
 }
 
@@ -84,7 +131,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name) {
   HandoffOptions options;
-  if (settings.adapter_mode != "cpu_assist" && settings.adapter_mode != "planned") return options;
+  if (!has_workers(settings)) return options;
   TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
   if (settings.link_gbps > 0) {
     options.costs.link_bytes_per_s =
@@ -96,7 +143,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
   options.model_name = model_name;
   options.start_workers = WorkerPool::start;
   if (!settings.worker_cpus.empty() && settings.cpu_workers != 0) {
-    TANDEM_ASSIGN(const std::vector<int> cpus, parse_cpus(settings.worker_cpus));
+    TANDEM_ASSIGN(const std::vector<int> cpus, parse_cpus(settings.worker_cpus, "worker_cpus"));
     TANDEM_ASSIGN(options.groups, by_node(cpus));
   } else {
     TANDEM_ASSIGN(const std::int64_t count, choose_count(settings, device));
@@ -114,8 +161,17 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
     workers += group.cpus.size();
     group.spare_seats = std::max(0, kMaxSeats - static_cast<int>(group.cpus.size()));
   }
-  if (workers > 0) log::info("{} CPU workers for cold adapters", workers);
+  if (workers > 0) tell_of_workers(settings, dtype, workers);
+  if (!device.is_cuda) TANDEM_TRY(tell_of_shared_cores(settings, options));
   return options;
+}
+
+Result<std::vector<int>> host_worker_cpus(const EngineSettings& settings) {
+  if (!has_workers(settings) || settings.cpu_workers == 0) return std::vector<int>();
+  if (!settings.worker_cpus.empty()) return parse_cpus(settings.worker_cpus, "worker_cpus");
+  if (settings.cpu_workers < 0) return std::vector<int>();
+  TANDEM_ASSIGN(const PinPlan plan, plan_workers(settings, false, settings.cpu_workers));
+  return plan.worker_cpus();
 }
 
 }  // namespace tandem

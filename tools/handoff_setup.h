@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/handoff/handoff_options.h"
@@ -16,5 +17,8 @@ namespace tandem {
 Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelConfig& config,
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name);
+
+// The cores of the workers beside a host device, which its own threads had better leave alone.
+Result<std::vector<int>> host_worker_cpus(const EngineSettings& settings);
 
 }  // namespace tandem

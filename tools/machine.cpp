@@ -10,6 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "cpu_lora/machine_map.h"
+
 namespace tandem {
 namespace {
 
@@ -53,11 +55,13 @@ std::vector<int> usable_cpus() {
   return cpus;
 }
 
-Result<std::vector<int>> parse_cpus(const std::string& text) {
+Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view setting) {
   const std::vector<int> usable = usable_cpus();
   std::vector<int> cpus;
   std::string_view rest = text;
-  const auto malformed = [&] { return invalid("cpus: '{}' is not a list as in 0-3,8", text); };
+  const auto malformed = [&] {
+    return invalid("{}: '{}' is not a list as in 0-3,8", setting, text);
+  };
   while (true) {
     const auto first = take_number(rest);
     if (!first) return malformed();
@@ -70,10 +74,12 @@ Result<std::vector<int>> parse_cpus(const std::string& text) {
     }
     for (int cpu = *first; cpu <= last; ++cpu) {
       if (!std::binary_search(usable.begin(), usable.end(), cpu)) {
-        return invalid("cpus: this process may not run on core {}", cpu);
+        return invalid(
+            "{}: this process may not run on core {}; it may on {} (`tandem pin plan` chooses)",
+            setting, cpu, format_id_list(usable));
       }
       if (std::find(cpus.begin(), cpus.end(), cpu) != cpus.end()) {
-        return invalid("cpus: core {} is named twice", cpu);
+        return invalid("{}: core {} is named twice", setting, cpu);
       }
       cpus.push_back(cpu);
     }

@@ -103,7 +103,7 @@ Status choose_cpus(const EngineSettings& engine, const ProfileSettings& settings
   target.engine_cpus = plan.engine_cpus;
   target.worker_cpus = plan.worker_cpus();
   if (engine.worker_cpus.empty()) return {};
-  TANDEM_ASSIGN(target.worker_cpus, parse_cpus(engine.worker_cpus));
+  TANDEM_ASSIGN(target.worker_cpus, parse_cpus(engine.worker_cpus, "worker_cpus"));
   return {};
 }
 

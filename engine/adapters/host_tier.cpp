@@ -10,6 +10,7 @@
 
 #include "engine/adapters/offset_allocator.h"
 #include "engine/base/check.h"
+#include "engine/base/log.h"
 #include "engine/loader/parallel.h"
 #include "shm/region.h"
 
@@ -24,6 +25,21 @@ void touch([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes)
     (void)::madvise(data + begin, end - begin, MADV_POPULATE_WRITE);
   });
 #endif
+}
+
+// Where /dev/shm is full, small or read-only an engine can still serve, without workers.
+Result<ShmRegion> make_region(const std::string& purpose, std::size_t bytes, int node) {
+  Result<ShmRegion> region = ShmRegion::create(purpose, bytes, node);
+  if (region) return region;
+  Result<ShmRegion> own = ShmRegion::create_private(bytes, node);
+  if (own) {
+    log::warning(
+        "adapters are kept in memory of this process alone, which CPU workers cannot read: "
+        "without them cold adapters are waited for, layer by layer, as in adapter_mode pipelined; "
+        "{}",
+        region.status().message());
+  }
+  return own;
 }
 
 }  // namespace
@@ -61,9 +77,13 @@ Result<std::shared_ptr<HostTier>> HostTier::create(Device& device, std::size_t b
   TANDEM_CHECK(!nodes.empty() && bytes >= nodes.size(), "{} bytes on {} nodes", bytes,
                nodes.size());
   std::vector<std::shared_ptr<Arena>> arenas;
+  bool shared = true;
   for (const int node : nodes) {
     const std::string purpose = node < 0 ? "adapters" : fmt::format("adapters-node{}", node);
-    TANDEM_ASSIGN(ShmRegion region, ShmRegion::create(purpose, bytes / nodes.size(), node));
+    const std::size_t share = bytes / nodes.size();
+    TANDEM_ASSIGN(ShmRegion region, shared ? make_region(purpose, share, node)
+                                           : ShmRegion::create_private(share, node));
+    shared = !region.name().empty();
     auto arena = std::make_shared<Arena>(std::move(region));
     if (device.info().is_cuda) touch(arena->region.data(), arena->region.bytes());
     TANDEM_ASSIGN(arena->pinned, device.pin(arena->region.data(), arena->region.bytes(),

@@ -57,6 +57,9 @@ class HostTier {
   };
   Place place_of(const std::byte* data) const;
   std::size_t num_arenas() const { return arenas_.size(); }
+  // Whether other processes may map all of it. Where /dev/shm has no room for it, it is memory of
+  // this process alone, which the log says.
+  bool is_shared() const { return !region_name(num_arenas() - 1).empty(); }
   const std::string& region_name(std::size_t arena) const;
 
   std::size_t capacity() const;  // of all arenas

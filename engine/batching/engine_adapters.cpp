@@ -12,6 +12,7 @@ namespace tandem {
 // so once.
 Status Engine::make_handoff(Device& device, const ModelConfig& config, DType dtype) {
   if (options_.adapter_mode < AdapterMode::cpu_assist || options_.handoff.groups.empty()) return {};
+  if (!adapters_->host_tier().is_shared()) return {};  // as the log says
   Result<std::unique_ptr<Handoff>> made =
       Handoff::create(device, config, dtype, options_.max_lora_rank,
                       options_.adapter_mode == AdapterMode::cpu_assist, options_.handoff,

@@ -99,6 +99,22 @@ TEST(ShmRegion, IsUnlinkedWithItsMakerAndNotWithItsReaders) {
             StatusCode::not_found);
 }
 
+TEST(ShmRegion, HasNoNameAndAllItsMemoryWhereItIsPrivate) {
+  auto region = ShmRegion::create_private(kBytes);
+  ASSERT_TRUE(region.ok()) << region.status().message();
+  EXPECT_EQ(region->name(), "");
+  ASSERT_EQ(region->bytes(), kBytes);
+  EXPECT_TRUE(std::all_of(region->data(), region->data() + kBytes,
+                          [](std::byte value) { return value == std::byte{0}; }));
+  std::memcpy(region->data() + kBytes - 6, "tandem", 6);
+  const ShmRegion moved = std::move(region).value();
+  EXPECT_EQ(std::memcmp(moved.data() + kBytes - 6, "tandem", 6), 0);
+
+  const auto refused = ShmRegion::create_private(std::size_t{1} << 50);
+  EXPECT_EQ(refused.status().code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr("host_tier_gb"));
+}
+
 TEST(ShmRegion, SaysHowMuchIsMissingAndWhatToDo) {
   auto region = ShmRegion::create("arena", std::size_t{1} << 50);
   ASSERT_FALSE(region.ok());

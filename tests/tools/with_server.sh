@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # with_server.sh PROGRAM [FLAG ...] -- COMMAND [ARG ...]
 # Runs COMMAND while `PROGRAM serve FLAG ...` serves the demo model on a free port; {URL} in the
-# arguments becomes its address. The exit status is the command's, or 1 if the server failed.
+# arguments becomes its address, {LOG} the file that its log is in. The exit status is the command's,
+# or 1 if the server failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,10 +14,11 @@ while [[ $1 != -- ]]; do
   shift
 done
 shift
+[[ " ${flags[*]} " == *" --pin "* ]] || flags+=(--no-pin)
 
 log=$(mktemp)
 "$program" serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters --port 0 \
-  --no-pin "${flags[@]}" 2> "$log" &
+  "${flags[@]}" 2> "$log" &
 server=$!
 trap 'kill -KILL "$server" 2> /dev/null; rm -f "$log"' EXIT
 for ((tries = 0; tries < 600; ++tries)); do
@@ -27,7 +29,8 @@ done
 url=$(sed -n 's/.* listening on \(http:[^;]*\);.*/\1/p' "$log")
 grep -q ' ready: ' "$log" || { echo "the server did not become ready:"; cat "$log"; exit 1; }
 
-"${@//\{URL\}/$url}"
+set -- "${@//\{URL\}/$url}"
+"${@//\{LOG\}/$log}"
 status=$?
 kill -TERM "$server"
 wait "$server"
