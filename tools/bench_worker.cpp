@@ -1,8 +1,6 @@
 #include "tools/bench_worker.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +19,7 @@
 #include "engine/loader/random_fill.h"
 #include "shm/region.h"
 #include "tools/bench_peaks.h"
+#include "tools/runs_on.h"
 
 namespace tandem {
 namespace {
@@ -33,28 +32,6 @@ constexpr double kCaseS = 2;  // on a slow machine there are fewer rounds
 constexpr int kFewestRounds = 3;
 constexpr double kAheadS = 300e-6;  // of the description before the bell
 constexpr std::uint64_t kLine = 64;
-
-// The calling thread runs on one cpu until this goes.
-class RunsOn {
- public:
-  explicit RunsOn(int cpu) {
-    if (cpu < 0 || pthread_getaffinity_np(pthread_self(), sizeof before_, &before_) != 0) return;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(cpu), &set);
-    // A failure leaves the thread where the kernel likes it: slower, not wrong.
-    moved_ = pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
-  }
-  ~RunsOn() {
-    if (moved_) pthread_setaffinity_np(pthread_self(), sizeof before_, &before_);
-  }
-  RunsOn(const RunsOn&) = delete;
-  RunsOn& operator=(const RunsOn&) = delete;
-
- private:
-  cpu_set_t before_{};
-  bool moved_ = false;
-};
 
 // Out of this core's caches, into the one that all share: where a device's writes go.
 void demote(const std::byte* data, std::size_t bytes) {

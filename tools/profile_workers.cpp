@@ -1,8 +1,6 @@
 #include "tools/profile_workers.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -15,10 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "cpu_lora/line_wait.h"
 #include "cpu_lora/worker_loop.h"
 #include "engine/base/clock.h"
 #include "engine/loader/random_fill.h"
 #include "shm/mailbox.h"
+#include "tools/runs_on.h"
 
 namespace tandem {
 namespace {
@@ -27,43 +27,11 @@ constexpr std::uint32_t kMaxRank = 64;
 constexpr std::uint32_t kMaxRows = 256;
 constexpr double kPatienceS = 5;  // for one answer
 
-void breathe() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-void bind_thread(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  // A failure leaves the thread where the kernel likes it: slower, not wrong.
-  [[maybe_unused]] const int result = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
-
-// Binds the calling thread for as long as it lives.
-class BoundHere {
- public:
-  explicit BoundHere(const std::vector<int>& cpus) {
-    known_ = pthread_getaffinity_np(pthread_self(), sizeof before_, &before_) == 0;
-    if (known_ && !cpus.empty()) bind_thread(cpus.back());
-  }
-  ~BoundHere() {
-    if (known_) pthread_setaffinity_np(pthread_self(), sizeof before_, &before_);
-  }
-  BoundHere(const BoundHere&) = delete;
-  BoundHere& operator=(const BoundHere&) = delete;
-
- private:
-  cpu_set_t before_{};
-  bool known_ = false;
-};
-
 class ProfiledWorker {
  public:
   ProfiledWorker(WorkerLoop loop, int cpu)
       : loop_(std::move(loop)), thread_([this, cpu] {
-          bind_thread(cpu);
+          const RunsOn its_cpu(cpu);
           loop_.run(stop_, [] { return true; });
         }) {}
   ~ProfiledWorker() {
@@ -172,7 +140,7 @@ class ProfiledWorkers {
     const TimePoint end = clock_.now() + std::chrono::duration_cast<Duration>(
                                              std::chrono::duration<double>(kPatienceS));
     for (int looks = 1; !condition(); ++looks) {
-      breathe();
+      relax();
       if (looks % 1024 == 0 && clock_.now() > end) {
         return error(StatusCode::unavailable, "CPU workers did not answer within {} s", kPatienceS);
       }
@@ -238,7 +206,7 @@ class ProfiledWorkers {
     }));
     const TimePoint end = clock_.now();
     mailbox_->retire_before(sequence);
-    while (seconds_between(end, clock_.now()) < gap_s_) breathe();
+    while (seconds_between(end, clock_.now()) < gap_s_) relax();
     return seconds_between(start, end);
   }
 
@@ -260,7 +228,7 @@ class ProfiledWorkers {
 
 Status measure_workers(const ProfileTarget& target, double gap_s, Profile& profile) {
   if (target.worker_cpus.empty()) return {};
-  const BoundHere bound(target.engine_cpus);
+  const RunsOn bell_cpu(target.engine_cpus.empty() ? -1 : target.engine_cpus.back());
   ProfiledWorkers timer(target, gap_s);
   TANDEM_TRY(timer.prepare());
   ProfileTable table{
