@@ -46,7 +46,8 @@ TEST(ParseCpus, RefusesWhatIsNoListOfUsableCores) {
     EXPECT_FALSE(parse_cpus(text)) << "'" << text << "'";
   }
   EXPECT_THAT(parse_cpus(fmt::format("{0},{0}", first)).status().message(), HasSubstr("twice"));
-  EXPECT_THAT(parse_cpus("1000000").status().message(), HasSubstr("cpus: this process may not run on core 1000000; it may on"));
+  EXPECT_THAT(parse_cpus("1000000").status().message(),
+              HasSubstr("cpus: this process may not run on core 1000000; it may on"));
   EXPECT_THAT(parse_cpus("x", "worker_cpus").status().message(), HasSubstr("worker_cpus: 'x'"));
 }
 
