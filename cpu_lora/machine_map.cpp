@@ -38,8 +38,8 @@ Result<TopologyHandle> load(const MachineOptions& options) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return errno_status("hwloc_topology_init", errno);
   TopologyHandle topology(raw);
-  // These would start a driver to learn what PCI tells as well; "pci" itself, where it is installed,
-  // reads through libpciaccess, which leaks, what hwloc also reads from sysfs.
+  // These would start a driver to learn what PCI tells as well; "pci" itself, where it is
+  // installed, reads through libpciaccess, which leaks, what hwloc also reads from sysfs.
   for (const char* name : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
   }

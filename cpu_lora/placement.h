@@ -1,6 +1,6 @@
-// Whether a running engine's threads and workers are where they belong: what the engine says of itself in its
-// control region and mailboxes, against the kernel's account of where they run and where the shared
-// memory lies. Looking and judging are apart, so that any machine can be judged.
+// Whether a running engine's threads and workers are where they belong: what the engine says of
+// itself in its control region and mailboxes, against the kernel's account of where they run and
+// where the shared memory lies. Looking and judging are apart, so that any machine can be judged.
 #pragma once
 
 #include <string>
