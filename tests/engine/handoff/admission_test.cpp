@@ -8,41 +8,17 @@
 #include <set>
 #include <tuple>
 
+#include "tests/engine/handoff/plan_cases.h"
+
 namespace tandem {
 namespace {
 
-// q, k and v of Llama-2-7B, rank 64.
-ColdAdapter cold(std::int32_t rows) {
-  constexpr std::int64_t kPart = std::int64_t{3} * 64 * 4096 * 2;
-  ColdAdapter adapter;
-  adapter.rows = rows;
-  adapter.layers.assign(32, {.a_bytes = kPart,
-                             .b_bytes = kPart,
-                             .copies = 1,
-                             .modules = 3,
-                             .sites = 1,
-                             .ranks = 192,
-                             .in_elements = 4096,
-                             .out_elements = std::int64_t{3} * 4096});
-  return adapter;
-}
-
 // On its way: the layers come one after another, the first at `first`.
 ColdAdapter arriving(std::int32_t rows, double first, double each) {
-  ColdAdapter adapter = cold(rows);
+  ColdAdapter adapter = cold(rows, qkv_7b(64));
   for (int l = 0; l < 32; ++l) adapter.a_arrives.push_back(first + l * each);
   adapter.b_arrives = adapter.a_arrives;
   return adapter;
-}
-
-PlanRequest burst(int count, std::int32_t rows) {
-  PlanRequest request;
-  request.workers = 12;
-  for (int i = 0; i < count; ++i) {
-    request.adapters.push_back(cold(rows));
-    request.rows += rows;
-  }
-  return request;
 }
 
 double mean_end(const AdmissionPlan& plan) {
@@ -83,7 +59,7 @@ void expect_whole(const PlanRequest& request, const AdmissionPlan& plan) {
 
 TEST(Admission, PlansOneAdapterAsThePlannerDoes) {
   const CostModel costs;
-  const PlanRequest request = burst(1, 25);
+  const PlanRequest request = burst(1, 25, qkv_7b(64));
   const AdmissionPlan plan = plan_admission(costs, request);
   expect_whole(request, plan);
   EXPECT_EQ(plan.ends.front(), plan_handoff(costs, request).layer_ends.back());
@@ -93,7 +69,7 @@ TEST(Admission, PlansOneAdapterAsThePlannerDoes) {
 TEST(Admission, DoesNotLetTheFirstOfABurstWaitForTheLast) {
   // On the native link eight loads take 15 ms, a step 4: some two loads pass behind each step.
   const CostModel costs;
-  const PlanRequest request = burst(8, 25);
+  const PlanRequest request = burst(8, 25, qkv_7b(64));
   const AdmissionPlan plan = plan_admission(costs, request);
   expect_whole(request, plan);
   EXPECT_GE(plan.turns.back(), 1);
@@ -104,7 +80,7 @@ TEST(Admission, LetsAllBeginAtOnceWhereWeightsCostNothing) {
   CostModel costs;
   costs.link_bytes_per_s = 1e15;
   costs.copy_s = 0;
-  const AdmissionPlan plan = plan_admission(costs, burst(8, 25));
+  const AdmissionPlan plan = plan_admission(costs, burst(8, 25, qkv_7b(64)));
   EXPECT_EQ(plan.turns, std::vector<std::int32_t>(8, 0));
 }
 
@@ -128,7 +104,7 @@ TEST(Admission, IsNeverWorseThanAllAtOnceNorOutOfOrder) {
     }
     request.link_busy_for = under_way * 5e-3;
     const int loads = 1 + below(8);
-    for (int i = 0; i < loads; ++i) request.adapters.push_back(cold(1 + below(60)));
+    for (int i = 0; i < loads; ++i) request.adapters.push_back(cold(1 + below(60), qkv_7b(64)));
     for (const ColdAdapter& adapter : request.adapters) request.rows += adapter.rows;
     const AdmissionPlan plan = plan_admission(costs, request);
     expect_whole(request, plan);
