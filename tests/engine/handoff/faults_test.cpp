@@ -98,11 +98,10 @@ std::vector<Answer> wanted(const std::vector<GenerationRequest>& requests) {
 }
 
 // Whether the condition comes true, with a few requests more at a time: which layers workers are
-// given is a matter of what has arrived when a step is planned.
-bool goes_on_until(HandoffEngine& served,
+// given is a matter of what has arrived when a step is planned. `round` goes on from call to call.
+bool goes_on_until(HandoffEngine& served, unsigned& round,
                    const std::function<bool(const EngineStats&)>& condition) {
-  for (unsigned round = 0; round < 200; ++round) {
-    if (condition(served.engine->stats())) return true;
+  for (; !condition(served.engine->stats()) && round < 200; ++round) {
     (void)answers(*served.engine, mixed_requests(kSeed + 2 + round, 6));
   }
   return condition(served.engine->stats());
@@ -116,8 +115,9 @@ TEST_P(Modes, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   auto served = HandoffEngine::make(GetParam(), kAdapters, kLinkGbps, 0, tight);
   EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
   if (GetParam() >= AdapterMode::cpu_assist) {
-    EXPECT_TRUE(
-        goes_on_until(*served, [](const EngineStats& s) { return s.handoff_cpu_layers > 0; }));
+    unsigned round = 0;
+    EXPECT_TRUE(goes_on_until(*served, round,
+                              [](const EngineStats& s) { return s.handoff_cpu_layers > 0; }));
   }
   expect_nothing_left(*served);
 }
@@ -155,16 +155,17 @@ TEST_P(Faults, CostClientsNothingButTime) {
   EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
   expect_nothing_left(*served);
   if (fault.silent == 0) return;
-  EXPECT_TRUE(goes_on_until(*served, [](const EngineStats& stats) {
+  unsigned round = 0;
+  EXPECT_TRUE(goes_on_until(*served, round, [](const EngineStats& stats) {
     return stats.handoff_voids > 0 && stats.replays > 0;
   }));
   // The dead are replaced: workers compute again.
   served->faults.silent = 0;
   EXPECT_TRUE(
-      goes_on_until(*served, [&](const EngineStats&) { return served->faults.clears > 0; }));
+      goes_on_until(*served, round, [&](const EngineStats&) { return served->faults.clears > 0; }));
   const std::uint64_t before = served->engine->stats().handoff_cpu_layers;
   EXPECT_TRUE(goes_on_until(
-      *served, [&](const EngineStats& stats) { return stats.handoff_cpu_layers > before; }));
+      *served, round, [&](const EngineStats& stats) { return stats.handoff_cpu_layers > before; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Faults,
