@@ -1,30 +1,151 @@
 # One static library per folder, one test program per tested file, dependencies spelled out.
 include(GoogleTest)
 
-# tandem_library(NAME SRCS a.cpp ... [DEPS target ...] [PRIVATE_DEPS target ...])
-# Makes tandem_NAME with the alias tandem::NAME.
-function(tandem_library name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
-  add_library(tandem_${name} STATIC ${ARG_SRCS})
-  add_library(tandem::${name} ALIAS tandem_${name})
-  target_link_libraries(tandem_${name} PUBLIC tandem_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+# Half of what a small file takes to compile is the standard library's headers and fmt's, so they
+# are compiled once for all libraries, and once with GoogleTest's for all tests (a program is
+# compiled with other options than a library, so it needs another one).
+set(TANDEM_PRECOMPILED_HEADERS
+  <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <mutex>
+  <optional> <random> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector>
+  <fmt/format.h> <fmt/ranges.h>)
+
+option(TANDEM_PRECOMPILED "Compile the standard library's headers once" ON)
+
+# Joined, a few sources of a library are compiled as one file: what their headers take is spent once,
+# which halves a build from nothing, and a changed line costs its neighbours' time as well. The build
+# that developers repeat is not joined, and shows that each source compiles alone.
+option(TANDEM_JOINED "Compile the sources of a library a few at a time" OFF)
+set(TANDEM_JOINED_SOURCES 8)
+
+# Leaves a file alone that has this text already, so that nothing is compiled again.
+function(tandem_write file text)
+  file(WRITE "${file}.new" "${text}")
+  file(COPY_FILE "${file}.new" "${file}" ONLY_IF_DIFFERENT)
+  file(REMOVE "${file}.new")
 endfunction()
 
-# tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds] [GPU] [SERIAL])
+function(tandem_precompiled target)
+  tandem_write("${PROJECT_BINARY_DIR}/${target}.cpp" "// Nothing: its precompiled header is what counts.\n")
+  target_sources(${target} PRIVATE "${PROJECT_BINARY_DIR}/${target}.cpp")
+  target_link_libraries(${target} PRIVATE tandem_options fmt::fmt)
+  if(TANDEM_PRECOMPILED)
+    target_precompile_headers(${target} PRIVATE ${TANDEM_PRECOMPILED_HEADERS} ${ARGN})
+  endif()
+endfunction()
+
+add_library(tandem_precompiled_library STATIC)
+tandem_precompiled(tandem_precompiled_library)
+
+# Sets OUT to files that include the sources given after it, by their path below the top, so that
+# the compiler cache knows them in every clone.
+function(tandem_join out name)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE folder)
+  set(files "")
+  list(LENGTH ARGN count)
+  if(count GREATER 0)
+    math(EXPR parts "(${count} + ${TANDEM_JOINED_SOURCES} - 1) / ${TANDEM_JOINED_SOURCES}")
+    foreach(part RANGE 1 ${parts})
+      math(EXPR begin "(${part} - 1) * ${count} / ${parts}")
+      math(EXPR length "${part} * ${count} / ${parts} - ${begin}")
+      list(SUBLIST ARGN ${begin} ${length} together)
+      list(TRANSFORM together REPLACE "(.+)" "#include \"${folder}/\\1\"  // NOLINT\n")
+      list(JOIN together "" text)
+      set(file "${PROJECT_BINARY_DIR}/joined/${name}_${part}.cpp")
+      tandem_write("${file}" "${text}")
+      list(APPEND files "${file}")
+    endforeach()
+    # What these say of a source beside others is not so where it is alone.
+    set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;-Wno-subobject-linkage")
+  endif()
+  set(${out} ${files} PARENT_SCOPE)
+endfunction()
+
+# tandem_library(NAME [SHARED] [FAST] [SRCS a.cpp ...] [APART a.cpp ...] [DEPS target ...]
+#                [PRIVATE_DEPS target ...])
+# Makes tandem_NAME with the alias tandem::NAME. DEPS are what its headers include, PRIVATE_DEPS
+# what its sources do; tools/arrows holds both against the includes. No SRCS: headers alone. FAST:
+# arithmetic that stays optimised in every preset, as unoptimised vector code is a hundred times
+# slower, and the suites of the sanitizers run whole models through it. APART: sources that are never
+# joined, as a name of theirs is another source's, too.
+function(tandem_library name)
+  cmake_parse_arguments(ARG "SHARED;FAST" "" "SRCS;APART;DEPS;PRIVATE_DEPS" ${ARGN})
+  if(TANDEM_JOINED AND NOT ARG_FAST)
+    set(cuda_sources ${ARG_SRCS})
+    list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
+    list(FILTER ARG_SRCS EXCLUDE REGEX "\\.cu$")
+    tandem_join(ARG_SRCS ${name} ${ARG_SRCS})
+    list(APPEND ARG_SRCS ${cuda_sources})
+  endif()
+  list(APPEND ARG_SRCS ${ARG_APART})
+  if(NOT ARG_SRCS)
+    add_library(tandem_${name} INTERFACE)
+    target_link_libraries(tandem_${name} INTERFACE tandem_options ${ARG_DEPS})
+  else()
+    if(ARG_SHARED)
+      add_library(tandem_${name} SHARED ${ARG_SRCS})
+    else()
+      add_library(tandem_${name} STATIC ${ARG_SRCS})
+    endif()
+    target_link_libraries(tandem_${name} PUBLIC tandem_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+    if(ARG_FAST)
+      target_compile_options(tandem_${name} PRIVATE $<$<CONFIG:Debug>:-O2>)
+    elseif(TANDEM_PRECOMPILED AND NOT "OpenMP::OpenMP_CXX" IN_LIST ARG_PRIVATE_DEPS) # which is an option of the compiler
+      target_precompile_headers(tandem_${name} REUSE_FROM tandem_precompiled_library)
+    endif()
+  endif()
+  add_library(tandem::${name} ALIAS tandem_${name})
+endfunction()
+
+# tandem_program(NAME SRCS main.cpp DEPS target ...)
+# A program; scripts may rely on build/<preset>/NAME.
+function(tandem_program name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE tandem_options ${ARG_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+endfunction()
+
+# What a test asks is cheap to run and dear to optimise: at -O3 its source took twice its time.
+function(tandem_test_options target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(TANDEM_SANITIZE STREQUAL "address")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:-O0>)
+  endif()
+endfunction()
+
+# tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds] [GPU] [SERIAL] [FAST])
 # Makes the program NAME_test; ctest runs each of its cases by name. The working directory is
 # tests/, so a test names its data as data/... A test marked GPU is built everywhere, and ctest knows
 # it only where a GPU is: label gpu, one at a time. SERIAL: all of it runs in one thread, so the
 # thread sanitizer, which costs it ten times its time, has nothing to find and goes without it.
+# FAST: its sources compute for long themselves, and are optimised as the libraries are.
 function(tandem_test name)
-  cmake_parse_arguments(ARG "GPU;SERIAL" "TIMEOUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "FAST;GPU;SERIAL" "TIMEOUT" "SRCS;DEPS" ${ARGN})
   if(ARG_SERIAL AND TANDEM_SANITIZE STREQUAL "thread")
     return()
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(NOT TARGET tandem_precompiled_test)
+    add_executable(tandem_precompiled_test)
+    tandem_test_options(tandem_precompiled_test)
+    tandem_precompiled(tandem_precompiled_test <gmock/gmock.h> <gtest/gtest.h>)
+    target_link_libraries(tandem_precompiled_test PRIVATE GTest::gmock_main)
+  endif()
   add_executable(${name}_test ${ARG_SRCS})
-  target_link_libraries(${name}_test PRIVATE tandem_options ${ARG_DEPS} GTest::gmock_main)
+  if(NOT ARG_FAST)
+    tandem_test_options(${name}_test)
+  endif()
+  if(TANDEM_PRECOMPILED AND NOT ARG_FAST)
+    target_precompile_headers(${name}_test REUSE_FROM tandem_precompiled_test)
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # GCC bug 105651 again, which the precompiled header lets out of the standard library's headers.
+    target_compile_options(${name}_test PRIVATE -Wno-array-bounds -Wno-stringop-overflow
+                           -Wno-stringop-overread)
+  endif()
+  target_link_libraries(${name}_test PRIVATE tandem_options ${ARG_DEPS} fmt::fmt GTest::gmock_main)
   set(properties LABELS cpu)
   if(ARG_GPU)
     if(NOT TANDEM_HAVE_GPU)

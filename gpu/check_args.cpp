@@ -1,6 +1,6 @@
 #include "gpu/check_args.h"
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 namespace {

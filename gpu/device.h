@@ -15,8 +15,8 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/status.h"
-#include "engine/base/tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
 #include "gpu/ops.h"
 
 namespace tandem {
@@ -77,11 +77,41 @@ class Graph {
   virtual ~Graph() = default;
 };
 
-// An ordered queue of operations. One thread at a time enqueues on a stream.
-class Stream {
+// What a stream computes: the operations of a Llama-family layer, which ops.h explains one by one.
+class Operations {
  public:
-  virtual ~Stream() = default;
+  virtual ~Operations() = default;
 
+  virtual void resolve_tokens(const ResolveTokensArgs& args) = 0;
+  virtual void embed(const EmbedArgs& args) = 0;
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void gemm(const GemmArgs& args) = 0;
+  virtual void rope_append(const RopeAppendArgs& args) = 0;
+  // Holds for the attention operations that are enqueued after it, until the next plan.
+  virtual void plan_attention(const AttentionPlan& plan) = 0;
+  virtual void attention(const AttentionArgs& args) = 0;
+  virtual void swiglu(const SwigluArgs& args) = 0;
+  virtual void gather_rows(const GatherRowsArgs& args) = 0;
+  virtual void lora(const LoraArgs& args) = 0;
+  virtual void offer(const OfferArgs& args) = 0;
+  virtual void accept(const AcceptArgs& args) = 0;
+  virtual void sample(const SampleArgs& args) = 0;
+
+  // At a start, before any recording: finds by measurement how this stream best computes products
+  // that differ from `like` in their number of rows, up to like.front().x.rows() or as far as
+  // measuring helps, and in where their operands lie. The calls of `like` differ in w alone;
+  // together their weights should be more than the device caches, as a model's are. Overwrites
+  // their y; waits. Results may then differ in rounding from those of another start. A device need
+  // not have a choice.
+  virtual Status tune_gemm(std::span<const GemmArgs> like) {
+    (void)like;
+    return {};
+  }
+};
+
+// An ordered queue of operations, copies and flags. One thread at a time enqueues on a stream.
+class Stream : public Operations {
+ public:
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;  // later operations of this stream run after `event`
   // Blocks the calling thread until all that was enqueued has run; a failure of any of it is
@@ -102,30 +132,6 @@ class Stream {
     copy_to_device(device, pinned, bytes);
   }
 
-  // Between these two, operations are recorded instead of run. Copies, events and plan_attention
-  // do not belong into a recording. The recording's resources come from `Device`, beforehand: a
-  // first launch costs no more than a later one.
-  virtual Status begin_recording() = 0;
-  virtual Result<std::unique_ptr<Graph>> end_recording() = 0;
-  virtual void launch(Graph& graph) = 0;
-
-  // Holds for the attention operations that are enqueued after it, until the next plan.
-  virtual void plan_attention(const AttentionPlan& plan) = 0;
-
-  // The operations of a Llama-family layer; ops.h says what each computes.
-  virtual void resolve_tokens(const ResolveTokensArgs& args) = 0;
-  virtual void embed(const EmbedArgs& args) = 0;
-  virtual void rms_norm(const RmsNormArgs& args) = 0;
-  virtual void gemm(const GemmArgs& args) = 0;
-  virtual void rope_append(const RopeAppendArgs& args) = 0;
-  virtual void attention(const AttentionArgs& args) = 0;
-  virtual void swiglu(const SwigluArgs& args) = 0;
-  virtual void gather_rows(const GatherRowsArgs& args) = 0;
-  virtual void lora(const LoraArgs& args) = 0;
-  virtual void offer(const OfferArgs& args) = 0;
-  virtual void accept(const AcceptArgs& args) = 0;
-  virtual void sample(const SampleArgs& args) = 0;
-
   // Words that tell other streams how far this one is. set_flag: flag[0 .. count) = value in device
   // memory, after all before it; an offer of another stream that reads the value sees all of that.
   // wait_flag: what comes after it runs once *flag == value, in pinned host memory, written by the
@@ -134,16 +140,12 @@ class Stream {
   virtual void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) = 0;
   virtual void wait_flag(const std::uint32_t* flag, std::uint32_t value) = 0;
 
-  // At a start, before any recording: finds by measurement how this stream best computes products
-  // that differ from `like` in their number of rows, up to like.front().x.rows() or as far as
-  // measuring helps, and in where their operands lie. The calls of `like` differ in w alone;
-  // together their weights should be more than the device caches, as a model's are. Overwrites
-  // their y; waits. Results may then differ in rounding from those of another start. A device need
-  // not have a choice.
-  virtual Status tune_gemm(std::span<const GemmArgs> like) {
-    (void)like;
-    return {};
-  }
+  // Between these two, operations are recorded instead of run. Copies, events and plan_attention
+  // do not belong into a recording. The recording's resources come from `Device`, beforehand: a
+  // first launch costs no more than a later one.
+  virtual Status begin_recording() = 0;
+  virtual Result<std::unique_ptr<Graph>> end_recording() = 0;
+  virtual void launch(Graph& graph) = 0;
 };
 
 // Thread-safe.

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <mutex>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 
 namespace tandem {
 

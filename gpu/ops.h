@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/tensor.h"
-#include "engine/base/ticket.h"
+#include "base/tensor.h"
+#include "base/ticket.h"
 
 namespace tandem {
 
@@ -154,20 +154,25 @@ struct LoraSegment {
   std::int32_t count;
 };
 
+// The modules of a fused projection in one layer: where their deltas go, and every adapter's
+// matrices for them.
+struct LoraModules {
+  static constexpr int kMaxModules = 3;  // q, k, v
+
+  std::int32_t num_modules = 0;
+  TensorView out[kMaxModules];        // [T, out of m], compute dtype or f32, row stride free
+  const LoraMatrix* table = nullptr;  // already offset to the layer's first module
+  std::int64_t slot_stride = 0;       // matrices per slot
+  LoraPages pages;
+};
+
 // For every segment s, row t of it, and module m of the fused projection:
 //   out[m][t] += x[t] A^T B^T, (A, B) = table[slot(s) * slot_stride + m].
 // Rows in no segment belong to the base model; segments of no rows are padding. S-LoRA's MBGMV and
 // Punica's SGMV are two ways to compute this; ranks 1 to 512 may stand side by side.
-struct LoraArgs {
-  static constexpr int kMaxModules = 3;  // q, k, v
-
-  TensorView x;                       // [T, in], compute dtype
-  const LoraMatrix* table = nullptr;  // already offset to the layer's first module
-  std::int64_t slot_stride = 0;       // matrices per slot
-  LoraPages pages;
-  std::int32_t num_modules = 0;
-  TensorView out[kMaxModules];  // [T, out of m], compute dtype or f32, row stride free
-  const std::int32_t* rows;     // [num_rows], each row in at most one segment
+struct LoraArgs : LoraModules {
+  TensorView x;              // [T, in], compute dtype
+  const std::int32_t* rows;  // [num_rows], each row in at most one segment
   std::int32_t num_rows;
   const LoraSegment* segments;  // [num_segments]
   std::int32_t num_segments;
@@ -207,6 +212,19 @@ struct HandoffState {
   std::uint32_t broken[kMaxMailboxes];  // 1: a deadline passed; offers are void until it is zeroed
 };
 
+// What an offer and the accept that follows it have in common.
+struct HandoffJob {
+  const std::int32_t* rows;     // as in LoraArgs
+  const LoraSegment* segments;  // the step's, not the live ones
+  const ColdGroup* groups;      // [num_groups], device memory
+  std::int32_t num_groups;      // 1 .. kMaxColdGroups
+  std::int32_t max_count;       // most rows of any group
+  std::uint32_t* tickets;       // [num_groups] of Ticket, device memory
+  HandoffState* state;          // read by the offer, written by the accept
+  MailboxView mailboxes[kMaxMailboxes];
+  std::uint64_t sequence;  // of this job; rises from offer to offer
+};
+
 // For every group, one ticket:
 //   gpu     when the group is in neither mask: the stream has waited for its weights;
 //           or ready[slot * slot_stride + a and b] both hold its generation
@@ -217,23 +235,14 @@ struct HandoffState {
 // rung: released, at system scope, after its rows. live[s] = segments[s], with count 0 where a
 // group's ticket is not gpu. Weights that a gpu ticket found ready are visible to later operations
 // of the stream.
-struct OfferArgs {
-  TensorView x;              // [T, in], compute dtype
-  const std::int32_t* rows;  // as in LoraArgs
-  const LoraSegment* segments;
+struct OfferArgs : HandoffJob {
+  TensorView x;  // [T, in], compute dtype
   std::int32_t num_segments;
-  LoraSegment* live;        // [num_segments]
-  const ColdGroup* groups;  // [num_groups], device memory
-  std::int32_t num_groups;  // 1 .. kMaxColdGroups
+  LoraSegment* live;  // [num_segments]
   std::uint64_t cpu_groups;
   std::uint64_t xa_groups;
   const std::uint32_t* ready;  // [slots][slot_stride], offset to the layer's words: A's, then B's
   std::int64_t slot_stride;
-  MailboxView mailboxes[kMaxMailboxes];
-  std::uint64_t sequence;  // of this job; rises from offer to offer
-  std::uint32_t* tickets;  // [num_groups] of Ticket, device memory
-  const HandoffState* state;
-  std::int32_t max_count;  // most rows of any group
 };
 
 // The answers to the offer before, for groups whose ticket is cpu or cpu_xa: waits until all the
@@ -244,28 +253,14 @@ struct OfferArgs {
 // broken by then, is void: voids[g] = 1, nothing of it is added, state->broken[mailbox] = 1. A
 // group whose ticket is voided is void too; that breaks no mailbox. No wait is longer, whatever a
 // worker writes.
-struct AcceptArgs {
-  std::int32_t num_modules = 0;
-  TensorView out[LoraArgs::kMaxModules];  // as in LoraArgs
+struct AcceptArgs : HandoffJob, LoraModules {
   // Masks over the groups: whose adapter has module m in this layer. A module's columns of y hold
   // nothing otherwise, and the table may not tell yet: its rows travel with the load.
-  std::uint64_t adapted[LoraArgs::kMaxModules] = {};
+  std::uint64_t adapted[kMaxModules] = {};
   DType dtype = DType::bf16;  // of y and the weights
-  const std::int32_t* rows;
-  const LoraSegment* segments;  // the step's, not the live ones
-  const ColdGroup* groups;
-  std::int32_t num_groups;
-  const std::uint32_t* tickets;
-  MailboxView mailboxes[kMaxMailboxes];
-  std::uint64_t sequence;
   std::uint32_t deadline_us;
-  HandoffState* state;
   std::uint32_t* voids;  // [num_groups], device memory; set, never cleared
-  const LoraMatrix* table;
-  std::int64_t slot_stride;
-  LoraPages pages;
-  std::int32_t max_count;
-  bool any_xa;  // some group may have a cpu_xa ticket
+  bool any_xa;           // some group may have a cpu_xa ticket
 };
 
 // How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/status.h"
-#include "engine/base/ticket.h"
+#include "base/status.h"
+#include "base/ticket.h"
 #include "shm/mailbox.h"
 #include "shm/region.h"
 

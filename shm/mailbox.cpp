@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "shm/futex.h"
 
 namespace tandem {

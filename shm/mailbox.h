@@ -34,9 +34,9 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/base/dtype.h"
-#include "engine/base/status.h"
-#include "engine/base/ticket.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/ticket.h"
 #include "shm/region.h"
 
 namespace tandem {
@@ -177,6 +177,10 @@ struct MailboxLayout {
 };
 // invalid_argument, with the field's name, for a shape that no mailbox has.
 Result<MailboxLayout> layout_of(const MailboxShape& shape);
+
+// The exit status of a worker process that finds its engine gone, or its regions, as it starts: an
+// engine that ends takes them with it. Nothing went wrong, so such a worker says nothing.
+inline constexpr int kExitEngineGone = 69;  // sysexits' EX_UNAVAILABLE
 
 // Both regions of one worker group, mapped. Move-only. Addresses inside are this process's.
 class Mailbox {

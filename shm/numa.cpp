@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <memory>
 
-#include "engine/base/log.h"
-#include "engine/base/status.h"
+#include "base/log.h"
+#include "base/status.h"
 
 namespace tandem {
 

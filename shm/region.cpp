@@ -20,8 +20,8 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/memory_info.h"
+#include "base/check.h"
+#include "base/memory_info.h"
 #include "shm/numa.h"
 
 namespace tandem {

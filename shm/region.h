@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 
 namespace tandem {
 

@@ -6,9 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "tools/commands.h"
-#include "tools/flags.h"
-#include "tools/version.h"
+#include "tools/bench/bench.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/version.h"
+#include "tools/generate/generate.h"
+#include "tools/pin/pin.h"
+#include "tools/profile/profile.h"
+#include "tools/replay/replay.h"
+#include "tools/serve/serve.h"
+#include "tools/worker/worker.h"
 
 namespace tandem {
 namespace {
@@ -18,6 +24,7 @@ constexpr Subcommand kCommands[] = {
     {"generate", "one prompt in, text out, no server", run_generate},
     {"pin", "cores: show the machine, plan which serve what", run_pin},
     {"profile", "measure this machine and model, and plan with it", run_profile},
+    {"replay", "run the steps again that an engine recorded", run_replay},
     {"worker", "compute deltas on a CPU core (internal: started by serve or pin)", run_worker},
     {"bench", "measure this machine: engine, tokenizer, loading", run_bench},
 };

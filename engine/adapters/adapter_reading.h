@@ -15,10 +15,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/loader/adapter.h"
 
 namespace tandem {
@@ -66,6 +68,27 @@ class AdapterReading {
   mutable std::mutex mutex_;  // guards status_ and the change of state_
   std::condition_variable ended_;
   Status status_;
+};
+
+// Whether a copy that was made of an adapter's bytes is the adapter, which its folder may still
+// have to prove. May outlive the copy. Thread-safe.
+class AdapterProof {
+ public:
+  AdapterProof() = default;  // nothing is in doubt
+  explicit AdapterProof(std::shared_ptr<AdapterReading> reading) : reading_(std::move(reading)) {}
+
+  // Ok as far as is known. While it is not ok nobody may use the copy, or what was computed with
+  // it.
+  Status status() const { return reading_ == nullptr ? Status() : reading_->status(); }
+  // The same, when it is known for good: waits for the end of a reading that still goes on.
+  Status wait() const { return reading_ == nullptr ? Status() : reading_->wait(); }
+  // Known to be ok: results may be kept for others.
+  bool is_given() const {
+    return reading_ == nullptr || reading_->state() == AdapterReading::State::good;
+  }
+
+ private:
+  std::shared_ptr<AdapterReading> reading_;  // null: it was all there
 };
 
 }  // namespace tandem

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 
@@ -23,8 +22,7 @@ Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots
   slots.num_slots_ = num_slots;
   slots.num_layers_ = num_layers;
   slots.max_chunks_ = max_chunks;
-  slots.free_.resize(static_cast<std::size_t>(num_slots));
-  std::iota(slots.free_.rbegin(), slots.free_.rend(), 0);
+  for (std::int32_t slot = num_slots - 1; slot >= 0; --slot) slots.free_.emplace_back(slot);
   if (num_slots == 0) return slots;
   constexpr std::string_view kPurpose = "the adapter tables (lower max_device_adapters)";
   const auto count = static_cast<std::size_t>(num_slots);
@@ -47,22 +45,22 @@ Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots
   return slots;
 }
 
-std::optional<std::int32_t> AdapterSlots::take() {
+std::optional<SlotId> AdapterSlots::take() {
   if (free_.empty()) return std::nullopt;
-  const std::int32_t slot = free_.back();
+  const SlotId slot = free_.back();
   free_.pop_back();
   return slot;
 }
 
-void AdapterSlots::give_back(std::int32_t slot) {
+void AdapterSlots::give_back(SlotId slot) {
   free_.push_back(slot);
 }
 
-void AdapterSlots::write(Stream& stream, std::int32_t slot, const Adapter& adapter,
+void AdapterSlots::write(Stream& stream, SlotId slot, const Adapter& adapter,
                          std::span<const ChunkId> chunks) {
   TANDEM_CHECK(static_cast<std::int64_t>(chunks.size()) <= max_chunks_, "{} chunks", chunks.size());
   TANDEM_CHECK(static_cast<std::int64_t>(adapter.layers.size()) == num_layers_);
-  const auto index = static_cast<std::size_t>(slot);
+  const auto index = slot.index();
   std::byte* const row = staging_.data() + index * (matrices_bytes() + chunks_bytes());
   written_[index]->synchronize();  // long past, unless the adapter before left within a step
   auto* matrices = reinterpret_cast<LoraMatrix*>(row);
@@ -88,9 +86,9 @@ const std::uint32_t* AdapterSlots::ready_words() const {
   return reinterpret_cast<const std::uint32_t*>(ready_.data());
 }
 
-std::uint32_t* AdapterSlots::ready(std::int32_t slot, std::int64_t layer) const {
+std::uint32_t* AdapterSlots::ready(SlotId slot, std::int64_t layer) const {
   return reinterpret_cast<std::uint32_t*>(ready_.data()) +
-         (slot * (num_layers_ + 1) + layer) * kNumLoadParts;
+         (slot.value() * (num_layers_ + 1) + layer) * kNumLoadParts;
 }
 
 }  // namespace tandem

@@ -12,8 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/status.h"
-#include "engine/base/ticket.h"
+#include "base/slot_id.h"
+#include "base/status.h"
+#include "base/ticket.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/chunk_table.h"
 #include "engine/memory/kv_cache.h"
@@ -33,19 +34,18 @@ class AdapterSlots {
 
   std::int32_t num_slots() const { return num_slots_; }
   std::int32_t num_free() const { return static_cast<std::int32_t>(free_.size()); }
-  std::optional<std::int32_t> take();  // nothing: all are in use
-  void give_back(std::int32_t slot);
+  std::optional<SlotId> take();  // nothing: all are in use
+  void give_back(SlotId slot);
 
   // Enqueues the copies of a slot's rows: on the load stream, before the adapter's bytes, or on the
   // stream that reads them, before the first step that does.
-  void write(Stream& stream, std::int32_t slot, const Adapter& adapter,
-             std::span<const ChunkId> chunks);
+  void write(Stream& stream, SlotId slot, const Adapter& adapter, std::span<const ChunkId> chunks);
 
   AdapterTable table() const;
 
   const std::uint32_t* ready_words() const;
   // Its two words; `layer` may be the number of layers: all of it.
-  std::uint32_t* ready(std::int32_t slot, std::int64_t layer) const;
+  std::uint32_t* ready(SlotId slot, std::int64_t layer) const;
 
  private:
   std::size_t matrices_bytes() const;
@@ -60,7 +60,7 @@ class AdapterSlots {
   Buffer ready_;                                 // [slots][layers + 1][kNumLoadParts] u32
   Buffer staging_;                               // pinned, of each slot its own: matrices, chunks
   std::vector<std::unique_ptr<Event>> written_;  // [slots]: staging has been read
-  std::vector<std::int32_t> free_;
+  std::vector<SlotId> free_;
 };
 
 }  // namespace tandem

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "shm/region.h"
 
 namespace tandem {
@@ -17,17 +17,22 @@ namespace {
 
 // What is held by copies under way is free within a load's time; longer is not worth a wait.
 constexpr auto kHeldTimeout = std::chrono::seconds(10);
-constexpr auto kHeldPoll = std::chrono::milliseconds(1);
 // A rest that takes so long to read is about to be there.
 constexpr auto kNear = std::chrono::milliseconds(20);
 
-Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes) {
+// Ends at once when the store does. `turn`, if any, is taken to try, kept when there is an answer,
+// and given back to wait.
+Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes,
+                                    std::unique_lock<std::mutex>* turn = nullptr) {
   const auto deadline = std::chrono::steady_clock::now() + kHeldTimeout;
   while (true) {
+    const std::uint64_t counted = host.room().count();
+    if (turn != nullptr) turn->lock();
     bool retry = false;
     Result<AdapterBytes> taken = host.take(bytes, &retry);
-    if (taken || !retry || std::chrono::steady_clock::now() > deadline) return taken;
-    std::this_thread::sleep_for(kHeldPoll);
+    if (taken || !retry) return taken;
+    if (turn != nullptr) turn->unlock();
+    if (!host.room().wait(counted, deadline)) return taken;
   }
 }
 
@@ -50,34 +55,40 @@ Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device,
 }
 
 AdapterStore::~AdapterStore() {
+  stop();
+}
+
+void AdapterStore::stop() {
   {
     const std::lock_guard lock(reads_mutex_);
     stopping_ = true;
   }
   reads_changed_.notify_one();
+  if (host_ != nullptr) host_->room().end();
   if (reader_.joinable()) reader_.join();
 }
 
 Status AdapterStore::load(const std::string& name, const std::string& path, bool in_place,
                           bool pinned, const Prepare& prepare) {
-  const std::lock_guard lock(load_mutex_);
-  TANDEM_ASSIGN(Adapter adapter,
-                load_peft_adapter(
-                    path, config_, dtype_,
-                    [&](std::size_t bytes) { return take_for_reading(bytes); }, options_.now_ns()));
+  std::unique_lock turn(load_mutex_, std::defer_lock);
+  TANDEM_ASSIGN(Adapter adapter, load_peft_adapter(
+                                     path, config_, dtype_,
+                                     [&](std::size_t bytes) {
+                                       return take_when_free(*host_, with_words(bytes), &turn);
+                                     },
+                                     options_.now_ns()));
   return publish(name, std::move(adapter), true, in_place, pinned, prepare);
 }
 
 // What fits once will fit again, when it is read with its words beside it.
-Result<AdapterBytes> AdapterStore::take_for_reading(std::size_t num_bytes) {
-  return take_when_free(*host_, AdapterReading::bytes_with_words(
-                                    num_bytes, static_cast<std::size_t>(config_.num_layers)));
+std::size_t AdapterStore::with_words(std::size_t num_bytes) const {
+  return AdapterReading::bytes_with_words(num_bytes, static_cast<std::size_t>(config_.num_layers));
 }
 
 Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place, bool pinned,
                          const Prepare& prepare) {
-  const std::lock_guard lock(load_mutex_);
-  TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, adapter.num_bytes));
+  std::unique_lock turn(load_mutex_, std::defer_lock);
+  TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, adapter.num_bytes, &turn));
   std::memcpy(bytes.get(), adapter.bytes.get(), adapter.num_bytes);
   adapter.bytes = bytes;
   return publish(name, std::move(adapter), false, in_place, pinned, prepare);
@@ -104,7 +115,7 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
   const AdapterLease holder = find(name);
   const bool same = holder != nullptr && holder->contents().digest == adapter.digest;
   if (same && holder->pinned() == pinned) {
-    if (reloadable) holder->set_folder({adapter.path, adapter.source});
+    if (reloadable) holder->home().set_folder({adapter.path, adapter.source});
     return {};
   }
   if (holder != nullptr && !same && !in_place) {
@@ -166,12 +177,7 @@ std::vector<AdapterLease> AdapterStore::list() const {
 // Reading again.
 
 void AdapterStore::request_read(const AdapterLease& adapter) {
-  {
-    const std::lock_guard lock(adapter->mutex_);
-    if (adapter->reading_ || adapter->residency() != Residency::on_disk) return;
-    adapter->reading_ = true;
-    adapter->read_failure_ = {};
-  }
+  if (!adapter->home().begin_reading()) return;
   {
     const std::lock_guard lock(reads_mutex_);
     reads_.push_back(adapter);
@@ -180,8 +186,7 @@ void AdapterStore::request_read(const AdapterLease& adapter) {
 }
 
 Status AdapterStore::take_read_failure(ServedAdapter& adapter) {
-  const std::lock_guard lock(adapter.mutex_);
-  return std::exchange(adapter.read_failure_, {});
+  return adapter.home().take_read_failure();
 }
 
 void AdapterStore::read_loop() {
@@ -196,7 +201,7 @@ void AdapterStore::read_loop() {
     Status read = read_again(*adapter);
     if (!read)
       log::warning("adapter '{}' cannot be read again: {}", adapter->name(), read.message());
-    adapter->end_reading(read);
+    adapter->home().end_reading(read);
     adapter.reset();
     tell();
     lock.lock();
@@ -207,7 +212,7 @@ void AdapterStore::read_loop() {
 // waits for a slow disk would hold up all loads behind it.
 Status AdapterStore::read_again(ServedAdapter& adapter) {
   const Adapter& known = adapter.contents();
-  TANDEM_ASSIGN(const AdapterBytes bytes, take_for_reading(known.num_bytes));
+  TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, with_words(known.num_bytes)));
   const auto begin = std::chrono::steady_clock::now();
   if (++generation_ == 0) ++generation_;
   const auto reading = std::make_shared<AdapterReading>(known, bytes.get(), generation_);
@@ -217,7 +222,7 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
       }));
   std::atomic<std::size_t> there{0};
   std::atomic<bool> shown{false};
-  const ServedAdapter::Folder folder = adapter.folder();
+  const AdapterHome::Folder folder = adapter.home().folder();
   const Result<RereadOutcome> read = reread_peft_adapter(
       folder.path, config_, known, folder.source, crew_, bytes.get(),
       [&](std::size_t layer) {
@@ -227,15 +232,15 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
         const auto rest = (std::chrono::steady_clock::now() - begin) * (layers - done) / done;
         if (rest > kNear || shown.exchange(true, std::memory_order_relaxed)) return;
         reading->show();
-        adapter.put_into_host(bytes, reading);
+        adapter.home().put(bytes, reading);
         tell();
       },
       options_.now_ns());
   TANDEM_TRY(explain(adapter, folder.path, read));
   // relaxed: it counts, and publishes nothing
   if (read->hashed) hashed_reads_.fetch_add(1, std::memory_order_relaxed);
-  if (read->source != folder.source) adapter.set_source({folder.path, read->source});
-  if (!shown.load(std::memory_order_relaxed)) adapter.put_into_host(bytes);
+  if (read->source != folder.source) adapter.home().set_source({folder.path, read->source});
+  if (!shown.load(std::memory_order_relaxed)) adapter.home().put(bytes);
   return {};
 }
 

@@ -18,11 +18,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/status.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/served_adapter.h"
-#include "engine/base/status.h"
 #include "engine/loader/adapter.h"
-#include "engine/loader/peft_reread.h"
+#include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/thread_crew.h"
 #include "gpu/device.h"
 
@@ -43,6 +43,8 @@ class AdapterStore {
                                                       DType dtype,
                                                       const AdapterStoreOptions& options);
   ~AdapterStore();
+  // Ends its thread: after it no more news come. The adapters and their memory stay.
+  void stop();
 
   // Called (on any thread) when a folder was read again, or soon will be, or a name was let go: the
   // engine then has something to look at. Set before the store is used.
@@ -82,7 +84,7 @@ class AdapterStore {
   Status publish(const std::string& name, Adapter adapter, bool reloadable, bool in_place,
                  bool pinned, const Prepare& prepare);
   Status check(const std::string& name, const Adapter& adapter) const;
-  Result<AdapterBytes> take_for_reading(std::size_t num_bytes);
+  std::size_t with_words(std::size_t num_bytes) const;
   Status read_again(ServedAdapter& adapter);
   static Status explain(const ServedAdapter& adapter, const std::string& path,
                         const Result<RereadOutcome>& read);
@@ -96,7 +98,7 @@ class AdapterStore {
   AdapterStoreOptions options_;
   std::shared_ptr<HostTier> host_;
   std::function<void()> news_;
-  std::mutex load_mutex_;           // one load at a time
+  std::mutex load_mutex_;           // one load at a time, from the room for it to its name
   mutable std::mutex names_mutex_;  // guards names_
   std::map<std::string, AdapterLease> names_;
 

@@ -8,10 +8,10 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/adapters/offset_allocator.h"
-#include "engine/base/check.h"
-#include "engine/base/log.h"
-#include "engine/loader/parallel.h"
+#include "engine/loader/thread_crew.h"
 #include "shm/region.h"
 
 namespace tandem {
@@ -44,30 +44,83 @@ Result<ShmRegion> make_region(const std::string& purpose, std::size_t bytes, int
 
 }  // namespace
 
+std::uint64_t RoomSignal::count() const {
+  const std::lock_guard lock(mutex_);
+  return count_;
+}
+
+bool RoomSignal::wait(std::uint64_t counted, std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  ++num_waiting_;
+  changed_.wait_until(lock, deadline, [&] { return ended_ || count_ != counted; });
+  --num_waiting_;
+  return !ended_ && count_ != counted;
+}
+
+void RoomSignal::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+}
+
+void RoomSignal::tell() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    if (num_waiting_ == 0) return;
+  }
+  changed_.notify_all();
+}
+
+int RoomSignal::num_waiting() const {
+  const std::lock_guard lock(mutex_);
+  return num_waiting_;
+}
+
 // Shared with the runs that it has given out, which may outlive the tier.
 struct HostTier::Arena {
   explicit Arena(ShmRegion memory) : region(std::move(memory)), space(region.bytes()) {}
 
-  static AdapterBytes take(const std::shared_ptr<Arena>& arena, std::size_t bytes) {
-    const std::lock_guard lock(arena->mutex);
-    const std::optional<std::size_t> offset = arena->space.take(bytes);
-    if (!offset) return nullptr;
-    arena->runs.emplace(*offset, bytes);
-    return {arena->region.data() + *offset,
-            [arena, at = *offset](std::byte*) { arena->give_back(at); }};
-  }
+  static std::shared_ptr<Run> take(const std::shared_ptr<Arena>& arena, std::size_t bytes);
   void give_back(std::size_t offset) {
     const std::lock_guard lock(mutex);
     const auto run = runs.extract(offset);
-    space.give_back(offset, run.mapped());
+    space.give_back(offset, run.mapped().bytes);
   }
 
+  struct GivenOut {
+    std::size_t bytes = 0;
+    std::weak_ptr<Run> run;
+  };
   ShmRegion region;
   Buffer pinned;  // lets go before the region does
   std::mutex mutex;
-  OffsetAllocator space;                    // guarded by mutex, like runs
-  std::map<std::size_t, std::size_t> runs;  // given out: offset -> bytes
+  OffsetAllocator space;                 // guarded by mutex, like runs
+  std::map<std::size_t, GivenOut> runs;  // by offset
 };
+
+// Given out until its last owner lets go: the tier that keeps it, or who was handed its bytes.
+struct HostTier::Run {
+  Run(std::shared_ptr<Arena> of, std::size_t begin) : arena(std::move(of)), offset(begin) {}
+  ~Run() { arena->give_back(offset); }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  const std::shared_ptr<Arena> arena;
+  const std::size_t offset;
+};
+
+std::shared_ptr<HostTier::Run> HostTier::Arena::take(const std::shared_ptr<Arena>& arena,
+                                                     std::size_t bytes) {
+  const std::lock_guard lock(arena->mutex);
+  const std::optional<std::size_t> offset = arena->space.take(bytes);
+  if (!offset) return nullptr;
+  auto run = std::make_shared<Run>(arena, *offset);
+  arena->runs.emplace(*offset, GivenOut{bytes, run});
+  return run;
+}
 
 HostTier::HostTier(std::vector<std::shared_ptr<Arena>> arenas) : arenas_(std::move(arenas)) {}
 HostTier::~HostTier() = default;
@@ -128,12 +181,21 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
     entries_.erase(victim);
   }
   // Others only give back meanwhile: who takes has the mutex.
-  AdapterBytes run = Arena::take(arenas_[best->arena], bytes);
+  std::shared_ptr<Run> run = Arena::take(arenas_[best->arena], bytes);
   TANDEM_CHECK(run != nullptr, "no room for {} bytes after all", bytes);
-  return run;
+  return hand_out(std::move(run));
 }
 
-// Only find() hands the bytes out, under the mutex: one owner means that nobody else has them.
+// Who is handed the bytes is an owner of the run, and tells when it is none any more.
+AdapterBytes HostTier::hand_out(std::shared_ptr<Run> run) const {
+  std::byte* const data = run->arena->region.data() + run->offset;
+  return {data, [run = std::move(run), room = room_](std::byte*) mutable {
+            run.reset();
+            room->tell();
+          }};
+}
+
+// Only find() hands kept runs out, under the mutex: one owner means that nobody else has them.
 std::optional<HostTier::Room> HostTier::find_room(std::size_t arena, std::size_t bytes) {
   Room room;
   room.arena = arena;
@@ -147,7 +209,7 @@ std::optional<HostTier::Room> HostTier::find_room(std::size_t arena, std::size_t
   std::size_t most = room.free_bytes;
   for (auto each = entries_.begin(); each != entries_.end(); ++each) {
     const Entry& entry = each->second;
-    if (entry.place.arena != arena || !entry.dropped || entry.bytes.use_count() > 1) continue;
+    if (entry.place.arena != arena || !entry.dropped || entry.run.use_count() > 1) continue;
     droppable.push_back(each);
     most += entry.size + OffsetAllocator::kAlignment;
   }
@@ -171,10 +233,11 @@ bool HostTier::is_any_held() const {
   }
   if (runs > entries_.size()) return true;
   return std::any_of(entries_.begin(), entries_.end(), [](const auto& each) {
-    return each.second.dropped && each.second.bytes.use_count() > 1;
+    return each.second.dropped && each.second.run.use_count() > 1;
   });
 }
 
+// Lets go of `contents` last: who waits for room then finds what may be dropped.
 HostTier::Id HostTier::keep(AdapterBytes contents, std::function<void()> dropped) {
   TANDEM_CHECK(contents != nullptr);
   Entry entry;
@@ -182,14 +245,19 @@ HostTier::Id HostTier::keep(AdapterBytes contents, std::function<void()> dropped
   {
     Arena& arena = *arenas_[entry.place.arena];
     const std::lock_guard lock(arena.mutex);
-    entry.size = arena.runs.at(entry.place.offset);
+    const Arena::GivenOut& given = arena.runs.at(entry.place.offset);
+    entry.size = given.bytes;
+    entry.run = given.run.lock();
   }
-  entry.bytes = std::move(contents);
   entry.dropped = std::move(dropped);
-  const std::lock_guard lock(mutex_);
-  entry.last_use = ++uses_;
-  const Id id = next_id_++;
-  entries_.emplace(id, std::move(entry));
+  Id id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    entry.last_use = ++uses_;
+    id = next_id_++;
+    entries_.emplace(id, std::move(entry));
+  }
+  contents.reset();
   return id;
 }
 
@@ -198,12 +266,15 @@ AdapterBytes HostTier::find(Id id) {
   const auto it = entries_.find(id);
   if (it == entries_.end()) return nullptr;
   it->second.last_use = ++uses_;
-  return it->second.bytes;
+  return hand_out(it->second.run);
 }
 
 void HostTier::erase(Id id) {
-  const std::lock_guard lock(mutex_);
-  entries_.erase(id);
+  {
+    const std::lock_guard lock(mutex_);
+    entries_.erase(id);
+  }
+  room_->tell();
 }
 
 HostTier::Place HostTier::place_of(const std::byte* data) const {

@@ -7,6 +7,8 @@
 // Thread-safe.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,11 +19,32 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "gpu/device.h"
 
 namespace tandem {
+
+// Tells those who wait for room in the host tier that there may be some. Thread-safe.
+class RoomSignal {
+ public:
+  // So often something has been let go so far. Asked before take(), for wait().
+  std::uint64_t count() const;
+  // Waits until something has been let go that count() did not count yet. False: it is past the
+  // deadline, or end().
+  bool wait(std::uint64_t counted, std::chrono::steady_clock::time_point deadline);
+  // Nobody waits any more, from now on.
+  void end();
+  void tell();  // by the tier
+  int num_waiting() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards these; no other is taken with it
+  std::condition_variable changed_;
+  std::uint64_t count_ = 0;
+  int num_waiting_ = 0;
+  bool ended_ = false;
+};
 
 class HostTier {
  public:
@@ -40,8 +63,10 @@ class HostTier {
   // most room left; where none has, others are dropped, from one arena: where the last to go was
   // used longest ago. It returns when the last owner lets go. invalid_argument: larger than an
   // arena; resource_exhausted, and nothing was dropped: it would not suffice (`retry`: now, but
-  // soon perhaps, since copies hold some of it, or others have taken it and are filling it).
+  // soon perhaps, since copies hold some of it, or others have taken it and are filling it: the
+  // room's signal tells).
   Result<AdapterBytes> take(std::size_t bytes, bool* retry = nullptr);
+  RoomSignal& room() const { return *room_; }
 
   // Keeps what take() gave, and now is filled, until it is dropped or erased. `dropped` is called,
   // with this tier's mutex held, when it falls out; null: it never may.
@@ -67,8 +92,9 @@ class HostTier {
 
  private:
   struct Arena;
+  struct Run;
   struct Entry {
-    AdapterBytes bytes;
+    std::shared_ptr<Run> run;
     std::function<void()> dropped;
     std::uint64_t last_use = 0;
     Place place;
@@ -86,8 +112,10 @@ class HostTier {
   explicit HostTier(std::vector<std::shared_ptr<Arena>> arenas);
   std::optional<Room> find_room(std::size_t arena, std::size_t bytes);
   bool is_any_held() const;
+  AdapterBytes hand_out(std::shared_ptr<Run> run) const;
 
   const std::vector<std::shared_ptr<Arena>> arenas_;
+  const std::shared_ptr<RoomSignal> room_ = std::make_shared<RoomSignal>();
   mutable std::mutex mutex_;  // guards all below; taken before an arena's
   Entries entries_;
   Id next_id_ = 1;

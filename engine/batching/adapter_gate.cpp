@@ -4,16 +4,6 @@
 
 namespace tandem {
 
-Result<AdapterMode> parse_adapter_mode(const std::string& name) {
-  if (name == "cached") return AdapterMode::cached;
-  if (name == "on_demand") return AdapterMode::on_demand;
-  if (name == "pipelined") return AdapterMode::pipelined;
-  if (name == "cpu_assist") return AdapterMode::cpu_assist;
-  if (name == "planned") return AdapterMode::planned;
-  return invalid("adapter_mode: '{}' is none of cached, on_demand, pipelined, cpu_assist, planned",
-                 name);
-}
-
 std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
     const std::vector<std::unique_ptr<Sequence>>& waiting) {
   std::vector<std::pair<Sequence*, Status>> failed;
@@ -24,7 +14,8 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   std::erase_if(turns_,
                 [](const Turn& turn) { return turn.adapter->residency() != Residency::loading; });
   bool busy = false;
-  const std::int32_t kept_pages = device_->kept_pages();
+  DeviceTier::Turn turn(*device_);
+  const std::int32_t kept_pages = device_->room().kept_pages();
   for (const auto& sequence : waiting) {
     const AdapterLease& adapter = sequence->context->adapter;
     if (adapter == nullptr) continue;
@@ -34,7 +25,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
     }
     const Residency residency = adapter->residency();
     if (blocked_ != nullptr || busy) continue;
-    device_->want(*adapter);
+    turn.want(*adapter);
     if (residency == Residency::resident || residency == Residency::loading) continue;
     const auto known = std::find_if(failures.begin(), failures.end(),
                                     [&](const auto& each) { return each.first == adapter.get(); });
@@ -42,9 +33,9 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
       failed.emplace_back(sequence.get(), known->second);
       continue;
     }
-    switch (device_->reserve(adapter)) {
+    switch (turn.reserve(adapter)) {
       case DeviceTier::Start::on_its_way:
-        if (mode_ == AdapterMode::cached) device_->keep(*adapter);
+        if (keeps_all(mode_)) device_->room().keep(*adapter);
         break;
       case DeviceTier::Start::busy:
         busy = true;
@@ -63,17 +54,17 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
         break;
     }
   }
-  device_->end_turn();
-  enqueue_loads(waiting);
+  enqueue_loads(waiting, turn);
   if (blocked_ == nullptr) draining_.clear();
   return failed;
 }
 
-void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting) {
-  const std::span<const AdapterLease> reserved = device_->reserved();
+void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting,
+                                DeviceTier::Turn& loads) {
+  const std::span<const AdapterLease> reserved = loads.reserved();
   if (reserved.empty()) return;
   if (plan_ == nullptr) {
-    device_->enqueue({});
+    loads.enqueue({});
     return;
   }
   const auto rows_of = [&](const AdapterLease& adapter) {
@@ -87,16 +78,16 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   std::erase_if(turns_, [&](const Turn& turn) { return rows_of(turn.adapter) == 0; });
   std::vector<AdapterRows> on_their_way;
   for (const Turn& turn : turns_) on_their_way.push_back({turn.adapter, rows_of(turn.adapter)});
-  std::vector<AdapterRows> loads;
+  std::vector<AdapterRows> new_loads;
   for (const AdapterLease& adapter : reserved) {
-    loads.push_back({adapter, rows_of(adapter)});
+    new_loads.push_back({adapter, rows_of(adapter)});
     turns_.push_back({adapter, 0});
   }
-  const AdmissionPlan plan = plan_(std::move(on_their_way), std::move(loads));
+  const AdmissionPlan plan = plan_(std::move(on_their_way), std::move(new_loads));
   for (std::size_t i = 0; i < turns_.size(); ++i) {
     turns_[i].step = step_ + 1 + static_cast<std::uint64_t>(plan.turns[i]);
   }
-  device_->enqueue(plan.order);
+  loads.enqueue(plan.order);
 }
 
 bool AdapterGate::has_turn(const ServedAdapter& adapter) const {
@@ -108,7 +99,8 @@ bool AdapterGate::has_turn(const ServedAdapter& adapter) const {
 Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages) const {
   const ServedAdapter& adapter = *sequence.context->adapter;
   const GenerationRequest& request = sequence.context->request;
-  const std::int32_t adapter_pages = device_->is_kept(adapter) ? 0 : device_->pages_of(adapter);
+  const std::int32_t adapter_pages =
+      device_->room().is_kept(adapter) ? 0 : device_->room().pages_of(adapter);
   const std::int32_t kv_pages = pool_->pages_for(sequence.prompt_len() + request.max_tokens);
   if (adapter_pages + kv_pages + kept_pages > pool_->num_pages()) {
     return error(StatusCode::resource_exhausted,
@@ -116,18 +108,18 @@ Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages
                  "by pinned adapters: ask for less, or raise pool_gb",
                  adapter.name(), adapter_pages, kv_pages, pool_->num_pages(), kept_pages);
   }
-  if (adapter_pages > 0 && device_->num_kept() >= device_->num_slots()) {
+  if (adapter_pages > 0 && device_->room().num_kept() >= device_->room().num_slots()) {
     return error(StatusCode::resource_exhausted,
                  "all {} places for adapters on the device are taken by pinned ones; raise "
                  "max_device_adapters",
-                 device_->num_slots());
+                 device_->room().num_slots());
   }
   return {};
 }
 
 Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const {
-  const std::int64_t pages = device_->pages_of(adapter);
-  const std::int64_t left = pool_->num_pages() - device_->kept_pages();
+  const std::int64_t pages = device_->room().pages_of(adapter);
+  const std::int64_t left = pool_->num_pages() - device_->room().kept_pages();
   if (pages + pool_->pages_for(max_model_len) > left) {
     return error(StatusCode::resource_exhausted,
                  "adapter '{}' needs {} pages for good and a sequence of max_model_len up to {}, "
@@ -135,28 +127,28 @@ Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_mo
                  "(adapter_mode cached pins all)",
                  adapter.name(), pages, pool_->pages_for(max_model_len), left, pool_->num_pages());
   }
-  if (device_->num_kept() >= device_->num_slots()) {
+  if (device_->room().num_kept() >= device_->room().num_slots()) {
     return error(StatusCode::resource_exhausted,
                  "all {} places for adapters on the device are taken by pinned ones; raise "
                  "max_device_adapters",
-                 device_->num_slots());
+                 device_->room().num_slots());
   }
   return {};
 }
 
 // The same adapters from call to call, as long as they are there: they must fall idle some time.
 void AdapterGate::hold_room_for(const ServedAdapter& adapter) {
-  std::int64_t wanted = device_->pages_of(adapter);
-  const std::vector<AdapterLease> candidates = device_->candidates();
+  std::int64_t wanted = device_->room().pages_of(adapter);
+  const std::vector<AdapterLease> candidates = device_->room().candidates();
   std::erase_if(draining_, [&](const AdapterLease& each) {
     return std::find(candidates.begin(), candidates.end(), each) == candidates.end();
   });
-  for (const AdapterLease& each : draining_) wanted -= device_->pages_of(*each);
+  for (const AdapterLease& each : draining_) wanted -= device_->room().pages_of(*each);
   for (const AdapterLease& each : candidates) {
     if (wanted <= 0 && !draining_.empty()) break;
     if (std::find(draining_.begin(), draining_.end(), each) != draining_.end()) continue;
     draining_.push_back(each);
-    wanted -= device_->pages_of(*each);
+    wanted -= device_->room().pages_of(*each);
   }
   missing_pages_ = std::max<std::int64_t>(wanted, 0);
 }
@@ -178,9 +170,9 @@ bool AdapterGate::enter(const Sequence& sequence) {
   bool may = !holds_back(sequence);
   if (adapter != nullptr) {
     const Residency residency = adapter->residency();
-    may = may && adapter->device_status().ok() &&
+    may = may && device_->proof(*adapter).status().ok() &&
           (residency == Residency::resident ||
-           (residency == Residency::loading && mode_ >= AdapterMode::pipelined &&
+           (residency == Residency::loading && starts_before_arrival(mode_) &&
             sequence.replays == 0 && has_turn(*adapter)));
   }
   if (!may) {
@@ -189,6 +181,11 @@ bool AdapterGate::enter(const Sequence& sequence) {
   }
   if (adapter != nullptr) device_->enter(*adapter);
   return true;
+}
+
+bool AdapterGate::is_in_doubt(const Sequence& sequence) const {
+  const AdapterLease& adapter = sequence.context->adapter;
+  return adapter != nullptr && !device_->proof(*adapter).is_given();
 }
 
 void AdapterGate::leave(const Sequence& sequence) {

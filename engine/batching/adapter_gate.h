@@ -14,25 +14,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device_tier.h"
-#include "engine/batching/scheduler.h"
+#include "engine/batching/continuous_batcher.h"
 #include "engine/handoff/handoff.h"
+#include "engine/service/adapter_mode.h"
 
 namespace tandem {
-
-enum class AdapterMode {
-  cached,      // every adapter is loaded before its name is served, and never evicted
-  on_demand,   // a sequence waits until its adapter has arrived
-  pipelined,   // it starts at once, and each layer waits for its part
-  cpu_assist,  // CPU workers compute it until all of it has arrived (the CaraServe paper's way)
-  planned,     // the planner says for each layer: wait, CPU, or CPU for x A^T with B loaded first
-};
-Result<AdapterMode> parse_adapter_mode(const std::string& name);
 
 class AdapterGate final : public AdmissionGate {
  public:
@@ -58,10 +49,12 @@ class AdapterGate final : public AdmissionGate {
   void plan_begins() override { ++step_; }
   bool enter(const Sequence& sequence) override;
   void leave(const Sequence& sequence) override;
+  bool is_in_doubt(const Sequence& sequence) const override;
   bool is_waiting() const override { return refused_ || device_->is_expecting(); }
 
  private:
-  void enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting);
+  void enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting,
+                     DeviceTier::Turn& loads);
   Status check_fits(const Sequence& sequence, std::int32_t kept_pages) const;
   void hold_room_for(const ServedAdapter& adapter);
   bool holds_back(const Sequence& sequence) const;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/batching/sampling_rows.h"
+#include "base/check.h"
+#include "engine/batching/request_limits.h"
+#include "engine/batching/statistics.h"
 
 namespace tandem {
 
@@ -19,13 +20,72 @@ std::int32_t max_page_ids(const EngineOptions& options) {
   return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
 }
 
-// Adapters lie where workers compute from them.
-std::vector<int> host_tier_nodes(const EngineOptions& options) {
-  std::vector<int> nodes;
-  if (options.adapter_mode >= AdapterMode::cpu_assist) {
-    for (const HandoffOptions::Group& group : options.handoff.groups) nodes.push_back(group.node);
+BatchLimits batch_limits(const EngineOptions& options) {
+  return {options.max_num_seqs,
+          options.max_num_batched_tokens,
+          options.max_prefill_chunk,
+          max_logit_rows(options.max_num_seqs),
+          max_history(options.max_model_len),
+          max_page_ids(options)};
+}
+
+ExecutorOptions executor_options(const EngineOptions& options) {
+  const std::int32_t samples = max_logit_rows(options.max_num_seqs);
+  ExecutorOptions result;
+  result.model = {options.max_num_batched_tokens, samples, options.max_model_len,
+                  options.max_lora_rank};
+  result.step = {options.max_num_batched_tokens,
+                 options.max_num_seqs,
+                 samples,
+                 max_page_ids(options),
+                 max_history(options.max_model_len),
+                 options.max_num_seqs * kMaxBiasesPerSequence};
+  result.max_device_adapters = std::min(options.max_device_adapters, options.max_adapters);
+  result.overlap = options.overlap;
+  result.max_graph_batch = options.max_graph_batch;
+  result.record_at_start = options.record_at_start;
+  result.tune_at_start = options.tune_at_start;
+  if (hands_over(options.adapter_mode)) result.handoff = options.handoff;
+  result.whole_loads = hands_over_whole_loads(options.adapter_mode);
+  return result;
+}
+
+AdapterStoreOptions store_options(const EngineOptions& options) {
+  AdapterStoreOptions result;
+  result.max_adapters = options.max_adapters;
+  result.max_rank = options.max_lora_rank;
+  result.host_tier_bytes = options.host_tier_bytes;
+  if (!hands_over(options.adapter_mode) || options.handoff.groups.empty()) return result;
+  // Adapters lie where workers compute from them.
+  result.host_tier_nodes.clear();
+  for (const HandoffOptions::Group& group : options.handoff.groups) {
+    result.host_tier_nodes.push_back(group.node);
   }
-  return nodes.empty() ? std::vector{-1} : nodes;
+  return result;
+}
+
+RecordedSettings recorded_settings(const EngineOptions& options, const ModelConfig& config,
+                                   DType dtype) {
+  const ExecutorOptions executor = executor_options(options);
+  RecordedSettings settings;
+  settings.source = options.recording.source;
+  settings.dtype = dtype;
+  settings.hidden_size = config.hidden_size;
+  settings.num_layers = config.num_layers;
+  settings.vocab_size = config.vocab_size;
+  settings.model = executor.model;
+  settings.step = executor.step;
+  settings.num_pages = options.num_pages;
+  settings.page_tokens = options.page_tokens;
+  settings.max_graph_batch = std::min(options.max_graph_batch, options.max_num_seqs);
+  return settings;
+}
+
+EngineStats first_stats(const EngineOptions& options) {
+  EngineStats stats;
+  stats.pages_total = options.num_pages;
+  stats.pages_free = options.num_pages;
+  return stats;
 }
 
 }  // namespace
@@ -37,14 +97,8 @@ Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tok
       clock_(&clock),
       pool_(options.num_pages, options.page_tokens, layout.chunks_per_page),
       prefixes_(options.prefix_cache ? std::make_unique<PrefixCache>(pool_) : nullptr),
-      scheduler_({options.max_num_seqs, options.max_num_batched_tokens, options.max_prefill_chunk,
-                  max_logit_rows(options.max_num_seqs), max_history(options.max_model_len),
-                  max_page_ids(options)},
-                 pool_, prefixes_.get()),
-      seeds_(std::random_device{}()) {
-  stats_.pages_total = options.num_pages;
-  stats_.pages_free = options.num_pages;
-}
+      inbox_(options.max_queue, first_stats(options)),
+      seeds_(std::random_device{}()) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                                                const ModelConfig& config,
@@ -65,93 +119,47 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
         room, options.max_model_len);
   }
   const PoolLayout layout = PoolLayout::of(config, dtype, options.page_tokens);
-  TANDEM_ASSIGN(KvCache cache, KvCache::create(device, layout, options.num_pages));
   std::unique_ptr<Engine> engine(new Engine(options, layout, tokenizer, clock));
-  engine->cache_ = std::move(cache);
-  const std::int32_t samples = max_logit_rows(options.max_num_seqs);
-  const ModelLimits limits{options.max_num_batched_tokens, samples, options.max_model_len,
-                           options.max_lora_rank};
-  TANDEM_ASSIGN(engine->model_, LlamaModel::load(config, weights, dtype, limits, device, progress));
-  AdapterStoreOptions store;
-  store.max_adapters = options.max_adapters;
-  store.max_rank = options.max_lora_rank;
-  store.host_tier_bytes = options.host_tier_bytes;
-  store.host_tier_nodes = host_tier_nodes(options);
-  TANDEM_ASSIGN(engine->adapters_, AdapterStore::create(device, config, dtype, store));
-  TANDEM_TRY(engine->make_handoff(device, config, dtype));
-  LoadSignals signals;
-  if (engine->handoff_ != nullptr) {
-    signals.words = options.adapter_mode == AdapterMode::cpu_assist ? LoadSignals::Words::whole
-                                                                    : LoadSignals::Words::layers;
-    signals.link_bytes_per_s = options.handoff.costs.link_bytes_per_s;
-    signals.copy_s = options.handoff.costs.copy_s;
-    signals.clock = &clock;
+  TANDEM_ASSIGN(engine->adapters_,
+                AdapterStore::create(device, config, dtype, store_options(options)));
+  TANDEM_ASSIGN(engine->executor_,
+                Executor::create(executor_options(options), config, weights, dtype, device,
+                                 engine->pool_, engine->adapters_->host_tier(), clock, progress));
+  if (!options.recording.path.empty()) {
+    TANDEM_ASSIGN(
+        engine->recording_,
+        RecordingWriter::create(options.recording.path, recorded_settings(options, config, dtype)));
   }
-  TANDEM_ASSIGN(engine->device_tier_,
-                DeviceTier::create(device, config, dtype, options.max_lora_rank,
-                                   std::min(options.max_device_adapters, options.max_adapters),
-                                   engine->cache_, engine->pool_, signals));
-  engine->make_gate();
-  engine->adapters_->on_news([raw = engine.get()] {
-    {
-      const std::lock_guard lock(raw->inbox_mutex_);
-      raw->adapter_news_ = true;
-    }
-    raw->inbox_changed_.notify_one();
-  });
-  const StepPipeline::Options steps{options.overlap, options.max_graph_batch, kMaxBiasesPerSequence,
-                                    options.max_num_seqs, max_page_ids(options)};
-  TANDEM_ASSIGN(engine->pipeline_,
-                StepPipeline::create(steps, device, *engine->model_, engine->cache_,
-                                     *engine->device_tier_, engine->handoff_.get(), clock));
-  if (options.tune_at_start) TANDEM_TRY(engine->pipeline_->tune());
-  if (options.record_at_start) TANDEM_TRY(engine->pipeline_->record_graphs(options.max_lora_rank));
-  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  engine->loop_ = std::make_unique<EngineLoop>(
+      engine->options_, batch_limits(options),
+      EngineLoop::Parts{engine->pool_, engine->prefixes_.get(), *engine->adapters_,
+                        *engine->executor_, engine->inbox_, engine->recording_.get(), clock});
+  engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
+  engine->thread_ = std::thread([raw = engine.get()] { raw->loop_->run(); });
   return engine;
 }
 
 Engine::~Engine() {
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    stopping_ = true;
-    draining_ = true;
-  }
-  inbox_changed_.notify_one();
+  inbox_.stop();
   if (thread_.joinable()) thread_.join();
-  // Its thread may still have news for us.
-  adapters_.reset();
-}
-
-Status Engine::check(const GenerationRequest& request) const {
-  const std::int64_t vocab = model_->config().vocab_size;
-  if (request.prompt.empty()) return invalid("the prompt is empty: it needs at least one token");
-  for (const TokenId id : request.prompt) {
-    if (id < 0 || id >= vocab)
-      return invalid("prompt: token id {} is not in 0 .. {}", id, vocab - 1);
-  }
-  const auto length = static_cast<std::int64_t>(request.prompt.size());
-  if (length + std::min(request.max_tokens, 1) > options_.max_model_len) {
-    return invalid("the prompt has {} tokens and the context holds {}: no room for an answer",
-                   length, options_.max_model_len);
-  }
-  if (request.n < 1) return invalid("n must be 1 or more");
-  if (request.n > options_.max_queue) {
-    return invalid("n is {}, but only {} continuations may wait (max_queue); ask for fewer",
-                   request.n, options_.max_queue);
-  }
-  if (request.max_tokens < 0) return invalid("max_tokens must be 0 or more");
-  return check_sampling(request, vocab);
+  // The store's thread may still have news for us. The store itself goes after the workers, which
+  // may be about to open its regions.
+  if (adapters_ != nullptr) adapters_->stop();
 }
 
 Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
-  TANDEM_TRY(check(request));
+  TANDEM_TRY(check_request(request, model().config().vocab_size, options_.max_model_len,
+                           options_.max_queue));
   auto context = std::make_shared<RequestContext>();
+  bool is_cold = false;
   if (!request.adapter.empty()) {
     context->adapter = adapters_->find(request.adapter);
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
-    context->stats.adapter_tier = tier_name(context->adapter->residency());
+    const Residency residency = context->adapter->residency();
+    context->stats.adapter_tier = tier_name(residency);
+    is_cold = residency != Residency::resident;
   }
   const std::int64_t room =
       options_.max_model_len - static_cast<std::int64_t>(request.prompt.size());
@@ -161,38 +169,70 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   context->submitted = clock_->now();
   context->state = std::make_shared<GenerationState>(n);
   context->request = std::move(request);
-  {
-    const std::lock_guard lock(inbox_mutex_);
-    if (!failure_.ok()) {
-      return error(StatusCode::unavailable, "the engine has ended: {}", failure_.message());
-    }
-    if (draining_) return Status(StatusCode::unavailable, "the server is shutting down");
-    if (inbox_.size() + waiting_ + static_cast<std::size_t>(n) >
-        static_cast<std::size_t>(options_.max_queue)) {
-      return error(StatusCode::resource_exhausted,
-                   "the queue is full: {} continuations wait (max_queue {})",
-                   inbox_.size() + waiting_, options_.max_queue);
-    }
+  TANDEM_TRY(inbox_.submit(n, [&](std::uint64_t first) {
     context->seed = context->request.sampling.seed.value_or(seeds_());
+    std::vector<std::unique_ptr<Sequence>> sequences;
     for (std::int32_t i = 0; i < n; ++i) {
       const GenerationRequest& r = context->request;
-      inbox_.push_back(std::make_unique<Sequence>(
-          context, i, next_arrival_++, pool_,
+      sequences.push_back(std::make_unique<Sequence>(
+          context, i, first + static_cast<std::uint64_t>(i), pool_,
           OutputText(*tokenizer_, r.skip_special_tokens, r.stop, r.include_stop)));
     }
     if (context->adapter != nullptr) {
-      auto& count = context->stats.adapter_tier == tier_name(Residency::resident)
-                        ? context->adapter->hits
-                        : context->adapter->cold_starts;
-      count.fetch_add(1, std::memory_order_relaxed);
+      ServedAdapter& adapter = *context->adapter;
+      (is_cold ? adapter.cold_starts : adapter.hits).fetch_add(1, std::memory_order_relaxed);
       // Why it could not be read before is no answer to those who ask now.
-      if (context->adapter->waiting.fetch_add(n, std::memory_order_relaxed) == 0) {
-        (void)adapters_->take_read_failure(*context->adapter);
+      if (adapter.waiting.fetch_add(n, std::memory_order_relaxed) == 0) {
+        (void)adapters_->take_read_failure(adapter);
       }
     }
-  }
-  inbox_changed_.notify_one();
+    return sequences;
+  }));
   return std::unique_ptr<Generation>(std::make_unique<GenerationHandle>(context->state));
+}
+
+Status Engine::load_adapter(const std::string& name, const std::string& path, bool in_place,
+                            bool pinned) {
+  // A pinned adapter is on the device before its name is served.
+  AdapterStore::Prepare prepare;
+  if (pinned || keeps_all(options_.adapter_mode)) {
+    prepare = [this](const AdapterLease& adapter) { return inbox_.keep_on_device(adapter); };
+  }
+  Status status = adapters_->load(name, path, in_place, pinned, prepare);
+  inbox_.end_if_fatal(status);
+  return status;
+}
+
+Status Engine::unload_adapter(const std::string& name) {
+  return adapters_->unload(name);
+}
+
+bool Engine::has_adapter(const std::string& name) const {
+  return adapters_->find(name) != nullptr;
+}
+
+std::vector<AdapterInfo> Engine::adapters() const {
+  std::vector<AdapterInfo> result;
+  for (const AdapterLease& lease : adapters_->list()) result.push_back(describe(*lease));
+  return result;
+}
+
+EngineStats Engine::stats() const {
+  EngineStats result = inbox_.stats();
+  if (executor_->handoff() != nullptr) count_workers(*executor_->handoff(), result);
+  return result;
+}
+
+void Engine::drain() {
+  inbox_.drain();
+}
+
+bool Engine::ready() const {
+  return !inbox_.is_draining();
+}
+
+Status Engine::failure() const {
+  return inbox_.failure();
 }
 
 }  // namespace tandem

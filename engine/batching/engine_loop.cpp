@@ -1,93 +1,148 @@
-// The engine thread: what it does from step to step.
+#include "engine/batching/engine_loop.h"
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
-#include "engine/batching/engine.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/batching/statistics.h"
 
 namespace tandem {
 
-void Engine::run() {
-  while (take_inbox()) {
-    drop_cancelled();
-    look_after_adapters();
-    run_steps();
-  }
-  const Status why = failure();
-  for (KeepRequest& request : keeping_) {
-    request.done.set_value(why.ok() ? Status(StatusCode::unavailable, "the server is shutting down")
-                                    : why);
-  }
-  for (Sequence* sequence : scheduler_.all()) {
-    end_request(*sequence, why.ok() ? FinishReason::cancelled : FinishReason::failed, why);
-  }
-  while (!pipeline_->empty()) (void)hand_out_oldest();
-  deliver();
+EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, const Parts& parts)
+    : options_(options),
+      pool_(&parts.pool),
+      prefixes_(parts.prefixes),
+      store_(&parts.store),
+      executor_(&parts.executor),
+      inbox_(&parts.inbox),
+      recording_(parts.recording),
+      clock_(&parts.clock),
+      scheduler_(limits, parts.pool, parts.prefixes),
+      gate_(options.adapter_mode, parts.store, parts.executor.tier(), parts.pool),
+      keeper_(parts.store, parts.executor.tier(), gate_, options.max_model_len),
+      deliveries_(scheduler_, parts.executor.model().config().eos_token_ids, parts.clock) {
+  scheduler_.set_gate(gate_);
+  const Handoff* const handoff = executor_->handoff();
+  if (handoff == nullptr || !goes_by_figures(options.adapter_mode)) return;
+  gate_.set_plan([this, handoff](std::vector<AdapterRows> waiting, std::vector<AdapterRows> loads) {
+    for (std::vector<AdapterRows>* list : {&waiting, &loads}) {
+      for (AdapterRows& each : *list) {
+        each.rows = std::min(each.rows, options_.max_num_batched_tokens);
+      }
+    }
+    return handoff->admission(waiting, loads, static_cast<std::int32_t>(scheduler_.num_running()),
+                              executor_->next_step(), executor_->tier().loads());
+  });
 }
 
-bool Engine::take_inbox() {
-  std::unique_lock lock(inbox_mutex_);
-  const auto has_news = [this] {
-    return stopping_ || !inbox_.empty() || !keep_inbox_.empty() || adapter_news_;
-  };
-  // Loads arrive without a word: they are looked at in short turns, by an engine that has nothing
-  // else to do. Folders that were read come with a notification, cancellations do not.
+void EngineLoop::run() {
+  while (true) {
+    wait_for_work();
+    take_in();
+    if (inbox_->is_stopping()) break;
+    has_news_ = false;
+    look_after_sequences();
+    look_after_adapters();
+    run_step();
+  }
+  end_all();
+}
+
+// Only where there is nothing else to do.
+void EngineLoop::wait_for_work() {
+  // Loads arrive without a word: they are looked at in short turns. Folders that were read come
+  // with a notification, cancellations do not.
   constexpr auto kLoadPoll = std::chrono::microseconds(100);
   constexpr auto kIdlePoll = std::chrono::milliseconds(10);
-  if (step_was_empty_ && pipeline_->empty()) {
-    pipeline_->rest();
-    if (device_tier_->is_expecting()) {
-      inbox_changed_.wait_for(lock, kLoadPoll, has_news);
-    } else if (scheduler_.num_running() + scheduler_.num_waiting() > 0) {
-      inbox_changed_.wait_for(lock, kIdlePoll, has_news);
-    } else {
-      inbox_changed_.wait(lock, has_news);
-    }
+  if (has_news_ || !step_was_empty_ || !executor_->empty()) return;
+  executor_->rest();
+  if (executor_->tier().is_expecting()) {
+    (void)inbox_->wait(kLoadPoll);
+  } else if (scheduler_.num_running() + scheduler_.num_waiting() > 0) {
+    (void)inbox_->wait(kIdlePoll);
+  } else {
+    (void)inbox_->wait(std::nullopt);
   }
-  for (auto& sequence : inbox_) scheduler_.add(std::move(sequence));
-  inbox_.clear();
-  for (KeepRequest& request : keep_inbox_) keeping_.push_back(std::move(request));
-  keep_inbox_.clear();
-  adapter_news_ = false;
-  waiting_ = scheduler_.num_waiting();
-  return !stopping_;
 }
 
-void Engine::drop_cancelled() {
+void EngineLoop::take_in() {
+  Inbox::Arrivals arrivals = inbox_->take();
+  has_news_ = has_news_ || !arrivals.empty();
+  for (auto& sequence : arrivals.sequences) scheduler_.add(std::move(sequence));
+  for (KeepRequest& request : arrivals.keep) keeper_.add(std::move(request));
+}
+
+void EngineLoop::look_after_sequences() {
   for (Sequence* sequence : scheduler_.all()) {
     if (sequence->context->state->cancelled()) {
-      end_request(*sequence, FinishReason::cancelled, {});
+      deliveries_.end(*sequence, FinishReason::cancelled, {});
+    } else if (!sequence->held.empty()) {
+      release_held(*sequence);
     }
+  }
+}
+
+void EngineLoop::look_after_adapters() {
+  if (const Status status = executor_->tier().poll(); !status) {
+    log::error("loading adapters failed, all requests end: {}", status.message());
+    for (Sequence* sequence : scheduler_.all()) {
+      deliveries_.end(*sequence, FinishReason::failed, status);
+    }
+    inbox_->end_if_fatal(status);
+  }
+  keeper_.advance();
+  start_loads();
+}
+
+void EngineLoop::start_loads() {
+  for (const auto& [sequence, why] : gate_.request(scheduler_.waiting())) {
+    deliveries_.end(*sequence, FinishReason::failed, why);
   }
 }
 
 // Enqueues the next step, if there is one to enqueue, and hands out what the oldest brought, if it
 // is time to wait for it.
-void Engine::run_steps() {
+void EngineLoop::run_step() {
   const TimePoint begin = clock_->now();
-  const std::vector<ScheduledSequence>& plan = scheduler_.plan();
-  step_was_empty_ = plan.empty();
+  const std::vector<ScheduledSequence>& scheduled = scheduler_.plan();
+  step_was_empty_ = scheduled.empty();
   help_stuck();
-  if (!plan.empty()) {
-    note_scheduled(plan, begin);
-    pipeline_->enqueue(plan);
+  if (!scheduled.empty()) {
+    note_scheduled(scheduled, begin);
+    enqueue(scheduled);
   }
   Duration waited{};
-  if (pipeline_->full() || (plan.empty() && !pipeline_->empty())) waited = hand_out_oldest();
+  if (executor_->full() || (scheduled.empty() && !executor_->empty())) waited = hand_out_oldest();
   publish_stats();
-  deliver();
+  deliveries_.send();
   const Duration worked = clock_->now() - begin - waited;
   counts_.host_seconds_total += std::chrono::duration<double>(worked).count();
 }
 
-void Engine::deliver() {
-  for (News& news : outbox_) news.state->push(std::move(news.delta), news.stats);
-  outbox_.clear();
+// Adapters that were loaded into what was left between others may lie in more pages than they fill.
+// Loaded again, into the room that now is free, they do not. What is short then stays short.
+void EngineLoop::help_stuck() {
+  constexpr std::int32_t kMostTimes = 3;
+  Sequence* sequence = scheduler_.stuck();
+  if (sequence == nullptr || executor_->tier().counts().loading > 0) return;
+  if (++sequence->times_stuck < kMostTimes) {
+    executor_->tier().room().evict_idle();
+    return;
+  }
+  const PoolCounts pages = pool_->counts();
+  deliveries_.end(
+      *sequence, FinishReason::failed,
+      error(StatusCode::resource_exhausted,
+            "the request needs {} pages so far; of the pool's {}, {} are taken by pinned "
+            "adapters: ask for less, or raise pool_gb",
+            pool_->pages_for(static_cast<std::int64_t>(sequence->tokens.size())),
+            pool_->num_pages(), pages.adapter));
 }
 
-void Engine::note_scheduled(const std::vector<ScheduledSequence>& plan, TimePoint now) {
-  for (const auto& [sequence, num_tokens] : plan) {
+void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled, TimePoint now) {
+  for (const auto& [sequence, num_tokens] : scheduled) {
     RequestContext& context = *sequence->context;
     const std::int64_t prompt_left = sequence->prompt_len() - sequence->computed;
     counts_.prompt_tokens +=
@@ -104,65 +159,142 @@ void Engine::note_scheduled(const std::vector<ScheduledSequence>& plan, TimePoin
   }
 }
 
-Duration Engine::hand_out_oldest() {
+void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
+  std::vector<PlannedEntry>& entries = planned_[num_enqueued_++ % planned_.size()];
+  build_plan(scheduled, executor_->model().config().eos_token_ids, executor_->tier(), plan_,
+             entries);
+  if (recording_ != nullptr) record_plan(entries);
+  executor_->enqueue(plan_);
+}
+
+Duration EngineLoop::hand_out_oldest() {
   Duration waited{};
   bool failed = false;
   do {
     const TimePoint begin = clock_->now();
-    wait_for_arrivals();
-    const FinishedStep step = pipeline_->wait();
+    wait_for_step();
+    const StepResult step = executor_->wait();
     waited += clock_->now() - begin;
     failed = !step.status.ok();
-    digest(step);
-  } while (failed && !pipeline_->empty());  // what came after it is void, too
+    digest(step, planned_[num_digested_++ % planned_.size()]);
+  } while (failed && !executor_->empty());  // what came after it is void, too
   return waited;
 }
 
-void Engine::digest(const FinishedStep& step) {
+// Waiting for the device, the engine thread looks at the inbox as well: what arrives while a step
+// runs need not wait for its end, its load begins. A new arrival is a wake-up. The device gives
+// none: its event can be waited for, which would be deaf to the inbox, or be looked at, which is
+// done in short turns, longer ones in long steps.
+void EngineLoop::wait_for_step() {
+  if (keeps_all(options_.adapter_mode)) return;
+  constexpr auto kShortest = std::chrono::microseconds(20);
+  constexpr auto kLongest = std::chrono::microseconds(500);
+  const TimePoint begin = clock_->now();
+  while (!executor_->oldest_has_ended()) {
+    executor_->tier().loads().feed();
+    const Duration waited = clock_->now() - begin;
+    if (!inbox_->wait(std::clamp<Duration>(waited / 32, kShortest, kLongest))) continue;
+    if (inbox_->is_stopping()) return;
+    take_in();
+    start_loads();
+  }
+}
+
+void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>& entries) {
   ++counts_.steps;
   counts_.step_seconds_total += step.seconds;
   counts_.gap_seconds_total += step.gap_seconds;
   if (!step.status.ok()) {
     log::error("a step failed, its requests end: {}", step.status.message());
-    end_if_fatal(step.status);
+    inbox_->end_if_fatal(step.status);
   }
-  for (const AdapterLease& adapter : step.handoff.voided) replay(*adapter);
-  note_served(step);
-  for (const StepEntry& entry : step.entries) {
-    Sequence& sequence = *entry.sequence;
-    --sequence.steps_in_flight;
-    if (sequence.ended) {
-      if (sequence.steps_in_flight > 0) continue;
-      ended_.erase(std::find_if(ended_.begin(), ended_.end(),
-                                [&](const auto& each) { return each.get() == &sequence; }));
-    } else if (entry.replays != sequence.replays) {
-      continue;  // void: it is computed again
-    } else if (!step.status.ok()) {
-      end_request(sequence, FinishReason::failed, step.status);
-    } else if (Status doubt = content_of(entry); !doubt) {
-      end_request(sequence, FinishReason::failed, doubt);
-    } else {
-      digest_entry(entry, step.samples);
+  for (const SlotId slot : step.voided) {
+    const auto entry = std::find_if(entries.begin(), entries.end(),
+                                    [&](const PlannedEntry& each) { return each.slot == slot; });
+    TANDEM_CHECK(entry != entries.end(), "slot {} was not in the step", slot.value());
+    replay(*entry->sequence->context->adapter);
+  }
+  for (const StepResult::Served& served : step.served) {
+    const RequestContext* last = nullptr;
+    for (const PlannedEntry& entry : entries) {
+      RequestContext& context = *entry.sequence->context;
+      if (entry.slot != served.slot || &context == last) continue;
+      context.stats.cpu_layers += served.cpu_layers;
+      last = &context;
     }
   }
+  if (recording_ != nullptr) record_result(step, entries);
+  for (const PlannedEntry& entry : entries) digest_entry(step, entry);
   // What the step should have computed was offered when it was planned.
   if (!step.status.ok() && prefixes_ != nullptr) prefixes_->drop_idle();
 }
 
-// Whether the sequence's adapter is what it should be. Its layers may have been computed from while
-// its folder was still read: by now that has ended, or will in a moment, and no token leaves
-// before.
-Status Engine::content_of(const StepEntry& entry) {
-  const AdapterLease& adapter = entry.sequence->context->adapter;
-  if (adapter == nullptr) return {};
-  const bool sampled = entry.samples.next_token || entry.samples.prompt_logprobs > 0;
-  return sampled ? adapter->await_device_status() : adapter->device_status();
+void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const AdapterLease& adapter = entries[i].sequence->context->adapter;
+    if (adapter == nullptr) continue;
+    const AdapterSlot slot = plan_.entries[i].adapter;
+    recording_->note_adapter(
+        {slot.slot, slot.max_rank, adapter->contents().digest, adapter->path()});
+  }
+  recording_->add_plan(plan_);
+}
+
+// Before the entries are digested: their sequences are all there.
+void EngineLoop::record_result(const StepResult& step, const std::vector<PlannedEntry>& entries) {
+  std::vector<std::uint8_t> is_void;
+  for (const PlannedEntry& entry : entries) {
+    const Sequence& sequence = *entry.sequence;
+    is_void.push_back(sequence.ended || entry.replays != sequence.replays ? 1 : 0);
+  }
+  recording_->add_result(step, is_void);
+}
+
+void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry) {
+  Sequence& sequence = *entry.sequence;
+  if (!deliveries_.left_step(sequence)) return;
+  if (entry.replays != sequence.replays) return;  // void: it is computed again
+  if (!step.status.ok()) {
+    deliveries_.end(sequence, FinishReason::failed, step.status);
+    return;
+  }
+  const AdapterLease& adapter = sequence.context->adapter;
+  if (adapter != nullptr) {
+    if (const Status bad = executor_->tier().proof(*adapter).status(); !bad) {
+      deliveries_.end(sequence, FinishReason::failed, bad);
+      return;
+    }
+  }
+  if (entry.samples.count == 0) return;
+  const auto samples = step.samples.subspan(static_cast<std::size_t>(entry.samples.first),
+                                            static_cast<std::size_t>(entry.samples.count));
+  // No token leaves before it is known that the adapter was what it should be: its layers may have
+  // been computed from while its folder was still read. Only this sequence waits for it.
+  if (!sequence.held.empty() ||
+      (adapter != nullptr && !executor_->tier().proof(*adapter).is_given())) {
+    sequence.held.push_back({{samples.begin(), samples.end()}, entry.next_token});
+    return;
+  }
+  (void)deliveries_.take(sequence, samples, entry.next_token);
+}
+
+// The store tells when a reading has ended, and the device tier ends those that are overdue.
+void EngineLoop::release_held(Sequence& sequence) {
+  const AdapterProof proof = executor_->tier().proof(*sequence.context->adapter);
+  if (const Status bad = proof.status(); !bad) {
+    deliveries_.end(sequence, FinishReason::failed, bad);
+    return;
+  }
+  if (!proof.is_given()) return;
+  for (const HeldSamples& held : std::exchange(sequence.held, {})) {
+    if (!deliveries_.take(sequence, held.samples, held.next_token)) return;
+  }
 }
 
 // Workers left rows of this adapter without an answer. Whatever was computed from them is in doubt,
 // and so is what sequences of the same contents share with them through the prefix cache: all start
 // again from the tokens that are known.
-void Engine::replay(const ServedAdapter& adapter) {
+void EngineLoop::replay(const ServedAdapter& adapter) {
   const std::string& digest = adapter.contents().digest;
   for (Sequence* sequence : scheduler_.all()) {
     const AdapterLease& its = sequence->context->adapter;
@@ -175,102 +307,24 @@ void Engine::replay(const ServedAdapter& adapter) {
   if (prefixes_ != nullptr) prefixes_->drop_idle();
 }
 
-void Engine::note_served(const FinishedStep& step) {
-  for (const HandoffOutcome::Served& served : step.handoff.served) {
-    const RequestContext* last = nullptr;
-    for (const StepEntry& entry : step.entries) {
-      RequestContext& context = *entry.sequence->context;
-      if (context.adapter.get() != served.adapter || &context == last) continue;
-      context.stats.cpu_layers += served.cpu_layers;
-      last = &context;
-    }
-  }
+void EngineLoop::publish_stats() {
+  counts_.generation_tokens = deliveries_.num_tokens();
+  count_sequences(scheduler_, counts_);
+  count_pages(*pool_, counts_);
+  count_adapters(*store_, *executor_, counts_);
+  inbox_->publish(counts_);
 }
 
-void Engine::digest_entry(const StepEntry& entry, const SampledToken* samples) {
-  RequestContext& context = *entry.sequence->context;
-  const SampledToken* sample = samples + entry.samples.first;
-  for (std::int32_t i = 0; i < entry.samples.prompt_logprobs; ++i) {
-    context.prompt_logprobs.push_back(to_token_logprob(*sample++));
+void EngineLoop::end_all() {
+  const Status failure = inbox_->failure();
+  keeper_.end(failure.ok() ? Status(StatusCode::unavailable, "the server is shutting down")
+                           : failure);
+  for (Sequence* sequence : scheduler_.all()) {
+    deliveries_.end(*sequence, failure.ok() ? FinishReason::cancelled : FinishReason::failed,
+                    failure);
   }
-  if (entry.samples.next_token) accept_token(*entry.sequence, entry.next_token, *sample);
-}
-
-// `index` is the token's place in the sequence. What comes after it, if anything, is under way.
-void Engine::accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled) {
-  RequestContext& context = *sequence.context;
-  const GenerationRequest& request = context.request;
-  TANDEM_CHECK(index == sequence.known_len(), "token {} after {}", index, sequence.known_len());
-  sequence.tokens[static_cast<std::size_t>(index)] = sampled.token;
-  --sequence.pending;
-  const std::int64_t output_len = sequence.known_len() - sequence.prompt_len();
-
-  OutputDelta delta;
-  delta.index = sequence.index;
-  if (output_len == 1 && sequence.index == 0) {
-    delta.prompt_logprobs = std::move(context.prompt_logprobs);
-  }
-  if (request.max_tokens == 0) {  // only the prompt was asked about
-    delta.finish = FinishReason::length;
-    finish(sequence, std::move(delta));
-    return;
-  }
-  if (!context.first_token) {
-    context.first_token = clock_->now();
-    context.stats.ttft_s = seconds_between(context.submitted, *context.first_token);
-  }
-  ++context.stats.completion_tokens;
-  ++counts_.generation_tokens;
-  const bool stops_count = output_len >= request.min_tokens;
-  if (stops_count && is_end_token(sampled.token, request, model_->config().eos_token_ids)) {
-    delta.text = sequence.text.flush();
-    delta.finish = FinishReason::stop;
-    if (std::find(request.stop_token_ids.begin(), request.stop_token_ids.end(), sampled.token) !=
-        request.stop_token_ids.end()) {
-      delta.stop_reason = std::to_string(sampled.token);
-    }
-    finish(sequence, std::move(delta));
-    return;
-  }
-  delta.tokens.push_back(sampled.token);
-  if (request.num_logprobs >= 0) delta.logprobs.push_back(to_token_logprob(sampled));
-  delta.text = sequence.text.push(sampled.token, stops_count);
-  if (const auto& stop = sequence.text.stopped_by()) {
-    delta.finish = FinishReason::stop;
-    delta.stop_reason = *stop;
-  } else if (output_len >= request.max_tokens) {
-    delta.text += sequence.text.flush();
-    delta.finish = FinishReason::length;
-  }
-  if (delta.finish != FinishReason::none) {
-    finish(sequence, std::move(delta));
-  } else {
-    context.stats.total_s = seconds_between(context.submitted, clock_->now());
-    outbox_.push_back({context.state, std::move(delta), context.stats});
-  }
-}
-
-void Engine::end_request(Sequence& sequence, FinishReason reason, const Status& why) {
-  OutputDelta last;
-  last.finish = reason;
-  last.error = why;
-  finish(sequence, std::move(last));
-}
-
-void Engine::finish(Sequence& sequence, OutputDelta delta) {
-  delta.index = sequence.index;
-  std::unique_ptr<Sequence> owned = scheduler_.remove(&sequence);
-  RequestContext& context = *owned->context;
-  if (context.adapter != nullptr) {
-    auto& count = owned->admitted ? context.adapter->running : context.adapter->waiting;
-    count.fetch_sub(1, std::memory_order_relaxed);
-  }
-  context.stats.total_s = seconds_between(context.submitted, clock_->now());
-  outbox_.push_back({context.state, std::move(delta), context.stats});
-  if (owned->steps_in_flight > 0) {
-    owned->ended = true;
-    ended_.push_back(std::move(owned));
-  }
+  while (!executor_->empty()) (void)hand_out_oldest();
+  deliveries_.send();
 }
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "engine/batching/generation.h"
+#include "engine/service/generation.h"
 
 namespace tandem {
 

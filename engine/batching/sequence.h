@@ -7,13 +7,14 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "engine/adapters/adapter_store.h"
-#include "engine/base/clock.h"
-#include "engine/batching/generation.h"
 #include "engine/batching/generation_state.h"
 #include "engine/batching/output_text.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/prefix_cache.h"
+#include "engine/service/generation.h"
+#include "gpu/ops.h"
 
 namespace tandem {
 
@@ -28,6 +29,13 @@ struct RequestContext {
   std::optional<TimePoint> first_scheduled;
   std::optional<TimePoint> first_token;
   std::vector<TokenLogprob> prompt_logprobs;  // of prompt tokens 1, 2, ... as they are computed
+};
+
+// What a step has sampled for a sequence while the folder of its adapter was still being read
+// (AdapterReading): held back until it is known to have been what it should be.
+struct HeldSamples {
+  std::vector<SampledToken> samples;  // log probabilities of the prompt, then the next token if any
+  std::int64_t next_token = -1;       // its index in the sequence's tokens; -1: none
 };
 
 struct Sequence {
@@ -53,12 +61,13 @@ struct Sequence {
   BlockTable table;
   PrefixCache::Position prefix;  // entered while it runs, if there is a prefix cache
   OutputText text;
+  std::vector<HeldSamples> held;     // of steps that have ended, oldest first; nothing is planned
   bool admitted = false;             // has been scheduled once; preemption does not undo it
   bool ended = false;                // out of the scheduler; what is still under way is void
-  std::int32_t times_stuck = 0;      // see Scheduler::stuck()
+  std::int32_t times_stuck = 0;      // see ContinuousBatcher::stuck()
   std::int32_t steps_in_flight = 0;  // enqueued steps with rows of it
-  // How often workers left it without an answer (Scheduler::replay): what steps under way have of
-  // it from before is void. From then on it waits until all of its adapter is there.
+  // How often workers left it without an answer (ContinuousBatcher::replay): what steps under way
+  // have of it from before is void. From then on it waits until all of its adapter is there.
   std::uint32_t replays = 0;
 
   std::int64_t prompt_len() const {
@@ -72,6 +81,8 @@ struct Sequence {
   bool awaits_last_token() const {
     return pending > 0 && output_len() >= std::max(context->request.max_tokens, 1);
   }
+  // It goes on when what it awaits is there.
+  bool is_paused() const { return awaits_last_token() || !held.empty(); }
   std::int64_t left_to_compute() const {
     return static_cast<std::int64_t>(tokens.size()) - computed;
   }

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/handoff/layer_load.h"
 #include "engine/loader/adapter.h"
 #include "engine/model/step_handoff.h"
+#include "engine/profile/layer_load.h"
 #include "shm/mailbox.h"
 
 namespace tandem {

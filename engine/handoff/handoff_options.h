@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "cpu_lora/worker_pool.h"
-#include "engine/base/status.h"
-#include "engine/handoff/cost_model.h"
-#include "engine/handoff/planner.h"
+#include "base/status.h"
+#include "cpu_lora/worker_pool/worker_pool.h"
+#include "engine/service/engine_defaults.h"
+#include "scheduler/coldstart/planner.h"
+#include "scheduler/costs/cost_model.h"
 
 namespace tandem {
 
@@ -22,10 +23,11 @@ struct HandoffOptions {
     std::vector<int> cpus;  // a worker for each
     int spare_seats = 0;    // for workers that somebody else starts (`tandem pin apply`)
   };
-  std::vector<Group> groups;    // none: nothing is handed over
-  std::int32_t max_rows = 512;  // of one step
-  std::uint32_t deadline_us = 200'000;
-  double spin_ms = 20;
+  std::vector<Group> groups;                                // none: nothing is handed over
+  std::int32_t max_rows = engine_defaults::kHandoffTokens;  // of one step
+  std::uint32_t deadline_us =
+      1000 * static_cast<std::uint32_t>(engine_defaults::kHandoffDeadlineMs);
+  double spin_ms = engine_defaults::kWorkerSpinMs;
   CostModel costs;
   // plan_handoff(), or what a test puts in its place.
   using Planner = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;

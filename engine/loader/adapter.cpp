@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/random_fill.h"
 

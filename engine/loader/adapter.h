@@ -4,16 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/base/dtype.h"
-#include "engine/base/file_identity.h"
-#include "engine/base/status.h"
+#include "base/dtype.h"
+#include "base/status.h"
 #include "engine/loader/model_config.h"
 
 namespace tandem {
@@ -55,15 +53,6 @@ struct Adapter {
   std::size_t num_bytes = 0;
   std::shared_ptr<const PeftSource> source;  // of a folder that can be told from a changed one
 };
-
-// Reads DIR/adapter_config.json and DIR/adapter_model.safetensors for a base of this shape, with
-// weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, bias,
-// modules_to_save, embedding or head LoRA, modules or layers the base does not have, shapes that do
-// not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
-// come from `allocate`, by default from the heap. `now_ns`: see FileIdentity::vouches.
-Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
-                                  DType dtype, const AllocateBytes& allocate = nullptr,
-                                  std::int64_t now_ns = unix_now_ns());
 
 // A random adapter of one rank on the given modules of all layers; same seed, same adapter.
 Adapter make_dummy_adapter(const ModelConfig& config, DType dtype, std::int32_t rank,

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/check.h"
-#include "engine/loader/parallel.h"
+#include "base/check.h"
+#include "engine/loader/thread_crew.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/loader/adapter.h"
 
 namespace tandem {

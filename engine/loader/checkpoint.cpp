@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/loader/json.h"
-#include "engine/loader/parallel.h"
-#include "engine/loader/safetensors.h"
+#include "engine/loader/safetensors/safetensors.h"
+#include "engine/loader/thread_crew.h"
 #include "engine/loader/weights.h"
 
 namespace tandem {

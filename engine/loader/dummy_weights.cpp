@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/check.h"
-#include "engine/loader/parallel.h"
+#include "base/check.h"
 #include "engine/loader/random_fill.h"
+#include "engine/loader/thread_crew.h"
 #include "engine/loader/weights.h"
 
 namespace tandem {

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "engine/base/file.h"
+#include "base/file.h"
 
 namespace tandem {
 namespace {

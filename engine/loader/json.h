@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "engine/base/json_text.h"
-#include "engine/base/status.h"
+#include "base/json_text.h"
+#include "base/status.h"
 
 namespace tandem {
 

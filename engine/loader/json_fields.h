@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/loader/json.h"
 
 namespace tandem {

@@ -4,7 +4,7 @@
 #include <array>
 #include <system_error>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/loader/json_fields.h"
 
 namespace tandem {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/dtype.h"
-#include "engine/base/status.h"
+#include "base/dtype.h"
+#include "base/status.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 namespace tandem {
 

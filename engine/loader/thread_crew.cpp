@@ -5,12 +5,30 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/check.h"
+
 namespace tandem {
+namespace {
+
+// Of all borrowed crews. Relaxed: it only bounds a number, it publishes no data.
+std::atomic<int> g_borrowed{0};
+
+int borrow(std::size_t most) {
+  static const int limit = std::max(1, static_cast<int>(std::thread::hardware_concurrency())) - 1;
+  int taken = g_borrowed.load(std::memory_order_relaxed);
+  int wanted = 0;
+  do {
+    wanted = static_cast<int>(std::min<std::size_t>(most, std::max(0, limit - taken)));
+  } while (!g_borrowed.compare_exchange_weak(taken, taken + wanted, std::memory_order_relaxed));
+  return wanted;
+}
+
+}  // namespace
 
 ThreadCrew::ThreadCrew(int helpers) {
   for (int i = 0; i < helpers; ++i) {
     try {
-      threads_.emplace_back([this] { help(); });
+      threads_.emplace_back([this, thread = std::size_t(i) + 1] { help(thread); });
     } catch (const std::system_error&) {  // those that are there do it all
       break;
     }
@@ -31,7 +49,7 @@ int ThreadCrew::helpers_for_machine() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) - 2, 1, kMost);
 }
 
-void ThreadCrew::run(std::size_t count, const std::function<void(std::size_t)>& body) {
+void ThreadCrew::run(std::size_t count, const Body& body) {
   {
     const std::lock_guard lock(mutex_);
     body_ = &body;
@@ -41,14 +59,14 @@ void ThreadCrew::run(std::size_t count, const std::function<void(std::size_t)>& 
     ++round_;
   }
   changed_.notify_all();
-  work();
+  work(0);
   std::unique_lock lock(mutex_);
   open_ = false;
   idle_.wait(lock, [this] { return busy_ == 0; });
 }
 
-void ThreadCrew::help() {
-  pthread_setname_np(pthread_self(), "adapter read");
+void ThreadCrew::help(std::size_t thread) {
+  pthread_setname_np(pthread_self(), "loader");
   std::uint64_t seen = 0;
   std::unique_lock lock(mutex_);
   while (true) {
@@ -57,14 +75,34 @@ void ThreadCrew::help() {
     seen = round_;
     ++busy_;
     lock.unlock();
-    work();
+    work(thread);
     lock.lock();
     if (--busy_ == 0) idle_.notify_one();
   }
 }
 
-void ThreadCrew::work() {
-  for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) (*body_)(i);
+void ThreadCrew::work(std::size_t thread) {
+  for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+    (*body_)(i, thread);
+  }
+}
+
+BorrowedCrew::BorrowedCrew(std::size_t most_helpers)
+    : helpers_(borrow(most_helpers)), crew_(helpers_) {}
+
+BorrowedCrew::~BorrowedCrew() {
+  g_borrowed.fetch_sub(helpers_, std::memory_order_relaxed);
+}
+
+void parallel_chunks(std::size_t count, std::size_t chunk,
+                     const std::function<void(std::size_t, std::size_t)>& body) {
+  TANDEM_CHECK(chunk > 0);
+  const std::size_t num_chunks = count / chunk + (count % chunk != 0 ? 1 : 0);
+  if (num_chunks == 0) return;
+  BorrowedCrew borrowed(num_chunks - 1);
+  borrowed.crew().run(num_chunks, [&](std::size_t i, std::size_t) {
+    body(i * chunk, i * chunk + std::min(chunk, count - i * chunk));
+  });
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Threads that are kept ready for short work: waking them costs less than starting them.
+// Threads that share one loop, for work bound by memory or by the disk.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 
 namespace tandem {
 
+// Kept ready for short work: waking them costs less than starting them.
 class ThreadCrew {
  public:
   // Beside the thread that calls run(). Where there is no thread to be had, fewer.
@@ -24,21 +25,26 @@ class ThreadCrew {
   // is left to who waits for what is read.
   static int helpers_for_machine();
 
-  // Calls body(i) once for every i in [0, count), on this thread and the others, taken in order: a
-  // body may wait for those of smaller indices. Returns when all have returned; who has not woken
-  // up by then is not waited for. One call at a time. `body` must not throw.
-  void run(std::size_t count, const std::function<void(std::size_t)>& body);
+  // With the one that calls run().
+  std::size_t num_threads() const { return threads_.size() + 1; }
+
+  // Calls body(i, thread) once for every i in [0, count), on this thread and the others, taken in
+  // order: a body may wait for those of smaller indices. `thread` is in [0, num_threads()). Returns
+  // when all have returned; who has not woken up by then is not waited for. One call at a time.
+  // `body` must not throw.
+  using Body = std::function<void(std::size_t i, std::size_t thread)>;
+  void run(std::size_t count, const Body& body);
 
  private:
-  void help();
-  void work();
+  void help(std::size_t thread);
+  void work(std::size_t thread);
 
   std::mutex mutex_;
   std::condition_variable changed_;  // open_, round_ or stopping_
   std::condition_variable idle_;
   // All but next_ are guarded by mutex_; body_ and count_ stay as they are while a round is open or
   // anybody is busy.
-  const std::function<void(std::size_t)>* body_ = nullptr;
+  const Body* body_ = nullptr;
   std::size_t count_ = 0;
   std::uint64_t round_ = 0;
   bool open_ = false;  // helpers may join
@@ -48,5 +54,27 @@ class ThreadCrew {
   std::atomic<std::size_t> next_{0};
   std::vector<std::thread> threads_;
 };
+
+// A crew for one piece of work, on threads that live as long: as many helpers as it asks for, but
+// all such crews of the process together have no more than the machine has cores. Any number of
+// them at once, one within another's loop as well.
+class BorrowedCrew {
+ public:
+  explicit BorrowedCrew(std::size_t most_helpers);
+  ~BorrowedCrew();
+  BorrowedCrew(const BorrowedCrew&) = delete;
+  BorrowedCrew& operator=(const BorrowedCrew&) = delete;
+
+  ThreadCrew& crew() { return crew_; }
+
+ private:
+  const int helpers_;
+  ThreadCrew crew_;
+};
+
+// Calls body(begin, end) for every piece of `chunk` out of [0, count), the last one shorter, on a
+// borrowed crew. `body` must not throw.
+void parallel_chunks(std::size_t count, std::size_t chunk,
+                     const std::function<void(std::size_t, std::size_t)>& body);
 
 }  // namespace tandem

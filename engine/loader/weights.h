@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include "engine/base/dtype.h"
-#include "engine/base/status.h"
+#include "base/dtype.h"
+#include "base/status.h"
 #include "engine/loader/model_config.h"
 
 namespace tandem {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 
@@ -46,7 +46,7 @@ std::int32_t BlockTable::slot(std::int64_t position) const {
   const std::int32_t page_tokens = pool_->page_tokens();
   const auto index = static_cast<std::size_t>(position / page_tokens);
   TANDEM_CHECK(index < pages_.size(), "token {} was not reserved", position);
-  return pages_[index] * page_tokens + static_cast<std::int32_t>(position % page_tokens);
+  return pages_[index].value() * page_tokens + static_cast<std::int32_t>(position % page_tokens);
 }
 
 }  // namespace tandem

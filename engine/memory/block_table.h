@@ -29,7 +29,8 @@ class BlockTable {
   void clear();
 
   std::span<const PageId> pages() const { return pages_; }
-  // Where token `position` lives: page * page_tokens + offset. Requires that it was reserved.
+  // Where token `position` lives, in tokens from the start of the pool: page * page_tokens +
+  // offset. Requires that it was reserved.
   std::int32_t slot(std::int64_t position) const;
 
  private:

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/memory/page_pool.h"
 
 namespace tandem {
@@ -32,8 +32,7 @@ std::vector<ChunkRun> ChunkTable::runs(std::size_t begin, std::size_t end,
   while (begin < end) {
     const std::size_t index = begin >> shift;
     const std::size_t chunk_end = std::min(end, (index + 1) << shift);
-    const std::size_t to =
-        (static_cast<std::size_t>(ids_[index]) << shift) + (begin - (index << shift));
+    const std::size_t to = (ids_[index].index() << shift) + (begin - (index << shift));
     if (!result.empty() && result.back().to + result.back().bytes == to) {
       result.back().bytes += chunk_end - begin;
     } else {

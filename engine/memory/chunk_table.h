@@ -7,10 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/strong_id.h"
+
 namespace tandem {
 
 class PagePool;
-using ChunkId = std::int32_t;
+// A piece of the pool's memory: chunk c is the c-th from its start (KvCache::chunk_base).
+using ChunkId = StrongId<struct ChunkTag>;
 
 // A piece of an adapter's bytes that is contiguous in the pool as well: one copy.
 struct ChunkRun {

@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/strong_id.h"
+
 namespace tandem {
 
-using PageId = std::int32_t;
+// A page of the pool, the p-th from the start of its memory. The device's block tables hold it as a
+// plain i32 (gpu/ops.h: AttentionArgs).
+using PageId = StrongId<struct PageTag>;
 
 class FreePages {
  public:
@@ -24,8 +28,9 @@ class FreePages {
 
  private:
   void take(PageId page);
-  // The highest page <= `from` that is (or is not) free; -1: none.
-  PageId highest(PageId from, bool free) const;
+  // The highest page <= `from` that is (or is not) free; -1: none. By number, as it is reckoned
+  // with.
+  std::int32_t highest(std::int32_t from, bool free) const;
 
   std::int32_t num_pages_;
   std::int32_t count_;

@@ -1,6 +1,6 @@
 #include "engine/memory/kv_cache.h"
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/memory/pool_layout.h"
 #include "gpu/device.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 
@@ -75,15 +75,16 @@ bool PagePool::make_room(std::int64_t count) {
 // KV.
 
 PagePool::Page& PagePool::kv_page(PageId page) {
-  Page& entry = pages_[static_cast<std::size_t>(page)];
-  TANDEM_CHECK(entry.references > 0, "page {} holds no KV", page);
+  Page& entry = pages_[page.index()];
+  TANDEM_CHECK(entry.references > 0, "page {} holds no KV", page.value());
   return entry;
 }
 
 PageId PagePool::take_page() {
   const PageId page = free_.take_lowest();
-  Page& entry = pages_[static_cast<std::size_t>(page)];
-  TANDEM_CHECK(entry.references == 0 && entry.chunks == 0 && !entry.cached, "page {}", page);
+  Page& entry = pages_[page.index()];
+  TANDEM_CHECK(entry.references == 0 && entry.chunks == 0 && !entry.cached, "page {}",
+               page.value());
   entry.references = 1;
   return page;
 }
@@ -96,7 +97,8 @@ void PagePool::reference(PageId page) {
 
 void PagePool::drop_reference(PageId page) {
   Page& entry = kv_page(page);
-  TANDEM_CHECK(!entry.cached || entry.references > 1, "page {}: the cache's own reference", page);
+  TANDEM_CHECK(!entry.cached || entry.references > 1, "page {}: the cache's own reference",
+               page.value());
   --entry.references;
   if (entry.references == 0) {
     entry.released = steps_;
@@ -108,14 +110,14 @@ void PagePool::drop_reference(PageId page) {
 
 void PagePool::set_cached(PageId page) {
   Page& entry = kv_page(page);
-  TANDEM_CHECK(!entry.cached, "page {} is cached twice", page);
+  TANDEM_CHECK(!entry.cached, "page {} is cached twice", page.value());
   entry.cached = true;
   ++entry.references;
 }
 
 void PagePool::drop_cached(PageId page) {
   Page& entry = kv_page(page);
-  TANDEM_CHECK(entry.cached, "page {} is not cached", page);
+  TANDEM_CHECK(entry.cached, "page {} is not cached", page.value());
   if (entry.references == 1) --idle_pages_;
   entry.cached = false;
   drop_reference(page);
@@ -145,9 +147,9 @@ std::optional<ChunkTable> PagePool::take_chunks(std::int64_t count) {
 // Into the fullest page that has room for all of it, else into a page of its own, else scattered.
 void PagePool::take_tail(std::int64_t count, std::vector<ChunkId>& ids) {
   while (count > 0) {
-    PageId page = -1;
+    PageId page;
     auto taken = static_cast<std::int32_t>(std::min<std::int64_t>(count, chunks_per_page_));
-    const auto fitting = partial_.lower_bound({taken, 0});
+    const auto fitting = partial_.lower_bound({taken, PageId()});
     if (fitting != partial_.end()) {
       page = fitting->second;
     } else if (num_free() > 0) {
@@ -163,26 +165,28 @@ void PagePool::take_tail(std::int64_t count, std::vector<ChunkId>& ids) {
 }
 
 void PagePool::take_from_page(PageId page, std::int32_t count, std::vector<ChunkId>& ids) {
-  Page& entry = pages_[static_cast<std::size_t>(page)];
-  TANDEM_CHECK(entry.references == 0 && entry.chunks + count <= chunks_per_page_, "page {}", page);
+  Page& entry = pages_[page.index()];
+  TANDEM_CHECK(entry.references == 0 && entry.chunks + count <= chunks_per_page_, "page {}",
+               page.value());
   const std::int32_t before = entry.chunks;
   entry.chunks += count;
   chunks_ += count;
   if (before == 0) ++adapter_pages_;
   note_partial(page, before);
-  for (ChunkId id = page * chunks_per_page_; count > 0; ++id) {
-    if (chunk_owned_[static_cast<std::size_t>(id)]) continue;
-    chunk_owned_[static_cast<std::size_t>(id)] = true;
+  for (std::int32_t next = page.value() * chunks_per_page_; count > 0; ++next) {
+    const ChunkId id(next);
+    if (chunk_owned_[id.index()]) continue;
+    chunk_owned_[id.index()] = true;
     ids.push_back(id);
     --count;
   }
 }
 
 void PagePool::give_back(ChunkId chunk) {
-  TANDEM_CHECK(chunk_owned_[static_cast<std::size_t>(chunk)], "chunk {} given back twice", chunk);
-  chunk_owned_[static_cast<std::size_t>(chunk)] = false;
-  const PageId page = chunk / chunks_per_page_;
-  Page& entry = pages_[static_cast<std::size_t>(page)];
+  TANDEM_CHECK(chunk_owned_[chunk.index()], "chunk {} given back twice", chunk.value());
+  chunk_owned_[chunk.index()] = false;
+  const PageId page = page_of(chunk);
+  Page& entry = pages_[page.index()];
   entry.released = steps_;
   const std::int32_t before = entry.chunks--;
   --chunks_;
@@ -195,7 +199,7 @@ void PagePool::give_back(ChunkId chunk) {
 std::uint64_t PagePool::last_release(std::span<const ChunkId> chunks) const {
   std::uint64_t last = 0;
   for (const ChunkId chunk : chunks) {
-    last = std::max(last, pages_[static_cast<std::size_t>(chunk / chunks_per_page_)].released);
+    last = std::max(last, pages_[page_of(chunk).index()].released);
   }
   return last;
 }
@@ -204,7 +208,7 @@ void PagePool::note_partial(PageId page, std::int32_t chunks_before) {
   const auto has_room = [&](std::int32_t chunks) {
     return chunks > 0 && chunks < chunks_per_page_;
   };
-  const std::int32_t chunks = pages_[static_cast<std::size_t>(page)].chunks;
+  const std::int32_t chunks = pages_[page.index()].chunks;
   if (has_room(chunks_before)) partial_.erase({chunks_per_page_ - chunks_before, page});
   if (has_room(chunks)) partial_.insert({chunks_per_page_ - chunks, page});
 }

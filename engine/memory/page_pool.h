@@ -89,6 +89,7 @@ class PagePool {
     std::uint64_t released = 0;  // steps() when it, or a chunk of it, was given back
   };
 
+  PageId page_of(ChunkId chunk) const { return PageId(chunk.value() / chunks_per_page_); }
   Page& kv_page(PageId page);
   bool reclaim_one();
   void note_partial(PageId page, std::int32_t chunks_before);

@@ -27,7 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 #include "engine/loader/model_config.h"
 
 namespace tandem {

@@ -28,7 +28,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/token_id.h"
+#include "base/token_id.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/reclaimable.h"
@@ -87,7 +87,7 @@ class PrefixCache final : public Reclaimable {
     Node* parent = nullptr;       // null: the root of a digest
     std::uint64_t hash = 0;       // of parent and tokens
     std::vector<TokenId> tokens;  // page_tokens of them
-    PageId page = -1;
+    PageId page;
     std::int32_t children = 0;
     std::int32_t positions = 0;  // that end here
     std::uint64_t last_used = 0;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/llama.h"
 #include "engine/model/step_batch.h"

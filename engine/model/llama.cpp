@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/model/rope_table.h"
 
 namespace tandem {
@@ -32,7 +32,7 @@ struct LlamaModel::Step {
   const AdapterTable& adapters;
   Workspace work;  // cut to the rows of this step
   const StepHandoff* handoff = nullptr;
-  std::uint64_t offers = 0;  // so far
+  HandoffJob job;  // of the next offer; only with a handoff
 };
 
 LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType dtype,
@@ -105,7 +105,12 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
   TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
   if (input.num_rows == 0) return;
-  Step step{stream, input, cache, adapters, work_, handoff};
+  Step step{stream, input, cache, adapters, work_, handoff, {}};
+  if (handoff != nullptr) {
+    step.job = handoff->job;
+    step.job.rows = input.lora_rows;
+    step.job.segments = input.segments;
+  }
   for (TensorView* view : {&step.work.residual, &step.work.x, &step.work.qkv, &step.work.attention,
                            &step.work.gate_up, &step.work.activation}) {
     *view = view->slice_rows(0, input.num_rows);
@@ -252,30 +257,17 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   const LayerHandoff* const plan =
       handoff == nullptr ? nullptr : &handoff->layers[static_cast<std::size_t>(layer)];
   const bool offered = plan != nullptr && plan->sites[site].offered();
-  std::uint64_t sequence = 0;
-  std::uint32_t* tickets = nullptr;
   if (offered) {
-    sequence = handoff->first_sequence + step.offers;
-    tickets = handoff->tickets + step.offers * static_cast<std::uint64_t>(handoff->num_groups);
-    ++step.offers;
     const std::int64_t row = handoff->whole_loads ? config_.num_layers : layer;
     OfferArgs args;
+    static_cast<HandoffJob&>(args) = step.job;
     args.x = projection.x;
-    args.rows = input.lora_rows;
-    args.segments = input.segments;
     args.num_segments = input.num_segments;
     args.live = handoff->live;
-    args.groups = handoff->groups;
-    args.num_groups = handoff->num_groups;
     args.cpu_groups = plan->sites[site].cpu_groups;
     args.xa_groups = plan->sites[site].xa_groups;
     args.ready = handoff->ready + row * kNumLoadParts;
     args.slot_stride = (config_.num_layers + 1) * kNumLoadParts;
-    std::copy(handoff->mailboxes.begin(), handoff->mailboxes.end(), args.mailboxes);
-    args.sequence = sequence;
-    args.tickets = tickets;
-    args.state = handoff->state;
-    args.max_count = handoff->max_count;
     step.stream.offer(args);
   }
 
@@ -299,29 +291,19 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   if (!offered) return;
 
   AcceptArgs accept;
-  accept.num_modules = args.num_modules;
+  static_cast<HandoffJob&>(accept) = step.job;
+  static_cast<LoraModules&>(accept) = args;
   for (int m = 0; m < args.num_modules; ++m) {
-    accept.out[m] = args.out[m];
     accept.adapted[m] =
         plan->adapted[static_cast<std::size_t>(first) + static_cast<std::size_t>(m)];
   }
   accept.dtype = dtype_;
-  accept.rows = input.lora_rows;
-  accept.segments = input.segments;
-  accept.groups = handoff->groups;
-  accept.num_groups = handoff->num_groups;
-  accept.tickets = tickets;
-  std::copy(handoff->mailboxes.begin(), handoff->mailboxes.end(), accept.mailboxes);
-  accept.sequence = sequence;
   accept.deadline_us = handoff->deadline_us;
-  accept.state = handoff->state;
   accept.voids = handoff->voids;
-  accept.table = args.table;
-  accept.slot_stride = args.slot_stride;
-  accept.pages = args.pages;
-  accept.max_count = handoff->max_count;
   accept.any_xa = plan->sites[site].xa_groups != 0;
   step.stream.accept(accept);
+  ++step.job.sequence;
+  step.job.tickets += step.job.num_groups;
 }
 
 void LlamaModel::sample(Stream& stream, const StepInput& input, SampledToken* out) {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/model_weights.h"

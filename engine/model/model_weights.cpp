@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 namespace {

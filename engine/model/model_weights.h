@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "engine/loader/model_config.h"
 #include "engine/loader/weights.h"
 #include "gpu/device.h"

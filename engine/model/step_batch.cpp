@@ -4,7 +4,7 @@
 #include <cstring>
 #include <tuple>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem {
 namespace {
@@ -96,14 +96,14 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   for (std::int64_t position = start; position < end; ++position) {
     const PageId page = pages[static_cast<std::size_t>(position / page_tokens)];
     positions_.push_back(static_cast<std::int32_t>(position));
-    slots_.push_back(page * page_tokens + static_cast<std::int32_t>(position % page_tokens));
+    slots_.push_back(page.value() * page_tokens +
+                     static_cast<std::int32_t>(position % page_tokens));
   }
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   sequences_.push_back(
       {first, count, static_cast<std::int32_t>(end), static_cast<std::int32_t>(page_ids_.size())});
-  page_ids_.insert(page_ids_.end(), pages.begin(),
-                   pages.begin() + static_cast<std::ptrdiff_t>(num_pages));
-  if (adapter.slot >= 0) adapters_.push_back({adapter, first, count});
+  for (const PageId page : pages.first(num_pages)) page_ids_.push_back(page.value());
+  if (adapter.slot.valid()) adapters_.push_back({adapter, first, count});
   return first;
 }
 
@@ -130,8 +130,8 @@ void StepBatch::group_rows_by_adapter() {
                    });
   for (const SequenceAdapter& each : adapters_) {
     const auto first = static_cast<std::int32_t>(lora_rows_.size());
-    if (segments_.empty() || segments_.back().slot != each.adapter.slot) {
-      segments_.push_back({each.adapter.slot, first, 0});
+    if (segments_.empty() || segments_.back().slot != each.adapter.slot.value()) {
+      segments_.push_back({each.adapter.slot.value(), first, 0});
     }
     for (std::int32_t i = 0; i < each.num_rows; ++i) lora_rows_.push_back(each.first_row + i);
     segments_.back().count += each.num_rows;
@@ -147,8 +147,8 @@ void StepBatch::find_groups() {
   for (const ColdSlot& cold : cold_) {
     const auto at =
         std::find_if(segments_.begin(), segments_.end(),
-                     [&](const LoraSegment& segment) { return segment.slot == cold.slot; });
-    TANDEM_CHECK(at != segments_.end(), "no rows of slot {}", cold.slot);
+                     [&](const LoraSegment& segment) { return segment.slot == cold.slot.value(); });
+    TANDEM_CHECK(at != segments_.end(), "no rows of slot {}", cold.slot.value());
     groups_.push_back({static_cast<std::int32_t>(at - segments_.begin()), cold.mailbox,
                        cold.first_row, cold.generation, cold.workers});
   }

@@ -13,8 +13,10 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/status.h"
+#include "base/slot_id.h"
+#include "base/status.h"
 #include "engine/memory/free_pages.h"
+#include "engine/model/steps_in_flight.h"
 #include "gpu/device.h"
 #include "gpu/ops.h"
 
@@ -29,15 +31,15 @@ struct StepLimits {
   std::int32_t max_biases = 0;
 };
 
-// The adapter of a sequence's rows; slot -1 is the base model.
+// The adapter of a sequence's rows; no slot is the base model.
 struct AdapterSlot {
-  std::int32_t slot = -1;
+  SlotId slot;
   std::int32_t max_rank = 0;
 };
 
 // A cold group to be: the rows of the adapter in `slot`, which must be in the batch.
 struct ColdSlot {
-  std::int32_t slot = -1;
+  SlotId slot;
   std::int32_t mailbox = 0;
   std::int32_t first_row = 0;  // of the mailbox
   std::uint32_t generation = 0;
@@ -113,7 +115,7 @@ class StepBatch {
   std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
 
   // Enqueues the copy to the device. The batch may be changed at once. Waits for the copy of the
-  // upload before the last, which is long past when that step has been waited for.
+  // upload kMaxStepsInFlight steps ago, which is long past when that step has been waited for.
   StepInput upload(Stream& stream);
 
   // What upload() returns for any batch that is padded to this, but for what sampling reads. Clears
@@ -146,12 +148,12 @@ class StepBatch {
   std::int32_t padded_rows_ = 0;  // 0: not padded
   std::int32_t padded_rank_ = 0;
   std::int32_t padded_kv_len_ = 0;
-  // Two blocks of host memory by turns: while the device still reads one, the next is filled.
+  // Blocks of host memory by turns: while the device still reads one, the next is filled.
   struct Staging {
     Buffer pinned;
     std::unique_ptr<Event> copied;
   };
-  std::array<Staging, 2> staging_;
+  std::array<Staging, kMaxStepsInFlight> staging_;
   std::size_t turn_ = 0;
   Buffer device_;
   Buffer live_;  // [max_sequences] LoraSegment, written by offers

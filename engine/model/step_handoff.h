@@ -37,21 +37,16 @@ struct LayerHandoff {
 
 // Pointers are to device memory unless they say otherwise.
 struct StepHandoff {
-  const ColdGroup* groups = nullptr;
-  std::int32_t num_groups = 0;
-  std::int32_t max_count = 0;            // most rows of any of them
+  // The step's first offer; its tickets are the first of [offers of the step][num_groups]. The
+  // sequence rises by one from offer to offer, in the order of the layers and of their sites. Rows
+  // and segments are those of the step's StepInput: compute() fills them in.
+  HandoffJob job = {};
   LoraSegment* live = nullptr;           // as many as the step's segments
-  std::uint32_t* tickets = nullptr;      // [offers of the step][num_groups]
   std::uint32_t* voids = nullptr;        // [num_groups], zero before the step
   const std::uint32_t* ready = nullptr;  // [slots][layers + 1][kNumLoadParts]; the last: all of it
   bool whole_loads = false;  // a group's layers count as there only when all of them are
-  HandoffState* state = nullptr;
-  std::array<MailboxView, kMaxMailboxes> mailboxes;
   std::uint32_t deadline_us = 0;
   std::span<const LayerHandoff> layers;  // host memory
-  // Of the step's first offer; it rises by one from offer to offer, in the order of the layers and
-  // of their sites.
-  std::uint64_t first_sequence = 0;
 };
 
 }  // namespace tandem

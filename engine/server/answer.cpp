@@ -3,9 +3,9 @@
 #include <exception>
 #include <optional>
 
-#include "engine/server/errors.h"
-#include "engine/server/response_building.h"
-#include "engine/server/sse.h"
+#include "engine/server/http/sse.h"
+#include "engine/server/messages/errors.h"
+#include "engine/server/messages/response_building.h"
 
 namespace tandem {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "engine/server/generation_run.h"
-#include "engine/server/http_server.h"
+#include "engine/server/http/http_server.h"
+#include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
-#include "engine/server/request_fields.h"
 #include "engine/server/server.h"
 
 namespace tandem {

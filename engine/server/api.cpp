@@ -4,11 +4,11 @@
 #include <exception>
 #include <system_error>
 
-#include "engine/base/check.h"
-#include "engine/base/log.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "engine/server/auth.h"
-#include "engine/server/json_body.h"
-#include "engine/server/response_building.h"
+#include "engine/server/messages/json_body.h"
+#include "engine/server/messages/response_building.h"
 
 namespace tandem {
 namespace {

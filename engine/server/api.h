@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/server/errors.h"
-#include "engine/server/http_server.h"
+#include "engine/server/http/http_server.h"
+#include "engine/server/messages/errors.h"
+#include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
-#include "engine/server/request_fields.h"
 #include "engine/server/server.h"
 
 namespace tandem {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/status.h"
-#include "engine/batching/service.h"
+#include "base/status.h"
+#include "engine/service/service.h"
 
 namespace tandem {
 

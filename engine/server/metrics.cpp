@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-#include "engine/server/response_building.h"
+#include "engine/server/messages/response_building.h"
 #include "engine/server/server.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/batching/service.h"
+#include "engine/service/service.h"
 
 namespace tandem {
 

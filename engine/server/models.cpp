@@ -1,6 +1,6 @@
 // GET /v1/models, GET /v1/models/{id}
 #include "engine/server/api.h"
-#include "engine/server/response_building.h"
+#include "engine/server/messages/response_building.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // GET /openapi.json, made from the tables that the server itself obeys.
 #include "engine/server/api.h"
-#include "engine/server/request_fields.h"
-#include "engine/server/response_building.h"
+#include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/response_building.h"
 
 namespace tandem {
 namespace {

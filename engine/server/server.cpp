@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <system_error>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/server/api.h"
-#include "engine/server/http_server.h"
+#include "engine/server/http/http_server.h"
 
 namespace tandem {
 namespace {

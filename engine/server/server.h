@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/clock.h"
-#include "engine/base/status.h"
-#include "engine/batching/service.h"
-#include "engine/server/text_codec.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/server/messages/text_codec.h"
+#include "engine/service/service.h"
 
 namespace tandem {
 

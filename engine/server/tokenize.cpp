@@ -1,8 +1,8 @@
 // POST /tokenize, POST /detokenize
 #include "engine/server/api.h"
-#include "engine/server/json_body.h"
-#include "engine/server/request_parsing.h"
-#include "engine/server/response_building.h"
+#include "engine/server/messages/json_body.h"
+#include "engine/server/messages/request_parsing.h"
+#include "engine/server/messages/response_building.h"
 
 namespace tandem {
 namespace {

@@ -96,15 +96,15 @@ void Bpe::learn_seams(const std::vector<Merge>& merges, const Vocabulary& vocabu
 
 void Bpe::encode(std::string_view word, std::vector<TokenId>& out) const {
   if (options_.ignore_merges) {
-    thread_local std::string key;  // the map's lookup takes a string; reuse its memory
-    key.assign(word);
-    if (const auto it = whole_.find(key); it != whole_.end()) {
+    if (const auto it = whole_.find(word); it != whole_.end()) {
       out.push_back(it->second);
       return;
     }
   }
   if (!options_.byte_level) return encode_characters(word, out);
 
+  // Of the thread: words are short and many, any thread encodes, and nothing of it outlives the
+  // call but the memory.
   thread_local std::vector<TokenId> symbols;
   symbols.clear();
   Unknown unknown;
@@ -125,7 +125,7 @@ void Bpe::encode(std::string_view word, std::vector<TokenId>& out) const {
 }
 
 void Bpe::encode_characters(std::string_view word, std::vector<TokenId>& out) const {
-  thread_local std::vector<TokenId> symbols;
+  thread_local std::vector<TokenId> symbols;  // as in encode()
   symbols.clear();
   Unknown unknown;
   char32_t left = 0;

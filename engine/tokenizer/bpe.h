@@ -4,14 +4,15 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "engine/base/status.h"
-#include "engine/base/token_id.h"
+#include "base/status.h"
+#include "base/token_id.h"
 #include "engine/tokenizer/id_map.h"
 
 namespace tandem {
@@ -64,7 +65,13 @@ class Bpe {
   IdMap joined_;                            // neighbouring characters that some token contains
   bool seams_known_ = false;                // joined_ is complete, so words can be cut by it
   std::array<TokenId, 256> byte_tokens_{};  // <0xNN>; -1 if there is none
-  std::unordered_map<std::string, TokenId> whole_;  // words, for ignore_merges
+  struct HashWord {
+    using is_transparent = void;  // found by a piece of a text
+    std::size_t operator()(std::string_view word) const {
+      return std::hash<std::string_view>()(word);
+    }
+  };
+  std::unordered_map<std::string, TokenId, HashWord, std::equal_to<>> whole_;  // for ignore_merges
 };
 
 }  // namespace tandem

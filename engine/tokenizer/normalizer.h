@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/status.h"
-#include "engine/tokenizer/regex.h"
+#include "base/status.h"
+#include "engine/tokenizer/regex/regex.h"
 
 namespace tandem {
 

@@ -1,6 +1,6 @@
 #include "engine/tokenizer/tokenizer.h"
 
-#include "engine/base/file.h"
+#include "base/file.h"
 #include "engine/tokenizer/tokenizer_impl.h"
 #include "engine/tokenizer/utf8.h"
 

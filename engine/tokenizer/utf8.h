@@ -1,7 +1,7 @@
-// What the tokenizer asks of a character beyond its bytes (engine/base/utf8.h).
+// What the tokenizer asks of a character beyond its bytes (base/utf8.h).
 #pragma once
 
-#include "engine/base/utf8.h"
+#include "base/utf8.h"
 
 namespace tandem::utf8 {
 

@@ -1,7 +1,7 @@
 // How fast a GPU copies its own memory: what benchmarks judge memory-bound work by.
 #pragma once
 
-#include "engine/base/status.h"
+#include "base/status.h"
 
 namespace tandem {
 

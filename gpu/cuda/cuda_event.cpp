@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "gpu/check_args.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/upload.h"
@@ -40,11 +40,11 @@ bool is_set(const std::uint32_t* flag, std::uint32_t value) {
 }  // namespace
 
 cudaError_t use_gpu(int gpu) {
-  thread_local int current = 0;
-  if (gpu == current) return cudaSuccess;
-  const cudaError_t code = cudaSetDevice(gpu);
-  if (code == cudaSuccess) current = gpu;
-  return code;
+  // Asked, not remembered: a library, or whoever owns the thread, may have gone to another GPU.
+  // Asking takes some ten nanoseconds and is allowed while a stream records.
+  int current = -1;
+  if (cudaGetDevice(&current) == cudaSuccess && current == gpu) return cudaSuccess;
+  return cudaSetDevice(gpu);
 }
 
 Result<std::unique_ptr<CudaStream>> CudaStream::create(int gpu, std::string_view name,

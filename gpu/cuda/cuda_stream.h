@@ -19,7 +19,8 @@
 
 namespace tandem::cuda {
 
-// The calling thread's operations go to this GPU from here on. A thread starts on GPU 0.
+// The calling thread's operations go to this GPU until somebody chooses another one for the thread,
+// so it is called before each that depends on it.
 cudaError_t use_gpu(int gpu);
 
 // After an operation could not be enqueued, those behind it are skipped until synchronize() has

@@ -6,13 +6,13 @@
 #include <thread>
 #include <utility>
 
+#include "base/onednn/matmul.h"
+#include "gpu/host/context/thread_pool.h"
 #include "gpu/host/host_event.h"
 #include "gpu/host/host_stream.h"
-#include "gpu/host/kernels.h"
+#include "gpu/host/kernels/kernels.h"
 #include "gpu/host/link.h"
 #include "gpu/host/memory.h"
-#include "gpu/host/onednn_matmul.h"
-#include "gpu/host/thread_pool.h"
 
 namespace tandem {
 namespace host {

@@ -6,10 +6,10 @@
 #include <exception>
 #include <new>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "gpu/check_args.h"
 #include "gpu/host/host_event.h"
-#include "gpu/host/operations.h"
+#include "gpu/host/ops/operations.h"
 
 namespace tandem::host {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "gpu/device.h"
-#include "gpu/host/context.h"
+#include "gpu/host/context/context.h"
 #include "gpu/host/link.h"
 
 namespace tandem::host {

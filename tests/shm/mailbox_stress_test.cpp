@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "shm/mailbox.h"
+#include "tests/support/test_seed.h"
 
 namespace tandem {
 namespace {
@@ -210,7 +211,7 @@ const char* answer_from_outside(std::span<const Mailbox> made, std::uint64_t see
 }
 
 TEST(MailboxStress, LosesAndTearsNothingBetweenTwoProcesses) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::vector<Mailbox> mailboxes = make_mailboxes(kMaxMailboxes);
   ASSERT_EQ(mailboxes.size(), static_cast<std::size_t>(kMaxMailboxes));
@@ -232,7 +233,7 @@ TEST(MailboxStress, LosesAndTearsNothingBetweenTwoProcesses) {
 }
 
 TEST(MailboxStress, LosesAndTearsNothingBetweenTwoThreads) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::vector<Mailbox> mailboxes = make_mailboxes(2);
   ASSERT_EQ(mailboxes.size(), 2U);
@@ -245,7 +246,7 @@ TEST(MailboxStress, LosesAndTearsNothingBetweenTwoThreads) {
 
 // Descriptions that are overwritten while they are read: a reader gets a whole one or none.
 TEST(MailboxStress, GivesALateReaderAWholeDescriptionOrNone) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   auto mailbox = Mailbox::create(kShape, -1);
   ASSERT_TRUE(mailbox.ok());

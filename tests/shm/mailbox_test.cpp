@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/shm/mailbox_case.h"
+#include "tests/support/test_seed.h"
 
 namespace tandem {
 namespace {
@@ -201,7 +202,7 @@ TEST(Mailbox, IsRefusedWhateverIsWrittenIntoAnyFieldOfItsHeaders) {
       {"y", false, offsetof(OutboxHeader, y), 8},
       {"outbox version", false, offsetof(OutboxHeader, version), 4},
   };
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   // A column is a page, so that one less or more of anything shows.

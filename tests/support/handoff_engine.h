@@ -1,6 +1,7 @@
 // A small engine with CPU workers in threads, on a device whose loads a test holds back.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -33,7 +34,7 @@ inline std::vector<Module> handoff_modules(int i) {
 }
 
 inline std::string handoff_name(int i) {
-  return "a" + std::to_string(i);
+  return fmt::format("a{}", i);
 }
 
 // As many workers again, and half of the host tier, on another one.
@@ -72,7 +73,7 @@ struct HandoffEngine {
     options.max_adapters = 512;
     options.adapter_mode = mode;
     options.prefix_cache = false;
-    if (mode >= AdapterMode::cpu_assist) {
+    if (hands_over(mode)) {
       options.handoff = in_process_workers(2, made->faults);
       options.handoff.max_rows = 128;
       options.handoff.deadline_us = 25'000'000;  // a sanitizer, and a machine of others

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "cpu_lora/worker_loop.h"
-#include "cpu_lora/worker_pool.h"
-#include "engine/base/check.h"
+#include "base/check.h"
+#include "cpu_lora/worker/worker_loop.h"
+#include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/handoff/handoff_options.h"
 
 namespace tandem::test {

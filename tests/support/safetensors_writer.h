@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 namespace tandem::testing {
 

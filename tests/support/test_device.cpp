@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "gpu/cuda/cuda_device.h"
 #include "gpu/host/host_device.h"
 

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "engine/loader/weights.h"
 #include "tests/support/test_device.h"
 

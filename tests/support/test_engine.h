@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "engine/batching/engine.h"
 #include "engine/loader/model_config.h"
 #include "engine/tokenizer/tokenizer.h"

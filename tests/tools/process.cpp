@@ -14,7 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 

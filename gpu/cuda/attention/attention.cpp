@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "gpu/cuda/attention/kernels.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/upload.h"

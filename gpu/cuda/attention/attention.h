@@ -14,7 +14,7 @@
 #include <array>
 #include <memory>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/attention/attention_planner.h"
 #include "gpu/ops.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 
 namespace tandem::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/attention/kernels.h"
 
 namespace tandem::cuda {

@@ -1,6 +1,6 @@
 #include "gpu/cuda/attention/kernels.h"
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "gpu/cuda/attention/instances.h"
 
 namespace tandem::cuda {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/base/cuda_status.h"
 
 namespace tandem::cuda {

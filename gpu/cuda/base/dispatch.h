@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "engine/base/check.h"
-#include "engine/base/dtype.h"
+#include "base/check.h"
+#include "base/dtype.h"
 
 namespace tandem::cuda {
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/base/cuda_status.h"
 #ifdef __CUDACC__
 #include "gpu/cuda/base/launch_order.cuh"

@@ -14,7 +14,7 @@
 
 #include <cstddef>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 
 namespace tandem::cuda {
 

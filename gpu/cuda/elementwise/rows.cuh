@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/base/tensor.h"
+#include "base/tensor.h"
 #include "gpu/cuda/base/element.cuh"
 
 namespace tandem::cuda {

@@ -2,8 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "engine/base/status.h"
-#include "engine/base/tensor.h"
+#include "base/status.h"
+#include "base/tensor.h"
 
 namespace tandem::cuda {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/gemm/lt_gemm.h"
 #include "gpu/cuda/gemm/skinny_gemm.h"
 #include "gpu/ops.h"

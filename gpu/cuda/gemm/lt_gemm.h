@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/base/device_memory.h"
 #include "gpu/ops.h"
 

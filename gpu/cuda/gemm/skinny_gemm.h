@@ -4,7 +4,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 
 namespace tandem::cuda {
 

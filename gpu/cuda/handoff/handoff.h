@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/base/device_memory.h"
 #include "gpu/ops.h"
 

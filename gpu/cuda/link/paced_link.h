@@ -22,8 +22,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/clock.h"
-#include "engine/base/status.h"
+#include "base/clock.h"
+#include "base/status.h"
 #include "gpu/link_pacer.h"
 
 namespace tandem::cuda {

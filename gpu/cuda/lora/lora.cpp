@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "gpu/cuda/base/cuda_status.h"
 
 namespace tandem::cuda {

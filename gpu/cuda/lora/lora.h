@@ -4,8 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "engine/base/status.h"
-#include "gpu/cuda/lora/plan.h"
+#include "base/status.h"
+#include "gpu/cuda/lora/kernels/plan.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {

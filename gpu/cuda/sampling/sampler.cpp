@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/check.h"
+#include "base/check.h"
 #include "gpu/cuda/sampling/sampling_kernels.h"
 
 namespace tandem::cuda {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "engine/base/status.h"
+#include "base/status.h"
 #include "gpu/cuda/base/device_memory.h"
 #include "gpu/ops.h"
 

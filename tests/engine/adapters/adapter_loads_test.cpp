@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/weights.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/golden.h"

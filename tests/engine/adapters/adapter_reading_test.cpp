@@ -12,9 +12,10 @@
 #include <optional>
 #include <thread>
 
+#include "base/file.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device_tier.h"
-#include "engine/base/file.h"
+#include "engine/loader/peft/peft_reader.h"
 #include "tests/support/peft_writer.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
@@ -149,7 +150,7 @@ class AdaptersBeingRead : public ::testing::Test {
   // What the device holds of the adapter, read through the tables as the kernels do.
   bool device_holds_it() {
     const AdapterTable table = tier_->table();
-    const std::int32_t slot = lease_->slot().slot;
+    const std::int32_t slot = tier_->slot(*lease_).slot.value();
     const std::size_t chunk = std::size_t{1} << table.pages.shift;
     for (std::size_t begin = 0; begin < known_.num_bytes; begin += chunk) {
       const std::int32_t id =
@@ -185,13 +186,13 @@ TEST_F(AdaptersBeingRead, AreLoadedMeanwhile) {
   begin_reading();
   EXPECT_EQ(lease_->residency(), Residency::host);
   EXPECT_EQ(tier_->start(lease_), DeviceTier::Start::on_its_way);
-  EXPECT_FALSE(lease_->is_proven());
-  EXPECT_TRUE(lease_->device_status().ok());
+  EXPECT_FALSE(tier_->proof(*lease_).is_given());
+  EXPECT_TRUE(tier_->proof(*lease_).status().ok());
   go_on_.count_down();
-  EXPECT_TRUE(lease_->await_device_status().ok());
+  EXPECT_TRUE(tier_->proof(*lease_).wait().ok());
   ASSERT_TRUE(tier_->finish_loads().ok());
   EXPECT_EQ(lease_->residency(), Residency::resident);
-  EXPECT_TRUE(lease_->is_proven());
+  EXPECT_TRUE(tier_->proof(*lease_).is_given());
   EXPECT_TRUE(device_holds_it());
 }
 
@@ -208,11 +209,11 @@ TEST_F(AdaptersBeingRead, AreHashedOnlyUntilTheirFilesAreKnown) {
   for (const std::uint64_t hashed : {1U, 2U}) {  // a; b, and a no more
     store_->request_read(lease_);
     EXPECT_TRUE(soon([&] { return tier_->start(lease_) == DeviceTier::Start::on_its_way; }));
-    EXPECT_TRUE(lease_->await_device_status().ok());
+    EXPECT_TRUE(tier_->proof(*lease_).wait().ok());
     ASSERT_TRUE(tier_->finish_loads().ok());
     EXPECT_TRUE(device_holds_it());
     EXPECT_EQ(store_->hashed_reads(), hashed);
-    tier_->evict_idle();
+    tier_->room().evict_idle();
     // b takes its room in the host tier.
     EXPECT_TRUE(soon([&] {
       store_->request_read(store_->find("b"));
@@ -227,7 +228,7 @@ TEST_F(AdaptersBeingRead, AreInTheHostTierOnceTheyHaveBeen) {
   // A copy enqueued after the end waits for nothing.
   EXPECT_TRUE(soon([&] { return tier_->start(lease_) == DeviceTier::Start::on_its_way; }));
   ASSERT_TRUE(tier_->finish_loads().ok());
-  EXPECT_TRUE(lease_->await_device_status().ok());
+  EXPECT_TRUE(tier_->proof(*lease_).wait().ok());
   EXPECT_TRUE(device_holds_it());
 }
 
@@ -238,11 +239,11 @@ TEST_F(AdaptersBeingRead, AreLetGoWhenTheirContentHasChanged) {
   ASSERT_EQ(tier_->start(lease_), DeviceTier::Start::on_its_way);
   tier_->enter(*lease_);
   go_on_.count_down();
-  const Status why = lease_->await_device_status();
+  const Status why = tier_->proof(*lease_).wait();
   EXPECT_EQ(why.code(), StatusCode::unavailable);
   EXPECT_THAT(why.message(), HasSubstr("has changed since it was loaded"));
   EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::resident; }));
-  EXPECT_FALSE(lease_->is_proven());
+  EXPECT_FALSE(tier_->proof(*lease_).is_given());
   EXPECT_TRUE(tier_->is_expecting());
   tier_->leave(*lease_);
   EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::on_disk; }));
@@ -256,7 +257,7 @@ TEST_F(AdaptersBeingRead, AreLetGoWhenTheirContentHasChanged) {
     return tier_->start(lease_) == DeviceTier::Start::on_its_way;
   }));
   ASSERT_TRUE(tier_->finish_loads().ok());
-  EXPECT_TRUE(lease_->await_device_status().ok());
+  EXPECT_TRUE(tier_->proof(*lease_).wait().ok());
   EXPECT_TRUE(device_holds_it());
 }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/weights.h"
 #include "gpu/host/host_device.h"
 #include "tests/support/in_process_pool.h"

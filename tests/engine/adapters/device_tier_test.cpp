@@ -4,10 +4,12 @@
 
 #include <cstring>
 #include <future>
+#include <stdexcept>
 #include <thread>
 
 #include "engine/adapters/adapter_store.h"
 #include "gpu/host/host_stream.h"
+#include "tests/support/forwarding_device.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
 
@@ -51,8 +53,8 @@ class DeviceTierTest : public ::testing::Test {
   // A step that runs until the promise is kept.
   void enqueue_step(std::promise<void>& end) {
     auto& stream = dynamic_cast<host::HostStream&>(*compute_);
+    const DeviceTier::Step step(*tier_, *compute_);
     stream.run("step", [ended = end.get_future().share()] { ended.wait(); });
-    tier_->step_enqueued(*compute_);
   }
 
   ModelConfig config_ = small_model(2);
@@ -108,16 +110,48 @@ TEST_F(DeviceTierTest, CutsItsCopiesAtLayersAndGivesEventsBack) {
   for (int round = 0; round < 20; ++round) {
     ASSERT_EQ(tier_->start(lease(round % 3)), DeviceTier::Start::on_its_way);
     std::vector<LayerEvents> pending;
-    tier_->add_pending(*lease(round % 3), pending);
+    tier_->loads().add_pending(*lease(round % 3), pending);
     if (!pending.empty()) {
       EXPECT_EQ(pending.front().size(), 2U);
     }
     ASSERT_TRUE(tier_->finish_loads().ok());
     pending.clear();
-    tier_->add_pending(*lease(round % 3), pending);
+    tier_->loads().add_pending(*lease(round % 3), pending);
     EXPECT_TRUE(pending.empty());
   }
   EXPECT_EQ(tier_->counts().loads, 20U);  // room for two, three in turn: each is a load
+}
+
+// A device that shows the stream of its loads.
+class LoadStreamDevice : public ForwardingDevice {
+ public:
+  LoadStreamDevice() : ForwardingDevice(make_test_device()) {}
+  Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
+    TANDEM_ASSIGN(std::unique_ptr<Stream> stream, ForwardingDevice::create_stream(name));
+    if (name == "adapter load") loads = dynamic_cast<host::HostStream*>(stream.get());
+    return stream;
+  }
+  host::HostStream* loads = nullptr;
+};
+
+TEST_F(DeviceTierTest, LoadsAgainWhatFailedWithTheDevice) {
+  tier_.reset();
+  LoadStreamDevice device;
+  tier_ = DeviceTier::create(device, config_, DType::f32, 64, 8, memory_, *pool_).value();
+  device.loads->run("a copy", [] { throw std::runtime_error("lost"); });
+  ASSERT_EQ(tier_->start(lease(0)), DeviceTier::Start::on_its_way);
+  tier_->enter(*lease(0));
+  tier_->room().keep(*lease(0));
+  while (!device.loads->failed()) std::this_thread::yield();
+  EXPECT_FALSE(tier_->poll().ok());
+  EXPECT_EQ(lease(0)->residency(), Residency::host);
+  EXPECT_FALSE(tier_->room().is_kept(*lease(0)));
+  EXPECT_EQ(tier_->counts().loads, 0U);
+  EXPECT_EQ(pool_->num_free(), pool_->num_pages());
+  tier_->leave(*lease(0));  // who used it ends
+  load(0);
+  EXPECT_EQ(lease(0)->residency(), Residency::resident);
+  tier_.reset();  // before its device
 }
 
 // Loads whose arrival the device sees, sent in pieces.
@@ -131,9 +165,9 @@ class ReadyWords : public DeviceTierTest {
         DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_, signals_).value();
   }
   // A's and B's words of both layers, then those of the whole.
-  std::vector<std::uint32_t> words(std::int32_t slot) {
+  std::vector<std::uint32_t> words(SlotId slot) {
     std::vector<std::uint32_t> values(6);
-    compute_->copy_to_host(values.data(), tier_->ready_words() + slot * 6, 6 * 4);
+    compute_->copy_to_host(values.data(), tier_->loads().ready_words() + slot.value() * 6, 6 * 4);
     EXPECT_TRUE(compute_->synchronize().ok());
     return values;
   }
@@ -142,7 +176,7 @@ class ReadyWords : public DeviceTierTest {
     std::vector<std::byte> bytes(adapter->bytes());
     // Through the tables, as a kernel finds them.
     const AdapterTable table = tier_->table();
-    const std::int32_t slot = adapter->slot().slot;
+    const std::int32_t slot = tier_->slot(*adapter).slot.value();
     const std::uint64_t chunk = std::uint64_t{1} << table.pages.shift;
     for (std::uint64_t at = 0; at < bytes.size(); at += chunk) {
       const auto id = static_cast<std::uint64_t>(
@@ -160,11 +194,11 @@ class ReadyWords : public DeviceTierTest {
 
 TEST_F(ReadyWords, HoldTheGenerationOfTheLoadThatHasArrived) {
   load(0);
-  const std::int32_t slot = lease(0)->slot().slot;
+  const SlotId slot = tier_->slot(*lease(0)).slot;
   EXPECT_EQ(words(slot), std::vector<std::uint32_t>(6, 1));
-  tier_->evict_idle();
+  tier_->room().evict_idle();
   load(1);
-  EXPECT_EQ(lease(1)->slot().slot, slot);
+  EXPECT_EQ(tier_->slot(*lease(1)).slot, slot);
   EXPECT_EQ(words(slot), std::vector<std::uint32_t>(6, 2));
 }
 
@@ -172,14 +206,17 @@ TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
   std::promise<void> end;
   load(2);
   enqueue_step(end);  // holds the loads back: it may read what they overwrite
-  tier_->evict_idle();
+  tier_->room().evict_idle();
   const std::vector<LoadPiece> order = {
       {1, 0, PieceKind::b}, {0, 1, PieceKind::layer}, {1, 0, PieceKind::a}};
-  ASSERT_EQ(tier_->reserve(lease(0)), DeviceTier::Start::on_its_way);
-  ASSERT_EQ(tier_->reserve(lease(1)), DeviceTier::Start::on_its_way);
-  tier_->enqueue(order);
-  const auto first = tier_->arriving(*lease(0));
-  const auto second = tier_->arriving(*lease(1));
+  {
+    DeviceTier::Turn turn(*tier_);
+    ASSERT_EQ(turn.reserve(lease(0)), DeviceTier::Start::on_its_way);
+    ASSERT_EQ(turn.reserve(lease(1)), DeviceTier::Start::on_its_way);
+    turn.enqueue(order);
+  }
+  const auto first = tier_->loads().arriving(*lease(0));
+  const auto second = tier_->loads().arriving(*lease(1));
   ASSERT_TRUE(first && second);
   EXPECT_NE(first->generation, second->generation);
   EXPECT_EQ(first->b_parts[0], nullptr);
@@ -191,10 +228,10 @@ TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
   EXPECT_LT(first->arrivals[0].a, second->arrivals[1].a);
   end.set_value();
   ASSERT_TRUE(tier_->finish_loads().ok());
-  EXPECT_FALSE(tier_->arriving(*lease(1)).has_value());
-  tier_->step_begins(*compute_);
+  EXPECT_FALSE(tier_->loads().arriving(*lease(1)).has_value());
+  const DeviceTier::Step step(*tier_, *compute_);  // writes the tables
   for (const int i : {0, 1}) {
-    EXPECT_EQ(words(lease(i)->slot().slot), std::vector<std::uint32_t>(6, 2U + unsigned(i)));
+    EXPECT_EQ(words(tier_->slot(*lease(i)).slot), std::vector<std::uint32_t>(6, 2U + unsigned(i)));
     const Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {Module::q, Module::down},
                                                static_cast<std::uint64_t>(i));
     EXPECT_EQ(std::memcmp(bytes_of(i).data(), adapter.bytes.get(), adapter.num_bytes), 0);
@@ -207,7 +244,7 @@ TEST_F(ReadyWords, OfAWholeLoadAreItsLastRowAlone) {
   tier_ =
       DeviceTier::create(*device_, config_, DType::f32, 64, 8, memory_, *pool_, signals_).value();
   load(0);
-  EXPECT_EQ(words(lease(0)->slot().slot), (std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1}));
+  EXPECT_EQ(words(tier_->slot(*lease(0)).slot), (std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1}));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "engine/adapters/host_tier.h"
 #include "tests/support/test_device.h"
+#include "tests/support/test_seed.h"
 
 namespace tandem::test {
 namespace {
@@ -38,7 +39,7 @@ struct Run {
 
 class ModelledTier {
  public:
-  ModelledTier(std::size_t num_arenas, unsigned seed)
+  ModelledTier(std::size_t num_arenas, std::uint64_t seed)
       : device_(make_test_device()),
         tier_(HostTier::create(*device_, num_arenas * kShare, std::vector<int>(num_arenas, -1))
                   .value()),
@@ -193,7 +194,7 @@ class ModelledTier {
 class HostTierOfArenas : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(HostTierOfArenas, DoesWhatItsModelDoes) {
-  const unsigned seed = std::random_device{}();
+  const std::uint64_t seed = test_seed();
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   ModelledTier tier(GetParam(), seed);
   for (int i = 0; i < kOperations; ++i) {

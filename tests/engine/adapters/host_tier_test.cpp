@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "shm/region.h"
 #include "tests/support/test_device.h"
@@ -142,6 +144,60 @@ TEST_F(HostTierTest, IsMappedByOthers) {
   ASSERT_TRUE(view.ok()) << view.status().message();
   EXPECT_EQ(view->data()[100], std::byte{42});
   tier_->erase(id);
+}
+
+// Somebody who waits for room, on a thread of his own.
+class HostTierRoom : public HostTierTest {
+ protected:
+  void wait_for_room() {
+    waiting_ = std::thread([this, counted = tier_->room().count()] {
+      told_ = tier_->room().wait(counted, std::chrono::steady_clock::now() + kLong);
+    });
+    while (tier_->room().num_waiting() == 0) std::this_thread::yield();
+  }
+  bool is_told() {
+    waiting_.join();
+    return told_;
+  }
+
+  static constexpr std::chrono::minutes kLong{10};  // longer than the test may take
+  std::thread waiting_;
+  bool told_ = false;
+};
+
+TEST_F(HostTierRoom, IsToldOfWhenACopyEnds) {
+  AdapterBytes held = tier_->find(keep(1));
+  wait_for_room();
+  held.reset();
+  EXPECT_TRUE(is_told());
+}
+
+TEST_F(HostTierRoom, IsToldOfWhenWhatWasFilledIsKept) {
+  AdapterBytes filling = tier_->take(kRun).value();
+  wait_for_room();
+  tier_->keep(std::move(filling), [] {});
+  EXPECT_TRUE(is_told());
+}
+
+TEST_F(HostTierRoom, IsToldOfWhenAnAdapterIsErased) {
+  const HostTier::Id id = keep(1, false);
+  wait_for_room();
+  tier_->erase(id);
+  EXPECT_TRUE(is_told());
+}
+
+TEST_F(HostTierRoom, IsToldOfAtOnceWhenItCameBeforeTheWait) {
+  const std::uint64_t counted = tier_->room().count();
+  tier_->take(kRun).value().reset();
+  EXPECT_TRUE(tier_->room().wait(counted, std::chrono::steady_clock::now() + kLong));
+}
+
+TEST_F(HostTierRoom, IsWaitedForUntilTheDeadlineOrTheEnd) {
+  const std::uint64_t counted = tier_->room().count();
+  EXPECT_FALSE(tier_->room().wait(counted, std::chrono::steady_clock::now()));
+  wait_for_room();
+  tier_->room().end();
+  EXPECT_FALSE(is_told());
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/loader/adapter.h"
+#include "engine/loader/peft/peft_reader.h"
 #include "engine/memory/pool_layout.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_engine.h"
@@ -18,7 +18,7 @@ namespace tandem::test {
 namespace {
 
 // A bf16 has 8 bits of mantissa; through 8 layers a logit of the demo model (about 15) moves by up
-// to a tenth. f16 has 3 bits more. The README states both.
+// to a tenth. f16 has 3 bits more. docs/rest.md states both.
 constexpr float kBf16Margin = 0.15F;
 constexpr float kF16Margin = 0.03F;
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "tests/support/golden.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/test_seed.h"
 
 namespace tandem::test {
 namespace {
@@ -28,11 +28,6 @@ constexpr std::size_t kRequests = 24;
 constexpr int kRounds = 2;
 constexpr bool kEveryWay = true;
 #endif
-
-unsigned seed_of_run() {
-  const char* given = std::getenv("TANDEM_TEST_SEED");
-  return given == nullptr ? 20261120U : static_cast<unsigned>(std::stoul(given));
-}
 
 struct Way {
   const char* name;
@@ -133,7 +128,7 @@ void expect_idle(TestEngine& engine) {
 class Overlap : public ::testing::TestWithParam<Way> {};
 
 void expect_same_answers(const Way& way, const EngineOptions& base, bool must_preempt) {
-  const unsigned seed = seed_of_run();
+  const std::uint64_t seed = test_seed(20261120);
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
   std::mt19937 random(seed);
   auto before = TestEngine::load(kDemo, DType::f32, plain(base));
@@ -174,7 +169,7 @@ TEST_P(Overlap, AnswersTheSameThroughPreemption) {
 
 // Readers that let go at any time: those that stay get their answers, and nothing is left behind.
 TEST_P(Overlap, SurvivesCancellationAtAnyTime) {
-  const unsigned seed = seed_of_run();
+  const std::uint64_t seed = test_seed(20261120);
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
   std::mt19937 random(seed);
   EngineOptions base = small_engine_options(128);

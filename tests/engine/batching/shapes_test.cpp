@@ -1,5 +1,6 @@
 // Models and adapters of sizes that nothing was tuned for: a batch of many must equal one at a
 // time.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -55,7 +56,7 @@ TEST_P(OddShapes, AnswerTheSameAloneAndInABatchOfAdapters) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     Adapter adapter = make_dummy_adapter(config, DType::f32, ranks[i], modules[i], 50 + i);
     ASSERT_TRUE(engine->engine->adapter_store()
-                    .add("r" + std::to_string(ranks[i]), std::move(adapter), false, false)
+                    .add(fmt::format("r{}", ranks[i]), std::move(adapter), false, false)
                     .ok());
   }
   std::vector<GenerationRequest> requests;
@@ -67,7 +68,7 @@ TEST_P(OddShapes, AnswerTheSameAloneAndInABatchOfAdapters) {
     }
     const std::size_t which = i % (ranks.size() + 1);
     requests.push_back(
-        greedy(prompt, 12, which == ranks.size() ? "" : "r" + std::to_string(ranks[which])));
+        greedy(prompt, 12, which == ranks.size() ? "" : fmt::format("r{}", ranks[which])));
   }
   std::vector<std::vector<TokenId>> alone;
   for (const GenerationRequest& request : requests) {

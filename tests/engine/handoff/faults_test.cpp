@@ -114,7 +114,7 @@ TEST_P(Modes, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   const std::vector<GenerationRequest> requests = mixed_requests(kSeed, kRequests);
   auto served = HandoffEngine::make(GetParam(), kAdapters, kLinkGbps, 0, tight);
   EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
-  if (GetParam() >= AdapterMode::cpu_assist) {
+  if (hands_over(GetParam())) {
     unsigned round = 0;
     EXPECT_TRUE(goes_on_until(*served, round,
                               [](const EngineStats& s) { return s.handoff_cpu_layers > 0; }));

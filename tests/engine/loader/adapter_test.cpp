@@ -4,7 +4,8 @@
 
 #include <cmath>
 
-#include "engine/loader/safetensors.h"
+#include "engine/loader/peft/peft_reader.h"
+#include "engine/loader/safetensors/safetensors.h"
 
 namespace tandem {
 namespace {

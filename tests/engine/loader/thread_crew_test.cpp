@@ -14,7 +14,10 @@ TEST(ThreadCrew, DoesEveryIndexOnceRoundAfterRound) {
     ThreadCrew crew(helpers);
     for (std::size_t count = 0; count < 200; ++count) {
       std::vector<int> done(count);
-      crew.run(count, [&](std::size_t i) { ++done[i]; });
+      crew.run(count, [&](std::size_t i, std::size_t thread) {
+        EXPECT_LT(thread, crew.num_threads());
+        ++done[i];
+      });
       EXPECT_EQ(done, std::vector<int>(count, 1)) << helpers << " helpers";
     }
   }
@@ -24,7 +27,7 @@ TEST(ThreadCrew, WorksOnAllThreadsAtOnce) {
   ThreadCrew crew(3);
   for (int round = 0; round < 20; ++round) {
     std::latch all(4);
-    crew.run(4, [&](std::size_t) { all.arrive_and_wait(); });
+    crew.run(4, [&](std::size_t, std::size_t) { all.arrive_and_wait(); });
     EXPECT_TRUE(all.try_wait());
   }
 }
@@ -33,13 +36,37 @@ TEST(ThreadCrew, TakesIndicesInOrderSoThatLaterOnesMayWaitForEarlierOnes) {
   ThreadCrew crew(3);
   for (int round = 0; round < 50; ++round) {
     std::vector<std::atomic<bool>> done(40);
-    crew.run(done.size(), [&](std::size_t i) {
+    crew.run(done.size(), [&](std::size_t i, std::size_t) {
       if (i >= 20) done[i - 20].wait(false);
       done[i] = true;
       done[i].notify_all();
     });
     for (const auto& each : done) EXPECT_TRUE(each);
   }
+}
+
+TEST(ThreadCrew, GivesEachOfItsThreadsANumberOfItsOwn) {
+  ThreadCrew crew(3);
+  std::latch all(4);
+  std::vector<int> calls(4);
+  crew.run(4, [&](std::size_t, std::size_t thread) {
+    ++calls[thread];
+    all.arrive_and_wait();
+  });
+  EXPECT_EQ(calls, std::vector<int>(4, 1));
+}
+
+TEST(ParallelChunks, CoverAllOfItOnceOneWithinAnother) {
+  std::vector<int> done(1000);
+  parallel_chunks(10, 3, [&](std::size_t outer, std::size_t end) {
+    for (; outer < end; ++outer) {
+      parallel_chunks(100, 7, [&](std::size_t i, std::size_t last) {
+        for (; i < last; ++i) ++done[outer * 100 + i];
+      });
+    }
+  });
+  EXPECT_EQ(done, std::vector<int>(1000, 1));
+  parallel_chunks(0, 1, [](std::size_t, std::size_t) { FAIL() << "there is nothing"; });
 }
 
 }  // namespace

@@ -44,8 +44,8 @@ TEST(PagePool, FindsTheSlotOfEveryToken) {
   ASSERT_TRUE(first.reserve(1));
   BlockTable table(pool);
   ASSERT_TRUE(table.reserve(6));
-  EXPECT_EQ(table.slot(0), table.pages()[0] * 4);
-  EXPECT_EQ(table.slot(5), table.pages()[1] * 4 + 1);
+  EXPECT_EQ(table.slot(0), table.pages()[0].value() * 4);
+  EXPECT_EQ(table.slot(5), table.pages()[1].value() * 4 + 1);
 }
 
 TEST(PagePool, TakesBackWhatAMovedTableHeld) {
@@ -89,16 +89,18 @@ TEST(PagePool, LosesNothingOverRandomOperations) {
   }
 }
 
-std::vector<ChunkId> ids_of(const ChunkTable& table) {
-  return {table.ids().begin(), table.ids().end()};
+std::vector<std::int32_t> ids_of(const ChunkTable& table) {
+  std::vector<std::int32_t> ids;
+  for (const ChunkId id : table.ids()) ids.push_back(id.value());
+  return ids;
 }
 
 TEST(PagePool, GivesAnAdapterWholeAdjacentPagesAndItsTailTheRestOfOne) {
   PagePool pool(8, 16, 4);
   const auto first = pool.take_chunks(10).value();
-  EXPECT_EQ(ids_of(first), (std::vector<ChunkId>{24, 25, 26, 27, 28, 29, 30, 31, 20, 21}));
+  EXPECT_EQ(ids_of(first), (std::vector<std::int32_t>{24, 25, 26, 27, 28, 29, 30, 31, 20, 21}));
   const auto second = pool.take_chunks(2).value();
-  EXPECT_EQ(ids_of(second), (std::vector<ChunkId>{22, 23})) << "the page that was begun";
+  EXPECT_EQ(ids_of(second), (std::vector<std::int32_t>{22, 23})) << "the page that was begun";
   EXPECT_EQ(pool.counts().adapter, 3);
   EXPECT_EQ(pool.counts().spare_chunks, 0);
   EXPECT_EQ(pool.num_free(), 5);
@@ -109,7 +111,7 @@ TEST(PagePool, PutsATailIntoTheFullestPageThatHasRoom) {
   const auto three_left = pool.take_chunks(5).value();
   const auto four_left = pool.take_chunks(4).value();
   const auto tail = pool.take_chunks(3).value();
-  EXPECT_EQ(tail.ids()[0] / 8, three_left.ids()[0] / 8);
+  EXPECT_EQ(tail.ids()[0].value() / 8, three_left.ids()[0].value() / 8);
   EXPECT_EQ(pool.counts().adapter, 2);
   EXPECT_EQ(pool.counts().spare_chunks, 4);
 }

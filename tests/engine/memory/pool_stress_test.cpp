@@ -92,7 +92,7 @@ class Stress {
         // Whatever of it is computed is the KV of these very tokens and this adapter.
         const auto end = (i + 1) * kPageTokens;
         if (end <= sequence.computed) {
-          ASSERT_EQ(kv_of_[page], key(sequence, end)) << "page " << page;
+          ASSERT_EQ(kv_of_[page], key(sequence, end)) << "page " << page.value();
         }
       }
     }
@@ -102,9 +102,10 @@ class Stress {
     for (const auto& [id, entry] : adapters_.entries) {
       for (const ChunkId chunk : entry.chunks.ids()) {
         chunks.insert(chunk);
-        adapter_pages.insert(chunk / kChunks);
-        ASSERT_FALSE(kv.contains(chunk / kChunks)) << "chunk " << chunk << " lies in a page of KV";
-        ASSERT_EQ(adapter_of_[chunk], id) << "chunk " << chunk;
+        const PageId page(chunk.value() / kChunks);
+        adapter_pages.insert(page);
+        ASSERT_FALSE(kv.contains(page)) << "chunk " << chunk.value() << " lies in a page of KV";
+        ASSERT_EQ(adapter_of_[chunk], id) << "chunk " << chunk.value();
         ++count;
       }
     }

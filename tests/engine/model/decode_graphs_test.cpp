@@ -2,6 +2,7 @@
 // same step run at once, whatever the batch and its adapters.
 #include "engine/model/decode_graphs.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,9 +10,9 @@
 #include <set>
 #include <vector>
 
+#include "base/token_id.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device_tier.h"
-#include "engine/base/token_id.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
 #include "tests/support/small_model.h"
@@ -56,7 +57,7 @@ class DecodeGraphsTest : public ::testing::Test {
     graphs_ = std::make_unique<DecodeGraphs>(*model_, *cache_, kMaxRows);
   }
 
-  static std::string name(std::size_t i) { return "a" + std::to_string(i); }
+  static std::string name(std::size_t i) { return fmt::format("a{}", i); }
 
   struct Row {
     TokenId token;
@@ -70,7 +71,7 @@ class DecodeGraphsTest : public ::testing::Test {
     for (const Row& row : rows) {
       const AdapterSlot slot =
           row.adapter < 0 ? AdapterSlot{}
-                          : store_->find(name(static_cast<std::size_t>(row.adapter)))->slot();
+                          : tier_->slot(*store_->find(name(static_cast<std::size_t>(row.adapter))));
       const std::int32_t first = batch_->add_sequence(
           {&row.token, 1}, row.position, tables_[row.table].pages(), kPageTokens, slot);
       batch_->add_sample(first, {}, {}, {});

@@ -51,7 +51,7 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
       const AdapterLease adapter = store_->find(golden.adapter);
       EXPECT_EQ(tier_->start(adapter), DeviceTier::Start::on_its_way);
       EXPECT_TRUE(tier_->finish_loads().ok());
-      slot = adapter->slot();
+      slot = tier_->slot(*adapter);
     }
     BlockTable table(*pool_);
     const auto length = static_cast<std::int64_t>(golden.prompt.size());

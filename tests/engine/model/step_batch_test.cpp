@@ -22,13 +22,13 @@ TEST(StepBatch, GroupsRowsByAdapterAndLeavesTheBaseOut) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
   StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
-  const std::vector<PageId> pages = {3, 1};
+  const std::vector<PageId> pages = {PageId(3), PageId(1)};
   const std::vector<std::int32_t> two = {10, 11};
   const std::vector<std::int32_t> one = {12};
-  batch.add_sequence(two, 3, pages, 4, {5, 16});
+  batch.add_sequence(two, 3, pages, 4, {SlotId(5), 16});
   batch.add_sequence(one, 0, pages, 4, {});
-  batch.add_sequence(one, 0, pages, 4, {2, 64});
-  EXPECT_EQ(batch.add_sequence(one, 7, pages, 4, {5, 16}), 4);
+  batch.add_sequence(one, 0, pages, 4, {SlotId(2), 64});
+  EXPECT_EQ(batch.add_sequence(one, 7, pages, 4, {SlotId(5), 16}), 4);
   const StepInput input = batch.upload(*stream);
   ASSERT_EQ(input.num_segments, 2);
   const std::vector<LoraSegment> segments = read(*stream, input.segments, 2);
@@ -48,12 +48,12 @@ TEST(StepBatch, TellsColdGroupsTheirSegments) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
   StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
-  const std::vector<PageId> pages = {3, 1};
+  const std::vector<PageId> pages = {PageId(3), PageId(1)};
   const std::vector<std::int32_t> two = {10, 11};
-  batch.add_sequence(two, 0, pages, 4, {5, 16});
-  batch.add_sequence(two, 0, pages, 4, {2, 64});
-  batch.add_sequence(two, 0, pages, 4, {7, 8});
-  batch.set_cold(std::vector<ColdSlot>{{7, 1, 40, 9, 0b110}, {2, 0, 0, 8, 0b1}});
+  batch.add_sequence(two, 0, pages, 4, {SlotId(5), 16});
+  batch.add_sequence(two, 0, pages, 4, {SlotId(2), 64});
+  batch.add_sequence(two, 0, pages, 4, {SlotId(7), 8});
+  batch.set_cold(std::vector<ColdSlot>{{SlotId(7), 1, 40, 9, 0b110}, {SlotId(2), 0, 0, 8, 0b1}});
   const StepInput input = batch.upload(*stream);
   ASSERT_EQ(input.num_groups, 2);
   ASSERT_NE(input.live, nullptr);
@@ -66,7 +66,7 @@ TEST(StepBatch, TellsColdGroupsTheirSegments) {
   EXPECT_EQ(groups[1].segment, 0);
   EXPECT_EQ(read(*stream, input.voids, 2), (std::vector<std::uint32_t>{0, 0}));
   batch.clear();
-  batch.add_sequence(two, 0, pages, 4, {5, 16});
+  batch.add_sequence(two, 0, pages, 4, {SlotId(5), 16});
   EXPECT_EQ(batch.upload(*stream).num_groups, 0);
   ASSERT_TRUE(stream->synchronize().ok());
 }
@@ -75,10 +75,10 @@ TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
   StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
-  const std::vector<PageId> pages = {0, 7};
+  const std::vector<PageId> pages = {PageId(0), PageId(7)};
   const std::vector<std::int32_t> tokens = {1, 2, 3};
   const StepInput announced = batch.padded_input(4, 16, 100);
-  batch.add_sequence({tokens.data(), 1}, 4, pages, 4, {3, 8});
+  batch.add_sequence({tokens.data(), 1}, 4, pages, 4, {SlotId(3), 8});
   batch.add_sample(0, {}, tokens, std::vector<TokenBias>{{3, 1.5F}});
   batch.pad(4, 16, 100);
   const StepInput first = batch.upload(*stream);
@@ -117,9 +117,9 @@ TEST(StepBatch, PadsWithRowsThatWriteAndReadNothing) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
   StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
-  const std::vector<PageId> pages = {5};
+  const std::vector<PageId> pages = {PageId(5)};
   const std::vector<std::int32_t> token = {9};
-  batch.add_sequence(token, 2, pages, 4, {3, 8});
+  batch.add_sequence(token, 2, pages, 4, {SlotId(3), 8});
   batch.pad(3, 8, 100);
   const StepInput input = batch.upload(*stream);
   EXPECT_EQ(read(*stream, input.ids, 3), (std::vector<std::int32_t>{9, 0, 0}));
@@ -138,7 +138,7 @@ TEST(StepBatch, MayBeFilledAgainWhileTheDeviceStillReadsIt) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
   StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
-  const std::vector<PageId> pages = {0};
+  const std::vector<PageId> pages = {PageId(0)};
   std::vector<std::int32_t> seen(50, -1);
   for (std::int32_t i = 0; i < 50; ++i) {
     batch.clear();

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/server/api.h"
-#include "engine/server/request_fields.h"
+#include "engine/server/messages/request_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {
@@ -268,7 +268,7 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
   EXPECT_EQ(options_of("/v1/completions")["top_p"]["exclusiveMinimum"], 0);
 }
 
-// The request options of README.md, by hand: one that falls out of the table is missed here.
+// The request options of docs/rest.md, by hand: one that falls out of the table is missed here.
 TEST(RequestFields, AreThoseOfTheInterface) {
   const std::set<std::string> expected{"model",
                                        "prompt",

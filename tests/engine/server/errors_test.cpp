@@ -1,7 +1,7 @@
 // Every row of the error table, over the socket.
 #include <stdexcept>
 
-#include "engine/server/request_fields.h"
+#include "engine/server/messages/request_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/batching/service.h"
-#include "engine/server/text_codec.h"
+#include "engine/server/messages/text_codec.h"
+#include "engine/service/service.h"
 
 namespace tandem {
 

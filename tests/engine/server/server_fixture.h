@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "engine/base/log.h"
+#include "base/log.h"
 #include "engine/server/server.h"
 #include "fake_service.h"
 #include "test_client.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/clock.h"
+#include "base/clock.h"
 #include "gpu/cuda/cuda_device.h"
 
 namespace tandem {

@@ -7,6 +7,7 @@
 #include <latch>
 #include <stdexcept>
 
+#include "base/onednn/matmul.h"
 #include "gpu/host/host_event.h"
 #include "gpu/host/host_stream.h"
 #include "gpu/host/memory.h"
@@ -84,7 +85,7 @@ TEST(HostMemory, RefusesASizeThatOverflows) {
 class HostStreamTest : public testing::Test {
  protected:
   host::ThreadPool pool_{2, {}};
-  host::MatmulCache matmuls_;
+  MatmulCache matmuls_;
   LinkPacer link_{0};
 };
 

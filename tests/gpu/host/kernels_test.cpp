@@ -1,6 +1,6 @@
 // The vector loops on every instruction set that this CPU has and Highway compiled, not only the
 // best one, against plain loops.
-#include "gpu/host/kernels.h"
+#include "gpu/host/kernels/kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "gpu/host/simd_targets.h"
+#include "gpu/host/kernels/simd_targets.h"
 #include "hwy/highway.h"
 #include "tests/gpu/reference/tolerance.h"
 

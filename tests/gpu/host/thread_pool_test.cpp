@@ -1,4 +1,4 @@
-#include "gpu/host/thread_pool.h"
+#include "gpu/host/context/thread_pool.h"
 
 #include <gmock/gmock.h>
 

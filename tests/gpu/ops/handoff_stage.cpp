@@ -113,23 +113,15 @@ void HandoffTest::fill_args(Stage& s, const std::vector<LoraMatrix>& addresses,
       if (scene.groups[g].ranks[m] > 0) accept.adapted[m] |= bit;
     }
   }
-  for (std::size_t m = 0; m < s.mails.size(); ++m) {
-    offer.mailboxes[m] = accept.mailboxes[m] = s.mails[m].view();
-  }
+  for (std::size_t m = 0; m < s.mails.size(); ++m) offer.mailboxes[m] = s.mails[m].view();
   place(scene, s.out->on_device(), accept.out);
   accept.dtype = scene.dtype;
-  accept.rows = offer.rows;
-  accept.segments = offer.segments;
-  accept.groups = offer.groups;
-  accept.num_groups = offer.num_groups;
-  accept.tickets = offer.tickets;
+  static_cast<HandoffJob&>(accept) = offer;
   accept.deadline_us = kLongDeadlineUs;
-  accept.state = s.d_state->on_device();
   accept.voids = s.d_voids->on_device();
   accept.table = s.d_table->on_device();
   accept.slot_stride = modules;
   accept.pages = s.weights.device_pages;
-  accept.max_count = offer.max_count;
   accept.any_xa = offer.xa_groups != 0;
   LoraArgs& lora = s.lora;
   lora.x = offer.x;

@@ -1,6 +1,6 @@
 #include "tests/gpu/ops/ops_fixture.h"
+#include "tests/support/test_seed.h"
 
-#include <cstdlib>
 #include <cstring>
 
 namespace tandem {
@@ -58,10 +58,8 @@ std::vector<std::byte> TestTensor::download(Stream& stream) const {
 
 OpsTest::OpsTest() {
   stream_ = std::move(device_->create_stream("test")).value();
-  const char* given = std::getenv("TANDEM_TEST_SEED");
-  const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20261120;
+  const std::uint64_t seed = test_seed(20261120);
   RecordProperty("seed", std::to_string(seed));
-  std::printf("seed %llu (TANDEM_TEST_SEED)\n", static_cast<unsigned long long>(seed));
   random_.seed(seed);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/base/dtype.h"
+#include "base/dtype.h"
 
 namespace tandem {
 

@@ -1,0 +1,331 @@
+#include "base/settings/settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+template <typename... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <typename... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+std::string quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string quote_list(const std::vector<std::string>& texts) {
+  std::vector<std::string> quoted;
+  quoted.reserve(texts.size());
+  for (const std::string& text : texts) quoted.push_back(quote(text));
+  return fmt::format("[{}]", fmt::join(quoted, ", "));
+}
+
+// A TOML float always has a point or an exponent.
+std::string float_text(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::optional<bool> parse_bool(std::string_view text) {
+  if (text == "true" || text == "1" || text == "yes" || text == "on") return true;
+  if (text == "false" || text == "0" || text == "no" || text == "off") return false;
+  return std::nullopt;
+}
+
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) return std::nullopt;
+  }
+  return value;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view text, const std::vector<std::string>& candidates) {
+  std::string best;
+  // A third of the letters wrong is a typing error; more is another word.
+  std::size_t best_distance = std::max<std::size_t>(2, text.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(text, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+SettingsField::SettingsField(Target target, std::string key, std::string help, std::string group)
+    : target_(target), key_(std::move(key)), help_(std::move(help)), group_(std::move(group)) {
+  default_ = std::visit(
+      Overloaded{[](const bool* value) { return std::string(*value ? "true" : "false"); },
+                 [](const std::int64_t* value) { return fmt::format("{}", *value); },
+                 [](const double* value) { return fmt::format("{}", *value); },
+                 [](const std::string* value) { return *value; },
+                 [](const std::vector<std::string>* value) {
+                   return fmt::format("{}", fmt::join(*value, ","));
+                 }},
+      target_);
+}
+
+SettingsField& SettingsField::meta(std::string name) {
+  meta_ = std::move(name);
+  return *this;
+}
+SettingsField& SettingsField::range(double low, double high) {
+  low_ = low;
+  high_ = high;
+  return *this;
+}
+SettingsField& SettingsField::at_least(double low) {
+  low_ = low;
+  return *this;
+}
+SettingsField& SettingsField::choices(std::vector<std::string> allowed) {
+  choices_ = std::move(allowed);
+  return *this;
+}
+SettingsField& SettingsField::required() {
+  required_ = true;
+  return *this;
+}
+SettingsField& SettingsField::secret() {
+  secret_ = true;
+  return *this;
+}
+SettingsField& SettingsField::flag_only() {
+  flag_only_ = true;
+  return *this;
+}
+SettingsField& SettingsField::flag_as(std::string name) {
+  flag_name_ = std::move(name);
+  return *this;
+}
+SettingsField& SettingsField::short_flag(char letter) {
+  letter_ = letter;
+  return *this;
+}
+SettingsField& SettingsField::in_file_only() {
+  in_file_only_ = true;
+  return *this;
+}
+
+std::string SettingsField::flag() const {
+  std::string flag = "--" + (flag_name_.empty() ? key_ : flag_name_);
+  std::replace(flag.begin() + 2, flag.end(), '_', '-');
+  return flag;
+}
+
+std::string SettingsField::environment() const {
+  if (flag_only_ || in_file_only_) return {};
+  std::string name = "TANDEM_";
+  for (const char c : key_) {
+    name += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  }
+  return name;
+}
+
+std::string SettingsField::value_name() const {
+  if (!meta_.empty()) return meta_;
+  if (!choices_.empty()) return fmt::format("{}", fmt::join(choices_, "|"));
+  return std::visit(Overloaded{[](const bool*) { return std::string(); },
+                               [](const std::int64_t*) { return std::string("N"); },
+                               [](const double*) { return std::string("X"); },
+                               [](const auto*) { return std::string("TEXT"); }},
+                    target_);
+}
+
+std::string SettingsField::value_text() const {
+  if (secret_ && source_ != "default") return "(set)";
+  return std::visit(
+      Overloaded{[](const bool* value) { return std::string(*value ? "true" : "false"); },
+                 [](const std::int64_t* value) { return fmt::format("{}", *value); },
+                 [](const double* value) { return float_text(*value); },
+                 [](const std::string* value) { return quote(*value); },
+                 [](const std::vector<std::string>* value) { return quote_list(*value); }},
+      target_);
+}
+
+Status SettingsField::bad(std::string_view problem) const {
+  if (source_ == "default") return invalid("{} {}", key_, problem);
+  return invalid("{} {} (from {})", key_, problem, source_);
+}
+
+Status SettingsField::set(const std::vector<std::string>& texts, std::string source) {
+  source_ = std::move(source);
+  if (auto** list = std::get_if<std::vector<std::string>*>(&target_)) {
+    **list = texts;
+    return {};
+  }
+  if (texts.size() != 1) return bad("takes one value");
+  const std::string& text = texts.front();
+  // A secret's value must not reach a message.
+  const std::string shown = secret_ ? "that" : fmt::format("'{}'", text);
+  return std::visit(Overloaded{[&](bool* value) -> Status {
+                                 const auto parsed = parse_bool(text);
+                                 if (!parsed)
+                                   return bad(fmt::format("must be true or false, not {}", shown));
+                                 *value = *parsed;
+                                 return {};
+                               },
+                               [&](std::int64_t* value) -> Status {
+                                 const auto parsed = parse_number<std::int64_t>(text);
+                                 if (!parsed)
+                                   return bad(fmt::format("must be a whole number, not {}", shown));
+                                 *value = *parsed;
+                                 return {};
+                               },
+                               [&](double* value) -> Status {
+                                 const auto parsed = parse_number<double>(text);
+                                 if (!parsed)
+                                   return bad(fmt::format("must be a number, not {}", shown));
+                                 *value = *parsed;
+                                 return {};
+                               },
+                               [&](std::string* value) -> Status {
+                                 *value = text;
+                                 return {};
+                               },
+                               [](std::vector<std::string>*) -> Status { return {}; }},
+                    target_);
+}
+
+Status SettingsField::validate() const {
+  const auto check_range = [this](double value) -> Status {
+    if (low_ && high_ && (value < *low_ || value > *high_)) {
+      return bad(fmt::format("must be between {} and {}, not {}", *low_, *high_, value));
+    }
+    if (low_ && value < *low_) return bad(fmt::format("must be at least {}, not {}", *low_, value));
+    return {};
+  };
+  const auto check_text = [this](const std::string& text) -> Status {
+    if (choices_.empty() || std::find(choices_.begin(), choices_.end(), text) != choices_.end()) {
+      return {};
+    }
+    return bad(fmt::format("must be {}, not '{}'", fmt::join(choices_, ", "), text));
+  };
+  const auto missing = [this]() -> Status {
+    const std::string variable = environment();
+    return invalid("{} is missing; give {} {}{}{}", key_, flag(), value_name(),
+                   variable.empty() ? "" : ", or set " + variable,
+                   has_key() ? fmt::format(", or write {} in the config file", key_) : "");
+  };
+  return std::visit(Overloaded{[](const bool*) -> Status { return {}; },
+                               [&](const std::int64_t* value) {
+                                 return check_range(static_cast<double>(*value));
+                               },
+                               [&](const double* value) { return check_range(*value); },
+                               [&](const std::string* value) -> Status {
+                                 if (required_ && value->empty()) return missing();
+                                 return check_text(*value);
+                               },
+                               [&](const std::vector<std::string>* value) -> Status {
+                                 if (required_ && value->empty()) return missing();
+                                 for (const std::string& text : *value)
+                                   TANDEM_TRY(check_text(text));
+                                 return {};
+                               }},
+                    target_);
+}
+
+SettingsField& SettingsTable::add(SettingsField::Target target, std::string key, std::string help) {
+  TANDEM_CHECK(find(key) == nullptr, "setting '{}' is in the table twice", key);
+  fields_.push_back(SettingsField(target, std::move(key), std::move(help), group_));
+  return fields_.back();
+}
+
+SettingsField* SettingsTable::find(std::string_view key) {
+  const auto found = std::find_if(fields_.begin(), fields_.end(),
+                                  [&](const SettingsField& field) { return field.key() == key; });
+  return found == fields_.end() ? nullptr : &*found;
+}
+
+std::string SettingsTable::nearest_key(std::string_view key) const {
+  std::vector<std::string> keys;
+  for (const SettingsField& field : fields_) {
+    if (field.has_key()) keys.push_back(field.key());
+  }
+  return nearest(key, keys);
+}
+
+Status SettingsTable::load_environment(const Lookup& lookup) {
+  for (SettingsField& field : fields_) {
+    const std::string name = field.environment();
+    if (name.empty()) continue;
+    const char* text = lookup(name.c_str());
+    if (text == nullptr) continue;
+    std::vector<std::string> texts;
+    if (!field.is_list()) {
+      texts.emplace_back(text);
+    } else {
+      std::string_view rest = text;
+      while (!rest.empty()) {
+        const std::size_t comma = rest.find(',');
+        texts.emplace_back(rest.substr(0, comma));
+        rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+      }
+    }
+    TANDEM_TRY(field.set(texts, name));
+  }
+  return {};
+}
+
+Status SettingsTable::validate() const {
+  for (const SettingsField& field : fields_) TANDEM_TRY(field.validate());
+  return {};
+}
+
+std::string SettingsTable::to_toml() const {
+  std::string out;
+  for (const SettingsField& field : fields_) {
+    if (!field.has_key() || !field.has_flag()) continue;
+    const bool hidden = field.is_secret() && field.source() != "default";
+    out += fmt::format("{}{} = {}  # {}\n", hidden ? "# " : "", field.key(), field.value_text(),
+                       field.source());
+  }
+  return out;
+}
+
+}  // namespace tandem

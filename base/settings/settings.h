@@ -1,0 +1,125 @@
+// One table per command yields its struct, TOML keys, flags, environment names and help.
+//
+// A command fills a struct with its defaults, adds every member to a SettingsTable, and reads the
+// sources in order of precedence: config file, environment, flags (tools/cli/flags.h). Each later
+// source overwrites the member; the field remembers which one did, so that a bad value is reported
+// with the place it came from.
+//
+//   struct Settings { std::string host = "127.0.0.1"; std::int64_t port = 8000; };
+//   table.group("Server");
+//   table.add(s.host, "host", "address to listen on").meta("ADDR");
+//   table.add(s.port, "port", "port to listen on; 0: any free one").range(0, 65535);
+//
+// gives the TOML key `port`, the flag `--port` and the variable TANDEM_PORT. Underscores of a key
+// are dashes in its flag.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem {
+
+class SettingsTable;
+
+// One row of the table. Its member must outlive it.
+class SettingsField {
+ public:
+  using Target =
+      std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
+
+  // What makes a row; each returns the row, so that they chain.
+  SettingsField& meta(std::string name);  // the value's name in the help: "DIR"
+  SettingsField& range(double low, double high);
+  SettingsField& at_least(double low);
+  SettingsField& choices(std::vector<std::string> allowed);
+  SettingsField& required();                 // validate() refuses an empty string or list
+  SettingsField& secret();                   // its value is never printed
+  SettingsField& flag_only();                // no TOML key and no environment name
+  SettingsField& flag_as(std::string name);  // "adapter": --adapter, whatever the key
+  SettingsField& short_flag(char letter);
+  SettingsField& in_file_only();  // another command's: accepted in files, neither flag nor variable
+
+  const std::string& key() const { return key_; }
+  const std::string& help() const { return help_; }
+  const std::string& group() const { return group_; }
+  std::string flag() const;         // "--max-model-len"
+  std::string environment() const;  // "TANDEM_MAX_MODEL_LEN"; empty for flag_only
+  std::string value_name() const;   // "N", "DIR", "auto|cuda|host"; empty for a bool
+  std::string default_text() const { return default_; }  // empty: none
+  const std::string& source() const { return source_; }  // "default", "--port", "f.toml:3", ...
+  std::string value_text() const;                        // as TOML; a secret as "(set)"
+  bool is_bool() const { return std::holds_alternative<bool*>(target_); }
+  bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target_); }
+  bool is_secret() const { return secret_; }
+  bool has_flag() const { return !in_file_only_; }
+  bool has_key() const { return !flag_only_; }
+  char letter() const { return letter_; }
+
+  // Reads a value from text; a list takes all texts, anything else exactly one. The message names
+  // the field and `source`.
+  Status set(const std::vector<std::string>& texts, std::string source);
+  Status validate() const;
+
+ private:
+  friend class SettingsTable;
+  SettingsField(Target target, std::string key, std::string help, std::string group);
+  Status bad(std::string_view problem) const;
+
+  Target target_;
+  std::string key_, help_, group_, meta_, default_, flag_name_;
+  std::string source_ = "default";
+  std::optional<double> low_, high_;
+  std::vector<std::string> choices_;
+  bool required_ = false, secret_ = false, flag_only_ = false, in_file_only_ = false;
+  char letter_ = 0;
+};
+
+// Not thread-safe: filled and read once, at start.
+class SettingsTable {
+ public:
+  using Lookup = std::function<const char*(const char* name)>;  // as std::getenv
+
+  // Fields added from now on appear under this heading of the help.
+  void group(std::string name) { group_ = std::move(name); }
+  // The member's present value is the default. Keys are unique.
+  SettingsField& add(SettingsField::Target target, std::string key, std::string help);
+  template <typename T>
+  SettingsField& add(T& member, std::string key, std::string help) {
+    return add(SettingsField::Target(&member), std::move(key), std::move(help));
+  }
+
+  // Reads a TOML file of flat `key = value` lines. An unknown key, a table or a value of another
+  // type is an error that names the file, the line and, for a key, the nearest known one.
+  Status load_file(const std::filesystem::path& path);
+  Status load_environment(const Lookup& lookup);
+  // Ranges, choices and required fields, once, after all sources are read.
+  Status validate() const;
+
+  SettingsField* find(std::string_view key);
+  std::deque<SettingsField>& fields() { return fields_; }
+  const std::deque<SettingsField>& fields() const { return fields_; }
+
+  // Every key with its value and source, as a TOML file that load_file() reads back (secrets
+  // aside, which are comments).
+  std::string to_toml() const;
+
+ private:
+  std::string nearest_key(std::string_view key) const;
+
+  std::string group_;
+  std::deque<SettingsField> fields_;  // rows never move
+};
+
+// The text of `candidates` closest to `text` by edit distance; empty when none is close.
+std::string nearest(std::string_view text, const std::vector<std::string>& candidates);
+
+}  // namespace tandem

@@ -1,0 +1,81 @@
+// SettingsTable::load_file: toml++ stays in this file and toml_edit.cpp.
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+
+#include "base/settings/settings.h"
+
+namespace tandem {
+namespace {
+
+// A config file is a page of text; anything larger is a mistaken path.
+constexpr std::size_t kMaxFileBytes = std::size_t{1} << 20;
+
+Result<std::string> read_text(const std::filesystem::path& path) {
+  std::error_code failure;
+  if (std::filesystem::is_directory(path, failure)) {
+    return invalid("config file {} is a folder", path.string());
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return errno_status("config file " + path.string(), errno == 0 ? ENOENT : errno);
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMaxFileBytes) {
+    return invalid("config file {} is longer than {} bytes", path.string(), kMaxFileBytes);
+  }
+  return text;
+}
+
+// The value as the texts that SettingsField::set reads; nothing for tables, dates and the like.
+std::optional<std::string> scalar_text(const toml::node& node) {
+  if (const auto* value = node.as_string()) return value->get();
+  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+  if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
+  if (const auto* value = node.as_floating_point()) return fmt::format("{}", value->get());
+  return std::nullopt;
+}
+
+}  // namespace
+
+Status SettingsTable::load_file(const std::filesystem::path& path) {
+  TANDEM_ASSIGN(const std::string text, read_text(path));
+  const std::string name = path.string();
+  toml::table root;
+  try {
+    root = toml::parse(std::string_view(text), name);
+  } catch (const toml::parse_error& failure) {
+    return invalid("{}:{}: not TOML: {}", name, failure.source().begin.line, failure.description());
+  }
+  for (auto&& [key, node] : root) {
+    const std::string at = fmt::format("{}:{}", name, node.source().begin.line);
+    SettingsField* field = find(key.str());
+    if (field == nullptr || !field->has_key()) {
+      const std::string close = nearest_key(key.str());
+      return invalid("{}: unknown key '{}'{}", at, key.str(),
+                     close.empty() ? "; `tandem serve --help` lists the keys"
+                                   : fmt::format("; did you mean '{}'?", close));
+    }
+    std::vector<std::string> texts;
+    if (const toml::array* list = node.as_array(); list != nullptr && field->is_list()) {
+      for (const toml::node& item : *list) {
+        const auto* value = item.as_string();
+        if (value == nullptr) return invalid("{}: '{}' must be a list of strings", at, key.str());
+        texts.push_back(value->get());
+      }
+    } else if (const auto value = scalar_text(node)) {
+      texts.push_back(*value);
+    } else {
+      return invalid("{}: '{}' must be {}", at, key.str(),
+                     field->is_list() ? "a list of strings" : "a single value");
+    }
+    TANDEM_TRY(field->set(texts, at));
+  }
+  return {};
+}
+
+}  // namespace tandem

@@ -1,0 +1,259 @@
+#include "cpu_lora/placement/placement.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kSampledPages = 4096;
+// A few pages elsewhere are the kernel's business: what the first to touch them was, or a full
+// node.
+constexpr double kShareOfRegion = 0.9;
+constexpr double kShareOfOwn = 0.5;
+
+ObservedRegion observe_region(int group, const char* what, const ShmRegion& region) {
+  ObservedRegion seen;
+  seen.group = group;
+  seen.what = what;
+  seen.name = region.name();
+  Result<PagesByNode> pages = find_pages(region.data(), region.bytes(), kSampledPages);
+  if (pages) {
+    seen.pages = *std::move(pages);
+  } else {
+    seen.problem = pages.status().message();
+  }
+  return seen;
+}
+
+ObservedWorker observe_worker(int group, int index, const Seat& seat, int meant_cpu) {
+  ObservedWorker worker;
+  worker.group = group;
+  worker.seat = index;
+  // Nothing here orders anything: a worker that sits down just now may be seen half.
+  worker.pid = static_cast<int>(seat.pid.load(std::memory_order_relaxed));
+  worker.state = seat.state.load(std::memory_order_relaxed);
+  worker.claimed_cpu = static_cast<std::int32_t>(seat.cpu.load(std::memory_order_relaxed));
+  worker.meant_cpu = meant_cpu;
+  if (worker.pid <= 0) return worker;
+  const Result<ThreadPlace> place = read_thread_place(worker.pid, worker.pid);
+  if (!place) return worker;
+  worker.alive = true;
+  worker.allowed = place->allowed;
+  worker.last_cpu = place->last_cpu;
+  if (Result<PagesByNode> pages = read_own_pages(worker.pid)) worker.own_pages = *std::move(pages);
+  return worker;
+}
+
+Status observe_group(int index, const ControlInfo::Group& group, ObservedEngine& engine) {
+  TANDEM_ASSIGN(const Mailbox mailbox, Mailbox::open(group.inbox, group.outbox));
+  const int seats = static_cast<int>(mailbox.shape().num_seats);
+  for (int i = 0; i < seats; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const int meant = at < group.cpus.size() ? group.cpus[at] : -1;
+    ObservedWorker worker = observe_worker(index, i, mailbox.seat(i), meant);
+    if (worker.pid != 0 || meant >= 0) engine.workers.push_back(std::move(worker));
+  }
+  engine.regions.push_back(observe_region(index, "inbox", mailbox.inbox_region()));
+  engine.regions.push_back(observe_region(index, "outbox", mailbox.outbox_region()));
+  const Result<ShmRegion> arena = ShmRegion::open(group.arena, ShmRegion::Access::read_only);
+  if (arena) {
+    engine.regions.push_back(observe_region(index, "arena", *arena));
+  } else {
+    ObservedRegion missing;
+    missing.group = index;
+    missing.what = "arena";
+    missing.name = group.arena;
+    missing.problem = arena.status().message();
+    engine.regions.push_back(std::move(missing));
+  }
+  return {};
+}
+
+const MachineCore* core_of(const MachineMap& machine, int cpu) {
+  for (const MachineCore& core : machine.cores) {
+    for (const MachineThread& thread : core.threads) {
+      if (thread.cpu == cpu) return &core;
+    }
+  }
+  return nullptr;
+}
+
+int memory_node_of(const MachineMap& machine, int cpu) {
+  const MachineCore* core = core_of(machine, cpu);
+  if (core == nullptr) return -1;
+  const MachineNode* node = machine.find_node(core->node);
+  return node == nullptr ? core->node : node->memory_node;
+}
+
+class Judge {
+ public:
+  Judge(const ObservedEngine& engine, const MachineMap& machine)
+      : engine_(engine), machine_(machine) {}
+
+  std::vector<Drift> judge() {
+    for (const ObservedWorker& worker : engine_.workers) judge_worker(worker);
+    judge_threads();
+    for (const ObservedRegion& region : engine_.regions) judge_region(region);
+    return std::move(found_);
+  }
+
+ private:
+  void add(std::string what, std::string remedy) {
+    found_.push_back({std::move(what), std::move(remedy)});
+  }
+  const ControlInfo::Group& group(int index) const {
+    return engine_.info.groups[static_cast<std::size_t>(index)];
+  }
+  void judge_worker(const ObservedWorker& worker);
+  void judge_cpu(const ObservedWorker& worker, const std::string& name, int cpu);
+  void judge_threads();
+  void judge_region(const ObservedRegion& region);
+
+  const ObservedEngine& engine_;
+  const MachineMap& machine_;
+  std::vector<Drift> found_;
+  std::map<int, int> worker_on_;  // cpu to pid
+};
+
+void Judge::judge_worker(const ObservedWorker& worker) {
+  const int engine = engine_.info.pid;
+  const std::string start = fmt::format("tandem pin apply --engine {}", engine);
+  if (worker.pid <= 0) {
+    add(fmt::format("seat {} of group {} has no worker; the engine means one on cpu {}",
+                    worker.seat, worker.group, worker.meant_cpu),
+        start);
+    return;
+  }
+  const std::string name =
+      fmt::format("worker {} (seat {} of group {})", worker.pid, worker.seat, worker.group);
+  if (!worker.alive) {
+    add(fmt::format("{} has ended and its seat is still taken", name),
+        "the engine clears it within seconds; look again, then " + start);
+    return;
+  }
+  const int cpu = worker.claimed_cpu >= 0 ? worker.claimed_cpu : worker.meant_cpu;
+  if (worker.meant_cpu >= 0 && worker.claimed_cpu != worker.meant_cpu) {
+    add(fmt::format("{} says cpu {}, the engine means cpu {}", name, worker.claimed_cpu,
+                    worker.meant_cpu),
+        fmt::format("kill {}: the engine starts it again on its own cpu", worker.pid));
+  }
+  if (cpu < 0) {
+    // A group of no node whose workers nobody meant for a cpu: then anywhere is right.
+    if (group(worker.group).node < 0) return;
+    add(fmt::format("{} is bound to no cpu", name),
+        fmt::format("taskset -cp CPU {}, with a cpu of node {}", worker.pid,
+                    group(worker.group).node));
+    return;
+  }
+  if (worker.allowed != std::vector<int>{cpu}) {
+    add(fmt::format("{} may run on {} instead of cpu {} alone, and was last seen on {}", name,
+                    format_id_list(worker.allowed), cpu, worker.last_cpu),
+        fmt::format("taskset -cp {} {}", cpu, worker.pid));
+  }
+  judge_cpu(worker, name, cpu);
+
+  const int node = group(worker.group).node;
+  if (node >= 0 && share_on(worker.own_pages, node) < kShareOfOwn) {
+    add(fmt::format("{} has {:.0f} % of its own memory on node {}", name,
+                    100 * share_on(worker.own_pages, node), node),
+        fmt::format("kill {}: the engine starts it again with memory of its node", worker.pid));
+  }
+}
+
+// The cpu itself: nobody else's, and of the group's node.
+void Judge::judge_cpu(const ObservedWorker& worker, const std::string& name, int cpu) {
+  const std::vector<int>& kept = engine_.info.engine_cpus;
+  if (std::find(kept.begin(), kept.end(), cpu) != kept.end()) {
+    add(fmt::format("{} runs on cpu {}, which the engine keeps for itself", name, cpu),
+        fmt::format("taskset -cp CPU {}, with a cpu that `tandem pin plan` gives to workers",
+                    worker.pid));
+  }
+  const auto [other, first] = worker_on_.emplace(cpu, worker.pid);
+  if (!first) {
+    add(fmt::format("{} shares cpu {} with worker {}", name, cpu, other->second),
+        fmt::format("taskset -cp CPU {}, with a cpu of its own", worker.pid));
+  }
+  const int node = group(worker.group).node;
+  const int there = memory_node_of(machine_, cpu);
+  if (node >= 0 && there >= 0 && node != there) {
+    add(fmt::format(
+            "{} runs on cpu {} of node {}, and its mailbox and weights are meant for node {}", name,
+            cpu, there, node),
+        fmt::format("taskset -cp CPU {}, with a cpu of node {}", worker.pid, node));
+  }
+}
+
+// Most of the engine's threads may run anywhere. Those that may not need a cpu that is no worker's,
+// and one of the engine's own where these are known.
+void Judge::judge_threads() {
+  const std::vector<int>& kept = engine_.info.engine_cpus;
+  const auto right = [&](int cpu) {
+    return kept.empty() ? worker_on_.count(cpu) == 0
+                        : std::find(kept.begin(), kept.end(), cpu) != kept.end();
+  };
+  std::map<std::vector<int>, std::vector<int>> astray;  // by the cpus they may run on
+  for (const ThreadPlace& thread : engine_.threads) {
+    if (std::none_of(thread.allowed.begin(), thread.allowed.end(), right)) {
+      astray[thread.allowed].push_back(thread.tid);
+    }
+  }
+  for (const auto& [allowed, tids] : astray) {
+    add(fmt::format("{} of the engine's threads ({}) may run on cpus {} alone, {}", tids.size(),
+                    fmt::join(tids, ", "), format_id_list(allowed),
+                    kept.empty() ? "which are workers'"
+                                 : "none of the " + format_id_list(kept) + " that it keeps"),
+        fmt::format("taskset -cp {} {}{}", kept.empty() ? "CPUS" : format_id_list(kept),
+                    tids.front(), tids.size() > 1 ? ", and the others" : ""));
+  }
+}
+
+void Judge::judge_region(const ObservedRegion& region) {
+  const int node = group(region.group).node;
+  if (node < 0 || !region.problem.empty()) return;
+  const double share = share_on(region.pages, node);
+  if (share >= kShareOfRegion) return;
+  const auto most =
+      std::max_element(region.pages.begin(), region.pages.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  add(fmt::format("the {} of group {} has {:.0f} % of its pages on node {}", region.what,
+                  region.group, 100 * share, node),
+      fmt::format("migratepages {} {} {}, or free memory on node {} and start the engine again",
+                  engine_.info.pid, most->first, node, node));
+}
+
+}  // namespace
+
+Result<ObservedEngine> observe_engine(int pid) {
+  ObservedEngine engine;
+  TANDEM_ASSIGN(engine.info, read_control(pid));
+  Result<std::vector<ThreadPlace>> threads = read_thread_places(pid);
+  if (!threads) {
+    return error(StatusCode::not_found, "engine {} has ended; the next start removes what it left",
+                 pid);
+  }
+  engine.threads = *std::move(threads);
+  for (std::size_t i = 0; i < engine.info.groups.size(); ++i) {
+    TANDEM_TRY(observe_group(static_cast<int>(i), engine.info.groups[i], engine)
+                   .with_context(fmt::format("engine {}, group {}", pid, i)));
+  }
+  return engine;
+}
+
+std::vector<Drift> find_drift(const ObservedEngine& engine, const MachineMap& machine) {
+  return Judge(engine, machine).judge();
+}
+
+double share_on(const PagesByNode& pages, int node) {
+  std::uint64_t all = 0;
+  std::uint64_t there = 0;
+  for (const auto& [at, count] : pages) {
+    all += count;
+    if (at == node) there += count;
+  }
+  return all == 0 ? 1 : static_cast<double>(there) / static_cast<double>(all);
+}
+
+}  // namespace tandem

@@ -1,0 +1,389 @@
+#include "cpu_lora/topology/machine_map.h"
+
+#include <hwloc.h>
+#include <hwloc/linux.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+struct DestroyTopology {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using TopologyHandle = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
+
+struct FreeBitmap {
+  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
+};
+using Bitmap = std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, FreeBitmap>;
+
+constexpr unsigned kNvidia = 0x10de;
+constexpr int kMaxId = 1 << 20;  // of a cpu or a node; anything above is a mistake
+
+bool is_this_machine(const MachineOptions& options) {
+  return options.xml.empty() && options.synthetic.empty();
+}
+
+Result<TopologyHandle> load(const MachineOptions& options) {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) return errno_status("hwloc_topology_init", errno);
+  TopologyHandle topology(raw);
+  // These would start a driver to learn what PCI tells as well; "pci" itself, where it is
+  // installed, reads through libpciaccess, which leaks, what hwloc also reads from sysfs.
+  for (const char* name : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"}) {
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
+  }
+  // What we may not use is shown, too.
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  if (options.gpus) {
+    hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  }
+  if (!options.xml.empty()) {
+    if (::access(options.xml.c_str(), R_OK) != 0) return errno_status(options.xml, errno);
+    if (hwloc_topology_set_xml(raw, options.xml.c_str()) != 0) {
+      return invalid("{} is not a machine that hwloc has described in XML", options.xml);
+    }
+  } else if (!options.synthetic.empty() &&
+             hwloc_topology_set_synthetic(raw, options.synthetic.c_str()) != 0) {
+    return invalid(
+        "'{}' is not a machine that hwloc can imagine; one is \"pack:2 node:2 core:8 pu:2\"",
+        options.synthetic);
+  }
+  if (hwloc_topology_load(raw) != 0) {
+    if (!options.xml.empty()) {
+      return invalid("{} is not a machine that hwloc has described in XML", options.xml);
+    }
+    return errno_status("hwloc_topology_load", errno);
+  }
+  return topology;
+}
+
+// The cpus of the affinity mask; all, where there is none.
+Result<Bitmap> read_affinity(hwloc_topology_t topology, const MachineOptions& options) {
+  Bitmap cpus(hwloc_bitmap_alloc_full());
+  if (options.allowed_cpus) {
+    hwloc_bitmap_zero(cpus.get());
+    for (const int cpu : *options.allowed_cpus) {
+      if (cpu < 0 || cpu > kMaxId) return invalid("there is no cpu {}", cpu);
+      hwloc_bitmap_set(cpus.get(), static_cast<unsigned>(cpu));
+    }
+  } else if (is_this_machine(options)) {
+    // The main thread's mask, what the process was started with; other threads may be pinned.
+    if (hwloc_linux_get_tid_cpubind(topology, ::getpid(), cpus.get()) != 0) {
+      return errno_status("sched_getaffinity", errno);
+    }
+  }
+  return cpus;
+}
+
+std::vector<int> read_isolated(const MachineOptions& options) {
+  if (options.isolated_cpus) return *options.isolated_cpus;
+  if (!is_this_machine(options)) return {};
+  std::ifstream file("/sys/devices/system/cpu/isolated");
+  std::string text;
+  std::getline(file, text);
+  Result<std::vector<int>> cpus = parse_id_list(text);
+  return cpus ? *std::move(cpus) : std::vector<int>{};
+}
+
+int ancestor_id(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t object) {
+  const hwloc_obj_t found = hwloc_get_ancestor_obj_by_type(topology, type, object);
+  return found == nullptr ? -1 : static_cast<int>(found->os_index);
+}
+
+std::vector<int> ids_of(hwloc_const_bitmap_t bitmap) {
+  std::vector<int> ids;
+  if (bitmap == nullptr || hwloc_bitmap_weight(bitmap) < 0) return ids;  // without an end
+  for (int id = hwloc_bitmap_first(bitmap); id >= 0; id = hwloc_bitmap_next(bitmap, id)) {
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::string info_of(hwloc_obj_t object, const char* name) {
+  const char* value = hwloc_obj_get_info_by_name(object, name);
+  return value == nullptr ? "" : value;
+}
+
+void read_packages(hwloc_topology_t topology, MachineMap& map) {
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, object)) != nullptr;) {
+    map.packages.push_back({static_cast<int>(object->os_index), info_of(object, "CPUModel")});
+  }
+}
+
+// Distances between nodes, as the firmware tells them; where it does not, 10 to itself, 20 in the
+// package, 30 beyond. Index pairs are positions in map.nodes.
+std::vector<std::vector<std::uint64_t>> read_distances(hwloc_topology_t topology,
+                                                       const MachineMap& map) {
+  const std::size_t count = map.nodes.size();
+  std::vector<std::vector<std::uint64_t>> distances(count, std::vector<std::uint64_t>(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = 0; j < count; ++j) {
+      const bool same = map.nodes[i].package >= 0 && map.nodes[i].package == map.nodes[j].package;
+      distances[i][j] = i == j ? 10 : same ? 20 : 30;
+    }
+  }
+  unsigned num_matrices = 1;
+  hwloc_distances_s* matrix = nullptr;
+  if (hwloc_distances_get_by_type(topology, HWLOC_OBJ_NUMANODE, &num_matrices, &matrix,
+                                  HWLOC_DISTANCES_KIND_MEANS_LATENCY, 0) != 0 ||
+      num_matrices == 0 || matrix == nullptr) {
+    return distances;
+  }
+  const auto position = [&](unsigned index) {
+    const int id = static_cast<int>(matrix->objs[index]->os_index);
+    return static_cast<std::size_t>(
+        std::find_if(map.nodes.begin(), map.nodes.end(),
+                     [&](const MachineNode& node) { return node.id == id; }) -
+        map.nodes.begin());
+  };
+  for (unsigned i = 0; i < matrix->nbobjs; ++i) {
+    for (unsigned j = 0; j < matrix->nbobjs; ++j) {
+      if (position(i) >= count || position(j) >= count) continue;
+      distances[position(i)][position(j)] = matrix->values[i * matrix->nbobjs + j];
+    }
+  }
+  hwloc_distances_release(topology, matrix);
+  return distances;
+}
+
+void read_nodes(hwloc_topology_t topology, MachineMap& map) {
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object)) != nullptr;) {
+    MachineNode node;
+    node.id = static_cast<int>(object->os_index);
+    node.package = ancestor_id(topology, HWLOC_OBJ_PACKAGE, object);
+    node.memory_bytes = object->attr->numanode.local_memory;
+    map.nodes.push_back(node);
+  }
+  std::sort(map.nodes.begin(), map.nodes.end(),
+            [](const MachineNode& a, const MachineNode& b) { return a.id < b.id; });
+  if (map.nodes.empty()) map.nodes.push_back({});
+  const auto distances = read_distances(topology, map);
+  // Descriptions of machines may leave memory out altogether: then none is "without".
+  const bool any_memory =
+      std::any_of(map.nodes.begin(), map.nodes.end(),
+                  [](const MachineNode& node) { return node.memory_bytes > 0; });
+  for (std::size_t i = 0; i < map.nodes.size(); ++i) {
+    MachineNode& node = map.nodes[i];
+    std::vector<std::size_t> order(map.nodes.size());
+    for (std::size_t j = 0; j < order.size(); ++j) order[j] = j;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(a != i, distances[i][a]) < std::pair(b != i, distances[i][b]);
+    });
+    node.memory_node = node.id;
+    bool found = node.memory_bytes > 0 || !any_memory;
+    for (const std::size_t j : order) {
+      node.nearest.push_back(map.nodes[j].id);
+      if (!found && map.nodes[j].memory_bytes > 0) {
+        node.memory_node = map.nodes[j].id;
+        found = true;
+      }
+    }
+  }
+}
+
+void read_caches(hwloc_topology_t topology, MachineMap& map) {
+  const int depth = hwloc_topology_get_depth(topology);
+  for (int level = 0; level < depth; ++level) {
+    if (hwloc_obj_type_is_cache(hwloc_get_depth_type(topology, level)) == 0) continue;
+    for (hwloc_obj_t object = nullptr;
+         (object = hwloc_get_next_obj_by_depth(topology, level, object)) != nullptr;) {
+      const auto& cache = object->attr->cache;
+      map.caches.push_back({static_cast<int>(cache.depth),
+                            cache.type == HWLOC_OBJ_CACHE_INSTRUCTION, cache.size,
+                            ids_of(object->cpuset)});
+    }
+  }
+  std::stable_sort(map.caches.begin(), map.caches.end(),
+                   [](const MachineCache& a, const MachineCache& b) { return a.level < b.level; });
+}
+
+Status read_cores(hwloc_topology_t topology, const MachineOptions& options, MachineMap& map) {
+  TANDEM_ASSIGN(const Bitmap affinity, read_affinity(topology, options));
+  const std::vector<int> isolated = read_isolated(options);
+  const hwloc_const_bitmap_t cpuset = hwloc_topology_get_allowed_cpuset(topology);
+  // Some virtual machines and containers show hardware threads but no cores.
+  const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
+  const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_obj_by_type(topology, type, object)) != nullptr;) {
+    MachineCore core;
+    core.id = static_cast<int>(object->logical_index);
+    core.package = ancestor_id(topology, HWLOC_OBJ_PACKAGE, object);
+    const int node = object->nodeset == nullptr ? -1 : hwloc_bitmap_first(object->nodeset);
+    core.node = node < 0 ? map.nodes.front().id : node;
+    for (const int cpu : ids_of(object->cpuset)) {
+      MachineThread thread;
+      thread.cpu = cpu;
+      const auto bit = static_cast<unsigned>(cpu);
+      if (hwloc_bitmap_isset(cpuset, bit) == 0) {
+        thread.use = CpuUse::outside_cpuset;
+      } else if (hwloc_bitmap_isset(affinity.get(), bit) == 0) {
+        thread.use = CpuUse::outside_affinity;
+      }
+      thread.isolated = std::find(isolated.begin(), isolated.end(), cpu) != isolated.end();
+      core.threads.push_back(thread);
+    }
+    if (!core.threads.empty()) map.cores.push_back(std::move(core));
+  }
+  if (map.cores.empty()) return invalid("{} has no cores", map.source);
+  std::stable_sort(map.cores.begin(), map.cores.end(),
+                   [](const MachineCore& a, const MachineCore& b) {
+                     return std::tie(a.package, a.node, a.id) < std::tie(b.package, b.node, b.id);
+                   });
+  return {};
+}
+
+// What NVIDIA's driver calls the GPU: PCI's own list of names is often not installed.
+std::string driver_name(const std::string& pci) {
+  std::ifstream file("/proc/driver/nvidia/gpus/" + pci + "/information");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("Model:")) continue;
+    const std::size_t start = line.find_first_not_of(" \t", 6);
+    return start == std::string::npos ? "" : line.substr(start);
+  }
+  return {};
+}
+
+void read_gpus(hwloc_topology_t topology, const MachineOptions& options, MachineMap& map) {
+  const auto nodes_of = [&](hwloc_obj_t object) {
+    const hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topology, object);
+    std::vector<int> nodes = place == nullptr ? std::vector<int>{} : ids_of(place->nodeset);
+    // At all nodes is nowhere, unless there is but one.
+    if (nodes.size() > 1 && nodes.size() == map.nodes.size()) nodes.clear();
+    return nodes;
+  };
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_pcidev(topology, object)) != nullptr;) {
+    const auto& device = object->attr->pcidev;
+    // 0300: VGA, 0302: 3D without a display, 0380: other display controllers.
+    if (device.vendor_id != kNvidia || device.class_id >> 8 != 0x03) continue;
+    MachineGpu gpu;
+    gpu.pci = fmt::format("{:04x}:{:02x}:{:02x}.{:x}", static_cast<unsigned>(device.domain),
+                          device.bus, device.dev, static_cast<unsigned>(device.func));
+    gpu.nodes = nodes_of(object);
+    if (is_this_machine(options)) gpu.name = driver_name(gpu.pci);
+    if (gpu.name.empty()) gpu.name = info_of(object, "PCIDevice");
+    if (gpu.name.empty()) gpu.name = fmt::format("NVIDIA device {:04x}", device.device_id);
+    map.gpus.push_back(std::move(gpu));
+  }
+  std::sort(map.gpus.begin(), map.gpus.end(),
+            [](const MachineGpu& a, const MachineGpu& b) { return a.pci < b.pci; });
+  for (const int node : options.gpu_nodes) map.gpus.push_back({0, "imagined GPU", "", {node}});
+  for (std::size_t i = 0; i < map.gpus.size(); ++i) map.gpus[i].index = static_cast<int>(i);
+}
+
+}  // namespace
+
+std::string_view to_string(CpuUse use) {
+  switch (use) {
+    case CpuUse::usable:
+      return "usable";
+    case CpuUse::outside_cpuset:
+      return "outside the cpuset";
+    case CpuUse::outside_affinity:
+      return "outside the affinity mask";
+  }
+  return "unknown";
+}
+
+std::vector<int> MachineCore::usable() const {
+  std::vector<int> cpus;
+  for (const MachineThread& thread : threads) {
+    if (thread.use == CpuUse::usable) cpus.push_back(thread.cpu);
+  }
+  return cpus;
+}
+
+const MachineNode* MachineMap::find_node(int id) const {
+  const auto found = std::find_if(nodes.begin(), nodes.end(),
+                                  [&](const MachineNode& node) { return node.id == id; });
+  return found == nodes.end() ? nullptr : &*found;
+}
+
+int MachineMap::num_threads() const {
+  std::size_t count = 0;
+  for (const MachineCore& core : cores) count += core.threads.size();
+  return static_cast<int>(count);
+}
+
+Result<MachineMap> read_machine(const MachineOptions& options) {
+  if (!options.xml.empty() && !options.synthetic.empty()) {
+    return invalid("a machine is from a file or imagined, not both");
+  }
+  if (is_this_machine(options) && !options.gpu_nodes.empty()) {
+    return invalid("this machine's GPUs are where they are; gpu_nodes is for others");
+  }
+  TANDEM_ASSIGN(const TopologyHandle topology, load(options));
+  MachineMap map;
+  map.source = !options.xml.empty()         ? options.xml
+               : !options.synthetic.empty() ? options.synthetic
+                                            : "this machine";
+  read_packages(topology.get(), map);
+  read_nodes(topology.get(), map);
+  for (const int node : options.gpu_nodes) {
+    if (map.find_node(node) == nullptr) {
+      return invalid("a GPU at node {}: {} has nodes {}", node, map.source,
+                     format_id_list(map.nodes.front().nearest));
+    }
+  }
+  read_caches(topology.get(), map);
+  TANDEM_TRY(read_cores(topology.get(), options, map));
+  if (options.gpus) read_gpus(topology.get(), options, map);
+  return map;
+}
+
+Result<std::vector<int>> parse_id_list(std::string_view text) {
+  std::set<int> ids;
+  std::string_view rest = text;
+  const auto malformed = [&] { return invalid("'{}' is not a list as in 0-3,8", text); };
+  const auto take = [&](int& value) {
+    const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    if (failure != std::errc() || value < 0 || value > kMaxId) return false;
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    return true;
+  };
+  while (!rest.empty()) {
+    int first = 0;
+    if (!take(first)) return malformed();
+    int last = first;
+    if (rest.starts_with('-')) {
+      rest.remove_prefix(1);
+      if (!take(last) || last < first) return malformed();
+    }
+    for (int id = first; id <= last; ++id) ids.insert(id);
+    if (rest.empty()) break;
+    if (!rest.starts_with(',') || rest.size() == 1) return malformed();
+    rest.remove_prefix(1);
+  }
+  return std::vector<int>(ids.begin(), ids.end());
+}
+
+std::string format_id_list(std::vector<int> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  std::string text;
+  for (std::size_t i = 0; i < ids.size();) {
+    std::size_t end = i + 1;
+    while (end < ids.size() && ids[end] == ids[end - 1] + 1) ++end;
+    if (!text.empty()) text += ',';
+    text += std::to_string(ids[i]);
+    if (end - i > 1) text += fmt::format("-{}", ids[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace tandem

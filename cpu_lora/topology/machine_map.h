@@ -1,0 +1,100 @@
+// A whole machine as pinning sees it: packages, NUMA nodes, caches, cores, hardware threads, GPUs,
+// and what of it this process may use. Of this machine, of another one that hwloc has described in
+// XML (`lstopo file.xml`), or of an imagined one ("pack:2 node:2 core:8 pu:2").
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem {
+
+// Ids of cpus, nodes and packages are the OS's; cores have hwloc's number, as theirs repeat from
+// package to package.
+
+enum class CpuUse {
+  usable,
+  outside_cpuset,    // the cgroup's cpuset, or an administrator, keeps it from us
+  outside_affinity,  // the process's affinity mask does
+};
+std::string_view to_string(CpuUse use);
+
+struct MachineThread {
+  int cpu = 0;
+  CpuUse use = CpuUse::usable;
+  bool isolated = false;  // isolcpus: the kernel moves no task onto it by itself
+};
+
+struct MachineCore {
+  int id = 0;
+  int package = -1;  // -1: the machine names none
+  int node = 0;      // that it belongs to
+  std::vector<MachineThread> threads;
+
+  // The hardware threads that may be used, in order.
+  std::vector<int> usable() const;
+};
+
+struct MachineNode {
+  int id = 0;
+  int package = -1;  // -1: of none, or of several
+  std::uint64_t memory_bytes = 0;
+  int memory_node = 0;       // itself, or the nearest with memory if it has none
+  std::vector<int> nearest;  // all nodes, itself first, then the nearest
+};
+
+struct MachineCache {
+  int level = 0;
+  bool instructions = false;
+  std::uint64_t bytes = 0;
+  std::vector<int> cpus;  // hardware threads that share it
+};
+
+struct MachineGpu {
+  int index = 0;           // in the order of their PCI addresses
+  std::string name;        // "NVIDIA H200"
+  std::string pci;         // "0000:1b:00.0"; empty: imagined
+  std::vector<int> nodes;  // that it hangs at; empty: the machine does not say
+};
+
+struct MachinePackage {
+  int id = 0;
+  std::string name;  // the processor's; may be empty
+};
+
+struct MachineMap {
+  std::string source;  // "this machine", "file.xml", "pack:2 core:4"
+  std::vector<MachinePackage> packages;
+  std::vector<MachineNode> nodes;    // at least one
+  std::vector<MachineCache> caches;  // by level, then in the machine's order
+  std::vector<MachineCore> cores;    // by package, node and id; at least one
+  std::vector<MachineGpu> gpus;
+
+  const MachineNode* find_node(int id) const;  // null: there is none
+  int num_threads() const;
+};
+
+struct MachineOptions {
+  std::string xml;        // file that hwloc wrote; empty: not from one
+  std::string synthetic;  // hwloc's description of an imagined machine; empty: not imagined
+  // Cpus that may be used; unset: all of an imagined machine or of a file, and on this one the
+  // process's affinity mask.
+  std::optional<std::vector<int>> allowed_cpus;
+  std::optional<std::vector<int>> isolated_cpus;  // unset: as the kernel says, on this machine
+  std::vector<int> gpu_nodes;  // one more GPU at each, for machines that are not this one
+  bool gpus = true;            // false: do not look for GPUs
+};
+
+// An error for what hwloc cannot read and for a machine without cores. That nothing of it may be
+// used is none. Thread-safe.
+Result<MachineMap> read_machine(const MachineOptions& options = {});
+
+// "0-3,8" to ids, rising, each once; and back.
+Result<std::vector<int>> parse_id_list(std::string_view text);
+std::string format_id_list(std::vector<int> ids);
+
+}  // namespace tandem

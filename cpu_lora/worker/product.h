@@ -1,0 +1,70 @@
+// y = x w^T on the calling thread: the arithmetic of a delta, for the CPU it runs on.
+//
+// Weights are packed first, which may happen before x is known: a worker packs while it waits for
+// its bell, and packing is what reads the weights from memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+namespace tandem {
+
+// Rows of a matrix of weights, rows `stride` elements apart.
+struct WeightsView {
+  const std::byte* data = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t n = 0;  // rows: outputs of the product
+  std::int64_t k = 0;  // columns
+};
+
+struct ProductArgs {
+  std::int64_t rows = 0, n = 0, k = 0;
+  const void* x = nullptr;  // [rows, k]
+  DType x_dtype = DType::f32;
+  std::int64_t x_stride = 0;
+  const std::byte* packed = nullptr;  // w [n, k], packed whole
+  void* y = nullptr;                  // [rows, n], overwritten
+  DType y_dtype = DType::f32;
+  std::int64_t y_stride = 0;
+};
+
+// Not thread-safe: it owns scratch memory. Sums are f32.
+class Product {
+ public:
+  static constexpr std::int64_t kPackRows = 16;  // rows of w that are packed together
+
+  virtual ~Product() = default;
+
+  virtual const char* name() const = 0;
+  // Bytes that w [n, k] takes packed; its blocks of kPackRows rows lie one after another.
+  virtual std::size_t packed_bytes(std::int64_t n, std::int64_t k) const = 0;
+  // Packs rows [first, first + kPackRows) of w, as many as there are; `packed` is of all of w,
+  // 64-byte aligned.
+  virtual void pack(const WeightsView& w, std::int64_t first, std::byte* packed) = 0;
+  // x is of the weights' dtype or of input_dtype(). oneDNN refusing a shape is a failure.
+  virtual Status run(const ProductArgs& args) = 0;
+
+  // What a sum of planes becomes to be the next product's x, and how far apart its rows are then.
+  virtual DType input_dtype() const = 0;
+  std::int64_t input_stride(std::int64_t k) const { return (k + 31) / 32 * 32; }
+  // out[i] = the sum of planes[p * plane_stride + i] over p, i < k; zeros up to input_stride(k).
+  virtual void add_planes(const float* planes, std::int64_t plane_stride, int num_planes,
+                          std::int64_t k, void* out) = 0;
+};
+
+enum class ProductKind {
+  best,
+  onednn,        // by oneDNN, after widening to f32
+  onednn_bf16,   // by oneDNN in bf16
+  amx,           // by AMX tiles; bf16
+  amx_emulated,  // the same loops with tiles in memory, for tests on any machine
+};
+
+// For weights of `dtype`. unavailable: this CPU cannot do `kind`.
+Result<std::unique_ptr<Product>> make_product(DType dtype, ProductKind kind = ProductKind::best);
+
+}  // namespace tandem

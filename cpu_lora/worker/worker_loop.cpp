@@ -1,0 +1,345 @@
+#include "cpu_lora/worker/worker_loop.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/onednn/matmul.h"
+#include "cpu_lora/worker/delta.h"
+#include "cpu_lora/worker/line_wait.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Weights packed ahead of the bell stay in a core's L2 cache until they are used.
+constexpr std::size_t kAheadBytes = std::size_t{1} << 20;
+constexpr double kSleepS = 0.1;  // also how long a sleeping worker's heartbeat may stand still
+constexpr auto kLookEvery = std::chrono::milliseconds(20);
+// A described job whose bell does not ring keeps a worker awake for so long: its step is queued
+// behind others. Then it naps, and a bell that rings after all is seen a nap later.
+constexpr auto kBellPatience = std::chrono::seconds(1);
+constexpr double kNapS = 0.001;
+
+Duration from_ms(double ms) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
+}
+
+}  // namespace
+
+struct WorkerLoop::Impl {
+  Impl(Mailbox& mailbox_in, std::span<const std::byte> arena_in,
+       const WorkerLoopOptions& options_in, WorkerDelta delta_in)
+      : mailbox(mailbox_in),
+        arena(arena_in),
+        options(options_in),
+        seat(mailbox_in.seat(options_in.seat)),
+        delta(std::move(delta_in)) {}
+  ~Impl();
+
+  void run();
+  void handle(std::uint64_t n);
+  void leave(std::uint64_t n);
+  std::uint32_t find_mine();
+  bool wait_for_bell(std::uint64_t n, std::uint32_t index, Ticket& ticket);
+  bool compute(std::uint64_t n, DeltaTask& task, Ticket ticket);
+  bool meet(std::uint64_t n, std::uint32_t group, std::uint64_t peers);
+  bool wait_for_weights(std::uint64_t n, const GroupJob& job);
+  bool is_lost(std::uint64_t n) const;
+  bool is_present(const GroupJob& job) const;
+  bool has_seat() const;
+  bool is_over();
+  void pause_without_jobs();
+  void refuse(const Status& why);
+
+  Mailbox& mailbox;
+  const std::span<const std::byte> arena;
+  const WorkerLoopOptions options;
+  Seat& seat;
+  const std::uint32_t pid = static_cast<std::uint32_t>(::getpid());
+  WorkerDelta delta;
+
+  const std::atomic<bool>* stop = nullptr;
+  const std::function<bool()>* alive = nullptr;
+  bool ended = false;
+  bool told = false;  // of a refused job
+  TimePoint next_look{};
+  TimePoint idle_since{};
+
+  std::uint64_t next = 1;  // the job to be handled
+  Mailbox::JobCopy job;
+  std::vector<DeltaTask> tasks;  // of this worker's groups in the job, `num_tasks` of them in use
+  std::uint32_t num_tasks = 0;
+};
+
+// Only this worker writes its words, so its own loads of them need no order.
+namespace {
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
+  counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+}  // namespace
+
+WorkerLoop::Impl::~Impl() {
+  if (!has_seat()) return;
+  seat.state.store(SeatState::empty, std::memory_order_relaxed);
+  std::uint32_t own = pid;
+  // release: pairs with the acquire in Mailbox::quiet() and in the next worker's taking of the
+  // seat: all that this one did is before.
+  seat.pid.compare_exchange_strong(own, 0, std::memory_order_release, std::memory_order_relaxed);
+}
+
+// False: somebody wrote another's pid there, and another may take it.
+bool WorkerLoop::Impl::has_seat() const {
+  return seat.pid.load(std::memory_order_relaxed) == pid;
+}
+
+void WorkerLoop::Impl::run() {
+  use_one_thread();
+  const std::uint64_t published = mailbox.inbox().published.load(std::memory_order_acquire);
+  // Jobs that were described before are not for this worker: their rows may be given up already,
+  // and be others' by now.
+  next = published + 1;
+  // release: pairs with the acquire in Mailbox::quiet().
+  seat.progress.store(published, std::memory_order_release);
+  // release: pairs with the acquire of whoever gives jobs to seats that work.
+  seat.state.store(SeatState::working, std::memory_order_release);
+  idle_since = steady_clock::now();
+  while (!is_over()) {
+    // acquire: pairs with the release in Mailbox::publish(), which comes after the description.
+    if (mailbox.inbox().published.load(std::memory_order_acquire) < next) {
+      pause_without_jobs();
+      continue;
+    }
+    handle(next);
+    if (ended) return;
+    idle_since = steady_clock::now();
+  }
+}
+
+// Beats, and asks whether to end: often enough in every wait.
+bool WorkerLoop::Impl::is_over() {
+  if (ended) return true;
+  const TimePoint now = steady_clock::now();
+  if (now < next_look) return false;
+  next_look = now + kLookEvery;
+  add(seat.heartbeat, 1);
+  // relaxed: nothing hangs on the flag but the end. acquire: pairs with Mailbox::stop_workers().
+  ended = stop->load(std::memory_order_relaxed) ||
+          mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();
+  if (!ended && !has_seat()) {
+    log::warning("worker {}: its seat names another process, {}: it ends", options.seat,
+                 seat.pid.load(std::memory_order_relaxed));
+    ended = true;
+  }
+  return ended;
+}
+
+void WorkerLoop::Impl::pause_without_jobs() {
+  const InboxHeader& inbox = mailbox.inbox();
+  if (steady_clock::now() - idle_since < from_ms(options.spin_ms)) {
+    wait_for_change(inbox.published, next - 1);
+    return;
+  }
+  // acquire: pairs with the release in Mailbox::wake_workers(): jobs published before that bump are
+  // seen below, and a bump after this load ends the sleep.
+  const std::uint32_t wake = inbox.wake.load(std::memory_order_acquire);
+  // seq_cst, with the fence: against whoever publishes, fences, and then looks whether anybody
+  // sleeps. One of the two sees the other's store.
+  seat.state.store(SeatState::sleeping, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (inbox.published.load(std::memory_order_acquire) < next &&
+      inbox.stop.load(std::memory_order_acquire) == 0 && !stop->load(std::memory_order_relaxed)) {
+    mailbox.sleep(wake, kSleepS);
+  }
+  seat.state.store(SeatState::working, std::memory_order_release);
+  next_look = {};  // that was long: beat and ask now
+}
+
+void WorkerLoop::Impl::leave(std::uint64_t n) {
+  // release: pairs with the acquire in Mailbox::quiet(): this worker's last access to the job is
+  // before it.
+  seat.progress.store(n, std::memory_order_release);
+  next = n + 1;
+}
+
+bool WorkerLoop::Impl::is_lost(std::uint64_t n) const {
+  // acquire: pairs with the release in Mailbox::retire_before().
+  return mailbox.inbox().first_live.load(std::memory_order_acquire) > n ||
+         // relaxed: what follows from it is that nothing more of the job is read.
+         mailbox.job(n).sequence.load(std::memory_order_relaxed) != n;
+}
+
+bool WorkerLoop::Impl::is_present(const GroupJob& group_job) const {
+  if (group_job.present_value == 0) return true;
+  const auto* word = reinterpret_cast<const std::uint32_t*>(arena.data() + group_job.present);
+  // acquire: pairs with the release of whoever reads the adapter from disk, after its bytes.
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE) == group_job.present_value;
+}
+
+void WorkerLoop::Impl::refuse(const Status& why) {
+  seat.refused.fetch_add(1, std::memory_order_relaxed);
+  if (std::exchange(told, true)) return;
+  log::warning("worker {}: left a job: {}", options.seat, why.message());
+}
+
+// Moves this worker's groups to the front of the job and gives them tasks.
+std::uint32_t WorkerLoop::Impl::find_mine() {
+  const std::uint64_t bit = std::uint64_t{1} << options.seat;
+  std::uint32_t count = 0;
+  std::size_t kept = 0;
+  for (std::uint32_t i = 0; i < job.num_groups; ++i) {
+    const GroupJob group_job = job.groups[i];
+    if ((group_job.workers & bit) == 0) continue;
+    if (Status good = check_group_job(group_job, mailbox.shape(), arena.size()); !good) {
+      refuse(good);
+      continue;
+    }
+    if (count == tasks.size()) tasks.emplace_back();
+    delta.assign(tasks[count], group_job, options.seat, arena.data(), kAheadBytes - kept);
+    kept += delta.kept_bytes(tasks[count]);
+    ++count;
+  }
+  return count;
+}
+
+void WorkerLoop::Impl::handle(std::uint64_t n) {
+  // acquire: pairs with the release in Mailbox::retire_before().
+  const std::uint64_t first_live = mailbox.inbox().first_live.load(std::memory_order_acquire);
+  if (n < first_live) return leave(first_live - 1);
+  if (!mailbox.read_job(n, job)) return leave(n);
+  num_tasks = find_mine();
+  for (std::uint32_t i = 0; i < num_tasks; ++i) {
+    Ticket ticket = Ticket::none;
+    if (!wait_for_bell(n, i, ticket)) break;
+    if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
+    const TimePoint start = steady_clock::now();
+    if (!compute(n, tasks[i], ticket)) break;
+    const auto busy = std::chrono::nanoseconds(steady_clock::now() - start).count();
+    add(seat.jobs, 1);
+    add(seat.busy_ns, static_cast<std::uint64_t>(busy));
+  }
+  leave(n);
+}
+
+// Waits for the bell of the task `index`, and packs weights meanwhile. False: the job is lost, or
+// this worker is to end.
+bool WorkerLoop::Impl::wait_for_bell(std::uint64_t n, std::uint32_t index, Ticket& ticket) {
+  const std::atomic<std::uint64_t>& bell = mailbox.bells()[tasks[index].job().group].value;
+  const TimePoint start = steady_clock::now();
+  std::uint32_t ahead = index;
+  while (true) {
+    // acquire: pairs with the device's release of the bell, after the rows of x.
+    const std::uint64_t value = bell.load(std::memory_order_acquire);
+    if (sequence_of(value) == n) {
+      ticket = ticket_of(value);
+      return true;
+    }
+    if (sequence_of(value) > n || is_lost(n) || is_over()) return false;
+    while (ahead < num_tasks &&
+           !(is_present(tasks[ahead].job()) && delta.pack_some(tasks[ahead]))) {
+      ++ahead;  // all packed, or not there yet: then it is packed when it is needed
+    }
+    if (ahead < num_tasks) continue;
+    if (steady_clock::now() - start > kBellPatience) {
+      mailbox.sleep(mailbox.inbox().wake.load(std::memory_order_relaxed), kNapS);
+    } else {
+      wait_for_change(bell, value);
+    }
+  }
+}
+
+// False: given up.
+bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) {
+  const GroupJob& group_job = task.job();
+  const Share& share = task.share();
+  const std::uint32_t group = group_job.group;
+  const DeltaPlaces places = places_of(mailbox, group_job);
+  if (!wait_for_weights(n, group_job)) return false;
+  Status status = delta.shrink(task, places);
+  // release: pairs with the acquire in meet() of those who read this part of v.
+  if (status.ok()) seat.shrunk[group].store(n, std::memory_order_release);
+  if (status.ok() && ticket == Ticket::cpu) {
+    if (share.expand_peers != 0) {
+      delta.pack_rest(task);  // while the others come
+      if (!meet(n, group, share.expand_peers)) return false;
+    }
+    status = delta.expand(task, places);
+  } else if (status.ok() && share.num_planes > 1) {
+    if (!meet(n, group, share.reduce_peers)) return false;
+    delta.reduce(task, places);
+  }
+  if (!status.ok()) {
+    refuse(status);
+    return false;
+  }
+  // release: pairs with the acquire in the device's accept, which then sees y, or v.
+  seat.done[group].store(n, std::memory_order_release);
+  return true;
+}
+
+// Until all of `peers` have written their parts of v.
+bool WorkerLoop::Impl::meet(std::uint64_t n, std::uint32_t group, std::uint64_t peers) {
+  const TimePoint deadline = steady_clock::now() + from_ms(options.peer_ms);
+  for (; peers != 0; peers &= peers - 1) {
+    const std::atomic<std::uint64_t>& word = mailbox.seat(std::countr_zero(peers)).shrunk[group];
+    // acquire: pairs with the release in the peer's compute(), after its part of v.
+    for (int spins = 1; word.load(std::memory_order_acquire) != n; ++spins) {
+      relax();
+      if (spins % 64 != 0) continue;
+      if (steady_clock::now() > deadline || is_lost(n) || is_over()) return false;
+    }
+  }
+  return true;
+}
+
+bool WorkerLoop::Impl::wait_for_weights(std::uint64_t n, const GroupJob& group_job) {
+  const TimePoint deadline = steady_clock::now() + from_ms(options.peer_ms);
+  while (!is_present(group_job)) {
+    for (int i = 0; i < 64; ++i) relax();
+    if (steady_clock::now() > deadline || is_lost(n) || is_over()) return false;
+  }
+  return true;
+}
+
+WorkerLoop::WorkerLoop(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WorkerLoop::WorkerLoop(WorkerLoop&&) noexcept = default;
+WorkerLoop& WorkerLoop::operator=(WorkerLoop&&) noexcept = default;
+WorkerLoop::~WorkerLoop() = default;
+
+Result<WorkerLoop> WorkerLoop::create(Mailbox& mailbox, std::span<const std::byte> arena,
+                                      const WorkerLoopOptions& options) {
+  const MailboxShape& shape = mailbox.shape();
+  if (options.seat < 0 || static_cast<std::uint32_t>(options.seat) >= shape.num_seats) {
+    return invalid("seat {} of a mailbox with {} seats", options.seat, shape.num_seats);
+  }
+  use_one_thread();
+  TANDEM_ASSIGN(WorkerDelta delta, WorkerDelta::create(shape.dtype, options.product));
+  TANDEM_TRY(delta.warm_up());
+  Seat& seat = mailbox.seat(options.seat);
+  std::uint32_t nobody = 0;
+  // acq_rel: the acquire pairs with the release by which the one before left the seat.
+  if (!seat.pid.compare_exchange_strong(nobody, static_cast<std::uint32_t>(::getpid()),
+                                        std::memory_order_acq_rel)) {
+    return error(StatusCode::already_exists, "seat {} is taken by process {}", options.seat,
+                 nobody);
+  }
+  seat.state.store(SeatState::starting, std::memory_order_relaxed);
+  seat.cpu.store(static_cast<std::uint32_t>(options.cpu), std::memory_order_relaxed);
+  return WorkerLoop(std::make_unique<Impl>(mailbox, arena, options, std::move(delta)));
+}
+
+void WorkerLoop::run(const std::atomic<bool>& stop, const std::function<bool()>& alive) {
+  impl_->stop = &stop;
+  impl_->alive = &alive;
+  impl_->run();
+}
+
+}  // namespace tandem

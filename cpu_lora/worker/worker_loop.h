@@ -1,0 +1,45 @@
+// What a worker does: waits for its bell, computes its share, answers. Runs in a process of its own
+// (`tandem worker`) or, in tests, in a thread. The only writer of its seat.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "cpu_lora/worker/product.h"
+#include "shm/mailbox.h"
+
+namespace tandem {
+
+struct WorkerLoopOptions {
+  int seat = 0;
+  int cpu = -1;         // told in the seat
+  double spin_ms = 20;  // without jobs: spin for so long, then sleep until woken
+  double peer_ms = 50;  // longest wait for the others' part of v, or for weights still being read
+  ProductKind product = ProductKind::best;
+};
+
+class WorkerLoop {
+ public:
+  // Takes the seat; already_exists when somebody has it. `mailbox` and `arena` outlive the loop.
+  static Result<WorkerLoop> create(Mailbox& mailbox, std::span<const std::byte> arena,
+                                   const WorkerLoopOptions& options);
+  WorkerLoop(WorkerLoop&&) noexcept;
+  WorkerLoop& operator=(WorkerLoop&&) noexcept;
+  ~WorkerLoop();  // leaves the seat
+
+  // Until the mailbox says stop, `stop` is true, `alive()`, asked every now and then, is false (the
+  // engine is gone), or the seat names another process.
+  void run(const std::atomic<bool>& stop, const std::function<bool()>& alive);
+
+ private:
+  struct Impl;
+  explicit WorkerLoop(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,339 @@
+#include "cpu_lora/worker_pool/seat_watch.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A worker that was late may still end its share by itself, and stay.
+constexpr Duration kClearGrace = milliseconds(20);
+constexpr Duration kHealthyLife = std::chrono::minutes(1);
+
+Duration from_ms(double ms) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
+}
+
+RestartOptions restart_options(const WorkerPoolOptions& options) {
+  return {.first_pause = from_ms(options.first_pause_ms),
+          .last_pause = from_ms(options.last_pause_ms),
+          .healthy_life = kHealthyLife,
+          .max_deaths = options.max_deaths};
+}
+
+ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupOptions& group,
+                            int seat, int cpu) {
+  ChildProcessOptions child;
+  child.program = options.program;
+  child.arguments = {options.program.empty() ? "tandem" : options.program,
+                     "worker",
+                     "--inbox",
+                     group.mailbox->inbox_name(),
+                     "--outbox",
+                     group.mailbox->outbox_name(),
+                     "--arena",
+                     group.arena,
+                     "--seat",
+                     std::to_string(seat),
+                     "--cpu",
+                     std::to_string(cpu),
+                     "--node",
+                     std::to_string(group.node),
+                     "--spin-ms",
+                     fmt::format("{}", options.spin_ms),
+                     "--engine-pid",
+                     std::to_string(::getpid())};
+  child.environment = harmless_environment();
+  return child;
+}
+
+// What a worker writes is never trusted: any other value is no state at all.
+bool says_it_works(SeatState state) {
+  return state == SeatState::working || state == SeatState::sleeping;
+}
+
+}  // namespace
+
+SeatWatch::SeatWatch(const WorkerPoolOptions& options, int group, int seat, int cpu)
+    : options_(options),
+      group_options_(options.groups[static_cast<std::size_t>(group)]),
+      at_(group_options_.mailbox->seat(seat)),
+      group_(group),
+      seat_(seat),
+      cpu_(cpu),
+      heartbeat_(from_ms(options.heartbeat_ms)),
+      look_every_(std::clamp<Duration>(heartbeat_ / 4, milliseconds(1), milliseconds(250))),
+      policy_(restart_options(options)) {}
+
+std::string SeatWatch::name() const {
+  return cpu_ >= 0 ? fmt::format("CPU worker {}.{} for core {}", group_, seat_, cpu_)
+                   : fmt::format("CPU worker {}.{}", group_, seat_);
+}
+
+bool SeatWatch::is_live() const {
+  // acquire, all three: pair with the worker's releases when it takes its seat and when it is
+  // ready.
+  const std::uint32_t trusted = trusted_pid_.load(std::memory_order_acquire);
+  const bool live = trusted != 0 && at_.pid.load(std::memory_order_acquire) == trusted &&
+                    says_it_works(at_.state.load(std::memory_order_acquire));
+  if (live) given_pid_.store(trusted, std::memory_order_relaxed);
+  return live;
+}
+
+bool SeatWatch::is_held() const {
+  // acquire: pairs with the release in forget_the_dead(): whoever finds it dead finds all that it
+  // wrote.
+  return given_pid_.load(std::memory_order_acquire) != 0;
+}
+
+TimePoint SeatWatch::look(TimePoint now) {
+  if (child_ && child_->has_ended()) on_end(now);
+  // acquire: pairs with the release by which a worker leaves its seat.
+  const std::uint32_t pid = at_.pid.load(std::memory_order_acquire);
+  if (child_) {
+    watch_child(now);
+  } else if (foreign_pid_ != 0 && foreign_pid_ != pid && !forget_foreign()) {
+    // It has not ended yet, whatever its seat says.
+  } else if (pid != 0) {
+    watch_foreign(pid, now);
+  } else if (should_run() && now >= due_) {
+    start(now);
+  }
+  forget_the_dead();
+  clear_if_due(now);
+
+  TimePoint next = now + look_every_;
+  if (child_ && child_->descriptor() < 0) next = std::min<TimePoint>(next, now + milliseconds(10));
+  if (!child_ && should_run() && pid == 0) next = std::max(now, due_);
+  if (foreign_killed_) next = std::min<TimePoint>(next, now + milliseconds(1));
+  if (clear_sequence_ != 0) next = std::min(next, std::max(now, clear_at_));
+  return next;
+}
+
+void SeatWatch::start(TimePoint now) {
+  has_taken_ = has_worked_ = false;
+  condemned_.clear();
+  started_ = beat_at_ = looked_at_ = now;
+  if (++starts_ > 1) log::debug("{} is started again", name());
+  Result<ChildProcess> child = ChildProcess::start(command(options_, group_options_, seat_, cpu_));
+  if (!child) return fail_start(child.status(), now);
+  child_.emplace(std::move(child).value());
+  // release: pairs with the acquire in is_live().
+  trusted_pid_.store(static_cast<std::uint32_t>(child_->pid()), std::memory_order_release);
+}
+
+void SeatWatch::fail_start(const Status& why, TimePoint now) {
+  last_end_ = why.message();
+  after_death("could not be started", now, {});
+}
+
+void SeatWatch::on_end(TimePoint now) {
+  trusted_pid_.store(0, std::memory_order_release);
+  last_end_ = child_->end();
+  if (!condemned_.empty()) last_end_ += ", because " + condemned_;
+  if (child_->exit_status() == kExitEngineGone) last_end_ += ", because its shared memory is gone";
+  const std::string what = fmt::format("(pid {}) ended", child_->pid());
+  empty(static_cast<std::uint32_t>(child_->pid()));
+  child_.reset();
+  after_death(what, now, now - started_);
+}
+
+void SeatWatch::after_death(std::string_view what, TimePoint now, Duration life) {
+  const std::optional<Duration> pause = policy_.on_death(life);
+  left_out_ = !pause;
+  if (pause) {
+    due_ = now + *pause;
+    log::warning("{} {}: {}; it is started again in {:.3g} s", name(), what, last_end_,
+                 seconds_between(now, due_));
+  } else {
+    log::error("{} {}: {}; {} times in a row now: it is left out", name(), what, last_end_,
+               policy_.deaths());
+  }
+}
+
+void SeatWatch::condemn(std::string why) {
+  if (!condemned_.empty()) return;
+  condemned_ = std::move(why);
+  // No job for the dead: its seat will be emptied when it is reaped.
+  trusted_pid_.store(0, std::memory_order_release);
+  child_->kill(SIGKILL);
+}
+
+// Whether it is alive, as far as its heartbeat says. Time in which nobody looked is no silence:
+// this machine, or this process, may have stood still.
+SeatWatch::Beat SeatWatch::see_beat(TimePoint now) {
+  const Duration absence = now - std::exchange(looked_at_, now);
+  if (absence > 2 * look_every_) beat_at_ = std::min(beat_at_ + absence, now);
+  const std::uint64_t beat = at_.heartbeat.load(std::memory_order_relaxed);
+  if (beat != std::exchange(beat_, beat)) {
+    beat_at_ = now;
+    return Beat::heard;
+  }
+  return now - beat_at_ <= heartbeat_ ? Beat::awaited : Beat::missed;
+}
+
+void SeatWatch::watch_child(TimePoint now) {
+  const auto own = static_cast<std::uint32_t>(child_->pid());
+  const bool sits = at_.pid.load(std::memory_order_acquire) == own;
+  if (sits && !has_taken_) {
+    has_taken_ = true;
+    beat_at_ = now;
+  }
+  if (sits && !has_worked_ && says_it_works(at_.state.load(std::memory_order_acquire))) {
+    has_worked_ = true;
+    beat_at_ = now;
+    log::debug("{} works (pid {})", name(), own);
+  }
+  const bool beats = sits && see_beat(now) != Beat::missed;
+  if (!has_worked_) {
+    if (now - started_ > from_ms(options_.start_ms)) {
+      condemn(fmt::format("it was not ready after {} ms", options_.start_ms));
+    }
+  } else if (!beats && now - beat_at_ > heartbeat_) {
+    condemn(sits ? fmt::format("it gave no sign of life for {} ms", options_.heartbeat_ms)
+                 : "it left its seat and did not end");
+  }
+}
+
+void SeatWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
+  if (foreign_pid_ == 0) {
+    foreign_pid_ = pid;
+    foreign_beats_ = foreign_killed_ = false;
+    beat_ = at_.heartbeat.load(std::memory_order_relaxed);
+    beat_at_ = looked_at_ = now;
+  }
+  if (!sits_here(static_cast<pid_t>(pid))) {
+    log::info("{}: pid {}, which had its seat, is no worker or is dead: the seat is emptied",
+              name(), pid);
+    trusted_pid_.store(0, std::memory_order_release);
+    empty(pid);
+    foreign_pid_ = 0;
+    foreign_killed_ = false;
+    return;
+  }
+  const Beat beat = see_beat(now);
+  if (beat == Beat::heard && !std::exchange(foreign_beats_, true)) {
+    log::info("{} is somebody else's, pid {}", name(), pid);
+    trusted_pid_.store(pid, std::memory_order_release);
+  }
+  if (beat != Beat::missed && !foreign_killed_) return;
+  if (beat == Beat::missed && std::exchange(foreign_beats_, false)) {
+    log::warning("{} (pid {}, somebody else's) gives no sign of life", name(), pid);
+  }
+  trusted_pid_.store(0, std::memory_order_release);
+}
+
+// Its seat says that it left. False: it has not ended, so it is made to: one that left by itself is
+// at its end anyway.
+bool SeatWatch::forget_foreign() {
+  trusted_pid_.store(0, std::memory_order_release);
+  const auto pid = static_cast<pid_t>(foreign_pid_);
+  foreign_killed_ = kill_if(pid, SIGKILL, [&] { return sits_here(pid); });
+  if (foreign_killed_) return false;
+  foreign_pid_ = 0;
+  return true;
+}
+
+void SeatWatch::forget_the_dead() {
+  const std::uint32_t present = child_ ? static_cast<std::uint32_t>(child_->pid()) : foreign_pid_;
+  std::uint32_t given = given_pid_.load(std::memory_order_relaxed);
+  if (given == 0 || given == present) return;
+  // release: pairs with the acquire in is_held().
+  given_pid_.compare_exchange_strong(given, 0, std::memory_order_release,
+                                     std::memory_order_relaxed);
+}
+
+// Whether a process is a worker of this seat, by the kernel's account: what the seat says may be
+// garbage that names any process, another seat's worker or this one too. By its command line, which
+// everybody may read: whose memory maps the outbox is a secret of other users' workers.
+bool SeatWatch::sits_here(pid_t pid) const {
+  const std::vector<std::string> words = process_arguments(pid);
+  const auto has = [&](const std::string& flag, const std::string& value) {
+    const std::string both[] = {flag, value};
+    return std::search(words.begin(), words.end(), std::begin(both), std::end(both)) != words.end();
+  };
+  return has("--outbox", group_options_.mailbox->outbox_name()) &&
+         has("--seat", std::to_string(seat_));
+}
+
+void SeatWatch::clear(std::uint64_t sequence, TimePoint now) {
+  if (clear_sequence_ == 0) clear_at_ = now + kClearGrace;
+  clear_sequence_ = std::max(clear_sequence_, sequence);
+}
+
+void SeatWatch::clear_if_due(TimePoint now) {
+  if (clear_sequence_ == 0) return;
+  const Mailbox& mailbox = *group_options_.mailbox;
+  const std::uint64_t bit = std::uint64_t{1} << seat_;
+  if (mailbox.quiet(bit, clear_sequence_, is_held() ? bit : 0)) {
+    clear_sequence_ = 0;
+    return;
+  }
+  if (now < clear_at_) return;
+  const std::string why = fmt::format("job {} was overdue", std::exchange(clear_sequence_, 0));
+  // One that is only starting has no job: it leaves all of them behind when it begins.
+  if (child_) {
+    if (has_worked_ || is_held()) condemn(why);
+    return;
+  }
+  const auto pid = static_cast<pid_t>(at_.pid.load(std::memory_order_acquire));
+  if (!kill_if(pid, SIGKILL, [&] { return sits_here(pid); })) return;
+  log::warning("{} (pid {}, somebody else's) is killed: {}", name(), pid, why);
+  foreign_killed_ = true;
+}
+
+void SeatWatch::empty(std::uint32_t pid) {
+  // Whoever sits there by now keeps it.
+  std::uint32_t expected = pid;
+  if (at_.pid.load(std::memory_order_acquire) != pid) return;
+  at_.state.store(SeatState::empty, std::memory_order_relaxed);
+  // release: pairs with the acquire in Mailbox::quiet() and in the next worker's taking of the
+  // seat.
+  at_.pid.compare_exchange_strong(expected, 0, std::memory_order_release,
+                                  std::memory_order_relaxed);
+}
+
+WorkerStatus SeatWatch::status() const {
+  WorkerStatus status;
+  status.group = group_;
+  status.seat = seat_;
+  status.ours = cpu_ >= 0 && foreign_pid_ == 0;
+  status.pid = child_ ? child_->pid() : static_cast<int>(foreign_pid_);
+  status.cpu = status.ours ? cpu_ : static_cast<int>(at_.cpu.load(std::memory_order_relaxed));
+  status.left_out = left_out_;
+  status.restarts = starts_ > 1 ? starts_ - 1 : 0;
+  status.jobs = at_.jobs.load(std::memory_order_relaxed);
+  status.busy_s = static_cast<double>(at_.busy_ns.load(std::memory_order_relaxed)) * 1e-9;
+  status.last_end = last_end_;
+  return status;
+}
+
+bool SeatWatch::look_for_end() {
+  trusted_pid_.store(0, std::memory_order_release);
+  // One that starts has nothing to finish, and looks for the stop flag when it has started.
+  if (child_ && !has_worked_ && !says_it_works(at_.state.load(std::memory_order_acquire))) {
+    child_->kill(SIGKILL);
+  }
+  if (child_ && child_->has_ended()) {
+    empty(static_cast<std::uint32_t>(child_->pid()));
+    child_.reset();
+  }
+  return !child_;
+}
+
+void SeatWatch::kill_and_reap() {
+  if (!child_) return;
+  const auto pid = static_cast<std::uint32_t>(child_->pid());
+  log::warning("{} (pid {}) did not end when it was told to: it is killed", name(), pid);
+  child_.reset();
+  empty(pid);
+}
+
+}  // namespace tandem

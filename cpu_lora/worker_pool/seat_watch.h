@@ -1,0 +1,98 @@
+// One seat of a mailbox and whoever sits there: our worker process, started, watched and started
+// again; or somebody else's, watched only. Written by the pool's thread alone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "cpu_lora/worker_pool/process.h"
+#include "cpu_lora/worker_pool/restart_policy.h"
+#include "cpu_lora/worker_pool/worker_pool.h"
+
+namespace tandem {
+
+class SeatWatch {
+ public:
+  // `cpu`: of the worker that should run there; -1: none of ours should. The options outlive it.
+  SeatWatch(const WorkerPoolOptions& options, int group, int seat, int cpu);
+
+  // Looks at the process and at the seat, and does what is due. Returns when to look again at the
+  // latest; before that when descriptor() is readable.
+  TimePoint look(TimePoint now);
+  int descriptor() const { return child_ ? child_->descriptor() : -1; }
+
+  // Kills, a moment from `now`, who has not left job `sequence` behind by then.
+  void clear(std::uint64_t sequence, TimePoint now);
+
+  // Its worker is up and may be given jobs. Any thread.
+  bool is_live() const;
+  // The last that is_live() told of has not ended, as far as the pool knows. Any thread.
+  bool is_held() const;
+  bool should_run() const { return cpu_ >= 0 && !left_out_; }
+  bool is_running() const { return child_.has_value(); }
+  // A worker of ours or another's, now or at some time.
+  bool is_of_note() const { return cpu_ >= 0 || foreign_pid_ != 0; }
+  WorkerStatus status() const;
+
+  // For the pool's end, after the stop flag: no more starts, and who is only starting is killed.
+  // look_for_end() true: no process of ours is left.
+  bool look_for_end();
+  void kill_and_reap();
+
+ private:
+  void start(TimePoint now);
+  void watch_child(TimePoint now);
+  void watch_foreign(std::uint32_t pid, TimePoint now);
+  void on_end(TimePoint now);
+  void fail_start(const Status& why, TimePoint now);
+  void after_death(std::string_view what, TimePoint now, Duration life);
+  void condemn(std::string why);
+  void clear_if_due(TimePoint now);
+  enum class Beat { heard, awaited, missed };
+  Beat see_beat(TimePoint now);
+  bool sits_here(pid_t pid) const;
+  void empty(std::uint32_t pid);
+  bool forget_foreign();
+  void forget_the_dead();
+  std::string name() const;
+
+  const WorkerPoolOptions& options_;
+  const WorkerGroupOptions& group_options_;
+  Seat& at_;
+  const int group_;
+  const int seat_;
+  const int cpu_;
+  const Duration heartbeat_;
+  const Duration look_every_;
+
+  std::optional<ChildProcess> child_;
+  RestartPolicy policy_;
+  TimePoint started_{};
+  TimePoint due_{};  // for the next start
+  bool has_taken_ = false;
+  bool has_worked_ = false;
+  std::string condemned_;  // why it was killed; empty: it was not
+  bool left_out_ = false;
+  std::uint64_t starts_ = 0;
+  std::string last_end_;
+
+  std::uint32_t foreign_pid_ = 0;
+  bool foreign_beats_ = false;
+  bool foreign_killed_ = false;
+
+  std::uint64_t beat_ = 0;  // the last seen
+  TimePoint beat_at_{};
+  TimePoint looked_at_{};
+
+  std::uint64_t clear_sequence_ = 0;  // 0: nothing to clear
+  TimePoint clear_at_{};
+
+  std::atomic<std::uint32_t> trusted_pid_{0};        // who may be given jobs if its seat says so
+  mutable std::atomic<std::uint32_t> given_pid_{0};  // who was; 0: it has ended
+};
+
+}  // namespace tandem

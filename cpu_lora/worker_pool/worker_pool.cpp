@@ -1,0 +1,202 @@
+#include "cpu_lora/worker_pool/worker_pool.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "cpu_lora/worker_pool/process_wait.h"
+#include "cpu_lora/worker_pool/seat_watch.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// For workers to end when they are told to: a share of a job, and the longest sleep.
+constexpr Duration kEndGrace = milliseconds(1000);
+
+Status check(const WorkerPoolOptions& options) {
+  TANDEM_CHECK(options.groups.size() <= static_cast<std::size_t>(kMaxMailboxes), "{} groups",
+               options.groups.size());
+  std::set<int> cpus;
+  for (const WorkerGroupOptions& group : options.groups) {
+    TANDEM_CHECK(group.mailbox != nullptr, "a group without a mailbox");
+    const std::uint32_t seats = group.mailbox->shape().num_seats;
+    if (group.cpus.size() > seats) {
+      return invalid(
+          "{} CPU workers are wanted on node {} and its mailbox has {} seats: name fewer "
+          "cores in worker_cpus",
+          group.cpus.size(), group.node, seats);
+    }
+    for (const int cpu : group.cpus) {
+      if (cpu < 0 || !cpus.insert(cpu).second) {
+        return invalid("worker_cpus: core {} is named twice, or is none", cpu);
+      }
+    }
+  }
+  return {};
+}
+
+class Supervisor final : public WorkerPool {
+ public:
+  Supervisor(const WorkerPoolOptions& options, ProcessWait wait)
+      : options_(options), wait_(std::move(wait)) {
+    for (std::size_t g = 0; g < options_.groups.size(); ++g) {
+      const WorkerGroupOptions& group = options_.groups[g];
+      // relaxed: the workers that read it are not there yet.
+      group.mailbox->inbox().stop.store(0, std::memory_order_relaxed);
+      for (std::uint32_t seat = 0; seat < group.mailbox->shape().num_seats; ++seat) {
+        const int cpu = seat < group.cpus.size() ? group.cpus[seat] : -1;
+        watches_.push_back(std::make_unique<SeatWatch>(options_, static_cast<int>(g),
+                                                       static_cast<int>(seat), cpu));
+        groups_[g].push_back(watches_.back().get());
+      }
+    }
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Supervisor() override {
+    quit_.store(true, std::memory_order_relaxed);
+    wait_.wake();
+    thread_.join();
+  }
+
+  std::uint64_t live(int group) const override {
+    std::uint64_t mask = 0;
+    const auto& seats = groups_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < seats.size(); ++i) {
+      mask |= seats[i]->is_live() ? std::uint64_t{1} << i : 0;
+    }
+    return mask;
+  }
+
+  std::uint64_t held(int group) const override {
+    std::uint64_t mask = 0;
+    const auto& seats = groups_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < seats.size(); ++i) {
+      mask |= seats[i]->is_held() ? std::uint64_t{1} << i : 0;
+    }
+    return mask;
+  }
+
+  void clear(int group, std::uint64_t sequence) override {
+    std::atomic<std::uint64_t>& wanted = clears_[static_cast<std::size_t>(group)];
+    std::uint64_t before = wanted.load(std::memory_order_relaxed);
+    while (before < sequence &&
+           !wanted.compare_exchange_weak(before, sequence, std::memory_order_relaxed)) {
+    }
+    wait_.wake();
+  }
+
+  std::vector<WorkerStatus> status() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<WorkerStatus> all;
+    for (const auto& watch : watches_) {
+      if (watch->is_of_note()) all.push_back(watch->status());
+    }
+    return all;
+  }
+
+  bool wait_until_live(double timeout_s) const override {
+    const TimePoint begin = steady_clock::now();
+    while (!all_live()) {
+      if (seconds_between(begin, steady_clock::now()) >= timeout_s) return false;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return true;
+  }
+
+ private:
+  bool all_live() const {
+    const std::lock_guard lock(mutex_);
+    return std::all_of(watches_.begin(), watches_.end(),
+                       [](const auto& watch) { return !watch->should_run() || watch->is_live(); });
+  }
+
+  // All of the thread. The kernel kills the workers with it (ChildProcess), so it must be the one
+  // that starts them and live as long as they may.
+  void run() {
+    while (!quit_.load(std::memory_order_relaxed)) {
+      const TimePoint next = look();
+      wait_.wait(descriptors(), next - steady_clock::now());
+    }
+    end();
+  }
+
+  TimePoint look() {
+    const std::lock_guard lock(mutex_);
+    const TimePoint now = steady_clock::now();
+    TimePoint next = now + std::chrono::seconds(1);
+    for (std::size_t g = 0; g < options_.groups.size(); ++g) {
+      options_.groups[g].mailbox->restore_outbox_header();
+      const std::uint64_t sequence = clears_[g].exchange(0, std::memory_order_relaxed);
+      for (SeatWatch* watch : groups_[g]) {
+        if (sequence != 0) watch->clear(sequence, now);
+        next = std::min(next, watch->look(now));
+      }
+    }
+    tell_when_none_is_left();
+    return next;
+  }
+
+  void tell_when_none_is_left() {
+    const bool any = std::any_of(watches_.begin(), watches_.end(),
+                                 [](const auto& watch) { return watch->should_run(); });
+    if (!std::exchange(any_left_, any) || any) return;
+    log::error(
+        "no CPU worker is left: adapters that are not on the device yet are waited for, as "
+        "in mode pipelined");
+  }
+
+  std::vector<int> descriptors() const {
+    std::vector<int> all;
+    for (const auto& watch : watches_) {
+      if (watch->descriptor() >= 0) all.push_back(watch->descriptor());
+    }
+    return all;
+  }
+
+  void end() {
+    for (const WorkerGroupOptions& group : options_.groups) group.mailbox->stop_workers();
+    const TimePoint deadline = steady_clock::now() + kEndGrace;
+    for (TimePoint now = steady_clock::now();; now = steady_clock::now()) {
+      bool over = true;
+      {
+        const std::lock_guard lock(mutex_);
+        for (const auto& watch : watches_) over = watch->look_for_end() && over;
+      }
+      if (over || now >= deadline) break;
+      wait_.wait(descriptors(), std::min<Duration>(deadline - now, milliseconds(20)));
+    }
+    const std::lock_guard lock(mutex_);
+    for (const auto& watch : watches_) watch->kill_and_reap();
+  }
+
+  const WorkerPoolOptions options_;
+  ProcessWait wait_;
+  std::atomic<bool> quit_{false};
+  std::array<std::atomic<std::uint64_t>, kMaxMailboxes> clears_{};
+  mutable std::mutex mutex_;  // what the watches hold; live() needs none
+  std::vector<std::unique_ptr<SeatWatch>> watches_;
+  std::array<std::vector<SeatWatch*>, kMaxMailboxes> groups_;
+  bool any_left_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerPool>> WorkerPool::start(const WorkerPoolOptions& options) {
+  TANDEM_TRY(check(options));
+  TANDEM_ASSIGN(ProcessWait wait, ProcessWait::create());
+  return std::unique_ptr<WorkerPool>(std::make_unique<Supervisor>(options, std::move(wait)));
+}
+
+}  // namespace tandem

@@ -1,0 +1,153 @@
+#include "cpu_lora/worker_process/confine.h"
+
+#include <cap-ng.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kFilters = false;
+#else
+constexpr bool kFilters = true;
+#endif
+
+constexpr int kNobody = 65534;
+
+Status limit(int resource, const char* name, rlim_t most = 0) {
+  const rlimit lowered{most, most};
+  if (::setrlimit(static_cast<__rlimit_resource>(resource), &lowered) == 0) return {};
+  return errno_status(fmt::format("setrlimit of {}", name), errno);
+}
+
+Status lower_limits() {
+  // One, not none: poll() takes no more descriptors than this.
+  TANDEM_TRY(limit(RLIMIT_NOFILE, "open files", 1));
+  TANDEM_TRY(limit(RLIMIT_NPROC, "processes"));
+  TANDEM_TRY(limit(RLIMIT_CORE, "core dumps"));
+  TANDEM_TRY(limit(RLIMIT_MSGQUEUE, "message queues"));
+  return limit(RLIMIT_SIGPENDING, "queued signals");
+}
+
+Status become_nobody() {
+  if (::geteuid() != 0) return {};
+  int signal_at_death = 0;
+  if (::prctl(PR_GET_PDEATHSIG, &signal_at_death) != 0) {
+    return errno_status("prctl(PR_GET_PDEATHSIG)", errno);
+  }
+  ::capng_clear(CAPNG_SELECT_BOTH);  // what it is to keep
+  const int failure = ::capng_change_id(
+      kNobody, kNobody, static_cast<capng_flags_t>(CAPNG_DROP_SUPP_GRP | CAPNG_CLEAR_BOUNDING));
+  if (failure != 0 && ::geteuid() == 0) {
+    log::warning("a worker stays root: it may not become user {} (capng_change_id: {})", kNobody,
+                 failure);
+    return {};
+  }
+  if (failure != 0) return error(StatusCode::internal, "capng_change_id: {}", failure);
+  // The kernel forgets it when ids change. A parent that died meanwhile is noticed by alive().
+  if (::prctl(PR_SET_PDEATHSIG, signal_at_death) != 0) {
+    return errno_status("prctl(PR_SET_PDEATHSIG)", errno);
+  }
+  return {};
+}
+
+Status drop_capabilities() {
+  ::capng_clear(CAPNG_SELECT_ALL);
+  // The bounding set can be cleared only by a process that may set it; without no_new_privs' bar
+  // against exec it would matter.
+  const bool may_clear_bounds = ::capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP) != 0;
+  if (::capng_apply(may_clear_bounds ? CAPNG_SELECT_ALL : CAPNG_SELECT_CAPS) != 0) {
+    return errno_status("dropping capabilities", errno);
+  }
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return errno_status("prctl(PR_SET_NO_NEW_PRIVS)", errno);
+  }
+  return {};
+}
+
+// What the loop, malloc, oneDNN's code generator, OpenMP and the end of a process call.
+constexpr int kAllowed[] = {
+    SCMP_SYS(futex),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(nanosleep),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(brk),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mprotect),
+    SCMP_SYS(mremap),
+    SCMP_SYS(madvise),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(getcpu),
+    SCMP_SYS(close),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+};
+
+Status refused(int failure) {
+  return errno_status("filtering system calls", -failure);
+}
+
+Status filter_system_calls() {
+  const std::unique_ptr<void, void (*)(scmp_filter_ctx)> filter(
+      ::seccomp_init(SCMP_ACT_ERRNO(EPERM)), &::seccomp_release);
+  if (filter == nullptr) return error(StatusCode::internal, "seccomp_init failed");
+  // For threads that a library may have started, too.
+  int failure = ::seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);
+  if (failure != 0) return refused(failure);
+  for (const int call : kAllowed) {
+    failure = ::seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0);
+    if (failure != 0) return refused(failure);
+  }
+  // Memory of no file, and messages.
+  const scmp_arg_cmp anonymous = {3, SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS};
+  const scmp_arg_cmp to_error = {0, SCMP_CMP_EQ, STDERR_FILENO, 0};
+  // A crash ends by a signal to itself.
+  const scmp_arg_cmp to_itself = {0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()), 0};
+  // Whether its engine still lives, where there is no pidfd.
+  const scmp_arg_cmp no_signal = {1, SCMP_CMP_EQ, 0, 0};
+  for (const auto& [call, condition] :
+       {std::pair{SCMP_SYS(mmap), anonymous}, std::pair{SCMP_SYS(write), to_error},
+        std::pair{SCMP_SYS(writev), to_error}, std::pair{SCMP_SYS(tgkill), to_itself},
+        std::pair{SCMP_SYS(kill), no_signal}}) {
+    failure = ::seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, call, 1, &condition);
+    if (failure != 0) return refused(failure);
+  }
+  failure = ::seccomp_load(filter.get());
+  return failure == 0 ? Status() : refused(failure);
+}
+
+}  // namespace
+
+bool confines_system_calls() {
+  return kFilters;
+}
+
+Status confine_this_process() {
+  if (!kFilters) return drop_capabilities();
+  TANDEM_TRY(become_nobody());
+  TANDEM_TRY(drop_capabilities());
+  TANDEM_TRY(lower_limits());
+  return filter_system_calls();
+}
+
+}  // namespace tandem

@@ -1,0 +1,26 @@
+// Whether another process still lives.
+#pragma once
+
+#include "base/status.h"
+
+namespace tandem {
+
+// Holds a descriptor of the process where the kernel has such (5.3): a pid that is used again is
+// then no disguise. Move-only.
+class EngineWatch {
+ public:
+  // unavailable: there is no such process. Open it before system calls are filtered.
+  static Result<EngineWatch> open(int pid);
+  EngineWatch(EngineWatch&& other) noexcept;
+  EngineWatch& operator=(EngineWatch&&) = delete;
+  ~EngineWatch();
+
+  bool alive() const;
+
+ private:
+  EngineWatch(int pid, int descriptor) : pid_(pid), descriptor_(descriptor) {}
+  int pid_;
+  int descriptor_;  // -1: none
+};
+
+}  // namespace tandem

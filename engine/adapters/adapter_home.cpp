@@ -1,0 +1,125 @@
+#include "engine/adapters/adapter_home.h"
+
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tandem {
+
+void ResidencyState::set(ResidencyEvent event) {
+  const std::optional<Residency> to = next(now(), event);
+  TANDEM_CHECK(to.has_value(), "event {} in state {}", static_cast<int>(event), tier_name(now()));
+  state_.store(*to, std::memory_order_relaxed);
+}
+
+void ResidencyState::apply(ResidencyEvent event) {
+  const std::lock_guard lock(mutex_);
+  set(event);
+}
+
+void ResidencyState::entered_host() {
+  const std::lock_guard lock(mutex_);
+  in_host_ = true;
+  if (now() == Residency::on_disk) set(ResidencyEvent::read);
+}
+
+void ResidencyState::left_host() {
+  const std::lock_guard lock(mutex_);
+  in_host_ = false;
+  if (now() == Residency::host) set(ResidencyEvent::dropped);
+}
+
+void ResidencyState::evicted() {
+  const std::lock_guard lock(mutex_);
+  set(in_host_ ? ResidencyEvent::evicted : ResidencyEvent::evicted_to_disk);
+}
+
+void ResidencyState::load_failed() {
+  const std::lock_guard lock(mutex_);
+  set(ResidencyEvent::failed);
+  if (!in_host_) set(ResidencyEvent::dropped);
+}
+
+AdapterHome::AdapterHome(AdapterBytes bytes, Folder folder, bool may_drop,
+                         std::shared_ptr<HostTier> host)
+    : may_drop_(may_drop), host_(std::move(host)), folder_(std::move(folder)) {
+  put(std::move(bytes));
+}
+
+AdapterHome::~AdapterHome() {
+  host_->erase(host_id_);
+}
+
+AdapterHome::Folder AdapterHome::folder() const {
+  const std::lock_guard lock(mutex_);
+  return folder_;
+}
+
+void AdapterHome::set_folder(Folder folder) {
+  const std::lock_guard lock(mutex_);
+  folder_ = std::move(folder);
+}
+
+void AdapterHome::set_source(const Folder& seen) {
+  const std::lock_guard lock(mutex_);
+  if (folder_.path == seen.path) folder_.source = seen.source;
+}
+
+AdapterHome::Copy AdapterHome::copy() const {
+  HostTier::Id id = 0;
+  Copy copy;
+  {
+    const std::lock_guard lock(mutex_);
+    id = host_id_;
+    copy.reading = reading_copy_;
+  }
+  if (copy.reading != nullptr && copy.reading->state() == AdapterReading::State::bad) return {};
+  copy.bytes = host_->find(id);
+  return copy;
+}
+
+// The state first: once kept, the bytes may be dropped at any moment.
+void AdapterHome::put(AdapterBytes bytes, std::shared_ptr<AdapterReading> reading) {
+  state_->entered_host();
+  std::function<void()> dropped;
+  if (may_drop_) dropped = [state = state_] { state->left_host(); };
+  const HostTier::Id id = host_->keep(std::move(bytes), std::move(dropped));
+  const std::lock_guard lock(mutex_);
+  host_id_ = id;
+  reading_copy_ = std::move(reading);
+}
+
+bool AdapterHome::begin_reading() {
+  const std::lock_guard lock(mutex_);
+  if (reading_ || state_->now() != Residency::on_disk) return false;
+  reading_ = true;
+  read_failure_ = {};
+  return true;
+}
+
+// First all that those need who then find out that it has ended.
+void AdapterHome::end_reading(const Status& status) {
+  std::shared_ptr<AdapterReading> reading;
+  HostTier::Id bad = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    reading = std::exchange(reading_copy_, nullptr);
+    if (reading != nullptr && !status.ok()) bad = std::exchange(host_id_, 0);
+    reading_ = false;
+    read_failure_ = status;
+  }
+  if (bad != 0) {
+    host_->erase(bad);
+    state_->left_host();
+  }
+  if (reading != nullptr) reading->end(status);
+}
+
+Status AdapterHome::take_read_failure() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(read_failure_, {});
+}
+
+}  // namespace tandem

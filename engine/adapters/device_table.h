@@ -1,0 +1,86 @@
+// What lies on the device of which adapter: a row for each slot that is taken, and for each slot
+// the rows of the device's own tables (AdapterSlots).
+//
+// Any adapter may have a row in any table, so nothing of it is kept in the adapter itself: a row is
+// found by the adapter's address. The row's lease keeps the adapter there for as long.
+//
+// The engine thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/slot_id.h"
+#include "base/status.h"
+#include "engine/adapters/adapter_slots.h"
+#include "engine/adapters/served_adapter.h"
+#include "engine/memory/chunk_table.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/memory/page_pool.h"
+#include "engine/model/llama.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+struct DeviceRow {
+  AdapterLease adapter;  // null: the slot is free
+  ChunkTable chunks;
+  std::shared_ptr<AdapterReading> reading;  // what was loaded was still being read; or null
+  std::uint64_t free_since = 0;  // PagePool::steps(): later steps read nothing where it lies
+  std::uint64_t last_use = 0;    // PagePool::stamp()
+  std::uint64_t wanted = 0;      // in which turn of loads it was last
+  std::int32_t users = 0;        // running sequences
+  bool kept = false;             // never evicted: pinned, or the mode is cached
+};
+
+class DeviceTable {
+ public:
+  // For adapters of up to `max_rank`. `memory` and `pool` outlive it.
+  static Result<DeviceTable> create(Device& device, const ModelConfig& config, DType dtype,
+                                    std::int32_t max_rank, std::int32_t num_slots,
+                                    const KvCache& memory, PagePool& pool);
+
+  const AdapterSlots& slots() const { return slots_; }
+  std::int32_t pages_of(const ServedAdapter& adapter) const;
+
+  // The slot of an adapter, and its row, until it is let go. Invalid, null: it has none.
+  SlotId slot_of(const ServedAdapter& adapter) const;
+  DeviceRow* find(const ServedAdapter& adapter);
+  const DeviceRow* find(const ServedAdapter& adapter) const;
+  DeviceRow& row(SlotId slot) { return rows_[slot.index()]; }
+  const DeviceRow& row(SlotId slot) const { return rows_[slot.index()]; }
+
+  // A row for an adapter that is in the host tier and has none; requires a free slot. It is
+  // loading; arrived() makes it resident.
+  SlotId take(const AdapterLease& adapter, ChunkTable chunks,
+              std::shared_ptr<AdapterReading> reading);
+  void arrived(SlotId slot);
+  // Frees the slot and the chunks: of a load that came to nothing, or of a resident adapter.
+  void let_go(SlotId slot);
+  // Slots: of all rows, and of those that are resident.
+  std::span<const SlotId> taken() const { return taken_; }
+  std::span<const SlotId> resident() const { return resident_; }
+
+  // Enqueues the writing of a slot's rows of the device's tables; or has step_begins() do so: they
+  // are then true for every step, whatever of the weights is there.
+  void write(Stream& stream, SlotId slot);
+  void write_later(SlotId slot) { unwritten_.push_back(slot); }
+  void step_begins(Stream& stream);
+
+ private:
+  DeviceTable(const KvCache& memory, PagePool& pool) : memory_(&memory), pool_(&pool) {}
+
+  const KvCache* memory_;
+  PagePool* pool_;
+  AdapterSlots slots_;
+  std::vector<DeviceRow> rows_;  // [slots]
+  std::unordered_map<const ServedAdapter*, SlotId> slot_of_;
+  std::vector<SlotId> taken_;
+  std::vector<SlotId> resident_;
+  std::vector<SlotId> unwritten_;
+};
+
+}  // namespace tandem

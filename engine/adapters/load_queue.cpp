@@ -1,0 +1,329 @@
+#include "engine/adapters/load_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+// A stream's queue is finite (about 1,000 operations on CUDA), enqueueing on a full one blocks the
+// engine, and each operation costs it microseconds that the next step would begin later. So pieces
+// go onto the load stream some milliseconds ahead of the link, what enqueueing a step takes and
+// more, except those that a step waits for. A few always, should the link be faster than known.
+constexpr std::size_t kMostAhead = 400;
+constexpr std::size_t kFewAhead = 32;
+constexpr std::chrono::milliseconds kAhead{4};
+// Pieces that may wait behind them: what the planner's order still means something for.
+constexpr std::size_t kMostQueued = 16384;
+
+Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+// Where the layer's bytes end: where the next adapted layer's begin.
+std::vector<std::size_t> layer_ends(const Adapter& adapter) {
+  std::vector<std::size_t> ends(adapter.layers.size());
+  std::size_t end = adapter.num_bytes;
+  for (std::size_t layer = adapter.layers.size(); layer-- > 0;) {
+    ends[layer] = end;
+    for (const AdapterMatrix& matrix : adapter.layers[layer]) {
+      if (matrix.rank > 0) end = std::min<std::size_t>(end, matrix.a_offset);
+    }
+  }
+  return ends;
+}
+
+}  // namespace
+
+LoadQueue::LoadQueue(Device& device, const LoadSignals& signals, DeviceTable& table,
+                     const KvCache& memory)
+    : device_(&device), signals_(signals), table_(&table), memory_(&memory) {
+  TANDEM_CHECK(!has_words() || signals.clock != nullptr);
+  for (auto& step : steps_) step = device.create_event();
+  loads_.resize(static_cast<std::size_t>(table.slots().num_slots()));
+}
+
+Result<std::unique_ptr<LoadQueue>> LoadQueue::create(Device& device, const LoadSignals& signals,
+                                                     DeviceTable& table, const KvCache& memory) {
+  std::unique_ptr<LoadQueue> queue(new LoadQueue(device, signals, table, memory));
+  TANDEM_ASSIGN(queue->stream_, device.create_stream("adapter load"));
+  return queue;
+}
+
+LoadQueue::~LoadQueue() {
+  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
+}
+
+// What others see of it.
+
+LoadQueue::Load* LoadQueue::find(const ServedAdapter& adapter) const {
+  const SlotId slot = table_->slot_of(adapter);
+  return !slot.valid() ? nullptr : loads_[slot.index()].get();
+}
+
+std::optional<ArrivingAdapter> LoadQueue::arriving(const ServedAdapter& adapter) const {
+  const Load* const load = find(adapter);
+  if (load == nullptr || load->layers.empty()) return std::nullopt;
+  if (load->whole != nullptr && load->whole->passed()) return std::nullopt;
+  const SlotId slot = table_->slot_of(adapter);
+  return ArrivingAdapter{
+      slot,         load->generation, load->source,  table_->row(slot).reading.get(),
+      load->layers, load->b_parts,    load->arrivals};
+}
+
+AdapterLease LoadQueue::arriving_in(SlotId slot) const {
+  return loads_[slot.index()] == nullptr ? nullptr : table_->row(slot).adapter;
+}
+
+void LoadQueue::add_pending(const ServedAdapter& adapter, std::vector<LayerEvents>& pending) {
+  if (!arriving(adapter)) return;
+  const auto& layers = find(adapter)->layers;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    hurry(adapter, static_cast<std::int64_t>(layer), PieceKind::layer);
+  }
+  const bool known = std::any_of(pending.begin(), pending.end(), [&](const LayerEvents& each) {
+    return each.data() == layers.data();
+  });
+  if (!known) pending.emplace_back(layers);
+}
+
+void LoadQueue::hurry(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind) {
+  const Load* const load = find(adapter);
+  if (load == nullptr || load->sent.empty()) return;
+  const auto l = static_cast<std::size_t>(layer);
+  const unsigned parts = kind == PieceKind::b ? kPartB : kBothParts;
+  while ((load->sent[l] & parts) != parts) send_next();
+}
+
+// From the reservation to the queue.
+
+bool LoadQueue::is_full() const {
+  return queue_.size() > kMostQueued;
+}
+
+void LoadQueue::reserve(SlotId slot, AdapterBytes source) {
+  auto& load = loads_[slot.index()];
+  TANDEM_CHECK(load == nullptr, "slot {} is being loaded", slot.value());
+  load = std::make_unique<Load>();
+  load->source = std::move(source);
+  if (++generation_ == 0) ++generation_;
+  load->generation = generation_;
+  loading_.push_back(slot);
+}
+
+// Events are there when they are recorded: until then nothing has passed.
+void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece> order) {
+  if (slots.empty()) return;
+  if (has_words()) link_free_at_ = std::max(link_free_at_, signals_.clock->now());
+  for (const SlotId slot : slots) {
+    Load& each = load(slot);
+    const std::size_t layers = contents(slot).layers.size();
+    each.layers.resize(layers);
+    each.b_parts.resize(layers);
+    each.arrivals.resize(layers);
+    each.ends = layer_ends(contents(slot));
+    each.queued.assign(layers, 0);
+    each.sent.assign(layers, 0);
+    if (has_words()) table_->write_later(slot);
+  }
+  for (const LoadPiece& piece : order) {
+    const auto index = static_cast<std::size_t>(piece.adapter);
+    TANDEM_CHECK(index < slots.size(), "adapter {} of {}", piece.adapter, slots.size());
+    queue_piece(slots[index], piece.layer, piece.kind);
+  }
+  for (const SlotId slot : slots) {
+    for (std::size_t layer = 0; layer < load(slot).sent.size(); ++layer) {
+      queue_piece(slot, static_cast<std::int32_t>(layer), PieceKind::layer);
+    }
+  }
+  feed();
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> LoadQueue::byte_ranges(SlotId slot,
+                                                                        std::size_t layer,
+                                                                        unsigned parts) const {
+  const std::vector<std::size_t>& ends = load(slot).ends;
+  const std::size_t end = ends[layer];
+  if (parts == kBothParts) return {{layer == 0 ? 0 : ends[layer - 1], end}};
+  std::vector<std::pair<std::size_t, std::size_t>> ranges;
+  const auto& modules = contents(slot).layers[layer];
+  std::size_t next = end;  // where the module after it begins
+  for (std::size_t m = modules.size(); m-- > 0;) {
+    if (modules[m].rank == 0) continue;
+    const std::size_t middle = modules[m].b_offset;
+    ranges.emplace_back(parts == kPartA ? modules[m].a_offset : middle,
+                        parts == kPartA ? middle : next);
+    next = modules[m].a_offset;
+  }
+  return ranges;
+}
+
+// What of the piece is in the queue already is not sent again.
+void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind) {
+  Load& of = load(slot);
+  const auto l = static_cast<std::size_t>(layer);
+  TANDEM_CHECK(layer >= 0 && l < of.queued.size(), "layer {} of {}", layer, of.queued.size());
+  const unsigned wanted = kind == PieceKind::a   ? kPartA
+                          : kind == PieceKind::b ? kPartB
+                                                 : kBothParts;
+  const unsigned parts = wanted & ~unsigned{of.queued[l]};
+  if (parts == 0) return;
+  of.queued[l] = static_cast<std::uint8_t>(of.queued[l] | parts);
+  double seconds = 0;
+  for (const auto& [begin, end] : byte_ranges(slot, l, parts)) {
+    seconds += signals_.copy_s + static_cast<double>(end - begin) / signals_.link_bytes_per_s;
+  }
+  const TimePoint begins = link_free_at_;
+  link_free_at_ += duration_of(seconds);
+  if ((parts & kPartA) != 0) of.arrivals[l].a = link_free_at_;
+  if ((parts & kPartB) != 0) of.arrivals[l].b = link_free_at_;
+  ++of.pieces_left;
+  queue_.push_back({slot, l, parts, begins});
+}
+
+// From the queue onto the stream.
+
+void LoadQueue::feed() {
+  while (!ahead_.empty() && ahead_.front().event->passed()) {
+    operations_ahead_ -= ahead_.front().operations;
+    ahead_.pop_front();
+  }
+  while (!queue_.empty() && is_due(queue_.front())) send_next();
+}
+
+bool LoadQueue::is_due(const Piece& piece) const {
+  if (operations_ahead_ < kFewAhead) return true;
+  if (operations_ahead_ >= kMostAhead) return false;
+  return !has_words() || piece.begins <= signals_.clock->now() + kAhead;
+}
+
+void LoadQueue::send_next() {
+  TANDEM_CHECK(!queue_.empty(), "nothing is left to be sent");
+  const Piece piece = queue_.front();
+  queue_.pop_front();
+  const std::size_t flags = signals_.words == LoadSignals::Words::layers ? 1 : 0;
+  const std::size_t operations = 2 + begin(piece.slot) + copy(piece) + flags;
+  const Event* const event = mark_sent(piece);
+  // An A without its B has no event: it counts with what comes next.
+  operations_ahead_ += operations;
+  operations_untold_ += operations;
+  if (event == nullptr) return;
+  ahead_.push_back({event, std::exchange(operations_untold_, 0)});
+}
+
+// Before the first piece. Steps before the last two have ended: a load into what has long been free
+// begins at once.
+std::size_t LoadQueue::begin(SlotId slot) {
+  if (std::exchange(load(slot).begun, true)) return 0;
+  const std::uint64_t last = table_->row(slot).free_since;
+  if (last + steps_.size() > num_steps_) stream_->wait(*steps_[last % steps_.size()]);
+  if (!has_words()) table_->write(*stream_, slot);
+  return 4;
+}
+
+std::size_t LoadQueue::copy(const Piece& piece) {
+  const DeviceRow& row = table_->row(piece.slot);
+  std::size_t operations = 0;
+  if (row.reading != nullptr && !row.reading->is_there(piece.layer)) {
+    stream_->wait_flag(row.reading->word(piece.layer), row.reading->generation());
+    ++operations;
+  }
+  const std::byte* const source = load(piece.slot).source.get();
+  for (const auto& [begin, end] : byte_ranges(piece.slot, piece.layer, piece.parts)) {
+    const auto runs = row.chunks.runs(begin, end, memory_->layout().chunk_shift);
+    for (const ChunkRun& run : runs) {
+      stream_->copy_to_device(memory_->chunk_base() + run.to, source + run.from, run.bytes);
+    }
+    operations += runs.size();
+  }
+  return operations;
+}
+
+// Behind the piece: its words and events. Returns the last event of them, if any.
+const Event* LoadQueue::mark_sent(const Piece& piece) {
+  Load& of = load(piece.slot);
+  const std::size_t l = piece.layer;
+  const AdapterSlots& slots = table_->slots();
+  if (signals_.words == LoadSignals::Words::layers) {
+    stream_->set_flag(
+        slots.ready(piece.slot, static_cast<std::int64_t>(l)) + (piece.parts == kPartB ? 1 : 0),
+        of.generation, piece.parts == kBothParts ? 2 : 1);
+  }
+  of.sent[l] = static_cast<std::uint8_t>(of.sent[l] | piece.parts);
+  if (piece.parts == kPartB) of.b_parts[l] = record_event();
+  if (of.sent[l] == kBothParts) of.layers[l] = record_event();
+  if (--of.pieces_left == 0) {
+    of.whole = record_event();
+    if (has_words()) {
+      stream_->set_flag(slots.ready(piece.slot, static_cast<std::int64_t>(of.sent.size())),
+                        of.generation, kNumLoadParts);
+    }
+    return of.whole.get();
+  }
+  return of.layers[l] != nullptr ? of.layers[l].get() : of.b_parts[l].get();
+}
+
+std::unique_ptr<Event> LoadQueue::record_event() {
+  std::unique_ptr<Event> event;
+  if (spare_events_.empty()) {
+    event = device_->create_event();
+  } else {
+    event = std::move(spare_events_.back());
+    spare_events_.pop_back();
+  }
+  stream_->record(*event);
+  return event;
+}
+
+// The ends of loads, and of steps.
+
+Status LoadQueue::poll(std::vector<SlotId>& ended) {
+  if (!loading_.empty() && stream_->failed()) {
+    Status status = stream_->synchronize();
+    for (const SlotId slot : loading_) end_load(slot);
+    ended.insert(ended.end(), loading_.begin(), loading_.end());
+    loading_.clear();
+    queue_.clear();
+    ahead_.clear();
+    operations_ahead_ = 0;
+    operations_untold_ = 0;
+    return status;
+  }
+  feed();
+  std::erase_if(loading_, [&](SlotId slot) {
+    const auto& reading = table_->row(slot).reading;
+    if (reading != nullptr) reading->end_if_overdue();
+    const std::unique_ptr<Event>& whole = load(slot).whole;
+    if (whole == nullptr || !whole->passed()) return false;
+    end_load(slot);
+    ended.push_back(slot);
+    return true;
+  });
+  return {};
+}
+
+void LoadQueue::end_load(SlotId slot) {
+  Load& old = load(slot);
+  for (auto* events : {&old.layers, &old.b_parts}) {
+    for (auto& event : *events) {
+      if (event != nullptr) spare_events_.push_back(std::move(event));
+    }
+  }
+  if (old.whole != nullptr) spare_events_.push_back(std::move(old.whole));
+  loads_[slot.index()].reset();
+}
+
+Status LoadQueue::finish() {
+  while (!queue_.empty()) send_next();
+  return stream_->synchronize();
+}
+
+void LoadQueue::step_enqueued(Stream& stream, std::uint64_t number) {
+  num_steps_ = number;
+  stream.record(*steps_[number % steps_.size()]);
+}
+
+}  // namespace tandem

@@ -1,0 +1,170 @@
+// The loads under way: their pieces in the planned order, put on a stream of their own in time.
+//
+// A load is one whole adapter: its rows of the tables, then its layers, each in as few copies as
+// its chunks allow, an event after each. They go in order, or in pieces and in an order that
+// somebody plans, mixed with those of other adapters. Where rows may be computed while the weights
+// travel (LoadSignals) the device sees their arrival, too: a word after each piece.
+//
+// An adapter whose folder is still being read (AdapterReading) is loaded like any other: the load
+// stream waits for each of its layers.
+//
+// Chunks are given out while steps that are under way may still read what was in them: the load
+// stream then first waits for the last of these steps.
+//
+// The engine thread alone uses it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/adapters/device_table.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/llama.h"
+#include "engine/model/steps_in_flight.h"
+#include "gpu/device.h"
+#include "scheduler/coldstart/load_piece.h"
+
+namespace tandem {
+
+// What the device is told of loads under way, and what is known of the link.
+struct LoadSignals {
+  enum class Words {
+    none,    // whoever reads an adapter that is loading waits for its events
+    whole,   // the ready words of the row after the last layer, when all of it is there
+    layers,  // these and every layer's
+  };
+  Words words = Words::none;
+  double link_bytes_per_s = 50e9;
+  double copy_s = 2e-6;          // of each copy beyond its bytes
+  const Clock* clock = nullptr;  // for LayerArrival; outlives the queue; not for `none`
+};
+
+// When the parts of a layer are expected on the device.
+struct LayerArrival {
+  TimePoint a, b;
+};
+
+// An adapter that is loading, as a step sees it that may compute with it before it is there. Valid
+// until DeviceTier::poll().
+struct ArrivingAdapter {
+  SlotId slot;
+  std::uint32_t generation = 0;
+  AdapterBytes source;
+  const AdapterReading* reading = nullptr;  // null: all of it is in `source`
+  LayerEvents layers;                       // both parts of the layer; null: not on the stream yet
+  LayerEvents b_parts;                      // B of it; null, too, where it travels with A
+  std::span<const LayerArrival> arrivals;   // expected, as of when the load was enqueued
+};
+
+class LoadQueue {
+ public:
+  // `table` and `memory` outlive it.
+  static Result<std::unique_ptr<LoadQueue>> create(Device& device, const LoadSignals& signals,
+                                                   DeviceTable& table, const KvCache& memory);
+  ~LoadQueue();  // waits for what is on the stream
+
+  // For those who compute meanwhile.
+
+  // Nothing: all of it is there, or nothing enqueued.
+  std::optional<ArrivingAdapter> arriving(const ServedAdapter& adapter) const;
+  // What is on its way into this slot; null: nothing is.
+  AdapterLease arriving_in(SlotId slot) const;
+  // Its load, if it is under way, for AdapterTable::pending. Valid until DeviceTier::poll().
+  void add_pending(const ServedAdapter& adapter, std::vector<LayerEvents>& pending);
+  // Puts that piece of a load on the stream, and all before it, so that its event is there to be
+  // waited for. `kind` b: B, with or without A; layer: all of it.
+  void hurry(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind);
+  // Keeps the load stream busy. Call often while steps run; poll() does it, too.
+  void feed();
+  // When the link has nothing left to do, by what is known of it; in the past if so already.
+  TimePoint link_free_at() const { return link_free_at_; }
+  const std::uint32_t* ready_words() const { return table_->slots().ready_words(); }
+  std::size_t num_loading() const { return loading_.size(); }  // the reserved ones as well
+
+  // For the device tier.
+
+  // So much waits already that the planner's order would mean nothing for more.
+  bool is_full() const;
+  // A load from `source` into the slot's row, which is new; it waits for enqueue().
+  void reserve(SlotId slot, AdapterBytes source);
+  // Enqueues the loads of these reserved slots: `order` first, whose adapters are indices in
+  // `slots`; what it does not name after that, adapter by adapter.
+  void enqueue(std::span<const SlotId> slots, std::span<const LoadPiece> order);
+  // Adds the slots of loads that have ended since: those that have arrived, or, on a failure of the
+  // device, all that were under way, in vain.
+  Status poll(std::vector<SlotId>& ended);
+  // Puts all that waits on the stream, and waits for it.
+  Status finish();
+  // Step number `number` has been enqueued on `stream`; kMaxStepsInFlight are under way at most.
+  void step_enqueued(Stream& stream, std::uint64_t number);
+
+ private:
+  struct Load {
+    std::uint32_t generation = 0;  // of this load: what its ready words will hold
+    AdapterBytes source;
+    std::vector<std::unique_ptr<Event>> layers;   // passed when both parts of the layer are there
+    std::vector<std::unique_ptr<Event>> b_parts;  // when B is; null: it travels with A
+    std::unique_ptr<Event> whole;                 // when all of it is
+    std::vector<LayerArrival> arrivals;           // when each layer is expected
+    std::vector<std::size_t> ends;                // bytes, by layer
+    std::vector<std::uint8_t> queued, sent;       // by layer: bit 0 A, bit 1 B
+    std::size_t pieces_left = 0;                  // to be sent
+    bool begun = false;                           // a piece has been
+  };
+  static constexpr unsigned kPartA = 1, kPartB = 2, kBothParts = 3;
+  struct Piece {
+    SlotId slot;  // that is loading
+    std::size_t layer;
+    unsigned parts;
+    TimePoint begins;  // expected, if has_words()
+  };
+  // On the stream, and when they will have gone from it.
+  struct Ahead {
+    const Event* event;
+    std::size_t operations;
+  };
+
+  LoadQueue(Device& device, const LoadSignals& signals, DeviceTable& table, const KvCache& memory);
+  bool has_words() const { return signals_.words != LoadSignals::Words::none; }
+  Load* find(const ServedAdapter& adapter) const;
+  Load& load(SlotId slot) const { return *loads_[slot.index()]; }
+  const Adapter& contents(SlotId slot) const { return table_->row(slot).adapter->contents(); }
+  std::vector<std::pair<std::size_t, std::size_t>> byte_ranges(SlotId slot, std::size_t layer,
+                                                               unsigned parts) const;
+  void queue_piece(SlotId slot, std::int32_t layer, PieceKind kind);
+  bool is_due(const Piece& piece) const;
+  void send_next();
+  std::size_t begin(SlotId slot);
+  std::size_t copy(const Piece& piece);
+  const Event* mark_sent(const Piece& piece);
+  void end_load(SlotId slot);
+  std::unique_ptr<Event> record_event();
+
+  Device* device_;
+  const LoadSignals signals_;
+  DeviceTable* table_;
+  const KvCache* memory_;
+  std::array<std::unique_ptr<Event>, kMaxStepsInFlight> steps_;  // by the steps' numbers
+  std::uint64_t num_steps_ = 0;
+  std::vector<std::unique_ptr<Event>> spare_events_;
+  std::vector<std::unique_ptr<Load>> loads_;  // [slots]; null: nothing is on its way there
+  std::vector<SlotId> loading_;               // their slots, in the order of reserve()
+  std::deque<Piece> queue_;                   // in their order, not on the stream yet
+  std::deque<Ahead> ahead_;
+  std::size_t operations_ahead_ = 0;
+  std::size_t operations_untold_ = 0;  // of pieces without an event, since the last with one
+  std::uint32_t generation_ = 0;
+  TimePoint link_free_at_{};
+  std::unique_ptr<Stream> stream_;  // last: ends before what it writes to
+};
+
+}  // namespace tandem

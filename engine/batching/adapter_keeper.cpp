@@ -1,0 +1,50 @@
+#include "engine/batching/adapter_keeper.h"
+
+#include <utility>
+
+namespace tandem {
+
+void AdapterKeeper::advance() {
+  std::erase_if(requests_, [&](KeepRequest& request) {
+    std::optional<Status> done = advance(request);
+    if (!done) return false;
+    request.done.set_value(*std::move(done));
+    return true;
+  });
+}
+
+void AdapterKeeper::end(const Status& why) {
+  for (KeepRequest& request : requests_) request.done.set_value(why);
+  requests_.clear();
+}
+
+std::optional<Status> AdapterKeeper::advance(const KeepRequest& request) {
+  ServedAdapter& adapter = *request.adapter;
+  if (adapter.residency() == Residency::resident) {
+    const AdapterProof proof = device_->proof(adapter);
+    if (Status bad = proof.status(); !bad) return bad;
+    if (proof.is_given()) return Status();
+    return std::nullopt;  // the store tells when it is
+  }
+  if (device_->room().is_kept(adapter)) return std::nullopt;
+  if (Status fits = gate_->check_keep(adapter, max_model_len_); !fits) return fits;
+  switch (device_->start(request.adapter)) {
+    case DeviceTier::Start::on_its_way:
+      device_->room().keep(adapter);
+      return std::nullopt;
+    case DeviceTier::Start::busy:
+      return std::nullopt;
+    case DeviceTier::Start::not_in_host_tier:
+      if (Status failure = store_->take_read_failure(adapter); !failure) return failure;
+      store_->request_read(request.adapter);
+      return std::nullopt;
+    case DeviceTier::Start::no_room:
+      break;
+  }
+  return error(StatusCode::resource_exhausted,
+               "there is no room on the device for adapter '{}': what is there is in use or "
+               "pinned; try again, or raise pool_gb",
+               adapter.name());
+}
+
+}  // namespace tandem

@@ -1,0 +1,301 @@
+#include "engine/batching/continuous_batcher.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+// Rows of this chunk that need logits: every prompt row whose successor's log probability is
+// wanted, else only the last row of the last chunk.
+std::int32_t logit_rows_of(const Sequence& sequence, std::int32_t rows) {
+  if (sequence.wants_prompt_logprobs()) return rows;
+  return rows == sequence.left_to_compute() ? 1 : 0;
+}
+
+// The first `count` of its tokens, or as many of them as are known.
+std::span<const TokenId> known_tokens(const Sequence& sequence, std::int64_t count) {
+  return {sequence.tokens.data(), static_cast<std::size_t>(std::min(count, sequence.known_len()))};
+}
+
+// Gives its pages up: what of them the prefix cache has may be found again.
+void release(Sequence& sequence) {
+  sequence.table.clear();
+  sequence.prefix.clear();
+}
+
+// Tokens that its sampling looks at after this chunk.
+std::int64_t history_of(const Sequence& sequence, std::int32_t rows) {
+  if (rows < sequence.left_to_compute()) return 0;
+  return sequence.context->request.sampling.has_penalty()
+             ? static_cast<std::int64_t>(sequence.tokens.size())
+             : 0;
+}
+
+template <typename List>
+auto position_of(List& list, const Sequence* sequence) {
+  return std::find_if(list.begin(), list.end(),
+                      [&](const auto& each) { return each.get() == sequence; });
+}
+
+}  // namespace
+
+bool goes_before(const Sequence& a, const Sequence& b) {
+  return std::tuple(a.context->request.priority, a.arrival) <
+         std::tuple(b.context->request.priority, b.arrival);
+}
+
+ContinuousBatcher::ContinuousBatcher(const BatchLimits& limits, PagePool& pool,
+                                     PrefixCache* prefixes)
+    : limits_(limits), pool_(&pool), prefixes_(prefixes) {
+  TANDEM_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens > 0);
+  TANDEM_CHECK(limits.max_logit_rows >= limits.max_num_seqs, "every sequence needs a logits row");
+}
+
+void ContinuousBatcher::add(std::unique_ptr<Sequence> sequence) {
+  enqueue(std::move(sequence));
+}
+
+void ContinuousBatcher::enqueue(std::unique_ptr<Sequence> sequence) {
+  const auto at =
+      std::upper_bound(waiting_.begin(), waiting_.end(), sequence,
+                       [](const auto& a, const auto& b) { return goes_before(*a, *b); });
+  waiting_.insert(at, std::move(sequence));
+}
+
+const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
+  plan_.clear();
+  if (gate_ != nullptr) gate_->plan_begins();
+  waits_for_pages_ = false;
+  stuck_ = nullptr;
+  ending_ = held_ = 0;
+  for (const auto& each : running_) {
+    if (!each->held.empty()) {
+      ++held_;
+    } else if (each->awaits_last_token()) {
+      ++ending_;
+    }
+  }
+  rows_left_ = limits_.max_num_batched_tokens;
+  logit_rows_left_ = limits_.max_logit_rows;
+  history_left_ = limits_.max_history;
+  page_ids_left_ = limits_.max_page_ids;
+  plan_running(/*decoding=*/true);
+  plan_running(/*decoding=*/false);
+  // From here on nobody gives way: what is planned will be computed.
+  for (const auto& [sequence, rows] : plan_) offer_prefix(*sequence, sequence->computed + rows);
+  admit();
+  const bool waits =
+      waiting_.empty() || stuck_ != nullptr || (gate_ != nullptr && gate_->is_waiting());
+  TANDEM_CHECK(!plan_.empty() || ending_ + held_ > 0 || (running_.empty() && waits),
+               "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
+               running_.size(), waiting_.size(), pool_->num_free(), pool_->num_pages());
+  return plan_;
+}
+
+void ContinuousBatcher::plan_running(bool decoding) {
+  // By index: a preemption takes sequences out of the list's end while it is walked.
+  for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
+    Sequence& sequence = *running_[i];
+    if (sequence.is_paused()) continue;
+    if ((sequence.left_to_compute() == 1) != decoding) continue;
+    const std::int32_t rows = rows_for(sequence);
+    if (rows == 0 || page_ids_of(sequence, rows) > page_ids_left_) continue;
+    if (reserve_or_preempt(sequence, sequence.computed + rows)) {
+      take_rows(sequence, rows);
+    }
+  }
+}
+
+void ContinuousBatcher::admit() {
+  std::size_t next = 0;
+  while (!waits_for_pages_ && next < waiting_.size() && rows_left_ > 0 &&
+         running_.size() - ending_ < static_cast<std::size_t>(limits_.max_num_seqs)) {
+    Sequence& sequence = *waiting_[next];
+    // Before the pages: what the sequence needs itself is not reclaimed for it.
+    if (gate_ != nullptr && !gate_->enter(sequence)) {
+      ++next;
+      continue;
+    }
+    const std::int32_t rows = reserve_for_admission(sequence);
+    if (rows == 0) {
+      if (gate_ != nullptr) {
+        gate_->leave(sequence);
+        if (running_.empty()) stuck_ = &sequence;
+      }
+      release(sequence);
+      sequence.computed = 0;
+      return;
+    }
+    note_prefix(sequence);
+    const auto at =
+        std::upper_bound(running_.begin(), running_.end(), waiting_[next],
+                         [](const auto& a, const auto& b) { return a->arrival < b->arrival; });
+    running_.insert(at, std::move(waiting_[next]));
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(next));
+    take_rows(sequence, rows);
+    offer_prefix(sequence, sequence.computed + rows);
+  }
+}
+
+// Its first rows, with their pages; 0 when it has to wait.
+std::int32_t ContinuousBatcher::reserve_for_admission(Sequence& sequence) {
+  find_prefix(sequence);
+  const std::int32_t rows = rows_for(sequence);
+  if (rows == 0 || page_ids_of(sequence, rows) > page_ids_left_) return 0;
+  // The whole prompt must fit now, though only a chunk of it is reserved: a sequence admitted into
+  // the last pages would be the first to give way again. While others run, one page more is left
+  // for their next tokens.
+  if (!running_.empty()) {
+    const std::int64_t missing =
+        pool_->pages_for(static_cast<std::int64_t>(sequence.tokens.size())) -
+        static_cast<std::int64_t>(sequence.table.pages().size());
+    if (missing + 1 > pool_->available_pages()) return 0;
+  }
+  return sequence.table.reserve(sequence.computed + rows) ? rows : 0;
+}
+
+void ContinuousBatcher::find_prefix(Sequence& sequence) {
+  if (prefixes_ == nullptr) return;
+  const AdapterLease& adapter = sequence.context->adapter;
+  // The last token is always computed: its logits are wanted. So are those of a prompt whose log
+  // probabilities are.
+  std::span<const TokenId> reusable;
+  if (!sequence.wants_prompt_logprobs()) {
+    reusable = known_tokens(sequence, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
+  }
+  sequence.computed = prefixes_->enter(
+      sequence.prefix, adapter == nullptr ? std::string() : adapter->contents().digest, reusable,
+      sequence.table);
+}
+
+void ContinuousBatcher::note_prefix(const Sequence& sequence) {
+  if (prefixes_ == nullptr || sequence.admitted) return;
+  prefix_queries_ += static_cast<std::uint64_t>(sequence.prompt_len());
+  prefix_hits_ += static_cast<std::uint64_t>(sequence.computed);
+  if (sequence.index == 0) {
+    sequence.context->stats.cached_tokens = static_cast<std::int32_t>(sequence.computed);
+  }
+}
+
+void ContinuousBatcher::offer_prefix(Sequence& sequence, std::int64_t computed) {
+  if (prefixes_ == nullptr) return;
+  // What an adapter computed whose content is still in doubt is offered later, or never.
+  if (gate_ != nullptr && gate_->is_in_doubt(sequence)) return;
+  prefixes_->extend(sequence.prefix, known_tokens(sequence, computed), sequence.computed,
+                    sequence.table);
+}
+
+std::int32_t ContinuousBatcher::page_ids_of(const Sequence& sequence, std::int32_t rows) const {
+  return pool_->pages_for(sequence.computed + rows);
+}
+
+std::int32_t ContinuousBatcher::rows_for(const Sequence& sequence) const {
+  std::int64_t rows = std::min<std::int64_t>(sequence.left_to_compute(), rows_left_);
+  const bool prefill = sequence.left_to_compute() > 1;
+  if (prefill && limits_.max_prefill_chunk > 0) {
+    rows = std::min<std::int64_t>(rows, limits_.max_prefill_chunk);
+  }
+  if (sequence.wants_prompt_logprobs()) {
+    // Every one of these rows needs logits, and the decoding sequences have theirs already.
+    rows = std::min<std::int64_t>(rows, logit_rows_left_);
+  } else if (rows == sequence.left_to_compute() && logit_rows_left_ == 0) {
+    rows -= 1;  // all but the last row, which would need logits
+  }
+  if (history_of(sequence, static_cast<std::int32_t>(rows)) > history_left_) rows -= 1;
+  return static_cast<std::int32_t>(rows);
+}
+
+void ContinuousBatcher::take_rows(Sequence& sequence, std::int32_t rows) {
+  plan_.push_back({&sequence, rows});
+  rows_left_ -= rows;
+  logit_rows_left_ -= logit_rows_of(sequence, rows);
+  page_ids_left_ -= page_ids_of(sequence, rows);
+  history_left_ -= history_of(sequence, rows);
+}
+
+bool ContinuousBatcher::reserve_or_preempt(Sequence& sequence, std::int64_t tokens) {
+  while (!sequence.table.reserve(tokens)) {
+    // Those that end with the step under way leave their pages in a moment: nobody gives way, and
+    // this one sits the step out.
+    if (ending_ > 0) {
+      waits_for_pages_ = true;
+      return false;
+    }
+    Sequence* const newest = std::find_if(running_.rbegin(), running_.rend(), [](const auto& each) {
+                               return each->held.empty();
+                             })->get();  // the sequence itself, if no other
+    preempt(newest);
+    if (newest == &sequence) return false;
+  }
+  return true;
+}
+
+void ContinuousBatcher::preempt(Sequence* victim) {
+  const auto planned = std::find_if(plan_.begin(), plan_.end(), [&](const ScheduledSequence& each) {
+    return each.sequence == victim;
+  });
+  if (planned != plan_.end()) {
+    rows_left_ += planned->num_tokens;
+    logit_rows_left_ += logit_rows_of(*victim, planned->num_tokens);
+    page_ids_left_ += page_ids_of(*victim, planned->num_tokens);
+    history_left_ += history_of(*victim, planned->num_tokens);
+    plan_.erase(planned);
+  }
+  ++preemptions_;
+  ++victim->context->stats.preemptions;
+  const auto at = position_of(running_, victim);
+  std::unique_ptr<Sequence> owned = std::move(*at);
+  running_.erase(at);
+  if (gate_ != nullptr) gate_->leave(*owned);
+  release(*owned);
+  owned->computed = 0;
+  enqueue(std::move(owned));
+}
+
+void ContinuousBatcher::replay(Sequence* sequence) {
+  ++sequence->replays;
+  sequence->tokens.resize(static_cast<std::size_t>(sequence->known_len()));
+  sequence->pending = 0;
+  sequence->held.clear();
+  sequence->computed = 0;
+  if (sequence->index == 0 && sequence->output_len() == 0) {
+    sequence->prompt_logprobs_asked =
+        static_cast<std::int64_t>(sequence->context->prompt_logprobs.size());
+  }
+  const auto at = position_of(running_, sequence);
+  if (at == running_.end()) return;
+  std::unique_ptr<Sequence> owned = std::move(*at);
+  running_.erase(at);
+  if (gate_ != nullptr) gate_->leave(*owned);
+  release(*owned);
+  enqueue(std::move(owned));
+}
+
+std::unique_ptr<Sequence> ContinuousBatcher::remove(Sequence* sequence) {
+  for (auto* list : {&running_, &waiting_}) {
+    const auto at = position_of(*list, sequence);
+    if (at == list->end()) continue;
+    std::unique_ptr<Sequence> owned = std::move(*at);
+    list->erase(at);
+    if (gate_ != nullptr && list == &running_) gate_->leave(*owned);
+    if (list == &running_) offer_prefix(*owned, owned->computed);
+    release(*owned);
+    return owned;
+  }
+  TANDEM_CHECK(false, "removing a sequence that is not scheduled");
+  return nullptr;
+}
+
+std::vector<Sequence*> ContinuousBatcher::all() const {
+  std::vector<Sequence*> result;
+  for (const auto& each : running_) result.push_back(each.get());
+  for (const auto& each : waiting_) result.push_back(each.get());
+  return result;
+}
+
+}  // namespace tandem

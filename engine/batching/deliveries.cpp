@@ -1,0 +1,127 @@
+#include "engine/batching/deliveries.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+bool holds(std::span<const TokenId> ids, TokenId token) {
+  return std::find(ids.begin(), ids.end(), token) != ids.end();
+}
+
+TokenLogprob to_token_logprob(const SampledToken& sampled) {
+  TokenLogprob result;
+  result.token = sampled.token;
+  result.logprob = sampled.logprob;
+  for (std::int32_t i = 0; i < sampled.num_top; ++i) {
+    result.top.emplace_back(sampled.top_tokens[i], sampled.top_logprobs[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Deliveries::take(Sequence& sequence, std::span<const SampledToken> samples,
+                      std::int64_t next_token) {
+  const std::size_t scored = samples.size() - (next_token >= 0 ? 1 : 0);
+  for (const SampledToken& sample : samples.first(scored)) {
+    sequence.context->prompt_logprobs.push_back(to_token_logprob(sample));
+  }
+  return next_token < 0 || accept_token(sequence, next_token, samples.back());
+}
+
+// What comes after it, if anything, is under way.
+bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled) {
+  RequestContext& context = *sequence.context;
+  const GenerationRequest& request = context.request;
+  TANDEM_CHECK(index == sequence.known_len(), "token {} after {}", index, sequence.known_len());
+  sequence.tokens[static_cast<std::size_t>(index)] = sampled.token;
+  --sequence.pending;
+  const std::int64_t output_len = sequence.known_len() - sequence.prompt_len();
+
+  OutputDelta delta;
+  delta.index = sequence.index;
+  if (output_len == 1 && sequence.index == 0) {
+    delta.prompt_logprobs = std::move(context.prompt_logprobs);
+  }
+  if (request.max_tokens == 0) {  // only the prompt was asked about
+    delta.finish = FinishReason::length;
+    finish(sequence, std::move(delta));
+    return false;
+  }
+  if (!context.first_token) {
+    context.first_token = clock_->now();
+    context.stats.ttft_s = seconds_between(context.submitted, *context.first_token);
+  }
+  ++context.stats.completion_tokens;
+  ++num_tokens_;
+  const bool stops_count = output_len >= request.min_tokens;
+  const bool is_stop = holds(request.stop_token_ids, sampled.token);
+  if (stops_count && (is_stop || (!request.ignore_eos && holds(eos_token_ids_, sampled.token)))) {
+    delta.text = sequence.text.flush();
+    delta.finish = FinishReason::stop;
+    if (is_stop) delta.stop_reason = std::to_string(sampled.token);
+    finish(sequence, std::move(delta));
+    return false;
+  }
+  delta.tokens.push_back(sampled.token);
+  if (request.num_logprobs >= 0) delta.logprobs.push_back(to_token_logprob(sampled));
+  delta.text = sequence.text.push(sampled.token, stops_count);
+  if (const auto& stop = sequence.text.stopped_by()) {
+    delta.finish = FinishReason::stop;
+    delta.stop_reason = *stop;
+  } else if (output_len >= request.max_tokens) {
+    delta.text += sequence.text.flush();
+    delta.finish = FinishReason::length;
+  }
+  if (delta.finish != FinishReason::none) {
+    finish(sequence, std::move(delta));
+    return false;
+  }
+  context.stats.total_s = seconds_between(context.submitted, clock_->now());
+  outbox_.push_back({context.state, std::move(delta), context.stats});
+  return true;
+}
+
+void Deliveries::end(Sequence& sequence, FinishReason reason, const Status& why) {
+  OutputDelta last;
+  last.finish = reason;
+  last.error = why;
+  finish(sequence, std::move(last));
+}
+
+void Deliveries::finish(Sequence& sequence, OutputDelta delta) {
+  delta.index = sequence.index;
+  std::unique_ptr<Sequence> owned = scheduler_->remove(&sequence);
+  RequestContext& context = *owned->context;
+  if (context.adapter != nullptr) {
+    auto& count = owned->admitted ? context.adapter->running : context.adapter->waiting;
+    count.fetch_sub(1, std::memory_order_relaxed);
+  }
+  context.stats.total_s = seconds_between(context.submitted, clock_->now());
+  outbox_.push_back({context.state, std::move(delta), context.stats});
+  if (owned->steps_in_flight > 0) {
+    owned->ended = true;
+    ended_.push_back(std::move(owned));
+  }
+}
+
+bool Deliveries::left_step(Sequence& sequence) {
+  --sequence.steps_in_flight;
+  if (!sequence.ended) return true;
+  if (sequence.steps_in_flight > 0) return false;
+  ended_.erase(std::find_if(ended_.begin(), ended_.end(),
+                            [&](const auto& each) { return each.get() == &sequence; }));
+  return false;
+}
+
+void Deliveries::send() {
+  for (News& news : outbox_) news.state->push(std::move(news.delta), news.stats);
+  outbox_.clear();
+}
+
+}  // namespace tandem

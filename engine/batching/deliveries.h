@@ -1,0 +1,60 @@
+// From sampled tokens to what readers get: what a token means for its sequence (text, stops, its
+// end), and the way out.
+//
+// What became known is kept until send(), after the statistics are published: whoever has read the
+// last of a request finds it gone from the statistics, and readers wake while the next step already
+// runs. The engine thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/batching/continuous_batcher.h"
+#include "engine/batching/generation_state.h"
+#include "engine/batching/sequence.h"
+#include "gpu/ops.h"
+
+namespace tandem {
+
+class Deliveries {
+ public:
+  // All outlive it.
+  Deliveries(ContinuousBatcher& scheduler, std::span<const TokenId> eos_token_ids,
+             const Clock& clock)
+      : scheduler_(&scheduler), eos_token_ids_(eos_token_ids), clock_(&clock) {}
+
+  // What a step has sampled for a sequence: log probabilities of its prompt, then, if `next_token`
+  // is not -1, the token that has this index in it. False: that was its last, and it may be gone.
+  bool take(Sequence& sequence, std::span<const SampledToken> samples, std::int64_t next_token);
+  // Ends a sequence without a token.
+  void end(Sequence& sequence, FinishReason reason, const Status& why);
+  // A step with rows of it is over. False: the sequence had ended before, and may be gone.
+  bool left_step(Sequence& sequence);
+  void send();
+
+  std::uint64_t num_tokens() const { return num_tokens_; }  // taken
+
+ private:
+  bool accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled);
+  void finish(Sequence& sequence, OutputDelta delta);
+
+  struct News {
+    std::shared_ptr<GenerationState> state;
+    OutputDelta delta;
+    GenerationStats stats;
+  };
+
+  ContinuousBatcher* scheduler_;
+  std::span<const TokenId> eos_token_ids_;
+  const Clock* clock_;
+  std::vector<News> outbox_;
+  // Out of the scheduler, but with rows in a step under way: their adapters stay until it is over.
+  std::vector<std::unique_ptr<Sequence>> ended_;
+  std::uint64_t num_tokens_ = 0;
+};
+
+}  // namespace tandem

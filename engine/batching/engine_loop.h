@@ -1,0 +1,93 @@
+// The engine thread: what it does from step to step.
+//
+//   Inbox -> ContinuousBatcher (who computes how much) -> build_plan -> Executor
+//                                                     ... -> StepResult -> Deliveries -> readers
+//
+// It alone writes scheduler, sequences and pages, and it alone uses the executor; everything else
+// crosses through the inbox, atomics (cancellation) and GenerationState (news).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/adapters/adapter_store.h"
+#include "engine/batching/adapter_gate.h"
+#include "engine/batching/adapter_keeper.h"
+#include "engine/batching/continuous_batcher.h"
+#include "engine/batching/deliveries.h"
+#include "engine/batching/engine_options.h"
+#include "engine/batching/inbox.h"
+#include "engine/batching/plan_builder.h"
+#include "engine/executor/executor.h"
+#include "engine/memory/page_pool.h"
+#include "engine/memory/prefix_cache.h"
+#include "engine/model/steps_in_flight.h"
+#include "engine/recording/recording_writer.h"
+#include "engine/service/service.h"
+
+namespace tandem {
+
+class EngineLoop {
+ public:
+  // What it works on; all of it outlives the loop.
+  struct Parts {
+    PagePool& pool;
+    PrefixCache* prefixes;  // null: off
+    AdapterStore& store;
+    Executor& executor;
+    Inbox& inbox;
+    RecordingWriter* recording;  // null: off
+    const Clock& clock;
+  };
+  EngineLoop(const EngineOptions& options, const BatchLimits& limits, const Parts& parts);
+
+  // The thread's work, until the inbox says that it ends: every sequence has then been told.
+  void run();
+
+ private:
+  void wait_for_work();
+  void take_in();
+  void look_after_sequences();
+  void look_after_adapters();
+  void start_loads();
+  void run_step();
+  void help_stuck();
+  void note_scheduled(const std::vector<ScheduledSequence>& scheduled, TimePoint now);
+  void enqueue(const std::vector<ScheduledSequence>& scheduled);
+  Duration hand_out_oldest();  // returns how long it waited for the device
+  void wait_for_step();
+  void digest(const StepResult& step, const std::vector<PlannedEntry>& entries);
+  void digest_entry(const StepResult& step, const PlannedEntry& entry);
+  void record_plan(const std::vector<PlannedEntry>& entries);
+  void record_result(const StepResult& step, const std::vector<PlannedEntry>& entries);
+  void release_held(Sequence& sequence);
+  void replay(const ServedAdapter& adapter);
+  void publish_stats();
+  void end_all();
+
+  const EngineOptions& options_;
+  PagePool* pool_;
+  PrefixCache* prefixes_;
+  AdapterStore* store_;
+  Executor* executor_;
+  Inbox* inbox_;
+  RecordingWriter* recording_;
+  const Clock* clock_;
+  ContinuousBatcher scheduler_;
+  AdapterGate gate_;
+  AdapterKeeper keeper_;
+  Deliveries deliveries_;
+
+  StepPlan plan_;  // of the step being enqueued
+  // Of the steps under way, by turns.
+  std::array<std::vector<PlannedEntry>, kMaxStepsInFlight> planned_;
+  std::size_t num_enqueued_ = 0;
+  std::size_t num_digested_ = 0;
+  bool step_was_empty_ = true;
+  bool has_news_ = false;  // taken in, not yet looked after
+  EngineStats counts_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+// How an engine is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/handoff/handoff_options.h"
+#include "engine/recording/recording.h"
+#include "engine/service/adapter_mode.h"
+#include "engine/service/engine_defaults.h"
+
+namespace tandem {
+
+struct EngineOptions {
+  std::int32_t max_num_seqs = engine_defaults::kMaxNumSeqs;
+  std::int32_t max_num_batched_tokens = engine_defaults::kMaxNumBatchedTokens;
+  std::int32_t max_prefill_chunk = 0;  // 0: only max_num_batched_tokens limits a chunk
+  std::int32_t max_model_len = 0;      // tokens of prompt and output; > 0
+  std::int32_t num_pages = 0;          // at least one sequence of max_model_len must fit
+  std::int32_t page_tokens = engine_defaults::kPageTokens;
+  bool prefix_cache = true;
+  std::int32_t max_queue = engine_defaults::kMaxQueue;        // waiting continuations before 429
+  std::int32_t max_adapters = engine_defaults::kMaxAdapters;  // loaded at once, in any tier
+  // On the device at once, if their pages fit.
+  std::int32_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;
+  std::int32_t max_lora_rank = engine_defaults::kMaxLoraRank;
+  // Shared memory for adapters, an even share on the node of each of the handoff's groups.
+  std::size_t host_tier_bytes = std::size_t{64} << 20;
+  AdapterMode adapter_mode = AdapterMode::pipelined;
+  HandoffOptions handoff;            // of modes that hand over; no groups: no workers
+  bool overlap = true;               // prepare a step while the one before it runs
+  std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
+  bool record_at_start = false;      // all of them, before the first request
+  bool tune_at_start = false;        // measure how the device best computes the model's products
+  RecordingOptions recording;        // of its steps
+};
+
+}  // namespace tandem

@@ -1,0 +1,82 @@
+// What crosses between the engine thread and all others: what is asked of it, whether it goes on,
+// and what it counts.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/adapters/adapter_store.h"
+#include "engine/batching/sequence.h"
+#include "engine/service/service.h"
+
+namespace tandem {
+
+// An adapter that is to be on the device for good, and who waits to hear that it is.
+struct KeepRequest {
+  AdapterLease adapter;
+  std::promise<Status> done;
+};
+
+class Inbox {
+ public:
+  // `max_queue` sequences may wait. `stats`: what is told before the engine thread tells anything.
+  Inbox(std::int32_t max_queue, const EngineStats& stats) : max_queue_(max_queue), stats_(stats) {}
+
+  // Any thread.
+
+  // Makes `n` sequences, if so many are let in: their numbers in the order of arrival begin at
+  // `first`. Nobody else submits meanwhile, and the engine thread sees none before all are there.
+  using MakeSequences = std::function<std::vector<std::unique_ptr<Sequence>>(std::uint64_t first)>;
+  Status submit(std::int32_t n, const MakeSequences& make);
+  // Waits until the engine thread has it on the device for good, or knows why not.
+  Status keep_on_device(const AdapterLease& adapter);
+  // Of adapters: the engine thread has something to look at.
+  void tell_news();
+  void drain();  // nothing more is let in
+  void stop();   // and the engine thread ends
+  // A device that has failed for good ends the engine; any other status does nothing.
+  void end_if_fatal(const Status& status);
+  bool is_draining() const;
+  Status failure() const;  // that ended it
+  EngineStats stats() const;
+
+  // The engine thread.
+
+  struct Arrivals {
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    std::vector<KeepRequest> keep;
+    bool news = false;  // of adapters
+    bool empty() const { return sequences.empty() && keep.empty() && !news; }
+  };
+  // All there is.
+  Arrivals take();
+  // Until take() would bring something, or the thread is to end; at most for so long. Returns
+  // whether that is so.
+  bool wait(std::optional<Duration> longest);
+  bool is_stopping() const;
+  void publish(const EngineStats& stats);
+
+ private:
+  bool has_news() const { return stopping_ || !arrivals_.empty(); }
+
+  const std::int32_t max_queue_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Arrivals arrivals_;        // guarded by mutex_, like all below
+  std::size_t waiting_ = 0;  // sequences that were taken and do not run
+  std::uint64_t next_arrival_ = 0;
+  bool draining_ = false;
+  bool stopping_ = false;
+  Status failure_;
+  EngineStats stats_;
+};
+
+}  // namespace tandem

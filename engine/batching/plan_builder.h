@@ -1,0 +1,30 @@
+// From what the batcher has scheduled to the step that an executor computes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/adapters/device_tier.h"
+#include "engine/batching/continuous_batcher.h"
+#include "engine/batching/sequence.h"
+#include "engine/executor/step_plan.h"
+
+namespace tandem {
+
+// What the engine remembers of an entry of a plan while the step is under way.
+struct PlannedEntry {
+  Sequence* sequence = nullptr;
+  StepPlan::Range samples;       // log probabilities of the prompt, then the next token if any
+  std::int64_t next_token = -1;  // its index in Sequence::tokens; -1: none is sampled
+  std::uint32_t replays = 0;     // Sequence::replays then: another number now, and this is void
+  SlotId slot;                   // of its adapter
+};
+
+// Fills in both, in the order of `scheduled`, and moves the sequences on: their next tokens are
+// placeholders from now on. Requires that adapters are on the device or on their way.
+void build_plan(std::span<const ScheduledSequence> scheduled,
+                std::span<const TokenId> eos_token_ids, const DeviceTier& tier, StepPlan& plan,
+                std::vector<PlannedEntry>& entries);
+
+}  // namespace tandem

@@ -1,0 +1,68 @@
+#include "engine/batching/statistics.h"
+
+namespace tandem {
+
+void count_sequences(const ContinuousBatcher& scheduler, EngineStats& stats) {
+  stats.waiting = static_cast<std::int32_t>(scheduler.num_waiting());
+  stats.running = static_cast<std::int32_t>(scheduler.num_running());
+  stats.prefix_queries = scheduler.prefix_queries();
+  stats.prefix_hits = scheduler.prefix_hits();
+  stats.preemptions = scheduler.num_preemptions();
+}
+
+void count_pages(const PagePool& pool, EngineStats& stats) {
+  const PoolCounts pages = pool.counts();
+  stats.pages_total = pool.num_pages();
+  stats.pages_free = pages.free;
+  stats.pages_kv = pages.kv;
+  stats.pages_cached = pages.cached;
+  stats.pages_adapter = pages.adapter;
+}
+
+void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& stats) {
+  const DeviceTierCounts adapters = executor.tier().counts();
+  stats.adapter_loads = adapters.loads;
+  stats.adapter_loaded_bytes = adapters.loaded_bytes;
+  stats.adapter_evictions = adapters.evictions;
+  stats.host_tier_bytes = store.host_tier().capacity();
+  stats.host_tier_used = store.host_tier().used();
+  if (executor.handoff() == nullptr) return;
+  const HandoffCounts& handoff = executor.handoff()->counts();
+  stats.handoff_steps = handoff.steps;
+  stats.handoff_rows = handoff.rows;
+  stats.handoff_cpu_layers = handoff.cpu_layers;
+  stats.handoff_gpu_layers = handoff.gpu_layers;
+  stats.handoff_voids = handoff.voids;
+  stats.handoff_planned_seconds = handoff.planned_s;
+  stats.handoff_actual_seconds = handoff.actual_s;
+}
+
+void count_workers(const Handoff& handoff, EngineStats& stats) {
+  stats.cpu_workers = handoff.live_workers();
+  for (const WorkerStatus& worker : handoff.workers()) {
+    stats.worker_restarts += worker.restarts;
+    stats.worker_busy_s += worker.busy_s;
+  }
+}
+
+AdapterInfo describe(const ServedAdapter& adapter) {
+  AdapterInfo info;
+  info.name = adapter.name();
+  info.path = adapter.path();
+  info.digest = adapter.contents().digest;
+  info.rank = adapter.contents().max_rank;
+  for (const Module module : adapter.contents().modules) {
+    info.modules.emplace_back(to_string(module));
+  }
+  info.bytes = adapter.bytes();
+  info.tier = tier_name(adapter.residency());
+  info.pinned = adapter.pinned();
+  info.loaded_unix = adapter.loaded_unix();
+  info.running = adapter.running.load(std::memory_order_relaxed);
+  info.waiting = adapter.waiting.load(std::memory_order_relaxed);
+  info.hits = adapter.hits.load(std::memory_order_relaxed);
+  info.cold_starts = adapter.cold_starts.load(std::memory_order_relaxed);
+  return info;
+}
+
+}  // namespace tandem

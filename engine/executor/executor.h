@@ -1,0 +1,94 @@
+// What lies on one device, and the steps that run there: the compute stream, the model, the memory
+// of the page pool, the adapters in it and what of them CPU workers are handed, the metadata of
+// steps and the recordings of decode steps.
+//
+//   StepPlan -> enqueue() -> ... up to kMaxStepsInFlight under way ... -> wait() -> StepResult
+//
+// It knows sequences by the ids of a plan and adapters by their slots. Who runs when, which page is
+// whose, and what a token means is its caller's business: the PagePool is the caller's, too, and
+// DeviceTier takes from it what adapters need.
+//
+// One thread uses it (the engine's), but for what Handoff tells any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/adapters/device_tier.h"
+#include "engine/adapters/host_tier.h"
+#include "engine/executor/step_pipeline.h"
+#include "engine/executor/step_plan.h"
+#include "engine/handoff/handoff.h"
+#include "engine/handoff/handoff_options.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/memory/page_pool.h"
+#include "engine/model/llama.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+struct ExecutorOptions {
+  ModelLimits model;
+  StepLimits step;
+  std::int32_t max_device_adapters = 0;  // slots
+  bool overlap = true;                   // kMaxStepsInFlight steps under way; else one
+  std::int32_t max_graph_batch = 0;      // rows up to which decode steps are recorded; 0: never
+  bool record_at_start = false;          // all of them, in create()
+  bool tune_at_start = false;            // measure how the device best computes the products
+  // Rows of adapters that are loading go to CPU workers, if it has groups of them.
+  HandoffOptions handoff;
+  bool whole_loads = false;  // until all of the adapter is there; else as the planner says
+};
+
+class Executor {
+ public:
+  // Loads the model into the device. `pool` numbers the pages: its layout is that of the model, and
+  // its device memory is allocated here. `host` is where the adapters' weights come from. All but
+  // the options, `config` and `weights` outlive the executor.
+  static Result<std::unique_ptr<Executor>> create(const ExecutorOptions& options,
+                                                  const ModelConfig& config,
+                                                  const WeightSource& weights, DType dtype,
+                                                  Device& device, PagePool& pool,
+                                                  const HostTier& host, const Clock& clock,
+                                                  const LoadProgress& progress);
+  ~Executor();  // waits for what is under way
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Enqueues the step. Requires !full(); that every slot in it holds its adapter or is being loaded
+  // with it (tier()), and does so until the step has been waited for; and that the plan is within
+  // the limits. A plan of doubtful origin is checked before (check_plan).
+  void enqueue(const StepPlan& plan) { pipeline_->enqueue(plan); }
+  bool full() const { return pipeline_->full(); }
+  bool empty() const { return pipeline_->empty(); }  // nothing is under way
+  // Waits for the oldest step. After a failure the steps behind it are void: the caller lets them
+  // leave, with the same status, before it enqueues another.
+  StepResult wait() { return pipeline_->wait(); }
+  // Whether wait() would return at once. Requires !empty().
+  bool oldest_has_ended() const { return pipeline_->oldest_has_ended(); }
+  // Of a step that is enqueued now.
+  ExpectedStep next_step() const { return pipeline_->next_step(); }
+  // Nothing is left to do for now: what passes until the next step is no gap.
+  void rest() { pipeline_->rest(); }
+
+  DeviceTier& tier() { return *tier_; }
+  const Handoff* handoff() const { return handoff_.get(); }  // null: nothing is handed over
+  const LlamaModel& model() const { return *model_; }
+
+ private:
+  Executor() = default;
+  Status make_handoff(const ExecutorOptions& options, Device& device, const HostTier& host,
+                      const Clock& clock);
+  Status make_tier(const ExecutorOptions& options, Device& device, PagePool& pool,
+                   const Clock& clock);
+
+  std::unique_ptr<LlamaModel> model_;
+  KvCache cache_;
+  std::unique_ptr<Handoff> handoff_;
+  std::unique_ptr<DeviceTier> tier_;
+  std::unique_ptr<StepPipeline> pipeline_;  // last: ends before all that its steps use
+};
+
+}  // namespace tandem

@@ -1,0 +1,238 @@
+#include "engine/executor/step_pipeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+template <typename T>
+std::span<const T> part(const std::vector<T>& list, StepPlan::Range range) {
+  return std::span(list).subspan(static_cast<std::size_t>(range.first),
+                                 static_cast<std::size_t>(range.count));
+}
+
+bool has_placeholders(const std::vector<TokenId>& tokens) {
+  return std::any_of(tokens.begin(), tokens.end(), [](TokenId token) { return token < 0; });
+}
+
+}  // namespace
+
+StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
+                           DeviceTier& adapters, Handoff* handoff, const Clock& clock)
+    : options_(options),
+      model_(&model),
+      cache_(&cache),
+      adapters_(&adapters),
+      handoff_(handoff),
+      clock_(&clock),
+      graphs_(model, cache, options.max_graph_batch) {}
+
+Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
+                                                           LlamaModel& model, const KvCache& cache,
+                                                           DeviceTier& adapters, Handoff* handoff,
+                                                           const Clock& clock) {
+  std::unique_ptr<StepPipeline> pipeline(
+      new StepPipeline(options, model, cache, adapters, handoff, clock));
+  TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
+  TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, options.limits));
+  pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));
+  const std::size_t bytes =
+      static_cast<std::size_t>(options.limits.max_samples) * sizeof(SampledToken);
+  TANDEM_ASSIGN(pipeline->sampled_, device.allocate(bytes, "sampled tokens"));
+  for (Step& step : pipeline->steps_) {
+    TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
+    step.done = device.create_event();
+  }
+  return pipeline;
+}
+
+StepPipeline::~StepPipeline() {
+  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
+}
+
+Status StepPipeline::tune() {
+  const TimePoint begin = clock_->now();
+  TANDEM_TRY(model_->tune(*stream_));
+  log::info("products measured in {:.2f} s", seconds_between(begin, clock_->now()));
+  return {};
+}
+
+Status StepPipeline::record_graphs(std::int32_t max_rank) {
+  const TimePoint begin = clock_->now();
+  TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_->table(), max_rank));
+  TANDEM_TRY(stream_->synchronize());
+  if (graphs_.num_recorded() > 0) {
+    log::info("{} decode steps recorded in {:.1f} s", graphs_.num_recorded(),
+              seconds_between(begin, clock_->now()));
+  }
+  return {};
+}
+
+void StepPipeline::enqueue(const StepPlan& plan) {
+  TANDEM_CHECK(!full() && failure_.ok() && !plan.entries.empty(), "{} steps under way", in_flight_);
+  Step& step = steps_[next_];
+  step.begun = clock_->now();
+  if (in_flight_ > 0 && !step_before(1).done->passed()) seen_busy_ = step.begun;
+  if (handoff_ != nullptr) handoff_->mend(*stream_);
+  fill(plan, step);
+  plan_handoff(step);
+  const bool hands_over = !step.handoff.groups.empty();
+  // Recordings know nothing of loads under way: such a step runs as it is.
+  const bool recorded = pending_.empty() && !hands_over && graphs_.pad(*batch_);
+  step.gap_seconds = gap_before_now();
+  const TimePoint launched = clock_->now();  // an idle device begins with the first kernel
+
+  const DeviceTier::Step on_stream(*adapters_, *stream_);
+  const StepInput input = batch_->upload(*stream_);
+  auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
+  if (has_placeholders(plan.tokens)) {
+    stream_->resolve_tokens({const_cast<std::int32_t*>(input.ids), input.num_rows, sampled});
+  }
+  if (has_placeholders(plan.history)) {
+    stream_->resolve_tokens({const_cast<std::int32_t*>(input.history), input.num_history, sampled});
+  }
+  step.status = Status();
+  if (recorded) {
+    step.status = graphs_.launch(*stream_, input, adapters_->table());
+  } else {
+    AdapterTable table = adapters_->table();
+    table.pending = pending_;
+    if (hands_over) handoff_->publish(input, adapters_->loads(), step.handoff);
+    model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
+    if (hands_over) handoff_->copy_back(*stream_, step.handoff);
+  }
+  if (input.num_samples > 0) {
+    model_->sample(*stream_, input, sampled);
+    stream_->copy_to_host(step.sampled.data(), sampled,
+                          static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
+  }
+  stream_->record(*step.done);
+  forecast(step, launched);
+  seen_busy_ = clock_->now();
+  next_ = (next_ + 1) % steps_.size();
+  ++in_flight_;
+}
+
+void StepPipeline::fill(const StepPlan& plan, Step& step) {
+  batch_->clear();
+  step.entries.clear();
+  step.num_samples = plan.samples.size();
+  cold_.clear();
+  for (const StepPlan::Entry& entry : plan.entries) {
+    if (entry.adapter.slot.valid()) note_cold(entry.adapter.slot, entry.tokens.count);
+    const std::int32_t first_row =
+        batch_->add_sequence(part(plan.tokens, entry.tokens), entry.start,
+                             part(plan.pages, entry.pages), cache_->page_tokens(), entry.adapter);
+    for (const StepPlan::Sample& sample : part(plan.samples, entry.samples)) {
+      const SampleRow& how = sample.how;
+      batch_->add_sample(first_row + sample.row, how,
+                         part(plan.history, {how.history, how.history_len}),
+                         part(plan.biases, {how.bias, how.num_biases}));
+    }
+    step.entries.push_back(entry.id);
+  }
+}
+
+void StepPipeline::note_cold(SlotId slot, std::int32_t rows) {
+  AdapterLease adapter = adapters_->loads().arriving_in(slot);
+  if (adapter == nullptr) return;
+  const auto known = std::find_if(cold_.begin(), cold_.end(),
+                                  [&](const AdapterRows& each) { return each.adapter == adapter; });
+  if (known == cold_.end()) {
+    cold_.push_back({std::move(adapter), rows});
+  } else {
+    known->rows += rows;
+  }
+}
+
+// What is not handed over is waited for, layer by layer.
+void StepPipeline::plan_handoff(Step& step) {
+  step.handoff.groups.clear();
+  if (handoff_ != nullptr && !cold_.empty()) {
+    handoff_->plan(cold_, batch_->num_rows(), next_step(), adapters_->loads(), step.handoff);
+    batch_->set_cold(handoff_->cold_slots(step.handoff));
+  }
+  pending_.clear();
+  for (const AdapterRows& each : cold_) {
+    const auto& groups = step.handoff.groups;
+    const bool handed = std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+      return group.adapter == each.adapter;
+    });
+    if (!handed) adapters_->loads().add_pending(*each.adapter, pending_);
+  }
+  cold_.clear();  // holds on to nobody
+}
+
+void StepPipeline::forecast(const Step& step, TimePoint launched) {
+  if (handoff_ == nullptr) return;
+  const double model_s = handoff_->step_time(batch_->num_rows());
+  if (!step.handoff.groups.empty()) {
+    forecast_.add_planned(launched, step.handoff.planned_s);
+  } else if (!pending_.empty()) {  // nobody knows how long it waits
+    forecast_.add_planned(launched, model_s);
+  } else {
+    forecast_.add(launched, model_s);
+  }
+}
+
+// The device's idle time between the step before and this one, at most: it is known to have been
+// busy when last looked at.
+double StepPipeline::gap_before_now() const {
+  const TimePoint now = clock_->now();
+  if (in_flight_ == 0) return idle_since_ ? seconds_between(*idle_since_, now) : 0;
+  return step_before(1).done->passed() ? seconds_between(seen_busy_, now) : 0;
+}
+
+StepResult StepPipeline::wait() {
+  TANDEM_CHECK(in_flight_ > 0, "no step is under way");
+  Step& step = steps_[(next_ + steps_.size() - in_flight_) % steps_.size()];
+  StepResult result;
+  step.done->synchronize();
+  if (failure_.ok() && stream_->failed()) failure_ = stream_->synchronize();
+  --in_flight_;
+  const TimePoint end = clock_->now();
+  result.status = failure_.ok() ? step.status : failure_;
+  result.entries = step.entries;
+  if (result.status.ok()) {
+    result.samples = {reinterpret_cast<const SampledToken*>(step.sampled.data()), step.num_samples};
+  }
+  result.seconds = seconds_between(std::max(step.begun, last_end_), end);
+  result.gap_seconds = step.gap_seconds;
+  if (handoff_ != nullptr) {
+    end_handoff(step, result);
+    forecast_.end_oldest(end, result.status.ok());
+  }
+  last_end_ = end;
+  seen_busy_ = end;
+  if (in_flight_ == 0) {
+    idle_since_ = end;
+    failure_ = Status();
+  }
+  return result;
+}
+
+// The slots are those of the step: by now another adapter may lie there.
+void StepPipeline::end_handoff(Step& step, StepResult& result) {
+  std::vector<std::pair<const ServedAdapter*, SlotId>> slots;
+  for (const HandoffStep::Group& group : step.handoff.groups) {
+    slots.emplace_back(group.adapter.get(), group.slot);
+  }
+  const auto slot_of = [&](const ServedAdapter* adapter) {
+    return std::find_if(slots.begin(), slots.end(),
+                        [&](const auto& each) { return each.first == adapter; })
+        ->second;
+  };
+  const HandoffOutcome outcome = handoff_->end(step.handoff, !result.status.ok(), result.seconds);
+  for (const AdapterLease& adapter : outcome.voided) {
+    result.voided.push_back(slot_of(adapter.get()));
+  }
+  for (const HandoffOutcome::Served& served : outcome.served) {
+    result.served.push_back({slot_of(served.adapter), served.cpu_layers});
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,115 @@
+// Steps on their way through the device: filled, enqueued, waited for, in that order, with up to
+// kMaxStepsInFlight under way, so that the device finds the next one enqueued when it has finished
+// one.
+//
+//   host    fill 1 | enqueue 1 | fill 2 | enqueue 2 | wait 1 | hand out 1 | fill 3 | enqueue 3 |
+//   ... device                     | step 1 ..................... | step 2 ......................
+//
+// Step 2 is filled before the tokens of step 1 are known. Their places hold -1 - (index of the
+// sample), and the device puts the tokens there itself, from where step 1 left them. Whatever the
+// tokens then turn out to mean (a stop, say), the rows of step 2 have been computed in vain at
+// worst: the stream's order keeps everything that they read and wrote in its place.
+//
+// Rows of adapters that are still loading are handed to CPU workers where there are any (Handoff),
+// layer by layer as planned; else each layer waits for its part. The engine thread alone uses it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/adapters/device_tier.h"
+#include "engine/executor/step_forecast.h"
+#include "engine/executor/step_plan.h"
+#include "engine/handoff/handoff.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/decode_graphs.h"
+#include "engine/model/llama.h"
+#include "engine/model/step_batch.h"
+#include "engine/model/steps_in_flight.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+class StepPipeline {
+ public:
+  struct Options {
+    bool overlap = true;               // kMaxStepsInFlight steps under way; else one
+    std::int32_t max_graph_batch = 0;  // rows of the largest decode step that is recorded; 0: none
+    StepLimits limits;
+  };
+
+  // All arguments outlive the pipeline. `handoff` null: nothing is handed over.
+  static Result<std::unique_ptr<StepPipeline>> create(const Options& options, Device& device,
+                                                      LlamaModel& model, const KvCache& cache,
+                                                      DeviceTier& adapters, Handoff* handoff,
+                                                      const Clock& clock);
+  ~StepPipeline();  // waits for what is under way
+
+  // LlamaModel::tune, before anything is recorded.
+  Status tune();
+
+  // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
+  Status record_graphs(std::int32_t max_rank);
+
+  // See Executor.
+  void enqueue(const StepPlan& plan);
+  bool full() const { return in_flight_ == (options_.overlap ? kMaxStepsInFlight : 1U); }
+  bool empty() const { return in_flight_ == 0; }
+  StepResult wait();
+  bool oldest_has_ended() const { return oldest().done->passed(); }
+  ExpectedStep next_step() const { return {forecast_.busy_for(clock_->now()), forecast_.pace()}; }
+  void rest() { idle_since_.reset(); }
+
+ private:
+  struct Step {
+    std::vector<std::uint64_t> entries;  // by their ids
+    std::size_t num_samples = 0;
+    Buffer sampled;  // host memory
+    std::unique_ptr<Event> done;
+    Status status;  // of enqueuing it
+    TimePoint begun;
+    double gap_seconds = 0;
+    HandoffStep handoff;
+  };
+
+  StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
+               DeviceTier& adapters, Handoff* handoff, const Clock& clock);
+  void fill(const StepPlan& plan, Step& step);
+  void note_cold(SlotId slot, std::int32_t rows);
+  void plan_handoff(Step& step);
+  void forecast(const Step& step, TimePoint launched);
+  void end_handoff(Step& step, StepResult& result);
+  // The step that was enqueued `ago` steps ago; 1: the newest.
+  const Step& step_before(std::size_t ago) const {
+    return steps_[(next_ + steps_.size() - ago) % steps_.size()];
+  }
+  const Step& oldest() const { return step_before(in_flight_); }
+  double gap_before_now() const;
+
+  const Options options_;
+  LlamaModel* model_;
+  const KvCache* cache_;
+  DeviceTier* adapters_;
+  Handoff* handoff_;
+  const Clock* clock_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<StepBatch> batch_;
+  DecodeGraphs graphs_;
+  Buffer sampled_;  // device memory: what the step enqueued last sampled
+  std::array<Step, kMaxStepsInFlight> steps_;
+  std::size_t next_ = 0;  // the step to fill
+  std::size_t in_flight_ = 0;
+  std::vector<AdapterRows> cold_;        // of the step being enqueued: not all there
+  std::vector<LayerEvents> pending_;     // loads that it waits for
+  StepForecast forecast_;                // of what is under way; unused without a handoff
+  Status failure_;                       // of the stream, until no step is under way
+  std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
+  TimePoint seen_busy_;                  // when it was last known to have something
+  TimePoint last_end_;
+};
+
+}  // namespace tandem

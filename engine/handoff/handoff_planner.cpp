@@ -1,0 +1,305 @@
+#include "engine/handoff/handoff_planner.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/handoff/handoff_jobs.h"
+#include "engine/handoff/mailboxes.h"
+#include "engine/model/steps_in_flight.h"
+#include "engine/profile/layer_load.h"
+#include "shm/mailbox.h"
+
+namespace tandem {
+namespace {
+
+// Beyond these the cost model is of another machine, and its other figures mean nothing either.
+constexpr double kLeastPace = 0.5;
+constexpr double kMostPace = 4;
+
+// Of each adapter a letter for each layer: waits, cpu, xa.
+std::vector<std::string> letters_of(const HandoffPlan& plan) {
+  std::vector<std::string> letters;
+  for (const std::vector<LayerChoice>& choices : plan.choices) {
+    std::string& text = letters.emplace_back();
+    for (const LayerChoice choice : choices) text += "wcx"[static_cast<std::size_t>(choice)];
+  }
+  return letters;
+}
+
+}  // namespace
+
+// An adapter that is on its way while a step has rows of it.
+struct HandoffPlanner::Candidate {
+  const AdapterRows* cold = nullptr;
+  ArrivingAdapter arriving;
+  ColdAdapter times;          // arrivals that are past are 0
+  HostTier::Place place;      // of its weights; the mailbox is that arena's
+  std::uint64_t workers = 0;  // none unless times.may_hand_over
+  std::int32_t first_row = 0;
+};
+
+HandoffPlanner::HandoffPlanner(const ModelConfig& config, bool whole_loads,
+                               const HandoffOptions& options, const HostTier& host,
+                               const Clock& clock)
+    : config_(config),
+      whole_loads_(whole_loads),
+      max_rows_(options.max_rows),
+      num_mailboxes_(static_cast<std::int32_t>(options.groups.size())),
+      costs_(options.costs),
+      plan_(options.plan),
+      host_(&host),
+      clock_(&clock),
+      max_groups_(static_cast<std::int32_t>(
+          std::clamp<std::uint64_t>(kNumGroupJobs / kMaxStepsInFlight /
+                                        static_cast<std::uint64_t>(std::max(most_offers(), 1)),
+                                    1, kMaxColdGroups))) {}
+
+std::int32_t HandoffPlanner::most_offers() const {
+  return static_cast<std::int32_t>(config_.num_layers) * kNumSites;
+}
+
+double HandoffPlanner::step_time(std::int32_t rows) const {
+  return costs_.layer_time(rows) * static_cast<double>(config_.num_layers);
+}
+
+PlanRequest HandoffPlanner::request_for(std::int32_t rows, const ExpectedStep& expected) const {
+  PlanRequest request;
+  request.rows = rows;
+  request.starts_in = expected.starts_in;
+  request.pace = std::clamp(expected.pace, kLeastPace, kMostPace);
+  return request;
+}
+
+AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
+                                        std::span<const AdapterRows> loads, std::int32_t rows,
+                                        const ExpectedStep& expected,
+                                        std::span<const std::uint64_t> workers,
+                                        const LoadQueue& under_way) const {
+  const TimePoint now = clock_->now();
+  PlanRequest request = request_for(rows, expected);
+  request.link_busy_for = std::max(0.0, seconds_between(now, under_way.link_free_at()));
+  // An adapter's rows are for the workers where its weights are.
+  for (const std::uint64_t mask : workers) {
+    request.workers = std::max(request.workers, std::popcount(mask));
+  }
+  request.max_cpu_rows = max_rows_ * num_mailboxes_;
+  const auto add = [&](const AdapterRows& each) {
+    ColdAdapter& adapter = request.adapters.emplace_back();
+    if (const auto arriving = under_way.arriving(*each.adapter);
+        arriving && !arriving->arrivals.empty()) {
+      adapter = times_of(each, *arriving, now);
+    }
+    adapter.rows = each.rows;
+    adapter.layers = layer_loads(config_, each.adapter->contents());
+    request.rows += each.rows;
+  };
+  for (const AdapterRows& each : waiting) add(each);
+  for (const AdapterRows& each : loads) add(each);
+  AdmissionPlan plan = plan_admission(costs_, request, plan_);
+  const auto before = static_cast<std::int32_t>(waiting.size());
+  std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
+  for (LoadPiece& piece : plan.order) piece.adapter -= before;
+  return plan;
+}
+
+// What is known of a load's arrival. Events of a load pass in the order in which its pieces were
+// enqueued, which is that of their expected times: few need be asked.
+ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
+                                     TimePoint now) const {
+  const std::size_t layers = arriving.layers.size();
+  const auto both = [&](std::size_t l) {
+    return std::max(arriving.arrivals[l].a, arriving.arrivals[l].b);
+  };
+  std::vector<std::size_t> order(layers);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t x, std::size_t y) { return both(x) < both(y); });
+  const auto first_missing = std::partition_point(order.begin(), order.end(), [&](std::size_t l) {
+    const auto& event = arriving.layers[l];
+    return event != nullptr && event->passed();
+  });
+  // What should have been there by now is late, and all behind it as much; what is there before its
+  // time is early, and all behind it, too.
+  TimePoint here = TimePoint::min();
+  Duration late{};
+  if (first_missing != order.begin()) {
+    here = both(*(first_missing - 1));
+    late = std::min(late, now - here);
+  }
+  if (first_missing != order.end()) late = std::max(late, now - both(*first_missing));
+  const auto in = [&](TimePoint time, bool passed) {
+    return passed ? 0.0 : std::max(1e-6, seconds_between(now, time + late));
+  };
+  ColdAdapter times;
+  times.rows = cold.rows;
+  times.layers = layer_loads(config_, cold.adapter->contents());
+  times.a_arrives.resize(layers);
+  times.b_arrives.resize(layers);
+  for (std::size_t l = 0; l < layers; ++l) {
+    const LayerArrival& arrival = arriving.arrivals[l];
+    const bool passed = both(l) <= here;
+    times.a_arrives[l] = in(arrival.a, passed);
+    times.b_arrives[l] = in(arrival.b, passed || arrival.b <= here);
+  }
+  return times;
+}
+
+// Those with few rows first, as the planner does.
+std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
+    std::span<const AdapterRows> cold, std::span<const std::uint64_t> workers,
+    const LoadQueue& under_way) const {
+  const TimePoint now = clock_->now();
+  std::vector<Candidate> candidates;
+  for (const AdapterRows& each : cold) {
+    std::optional<ArrivingAdapter> arriving = under_way.arriving(*each.adapter);
+    if (!arriving) continue;
+    Candidate& candidate = candidates.emplace_back();
+    candidate.cold = &each;
+    candidate.times = times_of(each, *arriving, now);
+    candidate.times.may_hand_over = false;
+    candidate.place = host_->place_of(arriving->source.get());
+    candidate.arriving = *std::move(arriving);
+  }
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.cold->rows < b.cold->rows; });
+  std::vector<std::int32_t> room;
+  for (const std::uint64_t mask : workers) room.push_back(mask == 0 ? 0 : max_rows_);
+  std::int32_t groups = 0;
+  for (Candidate& candidate : candidates) {
+    const std::size_t box = candidate.place.arena;
+    if (groups == max_groups_) break;
+    if (candidate.cold->rows > room[box]) continue;
+    candidate.times.may_hand_over = true;
+    candidate.workers = workers[box];
+    candidate.first_row = max_rows_ - room[box];
+    room[box] -= candidate.cold->rows;
+    ++groups;
+  }
+  return candidates;
+}
+
+HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
+                                          std::int32_t step_rows,
+                                          const ExpectedStep& expected) const {
+  PlanRequest request = request_for(step_rows, expected);
+  for (const Candidate& candidate : candidates) {
+    request.workers = std::max(request.workers, std::popcount(candidate.workers));
+    request.adapters.push_back(candidate.times);
+  }
+  request.max_cpu_rows = max_rows_ * num_mailboxes_;
+  if (!whole_loads_) return plan_(costs_, request);
+  HandoffPlan plan;
+  for (const Candidate& candidate : candidates) {
+    plan.choices.emplace_back(candidate.times.layers.size(),
+                              candidate.times.may_hand_over ? LayerChoice::cpu : LayerChoice::wait);
+  }
+  predict(costs_, request, plan);
+  return plan;
+}
+
+void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
+                          const ExpectedStep& expected, std::span<const std::uint64_t> workers,
+                          LoadQueue& under_way, HandoffStep& step) const {
+  step.groups.clear();
+  step.num_offers = 0;
+  const auto none = [](std::uint64_t mask) { return mask == 0; };
+  if (cold.empty() || std::ranges::all_of(workers, none)) return;
+  const std::vector<Candidate> candidates = choose(cold, workers, under_way);
+  if (std::none_of(candidates.begin(), candidates.end(),
+                   [](const Candidate& each) { return each.times.may_hand_over; })) {
+    return;
+  }
+  const HandoffPlan plan = choose_layers(candidates, step_rows, expected);
+  log::debug("a cold step of {} rows starts in {:.3f} ms, pace {:.2f}: {}", step_rows,
+             expected.starts_in * 1e3, expected.pace, fmt::join(letters_of(plan), ", "));
+  lay_out(candidates, plan, under_way, step);
+  if (step.num_offers == 0) {
+    step.groups.clear();
+    return;
+  }
+  step.planned_s = plan.layer_ends.back() - std::max(0.0, expected.starts_in);
+}
+
+// What its workers are told of it in every layer.
+void HandoffPlanner::add_group(const Candidate& candidate, HandoffStep& step) const {
+  HandoffStep::Group& group = step.groups.emplace_back();
+  group.adapter = candidate.cold->adapter;
+  group.bytes = candidate.arriving.source;
+  group.slot = candidate.arriving.slot;
+  group.generation = candidate.arriving.generation;
+  group.job.adapter = &group.adapter->contents();
+  group.job.arena_offset = candidate.place.offset;
+  if (const AdapterReading* const reading = candidate.arriving.reading; reading != nullptr) {
+    const auto* words = reinterpret_cast<const std::byte*>(reading->word(0));
+    group.job.words_offset =
+        candidate.place.offset + static_cast<std::uint64_t>(words - group.bytes.get());
+    group.job.present_value = reading->generation();
+  }
+  group.job.mailbox = static_cast<std::int32_t>(candidate.place.arena);
+  group.job.workers = candidate.workers;
+  group.job.rows = static_cast<std::uint32_t>(candidate.cold->rows);
+  group.job.first_row = static_cast<std::uint32_t>(candidate.first_row);
+  group.job.split =
+      candidate.cold->rows <= costs_.tokens_per_core * std::popcount(candidate.workers)
+          ? JobSplit::columns
+          : JobSplit::tokens;
+}
+
+// Every candidate that may be handed over becomes a group, and waits where it is not.
+void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
+                             LoadQueue& under_way, HandoffStep& step) const {
+  const auto layers = static_cast<std::size_t>(config_.num_layers);
+  step.layers.assign(layers, {});
+  step.waits.resize(layers);
+  for (auto& waits : step.waits) waits.clear();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& candidate = candidates[i];
+    if (!candidate.times.may_hand_over) continue;
+    const Adapter& adapter = candidate.cold->adapter->contents();
+    const std::uint64_t bit = mask_of(step.groups.size());
+    add_group(candidate, step);
+    for (std::size_t l = 0; l < layers; ++l) {
+      LayerHandoff& layer = step.layers[l];
+      bool any = false;
+      for (std::size_t m = 0; m < kNumModules; ++m) {
+        if (adapter.layers[l][m].rank == 0) continue;
+        layer.adapted[m] |= bit;
+        any = true;
+      }
+      const double a = candidate.times.a_arrives[l];
+      const double b = candidate.times.b_arrives[l];
+      if (!any || (!whole_loads_ && a <= 0 && b <= 0)) continue;  // nothing is missing
+      LayerChoice choice = plan.choices[i][l];
+      const auto number = static_cast<std::int64_t>(l);
+      const ServedAdapter& served = *candidate.cold->adapter;
+      if (choice == LayerChoice::cpu_xa) under_way.hurry(served, number, PieceKind::b);
+      if (choice == LayerChoice::wait) under_way.hurry(served, number, PieceKind::layer);
+      Event* const b_part = candidate.arriving.b_parts[l].get();
+      if (choice == LayerChoice::cpu_xa && b_part == nullptr) choice = LayerChoice::cpu;
+      if (choice == LayerChoice::wait) {
+        step.waits[l].push_back(candidate.arriving.layers[l].get());
+        continue;
+      }
+      if (choice == LayerChoice::cpu_xa && b > 0) step.waits[l].push_back(b_part);
+      for (std::size_t s = 0; s < kNumSites; ++s) {
+        if (!adapts(adapter, static_cast<std::int64_t>(l), static_cast<Site>(s))) continue;
+        SiteHandoff& site = layer.sites[s];
+        (choice == LayerChoice::cpu ? site.cpu_groups : site.xa_groups) |= bit;
+      }
+    }
+  }
+  for (std::size_t l = 0; l < layers; ++l) {
+    step.layers[l].waits = step.waits[l];
+    for (const SiteHandoff& site : step.layers[l].sites) step.num_offers += site.offered() ? 1 : 0;
+  }
+}
+
+}  // namespace tandem

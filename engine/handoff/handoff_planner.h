@@ -1,0 +1,70 @@
+// Which rows of a step go to CPU workers: what the cost model's planner is asked, and how its
+// answer is laid out for the step.
+//
+// The engine thread alone uses it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/adapters/host_tier.h"
+#include "engine/adapters/load_queue.h"
+#include "engine/handoff/handoff_options.h"
+#include "engine/handoff/handoff_step.h"
+#include "engine/loader/model_config.h"
+#include "scheduler/coldstart/admission.h"
+#include "scheduler/coldstart/planner.h"
+
+namespace tandem {
+
+class HandoffPlanner {
+ public:
+  // `whole_loads`: all layers are offered until all of an adapter is there (the CaraServe paper's
+  // way); else the options' planner decides. `host` and `clock` outlive it.
+  HandoffPlanner(const ModelConfig& config, bool whole_loads, const HandoffOptions& options,
+                 const HostTier& host, const Clock& clock);
+
+  std::int32_t most_offers() const;           // of a step
+  double step_time(std::int32_t rows) const;  // without cold rows
+  bool whole_loads() const { return whole_loads_; }
+
+  // As Handoff::admission. `workers`: those that could be handed anything now, by mailbox.
+  AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
+                          std::int32_t rows, const ExpectedStep& expected,
+                          std::span<const std::uint64_t> workers, const LoadQueue& under_way) const;
+
+  // Fills in the groups of `step`, its layers, waits and offers, and its planned time. Of no
+  // offers, there are no groups.
+  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, const ExpectedStep& expected,
+            std::span<const std::uint64_t> workers, LoadQueue& under_way, HandoffStep& step) const;
+
+ private:
+  struct Candidate;
+  std::vector<Candidate> choose(std::span<const AdapterRows> cold,
+                                std::span<const std::uint64_t> workers,
+                                const LoadQueue& under_way) const;
+  ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
+                       TimePoint now) const;
+  PlanRequest request_for(std::int32_t rows, const ExpectedStep& expected) const;
+  HandoffPlan choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
+                            const ExpectedStep& expected) const;
+  void add_group(const Candidate& candidate, HandoffStep& step) const;
+  void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan, LoadQueue& under_way,
+               HandoffStep& step) const;
+
+  const ModelConfig config_;
+  const bool whole_loads_;
+  const std::int32_t max_rows_;
+  const std::int32_t num_mailboxes_;
+  const CostModel costs_;
+  const HandoffOptions::Planner plan_;
+  const HostTier* host_;
+  const Clock* clock_;
+  // Of a step: jobs of all steps under way lie in the ring of group jobs at once, and it wraps
+  // where it may.
+  const std::int32_t max_groups_;
+};
+
+}  // namespace tandem

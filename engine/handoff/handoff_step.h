@@ -1,0 +1,67 @@
+// What is known of a step that hands rows over: before it is planned, while it is under way, and
+// when it has ended.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/slot_id.h"
+#include "engine/adapters/served_adapter.h"
+#include "engine/handoff/handoff_jobs.h"
+#include "engine/model/step_handoff.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+// Rows of one adapter in a step, or that will be.
+struct AdapterRows {
+  AdapterLease adapter;
+  std::int32_t rows = 0;
+};
+
+// What is known of a step before it is planned.
+struct ExpectedStep {
+  double starts_in = 0;  // seconds
+  double pace = 1;       // what steps take these days, over what the cost model says
+};
+
+// What one step hands over. Lives from plan() to end(); kMaxStepsInFlight are under way at most.
+struct HandoffStep {
+  struct Group {
+    AdapterLease adapter;
+    AdapterBytes bytes;  // held: workers read them
+    GroupOfStep job;
+    std::uint32_t generation = 0;
+    SlotId slot;
+  };
+  std::vector<Group> groups;  // none: nothing is handed over
+  std::vector<LayerHandoff> layers;
+  std::vector<std::vector<Event*>> waits;  // [layers]
+  StepHandoff device;                      // for LlamaModel::compute, after publish()
+  std::int32_t num_offers = 0;
+  double planned_s = 0;              // predicted for the step, were it to begin at once
+  std::uint32_t* answers = nullptr;  // pinned: voids [groups], then tickets [offers][groups]
+};
+
+// What came of it.
+struct HandoffOutcome {
+  std::vector<AdapterLease> voided;
+  struct Served {
+    const ServedAdapter* adapter;
+    std::int32_t cpu_layers;  // layers of which workers computed anything
+  };
+  std::vector<Served> served;
+};
+
+struct HandoffCounts {
+  std::uint64_t steps = 0;       // with rows handed over, or that might have been
+  std::uint64_t rows = 0;        // of groups
+  std::uint64_t cpu_layers = 0;  // of groups: workers computed anything of it
+  std::uint64_t gpu_layers = 0;  // offered, but the weights had arrived
+  std::uint64_t voids = 0;       // groups
+  std::uint64_t breaks = 0;      // of mailboxes
+  double planned_s = 0;          // of steps with groups
+  double actual_s = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,181 @@
+#include "engine/handoff/mailboxes.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/handoff/handoff_jobs.h"
+
+namespace tandem {
+namespace {
+
+// A mailbox that was broken falls quiet by itself, as a rule: its workers were late, not dead.
+constexpr auto kGrace = std::chrono::milliseconds(5);
+// Until those that were killed are tried again.
+constexpr auto kClearAgain = std::chrono::seconds(1);
+
+std::uint64_t all_seats(const Mailbox& mailbox) {
+  const std::uint32_t seats = mailbox.shape().num_seats;
+  return seats == kMaxSeats ? ~std::uint64_t{0} : mask_of(seats) - 1;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mailboxes>> Mailboxes::create(Device& device, const ModelConfig& config,
+                                                     DType dtype, std::int32_t max_rank,
+                                                     const HandoffOptions& options,
+                                                     const HostTier& host, const Clock& clock) {
+  TANDEM_CHECK(!options.groups.empty() && options.groups.size() <= kMaxMailboxes, "{} groups",
+               options.groups.size());
+  TANDEM_CHECK(host.num_arenas() == options.groups.size(), "{} arenas for {} groups",
+               host.num_arenas(), options.groups.size());
+  TANDEM_CHECK(options.max_rows > 0 && options.start_workers != nullptr);
+  std::unique_ptr<Mailboxes> made(new Mailboxes(clock));
+  TANDEM_TRY(made->make_boxes(device, config, dtype, max_rank, options));
+  TANDEM_TRY(made->make_state(device));
+  TANDEM_TRY(made->start_workers(options, host));
+  return made;
+}
+
+Mailboxes::~Mailboxes() {
+  pool_.reset();
+}
+
+Status Mailboxes::make_boxes(Device& device, const ModelConfig& config, DType dtype,
+                             std::int32_t max_rank, const HandoffOptions& options) {
+  constexpr std::string_view kPurpose = "the workers' mailboxes (lower handoff_tokens)";
+  for (const HandoffOptions::Group& group : options.groups) {
+    const auto seats = std::min<std::int32_t>(
+        kMaxSeats, static_cast<std::int32_t>(group.cpus.size()) + group.spare_seats);
+    TANDEM_CHECK(seats > 0, "a group of no workers");
+    TANDEM_ASSIGN(Mailbox made,
+                  Mailbox::create(mailbox_shape(config, dtype, max_rank, options.max_rows, seats),
+                                  group.node));
+    Box box;
+    box.mailbox = std::make_unique<Mailbox>(std::move(made));
+    const Mailbox& mailbox = *box.mailbox;
+    for (const auto& [region, pinned] : {std::pair(&mailbox.inbox_region(), &box.inbox),
+                                         std::pair(&mailbox.outbox_region(), &box.outbox)}) {
+      TANDEM_ASSIGN(*pinned, device.pin(region->data(), region->bytes(), kPurpose));
+    }
+    static_assert(sizeof(Bell) % sizeof(std::uint64_t) == 0 &&
+                  sizeof(Seat) % sizeof(std::uint64_t) == 0);
+    MailboxView& view = box.view;
+    view.x = mailbox.x();
+    view.bells = reinterpret_cast<std::uint64_t*>(mailbox.bells());
+    view.bell_stride = sizeof(Bell) / sizeof(std::uint64_t);
+    view.y = mailbox.y();
+    view.v = mailbox.v();
+    view.done = reinterpret_cast<const std::uint64_t*>(mailbox.seat(0).done);
+    view.seat_stride = sizeof(Seat) / sizeof(std::uint64_t);
+    view.max_in = mailbox.shape().max_in;
+    view.max_out = mailbox.shape().max_out;
+    view.max_v = std::int64_t{mailbox.shape().max_rank} * kMaxModulesOfJob;
+    boxes_.push_back(std::move(box));
+  }
+  return {};
+}
+
+Status Mailboxes::make_state(Device& device) {
+  constexpr std::string_view kPurpose = "the handoff's state";
+  TANDEM_ASSIGN(state_, device.allocate(sizeof(HandoffState), kPurpose));
+  TANDEM_ASSIGN(Buffer zeros, device.allocate_pinned(sizeof(HandoffState), kPurpose));
+  std::memset(zeros.data(), 0, sizeof(HandoffState));
+  TANDEM_ASSIGN(const auto stream, device.create_stream("handoff"));
+  stream->copy_to_device(state_.data(), zeros.data(), sizeof(HandoffState));
+  return stream->synchronize();
+}
+
+Status Mailboxes::start_workers(const HandoffOptions& options, const HostTier& host) {
+  ControlInfo info;
+  info.model = options.model_name;
+  info.engine_cpus = options.engine_cpus;
+  WorkerPoolOptions pool;
+  pool.spin_ms = options.spin_ms;
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    const HandoffOptions::Group& group = options.groups[i];
+    Mailbox& mailbox = *boxes_[i].mailbox;
+    const std::string& arena = host.region_name(i);
+    pool.groups.push_back({&mailbox, arena, group.node, group.cpus});
+    info.groups.push_back({group.node, mailbox.inbox_name(), mailbox.outbox_name(), arena,
+                           static_cast<int>(mailbox.shape().num_seats), group.cpus});
+  }
+  TANDEM_ASSIGN(ControlRegion control, ControlRegion::create(info));
+  control_.emplace(std::move(control));
+  TANDEM_ASSIGN(pool_, options.start_workers(pool));
+  return {};
+}
+
+std::vector<std::uint64_t> Mailboxes::workers() const {
+  std::vector<std::uint64_t> workers(boxes_.size());
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    if (!boxes_[i].broken) workers[i] = pool_->live(static_cast<int>(i));
+  }
+  return workers;
+}
+
+std::int32_t Mailboxes::live_workers() const {
+  std::int32_t workers = 0;
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    workers += std::popcount(pool_->live(static_cast<int>(i)));
+  }
+  return workers;
+}
+
+void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const GroupJob> jobs) {
+  boxes_[box].mailbox->publish(sequence, jobs.data(), static_cast<std::uint32_t>(jobs.size()));
+}
+
+void Mailboxes::step_begins(std::uint64_t used) {
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    if ((used & mask_of(i)) == 0) continue;
+    ++boxes_[i].steps_in_flight;
+    boxes_[i].mailbox->wake_workers();
+  }
+}
+
+int Mailboxes::step_ended(std::uint64_t used, std::uint64_t broken, std::uint64_t next_sequence) {
+  int breaks = 0;
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    Box& box = boxes_[i];
+    box.mailbox->retire_before(next_sequence);
+    if ((used & mask_of(i)) == 0) continue;
+    --box.steps_in_flight;
+    if ((broken & mask_of(i)) != 0 && !box.broken) {
+      box.broken = true;
+      ++breaks;
+    }
+    box.cleared = false;
+    box.idle_since = clock_->now();
+  }
+  return breaks;
+}
+
+void Mailboxes::mend(Stream& stream) {
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    Box& box = boxes_[i];
+    if (!box.broken || box.steps_in_flight > 0) continue;
+    const std::uint64_t last = box.mailbox->inbox().published.load(std::memory_order_relaxed);
+    if (box.mailbox->quiet(all_seats(*box.mailbox), last, pool_->held(static_cast<int>(i)))) {
+      stream.set_flag(&state()->broken[i], 0, 1);
+      box.broken = false;
+      continue;
+    }
+    const Duration since = clock_->now() - box.idle_since;
+    if (!box.cleared && since > kGrace) {
+      pool_->clear(static_cast<int>(i), last);
+      box.cleared = true;
+      log::warning("CPU workers did not answer in time; those that still have not are ended");
+    } else if (box.cleared && since > kClearAgain) {
+      box.cleared = false;
+      box.idle_since = clock_->now();
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,228 @@
+#include "engine/loader/peft/peft_config.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/loader/json_fields.h"
+
+namespace tandem {
+namespace {
+
+using Fields = JsonFields<OrderedJson>;
+
+// null, false, 0, "", [] and {}: how PEFT writes that a setting is off.
+bool is_off(const OrderedJson& value) {
+  return value.is_null() || value == false || value == 0 || value == "" ||
+         ((value.is_array() || value.is_object()) && value.empty());
+}
+
+struct Reason {
+  std::string_view field;
+  std::string_view why;
+};
+// Settings that change what the adapter computes.
+constexpr std::array<Reason, 16> kRefusedWhenOn = {{
+    {"use_dora", "DoRA is not supported"},
+    {"lora_bias", "adapters with a bias are not supported"},
+    {"modules_to_save", "whole modules in an adapter are not supported"},
+    {"fan_in_fan_out", "transposed base weights are not supported"},
+    {"alora_invocation_tokens", "activated LoRA is not supported"},
+    {"layer_replication", "replicated layers are not supported"},
+    {"trainable_token_indices", "trained tokens (embedding) are not supported"},
+    {"target_parameters", "adapters on parameters instead of modules are not supported"},
+    {"use_qalora", "QALoRA is not supported"},
+    {"use_bdlora", "block-diagonal LoRA is not supported"},
+    {"arrow_config", "Arrow routing is not supported"},
+    {"kasa_config", "KaSA is not supported"},
+    {"monteclora_config", "MonteCLoRA is not supported"},
+    {"megatron_config", "Megatron layers are not supported"},
+    {"adapter_layers", "adapted prompts are not supported"},
+    {"use_sparse_lora", "sparse LoRA is not supported"},
+}};
+// Settings that are read, or say only how the adapter was initialised or trained.
+constexpr std::array<std::string_view, 30> kHarmless = {
+    "auto_mapping",
+    "base_model_name_or_path",
+    "bias",
+    "corda_config",
+    "ensure_weight_tying",
+    "eva_config",
+    "exclude_modules",
+    "inference_mode",
+    "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
+    "loftq_config",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_ga_config",
+    "megatron_core",
+    "peft_type",
+    "peft_version",
+    "qalora_group_size",
+    "r",
+    "rank_pattern",
+    "alpha_pattern",
+    "revision",
+    "runtime_config",
+    "target_modules",
+    "task_type",
+    "use_rslora",
+    "velora_config",
+    "enable_lora",
+    "lora_plus_ratio",
+};
+// Those that leave the base as it was. PiSSA, OLoRA, CorDA, LoRA-GA and LoftQ train against an
+// altered base: on the plain one such an adapter would compute something else.
+constexpr std::array<std::string_view, 4> kHarmlessInitialisations = {"gaussian", "eva",
+                                                                      "orthogonal", "mica"};
+
+Status refuse_unsupported(const OrderedJson& json) {
+  const Fields fields(json);
+  TANDEM_ASSIGN(const std::string type, fields.text("peft_type"));
+  if (type.empty()) return invalid("'peft_type' is missing");
+  if (type != "LORA") return invalid("'peft_type' is '{}'; only LORA is supported", type);
+  TANDEM_ASSIGN(const std::string bias, fields.text("bias"));
+  if (!bias.empty() && bias != "none") {
+    return invalid("'bias' is '{}': adapters with a bias are not supported", bias);
+  }
+  for (const Reason& refused : kRefusedWhenOn) {
+    const OrderedJson* const field = fields.find(refused.field);
+    if (field != nullptr && !is_off(*field)) {
+      return invalid("'{}' is set: {}", refused.field, refused.why);
+    }
+  }
+  if (const OrderedJson* const init = fields.find("init_lora_weights"); init && init->is_string()) {
+    const auto& name = init->get_ref<const std::string&>();
+    if (std::ranges::find(kHarmlessInitialisations, name) == kHarmlessInitialisations.end()) {
+      return invalid(
+          "'init_lora_weights' is '{}', which alters the base model: save the adapter with PEFT's "
+          "path_initial_model_for_weight_conversion to make it fit the plain base",
+          name);
+    }
+  }
+  for (const auto& [name, value] : json.items()) {
+    // New variants of LoRA come with a switch of this form; an unknown text or number is no switch.
+    const bool is_switch = (value == true && name.starts_with("use_")) ||
+                           (value.is_object() && name.ends_with("_config"));
+    if (is_switch && !is_off(value) && std::ranges::find(kHarmless, name) == kHarmless.end()) {
+      return invalid("'{}' is set, which this version does not know and might compute wrongly",
+                     name);
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> read_names(std::string_view field, const OrderedJson& list) {
+  std::vector<std::string> names;
+  for (const OrderedJson& name : list) {
+    if (!name.is_string() || name == "") return invalid("'{}' must hold names of modules", field);
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+Result<ModuleSet> read_module_set(std::string_view field, const OrderedJson& value) {
+  if (value.is_string()) {
+    Result<ModuleSet> set = ModuleSet::of_regex(value.get_ref<const std::string&>());
+    if (!set) return set.status().with_context(field);
+    return set;
+  }
+  if (!value.is_array()) return invalid("'{}' must be a list of names or a text", field);
+  TANDEM_ASSIGN(std::vector<std::string> names, read_names(field, value));
+  return ModuleSet::of_names(std::move(names));
+}
+
+Status read_targets(const Fields& fields, PeftConfig& peft) {
+  if (const OrderedJson* const excluded = fields.find("exclude_modules");
+      excluded && !is_off(*excluded)) {
+    TANDEM_ASSIGN(peft.excluded, read_module_set("exclude_modules", *excluded));
+  }
+  const OrderedJson* const targets = fields.find("target_modules");
+  if (targets == nullptr) {
+    // What PEFT falls back to for all four architectures.
+    peft.targets = ModuleSet::of_names({"q_proj", "v_proj"});
+    return {};
+  }
+  if (targets->is_string()) {
+    std::string lower = targets->get<std::string>();
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    peft.all_linear = lower == "all-linear";
+    if (peft.all_linear) return {};
+  }
+  TANDEM_ASSIGN(peft.targets, read_module_set("target_modules", *targets));
+  return {};
+}
+
+Status read_layers(const Fields& fields, PeftConfig& peft) {
+  constexpr std::int64_t kMaxLayer = 1 << 20;
+  if (const OrderedJson* const layers = fields.find("layers_to_transform")) {
+    if (layers->is_array()) {
+      for (const OrderedJson& layer : *layers) {
+        TANDEM_ASSIGN(const std::int64_t index,
+                      Fields::as_integer("layers_to_transform", layer, 0, kMaxLayer));
+        peft.layers.push_back(index);
+      }
+    } else {
+      TANDEM_ASSIGN(const std::int64_t index,
+                    Fields::as_integer("layers_to_transform", *layers, 0, kMaxLayer));
+      peft.layers.push_back(index);
+    }
+  }
+  if (!peft.layers.empty() && peft.targets.is_regex()) {
+    return invalid("'layers_to_transform' cannot go with a 'target_modules' that is a pattern");
+  }
+  std::sort(peft.layers.begin(), peft.layers.end());
+  if (const OrderedJson* const pattern = fields.find("layers_pattern");
+      pattern && !is_off(*pattern)) {
+    if (pattern->is_string()) {
+      peft.layers_pattern.push_back(pattern->get<std::string>());
+    } else if (pattern->is_array()) {
+      TANDEM_ASSIGN(peft.layers_pattern, read_names("layers_pattern", *pattern));
+    } else {
+      return invalid("'layers_pattern' must be a text or a list of texts");
+    }
+  }
+  return {};
+}
+
+Status read_pattern_map(const Fields& fields, std::string_view name, bool ranks, PatternMap& map) {
+  const OrderedJson* const object = fields.find(name);
+  if (object == nullptr) return {};
+  if (!object->is_object()) return invalid("'{}' must be an object", name);
+  for (const auto& [key, value] : object->items()) {
+    double number = 0;
+    if (ranks) {
+      const std::string field = fmt::format("{}.{}", name, key);
+      TANDEM_ASSIGN(const std::int64_t rank, Fields::as_integer(field, value, 1, kMaxAdapterRank));
+      number = static_cast<double>(rank);
+    } else {
+      if (!value.is_number()) return invalid("'{}.{}' must be a number", name, key);
+      number = value.get<double>();
+    }
+    if (Status added = map.add(key, number); !added) return added.with_context(name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PeftConfig> parse_peft_config(const OrderedJson& json) {
+  TANDEM_TRY(refuse_unsupported(json));
+  const Fields fields(json);
+  constexpr double kMax = std::numeric_limits<double>::max();
+  PeftConfig peft;
+  TANDEM_ASSIGN(peft.base_model, fields.text("base_model_name_or_path"));
+  TANDEM_ASSIGN(peft.rank, fields.required_integer("r", 1, kMaxAdapterRank));
+  TANDEM_ASSIGN(peft.alpha, fields.required_number("lora_alpha", -kMax, kMax));
+  TANDEM_ASSIGN(peft.use_rslora, fields.boolean("use_rslora", false));
+  TANDEM_TRY(read_targets(fields, peft));
+  TANDEM_TRY(read_layers(fields, peft));
+  TANDEM_TRY(read_pattern_map(fields, "rank_pattern", true, peft.rank_pattern));
+  TANDEM_TRY(read_pattern_map(fields, "alpha_pattern", false, peft.alpha_pattern));
+  return peft;
+}
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+// adapter_config.json as PEFT writes it, and which ranks and scales it gives the modules of a base.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/loader/adapter.h"
+#include "engine/loader/json.h"
+#include "engine/loader/model_config.h"
+#include "engine/loader/peft/module_match.h"
+
+namespace tandem {
+
+inline constexpr std::int64_t kMaxAdapterRank = 512;
+
+struct PeftConfig {
+  std::string base_model;
+  std::int64_t rank = 0;
+  double alpha = 0;
+  bool use_rslora = false;
+  bool all_linear = false;  // instead of `targets`
+  ModuleSet targets;
+  ModuleSet excluded;
+  std::vector<std::int64_t> layers;         // layers_to_transform; empty: all
+  std::vector<std::string> layers_pattern;  // names of the list of layers; empty: any
+  PatternMap rank_pattern;
+  PatternMap alpha_pattern;
+};
+
+// Refuses by name whatever would change the maths: other PEFT types, DoRA, biases, modules_to_save,
+// initialisations that alter the base, and settings that are on and unknown here.
+Result<PeftConfig> parse_peft_config(const OrderedJson& json);
+
+struct PlannedModule {
+  std::int64_t layer;
+  Module module;
+  std::int64_t rank;  // 1..kMaxAdapterRank
+  double scale;       // alpha / rank, or alpha / sqrt(rank)
+};
+
+// The modules of the base that the adapter adapts, by layer and then in the order of Module; at
+// least one. Refuses modules and layers that the base does not have, and the embedding and head.
+Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelConfig& config);
+
+// "model.layers.3.self_attn.q_proj"
+std::string module_path(std::int64_t layer, Module module);
+
+}  // namespace tandem

@@ -1,0 +1,327 @@
+#include "engine/loader/peft/peft_folder.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/loader/adapter_layout.h"
+#include "engine/loader/json.h"
+#include "engine/loader/peft/peft_config.h"
+#include "engine/loader/safetensors/safetensors_header.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
+constexpr const char* kConfigName = "adapter_config.json";
+constexpr const char* kWeightsName = "adapter_model.safetensors";
+// Elements that are read and converted at a time: they stay in the cache from one pass to the next.
+constexpr std::size_t kBlock = 16384;
+
+// "model.layers.0.self_attn.q_proj" and "A" of
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"; some tools leave the name of
+// the adapter, "default", before ".weight".
+struct TensorName {
+  std::string_view path;
+  bool is_a;
+};
+
+Result<TensorName> parse_tensor_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "base_model.model.";
+  const auto holds = [name](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  };
+  if (holds("lora_magnitude_vector")) return invalid("tensor '{}': DoRA is not supported", name);
+  if (holds("lora_embedding_")) {
+    return invalid("tensor '{}': LoRA on the embedding is not supported", name);
+  }
+  if (holds("modules_to_save")) {
+    return invalid("tensor '{}': whole modules in an adapter are not supported", name);
+  }
+  if (name.ends_with(".bias")) {
+    return invalid("tensor '{}': adapters with a bias are not supported", name);
+  }
+  std::string_view rest = name;
+  if (rest.starts_with(kPrefix)) rest.remove_prefix(kPrefix.size());
+  for (const std::string_view ending : {".default.weight", ".weight"}) {
+    if (!rest.ends_with(ending)) continue;
+    const std::string_view stem = rest.substr(0, rest.size() - ending.size());
+    const bool is_a = stem.ends_with(".lora_A");
+    if (rest.size() == name.size() || (!is_a && !stem.ends_with(".lora_B"))) continue;
+    return TensorName{stem.substr(0, stem.size() - 7), is_a};
+  }
+  return invalid("tensor '{}' is not A or B of a LoRA module", name);
+}
+
+struct Pair {
+  const TensorInfo* a = nullptr;
+  const TensorInfo* b = nullptr;
+};
+using Pairs = std::map<std::string, Pair, std::less<>>;  // by the module's path
+
+Result<Pairs> pair_tensors(const SafetensorsHeader& header) {
+  Pairs pairs;
+  for (const auto& [name, info] : header.tensors()) {
+    TANDEM_ASSIGN(const TensorName parsed, parse_tensor_name(name));
+    Pair& pair = pairs[std::string(parsed.path)];
+    const TensorInfo*& slot = parsed.is_a ? pair.a : pair.b;
+    if (slot != nullptr) return invalid("tensor '{}' is there under two names", name);
+    slot = &info;
+  }
+  return pairs;
+}
+
+Status check_tensor(std::string_view path, std::string_view letter, const TensorInfo* info,
+                    std::int64_t rows, std::int64_t cols) {
+  if (info == nullptr) {
+    return invalid("{} is adapted according to adapter_config.json, but its lora_{} is missing",
+                   path, letter);
+  }
+  if (!info->dtype || *info->dtype == DType::i32) {
+    return invalid("lora_{} of {} is {}; it must be F32, F16 or BF16", letter, path,
+                   to_string(*info));
+  }
+  if (info->shape != std::vector{rows, cols}) {
+    return invalid(
+        "lora_{} of {} is {}; the base and the rank in adapter_config.json ask for [{}, {}]",
+        letter, path, to_string(*info), rows, cols);
+  }
+  return {};
+}
+
+// What a tensor without a plan is: of a module that the base lacks, or of one not targeted.
+Status explain_extra(std::string_view path, const ModelConfig& config) {
+  if (path == "lm_head" || path.ends_with("embed_tokens")) {
+    return invalid("there is LoRA on {}: the embedding and the head are not supported", path);
+  }
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (int m = 0; m < kNumModules; ++m) {
+      if (module_path(layer, static_cast<Module>(m)) == path) {
+        return invalid("there are tensors for {}, which adapter_config.json does not target", path);
+      }
+    }
+  }
+  return invalid("there are tensors for {}, which the base does not have", path);
+}
+
+template <typename Word>
+bool all_finite(const std::byte* data, std::size_t count, Word exponent) {
+  std::size_t bad = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    Word bits;
+    std::memcpy(&bits, data + i * sizeof(Word), sizeof(Word));
+    bad += (bits & exponent) == exponent ? 1 : 0;
+  }
+  return bad == 0;
+}
+
+bool all_finite(const std::byte* data, std::size_t count, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return all_finite<std::uint32_t>(data, count, 0x7f800000U);
+    case DType::f16:
+      return all_finite<std::uint16_t>(data, count, 0x7c00U);
+    case DType::bf16:
+      return all_finite<std::uint16_t>(data, count, 0x7f80U);
+    case DType::i32:
+      break;
+  }
+  TANDEM_CHECK(false, "{} is not a floating type", to_string(dtype));
+}
+
+Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, Pairs pairs,
+                                       const ModelConfig& config, Adapter& adapter) {
+  std::vector<PeftJob> jobs;
+  for (const PlannedModule& planned : plan) {
+    const std::string path = module_path(planned.layer, planned.module);
+    Pair pair;
+    if (const auto it = pairs.find(path); it != pairs.end()) {
+      pair = it->second;
+      pairs.erase(it);
+    }
+    TANDEM_TRY(check_tensor(path, "A", pair.a, planned.rank, module_in(config, planned.module)));
+    TANDEM_TRY(check_tensor(path, "B", pair.b, module_out(config, planned.module), planned.rank));
+    const AdapterMatrix& matrix =
+        append_matrix(adapter, config, planned.layer, planned.module, planned.rank);
+    jobs.push_back({.layer = static_cast<std::int32_t>(planned.layer),
+                    .module = planned.module,
+                    .a_type = *pair.a->dtype,
+                    .b_type = *pair.b->dtype,
+                    .scale = static_cast<float>(planned.scale),
+                    .in = pair.a->shape[1],
+                    .out = pair.b->shape[0],
+                    .a_begin = pair.a->begin,
+                    .b_begin = pair.b->begin,
+                    .end = adapter.num_bytes,
+                    .matrix = matrix});
+  }
+  if (!pairs.empty()) return explain_extra(pairs.begin()->first, config);
+  return jobs;
+}
+
+Result<PeftConfig> read_config(const File& file) {
+  TANDEM_ASSIGN(const std::string text, read_text(file, kMaxConfigBytes));
+  const Result<OrderedJson> json = parse_json_object<OrderedJson>(text);
+  if (!json) return json.status().with_context(file.path());
+  Result<PeftConfig> config = parse_peft_config(*json);
+  if (!config) return config.status().with_context(file.path());
+  return config;
+}
+
+Status explain_missing_weights(const fs::path& dir, Status status) {
+  std::error_code ignored;  // what cannot be looked at is not there
+  if (status.code() != StatusCode::not_found || !fs::exists(dir / "adapter_model.bin", ignored)) {
+    return status;
+  }
+  return invalid(
+      "{} holds only adapter_model.bin, a pickle, which is never read: save the adapter as "
+      "safetensors",
+      dir.string());
+}
+
+}  // namespace
+
+// Identities are taken before anything is read, so that they stand for no older bytes.
+Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& config, DType dtype) {
+  TANDEM_CHECK(dtype != DType::i32);
+  TANDEM_ASSIGN(File config_file, File::open(dir / kConfigName));
+  auto source = std::make_shared<PeftSource>();
+  TANDEM_ASSIGN(source->config, config_file.identity());
+  TANDEM_ASSIGN(const PeftConfig peft, read_config(config_file));
+  Result<std::vector<PlannedModule>> plan = plan_modules(peft, config);
+  if (!plan) return plan.status().with_context(config_file.path());
+
+  Result<File> weights = File::open(dir / kWeightsName);
+  if (!weights) return explain_missing_weights(dir, weights.status());
+  TANDEM_ASSIGN(source->weights, weights->identity());
+  TANDEM_ASSIGN(const SafetensorsHeader header, SafetensorsHeader::read(*weights));
+
+  PeftFolder folder(std::move(config_file), *std::move(weights), dtype);
+  Adapter& adapter = folder.adapter_;
+  adapter.path = dir.string();
+  adapter.base_model = peft.base_model;
+  adapter.dtype = dtype;
+  adapter.layers.resize(static_cast<std::size_t>(config.num_layers));
+  Result<Pairs> pairs = pair_tensors(header);
+  if (!pairs) return folder.with_path(pairs.status());
+  Result<std::vector<PeftJob>> jobs = plan_jobs(*plan, *std::move(pairs), config, adapter);
+  if (!jobs) return folder.with_path(jobs.status());
+  source->jobs = *std::move(jobs);
+  folder.source_ = std::move(source);
+  return folder;
+}
+
+std::optional<PeftFolder> PeftFolder::reopen(const fs::path& dir,
+                                             std::shared_ptr<const PeftSource> source,
+                                             DType dtype) {
+  Result<File> config = File::open(dir / kConfigName);
+  if (!config) return std::nullopt;
+  Result<File> weights = File::open(dir / kWeightsName);
+  if (!weights) return std::nullopt;
+  PeftFolder folder(*std::move(config), *std::move(weights), dtype);
+  folder.source_ = std::move(source);
+  if (!folder.is_unchanged()) return std::nullopt;
+  return folder;
+}
+
+bool PeftFolder::is_unchanged() const {
+  const Result<FileIdentity> config = config_.identity();
+  const Result<FileIdentity> weights = weights_.identity();
+  return config && weights && *config == source_->config && *weights == source_->weights;
+}
+
+std::shared_ptr<const PeftSource> PeftFolder::source(std::int64_t now_ns) const {
+  const bool known = source_->config.vouches(now_ns) && source_->weights.vouches(now_ns);
+  return known && is_unchanged() ? source_ : nullptr;
+}
+
+// A file that was cut off names itself already.
+Status PeftFolder::with_path(const Status& status) const {
+  return status.message().starts_with(weights_.path()) ? status
+                                                       : status.with_context(weights_.path());
+}
+
+Status PeftFolder::fill(const PeftJob& job, std::byte* bytes, PeftScratch& scratch) const {
+  const std::size_t element = size_of(dtype_);
+  std::byte* const a = bytes + job.matrix.a_offset;
+  std::byte* const b = bytes + job.matrix.b_offset;
+  std::byte* const a_end = a + static_cast<std::size_t>(job.matrix.rank * job.in) * element;
+  std::byte* const b_end = b + static_cast<std::size_t>(job.out * job.matrix.b_stride) * element;
+  TANDEM_TRY(fill_a(job, a, scratch));
+  std::memset(a_end, 0, static_cast<std::size_t>(b - a_end));
+  TANDEM_TRY(fill_b(job, b, scratch));
+  std::memset(b_end, 0, static_cast<std::size_t>(bytes + job.end - b_end));
+  return {};
+}
+
+Status PeftFolder::fill_a(const PeftJob& job, std::byte* target, PeftScratch& scratch) const {
+  const auto count = static_cast<std::size_t>(job.matrix.rank * job.in);
+  const std::size_t from = size_of(job.a_type);
+  if (job.a_type == dtype_) return with_path(weights_.read(job.a_begin, target, count * from));
+  scratch.raw.resize(kBlock * from);
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t block = std::min(kBlock, count - first);
+    TANDEM_TRY(
+        with_path(weights_.read(job.a_begin + first * from, scratch.raw.data(), block * from)));
+    convert(job.a_type, scratch.raw.data(), dtype_, target + first * size_of(dtype_), block);
+  }
+  return {};
+}
+
+// The scale goes in while the values are floats, so that they are rounded once. What needs no
+// conversion is read to where it belongs, and touched again only for a scale.
+Status PeftFolder::fill_b(const PeftJob& job, std::byte* target, PeftScratch& scratch) const {
+  const auto rows = static_cast<std::size_t>(job.out);
+  const auto rank = static_cast<std::size_t>(job.matrix.rank);
+  const auto stride = static_cast<std::size_t>(job.matrix.b_stride);
+  const std::size_t from = size_of(job.b_type);
+  const std::size_t element = size_of(dtype_);
+  const bool in_place = job.b_type == dtype_ && stride == rank;
+  if (in_place && job.scale == 1) {
+    return with_path(weights_.read(job.b_begin, target, rows * rank * from));
+  }
+  const std::size_t block = std::max<std::size_t>(1, kBlock / rank);
+  if (!in_place) scratch.raw.resize(block * rank * from);
+  scratch.values.resize(block * rank);
+  for (std::size_t first = 0; first < rows; first += block) {
+    const std::size_t count = std::min(block, rows - first);
+    std::byte* to = target + first * stride * element;
+    std::byte* const raw = in_place ? to : scratch.raw.data();
+    TANDEM_TRY(
+        with_path(weights_.read(job.b_begin + first * rank * from, raw, count * rank * from)));
+    convert(job.b_type, raw, DType::f32, scratch.values.data(), count * rank);
+    for (std::size_t i = 0; i < count * rank; ++i) scratch.values[i] *= job.scale;
+    if (stride == rank) {
+      convert(DType::f32, scratch.values.data(), dtype_, to, count * rank);
+      continue;
+    }
+    for (std::size_t row = 0; row < count; ++row, to += stride * element) {
+      convert(DType::f32, scratch.values.data() + row * rank, dtype_, to, rank);
+      std::memset(to + rank * element, 0, (stride - rank) * element);
+    }
+  }
+  return {};
+}
+
+Status PeftFolder::check_finite(const PeftJob& job, const std::byte* bytes) const {
+  const auto a = static_cast<std::size_t>(job.matrix.rank * job.in);
+  const auto b = static_cast<std::size_t>(job.out * job.matrix.b_stride);
+  for (const auto& [letter, begin, count] :
+       {std::tuple('A', job.matrix.a_offset, a), std::tuple('B', job.matrix.b_offset, b)}) {
+    if (all_finite(bytes + begin, count, dtype_)) continue;
+    return with_path(
+        invalid("lora_{} of {} holds a NaN, an infinity, or a value beyond the range of {}", letter,
+                module_path(job.layer, job.module), to_string(dtype_)));
+  }
+  return {};
+}
+
+}  // namespace tandem

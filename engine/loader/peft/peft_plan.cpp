@@ -1,0 +1,124 @@
+// Which modules of a base an adapter adapts, and how: PEFT's rules applied to its paths.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "engine/loader/peft/peft_config.h"
+
+namespace tandem {
+namespace {
+
+using Match = ModuleSet::Match;
+
+constexpr std::array<Module, kNumModules> kAllModules = {
+    Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down};
+constexpr std::array<std::string_view, 2> kOutsideLayers = {"model.embed_tokens", "lm_head"};
+
+Status check_base_has_layers(const PeftConfig& peft, const ModelConfig& config) {
+  if (peft.layers.empty() || peft.layers.back() < config.num_layers) return {};
+  return invalid("'layers_to_transform' names layer {}, the base has layers 0 to {}",
+                 peft.layers.back(), config.num_layers - 1);
+}
+
+Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
+  TANDEM_ASSIGN(const Match match, peft.excluded.match(path));
+  return match != Match::none;
+}
+
+Status refuse_embedding_and_head(const PeftConfig& peft) {
+  if (peft.all_linear) return {};
+  for (const std::string_view path : kOutsideLayers) {
+    TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
+    TANDEM_ASSIGN(const Match match, peft.targets.match(path));
+    if (match != Match::none && !excluded) {
+      return invalid(
+          "'target_modules' includes {}: LoRA on the embedding or the head is not supported", path);
+    }
+  }
+  return {};
+}
+
+Status check_base_has_names(const PeftConfig& peft, const ModelConfig& config) {
+  for (const std::string& name : peft.targets.names()) {
+    const auto names = [&](std::string_view path) {
+      return ModuleSet::match_name(name, path) != Match::none;
+    };
+    bool found = std::ranges::any_of(kOutsideLayers, names);  // here only if excluded
+    for (std::int64_t layer = 0; layer < config.num_layers && !found; ++layer) {
+      found = std::ranges::any_of(kAllModules,
+                                  [&](Module module) { return names(module_path(layer, module)); });
+    }
+    if (!found) return invalid("'target_modules' names '{}', which the base does not have", name);
+  }
+  return {};
+}
+
+// layers_pattern is a part of a regular expression, as PEFT uses it.
+Result<std::vector<PythonRegex>> layer_patterns(const PeftConfig& peft) {
+  std::vector<PythonRegex> patterns;
+  for (const std::string& name : peft.layers_pattern) {
+    Result<PythonRegex> regex =
+        PythonRegex::compile_full(fmt::format(R"(.*\.{}\.(\d+)\..*)", name));
+    if (!regex) return regex.status().with_context("layers_pattern");
+    patterns.push_back(std::move(regex).value());
+  }
+  return patterns;
+}
+
+Result<bool> is_layer_selected(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
+                               std::int64_t layer, std::string_view path) {
+  if (peft.layers.empty()) return true;
+  bool has_index = patterns.empty();  // without a pattern any list of layers counts
+  for (const PythonRegex& pattern : patterns) {
+    std::string index;
+    TANDEM_ASSIGN(const bool matched, pattern.matches(path, index));
+    has_index = has_index || (matched && index == fmt::to_string(layer));
+  }
+  return has_index && std::binary_search(peft.layers.begin(), peft.layers.end(), layer);
+}
+
+Result<bool> is_targeted(const PeftConfig& peft, const std::vector<PythonRegex>& patterns,
+                         std::int64_t layer, std::string_view path) {
+  TANDEM_ASSIGN(const bool excluded, is_excluded(peft, path));
+  if (excluded) return false;
+  Match match = Match::by_end;
+  if (!peft.all_linear) {
+    TANDEM_ASSIGN(match, peft.targets.match(path));
+  }
+  // PEFT does not ask for the layer where a name is the whole path.
+  if (match != Match::by_end) return match == Match::whole;
+  return is_layer_selected(peft, patterns, layer, path);
+}
+
+}  // namespace
+
+std::string module_path(std::int64_t layer, Module module) {
+  const bool attention = module <= Module::o;
+  return fmt::format("model.layers.{}.{}.{}", layer, attention ? "self_attn" : "mlp",
+                     to_string(module));
+}
+
+Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelConfig& config) {
+  TANDEM_TRY(refuse_embedding_and_head(peft));
+  TANDEM_TRY(check_base_has_names(peft, config));
+  TANDEM_TRY(check_base_has_layers(peft, config));
+  TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
+  std::vector<PlannedModule> plan;
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const Module module : kAllModules) {
+      const std::string path = module_path(layer, module);
+      TANDEM_ASSIGN(const bool targeted, is_targeted(peft, patterns, layer, path));
+      if (!targeted) continue;
+      TANDEM_ASSIGN(const auto own_rank, peft.rank_pattern.find(path));
+      TANDEM_ASSIGN(const auto own_alpha, peft.alpha_pattern.find(path));
+      const std::int64_t rank = own_rank ? static_cast<std::int64_t>(*own_rank) : peft.rank;
+      const auto r = static_cast<double>(rank);
+      const double alpha = own_alpha.value_or(peft.alpha);
+      plan.push_back({layer, module, rank, alpha / (peft.use_rslora ? std::sqrt(r) : r)});
+    }
+  }
+  if (plan.empty()) return invalid("the adapter adapts no module of the base");
+  return plan;
+}
+
+}  // namespace tandem

@@ -1,0 +1,194 @@
+#include "engine/loader/peft/peft_reader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/loader/adapter_layout.h"
+#include "engine/loader/peft/peft_folder.h"
+
+namespace tandem {
+namespace {
+
+// A folder's weights on their way into memory: first all its jobs, by layer, then, where it is
+// wanted, the pieces of the digest, each when the jobs whose bytes it holds are done. Threads take
+// both in order.
+class Reading {
+ public:
+  using LayerThere = std::function<void(std::size_t)>;
+
+  // `layout` is the adapter's, which has so many bytes at `target`.
+  Reading(const PeftFolder& folder, const Adapter& layout, ThreadCrew& crew, std::byte* target,
+          LayerThere layer_there)
+      : folder_(folder),
+        jobs_(folder.jobs()),
+        crew_(crew),
+        target_(target),
+        layer_there_(std::move(layer_there)),
+        digest_(layout),
+        layer_jobs_(layout.layers.size()),
+        piece_jobs_(digest_.num_pieces()),
+        scratch_(crew.num_threads()) {
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      ++layer_jobs_[static_cast<std::size_t>(jobs_[i].layer)];
+      for (std::size_t piece = first_piece(i); piece <= last_piece(i); ++piece) {
+        ++piece_jobs_[piece];
+      }
+    }
+  }
+
+  // Refuses weights that are not finite, of contents that nobody has seen before.
+  void check_finite() { checks_finite_ = true; }
+
+  Status read() {
+    crew_.run(jobs_.size(), [this](std::size_t i, std::size_t thread) { fill(i, thread); });
+    return failure_;
+  }
+  // Of what was read.
+  Result<std::string> digest() {
+    crew_.run(digest_.num_pieces(), [this](std::size_t i, std::size_t) { hash(i); });
+    return digest_.finish();
+  }
+  Result<std::string> read_and_digest() {
+    crew_.run(jobs_.size() + digest_.num_pieces(), [this](std::size_t i, std::size_t thread) {
+      if (i < jobs_.size()) {
+        fill(i, thread);
+      } else {
+        hash(i - jobs_.size());
+      }
+    });
+    TANDEM_TRY(failure_);
+    return digest_.finish();
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
+  std::size_t begin_of(std::size_t job) const { return job == 0 ? 0 : jobs_[job - 1].end; }
+  std::size_t first_piece(std::size_t job) const {
+    return begin_of(job) / AdapterDigest::kPieceBytes;
+  }
+  std::size_t last_piece(std::size_t job) const {
+    return (jobs_[job].end - 1) / AdapterDigest::kPieceBytes;
+  }
+
+  // Jobs before one that has failed still count: the first of all that fail is told.
+  bool is_in_vain(std::size_t job) const {
+    // relaxed: what is read in vain does no harm
+    return job > failed_job_.load(std::memory_order_relaxed);
+  }
+
+  Status fill_and_check(std::size_t job, PeftScratch& scratch) const {
+    TANDEM_TRY(folder_.fill(jobs_[job], target_, scratch));
+    return checks_finite_ ? folder_.check_finite(jobs_[job], target_) : Status();
+  }
+
+  void fill(std::size_t job, std::size_t thread) {
+    if (!is_in_vain(job)) {
+      if (Status filled = fill_and_check(job, scratch_[thread]); !filled) {
+        fail(job, std::move(filled));
+      }
+    }
+    const auto layer = static_cast<std::size_t>(jobs_[job].layer);
+    // acq_rel: the last job of the layer, or piece, sees what all of them wrote
+    if (layer_jobs_[layer].fetch_sub(1, std::memory_order_acq_rel) == 1 && !has_failed() &&
+        layer_there_) {
+      layer_there_(layer);
+    }
+    for (std::size_t piece = first_piece(job); piece <= last_piece(job); ++piece) {
+      if (piece_jobs_[piece].fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        piece_jobs_[piece].notify_all();
+      }
+    }
+  }
+
+  // All jobs have been taken when the first piece is: its jobs end, whoever does them.
+  void hash(std::size_t piece) {
+    for (;;) {
+      // acquire: pairs with the jobs' release
+      const std::int32_t left = piece_jobs_[piece].load(std::memory_order_acquire);
+      if (left == 0) break;
+      piece_jobs_[piece].wait(left, std::memory_order_acquire);
+    }
+    if (!has_failed()) digest_.add(piece, target_);
+  }
+
+  bool has_failed() const { return failed_job_.load(std::memory_order_relaxed) != kNone; }
+  void fail(std::size_t job, Status status) {
+    const std::lock_guard lock(mutex_);
+    if (job > failed_job_.load(std::memory_order_relaxed)) return;
+    failure_ = std::move(status);
+    failed_job_.store(job, std::memory_order_relaxed);
+  }
+
+  const PeftFolder& folder_;
+  const std::vector<PeftJob>& jobs_;
+  ThreadCrew& crew_;
+  std::byte* const target_;
+  const LayerThere layer_there_;
+  bool checks_finite_ = false;
+  AdapterDigest digest_;
+  std::vector<std::atomic<std::int32_t>> layer_jobs_;  // not done
+  std::vector<std::atomic<std::int32_t>> piece_jobs_;
+  std::vector<PeftScratch> scratch_;  // by thread
+  std::atomic<std::size_t> failed_job_{kNone};
+  std::mutex mutex_;  // of the changes of failed_job_
+  Status failure_;    // guarded by mutex_ while threads run
+};
+
+bool same_layout(const Adapter& a, const Adapter& b) {
+  const auto same = [](const AdapterMatrix& x, const AdapterMatrix& y) {
+    return x.rank == y.rank && x.b_stride == y.b_stride && x.a_offset == y.a_offset &&
+           x.b_offset == y.b_offset;
+  };
+  return a.dtype == b.dtype && a.num_bytes == b.num_bytes &&
+         std::ranges::equal(a.layers, b.layers, [&](const auto& x, const auto& y) {
+           return std::ranges::equal(x, y, same);
+         });
+}
+
+}  // namespace
+
+Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
+                                  DType dtype, const AllocateBytes& allocate, std::int64_t now_ns) {
+  // Less than this is read faster than a thread starts.
+  constexpr std::size_t kBytesPerThread = 2 << 20;
+  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, dtype));
+  Adapter adapter = folder.adapter();
+  TANDEM_TRY(allocate_bytes(adapter, allocate));
+  BorrowedCrew borrowed(adapter.num_bytes / kBytesPerThread);
+  Reading reading(folder, adapter, borrowed.crew(), adapter.bytes.get(), nullptr);
+  reading.check_finite();
+  TANDEM_ASSIGN(adapter.digest, reading.read_and_digest());
+  adapter.source = folder.source(now_ns);
+  return adapter;
+}
+
+Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
+                                          const ModelConfig& config, const Adapter& known,
+                                          const std::shared_ptr<const PeftSource>& source,
+                                          ThreadCrew& crew, std::byte* target,
+                                          const std::function<void(std::size_t layer)>& layer_there,
+                                          std::int64_t now_ns) {
+  if (source != nullptr) {
+    if (const auto folder = PeftFolder::reopen(dir, source, known.dtype)) {
+      Reading reading(*folder, known, crew, target, layer_there);
+      TANDEM_TRY(reading.read());
+      if (folder->is_unchanged()) return RereadOutcome{true, false, source};
+      TANDEM_ASSIGN(const std::string digest, reading.digest());
+      return RereadOutcome{digest == known.digest, true, nullptr};
+    }
+  }
+  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, known.dtype));
+  if (!same_layout(folder.adapter(), known)) return RereadOutcome{};
+  Reading reading(folder, known, crew, target, layer_there);
+  TANDEM_ASSIGN(const std::string digest, reading.read_and_digest());
+  if (digest != known.digest) return RereadOutcome{false, true, nullptr};
+  return RereadOutcome{true, true, folder.source(now_ns)};
+}
+
+}  // namespace tandem

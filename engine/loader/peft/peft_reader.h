@@ -1,0 +1,50 @@
+// Reading the adapters that PEFT writes: for the first time, when nothing is known but the folder,
+// and again, when it is known what must come out, into memory from which others already compute.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "base/file_identity.h"
+#include "base/status.h"
+#include "engine/loader/adapter.h"
+#include "engine/loader/peft/peft_source.h"
+#include "engine/loader/thread_crew.h"
+
+namespace tandem {
+
+// Reads DIR/adapter_config.json and DIR/adapter_model.safetensors for a base of this shape, with
+// weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, bias,
+// modules_to_save, embedding or head LoRA, modules or layers the base does not have, shapes that do
+// not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
+// come from `allocate`, by default from the heap. `now_ns`: see FileIdentity::vouches.
+Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
+                                  DType dtype, const AllocateBytes& allocate = nullptr,
+                                  std::int64_t now_ns = unix_now_ns());
+
+struct RereadOutcome {
+  bool same = false;    // the content is that of the adapter that was known
+  bool hashed = false;  // by its digest, and not by its files being the same
+  // What to read it from the next time; null: from nothing known.
+  std::shared_ptr<const PeftSource> source;
+};
+
+// Reads an adapter again that load_peft_adapter() gave before, into `target`, known.num_bytes of
+// it: by the crew's threads, in the order of the bytes, so that a layer is there long before the
+// last. `layer_there(layer)` is called on one of them for each adapted layer, when all its bytes
+// are written.
+//
+// Files that are those of `source` before and after have the same contents. All others, and where
+// `source` is null, are read anew, and known by their digest; that they are not the same may show
+// only after every layer was there. Refuses what cannot be read, as load_peft_adapter() does.
+Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
+                                          const ModelConfig& config, const Adapter& known,
+                                          const std::shared_ptr<const PeftSource>& source,
+                                          ThreadCrew& crew, std::byte* target,
+                                          const std::function<void(std::size_t layer)>& layer_there,
+                                          std::int64_t now_ns = unix_now_ns());
+
+}  // namespace tandem

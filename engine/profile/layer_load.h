@@ -1,0 +1,20 @@
+// What of an adapter's layers must travel and be computed, for the planner.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/loader/adapter.h"
+#include "engine/loader/model_config.h"
+#include "scheduler/costs/cost_model.h"
+
+namespace tandem {
+
+// One layer of an adapter of one rank on `modules`.
+LayerLoad layer_load(const ModelConfig& config, DType dtype, std::int32_t rank,
+                     const std::vector<Module>& modules);
+
+// Every layer of an adapter as it is.
+std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter);
+
+}  // namespace tandem

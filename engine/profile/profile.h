@@ -1,0 +1,93 @@
+// The profile of a machine and a model: what `tandem profile` measured, fitted and wrote, and what
+// serve and route plan with. One JSON file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "engine/loader/model_config.h"
+#include "scheduler/costs/cost_model.h"
+
+namespace tandem {
+
+inline constexpr int kProfileVersion = 1;
+
+// What a profile holds for: with another of these, its figures say nothing.
+struct ProfileMachine {
+  std::string cpu;         // "Intel(R) Xeon(R) ..."
+  std::int64_t cores = 0;  // of the machine, hyper-threads counted
+  std::string device;      // DeviceInfo::name without the host's threads: "NVIDIA H200", "host"
+};
+
+struct ProfileModel {
+  std::string name;  // for people alone
+  std::int64_t hidden_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  std::int64_t ffn_size = 0, vocab_size = 0;
+  DType dtype = DType::bf16;
+
+  static ProfileModel of(const ModelConfig& config, DType dtype, std::string name);
+};
+
+// A linear model with how well it fits.
+struct ProfileFit {
+  std::string name;     // "prefill"
+  std::string formula;  // "seconds = a + b tokens"
+  std::vector<double> coefficients;
+  double r2 = 0;
+};
+
+// Measurements: each row one case, each column one quantity.
+struct ProfileTable {
+  std::string name;
+  std::vector<std::string> columns;
+  std::vector<std::vector<double>> rows;
+
+  // Values of a column, by its name; empty when there is none.
+  std::vector<double> column(std::string_view column) const;
+};
+
+struct Profile {
+  std::string date;          // UTC, ISO 8601
+  std::string commit;        // of the program
+  double seconds = 0;        // that measuring took
+  std::int32_t workers = 0;  // CPU workers that were measured together, and are planned with
+  ProfileMachine machine;
+  ProfileModel model;
+  CostModel costs;
+  std::vector<ProfileFit> fits;
+  std::vector<ProfileTable> tables;
+
+  const ProfileTable* table(std::string_view name) const;
+  const ProfileFit* fit(std::string_view name) const;
+};
+
+// The one place that names CostModel's members, for reading, writing and comparing: each with its
+// key and the range that a sane machine has.
+struct CostField {
+  const char* key;
+  const char* what;  // "link, bytes per second"
+  double CostModel::*member;
+  double low, high;  // both allowed
+};
+const std::vector<CostField>& cost_fields();
+
+// ~/.config/tandem/profile.json, below XDG_CONFIG_HOME where that is set; empty without a home.
+std::string default_profile_path();
+
+// Refuses, with the reason, what is not a profile of this version: keys missing, figures that are
+// no numbers or that no machine has, tables of uneven rows.
+Result<Profile> parse_profile(std::string_view json);
+Result<Profile> read_profile(const std::filesystem::path& path);
+std::string to_json(const Profile& profile);
+// Whole or not at all: readers see the old file or the new one. Makes the folder.
+Status write_profile(const Profile& profile, const std::filesystem::path& path);
+
+// Whether it holds here; if not, names what differs and how to get one that does.
+Status check_profile(const Profile& profile, const ProfileMachine& here, const ProfileModel& model);
+
+}  // namespace tandem

@@ -1,0 +1,277 @@
+#include "engine/recording/replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/adapters/adapter_store.h"
+#include "engine/executor/executor.h"
+#include "engine/executor/plan_check.h"
+#include "engine/memory/page_pool.h"
+#include "engine/memory/pool_layout.h"
+#include "engine/recording/recording_reader.h"
+
+namespace tandem {
+namespace {
+
+// What a recording holds, read once from end to end.
+struct Survey {
+  std::map<std::string, RecordedAdapter> adapters;  // by digest
+};
+
+PlanLimits limits_of(const RecordedSettings& settings) {
+  return {settings.model, settings.step, settings.num_pages, settings.page_tokens,
+          settings.vocab_size};
+}
+
+Status check_slots(const StepPlan& plan, const std::map<SlotId, std::string>& slots) {
+  for (const StepPlan::Entry& entry : plan.entries) {
+    const SlotId slot = entry.adapter.slot;
+    if (slot == SlotId() || slots.contains(slot)) continue;
+    return invalid("slot {} holds no adapter", slot.value());
+  }
+  return {};
+}
+
+// The result of the oldest plan without one.
+Status check_result(const RecordedResult& result, std::deque<StepPlan>& waiting) {
+  if (waiting.empty()) return invalid("a result of no step");
+  const StepPlan& plan = waiting.front();
+  const std::size_t tokens = result.ok ? plan.samples.size() : 0;
+  if (result.tokens.size() != tokens || result.is_void.size() != plan.entries.size()) {
+    return invalid("{} tokens and {} entries, not {} and {}", result.tokens.size(),
+                   result.is_void.size(), tokens, plan.entries.size());
+  }
+  waiting.pop_front();
+  return {};
+}
+
+Result<Survey> survey(RecordingReader reader) {
+  Survey found;
+  const PlanLimits limits = limits_of(reader.settings());
+  std::map<SlotId, std::string> slots;
+  std::deque<StepPlan> waiting;  // for their results
+  std::int32_t samples_before = 0;
+  for (std::int64_t number = 1;; ++number) {
+    TANDEM_ASSIGN(RecordingReader::Record record, reader.next());
+    Status status;
+    if (const auto* adapter = std::get_if<RecordedAdapter>(&record)) {
+      slots[adapter->slot] = adapter->digest;
+      if (!adapter->slot.valid()) status = invalid("an adapter in slot {}", adapter->slot.value());
+      found.adapters.emplace(adapter->digest, *adapter);
+    } else if (auto* plan = std::get_if<StepPlan>(&record)) {
+      status = check_plan(*plan, limits, samples_before);
+      if (status.ok()) status = check_slots(*plan, slots);
+      samples_before = static_cast<std::int32_t>(plan->samples.size());
+      waiting.push_back(std::move(*plan));
+      if (waiting.size() > kMaxStepsInFlight) status = invalid("a step whose result is missing");
+    } else if (const auto* result = std::get_if<RecordedResult>(&record)) {
+      status = check_result(*result, waiting);
+    } else {
+      return found;
+    }
+    if (!status) return status.with_context(fmt::format("record {}", number));
+  }
+}
+
+Status check_model(const RecordedSettings& settings, const ModelConfig& config) {
+  if (settings.hidden_size != config.hidden_size || settings.num_layers != config.num_layers ||
+      settings.vocab_size != config.vocab_size) {
+    return invalid(
+        "the steps are of a model with {} layers of {} and {} tokens, this one has {} of {} and "
+        "{}; name theirs",
+        settings.num_layers, settings.hidden_size, settings.vocab_size, config.num_layers,
+        config.hidden_size, config.vocab_size);
+  }
+  if (settings.model.max_positions > config.max_position_embeddings) {
+    return invalid("the steps are of up to {} positions, the model has {}",
+                   settings.model.max_positions, config.max_position_embeddings);
+  }
+  return {};
+}
+
+class Replay {
+ public:
+  Replay(RecordedSettings settings, const ModelConfig& config)
+      : settings_(std::move(settings)),
+        config_(config),
+        layout_(PoolLayout::of(config, settings_.dtype, settings_.page_tokens)) {}
+  ~Replay() {
+    for (const PageId page : held_) pool_->drop_reference(page);
+  }
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  Status set_up(const Survey& found, const WeightSource& weights, Device& device,
+                const Clock& clock, const LoadProgress& progress) {
+    TANDEM_ASSIGN(std::vector<Adapter> adapters, load_adapters(found));
+    std::int64_t pages = settings_.num_pages;
+    AdapterStoreOptions store;
+    store.max_adapters = std::max<std::int32_t>(1, static_cast<std::int32_t>(adapters.size()));
+    store.host_tier_bytes = 4096;
+    for (const Adapter& adapter : adapters) {
+      const std::int64_t chunks = layout_.chunks_for(adapter.num_bytes);
+      pages += (chunks + layout_.chunks_per_page - 1) / layout_.chunks_per_page;
+      store.host_tier_bytes += (adapter.num_bytes + 8191) / 4096 * 4096;
+    }
+    TANDEM_TRY(make_pool(pages, device));
+    TANDEM_ASSIGN(store_, AdapterStore::create(device, config_, settings_.dtype, store));
+    ExecutorOptions options;
+    options.model = settings_.model;
+    options.step = settings_.step;
+    options.max_device_adapters = static_cast<std::int32_t>(adapters.size());
+    options.max_graph_batch = settings_.max_graph_batch;
+    TANDEM_ASSIGN(executor_, Executor::create(options, config_, weights, settings_.dtype, device,
+                                              *pool_, store_->host_tier(), clock, progress));
+    return place_adapters(std::move(adapters));
+  }
+
+  void assign(const RecordedAdapter& adapter) { slots_[adapter.slot] = adapter.digest; }
+
+  // Sampled by the plan; the step's other figures are filled in.
+  Result<std::vector<TokenId>> run(StepPlan plan, ReplayedStep& step) {
+    for (StepPlan::Entry& entry : plan.entries) {
+      if (entry.adapter.slot == SlotId()) continue;
+      entry.adapter = executor_->tier().slot(*store_->find(slots_.at(entry.adapter.slot)));
+    }
+    step.rows = static_cast<std::int32_t>(plan.tokens.size());
+    step.entries = static_cast<std::int32_t>(plan.entries.size());
+    executor_->enqueue(plan);
+    const StepResult result = executor_->wait();
+    TANDEM_TRY(result.status);
+    step.seconds = result.seconds;
+    std::vector<TokenId> tokens;
+    for (const SampledToken& sample : result.samples) tokens.push_back(sample.token);
+    return tokens;
+  }
+
+ private:
+  Result<std::vector<Adapter>> load_adapters(const Survey& found) const {
+    std::vector<Adapter> adapters;
+    for (const auto& [digest, recorded] : found.adapters) {
+      if (recorded.path.empty()) {
+        return invalid("an adapter of the recording had no folder to be read from");
+      }
+      TANDEM_ASSIGN(Adapter adapter, load_peft_adapter(recorded.path, config_, settings_.dtype));
+      if (adapter.digest != digest) {
+        return invalid("adapter {} has changed since it was recorded", recorded.path);
+      }
+      if (adapter.max_rank > settings_.model.max_lora_rank) {
+        return invalid("adapter {} has rank {}, the recording allows {}", recorded.path,
+                       adapter.max_rank, settings_.model.max_lora_rank);
+      }
+      adapters.push_back(std::move(adapter));
+    }
+    return adapters;
+  }
+
+  // The plans' pages are taken once and for all: adapters get the others.
+  Status make_pool(std::int64_t pages, const Device& device) {
+    constexpr std::int64_t kIds = std::int64_t{1} << 30;
+    const double bytes = static_cast<double>(pages) * static_cast<double>(layout_.page_bytes);
+    if (pages * layout_.chunks_per_page > kIds || pages * settings_.page_tokens > kIds ||
+        bytes > static_cast<double>(device.free_bytes())) {
+      return error(StatusCode::resource_exhausted,
+                   "the recording needs {} pages ({:.2f} GB), more than the device has", pages,
+                   bytes / 1e9);
+    }
+    const auto count = static_cast<std::int32_t>(pages);
+    pool_.emplace(count, settings_.page_tokens, layout_.chunks_per_page);
+    std::vector<PageId> adapters;
+    for (std::int32_t i = 0; i < count; ++i) {
+      const PageId page = pool_->take_page();
+      (page.value() < settings_.num_pages ? held_ : adapters).push_back(page);
+    }
+    for (const PageId page : adapters) pool_->drop_reference(page);
+    return {};
+  }
+
+  Status place_adapters(std::vector<Adapter> adapters) {
+    for (Adapter& adapter : adapters) {
+      const std::string digest = adapter.digest;
+      TANDEM_TRY(store_->add(digest, std::move(adapter), false, false));
+      if (executor_->tier().start(store_->find(digest)) != DeviceTier::Start::on_its_way) {
+        return error(StatusCode::resource_exhausted, "there is no room for the adapters");
+      }
+      TANDEM_TRY(executor_->tier().finish_loads());
+    }
+    return {};
+  }
+
+  const RecordedSettings settings_;
+  const ModelConfig& config_;
+  const PoolLayout layout_;
+  std::optional<PagePool> pool_;
+  std::vector<PageId> held_;  // those that plans name
+  std::unique_ptr<AdapterStore> store_;
+  std::unique_ptr<Executor> executor_;
+  std::map<SlotId, std::string> slots_;  // digests
+};
+
+void compare(const StepPlan& plan, const std::vector<TokenId>& tokens,
+             const RecordedResult& recorded, ReplayedStep& step) {
+  if (!recorded.ok) return;
+  for (std::size_t e = 0; e < plan.entries.size(); ++e) {
+    if (recorded.is_void[e] != 0) continue;
+    const StepPlan::Range samples = plan.entries[e].samples;
+    for (std::int32_t i = samples.first; i < samples.first + samples.count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      ++step.compared;
+      step.different += tokens[at] == recorded.tokens[at] ? 0 : 1;
+    }
+  }
+}
+
+}  // namespace
+
+Result<ReplayOutcome> replay_recording(const std::string& path, const ModelConfig& config,
+                                       const WeightSource& weights, Device& device,
+                                       const Clock& clock, const LoadProgress& progress,
+                                       const std::function<void(const ReplayedStep&)>& told) {
+  TANDEM_ASSIGN(RecordingReader reader, RecordingReader::open(path));
+  TANDEM_TRY(check_model(reader.settings(), config));
+  TANDEM_ASSIGN(RecordingReader first, RecordingReader::open(path));
+  TANDEM_ASSIGN(const Survey found, survey(std::move(first)));
+  Replay replay(reader.settings(), config);
+  TANDEM_TRY(replay.set_up(found, weights, device, clock, progress));
+
+  struct Ran {
+    StepPlan plan;
+    std::vector<TokenId> tokens;
+    ReplayedStep step;
+  };
+  std::deque<Ran> waiting;  // for what was recorded of them
+  ReplayOutcome outcome;
+  const auto tell = [&](const Ran& ran) {
+    outcome.compared += ran.step.compared;
+    outcome.different += ran.step.different;
+    told(ran.step);
+  };
+  while (true) {
+    TANDEM_ASSIGN(RecordingReader::Record record, reader.next());
+    if (const auto* adapter = std::get_if<RecordedAdapter>(&record)) {
+      replay.assign(*adapter);
+    } else if (auto* plan = std::get_if<StepPlan>(&record)) {
+      Ran& ran = waiting.emplace_back();
+      ran.step.number = ++outcome.steps;
+      TANDEM_ASSIGN(ran.tokens, replay.run(*plan, ran.step));
+      ran.plan = std::move(*plan);
+    } else if (const auto* result = std::get_if<RecordedResult>(&record)) {
+      TANDEM_CHECK(!waiting.empty(), "surveyed");
+      compare(waiting.front().plan, waiting.front().tokens, *result, waiting.front().step);
+      tell(waiting.front());
+      waiting.pop_front();
+    } else {
+      break;
+    }
+  }
+  for (const Ran& ran : waiting) tell(ran);  // under way when the engine ended
+  return outcome;
+}
+
+}  // namespace tandem

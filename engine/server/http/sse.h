@@ -1,0 +1,19 @@
+// Server-sent events, the framing of streamed answers.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/server/http/http_server.h"
+
+namespace tandem {
+
+inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
+
+// One event. `json` is one line.
+std::string sse_event(std::string_view json);
+
+// Status 200 and the headers that keep proxies from holding events back; `stream` is the caller's.
+HttpResponse sse_response();
+
+}  // namespace tandem

@@ -1,0 +1,42 @@
+// What goes wrong, in OpenAI's envelope: {"error": {"message", "type", "param", "code"}}.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "engine/server/http/http_server.h"
+
+namespace tandem {
+
+struct ApiError {
+  int status = 500;
+  std::string message;
+  std::string param;      // the field at fault; empty: null
+  std::string code;       // for programs; empty: null
+  int retry_after_s = 0;  // 0: no Retry-After
+};
+
+using MaybeError = std::optional<ApiError>;  // nothing: all is well
+
+// 400, about one field.
+template <typename... Args>
+ApiError bad_field(std::string_view param, fmt::format_string<Args...> format, Args&&... args) {
+  return {400, fmt::format(format, std::forward<Args>(args)...), std::string(param), {}, 0};
+}
+ApiError model_not_found(std::string_view model);
+
+// The HTTP status that fits. Of an `internal` failure only a random id is told, which the log
+// gives together with the message.
+ApiError to_api_error(const Status& status);
+ApiError internal_error(std::string_view for_the_log);
+
+nlohmann::json error_json(const ApiError& error);
+HttpResponse error_response(const ApiError& error);
+
+}  // namespace tandem

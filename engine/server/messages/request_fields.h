@@ -1,0 +1,68 @@
+// The options of completions and chat requests: one table that the parser obeys, the error
+// messages quote and /openapi.json prints.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/service/generation.h"
+
+namespace tandem {
+
+struct Prompt {
+  std::optional<std::string> text;  // else tokens
+  std::vector<TokenId> tokens;
+};
+
+// A completions or chat request as its fields say it; not yet tokenized.
+struct CompletionCall {
+  bool chat = false;
+  std::string model;            // empty: the base
+  std::vector<Prompt> prompts;  // completions
+  nlohmann::json messages;      // chat
+  GenerationRequest request;    // all but adapter, prompt and max_tokens
+  std::optional<std::int32_t> max_tokens;
+  bool echo = false;
+  bool stream = false;
+  bool include_usage = false;
+  bool has_stream_options = false;
+  bool logprobs = false;
+  std::int32_t top_logprobs = 0;
+  bool has_top_logprobs = false;
+};
+
+inline constexpr unsigned kCompletions = 1;
+inline constexpr unsigned kChat = 2;
+
+struct RequestField {
+  enum class Kind { boolean, integer, number, text, other };
+
+  const char* name;
+  unsigned where;  // kCompletions | kChat
+  Kind kind;
+  // integer, number
+  double min = 0;
+  double max = 0;
+  bool above_min = false;  // min itself is out
+  // other: what is right, as in "must be ...", and its JSON schema
+  const char* rule = "";
+  const char* schema = "";
+  const char* summary;
+  // Takes a value that the kind's check has passed (an integer as int64). Kind other: judges the
+  // value itself; false: it breaks the rule. `reason`, when set, is told with the rule.
+  bool (*take)(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+};
+
+std::span<const RequestField> request_fields();
+// "a number from 0 to 2"
+std::string rule_of(const RequestField& field);
+nlohmann::json schema_of(const RequestField& field);
+
+// A JSON number that is an integer (16 or 16.0) and fits; nothing otherwise.
+std::optional<std::int64_t> as_integer(const nlohmann::json& value);
+
+}  // namespace tandem

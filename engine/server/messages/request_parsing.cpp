@@ -1,0 +1,192 @@
+#include "engine/server/messages/request_parsing.h"
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+using Kind = RequestField::Kind;
+
+MaybeError take_field(const RequestField& field, const json& value, CompletionCall& call) {
+  json checked = value;
+  bool good = true;
+  std::string reason;
+  if (field.kind == Kind::boolean) {
+    good = value.is_boolean();
+  } else if (field.kind == Kind::text) {
+    good = value.is_string();
+  } else if (field.kind == Kind::number) {
+    const double number = value.is_number() ? value.get<double>() : -1e300;
+    good = number <= field.max && (field.above_min ? number > field.min : number >= field.min);
+  } else if (field.kind == Kind::integer) {
+    const auto number = as_integer(value);
+    // Doubles hold the limits of 32 bits exactly, and those of 64 bits are int64's own.
+    good = number && static_cast<double>(*number) >= field.min &&
+           static_cast<double>(*number) <= field.max;
+    if (good) checked = *number;
+  }
+  if (good) good = field.take(checked, call, reason);
+  if (good) return std::nullopt;
+  if (!reason.empty()) reason = ": " + reason;
+  return bad_field(field.name, "'{}' must be {}{}", field.name, rule_of(field), reason);
+}
+
+MaybeError check_together(const json& body, const CompletionCall& call,
+                          std::int32_t max_sequences) {
+  if (call.chat && call.messages.is_null()) {
+    return bad_field("messages", "'messages' is required: a non-empty list");
+  }
+  if (!call.chat && call.prompts.empty()) {
+    return bad_field("prompt", "'prompt' is required: a string, strings, or token ids");
+  }
+  if (call.has_top_logprobs && call.top_logprobs > 0 && !call.logprobs) {
+    return bad_field("top_logprobs", "'top_logprobs' needs 'logprobs': true");
+  }
+  if (call.has_stream_options && !call.stream) {
+    return bad_field("stream_options", "'stream_options' needs 'stream': true");
+  }
+  const bool renamed =
+      body.contains("max_completion_tokens") && !body["max_completion_tokens"].is_null();
+  const char* max_tokens = renamed ? "max_completion_tokens" : "max_tokens";
+  if (call.max_tokens == 0 && !call.echo) {
+    return bad_field(max_tokens, "'{}' must be at least 1 (0 with 'echo' only)", max_tokens);
+  }
+  if (call.max_tokens && call.request.min_tokens > *call.max_tokens) {
+    return bad_field("min_tokens", "'min_tokens' ({}) must not exceed '{}' ({})",
+                     call.request.min_tokens, max_tokens, *call.max_tokens);
+  }
+  const std::size_t prompts = std::max<std::size_t>(1, call.prompts.size());
+  const std::size_t sequences = prompts * static_cast<std::size_t>(call.request.n);
+  if (sequences > static_cast<std::size_t>(max_sequences)) {
+    return bad_field(
+        "n", "{} prompts by 'n' of {}: {} is more than the {} answers that one request may ask for",
+        prompts, call.request.n, sequences, max_sequences);
+  }
+  return std::nullopt;
+}
+
+MaybeError check_ids(const std::vector<TokenId>& ids, const TextCodec& text, const char* param) {
+  for (const TokenId id : ids) {
+    if (static_cast<std::size_t>(id) >= text.vocab_size()) {
+      return bad_field(param, "'{}' has the token id {}; this model's ids go from 0 to {}", param,
+                       id, text.vocab_size() - 1);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void warn_unknown_field(std::string_view call, std::string_view field) {
+  constexpr std::size_t kMaxNames = 256;  // names come from clients
+  constexpr std::size_t kMaxNameBytes = 64;
+  static std::mutex mutex;
+  static std::set<std::string, std::less<>> warned;
+  {
+    const std::lock_guard lock(mutex);
+    if (warned.size() >= kMaxNames || !warned.emplace(field.substr(0, kMaxNameBytes)).second)
+      return;
+  }
+  // As JSON, so that a name cannot write lines of its own into the log.
+  const json name = std::string(field.substr(0, kMaxNameBytes));
+  log::warning("{}: the field {} is not known and ignored (told once)", call,
+               name.dump(-1, ' ', true, json::error_handler_t::replace));
+}
+
+MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences,
+                      CompletionCall& call) {
+  call.chat = chat;
+  const unsigned where = chat ? kChat : kCompletions;
+  const auto fields = request_fields();
+  for (const RequestField& field : fields) {
+    if ((field.where & where) == 0) continue;
+    const auto found = body.find(field.name);
+    if (found == body.end() || found->is_null()) continue;
+    if (auto error = take_field(field, *found, call)) return error;
+  }
+  for (auto entry = body.begin(); entry != body.end(); ++entry) {
+    const std::string& name = entry.key();
+    const bool known = std::any_of(fields.begin(), fields.end(), [&](const RequestField& field) {
+      return (field.where & where) != 0 && name == field.name;
+    });
+    if (!known) warn_unknown_field(chat ? "chat" : "completions", name);
+  }
+  call.request.num_logprobs = call.logprobs ? call.top_logprobs : -1;
+  call.request.prompt_logprobs = call.echo && call.logprobs;
+  return check_together(body, call, max_sequences);
+}
+
+MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_t max_model_len,
+                         std::string_view param) {
+  const auto limit = static_cast<std::size_t>(max_model_len) - (no_new_tokens ? 0 : 1);
+  if (num_tokens <= limit) return std::nullopt;
+  return ApiError{
+      400,
+      fmt::format("This model's context is {} tokens, answer included, but '{}' has {} tokens",
+                  max_model_len, param, num_tokens),
+      std::string(param), "context_length_exceeded", 0};
+}
+
+MaybeError encode_chat(const json& messages, bool add_generation_prompt, const TextCodec& text,
+                       std::vector<TokenId>& tokens) {
+  if (!text.has_chat_template()) {
+    return ApiError{400,
+                    "This checkpoint has no chat template; use /v1/completions, or add a "
+                    "chat_template.jinja to its folder",
+                    "messages", "no_chat_template", 0};
+  }
+  auto rendered = text.render_chat(messages, add_generation_prompt, json::object());
+  if (!rendered) {
+    ApiError error = to_api_error(rendered.status().with_context("the chat template"));
+    if (error.status == 400) error.param = "messages";
+    return error;
+  }
+  // The template writes the special tokens itself.
+  auto encoded = text.encode(*rendered, false);
+  if (!encoded) return to_api_error(encoded.status());
+  tokens = std::move(*encoded);
+  return std::nullopt;
+}
+
+MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
+                         std::int32_t max_model_len, std::vector<GenerationRequest>& requests) {
+  if (auto error = check_ids(call.request.stop_token_ids, text, "stop_token_ids")) return error;
+  for (const auto& [id, bias] : call.request.sampling.logit_bias) {
+    if (auto error = check_ids({id}, text, "logit_bias")) return error;
+  }
+  const char* param = call.chat ? "messages" : "prompt";
+  const std::size_t num_prompts = call.chat ? 1 : call.prompts.size();
+  for (std::size_t i = 0; i < num_prompts; ++i) {
+    GenerationRequest request = call.request;
+    if (call.chat) {
+      if (auto error = encode_chat(call.messages, true, text, request.prompt)) return error;
+    } else if (const Prompt& prompt = call.prompts[i]; prompt.text) {
+      auto encoded = text.encode(*prompt.text, true);
+      if (!encoded) return to_api_error(encoded.status());
+      request.prompt = std::move(*encoded);
+    } else {
+      if (auto error = check_ids(prompt.tokens, text, param)) return error;
+      request.prompt = prompt.tokens;
+    }
+    if (request.prompt.empty()) return bad_field(param, "'{}' has no tokens", param);
+    if (auto error =
+            check_context(request.prompt.size(), call.max_tokens == 0, max_model_len, param)) {
+      return error;
+    }
+    const auto room = max_model_len - static_cast<std::int32_t>(request.prompt.size());
+    constexpr std::int32_t kCompletionsDefault = 16;  // OpenAI's
+    request.max_tokens =
+        std::min(call.max_tokens.value_or(call.chat ? room : kCompletionsDefault), room);
+    request.min_tokens = std::min(request.min_tokens, request.max_tokens);
+    requests.push_back(std::move(request));
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// Text to tokens and back, as the server needs it: the seam between REST and the tokenizer.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/service/generation.h"
+
+namespace tandem {
+
+class ChatTemplate;
+class Tokenizer;
+
+// Thread-safe.
+class TextCodec {
+ public:
+  virtual ~TextCodec() = default;
+  virtual Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const = 0;
+  virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
+  virtual std::size_t vocab_size() const = 0;             // highest id + 1
+  virtual std::string id_to_token(TokenId id) const = 0;  // as in the vocabulary
+  virtual std::string token_bytes(TokenId id) const = 0;  // what the token adds to a text
+  virtual bool has_chat_template() const = 0;
+  // Requires has_chat_template(). The messages are {"role", "content", ...}; `extra` is merged
+  // into the template's variables.
+  virtual Result<std::string> render_chat(const nlohmann::json& messages,
+                                          bool add_generation_prompt,
+                                          const nlohmann::json& extra) const = 0;
+};
+
+// Over the real ones, which outlive it. `chat_template` may be null: the checkpoint has none.
+std::unique_ptr<TextCodec> make_text_codec(const Tokenizer& tokenizer,
+                                           const ChatTemplate* chat_template);
+
+}  // namespace tandem

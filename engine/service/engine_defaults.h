@@ -1,0 +1,22 @@
+// What an engine is set to where nobody says otherwise: the settings of the commands and the
+// options of the engine both begin from here.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::engine_defaults {
+
+inline constexpr std::int32_t kMaxNumSeqs = 256;
+inline constexpr std::int32_t kMaxNumBatchedTokens = 512;
+inline constexpr std::int32_t kMaxQueue = 4096;
+inline constexpr std::int32_t kPageTokens = 16;
+inline constexpr std::int32_t kMaxAdapters = 4096;
+inline constexpr std::int32_t kMaxDeviceAdapters = 1024;
+inline constexpr std::int32_t kMaxLoraRank = 512;
+// Of the handoff to CPU workers: how long they spin without work, the longest wait for them, and
+// most tokens of one step.
+inline constexpr double kWorkerSpinMs = 20;
+inline constexpr double kHandoffDeadlineMs = 200;
+inline constexpr std::int32_t kHandoffTokens = 512;
+
+}  // namespace tandem::engine_defaults

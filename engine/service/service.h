@@ -1,0 +1,91 @@
+// The engine as the server sees it. One engine implements it in this process; the cluster router
+// will implement it over many.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/service/generation.h"
+
+namespace tandem {
+
+struct AdapterInfo {
+  std::string name;
+  std::string path;
+  std::string digest;
+  std::int32_t rank = 0;             // the largest of its modules
+  std::vector<std::string> modules;  // "q_proj", ...
+  std::uint64_t bytes = 0;
+  std::string tier;  // "disk", "host", "loading", "device"
+  bool pinned = false;
+  std::int64_t loaded_unix = 0;  // seconds since the epoch
+  std::int32_t running = 0;      // requests
+  std::int32_t waiting = 0;
+  std::uint64_t hits = 0;         // requests that found it on the device
+  std::uint64_t cold_starts = 0;  // requests that did not
+};
+
+struct EngineStats {
+  std::int32_t running = 0;  // sequences
+  std::int32_t waiting = 0;
+  std::int64_t pages_total = 0;
+  std::int64_t pages_kv = 0;       // of sequences
+  std::int64_t pages_cached = 0;   // of the prefix cache alone: reclaimed when need be
+  std::int64_t pages_adapter = 0;  // of adapters
+  std::int64_t pages_free = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t prompt_tokens = 0;  // computed
+  std::uint64_t generation_tokens = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t prefix_queries = 0;  // prompt tokens looked for in the prefix cache
+  std::uint64_t prefix_hits = 0;     // and found there
+  double step_seconds_total = 0;     // the device at work
+  double host_seconds_total = 0;     // the engine thread at work, mostly while the device is, too
+  double gap_seconds_total = 0;      // the device at rest because the engine thread was at work
+  std::uint64_t adapter_loads = 0;   // to the device, arrived
+  std::uint64_t adapter_loaded_bytes = 0;
+  std::uint64_t adapter_evictions = 0;
+  // The handoff of cold adapters' rows to CPU workers.
+  std::int32_t cpu_workers = 0;  // that are up
+  std::uint64_t worker_restarts = 0;
+  double worker_busy_s = 0;              // over all of them
+  std::uint64_t handoff_steps = 0;       // with rows of adapters that were still loading
+  std::uint64_t handoff_rows = 0;        // of these adapters
+  std::uint64_t handoff_cpu_layers = 0;  // of them: computed by workers
+  std::uint64_t handoff_gpu_layers = 0;  // offered to workers, but the weights had come
+  std::uint64_t handoff_voids = 0;       // groups of rows that workers left without an answer
+  std::uint64_t replays = 0;             // sequences that were computed again for that
+  double handoff_planned_seconds = 0;    // what the steps were to take
+  double handoff_actual_seconds = 0;
+  std::uint64_t host_tier_bytes = 0;
+  std::uint64_t host_tier_used = 0;
+};
+
+// Thread-safe.
+class GenerationService {
+ public:
+  virtual ~GenerationService() = default;
+
+  // Checks the request (prompt not empty, ids in range, context length, adapter known: not_found)
+  // and queues it. resource_exhausted when the queue is full, unavailable when draining.
+  virtual Result<std::unique_ptr<Generation>> submit(GenerationRequest request) = 0;
+
+  // already_exists when the name is taken by other content and not `in_place`; the same content
+  // again is a success. Loading happens on the calling thread; the engine keeps running.
+  virtual Status load_adapter(const std::string& name, const std::string& path, bool in_place,
+                              bool pinned) = 0;
+  // Running requests keep the adapter until they end; new ones get not_found at once.
+  virtual Status unload_adapter(const std::string& name) = 0;
+  virtual std::vector<AdapterInfo> adapters() const = 0;
+  virtual EngineStats stats() const = 0;
+  virtual bool has_adapter(const std::string& name) const = 0;
+
+  // Refuses new requests from now on; running and waiting ones finish.
+  virtual void drain() = 0;
+  virtual bool ready() const = 0;
+};
+
+}  // namespace tandem

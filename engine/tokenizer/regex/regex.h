@@ -1,0 +1,76 @@
+// Regular expressions of tokenizer.json, which are written for Oniguruma, run by PCRE2 with JIT.
+//
+// The two dialects agree on what published tokenizers use, after a translation of the few escapes
+// that mean something else (\s, \w, scripts). Constructs on which they differ and that no
+// translation covers are refused by name.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace tandem {
+
+struct Span {
+  std::size_t begin = 0, end = 0;
+  bool empty() const { return begin == end; }
+};
+
+// Immutable; find() is thread-safe.
+class Regex {
+ public:
+  static Result<Regex> compile(std::string_view pattern);
+  // A pattern that matches `text` and nothing else.
+  static Result<Regex> literal(std::string_view text);
+
+  // The first match of the text at or after `from`. `text` must be valid UTF-8 and `from` a
+  // character's start; neither is checked. found is false when there is none. A failure (a limit
+  // that a pathological pattern reaches) is a Status.
+  Status find(std::string_view text, std::size_t from, Span& match, bool& found) const;
+
+  // Calls part(span, is_match) for all of the text, in order: matches and what lies between them.
+  // `part` returns a Status; the first failure ends the walk. Empty matches split but are not
+  // reported.
+  template <typename Part>
+  Status split(std::string_view text, Part&& part) const;
+
+ private:
+  struct Code;
+  explicit Regex(std::shared_ptr<const Code> code) : code_(std::move(code)) {}
+  static Result<Regex> build(const std::string& translated, std::string_view original);
+
+  std::shared_ptr<const Code> code_;
+};
+
+// The same pattern in PCRE2's dialect, or the construct that has no equal there.
+Result<std::string> translate_oniguruma(std::string_view pattern);
+
+template <typename Part>
+Status Regex::split(std::string_view text, Part&& part) const {
+  std::size_t done = 0;  // all before was reported
+  std::size_t from = 0;
+  while (from <= text.size()) {
+    Span match;
+    bool found = false;
+    if (Status s = find(text, from, match, found); !s) return s;
+    if (!found) break;
+    if (match.begin > done) {
+      if (Status s = part(Span{done, match.begin}, false); !s) return s;
+      done = match.begin;
+    }
+    if (match.empty()) {  // go on one character later
+      from = match.end + 1;
+      while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
+      continue;
+    }
+    if (Status s = part(match, true); !s) return s;
+    done = from = match.end;
+  }
+  if (done < text.size()) return part(Span{done, text.size()}, false);
+  return {};
+}
+
+}  // namespace tandem

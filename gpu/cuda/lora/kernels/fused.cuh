@@ -1,0 +1,208 @@
+// y += (x A^T) B^T for one tile of rows of one adapter and module, in one kernel.
+//
+//   v[t][r]  = sum_i x[t][i] A[r][i]       "shrink": every warp of the cluster owns a piece of i
+//   y[t][o] += sum_r v[t][r] B[o][r]       "expand": every warp owns a piece of o
+//
+// Grid: (cluster x splits, modules, tiles); a cluster is 1 to 16 blocks of 8 warps. The warps'
+// partial v are summed in shared memory, then across the cluster (each block pulls the others'
+// sums), always in the same order, so the result is the same every time. v then becomes two numbers
+// of the compute dtype, v = high + low, which keeps it within 2^-17 of the float sum.
+//
+// Bound by reading A and B, each once per tile. Every warp streams its own pieces of A, then of B,
+// through a ring of its own in shared memory (stream.cuh): B does not depend on v, so memory stays
+// busy while the cluster meets. Rows of the tile are the products' M, so that weights are read at a
+// granularity of eight rows of A or B only. Small steps are bound by the number of instructions on
+// the way from launch to store: no divisions, all that can be loaded early is.
+//
+// Tried (H200, 4096 to 4096, rank 64, us): weights straight to registers, 16 bytes a thread: 112
+// for 256 distinct rows against 64 at copy speed: too few loads in flight under 128 registers.
+#pragma once
+
+#include "gpu/cuda/base/launch_order.cuh"
+#include "gpu/cuda/lora/kernels/expand.cuh"
+#include "gpu/cuda/lora/kernels/shrink.cuh"
+
+namespace tandem::cuda {
+
+inline constexpr int kPrefetchColumns = 16384;
+
+// Sends for rows' pieces into L2: of x, what the block's warps will read; of y, what they add to,
+// unless it is so much that it would not stay there.
+template <typename T>
+__device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTile& tile,
+                                              const LoraOutput& out, LoraRange k, int column_begin,
+                                              int column_end) {
+  const int size = p.out_type == LoraType::f32 ? 4 : sizeof(T);
+  const int row = static_cast<int>(threadIdx.x / 2);
+  if (row >= tile.count) return;
+  const std::int64_t at = row_of(p, tile.first + row);
+  if (threadIdx.x % 2 == 0) {
+    const int last = min(k.end * kUnit, p.in);
+    const int first = k.begin * kUnit;
+    if (first < last) {
+      prefetch_l2(static_cast<const T*>(p.x) + at * p.x_stride + first,
+                  static_cast<unsigned>((last - first) * static_cast<int>(sizeof(T))));
+    }
+  } else {
+    const int last = min(column_end * kUnit, out.cols);
+    const int first = column_begin * kUnit;
+    if (first < last && tile.count * (last - first) <= kPrefetchColumns) {
+      prefetch_l2(static_cast<const std::byte*>(out.data) + (at * out.stride + first) * size,
+                  static_cast<unsigned>((last - first) * size));
+    }
+  }
+}
+
+template <typename T, bool kPaged, int kTileRows>
+__global__ void __launch_bounds__(kLoraThreads, kTileRows == 8 ? 2 : 1)
+    fused_lora(const __grid_constant__ LoraParams p, const LoraCut cut) {
+  extern __shared__ __align__(128) std::byte shared_bytes[];
+  allow_next_kernel();
+  const int which = static_cast<int>(blockIdx.y);
+  const LoraTile tile = find_tile(p, kTileRows, static_cast<int>(blockIdx.z));
+  LoraEntry entry{};
+  if (tile.count > 0) entry = entry_of(p, tile.slot, which);
+  const int lane = threadIdx.x % 32;
+  const LaneRows<kTileRows> rows(p, tile, lane / 4);
+  if (tile.count <= 0 || entry.rank <= 0) {
+    wait_for_previous_kernels();
+    return;
+  }
+  const LoraOutput out = p.out[which];
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int all_columns = (out.cols + kUnit - 1) / kUnit;
+  const int log_columns = cut.log_cluster + cut.log_splits + kLogLoraWarps;
+  const int first_columns = static_cast<int>(blockIdx.x) << kLogLoraWarps;
+  const LoraWork w{entry,
+                   cut.padded_rank > 0 ? cut.padded_rank : entry.rank,
+                   p.in,
+                   out.cols,
+                   warp,
+                   lane / 4,
+                   lane % 4,
+                   static_cast<int>(blockIdx.x) & ((1 << cut.log_cluster) - 1),
+                   cut.log_cluster,
+                   LoraRange(all_columns, log_columns, first_columns + warp)};
+  const auto shared_at = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
+  WeightStream<T, kPaged, kTileRows> stream(
+      p, tile.slot, w, shared_at + static_cast<unsigned>(warp * kStages * kStageBytes));
+#pragma unroll 1
+  for (int i = 0; i < kStages; ++i) stream.send();
+  prefetch_rows<T>(p, tile, out, LoraRange((p.in + kUnit - 1) / kUnit, w.log_blocks, w.block),
+                   (all_columns * first_columns) >> log_columns,
+                   (all_columns * (first_columns + kLoraWarps)) >> log_columns);
+  wait_for_previous_kernels();
+
+  const int most_rows = min(kTileRows, p.max_count);
+  const LoraShared shared(most_rows, p.max_rank, kTileRows);
+  auto* v = reinterpret_cast<float*>(shared_bytes + shared.v_at);
+  auto* partial = reinterpret_cast<float*>(shared_bytes + shared.partial_at);
+  const int v_ranks = round_up(w.rank, 8);
+#pragma unroll 1
+  for (int rank0 = 0; rank0 < v_ranks; rank0 += kPassRanks) {
+    const int ranks = min(kPassRanks, v_ranks - rank0);
+    const int log_groups = log_rank_groups(ranks, kTileRows);
+    const int pitch = round_up(ranks, kPairRanks) + 8;
+    if (rank0 > 0) __syncthreads();  // the sums before have been read
+    float* own = partial + (warp >> log_groups) * most_rows * pitch;
+    const LoraRange k = w.inputs(log_groups);
+#pragma unroll 1
+    for (int r = (warp & ((1 << log_groups) - 1)) * kPairRanks; r < ranks;
+         r += kPairRanks << log_groups) {
+      shrink(p, w, stream, k, rows, own + r, pitch);
+    }
+    __syncthreads();
+    sum_warps(tile.count, partial, kLoraWarps >> log_groups, pitch, most_rows, ranks, v + rank0,
+              shared.v_pitch);
+  }
+  Expand<T, kPaged, kTileRows> expand(p, w, stream, rows, out);
+  if (w.log_blocks > 0) {
+    cluster_arrive();
+    expand.load_old(w.columns.begin, w.columns.begin + stream.units_per_stage());
+    cluster_wait();
+  } else {
+    expand.load_old(w.columns.begin, w.columns.begin + stream.units_per_stage());
+    __syncthreads();
+  }
+  T* high = reinterpret_cast<T*>(partial);
+  T* low = high + most_rows * shared.high_pitch;
+  gather_v<T>(w.log_blocks, tile.count, v, v_ranks, shared.v_pitch, high, low, shared.high_pitch);
+  __syncthreads();
+  if (w.log_blocks > 0) cluster_arrive();
+  const auto high_at = static_cast<unsigned>(__cvta_generic_to_shared(high));
+  const auto low_at = static_cast<unsigned>(__cvta_generic_to_shared(low));
+  const unsigned pitch = static_cast<unsigned>(shared.high_pitch) * sizeof(T);
+  if (!stream.whole_rows()) {
+    expand.run_pieces(high_at, low_at, pitch);
+  } else if (entry.b_stride == 8) {
+    expand.template run_whole_rows<1>(high_at, low_at, pitch);
+  } else if (entry.b_stride == 16) {
+    expand.template run_whole_rows<2>(high_at, low_at, pitch);
+  } else {
+    expand.template run_whole_rows<4>(high_at, low_at, pitch);
+  }
+  if (w.log_blocks > 0) cluster_wait();  // nobody reads this block's v any more
+}
+
+template <typename T, bool kPaged, int kTileRows>
+cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
+  const auto kernel = fused_lora<T, kPaged, kTileRows>;
+  const int rows = p.max_count < kTileRows ? p.max_count : kTileRows;
+  const LoraShared shared(rows, p.max_rank, kTileRows);
+  // The attributes are the device's and are set once, not at every launch. Remembered by thread, so
+  // that no lock is needed; a thread that has gone to another device sets them there.
+  static thread_local int prepared_device = -1;
+  static thread_local int most = 0;  // shared memory that a block may have there
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  if (prepared_device != device) {
+    error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess) return error;
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+    if (error != cudaSuccess) return error;
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error != cudaSuccess && cut.log_cluster > 3) return error;
+    prepared_device = device;
+  }
+  // sm_86, 89 and 120 give a block 99 KB, which the rings almost fill: slow there, but right.
+  if (shared.bytes > most) return launch_lora_plain(p, cut.overlap, stream);
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned num_attributes = 0;
+  if (cut.log_cluster > 0) {
+    attributes[num_attributes].id = cudaLaunchAttributeClusterDimension;
+    attributes[num_attributes].val.clusterDim.x = 1U << cut.log_cluster;
+    attributes[num_attributes].val.clusterDim.y = 1;
+    attributes[num_attributes].val.clusterDim.z = 1;
+    ++num_attributes;
+  }
+  if (cut.overlap) {
+    attributes[num_attributes].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[num_attributes].val.programmaticStreamSerializationAllowed = 1;
+    ++num_attributes;
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(1U << (cut.log_cluster + cut.log_splits), static_cast<unsigned>(p.num_modules),
+           static_cast<unsigned>(tile_bound(p, kTileRows)));
+  config.blockDim = dim3(kLoraThreads);
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared.bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = num_attributes;
+  return cudaLaunchKernelEx(&config, kernel, p, cut);
+}
+
+template <typename T, bool kPaged>
+cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
+  switch (cut.tile_rows) {
+    case 64:
+      return launch_fused<T, kPaged, 64>(p, cut, stream);
+    case 32:
+      return launch_fused<T, kPaged, 32>(p, cut, stream);
+    default:
+      return launch_fused<T, kPaged, 8>(p, cut, stream);
+  }
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,29 @@
+// How a step of LoRA is cut over the GPU: which kernel, how many blocks share a tile of rows.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/cuda/lora/kernels/params.h"
+
+namespace tandem::cuda {
+
+struct LoraGpu {
+  int major = 0;  // compute capability: clusters and dependent launch from 9 on
+};
+
+// bgmv: tiles of 8 rows, every adapter's loops run to max_rank (Punica's padding; no byte more is
+// read for it). mbgmv: the same without padding (S-LoRA's). sgmv: tiles of 32 or 64 rows. All three
+// multiply on tensor cores and differ in nothing else, so mbgmv is never behind bgmv, which is for
+// comparison.
+enum class LoraKernel { automatic, bgmv, mbgmv, sgmv };
+
+// Depends on plain integers of `params` alone, so a captured launch fits any contents.
+LoraCut plan_lora(const LoraParams& params, const LoraGpu& gpu, LoraKernel kernel);
+
+// Enqueues one kernel, or none for an empty step.
+cudaError_t launch_cut(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+// Plans for the calling thread's current device, and launches. `overlap`: see base/launch.h.
+cudaError_t enqueue_lora(const LoraParams& params, LoraKernel kernel, bool overlap,
+                         cudaStream_t stream);
+
+}  // namespace tandem::cuda

@@ -1,0 +1,225 @@
+// v = x A^T of a tile: the warps' partial sums, their sum in the block, and across the cluster.
+#pragma once
+
+#include "gpu/cuda/lora/kernels/stream.cuh"
+
+namespace tandem::cuda {
+
+__host__ __device__ constexpr int round_up(int n, int to) {
+  return (n + to - 1) / to * to;
+}
+
+// Shared memory of a block, in bytes from its start: the warps' rings, the block's own v, which the
+// cluster reads, then the warps' partial sums of up to 64 ranks, later v as high and low.
+struct LoraShared {
+  int v_pitch;     // elements from row to row of v: its ranks, a multiple of 8
+  int high_pitch;  // of v as high or low: an odd multiple of 32, at least 64 ranks
+  int v_at;
+  int partial_at;
+  int bytes;
+
+  __host__ __device__ LoraShared(int rows, int max_rank, int tile_rows) {
+    v_pitch = round_up(max_rank, 8);
+    high_pitch = 32 * ((round_up(v_pitch, 64) / 32) | 1);
+    v_at = kLoraWarps * kStages * kStageBytes;
+    partial_at = v_at + rows * v_pitch * 4;
+    int partial = 0;  // floats a row, the most of any pass
+    for (int ranks = kPairRanks; ranks <= kPassRanks && ranks < max_rank + kPairRanks;
+         ranks += kPairRanks) {
+      const int floats = (kLoraWarps >> log_rank_groups(ranks, tile_rows)) * (ranks + 8);
+      partial = partial > floats ? partial : floats;
+    }
+    partial *= rows * 4;
+    const int halves = 2 * rows * high_pitch * 2;
+    bytes = partial_at + (partial > halves ? partial : halves);
+  }
+};
+
+// The tile's rows as one lane sees them: rows g and g + 8 of every 16.
+template <int kTileRows>
+struct LaneRows {
+  static constexpr int kHalves = kTileRows == 8 ? 1 : 2;
+  static constexpr int kM = kTileRows == 8 ? 1 : kTileRows / 16;
+  std::int32_t row[kM][kHalves];  // of x and y; -1: none
+
+  __device__ __forceinline__ LaneRows(const LoraParams& p, const LoraTile& tile, int g) {
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) {
+        const int at = m * 16 + h * 8 + g;
+        row[m][h] = -1;
+        if (at < tile.count) row[m][h] = static_cast<std::int32_t>(row_of(p, tile.first + at));
+      }
+    }
+  }
+};
+
+// 16 ranks over this warp's units of `in`, into partial[row][rank], rows `pitch` apart.
+template <typename T, bool kPaged, int kTileRows>
+__device__ __forceinline__ void shrink(const LoraParams& p, const LoraWork& w,
+                                       WeightStream<T, kPaged, kTileRows>& stream, LoraRange k,
+                                       const LaneRows<kTileRows>& lane_rows, float* partial,
+                                       int pitch) {
+  constexpr int kM = LaneRows<kTileRows>::kM;
+  constexpr int kHalves = LaneRows<kTileRows>::kHalves;
+  float acc[kM][2][4] = {};
+  const unsigned at = static_cast<unsigned>(w.g * 256 + w.t * 16) ^ ((w.g & 1) * 64U);
+  const T* x[kM][kHalves];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      x[m][h] = static_cast<const T*>(p.x) + lane_rows.row[m][h] * p.x_stride + w.t * 8;
+    }
+  }
+#pragma unroll 1
+  for (int u = k.begin; u < k.end; u += kChunkUnits) {
+    Words<4> rows[kM > 1 ? 2 : 1][kChunkUnits][2] = {};
+    const auto load = [&](int m) {
+#pragma unroll
+      for (int i = 0; i < kChunkUnits; ++i) {
+        const bool inside = u + i < k.end && (u + i) * kUnit + w.t * 8 < w.in;
+#pragma unroll
+        for (int h = 0; h < kHalves; ++h) {
+          rows[m % 2][i][h] =
+              load_activations(x[m][h] + (u + i) * kUnit, inside && lane_rows.row[m][h] >= 0);
+        }
+      }
+    };
+    load(0);
+    const unsigned stage = stream.take() + at;
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      if (m + 1 < kM) load(m + 1);
+#pragma unroll
+      for (int i = 0; i < kChunkUnits; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          const unsigned from = (stage ^ (i % 2 * 64U)) + i / 2 * 128U + j * 2048U;
+          multiply<T>(acc[m][j], rows[m % 2][i][0], rows[m % 2][i][1], load_shared<4>(from));
+        }
+      }
+    }
+    stream.release();
+  }
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      if (lane_rows.row[m][h] < 0) continue;
+      float* to = partial + (m * 16 + h * 8 + w.g) * pitch + 2 * w.t;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        *reinterpret_cast<float2*>(to + j * 8) =
+            make_float2(acc[m][j][2 * h], acc[m][j][2 * h + 1]);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ float4 sum_of(const float4& a, const float4& b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+// Numbers 0, 1, ... as row and quad of columns, without a division.
+struct QuadIndex {
+  int log_quads;
+  __device__ __forceinline__ explicit QuadIndex(int quads) {  // quads > 1
+    asm("bfind.u32 %0, %1;" : "=r"(log_quads) : "r"(quads - 1));
+    ++log_quads;
+  }
+  __device__ __forceinline__ int row(int i) const { return i >> log_quads; }
+  __device__ __forceinline__ int column(int i) const { return (i & ((1 << log_quads) - 1)) * 4; }
+};
+
+// The partial sums of one pass, from `parts` warps, added up into v[row][rank].
+__device__ __forceinline__ void sum_warps(int count, const float* partial, int parts, int pitch,
+                                          int rows, int ranks, float* v, int v_pitch) {
+  const QuadIndex index(ranks / 4);
+#pragma unroll 1
+  for (int i = threadIdx.x; i < count << index.log_quads; i += kLoraThreads) {
+    const int column = index.column(i);
+    if (column >= ranks) continue;
+    const float* from = partial + index.row(i) * pitch + column;
+    float4 sum = *reinterpret_cast<const float4*>(from);
+#pragma unroll 1
+    for (int part = 1; part < parts; ++part) {
+      from += rows * pitch;
+      sum = sum_of(sum, *reinterpret_cast<const float4*>(from));
+    }
+    *reinterpret_cast<float4*>(v + index.row(i) * v_pitch + column) = sum;
+  }
+}
+
+// The cluster's barrier in two halves, and a read of another block's shared memory.
+__device__ __forceinline__ void cluster_arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ float4 read_block(const float* local, int block) {
+  float4 v{};
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto here = static_cast<unsigned>(__cvta_generic_to_shared(local));
+  unsigned there = 0;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+  asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(there)
+               : "memory");
+#else
+  v = *reinterpret_cast<const float4*>(local);
+#endif
+  return v;
+}
+
+// The sum of all blocks' v as high and low, zeros after the ranks up to a multiple of 64. A lane
+// reads four sums of one block; the lanes that read the same four of the others add them up.
+template <typename T>
+__device__ __forceinline__ void gather_v(int log_blocks, int count, const float* v, int ranks,
+                                         int v_pitch, T* high, T* low, int pitch) {
+  const int columns = round_up(ranks, 64);
+  const QuadIndex index(columns / 4);
+  const int many = count << (index.log_quads + log_blocks);
+  const int mine = static_cast<int>(threadIdx.x) & ((1 << log_blocks) - 1);
+#pragma unroll 1
+  for (int base = 0; base < many; base += kLoraThreads) {
+    const int n = base + static_cast<int>(threadIdx.x);
+    const int row = index.row(n >> log_blocks);
+    const int column = index.column(n >> log_blocks);
+    float4 sum{};
+    if (column < ranks && n < many) {
+      const float* from = v + row * v_pitch + column;
+      sum = log_blocks == 0 ? *reinterpret_cast<const float4*>(from) : read_block(from, mine);
+    }
+#pragma unroll 1
+    for (int step = 1; step < 1 << log_blocks; step *= 2) {
+      sum.x += __shfl_xor_sync(~0U, sum.x, step);
+      sum.y += __shfl_xor_sync(~0U, sum.y, step);
+      sum.z += __shfl_xor_sync(~0U, sum.z, step);
+      sum.w += __shfl_xor_sync(~0U, sum.w, step);
+    }
+    if (n >= many || mine != 0 || column >= columns) continue;
+    const float all[4] = {sum.x, sum.y, sum.z, sum.w};
+    float rest[4];
+    unsigned words[2];
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      words[j / 2] = pack(T(), clamp_to(T(), all[j]), clamp_to(T(), all[j + 1]));
+      const float2 kept = unpack(T(), words[j / 2]);
+      rest[j] = clamp_to(T(), all[j] - kept.x);
+      rest[j + 1] = clamp_to(T(), all[j + 1] - kept.y);
+    }
+    *reinterpret_cast<uint2*>(high + row * pitch + column) = make_uint2(words[0], words[1]);
+    *reinterpret_cast<uint2*>(low + row * pitch + column) =
+        make_uint2(pack(T(), rest[0], rest[1]), pack(T(), rest[2], rest[3]));
+  }
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,276 @@
+// The weights a warp reads, as one stream of stages through a ring in shared memory that belongs to
+// this warp alone: first its pieces of A, then its pieces of B. Asynchronous 16-byte copies; a
+// stage is 4 KiB; no barrier but the warp's own.
+//
+//   A stage: 16 ranks x 128 elements of `in`, rows of 256 bytes
+//   B stage: whole units of 32 columns when B's rows have 8, 16, 32 or 64 elements (then they are
+//            one run of bytes); else one unit x 64 ranks, rows of 128 bytes, zeros after B's own
+//
+// Rows of 128 bytes or multiples have their 64-byte halves exchanged in odd rows, so that the eight
+// lanes of a 16-byte shared load, which read two rows, meet all banks.
+#pragma once
+
+#include "gpu/cuda/lora/kernels/mma.cuh"
+#include "gpu/cuda/lora/kernels/tile.cuh"
+
+namespace tandem::cuda {
+
+inline constexpr int kLogLoraWarps = 3;
+inline constexpr int kLoraWarps = 1 << kLogLoraWarps;
+inline constexpr int kLoraThreads = 32 * kLoraWarps;
+inline constexpr int kStageBytes = 4096;
+inline constexpr int kStages = 3;
+inline constexpr int kUnit = 32;       // elements of `in`, or columns of y
+inline constexpr int kChunkUnits = 4;  // of an A stage
+inline constexpr int kPairRanks = 16;  // of an A stage
+inline constexpr int kPassRanks = 64;  // ranks that the warps sum up at once
+inline constexpr int kStepRanks = 64;  // of a B stage
+
+// Part number `part` of [0, total) cut into 2^log_parts nearly equal ones.
+struct LoraRange {
+  int begin;
+  int end;
+  __device__ __forceinline__ LoraRange(int total, int log_parts, int part)
+      : begin((total * part) >> log_parts), end((total * (part + 1)) >> log_parts) {}
+};
+
+// How the warps of a block share a pass of up to 64 ranks: 2^log_groups groups of warps by pairs of
+// eight ranks, and the warps of a group by `in`. Long pieces of few rows of A beat short pieces of
+// many, and fewer partial sums are left to add. Three pairs go one after another where the sums of
+// all warps fit.
+__host__ __device__ inline int log_rank_groups(int pass_ranks, int tile_rows) {
+  if (pass_ranks > 2 * kPairRanks) {
+    return pass_ranks <= 3 * kPairRanks && tile_rows == 8 ? 0 : 2;
+  }
+  return pass_ranks > kPairRanks ? 1 : 0;
+}
+
+// From a byte of an adapter to its address.
+template <bool kPaged>
+struct WeightBytes {
+  const std::byte* base;
+  const std::int32_t* ids;
+  unsigned mask;
+  int shift;
+
+  __device__ __forceinline__ WeightBytes(const LoraParams& p, int slot)
+      : base(p.page_base),
+        ids(kPaged ? p.page_ids + slot * p.page_slot_stride : nullptr),
+        mask((1U << p.page_shift) - 1),
+        shift(p.page_shift) {}
+
+  __device__ __forceinline__ const std::byte* at(std::uint64_t byte) const {
+    if constexpr (!kPaged) return reinterpret_cast<const std::byte*>(byte);
+    const auto id = static_cast<std::uint32_t>(__ldg(ids + (byte >> shift)));
+    return base + (static_cast<std::uint64_t>(id) << shift) + (static_cast<unsigned>(byte) & mask);
+  }
+};
+
+__device__ __forceinline__ unsigned swap_halves(unsigned offset, int odd_bit) {
+  return offset ^ (((offset >> odd_bit) & 1) << 6);
+}
+
+// 16 bytes to shared memory; zeros where `ok` is false.
+__device__ __forceinline__ void copy16(unsigned to, const std::byte* from, bool ok) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(ok ? 16 : 0)
+               : "memory");
+}
+
+// What a block knows about its work.
+struct LoraWork {
+  LoraEntry entry;
+  int rank;  // of the loops: the adapter's, or what it is padded to
+  int in;
+  int cols;
+  int warp;           // of the block
+  int g, t;           // of the lane, see mma.cuh
+  int block;          // of the cluster
+  int log_blocks;     // in the cluster
+  LoraRange columns;  // units of this warp
+
+  // This warp's units of `in` in a pass.
+  __device__ __forceinline__ LoraRange inputs(int log_groups) const {
+    const int log_parts = kLogLoraWarps - log_groups;
+    return {(in + kUnit - 1) / kUnit, log_blocks + log_parts,
+            (block << log_parts) + (warp >> log_groups)};
+  }
+};
+
+template <typename T, bool kPaged, int kTileRows>
+class WeightStream {
+ public:
+  // `ring`: shared address of this warp's kStages stages.
+  __device__ __forceinline__ WeightStream(const LoraParams& p, int slot, const LoraWork& work,
+                                          unsigned ring)
+      : w_(work),
+        bytes_(p, slot),
+        ring_(ring),
+        ring_end_(ring + kStages * kStageBytes),
+        sent_(ring),
+        taken_(ring),
+        column_(work.columns.begin) {
+    const int stride = w_.entry.b_stride;
+    whole_rows_ = stride == 8 || stride == 16 || stride == 32 || stride == 64;
+    per_stage_ = stride == 8 ? 8 : stride == 16 ? 4 : stride == 32 ? 2 : 1;
+    begin_pass();
+  }
+
+  // Sends for the next stage, into the slot after the last one's; nothing when all was sent for.
+  __device__ __forceinline__ void send() {
+    if (in_a_) {
+      send_a();
+    } else if (column_ < w_.columns.end) {
+      if (whole_rows_) {
+        send_whole_rows();
+      } else {
+        send_piece();
+      }
+    }
+    sent_ = sent_ + kStageBytes == ring_end_ ? ring_ : sent_ + kStageBytes;
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+
+  // The shared address of the oldest stage, once it is there.
+  __device__ __forceinline__ unsigned take() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 1) : "memory");
+    __syncwarp();
+    const unsigned slot = taken_;
+    taken_ = taken_ + kStageBytes == ring_end_ ? ring_ : taken_ + kStageBytes;
+    return slot;
+  }
+
+  // The stage of the last take() has been read by the whole warp: reuse it.
+  __device__ __forceinline__ void release() {
+    __syncwarp();
+    send();
+  }
+
+  __device__ __forceinline__ int units_per_stage() const { return per_stage_; }
+  __device__ __forceinline__ bool whole_rows() const { return whole_rows_; }
+
+ private:
+  static constexpr auto kSize = static_cast<unsigned>(sizeof(T));
+
+  __device__ __forceinline__ void send_a() {
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned row_bytes = static_cast<unsigned>(w_.in) * kSize;
+    const unsigned begin = static_cast<unsigned>(unit_) * (kUnit * kSize) + lane % 16 * 16;
+    const unsigned end = min(static_cast<unsigned>(unit_end_) * (kUnit * kSize), row_bytes);
+    const int r = rank_ + static_cast<int>(lane / 16);
+    // Rows of A that this lane has left; none past the end of its piece of `in`.
+    const int rows = begin < end ? w_.entry.rank - r : 0;
+    std::uint64_t from =
+        w_.entry.a + static_cast<std::uint64_t>(static_cast<unsigned>(r)) * row_bytes + begin;
+    const unsigned to = sent_ + swap_halves(lane * 16, 8);
+#pragma unroll
+    for (int i = 0; i < kPairRanks / 2; ++i) {
+      const bool ok = 2 * i < rows;
+      copy16(to + static_cast<unsigned>(i) * 512, ok ? bytes_.at(from) : nullptr, ok);
+      from += 2 * row_bytes;
+    }
+    // Next: further along `in`, then this warp's next ranks of the pass, then the next pass.
+    unit_ += kChunkUnits;
+    if (unit_ < unit_end_) return;
+    unit_ = unit_begin_;
+    rank_ += kPairRanks << log_groups_;
+    if (rank_ < min(pass_ + kPassRanks, w_.rank)) return;
+    pass_ += kPassRanks;
+    begin_pass();
+  }
+
+  // Finds this warp's part of the pass, or of the first one after it in which it has a part.
+  __device__ __forceinline__ void begin_pass() {
+#pragma unroll 1
+    for (;; pass_ += kPassRanks) {
+      in_a_ = pass_ < w_.rank;
+      if (!in_a_) return;
+      log_groups_ = log_rank_groups(min(kPassRanks, w_.rank - pass_), kTileRows);
+      const LoraRange k = w_.inputs(log_groups_);
+      rank_ = pass_ + (w_.warp & ((1 << log_groups_) - 1)) * kPairRanks;
+      unit_ = unit_begin_ = k.begin;
+      unit_end_ = k.end;
+      if (k.begin < k.end && rank_ < w_.rank) return;
+    }
+  }
+
+  __device__ __forceinline__ void send_whole_rows() {
+    const unsigned row_bytes = static_cast<unsigned>(w_.entry.b_stride) * kSize;
+    const unsigned rows =
+        static_cast<unsigned>(min(min(column_ + per_stage_, w_.columns.end) * kUnit, w_.cols));
+    const unsigned first = static_cast<unsigned>(column_) * kUnit;
+    const unsigned bytes = (rows - first) * row_bytes;
+    const unsigned at = threadIdx.x % 32 * 16;
+    const unsigned to = sent_ + (row_bytes == 128 ? swap_halves(at, 7) : at);
+    const std::uint64_t from = w_.entry.b + static_cast<std::uint64_t>(first) * row_bytes + at;
+#pragma unroll
+    for (unsigned i = 0; i < kStageBytes; i += 512) {
+      const bool ok = at + i < bytes;
+      copy16(to + i, ok ? bytes_.at(from + i) : nullptr, ok);
+    }
+    column_ += per_stage_;
+  }
+
+  __device__ __forceinline__ void send_piece() {
+    const unsigned row_bytes = static_cast<unsigned>(w_.entry.b_stride) * kSize;
+    const unsigned at = threadIdx.x % 32 * 16;
+    const unsigned piece = static_cast<unsigned>(step_) * kSize + at % 128;
+    int row = column_ * kUnit + static_cast<int>(at / 128);
+    const int end = piece < row_bytes ? min((column_ + 1) * kUnit, w_.cols) : 0;
+    unsigned to = sent_ + swap_halves(at, 7);
+    std::uint64_t from =
+        w_.entry.b + static_cast<std::uint64_t>(static_cast<unsigned>(row)) * row_bytes + piece;
+#pragma unroll
+    for (int i = 0; i < kStageBytes / 512; ++i) {
+      const bool ok = row < end;
+      copy16(to, ok ? bytes_.at(from) : nullptr, ok);
+      to += 512;
+      row += 4;
+      from += 4 * row_bytes;
+    }
+    step_ += kStepRanks;
+    if (step_ < w_.rank) return;
+    step_ = 0;
+    ++column_;
+  }
+
+  const LoraWork& w_;
+  const WeightBytes<kPaged> bytes_;
+  const unsigned ring_;
+  const unsigned ring_end_;
+  unsigned sent_;
+  unsigned taken_;
+  int per_stage_;
+  bool whole_rows_;
+  // The next stage to send for.
+  bool in_a_;
+  int log_groups_ = 0;
+  int unit_begin_ = 0;
+  int unit_end_ = 0;
+  int unit_ = 0;
+  int pass_ = 0;
+  int rank_ = 0;
+  int column_;
+  int step_ = 0;
+};
+
+template <int kWords>
+__device__ __forceinline__ Words<kWords> load_shared(unsigned from) {
+  Words<kWords> v;
+  if constexpr (kWords == 4) {
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "r"(from)
+                 : "memory");
+  } else if constexpr (kWords == 2) {
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];"
+                 : "=r"(v.w[0]), "=r"(v.w[1])
+                 : "r"(from)
+                 : "memory");
+  } else {
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v.w[0]) : "r"(from) : "memory");
+  }
+  return v;
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,48 @@
+// What an operation of the host device computes with: its stream's own state and the device's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned_bytes.h"
+#include "base/onednn/matmul.h"
+#include "gpu/host/context/thread_pool.h"
+
+namespace tandem::host {
+
+// Scratch of one worker of the pool while it works for one stream, on its own cache lines.
+struct alignas(64) WorkerScratch {
+  AlignedBytes tile;                 // one tile or row of results
+  AlignedBytes operand;              // widened weights, queries
+  MatmulScratch matmul;              // the library's own
+  std::vector<std::int32_t> counts;  // sampling: per token, all zero between rows
+};
+
+struct OpContext {
+  ThreadPool* pool = nullptr;
+  MatmulCache* matmuls = nullptr;
+  // The CPU multiplies bf16 matrices much faster than f32 ones (AMX).
+  bool native_bf16 = false;
+  std::vector<WorkerScratch> workers;  // one per thread of the pool
+  AlignedBytes rows;                   // activations as float
+  AlignedBytes partial;                // what tasks leave for a second pass
+
+  // Runs body(task, worker) for every task: over the pool if `bytes`, what all of them read and
+  // write, are worth waking it (it costs a few microseconds), else here.
+  template <typename Body>
+  void for_each(std::int64_t num_tasks, std::int64_t bytes, Body&& body) {
+    constexpr std::int64_t kWorthwhile = 64 << 10;
+    if (bytes >= kWorthwhile) {
+      pool->parallel_for(num_tasks, body);
+    } else {
+      for (std::int64_t task = 0; task < num_tasks; ++task) body(task, 0);
+    }
+  }
+};
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace tandem::host

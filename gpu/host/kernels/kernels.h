@@ -1,0 +1,95 @@
+// The vector loops under the host operations: one thread, one tile or row, no allocation. Each
+// picks the best instruction set of the CPU it runs on (Highway's dynamic dispatch).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace tandem::host {
+
+// Rows of float scratch are padded to this many elements, the padding zero.
+inline constexpr std::int64_t kRowPad = 16;
+constexpr std::int64_t padded(std::int64_t n) {
+  return (n + kRowPad - 1) / kRowPad * kRowPad;
+}
+
+// acc[r][o] = sum_i x[r][i] w[o][i], r < rows, o < outputs, i < k. Reads the weights once for up
+// to eight rows: bound by memory there, by FMA beyond.
+struct DotTile {
+  DType dtype;    // of w
+  const void* w;  // [outputs, k], rows w_stride elements apart
+  std::int64_t w_stride;
+  std::int64_t outputs;
+  std::int64_t k;
+  const float* x;  // [rows, padded(k)], zeros after k, rows x_stride apart
+  std::int64_t x_stride;
+  std::int64_t rows;
+  float* acc;  // [rows, outputs], rows acc_stride apart; overwritten
+  std::int64_t acc_stride;
+};
+void dot_tile(const DotTile& tile);
+
+// acc[r][i] += sum_t p[r][t] v[t][i], r < rows, t < tokens, i < d.
+struct MixTile {
+  DType dtype;    // of v
+  const void* v;  // [tokens, d], rows v_stride apart
+  std::int64_t v_stride;
+  std::int64_t tokens;
+  std::int64_t d;
+  const float* p;  // [rows, tokens], rows p_stride apart
+  std::int64_t p_stride;
+  std::int64_t rows;
+  float* acc;  // [rows, padded(d)], rows acc_stride apart
+  std::int64_t acc_stride;
+};
+void mix_tile(const MixTile& tile);
+
+// target[i] = float(source[i]) * scale, and zeros up to padded(n).
+void widen_row(DType dtype, const void* source, std::int64_t n, float scale, float* target);
+
+// y[i] = dtype(acc[i] (+ bias[i]) (+ y[i] when accumulate)); bias may be null.
+struct StoreRow {
+  const float* acc;
+  std::int64_t n;
+  DType bias_dtype;
+  const void* bias;
+  DType dtype;
+  void* y;
+  bool accumulate;
+};
+void store_row(const StoreRow& row);
+
+// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i]
+struct NormRow {
+  DType x_dtype;
+  const void* x;
+  DType weight_dtype;
+  const void* weight;
+  std::int64_t n;
+  float eps;
+  DType out_dtype;
+  void* out;  // may be x
+};
+void norm_row(const NormRow& row);
+
+// Turns the pairs (x[i], x[i + half]) by the angles of cos[i], sin[i].
+void rope_row(DType dtype, void* x, std::int64_t half, const float* cos, const float* sin);
+
+// out[i] = silu(gate[i]) up[i]
+void swiglu_row(DType dtype, const void* gate, const void* up, std::int64_t n, DType out_dtype,
+                void* out);
+
+// x[i] *= factor
+void scale_row(float* x, std::int64_t n, float factor);
+
+// One row's step of the online softmax: x[i] = exp(x[i] - m) for i < n, and returns their sum.
+float exp_row(float* x, std::int64_t n, float m);
+// The largest of n >= 1 numbers; NaNs are ignored, -infinity when there is nothing else.
+float max_row(const float* x, std::int64_t n);
+
+// "AVX3", "AVX2", ...: the instruction set in use.
+const char* simd_name();
+
+}  // namespace tandem::host

@@ -1,0 +1,124 @@
+// The row-by-row operations: embedding, norms, rotary embedding, SwiGLU, gather, KV append.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "gpu/host/kernels/kernels.h"
+#include "gpu/host/ops/operations.h"
+
+namespace tandem::host {
+namespace {
+
+std::byte* element(const TensorView& view, std::int64_t i, std::int64_t j) {
+  return static_cast<std::byte*>(view.data) +
+         (i * view.stride[0] + j * view.stride[1]) * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+std::int64_t bytes_of(const TensorView& view) {
+  return view.num_elements() * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+// body(begin, end) over ranges of rows, several tasks per thread.
+template <typename Body>
+void for_row_ranges(OpContext& context, std::int64_t rows, std::int64_t bytes, Body body) {
+  const std::int64_t per_task = ceil_div(rows, 4 * context.pool->num_threads());
+  if (rows == 0) return;
+  context.for_each(ceil_div(rows, per_task), bytes, [&](std::int64_t task, int) {
+    body(task * per_task, std::min(rows, (task + 1) * per_task));
+  });
+}
+
+}  // namespace
+
+void embed(OpContext& context, const EmbedArgs& args) {
+  const std::int64_t width = args.table.cols();
+  for_row_ranges(
+      context, args.out.rows(), bytes_of(args.out), [&](std::int64_t t, std::int64_t end) {
+        for (; t < end; ++t) {
+          const std::int32_t id = args.ids[t];
+          TANDEM_CHECK(id >= 0 && id < args.table.rows(), "token {} of {}", id, args.table.rows());
+          convert(args.table.dtype, args.table.row_bytes(id), args.out.dtype, args.out.row_bytes(t),
+                  static_cast<std::size_t>(width));
+        }
+      });
+}
+
+void rms_norm(OpContext& context, const RmsNormArgs& args) {
+  const bool per_head = args.x.rank == 3;
+  const std::int64_t heads = per_head ? args.x.dim[1] : 1;
+  for_row_ranges(
+      context, args.x.rows(), bytes_of(args.x) + bytes_of(args.out),
+      [&](std::int64_t t, std::int64_t end) {
+        for (; t < end; ++t) {
+          for (std::int64_t h = 0; h < heads; ++h) {
+            norm_row({args.x.dtype, per_head ? element(args.x, t, h) : args.x.row_bytes(t),
+                      args.weight.dtype, args.weight.data, args.x.cols(), args.eps, args.out.dtype,
+                      per_head ? element(args.out, t, h) : args.out.row_bytes(t)});
+          }
+        }
+      });
+}
+
+void rope_append(OpContext& context, const RopeAppendArgs& args) {
+  const KvLayer& cache = args.cache;
+  const std::int64_t kv_heads = args.k.dim[1];
+  const std::int64_t d = args.k.cols();
+  const auto size = static_cast<std::int64_t>(size_of(args.k.dtype));
+  const auto bytes = 2 * (bytes_of(args.q) + 2 * bytes_of(args.k));
+  for_row_ranges(context, args.k.rows(), bytes, [&](std::int64_t t, std::int64_t end) {
+    for (; t < end; ++t) {
+      const std::int32_t position = args.positions[t];
+      TANDEM_CHECK(position >= 0 && position < args.cos_sin.rows(), "position {} of {}", position,
+                   args.cos_sin.rows());
+      const auto* cos = reinterpret_cast<const float*>(element(args.cos_sin, position, 0));
+      const auto* sin = reinterpret_cast<const float*>(element(args.cos_sin, position, 1));
+      for (const TensorView* x : {&args.q, &args.k}) {
+        for (std::int64_t h = 0; h < x->dim[1]; ++h) {
+          rope_row(x->dtype, element(*x, t, h), d / 2, cos, sin);
+        }
+      }
+      if (args.slots[t] < 0) continue;
+      const std::int64_t page = args.slots[t] / cache.page_tokens;
+      const std::int64_t offset = args.slots[t] % cache.page_tokens;
+      for (std::int64_t h = 0; h < kv_heads; ++h) {
+        const std::int64_t key = page * cache.page_stride + (h * cache.page_tokens + offset) * d;
+        const std::int64_t value = key + kv_heads * cache.page_tokens * d;
+        auto* base = static_cast<std::byte*>(cache.base);
+        std::memcpy(base + key * size, element(args.k, t, h), static_cast<std::size_t>(d * size));
+        std::memcpy(base + value * size, element(args.v, t, h), static_cast<std::size_t>(d * size));
+      }
+    }
+  });
+}
+
+void swiglu(OpContext& context, const SwigluArgs& args) {
+  const std::int64_t ffn = args.out.cols();
+  // Split within rows as well: a decode step has few, and long ones.
+  constexpr std::int64_t kBlock = 2048;
+  const std::int64_t blocks = ceil_div(ffn, kBlock);
+  const auto in_size = static_cast<std::int64_t>(size_of(args.gate_up.dtype));
+  const auto out_size = static_cast<std::int64_t>(size_of(args.out.dtype));
+  // An exponential costs about as much as moving 16 bytes.
+  context.for_each(
+      args.out.rows() * blocks, args.out.num_elements() * 16, [&](std::int64_t task, int) {
+        const std::int64_t t = task / blocks;
+        const std::int64_t begin = task % blocks * kBlock;
+        const std::byte* gate = args.gate_up.row_bytes(t) + begin * in_size;
+        swiglu_row(args.gate_up.dtype, gate, gate + ffn * in_size, std::min(kBlock, ffn - begin),
+                   args.out.dtype, args.out.row_bytes(t) + begin * out_size);
+      });
+}
+
+void gather_rows(OpContext& context, const GatherRowsArgs& args) {
+  const auto row_bytes = static_cast<std::size_t>(args.out.cols()) * size_of(args.out.dtype);
+  for_row_ranges(
+      context, args.out.rows(), 2 * bytes_of(args.out), [&](std::int64_t i, std::int64_t end) {
+        for (; i < end; ++i) {
+          const std::int32_t row = args.rows[i];
+          TANDEM_CHECK(row >= 0 && row < args.x.rows(), "row {} of {}", row, args.x.rows());
+          std::memcpy(args.out.row_bytes(i), args.x.row_bytes(row), row_bytes);
+        }
+      });
+}
+
+}  // namespace tandem::host

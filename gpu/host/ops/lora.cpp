@@ -1,0 +1,119 @@
+// The adapters' deltas: one pass over the pool for all x A^T, one for all (x A^T) B^T. A task owns
+// a block of rows of A (or B) of one segment and module and reads it once for up to eight rows of
+// x. Weights that lie in chunks of a pool are read in place where the chunks are neighbours, else
+// copied together first: a task's bytes fit the cache.
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "gpu/host/kernels/kernels.h"
+#include "gpu/host/ops/lora_pages.h"
+#include "gpu/host/ops/operations.h"
+
+namespace tandem::host {
+namespace {
+
+struct Task {
+  const LoraSegment* segment;
+  const LoraMatrix* matrix;
+  std::int32_t module;
+  std::int32_t begin;  // first row of A or B
+  std::int32_t count;
+};
+
+const LoraMatrix& matrix_of(const LoraArgs& args, const LoraSegment& segment, std::int32_t module) {
+  return args.table[segment.slot * args.slot_stride + module];
+}
+
+// Cuts each matrix into tasks of about `bytes`.
+template <typename RowsOf, typename WidthOf>
+std::vector<Task> cut(const LoraArgs& args, std::int64_t bytes, RowsOf rows_of, WidthOf width_of) {
+  std::vector<Task> tasks;
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    if (segment.count == 0) continue;
+    for (std::int32_t m = 0; m < args.num_modules; ++m) {
+      const LoraMatrix& matrix = matrix_of(args, segment, m);
+      if (matrix.rank == 0) continue;
+      TANDEM_CHECK(matrix.rank <= args.max_rank, "rank {} above {}", matrix.rank, args.max_rank);
+      const std::int64_t rows = rows_of(matrix, m);
+      // Long segments compute more for every byte.
+      const std::int64_t cost = width_of(matrix) * size * std::max(1, segment.count / 8);
+      const std::int64_t block = std::clamp<std::int64_t>(
+          bytes / std::max<std::int64_t>(cost, 1) / 15 * 15, 15, std::max<std::int64_t>(rows, 15));
+      for (std::int64_t begin = 0; begin < rows; begin += block) {
+        tasks.push_back({&segment, &matrix, m, static_cast<std::int32_t>(begin),
+                         static_cast<std::int32_t>(std::min(block, rows - begin))});
+      }
+    }
+  }
+  return tasks;
+}
+
+}  // namespace
+
+void lora(OpContext& context, const LoraArgs& args) {
+  if (args.num_rows == 0 || args.num_segments == 0 || args.max_rank == 0) return;
+  const std::int64_t in = args.x.cols();
+  const std::int64_t x_stride = padded(in);
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+
+  // Rows in the segments' order, as float; v beside them, a padded piece per module.
+  const std::int64_t rank_stride = padded(args.max_rank);
+  const std::int64_t v_stride = rank_stride * args.num_modules;
+  const std::int64_t rows = args.num_rows;
+  float* x = context.rows.get<float>(static_cast<std::size_t>(rows * (x_stride + v_stride)));
+  float* v = x + rows * x_stride;
+  context.for_each(rows, rows * x_stride * 4, [&](std::int64_t i, int) {
+    const std::int32_t row = args.rows[i];
+    TANDEM_CHECK(row >= 0 && row < args.x.rows(), "row {} of {}", row, args.x.rows());
+    widen_row(args.x.dtype, args.x.row_bytes(row), in, 1.0F, x + i * x_stride);
+    std::fill_n(v + i * v_stride, v_stride, 0.0F);
+  });
+
+  const std::vector<Task> shrinks = cut(
+      args, 64 << 10, [](const LoraMatrix& matrix, std::int32_t) { return matrix.rank; },
+      [&](const LoraMatrix&) { return in; });
+  const auto num_shrinks = static_cast<std::int64_t>(shrinks.size());
+  context.for_each(num_shrinks, num_shrinks * in * size * 15, [&](std::int64_t i, int worker) {
+    const Task& task = shrinks[static_cast<std::size_t>(i)];
+    const std::byte* a = weights_at(args.pages, task.segment->slot, task.matrix->a,
+                                    task.begin * in * size, task.count * in * size,
+                                    context.workers[static_cast<std::size_t>(worker)].operand);
+    const std::int64_t first = task.segment->first;
+    dot_tile({args.x.dtype, a, in, task.count, in, x + first * x_stride, x_stride,
+              task.segment->count, v + first * v_stride + task.module * rank_stride + task.begin,
+              v_stride});
+  });
+
+  const std::vector<Task> expands = cut(
+      args, 32 << 10, [&](const LoraMatrix&, std::int32_t m) { return args.out[m].cols(); },
+      [](const LoraMatrix& matrix) { return std::int64_t{matrix.b_stride}; });
+  const auto num_expands = static_cast<std::int64_t>(expands.size());
+  context.for_each(num_expands, num_expands * (16 << 10), [&](std::int64_t i, int worker) {
+    const Task& task = expands[static_cast<std::size_t>(i)];
+    const TensorView& out = args.out[task.module];
+    const std::int64_t b_stride = task.matrix->b_stride;
+    const std::byte* b = weights_at(args.pages, task.segment->slot, task.matrix->b,
+                                    task.begin * b_stride * size, task.count * b_stride * size,
+                                    context.workers[static_cast<std::size_t>(worker)].operand);
+    const std::int64_t first = task.segment->first;
+    constexpr std::int64_t kRows = 64;
+    float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(
+        static_cast<std::size_t>(kRows * task.count));
+    for (std::int64_t r = 0; r < task.segment->count; r += kRows) {
+      const std::int64_t block = std::min<std::int64_t>(kRows, task.segment->count - r);
+      dot_tile({args.x.dtype, b, b_stride, task.count, task.matrix->rank,
+                v + (first + r) * v_stride + task.module * rank_stride, v_stride, block, acc,
+                task.count});
+      for (std::int64_t j = 0; j < block; ++j) {
+        std::byte* y = out.row_bytes(args.rows[first + r + j]) +
+                       task.begin * static_cast<std::int64_t>(size_of(out.dtype));
+        store_row({acc + j * task.count, task.count, out.dtype, nullptr, out.dtype, y, true});
+      }
+    }
+  });
+}
+
+}  // namespace tandem::host

@@ -1,0 +1,30 @@
+// The operations of gpu/ops.h on the CPU. Each runs to its end on the calling thread and the pool;
+// arguments have been checked (check_args.h). Memory that runs out throws.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "gpu/host/context/context.h"
+#include "gpu/ops.h"
+
+namespace tandem::host {
+
+void embed(OpContext& context, const EmbedArgs& args);
+void rms_norm(OpContext& context, const RmsNormArgs& args);
+void gemm(OpContext& context, const GemmArgs& args);
+void rope_append(OpContext& context, const RopeAppendArgs& args);
+void attention(OpContext& context, const AttentionArgs& args);
+void swiglu(OpContext& context, const SwigluArgs& args);
+void gather_rows(OpContext& context, const GatherRowsArgs& args);
+void lora(OpContext& context, const LoraArgs& args);
+void offer(OpContext& context, const OfferArgs& args);
+void accept(OpContext& context, const AcceptArgs& args);
+void sample(OpContext& context, const SampleArgs& args);
+
+// Stream::set_flag and wait_flag. The wait holds no thread of the pool, and ends with an exception
+// when `stopping` is set before the word holds the value.
+void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count);
+void wait_flag(const std::uint32_t* flag, std::uint32_t value, const std::atomic<bool>& stopping);
+
+}  // namespace tandem::host

@@ -1,0 +1,36 @@
+// In which steps cold adapters begin that wait together. A step ends when its last row does, and
+// the link brings one adapter after another: all in the next step, the first would wait for the
+// last; one a step, the last would wait for steps that had room for it. So they begin in turns of
+// equal size, in their order, and each turn's weights travel before the next one's.
+//
+// Pure functions of times, like the planner.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "scheduler/coldstart/load_piece.h"
+#include "scheduler/coldstart/planner.h"
+
+namespace tandem {
+
+struct AdmissionPlan {
+  // Of each adapter: 0 begins in the next step, 1 in the one after it, ...
+  std::vector<std::int32_t> turns;
+  // As in HandoffPlan, turn by turn.
+  std::vector<LoadPiece> order;
+  // Predicted end of each one's first step, in seconds from now.
+  std::vector<double> ends;
+};
+
+using PlanSteps = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;
+
+// The turns with the earliest mean end among: all at once, and halves, quarters ... down to one a
+// step. `request` describes the next step as if all its adapters were in it, in the order in which
+// they should begin; `plan` plans a step, as plan_handoff() does, and is called some 2 n times for
+// n adapters.
+AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,
+                             const PlanSteps& plan = plan_handoff);
+
+}  // namespace tandem

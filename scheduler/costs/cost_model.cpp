@@ -1,0 +1,62 @@
+#include "scheduler/costs/cost_model.h"
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kBytesOfV = 4;  // f32
+
+}  // namespace
+
+double CostModel::layer_time(std::int32_t rows) const {
+  return std::max(layer_s, layer_row_s * rows);
+}
+
+double CostModel::load_time(std::int64_t bytes, std::int32_t copies) const {
+  return static_cast<double>(bytes) / link_bytes_per_s + copy_s * copies;
+}
+
+HandoverWork CostModel::handover(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
+                                 bool xa) const {
+  TANDEM_CHECK(workers > 0, "handover to {} workers", workers);
+  const double bytes = static_cast<double>(xa ? layer.a_bytes : layer.a_bytes + layer.b_bytes);
+  const double flops = 2 * bytes / element_bytes * rows;
+  const double x_bytes = static_cast<double>(layer.in_elements) * element_bytes * rows;
+  const double y_bytes = xa ? kBytesOfV * layer.ranks * rows
+                            : static_cast<double>(layer.out_elements) * element_bytes * rows;
+  HandoverWork work;
+  work.workers_s = flops / (worker_flops * workers) + worker_job_s * layer.sites;
+  work.stream_s = bytes / std::min(worker_bytes_per_s * workers, workers_bytes_per_s);
+  work.wire_s = (x_bytes + y_bytes) * row_byte_s;
+  work.link_s = std::min(y_bytes / link_bytes_per_s, work.wire_s);
+  work.extra_s = xa ? xa_extra_s : 0;
+  work.sites = layer.sites;
+  return work;
+}
+
+double CostModel::cpu_time(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
+                           bool xa) const {
+  return stall(handover(layer, rows, workers, xa), rows);
+}
+
+std::int32_t CostModel::cpu_rows(const LayerLoad& layer, std::int32_t workers,
+                                 std::int32_t limit) const {
+  if (workers <= 0) return 0;
+  const double load = load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+  std::int32_t low = 0;
+  std::int32_t high = std::max(limit, 0);
+  // The stall does not fall with the rows but where a longer GEMM hides more of it, and then the
+  // rows below are no worse than the bound that is found.
+  while (low < high) {
+    const std::int32_t middle = low + (high - low + 1) / 2;
+    if (cpu_time(layer, middle, workers, false) <= load) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace tandem

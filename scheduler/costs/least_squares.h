@@ -1,0 +1,27 @@
+// Linear models fitted to measurements: the way from `tandem profile`'s samples to a CostModel.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem {
+
+struct LinearFit {
+  std::vector<double> coefficients;  // of each column of x, none below zero
+  double r2 = 0;                     // 1: the model says all; may be negative: worse than the mean
+};
+
+// Coefficients c >= 0 with the least sum of ((y - x c) / y)^2, so that a small sample counts as
+// much as a large one; R2 of the plain residuals. Rows of x are samples, up to 6 columns, at least
+// as many samples as columns. Refuses samples that are not finite, and y that is not positive.
+Result<LinearFit> fit_linear(const std::vector<std::vector<double>>& x,
+                             const std::vector<double>& y);
+
+// y = max(c0, c1 x): a floor, then a line through the origin. At least two samples, all positive.
+Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::vector<double>& y);
+
+double r_squared(const std::vector<double>& y, const std::vector<double>& predicted);
+
+}  // namespace tandem

@@ -1,0 +1,188 @@
+#include "base/settings/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Sample {
+  std::string model;
+  std::int64_t port = 8000;
+  double gigabytes = 0.5;
+  bool pin = false;
+  std::string device = "auto";
+  std::vector<std::string> adapter;
+  std::string api_key;
+  std::string prompt;
+  std::int64_t other = 1;
+};
+
+class Settings : public ::testing::Test {
+ protected:
+  Settings() {
+    table.group("Model");
+    table.add(s.model, "model", "checkpoint folder").meta("DIR").required();
+    table.add(s.adapter, "adapter", "one adapter").meta("NAME=DIR");
+    table.add(s.device, "device", "where to compute").choices({"auto", "cuda", "host"});
+    table.group("Server");
+    table.add(s.port, "port", "port to listen on").range(0, 65535);
+    table.add(s.gigabytes, "kv_cache_gb", "memory").at_least(0);
+    table.add(s.pin, "pin", "pin threads");
+    table.add(s.api_key, "api_key", "secret").secret();
+    table.add(s.prompt, "prompt", "text").flag_only().short_flag('p');
+    table.add(s.other, "other", "another command's").in_file_only();
+  }
+
+  std::filesystem::path write(std::string_view text) { return dir.write("settings.toml", text); }
+
+  Status environment(const std::map<std::string, std::string>& variables) {
+    return table.load_environment([&](const char* name) -> const char* {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  }
+
+  Sample s;
+  SettingsTable table;
+  tandem::testing::TempDir dir;
+};
+
+TEST_F(Settings, AKeyYieldsItsFlagVariableAndDefault) {
+  const SettingsField& field = *table.find("kv_cache_gb");
+  EXPECT_EQ(field.flag(), "--kv-cache-gb");
+  EXPECT_EQ(field.environment(), "TANDEM_KV_CACHE_GB");
+  EXPECT_EQ(field.default_text(), "0.5");
+  EXPECT_EQ(field.group(), "Server");
+  EXPECT_EQ(table.find("device")->value_name(), "auto|cuda|host");
+  EXPECT_EQ(table.find("model")->value_name(), "DIR");
+  EXPECT_EQ(table.find("prompt")->environment(), "");
+  EXPECT_EQ(table.find("nonsense"), nullptr);
+}
+
+TEST_F(Settings, LaterSourcesOverwriteEarlierOnes) {
+  ASSERT_TRUE(table.load_file(write("port = 1\nkv_cache_gb = 2\npin = true\nmodel = \"m\"\n")));
+  EXPECT_EQ(s.port, 1);
+  EXPECT_EQ(s.gigabytes, 2.0);
+  EXPECT_TRUE(s.pin);
+  EXPECT_THAT(table.find("port")->source(), HasSubstr(".toml:1"));
+  ASSERT_TRUE(environment({{"TANDEM_PORT", "2"}, {"TANDEM_PROMPT", "no"}}));
+  EXPECT_EQ(s.port, 2);
+  EXPECT_EQ(s.prompt, "");
+  EXPECT_EQ(table.find("port")->source(), "TANDEM_PORT");
+  ASSERT_TRUE(table.find("port")->set({"3"}, "--port"));
+  EXPECT_EQ(s.port, 3);
+  EXPECT_EQ(s.gigabytes, 2.0);
+  EXPECT_TRUE(table.validate());
+}
+
+TEST_F(Settings, ListsComeFromArraysSingleStringsAndCommas) {
+  ASSERT_TRUE(table.load_file(write("adapter = [\"a=x\", \"b=y\"]\n")));
+  EXPECT_THAT(s.adapter, ElementsAre("a=x", "b=y"));
+  ASSERT_TRUE(environment({{"TANDEM_ADAPTER", "c=z,d=w"}}));
+  EXPECT_THAT(s.adapter, ElementsAre("c=z", "d=w"));
+  ASSERT_TRUE(table.load_file(write("adapter = \"e=v\"\n")));
+  EXPECT_THAT(s.adapter, ElementsAre("e=v"));
+}
+
+TEST_F(Settings, AnUnknownKeyIsNamedWithItsLineAndTheNearestKey) {
+  const Status status = table.load_file(write("# comment\n\nprot = 1\n"));
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), HasSubstr(".toml:3: unknown key 'prot'; did you mean 'port'?"));
+  EXPECT_THAT(table.load_file(write("zzzzzzzz = 1\n")).message(),
+              HasSubstr("unknown key 'zzzzzzzz'"));
+}
+
+TEST_F(Settings, AFlagOnlyFieldIsNoKeyOfTheFile) {
+  EXPECT_THAT(table.load_file(write("prompt = \"x\"\n")).message(),
+              HasSubstr("unknown key 'prompt'"));
+}
+
+TEST_F(Settings, AnotherCommandsKeyIsAcceptedInTheFileOnly) {
+  ASSERT_TRUE(table.load_file(write("other = 7\n")));
+  EXPECT_EQ(s.other, 7);
+  EXPECT_FALSE(table.find("other")->has_flag());
+  ASSERT_TRUE(environment({{"TANDEM_OTHER", "9"}}));
+  EXPECT_EQ(s.other, 7);
+}
+
+TEST_F(Settings, RefusesTablesDatesAndMixedLists) {
+  EXPECT_THAT(table.load_file(write("[port]\nx = 1\n")).message(),
+              HasSubstr("must be a single value"));
+  EXPECT_THAT(table.load_file(write("port = 2020-01-01\n")).message(), HasSubstr("'port' must be"));
+  EXPECT_THAT(table.load_file(write("adapter = [1]\n")).message(), HasSubstr("list of strings"));
+  EXPECT_THAT(table.load_file(write("port = [1]\n")).message(),
+              HasSubstr("must be a single value"));
+}
+
+TEST_F(Settings, BrokenAndMissingFilesAreClearErrors) {
+  EXPECT_THAT(table.load_file(write("port = = 1\n")).message(), HasSubstr(".toml:1: not TOML"));
+  const Status missing = table.load_file("no/such/file.toml");
+  EXPECT_EQ(missing.code(), StatusCode::not_found);
+  EXPECT_THAT(missing.message(), HasSubstr("no/such/file.toml"));
+  EXPECT_THAT(table.load_file(".").message(), HasSubstr("is a folder"));
+}
+
+TEST_F(Settings, ABadValueNamesTheFieldTheValueAndTheSource) {
+  EXPECT_EQ(environment({{"TANDEM_PORT", "80x"}}).message(),
+            "port must be a whole number, not '80x' (from TANDEM_PORT)");
+  EXPECT_EQ(table.find("pin")->set({"maybe"}, "--pin").message(),
+            "pin must be true or false, not 'maybe' (from --pin)");
+  EXPECT_THAT(table.load_file(write("port = 1.5\n")).message(),
+              HasSubstr("port must be a whole number"));
+  EXPECT_FALSE(table.find("kv_cache_gb")->set({"nan"}, "flag"));
+  EXPECT_FALSE(table.find("kv_cache_gb")->set({"1e999"}, "flag"));
+  EXPECT_FALSE(table.find("port")->set({"99999999999999999999"}, "flag"));
+}
+
+TEST_F(Settings, ValidateChecksRangesChoicesAndRequiredFields) {
+  EXPECT_EQ(
+      table.validate().message(),
+      "model is missing; give --model DIR, or set TANDEM_MODEL, or write model in the config file");
+  s.model = "m";
+  ASSERT_TRUE(table.find("port")->set({"70000"}, "--port"));
+  EXPECT_EQ(table.validate().message(),
+            "port must be between 0 and 65535, not 70000 (from --port)");
+  ASSERT_TRUE(table.find("port")->set({"0"}, "--port"));
+  ASSERT_TRUE(table.find("kv_cache_gb")->set({"-1"}, "TANDEM_KV_CACHE_GB"));
+  EXPECT_EQ(table.validate().message(),
+            "kv_cache_gb must be at least 0, not -1 (from TANDEM_KV_CACHE_GB)");
+  ASSERT_TRUE(table.find("kv_cache_gb")->set({"1"}, "flag"));
+  ASSERT_TRUE(table.find("device")->set({"tpu"}, "--device"));
+  EXPECT_EQ(table.validate().message(),
+            "device must be auto, cuda, host, not 'tpu' (from --device)");
+}
+
+TEST_F(Settings, PrintsATomlFileThatReadsBackAndHidesSecrets) {
+  ASSERT_TRUE(environment(
+      {{"TANDEM_MODEL", "a \"b\"\\c"}, {"TANDEM_API_KEY", "s3cret"}, {"TANDEM_PORT", "5"}}));
+  const std::string printed = table.to_toml();
+  EXPECT_THAT(printed, HasSubstr("port = 5  # TANDEM_PORT\n"));
+  EXPECT_THAT(printed, HasSubstr("# api_key = (set)"));
+  EXPECT_EQ(printed.find("s3cret"), std::string::npos);
+  EXPECT_EQ(printed.find("prompt"), std::string::npos);
+  s = Sample{};
+  const Status status = table.load_file(write(printed));
+  ASSERT_TRUE(status) << status.message() << "\n" << printed;
+  EXPECT_EQ(s.model, "a \"b\"\\c");
+  EXPECT_EQ(s.port, 5);
+  EXPECT_EQ(s.gigabytes, 0.5);
+}
+
+TEST(Nearest, FindsTypingErrorsAndNothingElse) {
+  const std::vector<std::string> words = {"serve", "generate", "bench"};
+  EXPECT_EQ(nearest("sevre", words), "serve");
+  EXPECT_EQ(nearest("genrate", words), "generate");
+  EXPECT_EQ(nearest("quantise", words), "");
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,155 @@
+#include "cpu_lora/worker/share.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+GroupJob make_job(std::uint32_t rows, std::uint32_t in, const std::vector<std::uint32_t>& ranks,
+                  const std::vector<std::uint32_t>& outs, std::uint64_t workers, JobSplit split) {
+  GroupJob job;
+  job.workers = workers;
+  job.rows = rows;
+  job.in = in;
+  job.split = split;
+  job.num_modules = static_cast<std::uint32_t>(ranks.size());
+  for (std::size_t m = 0; m < ranks.size(); ++m) {
+    job.modules[m].rank = ranks[m];
+    job.modules[m].out = outs[m];
+    job.modules[m].column = job.out;
+    job.out += outs[m];
+    job.rank_columns += ranks[m];
+  }
+  return job;
+}
+
+std::vector<int> seats_of(std::uint64_t mask) {
+  std::vector<int> seats;
+  for (; mask != 0; mask &= mask - 1) seats.push_back(std::countr_zero(mask));
+  return seats;
+}
+
+// Every product of v, every element of y and every sum belongs to exactly one worker, and peers are
+// those who write what a worker reads.
+void check_shares(const GroupJob& job, DType dtype) {
+  std::vector<Share> shares;
+  const std::vector<int> seats = seats_of(job.workers);
+  for (const int seat : seats) shares.push_back(share_of(job, seat, dtype));
+
+  std::vector<std::vector<int>> v(job.num_modules);  // [rows, rank, in], how often multiplied
+  std::vector<std::vector<int>> y(job.num_modules);  // [rows, out], how often written
+  std::vector<int> sums(std::size_t{job.rows} * job.rank_columns);
+  for (std::uint32_t m = 0; m < job.num_modules; ++m) {
+    v[m].resize(std::size_t{job.rows} * job.modules[m].rank * job.in);
+    y[m].resize(std::size_t{job.rows} * job.modules[m].out);
+  }
+  for (std::size_t w = 0; w < shares.size(); ++w) {
+    const Share& share = shares[w];
+    ASSERT_LE(share.num_shrinks, Share::kMaxShrinks);
+    for (std::uint32_t i = 0; i < share.num_shrinks; ++i) {
+      const ShrinkPart& part = share.shrinks[i];
+      EXPECT_LT(part.plane, share.num_planes);
+      EXPECT_EQ(part.first_in % 32, 0U);
+      EXPECT_EQ(part.first_rank % 16, 0U);
+      for (std::uint32_t t = share.first_row; t < share.first_row + share.num_rows; ++t) {
+        for (std::uint32_t r = part.first_rank; r < part.first_rank + part.num_ranks; ++r) {
+          for (std::uint32_t k = part.first_in; k < part.first_in + part.num_in; ++k) {
+            ++v[part.module].at((std::size_t{t} * job.modules[part.module].rank + r) * job.in + k);
+          }
+        }
+      }
+    }
+    std::uint32_t read_modules = 0;
+    for (std::uint32_t i = 0; i < share.num_expands; ++i) {
+      const ExpandPart& part = share.expands[i];
+      read_modules |= 1U << part.module;
+      EXPECT_EQ(part.first_column * size_of(dtype) % 64, 0U);
+      for (std::uint32_t t = share.first_row; t < share.first_row + share.num_rows; ++t) {
+        for (std::uint32_t c = part.first_column; c < part.first_column + part.num_columns; ++c) {
+          ++y[part.module].at(std::size_t{t} * job.modules[part.module].out + c);
+        }
+      }
+    }
+    for (std::uint64_t i = 0; i < share.num_sums; ++i) ++sums.at(share.first_sum + i);
+    if (job.split == JobSplit::tokens) {
+      EXPECT_EQ(share.expand_peers | share.reduce_peers, 0U);
+      continue;
+    }
+    std::uint64_t expand_peers = 0;
+    std::uint64_t reduce_peers = 0;
+    for (std::size_t other = 0; other < shares.size(); ++other) {
+      if (other == w) continue;
+      for (std::uint32_t i = 0; i < shares[other].num_shrinks; ++i) {
+        const std::uint64_t bit = std::uint64_t{1} << seats[other];
+        reduce_peers |= bit;
+        if ((read_modules >> shares[other].shrinks[i].module & 1) != 0) expand_peers |= bit;
+      }
+    }
+    EXPECT_EQ(share.expand_peers, expand_peers);
+    EXPECT_EQ(share.reduce_peers, reduce_peers);
+  }
+  for (std::uint32_t m = 0; m < job.num_modules; ++m) {
+    const bool adapted = job.modules[m].rank != 0;
+    for (const int times : v[m]) ASSERT_EQ(times, 1);
+    for (const int times : y[m]) ASSERT_EQ(times, adapted ? 1 : 0);
+  }
+  if (shares.front().num_planes > 1) {
+    for (const int times : sums) ASSERT_EQ(times, 1);
+  }
+}
+
+TEST(Share, CoversEverythingOnceForEveryCountOfWorkers) {
+  for (int workers = 1; workers <= 16; ++workers) {
+    SCOPED_TRACE(workers);
+    const std::uint64_t mask = (std::uint64_t{1} << workers) - 1;
+    for (const JobSplit split : {JobSplit::columns, JobSplit::tokens}) {
+      check_shares(make_job(5, 2080, {64, 8, 64}, {512, 128, 128}, mask, split), DType::bf16);
+      check_shares(make_job(3, 1040, {33}, {200}, mask << 7, split), DType::f32);
+    }
+  }
+}
+
+TEST(Share, CoversEverythingOnceForShapesOfAnyKind) {
+  const unsigned seed = 7;
+  std::mt19937_64 random(seed);
+  const auto up_to = [&](std::uint32_t most) {
+    return static_cast<std::uint32_t>(random() % most) + 1;
+  };
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
+    std::vector<std::uint32_t> ranks;
+    std::vector<std::uint32_t> outs;
+    for (std::uint32_t m = up_to(3); m > 0; --m) {
+      ranks.push_back(random() % 4 == 0 ? 0 : up_to(70));
+      outs.push_back(up_to(300));
+    }
+    const std::uint64_t mask = random() & random() & random();
+    if (mask == 0) continue;
+    check_shares(make_job(up_to(6), up_to(2500), ranks, outs, mask,
+                          random() % 2 == 0 ? JobSplit::columns : JobSplit::tokens),
+                 random() % 2 == 0 ? DType::bf16 : DType::f32);
+  }
+}
+
+TEST(Share, GivesTwelveWorkersEqualPartsOfQKV) {
+  const GroupJob job =
+      make_job(64, 4096, {64, 64, 64}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
+  for (int seat = 0; seat < 12; ++seat) {
+    const Share share = share_of(job, seat, DType::bf16);
+    ASSERT_EQ(share.num_shrinks, 1U);
+    const auto module = static_cast<std::uint32_t>(seat) / 4;
+    const auto part = static_cast<std::uint32_t>(seat) % 4;
+    const std::uint32_t plane = part / 2;
+    EXPECT_EQ(share.shrinks[0], (ShrinkPart{module, part % 2 * 32, 32, plane * 2048, 2048, plane}));
+    ASSERT_EQ(share.num_expands, 1U);
+    EXPECT_EQ(share.expands[0], (ExpandPart{module, part * 1024, 1024}));
+    EXPECT_EQ(share.expand_peers, (0xfULL << (module * 4)) & ~(1ULL << seat));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

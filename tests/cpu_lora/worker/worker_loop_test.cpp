@@ -1,0 +1,324 @@
+// Worker loops in threads; the test is the engine and the device.
+#include "cpu_lora/worker/worker_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/cpu_lora/worker/delta_case.h"
+
+namespace tandem {
+namespace {
+
+using testing::HasSubstr;
+
+// False: it did not become true within half a minute, which no working machine takes.
+template <typename Condition>
+bool comes_true(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+class WorkerThread {
+ public:
+  WorkerThread(Mailbox& mailbox, const std::vector<std::byte>& arena, WorkerLoopOptions options)
+      : loop_(WorkerLoop::create(mailbox, arena, options)) {
+    EXPECT_TRUE(loop_.ok()) << loop_.status().message();
+    thread_ = std::thread([this] { loop_->run(stop_, [this] { return alive_.load(); }); });
+    Seat& seat = mailbox.seat(options.seat);
+    EXPECT_TRUE(comes_true([&] { return seat.state.load() >= SeatState::working; }));
+  }
+  ~WorkerThread() { end(); }
+  void end() {
+    stop_.store(true);
+    join();
+  }
+  void engine_dies() { alive_.store(false); }
+  void join() {
+    if (thread_.joinable()) thread_.join();
+    loop_ = Status(StatusCode::cancelled, "ended");  // and leaves its seat
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> alive_{true};
+  Result<WorkerLoop> loop_;
+  std::thread thread_;
+};
+
+class WorkerLoopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto made = Mailbox::create({DType::bf16, 4, 32, 1024, 256, 64}, -1);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    mailbox_ = std::make_unique<Mailbox>(std::move(*made));
+  }
+  void TearDown() override {
+    workers_.clear();
+    if (mailbox_ == nullptr) return;
+    for (int seat = 0; seat < 4; ++seat) EXPECT_EQ(mailbox_->seat(seat).pid.load(), 0U);
+  }
+
+  // Peers are waited for as long as a loaded machine may take to run them.
+  static constexpr double kPatientMs = 20000;
+
+  void start_workers(int count, WorkerLoopOptions options = {.peer_ms = kPatientMs}) {
+    for (int seat = 0; seat < count; ++seat) {
+      options.seat = seat;
+      workers_.push_back(std::make_unique<WorkerThread>(*mailbox_, case_.arena(), options));
+    }
+  }
+  GroupJob job(std::uint64_t workers, std::uint32_t group = 0,
+               JobSplit split = JobSplit::columns) const {
+    GroupJob made = case_.job(workers, split);
+    made.group = group;
+    made.first_row = group * 12;
+    return made;
+  }
+  void offer(std::uint64_t sequence, const GroupJob& job, Ticket ticket) {
+    const std::vector<std::byte> x = case_.x();
+    std::memcpy(mailbox_->x_of(job.first_row), x.data(), x.size());
+    std::fill_n(mailbox_->y_of(job.first_row), std::size_t{job.rows} * job.out * 2, kPoison);
+    // release: as the device's, pairs with the acquire in the worker's wait for its bell.
+    mailbox_->bells()[job.group].value.store(bell_of(sequence, ticket), std::memory_order_release);
+  }
+  bool answered(std::uint64_t sequence, const GroupJob& job) {
+    return comes_true([&] {
+      for (std::uint64_t left = job.workers; left != 0; left &= left - 1) {
+        const Seat& seat = mailbox_->seat(std::countr_zero(left));
+        // acquire: as the device's, pairs with the worker's release of `done`.
+        if (seat.done[job.group].load(std::memory_order_acquire) != sequence) return false;
+      }
+      return true;
+    });
+  }
+  bool left_behind(std::uint64_t sequence, std::uint64_t workers) {
+    return comes_true([&] { return mailbox_->quiet(workers, sequence); });
+  }
+  bool nobody_answered(std::uint64_t sequence, const GroupJob& job) {
+    for (std::uint64_t left = job.workers; left != 0; left &= left - 1) {
+      if (mailbox_->seat(std::countr_zero(left)).done[job.group].load() == sequence) return false;
+    }
+    return true;
+  }
+  std::string check_y(const GroupJob& job) {
+    return case_.check_y(mailbox_->y_of(job.first_row), kPoison);
+  }
+
+  static constexpr std::byte kPoison{0xff};
+  DeltaCase case_{{10, 1024, {16, 0, 8}, {64, 64, 96}}, DType::bf16, 41};
+  std::unique_ptr<Mailbox> mailbox_;
+  std::vector<std::unique_ptr<WorkerThread>> workers_;
+};
+
+TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
+  start_workers(2);
+  std::uint64_t sequence = 0;
+  for (int round = 0; round < 20; ++round) {
+    const JobSplit split = round % 2 == 0 ? JobSplit::columns : JobSplit::tokens;
+    const GroupJob groups[] = {job(0x3, 0, split), job(0x2, 1, split)};
+    mailbox_->publish(++sequence, groups, 2);
+    const Ticket ticket = round % 3 == 0 ? Ticket::cpu_xa : Ticket::cpu;
+    offer(sequence, groups[0], ticket);
+    offer(sequence, groups[1], ticket);
+    for (const GroupJob& group : groups) {
+      ASSERT_TRUE(answered(sequence, group)) << "round " << round;
+      if (ticket == Ticket::cpu) {
+        EXPECT_EQ(check_y(group), "") << "round " << round;
+      } else {
+        EXPECT_EQ(case_.check_v(mailbox_->v_of(group.first_row)), "") << "round " << round;
+      }
+    }
+    mailbox_->retire_before(sequence);
+  }
+  EXPECT_TRUE(left_behind(sequence, 0x3));
+  EXPECT_EQ(mailbox_->seat(0).jobs.load(), 20U);
+  EXPECT_EQ(mailbox_->seat(1).jobs.load(), 40U);
+  EXPECT_GT(mailbox_->seat(1).busy_ns.load(), 0U);
+}
+
+TEST_F(WorkerLoopTest, TakesNoPartInJobsThatAreNotForIt) {
+  start_workers(2);
+  const GroupJob other = job(0x1);
+  mailbox_->publish(5, &other, 1);  // jobs 1 to 4 are another mailbox's
+  EXPECT_TRUE(left_behind(5, 0x2));
+  offer(5, other, Ticket::cpu);
+  ASSERT_TRUE(answered(5, other));
+  EXPECT_EQ(check_y(other), "");
+  EXPECT_EQ(mailbox_->seat(1).jobs.load(), 0U);
+}
+
+TEST_F(WorkerLoopTest, LeavesJobsBehindThatGoElsewhere) {
+  start_workers(2);
+  std::uint64_t sequence = 0;
+  for (const Ticket ticket : {Ticket::gpu, Ticket::voided, Ticket::none}) {
+    const GroupJob it = job(0x3);
+    mailbox_->publish(++sequence, &it, 1);
+    EXPECT_FALSE(mailbox_->quiet(0x3, sequence));
+    offer(sequence, it, ticket);
+    EXPECT_TRUE(left_behind(sequence, 0x3));
+    EXPECT_TRUE(nobody_answered(sequence, it));
+  }
+}
+
+TEST_F(WorkerLoopTest, GivesUpJobsThatAreOverByAHigherBellOrByWord) {
+  start_workers(2);
+  const GroupJob it = job(0x3);
+  for (std::uint64_t n = 1; n <= 3; ++n) mailbox_->publish(n, &it, 1);
+  offer(2, it, Ticket::cpu);  // 1 never rang
+  ASSERT_TRUE(answered(2, it));
+  EXPECT_EQ(check_y(it), "");
+  mailbox_->publish(4, &it, 1);
+  mailbox_->retire_before(4);  // nor 3
+  offer(4, it, Ticket::cpu);
+  ASSERT_TRUE(answered(4, it));
+  EXPECT_TRUE(nobody_answered(1, it) && nobody_answered(3, it));
+  // Nor 5, whose place in the ring another job takes.
+  mailbox_->publish(5, &it, 1);
+  mailbox_->publish(5 + kNumJobs, &it, 1);
+  offer(5 + kNumJobs, it, Ticket::cpu);
+  ASSERT_TRUE(answered(5 + kNumJobs, it));
+  EXPECT_EQ(check_y(it), "");
+}
+
+TEST_F(WorkerLoopTest, GivesUpOnAPeerThatNeverComes) {
+  start_workers(1, {.peer_ms = 5});
+  const GroupJob it = job(0x3);  // seat 1 is empty
+  mailbox_->publish(1, &it, 1);
+  offer(1, it, Ticket::cpu);
+  EXPECT_TRUE(left_behind(1, 0x1));
+  EXPECT_NE(mailbox_->seat(0).done[0].load(), 1U);
+  // Garbage of a peer is a peer that never comes.
+  mailbox_->seat(1).shrunk[0].store(0xdeadbeefdeadbeef);
+  mailbox_->publish(2, &it, 1);
+  offer(2, it, Ticket::cpu_xa);
+  EXPECT_TRUE(left_behind(2, 0x1));
+  EXPECT_NE(mailbox_->seat(0).done[0].load(), 2U);
+  const GroupJob alone = job(0x1);
+  mailbox_->publish(3, &alone, 1);
+  offer(3, alone, Ticket::cpu);
+  ASSERT_TRUE(answered(3, alone));
+  EXPECT_EQ(check_y(alone), "");
+}
+
+TEST_F(WorkerLoopTest, WaitsForWeightsThatAreStillBeingReadButNotForEver) {
+  std::vector<std::byte> arena = case_.arena();
+  const std::uint64_t word = (arena.size() + 3) / 4 * 4;
+  arena.resize(word + 4);
+  const std::vector<std::byte> weights(arena.begin(),
+                                       arena.begin() + static_cast<std::ptrdiff_t>(word));
+  std::fill_n(arena.begin(), word, kPoison);
+  WorkerThread worker(*mailbox_, arena, {.peer_ms = 5});
+  GroupJob it = job(0x1);
+  it.present = word;
+  it.present_value = 7;
+  mailbox_->publish(1, &it, 1);
+  offer(1, it, Ticket::cpu);
+  EXPECT_TRUE(left_behind(1, 0x1));
+  EXPECT_TRUE(nobody_answered(1, it));
+
+  mailbox_->publish(2, &it, 1);
+  std::memcpy(arena.data(), weights.data(), weights.size());
+  std::atomic_ref(*reinterpret_cast<std::uint32_t*>(arena.data() + word))
+      .store(7, std::memory_order_release);
+  offer(2, it, Ticket::cpu);
+  ASSERT_TRUE(answered(2, it));
+  EXPECT_EQ(check_y(it), "");
+}
+
+TEST_F(WorkerLoopTest, RefusesAndCountsJobsThatLeadOutOfTheArena) {
+  start_workers(1);
+  GroupJob groups[] = {job(0x1, 0), job(0x1, 1)};
+  groups[0].modules[0].a = case_.arena().size();
+  mailbox_->publish(1, groups, 2);
+  offer(1, groups[0], Ticket::cpu);
+  offer(1, groups[1], Ticket::cpu);
+  ASSERT_TRUE(answered(1, groups[1]));
+  EXPECT_EQ(check_y(groups[1]), "");
+  EXPECT_NE(mailbox_->seat(0).done[0].load(), 1U);
+  EXPECT_EQ(mailbox_->seat(0).refused.load(), 1U);
+}
+
+TEST_F(WorkerLoopTest, SleepsWithoutJobsAndWakesForOne) {
+  start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
+  const GroupJob it = job(0x3);
+  for (std::uint64_t n = 1; n <= 5; ++n) {
+    for (int seat = 0; seat < 2; ++seat) {
+      EXPECT_TRUE(comes_true([&] { return mailbox_->seat(seat).state == SeatState::sleeping; }));
+    }
+    mailbox_->publish(n, &it, 1);
+    mailbox_->wake_workers();
+    offer(n, it, Ticket::cpu);
+    ASSERT_TRUE(answered(n, it));
+    EXPECT_EQ(check_y(it), "");
+  }
+}
+
+TEST_F(WorkerLoopTest, BeatsInEveryWait) {
+  start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
+  const auto beats = [&](int seat) {
+    const std::uint64_t before = mailbox_->seat(seat).heartbeat.load();
+    return comes_true([&] { return mailbox_->seat(seat).heartbeat.load() > before + 1; });
+  };
+  EXPECT_TRUE(beats(0));  // asleep
+  const GroupJob it = job(0x1);
+  mailbox_->publish(1, &it, 1);
+  mailbox_->wake_workers();
+  EXPECT_TRUE(beats(0));  // waiting for its bell
+}
+
+TEST_F(WorkerLoopTest, EndsWhenToldAndWhenTheEngineIsGone) {
+  start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
+  const GroupJob it = job(0x3);
+  mailbox_->publish(1, &it, 1);  // both wait for a bell
+  workers_[0]->engine_dies();
+  workers_[0]->join();
+  EXPECT_EQ(mailbox_->seat(0).pid.load(), 0U);
+  EXPECT_EQ(mailbox_->seat(0).state.load(), SeatState::empty);
+  mailbox_->stop_workers();
+  workers_[1]->join();
+  EXPECT_TRUE(mailbox_->quiet(0x3, 1));
+}
+
+TEST_F(WorkerLoopTest, EndsWhenItsSeatNamesAnotherProcess) {
+  start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
+  mailbox_->seat(0).pid = 4711;
+  mailbox_->seat(1).pid = 0;
+  for (const auto& worker : workers_) worker->join();
+  EXPECT_EQ(mailbox_->seat(0).pid.load(), 4711U);  // whoever it is keeps it
+  mailbox_->seat(0).pid = 0;
+}
+
+TEST_F(WorkerLoopTest, StartsBehindTheJobsOfItsPredecessor) {
+  const GroupJob it = job(0x1);
+  mailbox_->publish(1, &it, 1);
+  offer(1, it, Ticket::cpu);
+  start_workers(1);
+  EXPECT_TRUE(mailbox_->quiet(0x1, 1));
+  mailbox_->publish(2, &it, 1);
+  offer(2, it, Ticket::cpu);
+  ASSERT_TRUE(answered(2, it));
+  EXPECT_TRUE(comes_true([&] { return mailbox_->seat(0).jobs.load() == 1; }));
+}
+
+TEST_F(WorkerLoopTest, TakesOnlyAnEmptySeat) {
+  start_workers(1);
+  const auto second = WorkerLoop::create(*mailbox_, case_.arena(), {.seat = 0});
+  EXPECT_EQ(second.status().code(), StatusCode::already_exists);
+  EXPECT_THAT(second.status().message(), HasSubstr("seat 0 is taken by process"));
+  const auto beyond = WorkerLoop::create(*mailbox_, case_.arena(), {.seat = 4});
+  EXPECT_EQ(beyond.status().code(), StatusCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace tandem

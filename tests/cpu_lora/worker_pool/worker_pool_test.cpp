@@ -1,0 +1,492 @@
+// The pool with real processes (fake_worker.cpp), which die in every way there is.
+#include "cpu_lora/worker_pool/worker_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "cpu_lora/worker_pool/process.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A sanitizer on a busy machine needs its time; what is tested is never the limit.
+constexpr double kLongS = 60;
+
+bool eventually(const std::function<bool()>& happens) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(kLongS);
+  while (!happens()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+bool is_gone(pid_t pid) {
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+class WorkerPoolTest : public ::testing::Test {
+ protected:
+  WorkerPoolTest() {
+    auto mailbox = Mailbox::create({DType::f32, 3, 8, 8, 8, 8}, -1);
+    EXPECT_TRUE(mailbox.ok()) << mailbox.status().message();
+    mailbox_.emplace(std::move(mailbox).value());
+    options_.program = FAKE_WORKER;
+    options_.groups = {{.mailbox = &*mailbox_, .arena = "good", .node = -1, .cpus = {4, 7}}};
+    options_.heartbeat_ms = 20000;  // a busy machine may starve a good worker
+    options_.start_ms = 60000;
+    options_.first_pause_ms = 1;
+    options_.last_pause_ms = 20;
+  }
+
+  void start(const std::string& script = "good") {
+    options_.groups[0].arena = script;
+    auto pool = WorkerPool::start(options_);
+    ASSERT_TRUE(pool.ok()) << pool.status().message();
+    pool_ = std::move(pool).value();
+  }
+
+  void start_and_wait(const std::string& script = "good") {
+    start(script);
+    ASSERT_TRUE(pool_->wait_until_live(kLongS));
+  }
+
+  WorkerStatus worker(int seat) const {
+    for (const WorkerStatus& each : pool_->status()) {
+      if (each.seat == seat) return each;
+    }
+    return {};
+  }
+
+  void publish(std::uint64_t sequence) {
+    GroupJob job;
+    job.workers = 1;
+    job.rows = 1;
+    mailbox_->publish(sequence, &job, 1);
+  }
+
+  bool is_live(int seat) const { return (pool_->live(0) >> seat & 1) != 0; }
+
+  // Another one has come in the place of `pid`.
+  bool is_replaced(int seat, pid_t pid) {
+    return eventually([&] {
+      const WorkerStatus now = worker(seat);
+      return now.pid != 0 && now.pid != pid && is_live(seat);
+    });
+  }
+
+  // Not a child of the pool, as `tandem pin apply` starts them.
+  ChildProcess start_foreign(int seat, const std::string& behaviour) {
+    auto child = ChildProcess::start(
+        {.program = FAKE_WORKER,
+         .arguments = {"fake", "worker", "--inbox", mailbox_->inbox_name(), "--outbox",
+                       mailbox_->outbox_name(), "--arena", behaviour, "--seat",
+                       std::to_string(seat), "--cpu", "9", "--node", "0", "--spin-ms", "1",
+                       "--engine-pid", std::to_string(::getpid())},
+         .environment = harmless_environment()});
+    EXPECT_TRUE(child.ok()) << child.status().message();
+    return std::move(child).value();
+  }
+
+  WorkerPoolOptions options_;
+  std::optional<Mailbox> mailbox_;
+  std::unique_ptr<WorkerPool> pool_;
+};
+
+TEST_F(WorkerPoolTest, StartsAWorkerForEachCoreThatIsNamed) {
+  start_and_wait();
+  EXPECT_EQ(pool_->live(0), 0b11U);
+  const std::vector<WorkerStatus> all = pool_->status();
+  ASSERT_EQ(all.size(), 2U);
+  for (int seat = 0; seat < 2; ++seat) {
+    const WorkerStatus& one = all[static_cast<std::size_t>(seat)];
+    EXPECT_EQ(one.seat, seat);
+    EXPECT_EQ(one.cpu, seat == 0 ? 4 : 7);
+    EXPECT_EQ(mailbox_->seat(seat).cpu.load(), seat == 0 ? 4U : 7U);
+    EXPECT_EQ(static_cast<std::uint32_t>(one.pid), mailbox_->seat(seat).pid.load());
+    EXPECT_TRUE(one.ours);
+    EXPECT_FALSE(one.left_out);
+    EXPECT_EQ(one.restarts, 0U);
+    EXPECT_EQ(one.last_end, "");
+  }
+}
+
+TEST_F(WorkerPoolTest, WithoutCoresHasNoWorkers) {
+  options_.groups[0].cpus.clear();
+  start_and_wait();
+  EXPECT_EQ(pool_->live(0), 0U);
+  EXPECT_TRUE(pool_->status().empty());
+}
+
+TEST_F(WorkerPoolTest, KeepsTheWorkersOfTwoMailboxesApart) {
+  auto other = Mailbox::create({DType::f32, 3, 8, 8, 8, 8}, -1);
+  ASSERT_TRUE(other.ok());
+  options_.groups.push_back(
+      {.mailbox = &*other, .arena = "1=behind", .node = -1, .cpus = {8, 9, 10}});
+  start_and_wait();
+  EXPECT_EQ(pool_->live(0), 0b11U);
+  EXPECT_EQ(pool_->live(1), 0b111U);
+  const GroupJob job;
+  other->publish(5, &job, 1);
+  pool_->clear(1, 5);
+  EXPECT_TRUE(eventually([&] { return other->quiet(0b111, 5); }));
+  EXPECT_EQ(worker(0).restarts, 0U);
+  pool_.reset();
+}
+
+TEST_F(WorkerPoolTest, RefusesMoreCoresThanSeatsAndCoresNamedTwice) {
+  options_.groups[0].cpus = {1, 2, 3, 4};
+  EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("4 CPU workers"));
+  EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("3 seats"));
+  options_.groups[0].cpus = {1, 1};
+  EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("core 1 is named twice"));
+}
+
+TEST_F(WorkerPoolTest, GivesItsWorkersNeitherSecretsNorDescriptors) {
+  ::setenv("TANDEM_API_KEY", "secret", 1);
+  start_and_wait();
+  ::unsetenv("TANDEM_API_KEY");
+  const std::string folder = "/proc/" + std::to_string(worker(0).pid);
+  std::stringstream environment;
+  environment << std::ifstream(folder + "/environ").rdbuf();
+  EXPECT_THAT(environment.str(), Not(HasSubstr("secret")));
+  EXPECT_EQ(std::filesystem::read_symlink(folder + "/fd/0"), "/dev/null");
+  for (const auto& each : std::filesystem::directory_iterator(folder + "/fd")) {
+    const std::string file = std::filesystem::read_symlink(each.path());
+    const bool own = std::stoi(each.path().filename()) <= 2 || file.starts_with("/dev/shm/tandem-");
+    EXPECT_TRUE(own) << file;
+  }
+}
+
+TEST_F(WorkerPoolTest, ReplacesAWorkerThatIsKilled) {
+  start_and_wait();
+  const pid_t pid = worker(1).pid;
+  const pid_t other = worker(0).pid;
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  EXPECT_TRUE(is_replaced(1, pid));
+  EXPECT_TRUE(is_gone(pid));
+  EXPECT_EQ(worker(1).last_end, "signal 9 (Killed)");
+  EXPECT_EQ(worker(1).restarts, 1U);
+  EXPECT_EQ(worker(0).pid, other);
+}
+
+TEST_F(WorkerPoolTest, TakesADeadWorkersSeatAwayAtOnce) {
+  options_.first_pause_ms = options_.last_pause_ms = 1e7;
+  start_and_wait("behind");
+  publish(1);
+  EXPECT_FALSE(mailbox_->quiet(1, 1));
+  ASSERT_EQ(::kill(worker(0).pid, SIGKILL), 0);
+  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(1, 1); }));
+  EXPECT_EQ(mailbox_->seat(0).state.load(), SeatState::empty);
+  EXPECT_EQ(pool_->live(0), 0b10U);
+  EXPECT_EQ(worker(0).pid, 0);
+}
+
+TEST_F(WorkerPoolTest, KillsAndReplacesAWorkerThatIsStopped) {
+  options_.heartbeat_ms = 100;
+  start_and_wait();
+  const pid_t pid = worker(0).pid;
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  EXPECT_TRUE(is_replaced(0, pid));
+  EXPECT_THAT(worker(0).last_end, HasSubstr("signal 9 (Killed), because"));
+  EXPECT_THAT(worker(0).last_end, HasSubstr("no sign of life for 100 ms"));
+}
+
+TEST_F(WorkerPoolTest, LeavesOutAWorkerThatKeepsDying) {
+  options_.max_deaths = 5;
+  start("0=exit-3");
+  EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
+  EXPECT_TRUE(pool_->wait_until_live(kLongS));  // of those that should run
+  EXPECT_EQ(pool_->live(0), 0b10U);
+  EXPECT_EQ(worker(0).restarts, 4U);
+  EXPECT_EQ(worker(0).last_end, "exit status 3");
+  EXPECT_EQ(worker(0).pid, 0);
+}
+
+TEST_F(WorkerPoolTest, GoesOnWithNoneWhenAllKeepDying) {
+  options_.max_deaths = 3;
+  start("brief");
+  EXPECT_TRUE(eventually([&] { return worker(0).left_out && worker(1).left_out; }));
+  EXPECT_TRUE(pool_->wait_until_live(0));
+  EXPECT_EQ(pool_->live(0), 0U);
+  EXPECT_EQ(worker(0).last_end, "exit status 4");
+}
+
+TEST_F(WorkerPoolTest, LeavesOutAWorkerWhoseProgramIsNotThere) {
+  options_.program = "/nowhere/tandem";
+  options_.max_deaths = 3;
+  start();
+  EXPECT_TRUE(eventually([&] { return worker(0).left_out && worker(1).left_out; }));
+  EXPECT_THAT(worker(0).last_end, HasSubstr("/nowhere/tandem"));
+}
+
+TEST_F(WorkerPoolTest, PausesBeforeItStartsADeadWorkerAgain) {
+  options_.first_pause_ms = options_.last_pause_ms = 30;
+  options_.max_deaths = 4;
+  const auto begin = std::chrono::steady_clock::now();
+  start("exit-3");
+  EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(90));
+}
+
+TEST_F(WorkerPoolTest, KillsAWorkerThatHasNoHeartbeat) {
+  options_.heartbeat_ms = 30;
+  options_.max_deaths = 2;
+  options_.groups[0].cpus = {4};
+  start("mute");
+  EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
+  EXPECT_THAT(worker(0).last_end, HasSubstr("no sign of life"));
+}
+
+TEST_F(WorkerPoolTest, KillsAWorkerThatIsNeverReady) {
+  options_.start_ms = 50;
+  options_.max_deaths = 2;
+  options_.groups[0].cpus = {4};
+  start("unready");
+  EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
+  EXPECT_THAT(worker(0).last_end, HasSubstr("not ready after 50 ms"));
+  EXPECT_EQ(pool_->live(0), 0U);
+}
+
+TEST_F(WorkerPoolTest, KillsAWorkerThatWritesAnotherPidIntoItsSeatAndTakesTheSeatBack) {
+  options_.heartbeat_ms = 30;
+  options_.max_deaths = 2;
+  options_.groups[0].cpus = {4};
+  start("squatter");
+  EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
+  EXPECT_TRUE(eventually([&] { return mailbox_->seat(0).pid.load() == 0; }));
+}
+
+TEST_F(WorkerPoolTest, TakesASeatAwayFromAPidThatIsNoWorker) {
+  options_.heartbeat_ms = 30;
+  auto sleeper = ChildProcess::start({.program = "/bin/sleep", .arguments = {"sleep", "100"}});
+  ASSERT_TRUE(sleeper.ok());
+  mailbox_->seat(2).pid.store(static_cast<std::uint32_t>(sleeper->pid()));
+  start();
+  EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
+  EXPECT_FALSE(sleeper->has_ended());  // it was no worker: it is left alone
+}
+
+TEST_F(WorkerPoolTest, TakesASeatAwayFromOtherSeatsWorkersAndFromItself) {
+  options_.heartbeat_ms = 100;
+  start_and_wait();
+  const pid_t good = worker(0).pid;
+  for (const pid_t pid : {::getpid(), good}) {
+    mailbox_->seat(2).pid.store(static_cast<std::uint32_t>(pid));
+    const std::uint64_t sequence = mailbox_->inbox().published.load() + 1;
+    publish(sequence);
+    pool_->clear(0, sequence);  // its progress is overdue, and nobody is killed for it
+    EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
+  }
+  EXPECT_EQ(worker(0).pid, good);
+  EXPECT_EQ(worker(0).restarts, 0U);
+}
+
+TEST_F(WorkerPoolTest, HoldsASeatUntilItsWorkerHasEndedWhateverTheSeatSays) {
+  start_and_wait("0=behind");
+  const pid_t behind = worker(0).pid;
+  ASSERT_EQ(pool_->live(0), 0b11U);
+  publish(1);
+  mailbox_->seat(0).pid.store(0);
+  EXPECT_TRUE(mailbox_->quiet(1, 1));
+  EXPECT_FALSE(mailbox_->quiet(1, 1, pool_->held(0)));
+  pool_->clear(0, 1);
+  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(1, 1, pool_->held(0)); }));
+  EXPECT_TRUE(is_gone(behind));
+}
+
+TEST_F(WorkerPoolTest, EndsSomebodyElsesWorkerThatLostItsSeat) {
+  options_.heartbeat_ms = 200;
+  start_and_wait();
+  ChildProcess foreign = start_foreign(2, "deaf");
+  EXPECT_TRUE(eventually([&] { return is_live(2); }));
+  mailbox_->seat(2).pid.store(0);
+  EXPECT_NE(pool_->held(0) & 0b100, 0U);
+  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
+  EXPECT_TRUE(eventually([&] { return (pool_->held(0) & 0b100) == 0; }));
+}
+
+TEST_F(WorkerPoolTest, LetsWorkersOpenAMailboxThatOthersWroteInto) {
+  start_and_wait();
+  auto outbox = ShmRegion::open(mailbox_->outbox_name(), ShmRegion::Access::read_write);
+  ASSERT_TRUE(outbox.ok());
+  std::memset(outbox->data(), 0xff, sizeof(OutboxHeader));
+  const pid_t pid = worker(0).pid;
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  EXPECT_TRUE(is_replaced(0, pid));
+}
+
+TEST_F(WorkerPoolTest, KillsWhoIsBehindAndSparesWhoIsNotWhenItClears) {
+  start_and_wait("0=behind");
+  const pid_t behind = worker(0).pid;
+  const pid_t good = worker(1).pid;
+  publish(1);
+  pool_->clear(0, 1);
+  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(0b11, 1); }));
+  EXPECT_TRUE(is_replaced(0, behind));
+  EXPECT_THAT(worker(0).last_end, HasSubstr("job 1 was overdue"));
+  EXPECT_EQ(worker(1).pid, good);
+  EXPECT_EQ(worker(1).restarts, 0U);
+}
+
+TEST_F(WorkerPoolTest, ClearsAStoppedWorkerLongBeforeItsHeartbeatIsMissed) {
+  start_and_wait();
+  const pid_t pid = worker(0).pid;
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, WUNTRACED), pid);  // it really stands still
+  publish(1);
+  pool_->clear(0, 1);
+  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(0b11, 1); }));
+  EXPECT_TRUE(is_replaced(0, pid));
+}
+
+TEST_F(WorkerPoolTest, LetsSomebodyElsesWorkerWorkAndDoesNotReplaceIt) {
+  options_.heartbeat_ms = 200;
+  start_and_wait();
+  ChildProcess foreign = start_foreign(2, "good");
+  EXPECT_TRUE(eventually([&] { return is_live(2); }));
+  EXPECT_EQ(worker(2).pid, foreign.pid());
+  EXPECT_FALSE(worker(2).ours);
+  EXPECT_EQ(worker(2).cpu, 9);
+  foreign.kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
+  EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
+  EXPECT_FALSE(is_live(2));
+  EXPECT_TRUE(eventually([&] { return pool_->status().size() == 2; }));
+}
+
+TEST_F(WorkerPoolTest, LeavesSomebodyElsesStoppedWorkerOutUntilItGoesOn) {
+  options_.heartbeat_ms = 200;
+  start_and_wait();
+  ChildProcess foreign = start_foreign(2, "good");
+  EXPECT_TRUE(eventually([&] { return is_live(2); }));
+  foreign.kill(SIGSTOP);
+  EXPECT_TRUE(eventually([&] { return !is_live(2); }));
+  EXPECT_EQ(mailbox_->seat(2).pid.load(), static_cast<std::uint32_t>(foreign.pid()));
+  foreign.kill(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return is_live(2); }));
+}
+
+TEST_F(WorkerPoolTest, ClearsSomebodyElsesWorkerToo) {
+  start_and_wait();
+  ChildProcess foreign = start_foreign(2, "behind");
+  EXPECT_TRUE(eventually([&] { return is_live(2); }));
+  publish(1);
+  pool_->clear(0, 1);
+  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
+  EXPECT_EQ(foreign.end(), "signal 9 (Killed)");
+  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(0b111, 1); }));
+}
+
+TEST_F(WorkerPoolTest, WaitsForASeatThatSomebodyElseHas) {
+  options_.heartbeat_ms = 200;
+  ChildProcess foreign = start_foreign(1, "good");
+  EXPECT_TRUE(eventually([&] { return mailbox_->seat(1).pid.load() != 0; }));
+  start_and_wait();
+  EXPECT_EQ(worker(1).pid, foreign.pid());
+  EXPECT_FALSE(worker(1).ours);
+  foreign.kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
+  EXPECT_TRUE(is_replaced(1, foreign.pid()));
+  EXPECT_TRUE(worker(1).ours);
+}
+
+TEST_F(WorkerPoolTest, LeavesNoProcessBehind) {
+  start_and_wait("1=deaf");
+  const pid_t good = worker(0).pid;
+  const pid_t deaf = worker(1).pid;
+  pool_.reset();
+  EXPECT_TRUE(is_gone(good));
+  EXPECT_TRUE(is_gone(deaf));
+  EXPECT_TRUE(mailbox_->quiet(0b111, 1000));
+}
+
+TEST_F(WorkerPoolTest, EndsWhileItsWorkersAreStarting) {
+  start();
+  pool_.reset();
+  EXPECT_EQ(mailbox_->seat(0).pid.load(), 0U);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no child at all
+}
+
+// The logger and the workers both write to standard error.
+TEST_F(WorkerPoolTest, EndsAtOnceAndQuietlyWithWorkersThatAreNotUpYet) {
+  start("unready");
+  EXPECT_TRUE(eventually([&] {
+    return mailbox_->seat(0).state.load() == SeatState::starting &&
+           mailbox_->seat(1).state.load() == SeatState::starting;
+  }));
+  const pid_t pid = worker(0).pid;
+  ::testing::internal::CaptureStderr();
+  const auto begin = std::chrono::steady_clock::now();
+  pool_.reset();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_LT(took.count(), 1.0) << "the time that workers have to end in by themselves";
+  EXPECT_TRUE(is_gone(pid));
+  EXPECT_TRUE(mailbox_->quiet(0b111, 1000));
+}
+
+TEST_F(WorkerPoolTest, SaysWhenItHadToKillAWorkerAtItsEnd) {
+  start_and_wait("1=deaf");
+  ::testing::internal::CaptureStderr();
+  pool_.reset();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("CPU worker 0.1"));
+  EXPECT_THAT(said, HasSubstr("did not end when it was told to"));
+  EXPECT_THAT(said, Not(HasSubstr("CPU worker 0.0")));
+}
+
+TEST_F(WorkerPoolTest, StartsAgainOnTheMailboxOfAnEarlierPool) {
+  start_and_wait();
+  pool_.reset();
+  start_and_wait();
+  EXPECT_EQ(pool_->live(0), 0b11U);
+}
+
+TEST(WorkerPoolOfAKilledEngine, LeavesNoOrphanBehind) {
+  // Orphans become children of this process, which then sees how they end.
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  const testing::TempDir dir;
+  const std::string file = dir.path() / "pids";
+  auto engine = ChildProcess::start({.program = FAKE_ENGINE,
+                                     .arguments = {"engine", FAKE_WORKER, file},
+                                     .environment = harmless_environment()});
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(file); }));
+  std::vector<pid_t> pids;
+  std::ifstream lines(file);
+  for (pid_t pid = 0; lines >> pid;) pids.push_back(pid);
+  ASSERT_EQ(pids.size(), 2U);
+  engine->kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return engine->has_ended(); }));
+  for (const pid_t pid : pids) {
+    int status = 0;
+    pid_t reaped = 0;
+    EXPECT_TRUE(eventually([&] { return (reaped = ::waitpid(pid, &status, WNOHANG)) != 0; }));
+    EXPECT_EQ(reaped, pid);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  }
+  EXPECT_FALSE(remove_stale_shm_regions().empty());
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
+}
+
+}  // namespace
+}  // namespace tandem

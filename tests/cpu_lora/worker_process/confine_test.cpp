@@ -1,0 +1,125 @@
+// What a process may still do once it is confined, tried in children of this one.
+#include "cpu_lora/worker_process/confine.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <functional>
+
+#include "cpu_lora/worker/worker_loop.h"
+#include "cpu_lora/worker_process/bind.h"
+#include "cpu_lora/worker_process/engine_watch.h"
+#include "tests/cpu_lora/worker/delta_case.h"
+
+namespace tandem {
+namespace {
+
+// The exit status of a confined child that runs `body`; 99: it could not be confined.
+int confined(const std::function<int()>& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Status done = confine_this_process();
+    if (!done) fmt::print(stderr, "{}\n", done.message());
+    ::_exit(done.ok() ? body() : 99);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int forbidden(long result) {
+  return result < 0 && (errno == EPERM || errno == EAGAIN || errno == EMFILE) ? 0 : 1;
+}
+
+TEST(Confine, TakesFilesSocketsProcessesAndSignals) {
+  if (!confines_system_calls()) GTEST_SKIP() << "not under a sanitizer";
+  EXPECT_EQ(confined([] { return forbidden(::open("/etc/hostname", O_RDONLY)); }), 0);
+  EXPECT_EQ(confined([] { return forbidden(::socket(AF_UNIX, SOCK_STREAM, 0)); }), 0);
+  EXPECT_EQ(confined([] { return forbidden(::socket(AF_INET, SOCK_STREAM, 0)); }), 0);
+  EXPECT_EQ(confined([] { return forbidden(::fork()); }), 0);
+  EXPECT_EQ(confined([] { return forbidden(::execl("/bin/true", "true", nullptr)); }), 0);
+  EXPECT_EQ(confined([] { return forbidden(::kill(::getppid(), SIGTERM)); }), 0);
+  EXPECT_EQ(confined([] { return forbidden(::prctl(PR_SET_DUMPABLE, 1)); }), 0);
+  EXPECT_EQ(confined([] { return forbidden(::write(STDOUT_FILENO, "x", 1)); }), 0);
+  EXPECT_EQ(confined([] {
+              void* file = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, STDIN_FILENO, 0);
+              return forbidden(file == MAP_FAILED ? -1 : 0);
+            }),
+            0);
+}
+
+// Everything a worker does after it is confined: sleep, wake, compile products, allocate.
+TEST(Confine, LeavesAWorkerAllItNeeds) {
+  auto mailbox = Mailbox::create({DType::f32, 2, 64, 1024, 256, 64}, -1);
+  ASSERT_TRUE(mailbox.ok()) << mailbox.status().message();
+  const DeltaCase it({40, 1000, {24}, {100}}, DType::f32, 77);
+  const pid_t engine = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto opened = Mailbox::open(mailbox->inbox_name(), mailbox->outbox_name());
+    const auto watch = EngineWatch::open(engine);
+    if (!opened || !watch || !bind_to_cpu(-1).ok()) ::_exit(90);
+    prefer_memory_of(0);
+    auto loop = WorkerLoop::create(*opened, it.arena(), {.seat = 0, .spin_ms = 0});
+    if (!loop) ::_exit(91);
+    if (!confine_this_process()) ::_exit(92);
+    const std::atomic<bool> never{false};
+    loop->run(never, [&] { return watch->alive(); });
+    ::_exit(0);
+  }
+  Seat& seat = mailbox->seat(0);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto comes_true = [&](auto condition) {
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      ::usleep(100);
+    }
+    return true;
+  };
+  EXPECT_TRUE(comes_true([&] { return seat.state.load() == SeatState::sleeping; }));
+  const GroupJob job = it.job(0x1, JobSplit::columns);
+  const std::vector<std::byte> x = it.x();
+  std::memcpy(mailbox->x_of(0), x.data(), x.size());
+  mailbox->publish(1, &job, 1);
+  mailbox->wake_workers();
+  mailbox->bells()[0].value.store(bell_of(1, Ticket::cpu), std::memory_order_release);
+  EXPECT_TRUE(comes_true([&] { return seat.done[0].load(std::memory_order_acquire) == 1; }));
+  EXPECT_EQ(it.check_y(mailbox->y_of(0), std::byte{0}), "");
+  mailbox->stop_workers();
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(EngineWatch, SeesTheEndOfAProcess) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  const auto watch = EngineWatch::open(child);
+  ASSERT_TRUE(watch.ok()) << watch.status().message();
+  EXPECT_TRUE(watch->alive());
+  ::kill(child, SIGKILL);
+  siginfo_t ended = {};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(watch->alive());  // though nobody has collected it yet
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(EngineWatch::open(child).status().code(), StatusCode::unavailable);
+}
+
+TEST(Bind, RefusesACpuThatIsNotThere) {
+  EXPECT_EQ(bind_to_cpu(100000).code(), StatusCode::invalid_argument);
+  EXPECT_TRUE(bind_to_cpu(-1).ok());
+}
+
+}  // namespace
+}  // namespace tandem

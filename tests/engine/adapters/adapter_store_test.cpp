@@ -1,0 +1,80 @@
+// Adapters that wait for room in the host tier.
+#include "engine/adapters/adapter_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "tests/support/peft_writer.h"
+#include "tests/support/small_model.h"
+#include "tests/support/test_device.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Room for one adapter, which is held as if it were being copied to the device.
+class FullHostTier : public ::testing::Test {
+ protected:
+  FullHostTier() {
+    const std::size_t bytes =
+        make_dummy_adapter(config_, DType::f32, 16, {Module::q}, 1).num_bytes + 4096;
+    store_ = AdapterStore::create(*device_, config_, DType::f32, {8, 64, bytes}).value();
+    EXPECT_TRUE(load("a").ok());
+    held_ = store_->find("a")->home().copy().bytes;
+    EXPECT_NE(held_, nullptr);
+  }
+  Status load(const std::string& name) {
+    return store_->load(name, testing::write_peft_adapter(dir_, name, config_, 16, {Module::q}, 1),
+                        false, false);
+  }
+  std::future<Status> wait_with(const std::string& name) {
+    std::future<Status> loaded =
+        std::async(std::launch::async, [this, name] { return load(name); });
+    while (store_->host_tier().room().num_waiting() == 0) std::this_thread::yield();
+    return loaded;
+  }
+
+  const ModelConfig config_ = small_model(2);
+  testing::TempDir dir_;
+  std::unique_ptr<Device> device_ = make_test_device();
+  AdapterBytes held_;
+  std::unique_ptr<AdapterStore> store_;
+};
+
+TEST_F(FullHostTier, LetsALoadInWhenTheCopyHasEnded) {
+  std::future<Status> loaded = wait_with("b");
+  held_.reset();
+  EXPECT_TRUE(loaded.get().ok());
+  EXPECT_EQ(store_->find("a")->residency(), Residency::on_disk);
+  EXPECT_EQ(store_->find("b")->residency(), Residency::host);
+}
+
+TEST_F(FullHostTier, HoldsNobodyUpWhoNeedsNoRoom) {
+  std::future<Status> waiting = wait_with("b");
+  const auto refused = store_->load("c", (dir_.path() / "none").string(), false, false);
+  EXPECT_EQ(refused.code(), StatusCode::not_found);
+  EXPECT_TRUE(store_->unload("a").ok()) << "which makes no room while its bytes are held";
+  held_.reset();
+  EXPECT_TRUE(waiting.get().ok());
+}
+
+TEST_F(FullHostTier, IsWaitedForNoLongerWhenTheStoreEnds) {
+  const AdapterLease a = store_->find("a");
+  {
+    std::future<Status> loaded = wait_with("b");
+    held_.reset();
+    ASSERT_TRUE(loaded.get().ok());
+  }
+  held_ = store_->find("b")->home().copy().bytes;
+  store_->request_read(a);
+  while (store_->host_tier().room().num_waiting() == 0) std::this_thread::yield();
+  store_.reset();
+  EXPECT_THAT(a->home().take_read_failure().message(), HasSubstr("has no room"));
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,236 @@
+#include "engine/batching/continuous_batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "engine/batching/request_limits.h"
+
+namespace tandem {
+namespace {
+
+const Tokenizer& demo_tokenizer() {
+  static const auto tokenizer = Tokenizer::load("data/demo-llama").value();
+  return *tokenizer;
+}
+
+// A scheduler with the engine's part played by hand: every planned row is "computed", and a
+// sequence whose last token was computed gets one more.
+class Simulation {
+ public:
+  Simulation(const BatchLimits& limits, std::int32_t num_pages, std::int32_t page_tokens)
+      : limits_(limits),
+        pool_(num_pages, page_tokens),
+        prefixes_(pool_),
+        scheduler_(limits, pool_, &prefixes_) {}
+
+  Sequence* add(std::int64_t prompt_len, std::int32_t max_tokens, std::int32_t priority = 0,
+                bool prompt_logprobs = false) {
+    auto context = std::make_shared<RequestContext>();
+    const auto token = static_cast<TokenId>(arrivals_ % num_prompts);
+    context->request.prompt.assign(static_cast<std::size_t>(prompt_len), token);
+    context->request.max_tokens = max_tokens;
+    context->request.priority = priority;
+    context->request.prompt_logprobs = prompt_logprobs;
+    auto sequence = std::make_unique<Sequence>(context, 0, arrivals_++, pool_,
+                                               OutputText(demo_tokenizer(), true, {}, false));
+    Sequence* raw = sequence.get();
+    scheduler_.add(std::move(sequence));
+    return raw;
+  }
+
+  // Plans and plays one step. Checks what must hold of every plan.
+  std::vector<ScheduledSequence> step() {
+    std::vector<ScheduledSequence> plan = scheduler_.plan();
+    std::set<const Sequence*> seen;
+    std::int32_t rows = 0;
+    for (const auto& [sequence, num_tokens] : plan) {
+      EXPECT_TRUE(seen.insert(sequence).second) << "planned twice";
+      EXPECT_GT(num_tokens, 0);
+      EXPECT_LE(num_tokens, sequence->left_to_compute());
+      EXPECT_LE(pool_.pages_for(sequence->computed + num_tokens),
+                static_cast<std::int32_t>(sequence->table.pages().size()));
+      rows += num_tokens;
+    }
+    EXPECT_LE(rows, limits_.max_num_batched_tokens);
+    EXPECT_LE(scheduler_.num_running(), static_cast<std::size_t>(limits_.max_num_seqs));
+    for (const auto& [sequence, num_tokens] : plan) play(*sequence, num_tokens);
+    return plan;
+  }
+
+  std::uint64_t num_prompts = 1000;  // different ones; the others are longer or shorter
+
+  ContinuousBatcher& scheduler() { return scheduler_; }
+  PagePool& pool() { return pool_; }
+  const std::vector<std::uint64_t>& finished() const { return finished_; }
+
+ private:
+  void play(Sequence& sequence, std::int32_t num_tokens) {
+    std::int64_t scored = 0;
+    if (sequence.wants_prompt_logprobs()) {
+      const std::int64_t end = std::min(sequence.computed + num_tokens, sequence.prompt_len() - 1);
+      scored = std::max<std::int64_t>(
+          end - std::max(sequence.computed, sequence.prompt_logprobs_asked), 0);
+    }
+    sequence.advance(num_tokens, static_cast<std::int32_t>(scored), 0);
+    if (sequence.pending == 0) return;
+    sequence.tokens.back() = 6;
+    sequence.pending = 0;
+    if (sequence.output_len() < sequence.context->request.max_tokens) return;
+    finished_.push_back(sequence.arrival);
+    (void)scheduler_.remove(&sequence);
+  }
+
+  BatchLimits limits_;
+  PagePool pool_;
+  PrefixCache prefixes_;
+  ContinuousBatcher scheduler_;
+  std::uint64_t arrivals_ = 0;
+  std::vector<std::uint64_t> finished_;
+};
+
+BatchLimits limits(std::int32_t seqs, std::int32_t tokens, std::int32_t chunk = 0) {
+  return {seqs, tokens, chunk, max_logit_rows(seqs)};
+}
+
+TEST(ContinuousBatcher, PlansNothingWhenThereIsNothing) {
+  Simulation simulation(limits(4, 16), 8, 4);
+  EXPECT_TRUE(simulation.step().empty());
+}
+
+class OpenGate final : public AdmissionGate {
+ public:
+  bool enter(const Sequence&) override { return true; }
+  void leave(const Sequence&) override {}
+  bool is_waiting() const override { return false; }
+};
+
+TEST(ContinuousBatcher, TellsWhichSequenceHasTooFewPagesThoughNothingRuns) {
+  Simulation simulation(limits(4, 16), 4, 4);
+  OpenGate gate;
+  simulation.scheduler().set_gate(gate);
+  auto pinned = simulation.pool().take_chunks(2 * simulation.pool().chunks_per_page());
+  Sequence* first = simulation.add(12, 2);
+  simulation.add(12, 2);
+  EXPECT_TRUE(simulation.step().empty());
+  EXPECT_EQ(simulation.scheduler().stuck(), first);
+  pinned->clear();
+  EXPECT_EQ(simulation.step().size(), 1U);
+  EXPECT_EQ(simulation.scheduler().stuck(), nullptr);
+}
+
+TEST(ContinuousBatcher, CutsALongPromptIntoChunksBesideDecodingRows) {
+  Simulation simulation(limits(4, 8), 64, 4);
+  Sequence* first = simulation.add(3, 100);
+  simulation.step();
+  Sequence* second = simulation.add(20, 100);
+  const auto plan = simulation.step();
+  ASSERT_EQ(plan.size(), 2U);
+  EXPECT_EQ(plan[0].sequence, first);
+  EXPECT_EQ(plan[0].num_tokens, 1);
+  EXPECT_EQ(plan[1].sequence, second);
+  EXPECT_EQ(plan[1].num_tokens, 7);
+}
+
+TEST(ContinuousBatcher, KeepsAChunkUnderItsOwnLimit) {
+  Simulation simulation(limits(4, 100, 7), 64, 4);
+  simulation.add(20, 1);
+  EXPECT_EQ(simulation.step()[0].num_tokens, 7);
+  EXPECT_EQ(simulation.step()[0].num_tokens, 7);
+  EXPECT_EQ(simulation.step()[0].num_tokens, 6);
+  EXPECT_EQ(simulation.finished().size(), 1U);
+}
+
+TEST(ContinuousBatcher, ScoresThePromptOnceThoughThePreemptedSequenceIsComputedAgain) {
+  Simulation simulation(limits(4, 100), 64, 4);
+  Sequence* sequence = simulation.add(20, 100, 0, true);
+  EXPECT_TRUE(sequence->wants_prompt_logprobs());
+  simulation.step();
+  ASSERT_EQ(sequence->output_len(), 1);
+  sequence->table.clear();
+  sequence->computed = 0;
+  EXPECT_FALSE(sequence->wants_prompt_logprobs());
+}
+
+TEST(ContinuousBatcher, ServesInOrderOfArrivalWithinAPriority) {
+  Simulation simulation(limits(1, 100), 64, 4);
+  simulation.add(3, 2, 0);
+  simulation.add(3, 2, 1);
+  simulation.add(3, 2, 0);
+  simulation.add(3, 2, -1);
+  while (!simulation.step().empty()) {
+  }
+  EXPECT_EQ(simulation.finished(), (std::vector<std::uint64_t>{3, 0, 2, 1}));
+}
+
+TEST(ContinuousBatcher, DoesNotLetAShortRequestOvertakeOneThatWaitsForPages) {
+  Simulation simulation(limits(8, 100), 8, 4);
+  simulation.add(16, 8);
+  simulation.step();
+  simulation.add(24, 1);  // does not fit yet
+  simulation.add(1, 1);   // would fit
+  const auto plan = simulation.step();
+  ASSERT_EQ(plan.size(), 1U);
+  EXPECT_EQ(plan[0].sequence->arrival, 0U);
+}
+
+TEST(ContinuousBatcher, PreemptsTheNewestWhenPagesRunOut) {
+  Simulation simulation(limits(8, 100), 6, 4);
+  simulation.add(7, 16);
+  simulation.step();
+  Sequence* newer = simulation.add(7, 16);
+  while (simulation.scheduler().num_preemptions() == 0) ASSERT_FALSE(simulation.step().empty());
+  EXPECT_EQ(newer->computed, 0);
+  EXPECT_TRUE(newer->table.pages().empty());
+  EXPECT_EQ(simulation.scheduler().num_waiting(), 1U);
+  while (!simulation.step().empty()) {
+  }
+  EXPECT_EQ(simulation.finished(), (std::vector<std::uint64_t>{0, 1}));
+}
+
+TEST(ContinuousBatcher, FreesThePagesOfARemovedSequence) {
+  Simulation simulation(limits(8, 100), 6, 4);
+  Sequence* sequence = simulation.add(7, 16);
+  simulation.step();
+  EXPECT_EQ(simulation.pool().num_free(), 4);
+  (void)simulation.scheduler().remove(sequence);
+  EXPECT_EQ(simulation.pool().available_pages(), 6);
+  EXPECT_TRUE(simulation.step().empty());
+}
+
+TEST(ContinuousBatcher, FinishesEverythingUnderRandomLoad) {
+  for (const unsigned seed : {11U, 12U, 13U, 14U, 15U, 16U}) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    const auto seqs = static_cast<std::int32_t>(1 + random() % 8);
+    const auto rows = static_cast<std::int32_t>(1 + random() % 40);
+    Simulation simulation(limits(seqs, rows, static_cast<std::int32_t>(random() % 9)), 20, 3);
+    simulation.num_prompts = 1 + random() % 4;
+    std::size_t added = 0;
+    std::int64_t work = 0;
+    for (int step = 0; step < 400; ++step) {
+      if (random() % 3 == 0) {
+        const auto prompt = static_cast<std::int64_t>(1 + random() % 40);
+        const auto output = static_cast<std::int32_t>(1 + random() % 20);
+        simulation.add(prompt, output, static_cast<std::int32_t>(random() % 2), random() % 3 == 0);
+        work += prompt + output;
+        ++added;
+      }
+      simulation.step();
+    }
+    // Each step computes at least one row; preemptions repeat work, but the oldest never gives way.
+    for (std::int64_t step = 0; step < 60 * work && !simulation.step().empty(); ++step) {
+    }
+    EXPECT_EQ(simulation.finished().size(), added);
+    EXPECT_EQ(simulation.pool().available_pages(), 20);
+    EXPECT_EQ(simulation.pool().counts().kv, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tandem

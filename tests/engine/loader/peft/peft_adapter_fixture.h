@@ -1,0 +1,111 @@
+// Adapters made in a test, of sizes no power of two, tensor by tensor and setting by setting.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/loader/adapter.h"
+#include "engine/loader/peft/peft_reader.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem::peft_test {
+
+using Json = nlohmann::ordered_json;
+
+inline ModelConfig base() {
+  ModelConfig config;
+  config.hidden_size = 20;
+  config.num_layers = 3;
+  config.num_heads = 3;
+  config.num_kv_heads = 1;
+  config.head_dim = 6;
+  config.ffn_size = 28;
+  config.vocab_size = 50;
+  return config;
+}
+
+inline Json lora(const Json& targets, int rank = 4) {
+  return {{"peft_type", "LORA"}, {"base_model_name_or_path", "base"}, {"bias", "none"}, {"r", rank},
+          {"lora_alpha", 8},     {"target_modules", targets}};
+}
+
+struct StoredTensor {
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+};
+
+class PeftAdapter : public ::testing::Test {
+ protected:
+  // A and B of one module, with values that tell every element apart.
+  void add(int layer, Module module, int rank, DType dtype = DType::f32) {
+    const std::string path =
+        fmt::format("base_model.model.model.layers.{}.{}.{}", layer,
+                    module <= Module::o ? "self_attn" : "mlp", to_string(module));
+    add_matrix(path + ".lora_A.weight", rank, module_in(base(), module), dtype);
+    add_matrix(path + ".lora_B.weight", module_out(base(), module), rank, dtype);
+  }
+  void add_matrix(const std::string& name, std::int64_t rows, std::int64_t cols,
+                  DType dtype = DType::f32) {
+    StoredTensor tensor{dtype, {rows, cols}, {}};
+    for (std::int64_t i = 0; i < rows * cols; ++i) {
+      tensor.values.push_back(static_cast<float>((i * 37 + rows) % 101) / 16 - 3);
+    }
+    tensors_[name] = std::move(tensor);
+  }
+  void add_everywhere(std::initializer_list<Module> modules, int rank = 4) {
+    for (int layer = 0; layer < 3; ++layer) {
+      for (const Module module : modules) add(layer, module, rank);
+    }
+  }
+
+  void write(const Json& config) {
+    dir_.write("adapter_config.json", config.dump());
+    testing::SafetensorsWriter writer;
+    for (const auto& [name, t] : tensors_) writer.add(name, t.dtype, t.shape, t.values);
+    dir_.write("adapter_model.safetensors", writer.bytes());
+  }
+  Result<Adapter> load_as(DType dtype) const {
+    return load_peft_adapter(dir_.path(), base(), dtype);
+  }
+  Result<Adapter> load() const { return load_as(DType::f32); }
+  Result<Adapter> load(const Json& config) {
+    write(config);
+    return load();
+  }
+  std::string message(const Json& config) {
+    const Result<Adapter> adapter = load(config);
+    return adapter ? "accepted" : adapter.status().message();
+  }
+  std::string message_with(const std::string& field, const Json& value) {
+    Json config = lora({"q_proj"});
+    config[field] = value;
+    return message(config);
+  }
+  // "0q 1v": which modules of which layers are adapted.
+  std::string adapted(const Json& config) {
+    const Result<Adapter> adapter = load(config);
+    if (!adapter) return adapter.status().message();
+    std::string text;
+    for (std::size_t layer = 0; layer < adapter->layers.size(); ++layer) {
+      for (std::size_t m = 0; m < kNumModules; ++m) {
+        if (adapter->layers[layer][m].rank == 0) continue;
+        const std::string_view name = to_string(static_cast<Module>(m));
+        text +=
+            fmt::format("{}{}{}", text.empty() ? "" : " ", layer, name.substr(0, name.find('_')));
+      }
+    }
+    return text;
+  }
+
+  testing::TempDir dir_;
+  std::map<std::string, StoredTensor> tensors_;
+};
+
+}  // namespace tandem::peft_test

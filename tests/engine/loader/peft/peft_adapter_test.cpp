@@ -1,0 +1,187 @@
+// What a sound adapter becomes: which modules, which ranks and scales, which digest.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/engine/loader/peft/peft_adapter_fixture.h"
+
+namespace tandem::peft_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(PeftAdapter, LoadsAnyRankFrom1To512) {
+  for (const int rank : {1, 3, 5, 12, 40, 512}) {
+    for (const DType stored : {DType::f32, DType::f16, DType::bf16}) {
+      tensors_.clear();
+      for (int layer = 0; layer < 3; ++layer) add(layer, Module::down, rank, stored);
+      write(lora({"down_proj"}, rank));
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        const Result<Adapter> adapter = load_as(dtype);
+        ASSERT_TRUE(adapter) << adapter.status().message();
+        const AdapterMatrix& m = adapter->layers[2][static_cast<std::size_t>(Module::down)];
+        EXPECT_EQ(m.rank, rank);
+        EXPECT_EQ(adapter->max_rank, rank);
+        const int granule = 16 / static_cast<int>(size_of(dtype));
+        EXPECT_EQ(m.b_stride, (rank + granule - 1) / granule * granule);
+        const auto& b =
+            tensors_["base_model.model.model.layers.2.mlp.down_proj.lora_B.weight"].values;
+        std::vector<float> got(static_cast<std::size_t>(20 * m.b_stride));
+        convert(dtype, adapter->bytes.get() + m.b_offset, DType::f32, got.data(), got.size());
+        for (int row = 0; row < 20; ++row) {
+          for (int col = 0; col < m.b_stride; ++col) {
+            float want = 0;
+            if (col < rank) {
+              want = b[static_cast<std::size_t>(row * rank + col)];
+              want *= 8.0F / static_cast<float>(rank);
+            }
+            const float tolerance = dtype == DType::f32 ? 0 : std::fabs(want) / 256;
+            ASSERT_NEAR(got[static_cast<std::size_t>(row * m.b_stride + col)], want, tolerance);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PeftAdapter, TakesTargetsAsNamesPathsPatternsOrAllLinear) {
+  add_everywhere({Module::q, Module::v});
+  EXPECT_EQ(adapted(lora({"q_proj", "v_proj"})), "0q 0v 1q 1v 2q 2v");
+  EXPECT_EQ(adapted(lora({"self_attn.q_proj", "v_proj"})), "0q 0v 1q 1v 2q 2v");
+  EXPECT_EQ(adapted(lora(".*self_attn.(q|v)_proj")), "0q 0v 1q 1v 2q 2v");
+  EXPECT_EQ(adapted(lora(nullptr)), "0q 0v 1q 1v 2q 2v");
+  tensors_.clear();
+  add(1, Module::q, 4);
+  EXPECT_EQ(adapted(lora({"model.layers.1.self_attn.q_proj"})), "1q");
+  EXPECT_EQ(adapted(lora({"layers.1.self_attn.q_proj"})), "1q");
+  EXPECT_EQ(adapted(lora(R"(model\.layers\.[1]\.self_attn\.q_proj)")), "1q");
+  tensors_.clear();
+  add_everywhere(
+      {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down});
+  EXPECT_EQ(adapted(lora("all-linear")),
+            "0q 0k 0v 0o 0gate 0up 0down 1q 1k 1v 1o 1gate 1up 1down 2q 2k 2v 2o 2gate 2up 2down");
+  EXPECT_EQ(load()->modules.size(), 7U);
+}
+
+TEST_F(PeftAdapter, APatternMustMatchTheWholePath) {
+  add_everywhere({Module::q});
+  EXPECT_THAT(message(lora("q_proj")), HasSubstr("adapts no module"));
+  EXPECT_THAT(message(lora("model.*q_pro")), HasSubstr("adapts no module"));
+  EXPECT_THAT(message(lora("model.*q_proj|x")), "accepted");
+}
+
+TEST_F(PeftAdapter, LeavesOutWhatIsExcluded) {
+  add(0, Module::q, 4);
+  add(2, Module::q, 4);
+  Json config = lora({"q_proj", "v_proj"});
+  config["exclude_modules"] = {"v_proj", "model.layers.1.self_attn.q_proj"};
+  EXPECT_EQ(adapted(config), "0q 2q");
+  config["exclude_modules"] = R"(.*\.1\..*|.*v_proj)";
+  EXPECT_EQ(adapted(config), "0q 2q");
+  config = lora("all-linear");
+  config["exclude_modules"] = R"(.*\.1\..*|.*[kvonpe]_proj)";
+  EXPECT_EQ(adapted(config), "0q 2q");
+}
+
+TEST_F(PeftAdapter, TransformsOnlyTheLayersNamed) {
+  add(2, Module::q, 4);
+  Json config = lora({"q_proj"});
+  config["layers_to_transform"] = 2;
+  EXPECT_EQ(adapted(config), "2q");
+  config["layers_to_transform"] = {2};
+  config["layers_pattern"] = "layers";
+  EXPECT_EQ(adapted(config), "2q");
+  config["layers_pattern"] = {"h", "layers"};
+  EXPECT_EQ(adapted(config), "2q");
+  config["layers_pattern"] = "h";
+  EXPECT_THAT(message(config), HasSubstr("adapts no module"));
+  config.erase("layers_pattern");
+  config["layers_to_transform"] = {2, 3};
+  EXPECT_THAT(message(config), HasSubstr("layer 3, the base has layers 0 to 2"));
+  config["layers_to_transform"] = {2, -1};
+  EXPECT_THAT(message(config), HasSubstr("layers_to_transform"));
+  config = lora(".*q_proj");
+  config["layers_to_transform"] = {2};
+  EXPECT_THAT(message(config), HasSubstr("cannot go with"));
+  add_everywhere({Module::q});
+  config = lora({"q_proj"});
+  config["layers_to_transform"] = Json::array();
+  EXPECT_EQ(adapted(config), "0q 1q 2q");
+}
+
+float first_scale(const Adapter& adapter, std::size_t layer, Module module,
+                  const std::vector<float>& b) {
+  const AdapterMatrix& m = adapter.layers[layer][static_cast<std::size_t>(module)];
+  float value = 0;
+  convert(adapter.dtype, adapter.bytes.get() + m.b_offset, DType::f32, &value, 1);
+  return value / b[0];
+}
+
+TEST_F(PeftAdapter, GivesEachModuleTheRankAndAlphaOfTheFirstPatternThatMatches) {
+  add(0, Module::q, 2);
+  add(1, Module::q, 4);
+  add(2, Module::q, 16);
+  Json config = lora({"q_proj"});
+  config["rank_pattern"] = {{"layers.0.self_attn.q_proj", 2}, {R"(model\.layers\.2\..*)", 16}};
+  config["alpha_pattern"] = {
+      {"^model.layers.2.*", 64}, {"q_proj", 0.5}, {"layers.0.self_attn.q_proj", 99}};
+  const Result<Adapter> adapter = load(config);
+  ASSERT_TRUE(adapter) << adapter.status().message();
+  const auto scale = [&](std::size_t layer) {
+    const std::string name =
+        fmt::format("base_model.model.model.layers.{}.self_attn.q_proj.lora_B.weight", layer);
+    return first_scale(*adapter, layer, Module::q, tensors_[name].values);
+  };
+  EXPECT_FLOAT_EQ(scale(0), 0.5F / 2);
+  EXPECT_FLOAT_EQ(scale(1), 0.5F / 4);
+  EXPECT_FLOAT_EQ(scale(2), 64.0F / 16);
+  config["use_rslora"] = true;
+  const Result<Adapter> stable = load(config);
+  ASSERT_TRUE(stable);
+  EXPECT_FLOAT_EQ(
+      first_scale(
+          *stable, 2, Module::q,
+          tensors_["base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight"].values),
+      64.0F / 4);
+  // A part of a name is not a name.
+  config["rank_pattern"] = {{"proj", 2}, {"elf_attn.q_proj", 2}, {"1.self_attn.q_pro", 3}};
+  EXPECT_THAT(message(config), HasSubstr("the rank in adapter_config.json"));
+}
+
+TEST_F(PeftAdapter, ToleratesTheAdaptersNameInTensorNames) {
+  const std::string path = "base_model.model.model.layers.1.self_attn.q_proj";
+  add_matrix(path + ".lora_A.default.weight", 4, 20);
+  add_matrix(path + ".lora_B.default.weight", 18, 4);
+  EXPECT_EQ(adapted(lora({"layers.1.self_attn.q_proj"})), "1q");
+}
+
+TEST_F(PeftAdapter, TheDigestFollowsTheContents) {
+  add_everywhere({Module::q});
+  const std::string digest = load(lora({"q_proj"}))->digest;
+  EXPECT_EQ(load(lora({"self_attn.q_proj"}))->digest, digest);
+  Json louder = lora({"q_proj"});
+  louder["lora_alpha"] = 16;
+  EXPECT_NE(load(louder)->digest, digest);
+  tensors_["base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight"].values[5] += 1;
+  EXPECT_NE(load(lora({"q_proj"}))->digest, digest);
+}
+
+TEST(DummyAdapter, IsTheSameForTheSameSeed) {
+  const std::vector<Module> modules = {Module::v, Module::q};
+  const Adapter one = make_dummy_adapter(base(), DType::bf16, 5, modules, 1);
+  EXPECT_THAT(one.modules, ElementsAre(Module::q, Module::v));
+  EXPECT_EQ(one.max_rank, 5);
+  EXPECT_EQ(one.digest, make_dummy_adapter(base(), DType::bf16, 5, modules, 1).digest);
+  EXPECT_NE(one.digest, make_dummy_adapter(base(), DType::bf16, 5, modules, 2).digest);
+  for (const auto& layer : one.layers) {
+    const AdapterMatrix& q = layer[0];
+    EXPECT_EQ(q.b_stride, 8);
+    std::vector<float> b(18 * 8);
+    convert(DType::bf16, one.bytes.get() + q.b_offset, DType::f32, b.data(), b.size());
+    for (std::size_t i = 0; i < b.size(); ++i) EXPECT_EQ(b[i] == 0, i % 8 >= 5) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::peft_test

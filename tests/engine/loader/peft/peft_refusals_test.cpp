@@ -1,0 +1,167 @@
+// Every kind of adapter that is refused, by its settings or by its tensors.
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "tests/engine/loader/peft/peft_adapter_fixture.h"
+
+namespace tandem::peft_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
+  add_everywhere({Module::q});
+  ASSERT_EQ(message(lora({"q_proj"})), "accepted");
+  EXPECT_THAT(message_with("use_dora", true), HasSubstr("DoRA"));
+  EXPECT_THAT(message_with("bias", "all"), HasSubstr("bias"));
+  EXPECT_THAT(message_with("bias", "lora_only"), HasSubstr("bias"));
+  EXPECT_THAT(message_with("lora_bias", true), HasSubstr("bias"));
+  EXPECT_THAT(message_with("modules_to_save", {"lm_head"}), HasSubstr("modules_to_save"));
+  EXPECT_THAT(message_with("fan_in_fan_out", true), HasSubstr("fan_in_fan_out"));
+  EXPECT_THAT(message_with("peft_type", "LOHA"), HasSubstr("LOHA"));
+  EXPECT_THAT(message_with("peft_type", nullptr), HasSubstr("'peft_type' is missing"));
+  EXPECT_THAT(message_with("alora_invocation_tokens", {1, 2}), HasSubstr("activated LoRA"));
+  EXPECT_THAT(message_with("layer_replication", {{0, 2}, {1, 3}}), HasSubstr("replicated"));
+  EXPECT_THAT(message_with("trainable_token_indices", {5}), HasSubstr("trained tokens"));
+  EXPECT_THAT(message_with("target_parameters", {"w"}), HasSubstr("parameters"));
+  EXPECT_THAT(message_with("use_qalora", true), HasSubstr("QALoRA"));
+  EXPECT_THAT(message_with("use_bdlora", {{"a", 1}}), HasSubstr("block-diagonal"));
+  EXPECT_THAT(message_with("arrow_config", {{"top_k", 1}}), HasSubstr("Arrow"));
+  EXPECT_THAT(message_with("use_something_new", true), HasSubstr("use_something_new"));
+  EXPECT_THAT(message_with("new_config", {{"a", 1}}), HasSubstr("new_config"));
+  EXPECT_THAT(message_with("init_lora_weights", "pissa_niter_4"), HasSubstr("alters the base"));
+}
+
+TEST_F(PeftAdapter, AcceptsSettingsThatOnlyConcernTraining) {
+  add_everywhere({Module::q});
+  EXPECT_EQ(message_with("init_lora_weights", "gaussian"), "accepted");
+  EXPECT_EQ(message_with("init_lora_weights", false), "accepted");
+  EXPECT_EQ(message_with("lora_dropout", 0.1), "accepted");
+  EXPECT_EQ(message_with("eva_config", {{"rho", 2}}), "accepted");
+  EXPECT_EQ(message_with("qalora_group_size", 16), "accepted");
+  EXPECT_EQ(message_with("some_note", "text"), "accepted");
+  EXPECT_EQ(message_with("use_dora", nullptr), "accepted");
+}
+
+TEST_F(PeftAdapter, RefusesAbsurdSettingsByName) {
+  add_everywhere({Module::q});
+  for (const Json& rank :
+       {Json(0), Json(-1), Json(513), Json(4.0), Json("4"), Json(nullptr), Json(1e30)}) {
+    EXPECT_THAT(message_with("r", rank), HasSubstr("'r'")) << rank;
+  }
+  EXPECT_THAT(message_with("lora_alpha", "x"), HasSubstr("lora_alpha"));
+  EXPECT_THAT(message_with("lora_alpha", nullptr), HasSubstr("lora_alpha"));
+  EXPECT_THAT(message_with("use_rslora", 1), HasSubstr("use_rslora"));
+  EXPECT_THAT(message_with("target_modules", 3), HasSubstr("target_modules"));
+  EXPECT_THAT(message_with("target_modules", {1}), HasSubstr("target_modules"));
+  EXPECT_THAT(message_with("target_modules", {""}), HasSubstr("target_modules"));
+  EXPECT_THAT(message_with("target_modules", Json::array()), HasSubstr("adapts no module"));
+  EXPECT_THAT(message_with("rank_pattern", {{"q_proj", 0}}), HasSubstr("rank_pattern.q_proj"));
+  EXPECT_THAT(message_with("rank_pattern", {{"q_proj", 513}}), HasSubstr("rank_pattern.q_proj"));
+  EXPECT_THAT(message_with("rank_pattern", {1}), HasSubstr("rank_pattern"));
+  EXPECT_THAT(message_with("rank_pattern", {{"(", 2}}), HasSubstr("not a regular expression"));
+  EXPECT_THAT(message_with("alpha_pattern", {{"q_proj", "x"}}), HasSubstr("alpha_pattern.q_proj"));
+  EXPECT_THAT(message_with("exclude_modules", "("), HasSubstr("exclude_modules"));
+}
+
+TEST_F(PeftAdapter, GivesUpOnAPatternThatTakesForEver) {
+  add_everywhere({Module::q});
+  EXPECT_THAT(message(lora("(([a-z.0-9_]+)+)+[A-Z]")), HasSubstr("cannot be used"));
+}
+
+TEST_F(PeftAdapter, RefusesTheEmbeddingAndTheHead) {
+  add_everywhere({Module::q});
+  EXPECT_THAT(message(lora({"q_proj", "lm_head"})), HasSubstr("lm_head"));
+  EXPECT_THAT(message(lora({"q_proj", "embed_tokens"})), HasSubstr("embed_tokens"));
+  EXPECT_THAT(message(lora(".*")), HasSubstr("embedding"));
+  add_matrix("base_model.model.lm_head.lora_A.weight", 4, 20);
+  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("lm_head"));
+  tensors_.erase("base_model.model.lm_head.lora_A.weight");
+  add_matrix("base_model.model.model.embed_tokens.lora_embedding_A", 4, 50);
+  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("LoRA on the embedding"));
+}
+
+TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
+  add_everywhere({Module::q});
+  const auto refused = [&](const std::string& name) {
+    add_matrix(name, 4, 20);
+    const std::string why = message(lora({"q_proj"}));
+    tensors_.erase(name);
+    return why;
+  };
+  const std::string layer = "base_model.model.model.layers.0.";
+  EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_magnitude_vector"), HasSubstr("DoRA"));
+  EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_B.bias"), HasSubstr("bias"));
+  EXPECT_THAT(refused("base_model.model.lm_head.modules_to_save.weight"),
+              HasSubstr("whole modules"));
+  EXPECT_THAT(refused("base_model.model.lm_head.weight"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused("something"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused("model.layers.0.self_attn.q_proj.lora_A.weight"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused("base_model.model..lora_A.weight"), HasSubstr("does not have"));
+  EXPECT_THAT(refused("base_model.model.lora_A.weight"), HasSubstr("not A or B"));
+  EXPECT_THAT(refused(layer + "self_attn.v_proj.lora_A.weight"), HasSubstr("does not target"));
+  EXPECT_THAT(refused(layer + "self_attn.qkv_proj.lora_A.weight"),
+              HasSubstr("the base does not have"));
+  EXPECT_THAT(refused("base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight"),
+              HasSubstr("model.layers.3.self_attn.q_proj, which the base does not have"));
+  EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_A.default.weight"), HasSubstr("two names"));
+}
+
+TEST_F(PeftAdapter, RefusesModulesTheBaseDoesNotHave) {
+  add_everywhere({Module::q});
+  EXPECT_THAT(message(lora({"q_proj", "c_attn"})),
+              HasSubstr("'c_attn', which the base does not have"));
+}
+
+TEST_F(PeftAdapter, RefusesWhenAOrBIsMissing) {
+  for (const std::string letter : {"A", "B"}) {
+    add_everywhere({Module::q});
+    tensors_.erase(
+        fmt::format("base_model.model.model.layers.1.self_attn.q_proj.lora_{}.weight", letter));
+    EXPECT_THAT(message(lora({"q_proj"})),
+                HasSubstr(fmt::format("model.layers.1.self_attn.q_proj is adapted according to "
+                                      "adapter_config.json, but its lora_{} is missing",
+                                      letter)));
+  }
+  add_everywhere({Module::q});
+  EXPECT_THAT(message(lora({"q_proj", "v_proj"})), HasSubstr("v_proj"));
+}
+
+TEST_F(PeftAdapter, RefusesShapesThatDoNotFit) {
+  add_everywhere({Module::q});
+  EXPECT_THAT(message(lora({"q_proj"}, 8)), HasSubstr("ask for [8, 20]"));
+  const std::string path = "base_model.model.model.layers.2.self_attn.q_proj.lora_";
+  add_matrix(path + "A.weight", 4, 21);
+  EXPECT_THAT(message(lora({"q_proj"})),
+              HasSubstr("lora_A of model.layers.2.self_attn.q_proj is F32[4, 21]"));
+  add_matrix(path + "A.weight", 4, 20);
+  add_matrix(path + "B.weight", 20, 4);
+  EXPECT_THAT(message(lora({"q_proj"})), HasSubstr("ask for [18, 4]"));
+}
+
+TEST_F(PeftAdapter, RefusesWeightsThatAreNotFinite) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+        -std::numeric_limits<float>::infinity()}) {
+    for (const std::string letter : {"A", "B"}) {
+      add_everywhere({Module::q});
+      tensors_["base_model.model.model.layers.1.self_attn.q_proj.lora_" + letter + ".weight"]
+          .values.back() = bad;
+      write(lora({"q_proj"}));
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        EXPECT_THAT(load_as(dtype).status().message(),
+                    HasSubstr(fmt::format("lora_{} of model.layers.1.self_attn.q_proj holds a NaN",
+                                          letter)));
+      }
+    }
+  }
+  add_everywhere({Module::q});
+  tensors_["base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"].values[3] = 60000;
+  write(lora({"q_proj"}));
+  EXPECT_TRUE(load_as(DType::bf16));
+  EXPECT_THAT(load_as(DType::f16).status().message(), HasSubstr("beyond the range of f16"));
+}
+
+}  // namespace
+}  // namespace tandem::peft_test

@@ -1,0 +1,48 @@
+#include "engine/profile/layer_load.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem {
+namespace {
+
+ModelConfig llama_2_7b() {
+  ModelConfig config;
+  config.hidden_size = 4096;
+  config.num_layers = 2;
+  config.num_heads = config.num_kv_heads = 32;
+  config.head_dim = 128;
+  config.ffn_size = 11008;
+  config.vocab_size = 64;
+  return config;
+}
+
+TEST(LayerLoad, OfRank64OnQkvIsThreeMebibytesAndOneSite) {
+  const LayerLoad load =
+      layer_load(llama_2_7b(), DType::bf16, 64, {Module::q, Module::k, Module::v});
+  EXPECT_EQ(load.a_bytes, 3 * 64 * 4096 * 2);
+  EXPECT_EQ(load.b_bytes, 3 * 64 * 4096 * 2);
+  EXPECT_EQ(load.modules, 3);
+  EXPECT_EQ(load.sites, 1);
+  EXPECT_EQ(load.ranks, 192);
+  EXPECT_EQ(load.in_elements, 4096);
+  EXPECT_EQ(load.out_elements, 3 * 4096);
+}
+
+TEST(LayerLoad, AgreesWithAnAdapterOfThoseModules) {
+  const ModelConfig config = llama_2_7b();
+  const std::vector<std::vector<Module>> sets = {
+      {Module::q},
+      {Module::o, Module::down},
+      {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down}};
+  for (const std::int32_t rank : {1, 5, 8}) {
+    for (const std::vector<Module>& modules : sets) {
+      const Adapter adapter = make_dummy_adapter(config, DType::bf16, rank, modules, 1);
+      for (const LayerLoad& load : layer_loads(config, adapter)) {
+        EXPECT_EQ(load, layer_load(config, DType::bf16, rank, modules));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,202 @@
+// What an engine records is run again without it, to the same tokens; a file that is anything but
+// what an engine wrote is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/loader/weights.h"
+#include "engine/recording/recording_reader.h"
+#include "engine/recording/replay.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_device.h"
+#include "tests/support/test_engine.h"
+#include "tests/support/test_seed.h"
+
+namespace tandem::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kModel = "data/tiny-llama";
+
+class Recording : public ::testing::Test {
+ protected:
+  // Adapters, chunks, a shared prefix, sampling, penalties, biases, log probabilities, more
+  // sequences than run at once, and a device with room for one adapter less than are used.
+  static void SetUpTestSuite() {
+    dir_ = new testing::TempDir();
+    EngineOptions options = small_engine_options(128);
+    options.max_num_seqs = 4;
+    options.max_num_batched_tokens = 24;
+    options.max_device_adapters = 2;
+    options.max_graph_batch = 4;
+    options.recording.path = path();
+    options.recording.source = {kModel.string(), "auto", 0};
+    auto engine = TestEngine::load(kModel, DType::f32, options);
+    const std::vector<std::string> adapters = {"", "r8", "r16", "r4", "r8", ""};
+    std::vector<std::unique_ptr<Generation>> running;
+    for (std::size_t i = 0; i < adapters.size(); ++i) {
+      std::vector<TokenId> prompt;
+      for (std::size_t k = 0; k < 20 + 9 * i; ++k) {
+        prompt.push_back(static_cast<TokenId>(5 + k * 37 % 4000));
+      }
+      GenerationRequest request = greedy(prompt, 10, adapters[i]);
+      if (i == 1) request.sampling.temperature = 0.8;
+      if (i == 1) request.n = 2;
+      if (i == 2) request.sampling.repetition_penalty = 1.3;
+      if (i == 3) request.sampling.logit_bias = {{17, 3.0F}, {18, -3.0F}};
+      if (i == 4) request.prompt_logprobs = true;
+      if (i == 4) request.num_logprobs = 2;
+      request.sampling.seed = i;
+      running.push_back(engine->engine->submit(std::move(request)).value());
+    }
+    for (auto& each : running) {
+      for (const Collected& got : collect(*each)) {
+        EXPECT_TRUE(got.error.ok()) << got.error.message();
+        EXPECT_EQ(got.tokens.size(), 10U);
+      }
+    }
+  }
+  static void TearDownTestSuite() { delete dir_; }
+
+  static std::string path() { return (dir_->path() / "steps").string(); }
+  static std::string recorded() {
+    std::ifstream file(path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  Result<ReplayOutcome> replay(const std::string& bytes) {
+    const std::string other = dir_->write("other", bytes);
+    return replay_recording(other, config_, *weights_, *device_, clock_, nullptr,
+                            [this](const ReplayedStep& step) { steps_.push_back(step); });
+  }
+
+  struct RecordAt {
+    std::size_t offset;  // of its header
+    RecordKind kind;
+    std::size_t bytes;  // of its payload
+  };
+  static std::vector<RecordAt> records_of(const std::string& bytes) {
+    std::vector<RecordAt> records;
+    for (std::size_t at = sizeof(RecordingHeader); at < bytes.size();) {
+      RecordHeader header;
+      std::memcpy(&header, bytes.data() + at, sizeof header);
+      records.push_back({at, static_cast<RecordKind>(header.kind), header.bytes});
+      at += sizeof header + header.bytes;
+    }
+    return records;
+  }
+  // As somebody would who makes such files.
+  static void mend_check(std::string& bytes, const RecordAt& record) {
+    RecordHeader header;
+    std::memcpy(&header, bytes.data() + record.offset, sizeof header);
+    header.check =
+        check_of(std::string_view(bytes).substr(record.offset + sizeof header, record.bytes));
+    std::memcpy(bytes.data() + record.offset, &header, sizeof header);
+  }
+
+  static inline testing::TempDir* dir_ = nullptr;
+  ModelConfig config_ = load_model_config(kModel).value();
+  std::unique_ptr<WeightSource> weights_ = open_checkpoint(kModel).value();
+  std::unique_ptr<Device> device_ = make_test_device();
+  SteadyClock clock_;
+  std::vector<ReplayedStep> steps_;
+};
+
+TEST_F(Recording, IsRunAgainToTheSameTokens) {
+  const Result<ReplayOutcome> outcome = replay(recorded());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_GT(outcome->steps, 10);
+  EXPECT_EQ(outcome->steps, static_cast<std::int64_t>(steps_.size()));
+  EXPECT_GE(outcome->compared, 7 * 10);
+  EXPECT_EQ(outcome->different, 0);
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    EXPECT_EQ(steps_[i].number, static_cast<std::int64_t>(i) + 1);
+    EXPECT_GT(steps_[i].rows, 0);
+  }
+}
+
+TEST_F(Recording, TellsWhichStepSampledOtherTokens) {
+  std::string bytes = recorded();
+  std::int64_t step = 0;
+  for (const RecordAt& record : records_of(bytes)) {
+    if (record.kind != RecordKind::result || ++step != 6) continue;
+    // u32 ok | u64 tokens | the first of them
+    bytes[record.offset + sizeof(RecordHeader) + 12] ^= 1;
+    mend_check(bytes, record);
+  }
+  const Result<ReplayOutcome> outcome = replay(bytes);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().message();
+  EXPECT_EQ(outcome->different, 1);
+  EXPECT_EQ(steps_[5].different, 1);
+}
+
+TEST_F(Recording, IsRefusedWhenItIsCutOff) {
+  const std::string bytes = recorded();
+  for (const RecordAt& record : records_of(bytes)) {
+    for (const std::size_t length :
+         {record.offset, record.offset + 1, record.offset + sizeof(RecordHeader),
+          record.offset + sizeof(RecordHeader) + record.bytes / 2}) {
+      const Result<ReplayOutcome> outcome = replay(bytes.substr(0, length));
+      ASSERT_FALSE(outcome.ok()) << length;
+      EXPECT_THAT(outcome.status().message(), HasSubstr("it is cut off")) << length;
+    }
+  }
+  EXPECT_THAT(replay("").status().message(), HasSubstr("is no recording"));
+  EXPECT_THAT(replay(bytes + '\0').status().message(), HasSubstr("a wrong end"));
+  EXPECT_TRUE(steps_.empty());
+}
+
+TEST_F(Recording, IsRefusedWhenItIsDamaged) {
+  const std::string bytes = recorded();
+  for (std::size_t at = 0; at < bytes.size(); at += 97) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(~damaged[at]);
+    EXPECT_FALSE(replay(damaged).ok()) << at;
+  }
+  EXPECT_TRUE(steps_.empty());
+}
+
+TEST_F(Recording, IsRefusedWhenItIsOfAnotherModel) {
+  config_ = load_model_config("data/demo-llama").value();
+  EXPECT_THAT(replay(recorded()).status().message(), HasSubstr("name theirs"));
+}
+
+// Whoever makes such a file may put in what he likes: it is refused or run, and nothing else.
+TEST_F(Recording, OfAnyContentDoesNoHarm) {
+  constexpr int kRounds = 300;
+  std::mt19937_64 random(test_seed(20261122));
+  const std::string bytes = recorded();
+  const std::vector<RecordAt> records = records_of(bytes);
+  constexpr std::uint32_t kOdd[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x7f800001, 4096};
+  int refused = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    std::string made = bytes;
+    // The settings are few and decide most: every other time it is they.
+    const RecordAt& record = round % 2 == 0 ? records[0] : records[random() % records.size()];
+    for (int change = 0; change < 1 + round % 3; ++change) {
+      const std::size_t at = record.offset + sizeof(RecordHeader) + random() % record.bytes;
+      if (random() % 2 == 0) {
+        made[at] = static_cast<char>(random());
+      } else {
+        const std::uint32_t value = kOdd[random() % std::size(kOdd)];
+        const std::size_t end = record.offset + sizeof(RecordHeader) + record.bytes;
+        std::memcpy(made.data() + at, &value, std::min(sizeof value, end - at));
+      }
+    }
+    mend_check(made, record);
+    refused += replay(made).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, kRounds / 4);
+  EXPECT_LT(refused, kRounds);
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,116 @@
+#include "scheduler/coldstart/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "tests/scheduler/coldstart/plan_cases.h"
+
+namespace tandem {
+namespace {
+
+// On its way: the layers come one after another, the first at `first`.
+ColdAdapter arriving(std::int32_t rows, double first, double each) {
+  ColdAdapter adapter = cold(rows, qkv_7b(64));
+  for (int l = 0; l < 32; ++l) adapter.a_arrives.push_back(first + l * each);
+  adapter.b_arrives = adapter.a_arrives;
+  return adapter;
+}
+
+double mean_end(const AdmissionPlan& plan) {
+  return std::accumulate(plan.ends.begin(), plan.ends.end(), 0.0) /
+         static_cast<double>(plan.ends.size());
+}
+
+void expect_whole(const PlanRequest& request, const AdmissionPlan& plan) {
+  ASSERT_EQ(plan.turns.size(), request.adapters.size());
+  ASSERT_EQ(plan.ends.size(), request.adapters.size());
+  EXPECT_EQ(plan.turns.front(), 0);
+  for (std::size_t i = 1; i < plan.turns.size(); ++i) {
+    const std::int32_t step = plan.turns[i] - plan.turns[i - 1];
+    EXPECT_TRUE(step == 0 || step == 1) << "adapter " << i;
+    EXPECT_GE(plan.ends[i], plan.ends[i - 1]);
+  }
+  // Every part of what is not on its way travels once, turn by turn.
+  std::set<std::tuple<std::int32_t, std::int32_t, bool>> parts;
+  std::int32_t turn = 0;
+  for (const LoadPiece& piece : plan.order) {
+    const auto adapter = static_cast<std::size_t>(piece.adapter);
+    ASSERT_LT(adapter, request.adapters.size());
+    EXPECT_TRUE(request.adapters[adapter].a_arrives.empty());
+    EXPECT_GE(plan.turns[adapter], turn);
+    turn = plan.turns[adapter];
+    if (piece.kind != PieceKind::b) {
+      EXPECT_TRUE(parts.emplace(piece.adapter, piece.layer, true).second);
+    }
+    if (piece.kind != PieceKind::a) {
+      EXPECT_TRUE(parts.emplace(piece.adapter, piece.layer, false).second);
+    }
+  }
+  const auto to_load =
+      std::count_if(request.adapters.begin(), request.adapters.end(),
+                    [](const ColdAdapter& each) { return each.a_arrives.empty(); });
+  EXPECT_EQ(parts.size(), static_cast<std::size_t>(to_load) * 32 * 2);
+}
+
+TEST(Admission, PlansOneAdapterAsThePlannerDoes) {
+  const CostModel costs;
+  const PlanRequest request = burst(1, 25, qkv_7b(64));
+  const AdmissionPlan plan = plan_admission(costs, request);
+  expect_whole(request, plan);
+  EXPECT_EQ(plan.ends.front(), plan_handoff(costs, request).layer_ends.back());
+  EXPECT_TRUE(plan_admission(costs, PlanRequest()).turns.empty());
+}
+
+TEST(Admission, DoesNotLetTheFirstOfABurstWaitForTheLast) {
+  // On the native link eight loads take 15 ms, a step 4: some two loads pass behind each step.
+  const CostModel costs;
+  const PlanRequest request = burst(8, 25, qkv_7b(64));
+  const AdmissionPlan plan = plan_admission(costs, request);
+  expect_whole(request, plan);
+  EXPECT_GE(plan.turns.back(), 1);
+  EXPECT_LT(mean_end(plan), 0.85 * plan_handoff(costs, request).layer_ends.back());
+}
+
+TEST(Admission, LetsAllBeginAtOnceWhereWeightsCostNothing) {
+  CostModel costs;
+  costs.link_bytes_per_s = 1e15;
+  costs.copy_s = 0;
+  const AdmissionPlan plan = plan_admission(costs, burst(8, 25, qkv_7b(64)));
+  EXPECT_EQ(plan.turns, std::vector<std::int32_t>(8, 0));
+}
+
+TEST(Admission, IsNeverWorseThanAllAtOnceNorOutOfOrder) {
+  constexpr unsigned kSeed = 20261122;
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  std::mt19937 random(kSeed);
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
+  for (int round = 0; round < 60; ++round) {
+    CostModel costs;
+    costs.link_bytes_per_s = (1 + below(60)) * 1e9;
+    PlanRequest request;
+    request.workers = below(3) * 6;
+    request.rows = below(40);
+    request.starts_in = below(8) * 1e-3;
+    const int under_way = below(4);
+    for (int i = 0; i < under_way; ++i) {
+      request.adapters.push_back(arriving(1 + below(60), i * 5e-3, 150e-6));
+    }
+    request.link_busy_for = under_way * 5e-3;
+    const int loads = 1 + below(8);
+    for (int i = 0; i < loads; ++i) request.adapters.push_back(cold(1 + below(60), qkv_7b(64)));
+    for (const ColdAdapter& adapter : request.adapters) request.rows += adapter.rows;
+    const AdmissionPlan plan = plan_admission(costs, request);
+    expect_whole(request, plan);
+    EXPECT_LE(mean_end(plan), plan_handoff(costs, request).layer_ends.back() * (1 + 1e-9));
+  }
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,395 @@
+#include "scheduler/coldstart/planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <random>
+#include <set>
+
+#include "scheduler/coldstart/handoff_timeline.h"
+#include "tests/scheduler/coldstart/plan_cases.h"
+
+namespace tandem {
+namespace {
+
+double end_of(const HandoffPlan& plan) {
+  return plan.layer_ends.empty() ? 0 : plan.layer_ends.back();
+}
+
+// Every layer by `choice`, loaded in layer order, layers of adapters interleaved.
+HandoffPlan all(const CostModel& costs, const PlanRequest& request, LayerChoice choice) {
+  HandoffPlan plan;
+  std::size_t layers = 0;
+  for (const ColdAdapter& adapter : request.adapters) {
+    layers = adapter.layers.size();
+    plan.choices.emplace_back(layers, choice);
+  }
+  for (std::size_t l = 0; l < layers; ++l) {
+    for (std::size_t i = 0; i < request.adapters.size(); ++i) {
+      if (!request.adapters[i].a_arrives.empty()) continue;
+      plan.order.push_back(
+          {static_cast<std::int32_t>(i), static_cast<std::int32_t>(l), PieceKind::layer});
+    }
+  }
+  predict(costs, request, plan);
+  return plan;
+}
+
+// The machine of DESIGN.md, section 6: one adapter's layer by the CPU alone takes 26, 44, 118, 197,
+// 388 us beyond the resident layer for 1, 8, 32, 64, 128 tokens; fitted to them.
+CostModel sketch(double link_gbps) {
+  CostModel costs;
+  costs.link_bytes_per_s = link_gbps * 1e9;
+  costs.copy_s = 4e-6;  // pieces of 3 MB at 51.5 GB/s on a link of 55
+  costs.layer_s = 131e-6;
+  costs.layer_row_s = 0.77e-6;
+  costs.overlap = 0.2;
+  costs.prepare = 0;  // its workers did not
+  costs.trip_s = 2e-6;
+  costs.row_byte_s = 3.5e-11;
+  costs.worker_bytes_per_s = 9e9;
+  costs.workers_bytes_per_s = 70e9;
+  costs.worker_flops = 0.14e12;
+  costs.worker_job_s = 2e-6;
+  costs.xa_extra_s = 0;  // its measured layers include it
+  return costs;
+}
+
+double over_resident(const HandoffPlan& plan) {
+  return end_of(plan) / plan.resident_ends - 1;
+}
+
+struct SketchCase {
+  std::int32_t adapters, tokens;
+  double link_gbps;
+  double pipelined, best;  // measured, over the resident step
+  bool cpu_wins;
+};
+
+TEST(Planner, PicksTheSourceThatWonInTheSketchOfTheDesign) {
+  const SketchCase cases[] = {
+      {1, 1, 55, 0.05, 0.05, false},   {1, 8, 55, 0.05, 0.05, false},
+      {1, 32, 55, 0.04, 0.04, false},  {1, 64, 55, 0.04, 0.04, false},
+      {1, 128, 55, 0.03, 0.03, false}, {1, 1, 10, 1.55, 0.05, true},
+      {1, 8, 10, 1.54, 0.15, true},    {1, 32, 10, 1.51, 0.33, true},
+      {1, 64, 10, 1.43, 0.50, true},   {1, 128, 10, 1.32, 0.82, true},
+      {4, 8, 25, 2.18, 0.71, true},    {4, 8, 10, 6.82, 1.19, true},
+      {8, 8, 25, 3.88, 1.36, true},    {8, 8, 10, 11.03, 1.98, true},
+      {8, 64, 25, 1.74, 1.31, true},   {8, 64, 10, 5.74, 1.85, true},
+  };
+  for (const SketchCase& c : cases) {
+    const CostModel costs = sketch(c.link_gbps);
+    const PlanRequest request = burst(c.adapters, c.tokens, qkv_7b(64));
+    const HandoffPlan wait = all(costs, request, LayerChoice::wait);
+    const HandoffPlan plan = plan_handoff(costs, request);
+    const std::string name = fmt::format(
+        "{} x {} at {} GB/s: predicted {:+.0f} % pipelined, {:+.0f} % planned", c.adapters,
+        c.tokens, c.link_gbps, over_resident(wait) * 100, over_resident(plan) * 100);
+    std::printf("%s; measured %+.0f, %+.0f\n", name.c_str(), c.pipelined * 100, c.best * 100);
+    if (c.cpu_wins) {
+      EXPECT_LT(over_resident(plan), 0.8 * over_resident(wait)) << name;
+    } else {
+      EXPECT_GT(over_resident(plan), over_resident(wait) - 0.03) << name;
+    }
+  }
+}
+
+void expect_complete_order(const PlanRequest& request, const HandoffPlan& plan) {
+  std::set<std::pair<std::int32_t, std::int32_t>> a, b;
+  for (const LoadPiece& piece : plan.order) {
+    ASSERT_LT(static_cast<std::size_t>(piece.adapter), request.adapters.size());
+    const bool new_a = piece.kind == PieceKind::b || a.insert({piece.adapter, piece.layer}).second;
+    const bool new_b = piece.kind == PieceKind::a || b.insert({piece.adapter, piece.layer}).second;
+    EXPECT_TRUE(new_a && new_b) << piece.adapter << ", " << piece.layer;
+  }
+  std::size_t expected = 0;
+  for (const ColdAdapter& adapter : request.adapters) {
+    if (adapter.a_arrives.empty()) expected += adapter.layers.size();
+  }
+  EXPECT_EQ(a.size(), expected);
+  EXPECT_EQ(b.size(), expected);
+  for (const auto& [adapter, layer] : a) {
+    EXPECT_TRUE(request.adapters[static_cast<std::size_t>(adapter)].a_arrives.empty());
+  }
+}
+
+constexpr std::uint64_t kSeeds = 400;
+
+TEST(Planner, IsNeverBehindWaitingOrTheCpuAloneWhateverIsAsked) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    const CostModel costs = random_costs(random);
+    const PlanRequest request = random_request(random);
+    HandoffPlan plan = plan_handoff(costs, request);
+    ASSERT_EQ(plan.layer_ends.size(), request.adapters.front().layers.size());
+    expect_complete_order(request, plan);
+    const std::vector<double> said = plan.layer_ends;
+    predict(costs, request, plan);
+    EXPECT_EQ(plan.layer_ends, said);
+    EXPECT_TRUE(std::is_sorted(said.begin(), said.end()));
+    EXPECT_LE(plan.resident_ends, said.back() * (1 + 1e-9));
+    const double rounding = 1 + 1e-9;
+    EXPECT_LE(said.back(), end_of(all(costs, request, LayerChoice::wait)) * rounding);
+    EXPECT_LE(said.back(), end_of(all(costs, request, LayerChoice::cpu)) * rounding);
+    EXPECT_FALSE(explain(costs, request, plan).empty());
+  }
+}
+
+TEST(Planner, HandsOverOnlyWhatMayBe) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    const CostModel costs = random_costs(random);
+    const PlanRequest request = random_request(random);
+    const HandoffPlan plan = plan_handoff(costs, request);
+    for (std::size_t l = 0; l < plan.layer_ends.size(); ++l) {
+      std::int32_t rows = 0;
+      for (std::size_t i = 0; i < request.adapters.size(); ++i) {
+        if (plan.choices[i][l] == LayerChoice::wait) continue;
+        EXPECT_TRUE(request.adapters[i].may_hand_over);
+        EXPECT_GT(request.workers, 0);
+        rows += request.adapters[i].rows;
+      }
+      EXPECT_LE(rows, request.max_cpu_rows);
+    }
+  }
+}
+
+TEST(Planner, IsNotSlowerOnAFasterLinkOrWithMoreWorkers) {
+  double worst = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    CostModel costs = random_costs(random);
+    PlanRequest request = random_request(random);
+    for (ColdAdapter& adapter : request.adapters) {  // their times are of one link
+      adapter.a_arrives.clear();
+      adapter.b_arrives.clear();
+    }
+    const double before = end_of(plan_handoff(costs, request));
+    costs.link_bytes_per_s *= random.real(1.05, 4);
+    const double faster = end_of(plan_handoff(costs, request));
+    request.workers += random.whole(1, 20);
+    const double more = end_of(plan_handoff(costs, request));
+    worst = std::max({worst, faster / before - 1, more / faster - 1});
+    // The search is no proof: it may miss by a little what it found before.
+    EXPECT_LE(faster, before * 1.05);
+    EXPECT_LE(more, faster * 1.05);
+  }
+  std::printf("worst: %+.2f %%\n", worst * 100);
+}
+
+TEST(Planner, NeedsNoCpuWhenTheLoadHasALeadOverTheStep) {
+  const CostModel costs = sketch(55);
+  PlanRequest request = burst(1, 64, qkv_7b(64));
+  request.starts_in = 0.5e-3;
+  const HandoffPlan plan = plan_handoff(costs, request);
+  EXPECT_NEAR(end_of(plan), plan.resident_ends, 1e-9);
+  for (const LayerChoice choice : plan.choices[0]) EXPECT_EQ(choice, LayerChoice::wait);
+}
+
+// When the parts of one adapter's load arrive, were it sent off `lead_s` ago in this order.
+void put_on_its_way(const CostModel& costs, const std::vector<LoadPiece>& order, double lead_s,
+                    ColdAdapter& adapter) {
+  adapter.a_arrives.assign(adapter.layers.size(), 0);
+  adapter.b_arrives.assign(adapter.layers.size(), 0);
+  double link = -lead_s;
+  for (const LoadPiece& piece : order) {
+    const auto l = static_cast<std::size_t>(piece.layer);
+    const LayerLoad& layer = adapter.layers[l];
+    link += costs.load_time((piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
+                                (piece.kind == PieceKind::a ? 0 : layer.b_bytes),
+                            layer.copies);
+    if (piece.kind != PieceKind::b) adapter.a_arrives[l] = link;
+    if (piece.kind != PieceKind::a) adapter.b_arrives[l] = link;
+  }
+}
+
+// With k layers left to workers the link has 32 - k to bring until the last layer begins, which
+// the stalls put off and the answers hold up: k (load + stall - answers) >= what is missing.
+TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  const LayerLoad layer = qkv_7b(64);
+  const double load = costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+  costs.xa_extra_s = 1;  // leaves x A^T alone to nobody
+  for (const std::int32_t rows : {1, 16, 64}) {
+    for (const double lead_ms : {0.0, 1.0, 2.0, 5.0, 10.0}) {
+      SCOPED_TRACE(fmt::format("{} rows, a lead of {} ms", rows, lead_ms));
+      PlanRequest request = burst(1, rows, layer);
+      const double stall = costs.cpu_time(layer, rows, request.workers, false);
+      const double answers = costs.handover(layer, rows, request.workers, false).link_s;
+      const double missing = 32 * load - lead_ms * 1e-3 - 31 * costs.layer_time(rows);
+      const double needed = std::max(0.0, missing / (load + stall - answers));
+      const auto by_workers = [](const HandoffPlan& plan) {
+        const auto& choices = plan.choices[0];
+        return 32.0 -
+               static_cast<double>(std::count(choices.begin(), choices.end(), LayerChoice::wait));
+      };
+      request.starts_in = lead_ms * 1e-3;
+      const HandoffPlan ahead = plan_handoff(costs, request);
+      EXPECT_NEAR(by_workers(ahead), needed, 1);
+      // The lead later the step is planned: its load is where it was thought to be.
+      put_on_its_way(costs, ahead.order, lead_ms * 1e-3, request.adapters[0]);
+      request.starts_in = 0;
+      const HandoffPlan then = plan_handoff(costs, request);
+      EXPECT_NEAR(by_workers(then), needed, 1);
+      EXPECT_NEAR(end_of(then) + lead_ms * 1e-3, end_of(ahead), 0.1e-3);
+    }
+  }
+}
+
+// By workers or over the link: nobody has a layer before it has been read.
+TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    const CostModel costs = random_costs(random);
+    PlanRequest request = random_request(random);
+    for (ColdAdapter& adapter : request.adapters) {
+      adapter.a_arrives.clear();
+      adapter.b_arrives.clear();
+      adapter.host_arrives.clear();
+    }
+    const double there = end_of(plan_handoff(costs, request));
+    ColdAdapter& read = request.adapters.front();
+    const double layer_s = random.real(1e-6, 1e-3);
+    for (std::size_t l = 0; l < read.layers.size(); ++l) {
+      read.host_arrives.push_back(static_cast<double>(l + 1) * layer_s);
+    }
+    const HandoffPlan plan = plan_handoff(costs, request);
+    for (std::size_t l = 0; l < plan.layer_ends.size(); ++l) {
+      if (read.layers[l].sites == 0) continue;
+      EXPECT_GE(plan.layer_ends[l], read.host_arrives[l]);
+    }
+    EXPECT_GE(end_of(plan), there * 0.95);
+  }
+}
+
+// Layers that take twice as long give the link twice the time, hidden.
+TEST(Planner, LeavesLessToWorkersOfAStepThatTakesLonger) {
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  PlanRequest request = burst(1, 1, qkv_7b(64));
+  std::ptrdiff_t before = 33;
+  for (const double pace : {0.5, 1.0, 1.5, 2.0}) {
+    request.pace = pace;
+    const HandoffPlan plan = plan_handoff(costs, request);
+    EXPECT_NEAR(plan.resident_ends, 32 * costs.layer_time(1) * pace, 1e-9);
+    const auto& choices = plan.choices[0];
+    const auto by_workers = std::count(choices.begin(), choices.end(), LayerChoice::cpu);
+    EXPECT_LE(by_workers, before - 4) << pace;
+    before = by_workers;
+  }
+}
+
+TEST(Planner, WaitsForLoadsOnTheirWayOnlyWhereThatIsSooner) {
+  const CostModel costs = sketch(10);
+  PlanRequest request = burst(1, 1, qkv_7b(64));
+  ColdAdapter& adapter = request.adapters[0];
+  for (std::size_t l = 0; l < 32; ++l) {  // the first half is there, then nothing for long
+    adapter.a_arrives.push_back(l < 16 ? -1 : 1);
+    adapter.b_arrives.push_back(l < 16 ? -1 : 1);
+  }
+  const HandoffPlan plan = plan_handoff(costs, request);
+  EXPECT_TRUE(plan.order.empty());
+  for (std::size_t l = 0; l < 32; ++l) {
+    EXPECT_EQ(plan.choices[0][l], l < 16 ? LayerChoice::wait : LayerChoice::cpu) << l;
+  }
+}
+
+TEST(Planner, LetsWorkersDoXaWhereOnlyBHasCome) {
+  const CostModel costs = sketch(10);
+  PlanRequest request = burst(1, 16, qkv_7b(64));
+  request.adapters[0].a_arrives.assign(32, 1.0);
+  request.adapters[0].b_arrives.assign(32, 0.0);
+  const HandoffPlan plan = plan_handoff(costs, request);
+  for (const LayerChoice choice : plan.choices[0]) EXPECT_EQ(choice, LayerChoice::cpu_xa);
+}
+
+TEST(Planner, LoadsBFirstOnlyWhereThatPaysForWhatItTakesTheDevice) {
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  const PlanRequest request = burst(1, 64, qkv_7b(64));
+  const LayerLoad& layer = request.adapters[0].layers[0];
+  std::ptrdiff_t before = 33;
+  double end_before = 0;
+  for (const double extra_s : {0.0, 44e-6, 1e-3}) {
+    costs.xa_extra_s = 0;
+    const double free_s = costs.cpu_time(layer, 64, request.workers, true);
+    costs.xa_extra_s = extra_s;
+    EXPECT_NEAR(costs.cpu_time(layer, 64, request.workers, true), free_s + extra_s, 1e-12);
+    const HandoffPlan plan = plan_handoff(costs, request);
+    const auto& choices = plan.choices[0];
+    const auto b_first = std::count(choices.begin(), choices.end(), LayerChoice::cpu_xa);
+    EXPECT_LE(b_first, before) << extra_s;
+    EXPECT_GE(end_of(plan), end_before);
+    before = b_first;
+    end_before = end_of(plan);
+    if (extra_s == 0) {
+      EXPECT_GT(b_first, 4);
+    }
+  }
+  EXPECT_EQ(before, 0);
+}
+
+TEST(Planner, WaitsForAllWithoutWorkers) {
+  const CostModel costs = sketch(10);
+  PlanRequest request = burst(4, 16, qkv_7b(64));
+  request.workers = 0;
+  const HandoffPlan plan = plan_handoff(costs, request);
+  for (const auto& choices : plan.choices) {
+    for (const LayerChoice choice : choices) EXPECT_EQ(choice, LayerChoice::wait);
+  }
+  ASSERT_EQ(plan.order.size(), 4u * 32);
+  for (std::size_t p = 0; p < plan.order.size(); ++p) {  // layers interleaved
+    EXPECT_EQ(plan.order[p].layer, static_cast<std::int32_t>(p / 4));
+  }
+}
+
+TEST(Planner, LoadsTheLongPromptFirstAndComputesTheShortOnes) {
+  const CostModel costs = sketch(25);
+  PlanRequest request = burst(8, 4, qkv_7b(64));
+  request.adapters[5].rows = 400;
+  request.rows = 428;
+  const HandoffPlan plan = plan_handoff(costs, request);
+  EXPECT_EQ(plan.order.front().adapter, 5);
+  EXPECT_LT(end_of(plan), 0.7 * end_of(all(costs, request, LayerChoice::wait)));
+  EXPECT_LT(end_of(plan), 0.9 * end_of(all(costs, request, LayerChoice::cpu)));
+}
+
+TEST(Planner, HasNothingToSayWithoutColdAdapters) {
+  PlanRequest request;
+  request.rows = 4;
+  request.workers = 2;
+  const HandoffPlan plan = plan_handoff({}, request);
+  EXPECT_TRUE(plan.order.empty());
+  EXPECT_TRUE(plan.layer_ends.empty());
+  EXPECT_NE(explain({}, request, plan), "");
+}
+
+TEST(Planner, ExplainsEveryLayer) {
+  const CostModel costs = sketch(10);
+  const PlanRequest request = burst(3, 64, qkv_7b(64));
+  const std::string text = explain(costs, request, plan_handoff(costs, request));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 34) << text;
+  EXPECT_NE(text.find("with all adapters resident"), std::string::npos);
+}
+
+TEST(CostModel, TakesMoreRowsWithMoreWorkersAndSlowerLinks) {
+  std::int32_t before = 0;
+  for (const std::int32_t workers : {0, 1, 2, 4, 8, 16}) {
+    const std::int32_t rows = sketch(10).cpu_rows(qkv_7b(64), workers, 4096);
+    EXPECT_GE(rows, before);
+    before = rows;
+  }
+  EXPECT_GT(before, 32);
+  EXPECT_LT(sketch(55).cpu_rows(qkv_7b(64), 16, 4096), before);
+}
+
+}  // namespace
+}  // namespace tandem

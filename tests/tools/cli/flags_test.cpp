@@ -1,0 +1,68 @@
+#include "tools/cli/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "base/file.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> given;
+
+int run_plan(const std::vector<std::string>& args) {
+  given = args;
+  return 7;
+}
+int run_shown(const std::vector<std::string>&) {
+  return 8;
+}
+
+constexpr std::array<Subcommand, 2> kRows = {
+    {{"plan", "plans", run_plan}, {"shown", "is shown", run_shown}}};
+const Subcommands kCommands{"prog", "verb", "Verbs:\n", "The end.\n", kRows};
+
+TEST(RunSubcommand, PassesWhatComesAfterTheNameAndItsExitStatus) {
+  EXPECT_EQ(run_subcommand(kCommands, {"plan", "--help", "x"}), 7);
+  EXPECT_THAT(given, ElementsAre("--help", "x"));
+  EXPECT_EQ(run_subcommand(kCommands, {"shown"}), 8);
+}
+
+TEST(RunSubcommand, PrintsTheTableWhenAskedAndAsAMistakeWhenNothingIsNamed) {
+  const std::string table = "Verbs:\n  plan   plans\n  shown  is shown\nThe end.\n";
+  for (const char* name : {"--help", "-h", "help"}) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(run_subcommand(kCommands, {name}), kExitOk);
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(), table);
+  }
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_subcommand(kCommands, {}), kExitUsage);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), table);
+}
+
+TEST(RunSubcommand, NamesTheNearestOneAndAll) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_subcommand(kCommands, {"plam"}), kExitUsage);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "prog: unknown verb 'plam'; did you mean 'plan'? there are plan, shown\n");
+}
+
+TEST(WriteOutput, WritesTheWholeTextAndNamesTheSettingOfAFileThatCannotBeWritten) {
+  const testing::TempDir folder;
+  const std::string path = folder.path() / "out";
+  const std::string text("a\0b\n", 4);
+  ASSERT_TRUE(write_output("json", path, text));
+  EXPECT_EQ(*read_text_file(path, 100), text);
+  const Status status = write_output("json", "/no/such/folder/x", text);
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.message(), HasSubstr("json: /no/such/folder/x: No such file"));
+}
+
+}  // namespace
+}  // namespace tandem

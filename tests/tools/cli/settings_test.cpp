@@ -1,0 +1,77 @@
+#include "tools/cli/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tools/cli/flags.h"
+
+namespace tandem {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> names(const std::vector<NamedAdapter>& adapters) {
+  std::vector<std::string> out;
+  for (const NamedAdapter& adapter : adapters) out.push_back(adapter.name);
+  return out;
+}
+
+TEST(ListAdapters, TakesEachSubfolderByNameInOrder) {
+  const auto found = list_adapters("data/demo-llama/adapters", {"mine=some/dir=x"});
+  ASSERT_TRUE(found) << found.status().message();
+  EXPECT_THAT(names(*found), ElementsAre("cheader", "docstring", "license", "python", "mine"));
+  EXPECT_EQ(found->back().path, "some/dir=x");
+}
+
+TEST(ListAdapters, RefusesMissingFoldersBadAndRepeatedNames) {
+  EXPECT_THAT(list_adapters("no/such", {}).status().message(), HasSubstr("no/such"));
+  EXPECT_THAT(list_adapters("data/demo-llama", {}).status().message(),
+              HasSubstr("no subfolder of data/demo-llama has an adapter_config.json"));
+  EXPECT_THAT(list_adapters("", {"nodir"}).status().message(),
+              HasSubstr("'nodir' is not NAME=DIR"));
+  EXPECT_THAT(list_adapters("", {"=x"}).status().message(), HasSubstr("empty"));
+  EXPECT_THAT(list_adapters("", {"a=x", "a=y"}).status().message(),
+              HasSubstr("'a' is given twice"));
+  EXPECT_THAT(list_adapters("data/demo-llama/adapters", {"python=x"}).status().message(),
+              HasSubstr("'python' is given twice"));
+}
+
+// Every file of configs/ must be one that `tandem serve --config` accepts.
+TEST(Configs, EveryFileReadsAndValidates) {
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("../configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++files;
+    EngineSettings engine;
+    ServerSettings server;
+    SettingsTable table;
+    add_serve_settings(table, engine, server);
+    Status status = table.load_file(entry.path());
+    ASSERT_TRUE(status) << status.message();
+    status = table.validate();
+    EXPECT_TRUE(status) << entry.path() << ": " << status.message();
+  }
+  EXPECT_GE(files, 2U);
+}
+
+TEST(Help, ListsFlagDefaultVariableAndKeyUnderItsGroup) {
+  EngineSettings engine;
+  ServerSettings server;
+  SettingsTable table;
+  add_engine_settings(table, engine, server,
+                      {.adapters = true, .handoff = true, .adapter = true, .batching = true});
+  const std::string help =
+      help_text({"serve", "--model DIR [flags]", "Serves.", "tandem x"}, table);
+  EXPECT_THAT(help, HasSubstr("Usage: tandem serve --model DIR [flags]"));
+  EXPECT_THAT(help, HasSubstr("\nBatching:\n"));
+  EXPECT_THAT(help, HasSubstr("  --device auto|cuda|host\n      where to compute; auto: a GPU if "
+                              "one can be used, else the host\n"
+                              "      (default auto, TANDEM_DEVICE, key device)\n"));
+  EXPECT_EQ(help.find("--port"), std::string::npos);  // another command's
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,108 @@
+#include "tools/report/plot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tandem {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t times = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++times;
+  }
+  return times;
+}
+
+TEST(AxisTicks, AreOnesTwosAndFives) {
+  EXPECT_THAT(axis_ticks(0, 1, false, 5),
+              ElementsAre(0, DoubleNear(0.2, 1e-9), DoubleNear(0.4, 1e-9), DoubleNear(0.6, 1e-9),
+                          DoubleNear(0.8, 1e-9), 1));
+  EXPECT_THAT(axis_ticks(3, 33, false, 6), ElementsAre(5, 10, 15, 20, 25, 30));
+  EXPECT_THAT(axis_ticks(-7, 12, false, 4), ElementsAre(-5, 0, 5, 10));
+}
+
+TEST(AxisTicks, OfALogarithmicAxisAreDecadesOrTheirParts) {
+  EXPECT_THAT(axis_ticks(3, 60, true), ElementsAre(5, 10, 20, 50));
+  EXPECT_THAT(axis_ticks(0.5, 20000, true), ElementsAre(1, 10, 100, 1000, 10000));
+}
+
+TEST(CdfSeries, IsAStaircaseFromZeroToOne) {
+  EXPECT_THAT(cdf_series("x", {3, 1}).points,
+              ElementsAre(Pair(1, 0), Pair(1, 0.5), Pair(3, 0.5), Pair(3, 1)));
+  EXPECT_TRUE(cdf_series("x", {}).points.empty());
+}
+
+TEST(CdfSeries, OfManyValuesKeepsTheLeastTheGreatestAndAFewHundred) {
+  std::vector<double> values;
+  for (int i = 0; i < 10007; ++i) values.push_back(i);
+  const PlotSeries series = cdf_series("x", values);
+  EXPECT_LT(series.points.size(), 1000U);
+  EXPECT_EQ(series.points.front().first, 0);
+  EXPECT_THAT(series.points.back(), Pair(10006, 1));
+  for (std::size_t i = 1; i < series.points.size(); ++i) {
+    EXPECT_LE(series.points[i - 1].first, series.points[i].first);
+    EXPECT_LE(series.points[i - 1].second, series.points[i].second);
+  }
+}
+
+TEST(CdfPlot, IsLogarithmicForValuesFarApartOnly) {
+  EXPECT_FALSE(cdf_plot("", "", {cdf_series("a", {10, 20}), cdf_series("b", {100})}).log_x);
+  EXPECT_TRUE(cdf_plot("", "", {cdf_series("a", {10, 20}), cdf_series("b", {500})}).log_x);
+  EXPECT_FALSE(cdf_plot("", "", {cdf_series("a", {0, 500})}).log_x);
+}
+
+TEST(PlotHtml, DrawsLinesDotsAxesAndALegend) {
+  Plot plot;
+  plot.title = "a < b";
+  plot.x_label = "tokens";
+  plot.y_label = "ms";
+  plot.series = {{"measured", {{1, 10}, {2, 20}}, PlotSeries::Mark::dots},
+                 {"fitted", {{1, 11}, {2, 19}}, PlotSeries::Mark::line}};
+  plot.note = "on one core";
+  const std::string html = plot_html(plot);
+  EXPECT_THAT(html, HasSubstr("a &lt; b"));
+  EXPECT_EQ(count(html, "<circle class=\"s0\""), 2U);
+  EXPECT_EQ(count(html, "<path class=\"s1\""), 2U) << "the line and its mark in the legend";
+  EXPECT_THAT(html, HasSubstr("class=\"legend\""));
+  EXPECT_THAT(html, HasSubstr("on one core"));
+  plot.series.pop_back();
+  EXPECT_THAT(plot_html(plot), Not(HasSubstr("class=\"legend\"")));
+}
+
+TEST(PlotHtml, LeavesOutWhatItsAxesCannotShow) {
+  const double nan = std::nan("");
+  const double infinite = std::numeric_limits<double>::infinity();
+  Plot plot;
+  plot.series = {{"x", {{0, 1}, {nan, 1}, {1, infinite}, {5, 1}}, PlotSeries::Mark::dots}};
+  plot.log_x = true;
+  const std::string html = plot_html(plot);
+  EXPECT_EQ(count(html, "<circle"), 1U);
+  EXPECT_THAT(html, Not(HasSubstr("nan")));
+  EXPECT_THAT(html, Not(HasSubstr("inf")));
+  plot.series = {};
+  EXPECT_THAT(plot_html(plot), HasSubstr("nothing was measured"));
+}
+
+TEST(PlotHtml, DrawsEqualValues) {
+  for (const double value : {0.0, 7.0}) {
+    for (const bool logarithmic : {false, true}) {
+      Plot plot;
+      plot.series = {{"x", {{value, value}, {value, value}}, PlotSeries::Mark::line}};
+      plot.log_x = plot.log_y = logarithmic;
+      EXPECT_THAT(plot_html(plot), Not(HasSubstr("nan"))) << value;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem

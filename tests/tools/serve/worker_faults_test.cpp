@@ -1,0 +1,374 @@
+// A real server and its real CPU workers, under load, while the workers are killed, stopped, slowed
+// down and write garbage: every request gets the text of a server that holds all adapters, and
+// nothing is left behind.
+//
+//   TANDEM_TEST_FAULT_SECONDS=600   how long the faults go on; default: seconds
+//   TANDEM_TEST_SEED=1              of the faults and of the load; printed by each run
+//   TANDEM_TEST_DEVICE=cuda         the server's device; default: host
+//   TANDEM_TEST_PROGRAM=FILE        the `tandem` to test; default: this build's
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "base/check.h"
+#include "tests/support/test_seed.h"
+#include "tests/tools/process.h"
+#include "tests/tools/serve/worker_faults.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// A sanitizer slows the arithmetic twentyfold.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kDefaultSeconds = 5;
+constexpr int kMaxTokens = 6;
+constexpr int kClients = 2;
+constexpr const char* kLinkGbps = "0.004";
+constexpr const char* kDeadlineMs = "2000";
+#else
+constexpr int kDefaultSeconds = 20;
+constexpr int kMaxTokens = 24;
+constexpr int kClients = 4;
+constexpr const char* kLinkGbps = "0.02";
+constexpr const char* kDeadlineMs = "100";
+#endif
+constexpr int kMaxWorkers = 3;
+// What is tested is never the limit: the machine may be busy with others.
+constexpr seconds kLong(60);
+
+bool eventually(const std::function<bool()>& happens) {
+  const auto deadline = steady_clock::now() + kLong;
+  while (!happens()) {
+    if (steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return true;
+}
+
+unsigned number_from(const char* variable, unsigned otherwise) {
+  const char* const given = std::getenv(variable);
+  return given == nullptr ? otherwise : static_cast<unsigned>(std::stoul(given));
+}
+
+// Of every run another one: what the faults meet is a matter of chance anyway.
+unsigned seed_of_run() {
+  return static_cast<unsigned>(test_seed());
+}
+
+// The last ones that this process may use, as `tandem serve` takes them.
+std::string worker_cpus(int& count) {
+  cpu_set_t mask;
+  TANDEM_CHECK(sched_getaffinity(0, sizeof mask, &mask) == 0);
+  std::string list;
+  count = 0;
+  for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && count < kMaxWorkers; --cpu) {
+    if (!CPU_ISSET(cpu, &mask)) continue;
+    list += (count++ == 0 ? "" : ",") + std::to_string(cpu);
+  }
+  return list;
+}
+
+// In f32, or a near-tie would fall as the batch wants it.
+std::vector<std::string> serve(const std::string& mode) {
+  const char* const device = std::getenv("TANDEM_TEST_DEVICE");
+  int workers = 0;
+  return {"serve",
+          "--model",
+          "data/demo-llama",
+          "--adapters",
+          "data/demo-llama/adapters",
+          "--port",
+          "0",
+          "--no-pin",
+          "--dtype",
+          "f32",
+          "--device",
+          device == nullptr ? "host" : device,
+          "--pool-gb",
+          "0.25",
+          "--adapter-mode",
+          mode,
+          "--worker-cpus",
+          worker_cpus(workers),
+          "--max-device-adapters",
+          mode == "cached" ? "8" : "2",
+          "--link-gbps",
+          mode == "cached" ? "0" : kLinkGbps,
+          "--handoff-deadline-ms",
+          kDeadlineMs};
+}
+
+int num_workers() {
+  int count = 0;
+  (void)worker_cpus(count);
+  return count;
+}
+
+// The same in every run: that none of their choices of a token is a near-tie is a fact, then.
+std::vector<nlohmann::json> make_asks() {
+  const std::vector<std::string> prompts = {
+      "def read_lines(path, encoding=\"utf-8\"):\n    \"\"\"",
+      "#ifndef _UTIL_H\n#define _UTIL_H\n\n",
+      "The GNU General Public License is a free, copyleft license for",
+      "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, fp):\n        self.fp = "
+      "fp\n\n"};
+  std::vector<nlohmann::json> asks;
+  for (const char* model : {"cheader", "docstring", "license", "python", "demo-llama"}) {
+    for (const std::string& prompt : prompts) {
+      const std::size_t i = asks.size();
+      nlohmann::json ask = {{"model", model},
+                            {"prompt", prompt},
+                            {"max_tokens", kMaxTokens - static_cast<int>(i % 4)},
+                            {"ignore_eos", true},
+                            {"temperature", 0},
+                            {"stream", i % 2 == 1}};
+      asks.push_back(ask);
+      ask["temperature"] = 0.8;
+      ask["seed"] = i;
+      asks.push_back(ask);
+    }
+  }
+  return asks;
+}
+
+struct Answer {
+  bool ok = false;
+  std::string text;  // or what came instead
+};
+
+// "data: {...}" of a stream, or one object.
+Answer ask_server(int port, const nlohmann::json& ask) {
+  const std::string whole = HttpExchange(port, "POST", "/v1/completions", ask.dump()).read_all();
+  const std::size_t body = whole.find("\r\n\r\n");
+  if (!whole.starts_with("HTTP/1.1 200") || body == std::string::npos) return {false, whole};
+  Answer answer{!ask["stream"], ""};
+  const auto add = [&](const std::string& text) {
+    const nlohmann::json part = nlohmann::json::parse(text, nullptr, false);
+    if (!part.is_object() || !part.contains("choices")) return false;
+    for (const nlohmann::json& choice : part["choices"]) answer.text += choice["text"];
+    return true;
+  };
+  if (!ask["stream"]) return add(whole.substr(body)) ? answer : Answer{false, whole};
+  const std::string marker = "\ndata: ";
+  for (std::size_t at = whole.find(marker); at != std::string::npos; at = whole.find(marker, at)) {
+    at += marker.size();
+    const std::string line = whole.substr(at, whole.find('\n', at) - at);
+    if (line.starts_with("[DONE]")) {
+      answer.ok = true;
+    } else if (!add(line)) {
+      return {false, whole};
+    }
+  }
+  return answer.ok ? answer : Answer{false, whole};
+}
+
+// Threads that ask for one after another, and compare.
+class Load {
+ public:
+  Load(int port, const std::vector<nlohmann::json>& asks, const std::vector<std::string>& wanted,
+       unsigned seed)
+      : port_(port), asks_(asks), wanted_(wanted) {
+    for (unsigned i = 0; i < kClients; ++i) {
+      threads_.emplace_back([this, seed, i] { run(seed + i); });
+    }
+  }
+  ~Load() { stop(); }
+  void stop() {
+    stop_ = true;
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+  int answered() const { return answered_; }
+  // Empty: all were right so far.
+  std::string failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  void run(unsigned seed) {
+    std::mt19937 random(seed);
+    while (!stop_) {
+      const std::size_t i = random() % asks_.size();
+      const Answer answer = ask_server(port_, asks_[i]);
+      if (answer.ok && answer.text == wanted_[i]) {
+        ++answered_;
+        continue;
+      }
+      const std::lock_guard lock(mutex_);
+      if (failure_.empty()) {
+        failure_ = fmt::format("asked {}\nwanted '{}'\ngot    '{}'\n", asks_[i].dump(), wanted_[i],
+                               answer.text);
+      }
+      return;
+    }
+  }
+
+  const int port_;
+  const std::vector<nlohmann::json> asks_;
+  const std::vector<std::string> wanted_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> answered_ = 0;
+  mutable std::mutex mutex_;
+  std::string failure_;
+  std::vector<std::thread> threads_;
+};
+
+// What /v1/adapters says of the handoff; -1: it says nothing.
+std::int64_t count(const ReadyServer& server, const char* name) {
+  const std::string page = HttpExchange(server.port, "GET", "/v1/adapters", "").read_all();
+  const std::size_t body = page.find("\r\n\r\n");
+  if (body == std::string::npos) return -1;
+  const nlohmann::json json = nlohmann::json::parse(page.substr(body), nullptr, false);
+  return json.is_object() && json.contains("handoff") ? json["handoff"].value(name, -1) : -1;
+}
+
+class RealWorkers : public ::testing::Test {
+ protected:
+  // The texts of a server on whose device all adapters are.
+  void SetUp() override {
+    ReadyServer oracle(serve("cached"));
+    ASSERT_GT(oracle.port, 0) << oracle.process.error();
+    for (const nlohmann::json& ask : asks_) {
+      const Answer answer = ask_server(oracle.port, ask);
+      ASSERT_TRUE(answer.ok) << answer.text;
+      wanted_.push_back(answer.text);
+    }
+    end(oracle);
+  }
+
+  static std::int64_t by_workers(const ReadyServer& server) { return count(server, "cpu_layers"); }
+  static std::int64_t live(const ReadyServer& server) { return count(server, "cpu_workers"); }
+  // Nothing of it is left.
+  static void end(ReadyServer& server) {
+    const pid_t pid = server.process.pid();
+    server.process.send_signal(SIGINT);
+    EXPECT_EQ(server.process.wait(), 0) << server.process.error();
+    EXPECT_TRUE(eventually([&] { return workers_of(pid).empty(); }));
+    EXPECT_THAT(regions_of(pid), ::testing::IsEmpty());
+  }
+
+  const std::vector<nlohmann::json> asks_ = make_asks();
+  std::vector<std::string> wanted_;
+};
+
+TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
+  const unsigned seed = seed_of_run();
+  SCOPED_TRACE(::testing::Message() << "TANDEM_TEST_SEED=" << seed);
+  ReadyServer server(serve("planned"));
+  ASSERT_GT(server.port, 0) << server.process.error();
+  const pid_t engine = server.process.pid();
+  Load load(server.port, asks_, wanted_, seed);
+  ASSERT_TRUE(eventually([&] { return by_workers(server) > 0; })) << load.failure();
+
+  FaultInjector faults(engine, seed);
+  std::mt19937 random(seed);
+  const auto revive = [&] {
+    return run_tandem({"pin", "apply", "--engine", std::to_string(engine)});
+  };
+  const auto finish =
+      steady_clock::now() + seconds(number_from("TANDEM_TEST_FAULT_SECONDS", kDefaultSeconds));
+  auto next_look = steady_clock::now();
+  while (steady_clock::now() < finish && load.failure().empty()) {
+    faults.act();
+    server.process.read_what_is_there();
+    std::this_thread::sleep_for(milliseconds(random() % 200));
+    if (steady_clock::now() < next_look) continue;
+    next_look = steady_clock::now() + seconds(1);
+    // Those that died too often are left out until somebody starts others in their place.
+    if (live(server) == 0) (void)revive();
+  }
+  EXPECT_EQ(load.failure(), "") << faults.history() << server.process.error();
+  faults.heal();
+  Finished revived;
+  EXPECT_TRUE(eventually([&] {
+    if (live(server) >= num_workers()) return true;
+    revived = revive();
+    return false;
+  })) << revived.output
+      << revived.error << faults.history() << server.process.error();
+  const std::int64_t before = by_workers(server);
+  EXPECT_TRUE(eventually([&] { return by_workers(server) > before + 50; })) << load.failure();
+  EXPECT_GT(count(server, "restarts"), 0);
+  load.stop();
+  EXPECT_EQ(load.failure(), "");
+  fmt::print("{} requests, {} layers by workers, {} restarts, {} deadlines missed, {} replays\n",
+             load.answered(), by_workers(server), count(server, "restarts"),
+             count(server, "deadline_misses"), count(server, "replays"));
+  end(server);
+}
+
+TEST_F(RealWorkers, EndWithAnEngineThatIsKilledAndTheNextRemovesItsRegions) {
+  std::optional<ReadyServer> server(serve("cpu_assist"));
+  ASSERT_GT(server->port, 0) << server->process.error();
+  const pid_t engine = server->process.pid();
+  ASSERT_TRUE(eventually([&] { return live(*server) == num_workers(); }));
+
+  const pid_t still = workers_of(engine).front();
+  ASSERT_EQ(kill(still, SIGSTOP), 0);
+  EXPECT_TRUE(eventually([&] {
+    const std::vector<pid_t> now = workers_of(engine);
+    return std::find(now.begin(), now.end(), still) == now.end() && live(*server) == num_workers();
+  })) << "its heartbeat is missed";
+
+  Load load(server->port, asks_, wanted_, 1);
+  ASSERT_TRUE(eventually([&] { return by_workers(*server) > 0; })) << load.failure();
+  const std::vector<pid_t> last = workers_of(engine);
+  if (!last.empty()) kill(last.front(), SIGSTOP);
+  server.reset();  // SIGKILL
+  EXPECT_TRUE(eventually([&] { return workers_of(engine).empty(); }));
+  load.stop();
+  EXPECT_THAT(regions_of(engine), ::testing::Not(::testing::IsEmpty()));
+
+  ReadyServer next(serve("cpu_assist"));
+  ASSERT_GT(next.port, 0) << next.process.error();
+  EXPECT_THAT(regions_of(engine), ::testing::IsEmpty());
+  EXPECT_EQ(ask_server(next.port, asks_[0]).text, wanted_[0]);
+  end(next);
+}
+
+TEST_F(RealWorkers, OfTwoEnginesDoNotMeet) {
+  ReadyServer one(serve("cpu_assist"));
+  ReadyServer other(serve("cpu_assist"));
+  ASSERT_GT(one.port, 0) << one.process.error();
+  ASSERT_GT(other.port, 0) << other.process.error();
+  Load load(one.port, asks_, wanted_, 1);
+  Load other_load(other.port, asks_, wanted_, 2);
+  EXPECT_TRUE(eventually([&] { return by_workers(one) > 0 && by_workers(other) > 0; }));
+  for (const ReadyServer* each : {&one, &other}) {
+    EXPECT_TRUE(eventually([&] {
+      return workers_of(each->process.pid()).size() == static_cast<std::size_t>(num_workers());
+    }));
+  }
+  load.stop();
+  EXPECT_EQ(load.failure(), "");
+  const std::vector<std::string> regions = regions_of(other.process.pid());
+  end(one);
+  EXPECT_EQ(regions_of(other.process.pid()), regions);
+  const std::int64_t before = by_workers(other);
+  EXPECT_TRUE(eventually([&] { return by_workers(other) > before; }));
+  other_load.stop();
+  EXPECT_EQ(other_load.failure(), "");
+  end(other);
+}
+
+}  // namespace
+}  // namespace tandem

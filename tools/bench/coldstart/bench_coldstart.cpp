@@ -1,0 +1,194 @@
+// tandem bench coldstart: requests for adapters that are not on the device, every way of serving
+// them side by side.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <sstream>
+
+#include "base/log.h"
+#include "gpu/cuda/cuda_device.h"
+#include "tools/bench/coldstart/bench_coldstart.h"
+#include "tools/bench/coldstart/cold_report.h"
+#include "tools/bench/coldstart/cold_runs.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/bench/common/command_line.h"
+#include "tools/bench/measure/bench_adapters.h"
+#include "tools/bench/measure/bench_handoff.h"
+#include "tools/bench/measure/bench_worker.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/progress.h"
+#include "tools/setup/engine_setup.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kInfo{
+    "bench coldstart", "[--model DIR|SHAPE] [flags]",
+    "Serves adapters that are cold when they are asked for, in every adapter mode by turns, the "
+    "same\n"
+    "requests for all: at random times, in bursts, over the link as it is and slowed down, from "
+    "the\n"
+    "host tier and from disk; weights are random. Says what each mode costs over `cached`.",
+    "  tandem bench coldstart --json cold.json --html cold.html\n"
+    "  tandem bench coldstart --only C1,C3 --modes cached,pipelined,planned"};
+
+constexpr std::array<std::string_view, 9> kBars = {"C1", "C2", "C3", "C4",   "C5",
+                                                   "C6", "C7", "C8", "sweep"};
+// In the order in which they run.
+constexpr std::array kModes = {AdapterMode::cached, AdapterMode::planned, AdapterMode::pipelined,
+                               AdapterMode::cpu_assist, AdapterMode::on_demand};
+static_assert(kModes.size() == kAdapterModes.size());
+
+struct ColdStartSettings {
+  std::string only;
+  std::string modes;
+  std::int64_t requests = 0;  // 0: the device's
+  double rate = 0;            // 0: the device's
+  double seconds = 0;         // 0: by requests
+  std::string lengths = "alpaca";
+  std::int64_t rank = 64;
+  double slow_gbps = 10;
+  std::int64_t bursts = 8;
+  std::int64_t rounds = 1;
+};
+
+Result<std::vector<AdapterMode>> parse_modes(const std::string& text) {
+  std::vector<AdapterMode> chosen;
+  std::stringstream names(text);
+  for (std::string name; std::getline(names, name, ',');) {
+    const std::optional<AdapterMode> mode = parse_adapter_mode(name);
+    if (!mode) {
+      std::vector<std::string_view> known;
+      known.reserve(std::size(kModes));
+      for (const AdapterMode each : kModes) known.push_back(to_string(each));
+      return invalid("modes: '{}' is none of {}", name, fmt::join(known, ", "));
+    }
+    chosen.push_back(*mode);
+  }
+  std::vector<AdapterMode> ordered;
+  for (const AdapterMode mode : kModes) {
+    if (chosen.empty() || std::find(chosen.begin(), chosen.end(), mode) != chosen.end()) {
+      ordered.push_back(mode);
+    }
+  }
+  return ordered;
+}
+
+Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& settings,
+                            const ReportSettings& report_settings, const std::string& command) {
+  const SteadyClock clock;
+  const TimePoint begin = clock.now();
+  ColdStartOptions options;
+  TANDEM_ASSIGN(options.only, BarSelection::parse(settings.only, {kBars.begin(), kBars.end()}));
+  TANDEM_ASSIGN(options.modes, parse_modes(settings.modes));
+  TANDEM_ASSIGN(options.lengths, LengthDistribution::parse(settings.lengths));
+  options.slow_link_gbps = settings.slow_gbps;
+  options.rate = settings.rate;
+  options.requests =
+      static_cast<std::int32_t>(settings.seconds > 0 ? std::ceil(settings.seconds * settings.rate)
+                                                     : static_cast<double>(settings.requests));
+  options.rank = static_cast<std::int32_t>(settings.rank);
+  options.bursts = static_cast<std::int32_t>(settings.bursts);
+  options.rounds = static_cast<std::int32_t>(settings.rounds);
+  for (const std::int32_t adapters : {1, 8}) {
+    for (const std::int32_t tokens : {8, 64, 256}) {
+      options.sweep.push_back({adapters, tokens, options.rank});
+    }
+    for (const std::int32_t rank : {16, 128}) options.sweep.push_back({adapters, 64, rank});
+  }
+
+  TANDEM_ASSIGN(const ModelConfig config, find_model_config(engine.model));
+  TANDEM_ASSIGN(const DType dtype, choose_dtype(engine, config, is_for_gpu(engine)));
+  if (engine.max_model_len == 0) {
+    engine.max_model_len = std::min<std::int64_t>(2048, config.max_position_embeddings);
+  }
+  engine.max_lora_rank = std::max<std::int64_t>(128, options.rank);
+  engine.max_adapters = 1 << 20;
+  ColdAdapters adapters(config, dtype);
+
+  BenchReport report("coldstart", command);
+  report.fact("model", fmt::format("{}, {}, dummy weights", engine.model, to_string(dtype)));
+  report.fact("adapters", fmt::format("rank {} of q, k, v: {}", options.rank,
+                                      bytes_text(static_cast<double>(adapter_bytes(
+                                          config, dtype, options.rank, qkv_modules())))));
+  report.fact("requests",
+              fmt::format("{} at {:g} a second, lengths {}, {} round(s)", options.requests,
+                          options.rate, settings.lengths, options.rounds));
+  if (options.only.any("C6")) {
+    log::info("a handoff's round trips");
+    TANDEM_ASSIGN(const auto device, make_device(engine));
+    TANDEM_TRY(measure_handoff(*device, report));
+  }
+  if (options.only.any("C7")) {
+    log::info("deltas of CPU workers");
+    TANDEM_TRY(measure_workers_bar(usable_cpus(), dtype, report));
+  }
+  TANDEM_ASSIGN(const ColdRuns runs, run_cold_starts(engine, options, adapters));
+  report_cold_starts(runs, options, logprob_tolerance(dtype), report);
+  report.fact("seconds", std::round(seconds_between(begin, clock.now()) * 10) / 10);
+  return report.finish(report_settings);
+}
+
+}  // namespace
+
+int run_bench_coldstart(const std::vector<std::string>& args) {
+  EngineSettings engine;
+  engine.model = "auto";
+  engine.load_format = "dummy";
+  engine.max_num_seqs = 64;
+  engine.max_num_batched_tokens = 2048;
+  ColdStartSettings bench;
+  ReportSettings report;
+  ServerSettings server;
+  SettingsTable table;
+  add_report_settings(table, report);
+  table.group("Benchmark");
+  table.add(bench.only, "only", "only these, as in C1,C3; sweep: bursts of several sizes")
+      .meta("IDS")
+      .flag_only();
+  table.add(bench.modes, "modes", "only these adapter modes, as in cached,planned; bars need both")
+      .meta("MODES")
+      .flag_only();
+  table
+      .add(
+          bench.requests, "requests",
+          "of each mode, at random times, each with a new adapter; 0: 120 on a GPU, 12 on the host")
+      .range(0, 100000)
+      .flag_only();
+  table.add(bench.seconds, "seconds", "so many requests as arrive in this time; 0: by their number")
+      .range(0, 86400)
+      .flag_only();
+  table.add(bench.rate, "rate", "requests a second; 0: 9 on a GPU, 0.5 on the host")
+      .range(0, 100000)
+      .flag_only();
+  table
+      .add(bench.lengths, "lengths",
+           "of prompts and answers: alpaca, sharegpt, uniform[LO,HI], or a file of lines PROMPT "
+           "ANSWER")
+      .meta("LENGTHS")
+      .flag_only();
+  table.add(bench.rank, "rank", "of the adapters, of q, k and v").range(1, 512).flag_only();
+  table.add(bench.slow_gbps, "slow_gbps", "the slow link: gigabytes a second")
+      .range(0.001, 1000)
+      .flag_only();
+  table.add(bench.bursts, "bursts", "of 8 cold adapters").range(1, 1000).flag_only();
+  table.add(bench.rounds, "rounds", "of everything, with other seeds").range(1, 100).flag_only();
+  add_engine_settings(table, engine, server, {.handoff = true, .batching = true});
+  if (const auto status = read_settings(kInfo, table, args)) return *status;
+  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  const bool gpu = is_for_gpu(engine);
+  if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";
+  if (bench.requests == 0) bench.requests = gpu ? 120 : 12;
+  if (bench.rate == 0) bench.rate = gpu ? 9 : 0.5;
+  const Result<int> status =
+      bench_coldstart(engine, bench, report, bench_command_line("coldstart", args));
+  return status ? *status : report_failure(kInfo, status.status());
+}
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// An engine in one adapter mode, to which the cold start benchmark gives adapters that are cold.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/batching/engine.h"
+#include "tools/bench/coldstart/cold_adapters.h"
+#include "tools/bench/measure/bench_trace.h"
+#include "tools/cli/settings.h"
+#include "tools/setup/engine_setup.h"
+
+namespace tandem {
+
+class ColdEngine {
+ public:
+  // `settings` with its adapter_mode, link_gbps and host_tier_gb. `adapters` outlives it.
+  static Result<std::unique_ptr<ColdEngine>> start(const EngineSettings& settings,
+                                                   ColdAdapters& adapters);
+
+  // New names in the host tier that have never been on the device; in mode cached, on the device.
+  Result<std::vector<std::string>> add(std::int32_t count, std::int32_t rank);
+  // The same whose weights are on disk alone (and in the page cache).
+  Result<std::vector<std::string>> add_on_disk(std::int32_t count, std::int32_t rank);
+  // Has the device hold them.
+  Status warm(const std::vector<std::string>& names);
+  // Removes all adapters; their room is free when it returns.
+  Status clear();
+
+  Result<AnsweredTrace> run(const ArrivalTrace& trace, std::uint64_t seed) {
+    return run_trace(*setup_->engine, setup_->clock, trace, seed);
+  }
+
+  Engine& engine() { return *setup_->engine; }
+  const EngineSetup& setup() const { return *setup_; }
+  bool cached() const { return cached_; }
+
+ private:
+  explicit ColdEngine(ColdAdapters& adapters) : adapters_(&adapters) {}
+  Status unload(const std::vector<std::string>& names);
+  Status wait_for_room(std::uint64_t used);
+  Status push_to_disk(const std::vector<std::string>& names, std::int32_t rank);
+
+  ColdAdapters* adapters_;
+  std::unique_ptr<EngineSetup> setup_;
+  bool cached_ = false;
+  std::uint64_t num_added_ = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,250 @@
+// tandem bench engine: what a step costs against what the machine could do, both in this run.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "base/log.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/bench/common/command_line.h"
+#include "tools/bench/engine/bench_engine.h"
+#include "tools/bench/engine/bench_engine_gpu.h"
+#include "tools/bench/engine/bench_steps.h"
+#include "tools/bench/measure/bench_peaks.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/progress.h"
+#include "tools/setup/engine_setup.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kInfo{
+    "bench engine", "[--model DIR|SHAPE] [flags]",
+    "Times a model with dummy weights: decode, prefill, adapters; on a GPU also the engine under\n"
+    "load and its start. Every figure is a ratio to what the same threads, or the same GPU, reach\n"
+    "in the same run, so that a busy machine does not lie.",
+    "  tandem bench engine --device host --json engine.json --check\n"
+    "  tandem bench engine --device cuda --only G1,G2"};
+
+// No cache of any machine holds it.
+constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
+// bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
+constexpr double kToleranceBf16 = 5e-2;
+constexpr double kToleranceF32 = 1e-3;
+
+struct EngineBenchSettings {
+  std::int64_t rounds = 0;   // 0: the device's
+  std::int64_t context = 0;  // 0: the device's
+  std::string only;
+};
+
+double max_relative(const std::vector<float>& a, const float* b) {
+  double difference = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = std::max(difference, static_cast<double>(std::abs(a[i] - b[i])));
+    largest = std::max(largest, static_cast<double>(std::abs(b[i])));
+  }
+  return largest > 0 && std::isfinite(difference) ? difference / largest : HUGE_VAL;
+}
+
+// Each timed case gives what another way of computing the same gives.
+Status check_results(StepBench& bench, const StepBenchOptions& options, double tolerance,
+                     BenchReport& report) {
+  double worst = 0;
+  for (const bool adapters : {false, true}) {
+    TANDEM_ASSIGN(const auto together, bench.decode_logits(0, options.batch, adapters));
+    const std::size_t vocab = together.size() / static_cast<std::size_t>(options.batch);
+    for (std::int32_t i = 0; i < options.batch; ++i) {
+      TANDEM_ASSIGN(const auto alone, bench.decode_logits(i, 1, adapters));
+      worst = std::max(worst,
+                       max_relative(alone, together.data() + static_cast<std::size_t>(i) * vocab));
+    }
+  }
+  TANDEM_ASSIGN(const auto prefill, bench.prefill_logits());
+  TANDEM_ASSIGN(const auto last, bench.last_prompt_token_logits());
+  worst = std::max(worst, max_relative(last, prefill.data()));
+  report.fact("checked: batched = alone, prefill = decode", fmt::format("within {:.1e}", worst));
+  if (worst > tolerance) {
+    return error(StatusCode::internal,
+                 "results differ by {:.2e}, more than {:.0e}: nothing was timed", worst, tolerance);
+  }
+  return {};
+}
+
+struct Timings {
+  Samples bandwidth{"memory read", "GB/s", {}};
+  Samples decode1{"decode step, batch 1", "ms", {}};
+  Samples decode8{"decode step, batch 8", "ms", {}};
+  Samples adapters8{"decode step, batch 8, 8 adapters", "ms", {}};
+  Samples prefill{"prefill step, 512 tokens", "ms", {}};
+  Samples peak{"oneDNN matmul, best dtype and shape", "GFLOP/s", {}};
+};
+
+// One after another in every round, so that all see the same weather.
+Status time_decode(StepBench& bench, const StepBenchOptions& options, std::int64_t rounds,
+                   MemorySpeed& memory, Timings& timings) {
+  for (std::int64_t round = -1; round < rounds; ++round) {
+    const double speed = memory.read_pass();
+    TANDEM_ASSIGN(const double one, bench.decode(1, false));
+    TANDEM_ASSIGN(const double eight, bench.decode(options.batch, false));
+    TANDEM_ASSIGN(const double adapted, bench.decode(options.batch, true));
+    if (round < 0) continue;  // warm-up
+    timings.bandwidth.values.push_back(speed / 1e9);
+    timings.decode1.values.push_back(one * 1e3);
+    timings.decode8.values.push_back(eight * 1e3);
+    timings.adapters8.values.push_back(adapted * 1e3);
+  }
+  return {};
+}
+
+// The best that oneDNN itself does here on products of the model's sizes, in either dtype.
+Result<double> best_peak(const ModelConfig& config, std::int32_t rows, int threads) {
+  double best = 0;
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {
+      {2 * config.ffn_size, config.hidden_size},
+      {config.hidden_size, config.ffn_size},
+      {config.q_size() + 2 * config.kv_size(), config.hidden_size}};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [n, k] : shapes) {
+      TANDEM_ASSIGN(const auto peak, OnednnPeak::create(dtype, rows, n, k, threads));
+      for (int call = 0; call < 3; ++call) {
+        TANDEM_ASSIGN(const double flops, peak->call());
+        best = std::max(best, flops);
+      }
+    }
+  }
+  return best;
+}
+
+Status time_prefill(StepBench& bench, const ModelConfig& config, const StepBenchOptions& options,
+                    std::int64_t rounds, int threads, Timings& timings) {
+  for (std::int64_t round = -1; round < rounds; ++round) {
+    TANDEM_ASSIGN(const double flops, best_peak(config, options.prefill_tokens, threads));
+    TANDEM_ASSIGN(const double seconds, bench.prefill());
+    if (round < 0) continue;
+    timings.peak.values.push_back(flops / 1e9);
+    timings.prefill.values.push_back(seconds * 1e3);
+  }
+  return {};
+}
+
+void add_bars(BenchReport& report, const StepBench& bench, const Timings& timings,
+              double overhead_mb) {
+  const double share = bench.decode_weight_bytes() / (timings.decode1.median() * 1e-3) /
+                       (timings.bandwidth.median() * 1e9);
+  if (share > 1.05) {
+    report.fact("disturbed",
+                "other programs slowed the memory reads more than the decoding: H1 "
+                "says little, repeat on a quieter machine");
+  }
+  report.add({"H1", "decode, batch 1: weight bytes/s over memory read speed", share, "",
+              Must::be_at_least, 0.70});
+  report.add({"H2", "decode step, batch 8 over batch 1",
+              timings.decode8.median() / timings.decode1.median(), "", Must::be_at_most, 1.5});
+  const double prefill =
+      bench.prefill_flops() / (timings.prefill.median() * 1e-3) / (timings.peak.median() * 1e9);
+  report.add({"H3", "prefill of 512 tokens: FLOP/s over oneDNN's own peak", prefill, "",
+              Must::be_at_least, 0.60});
+  report.add({"H4", "batch 8 with 8 distinct rank-16 adapters on all modules, over none",
+              timings.adapters8.median() / timings.decode8.median(), "", Must::be_at_most, 1.25});
+  report.add(
+      {"H5", "resident memory beyond weights and pools", overhead_mb, "MB", Must::be_at_most, 200});
+}
+
+Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettings& bench_settings,
+                         const ReportSettings& report_settings, const std::string& command) {
+  TANDEM_ASSIGN(const ModelConfig config, find_model_config(settings.model));
+  TANDEM_ASSIGN(const auto device, make_device(settings));
+  TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, config, device->info().is_cuda));
+  TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
+  const int num_threads = host.num_threads;
+  BenchReport report("engine", command);
+  report.fact("model", fmt::format("{}, {}, dummy weights", settings.model, to_string(dtype)));
+  report.fact("threads", num_threads);
+  StepBenchOptions options;
+  options.context = static_cast<std::int32_t>(bench_settings.context);
+  Timings timings;
+  double overhead_mb = 0;
+  report.fact("device", device->info().name);
+
+  const SteadyClock clock;
+  Progress progress("making dummy weights", STDERR_FILENO, Progress::is_terminal(STDERR_FILENO),
+                    clock);
+  const TimePoint start = clock.now();
+  TANDEM_ASSIGN(const auto bench, StepBench::create(*device, config, dtype, options,
+                                                    [&](std::size_t done, std::size_t total) {
+                                                      progress.update(done, total);
+                                                    }));
+  progress.finish();
+  report.fact("set-up, seconds", std::round(seconds_between(start, clock.now()) * 10) / 10);
+  report.fact("weights", bytes_text(static_cast<double>(bench->weight_bytes())));
+
+  log::info("checking results");
+  TANDEM_TRY(
+      check_results(*bench, options, dtype == DType::f32 ? kToleranceF32 : kToleranceBf16, report));
+  overhead_mb =
+      (static_cast<double>(resident_bytes()) - static_cast<double>(bench->device_bytes())) / 1e6;
+  {
+    log::info("timing decode, {} rounds", bench_settings.rounds);
+    TANDEM_ASSIGN(const auto memory, MemorySpeed::create(kMemoryBytes, num_threads, host.cpus));
+    TANDEM_TRY(time_decode(*bench, options, bench_settings.rounds, *memory, timings));
+  }
+  log::info("timing prefill");
+  TANDEM_TRY(time_prefill(*bench, config, options,
+                          std::max<std::int64_t>(3, bench_settings.rounds / 2), num_threads,
+                          timings));
+  for (const Samples* samples : {&timings.bandwidth, &timings.decode1, &timings.decode8,
+                                 &timings.adapters8, &timings.peak, &timings.prefill}) {
+    report.add(*samples);
+  }
+  report.fact("weight bytes read by a decode step", bytes_text(bench->decode_weight_bytes()));
+  report.fact("FLOPs of the prefill (linear layers)",
+              fmt::format("{:.1f} G", bench->prefill_flops() / 1e9));
+  add_bars(report, *bench, timings, overhead_mb);
+  return report.finish(report_settings);
+}
+
+}  // namespace
+
+int run_bench_engine(const std::vector<std::string>& args) {
+  const SteadyClock clock;
+  const TimePoint begin = clock.now();
+  EngineSettings engine;
+  engine.model = "auto";
+  engine.load_format = "dummy";
+  EngineBenchSettings bench;
+  ReportSettings report;
+  ServerSettings server;
+  SettingsTable table;
+  add_report_settings(table, report);
+  table.group("Benchmark");
+  table.add(bench.rounds, "rounds", "samples of each figure; 0: 7 on the host, 50 on a GPU")
+      .range(0, 1000)
+      .flag_only();
+  table
+      .add(bench.context, "context",
+           "tokens in each sequence's cache; 0: 128 on the host, 512 on a GPU")
+      .range(0, 4096)
+      .flag_only();
+  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2").meta("IDS").flag_only();
+  add_engine_settings(table, engine, server, {});
+  if (const auto status = read_settings(kInfo, table, args)) return *status;
+  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  const std::string command = bench_command_line("engine", args);
+  const bool gpu = is_for_gpu(engine);
+  if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";
+  if (bench.rounds == 0) bench.rounds = gpu ? 50 : 7;
+  if (bench.context == 0) bench.context = gpu ? 512 : 128;
+  const Result<int> status = gpu ? bench_engine_on_gpu(engine,
+                                                       {bench.only, bench.rounds, bench.context,
+                                                        seconds_between(begin, clock.now())},
+                                                       report, command)
+                                 : bench_engine(engine, bench, report, command);
+  return status ? *status : report_failure(kInfo, status.status());
+}
+
+}  // namespace tandem

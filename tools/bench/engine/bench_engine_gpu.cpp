@@ -1,0 +1,356 @@
+#include "tools/bench/engine/bench_engine_gpu.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/log.h"
+#include "engine/loader/random_fill.h"
+#include "gpu/cuda/copy_speed.h"
+#include "tools/bench/common/bench_selection.h"
+#include "tools/bench/engine/bench_link.h"
+#include "tools/bench/measure/bench_gpu_steps.h"
+#include "tools/bench/measure/bench_serving.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/progress.h"
+#include "tools/setup/engine_setup.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, 8> kBars = {"G1", "G2", "G3",  "G4",
+                                                   "G5", "G9", "G10", "link"};
+constexpr std::array<std::int32_t, 4> kBatches = {1, 8, 32, 64};
+constexpr std::array<std::int32_t, 3> kPrompts = {64, 512, 2048};
+constexpr std::int32_t kLoraBatch = 32;
+// bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
+constexpr double kTolerance = 5e-2;
+
+double max_relative(const float* a, const float* b, std::size_t count) {
+  double difference = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(a[i])) return HUGE_VAL;
+    difference = std::max(difference, static_cast<double>(std::abs(a[i] - b[i])));
+    largest = std::max(largest, static_cast<double>(std::abs(b[i])));
+  }
+  return largest > 0 && std::isfinite(difference) ? difference / largest : HUGE_VAL;
+}
+
+// FLOP/s of the best of a few large products by the device's own library, medians.
+Result<Samples> measure_gemm_peak(Device& device, DType dtype) {
+  constexpr int kCalls = 8;
+  constexpr std::int64_t kShapes[][3] = {{8192, 8192, 8192}, {4096, 22016, 4096}};
+  TANDEM_ASSIGN(const auto stream, device.create_stream("peak"));
+  const SteadyClock clock;
+  Samples best{"cuBLASLt product, the best of two large shapes", "TFLOP/s", {}};
+  for (const auto& [m, n, k] : kShapes) {
+    const std::size_t size = size_of(dtype);
+    const std::int64_t most = std::max(m * k, n * k);
+    TANDEM_ASSIGN(const Buffer staging,
+                  device.allocate_pinned(static_cast<std::size_t>(most) * size, "operands"));
+    TANDEM_ASSIGN(const Buffer x, device.allocate(static_cast<std::size_t>(m * k) * size, "x"));
+    TANDEM_ASSIGN(const Buffer w, device.allocate(static_cast<std::size_t>(n * k) * size, "w"));
+    TANDEM_ASSIGN(const Buffer y, device.allocate(static_cast<std::size_t>(m * n) * size, "y"));
+    random_fill(1, 0, static_cast<std::size_t>(most), 0, 1, dtype, staging.data());
+    stream->copy_to_device(x.data(), staging.data(), x.bytes());
+    stream->copy_to_device(w.data(), staging.data(), w.bytes());
+    const GemmArgs args{
+        {x.data(), dtype, {m, k}}, {w.data(), dtype, {n, k}}, {}, {y.data(), dtype, {m, n}}};
+    Samples samples{best.name, best.unit, {}};
+    for (int i = -2; i < 15; ++i) {
+      TANDEM_TRY(stream->synchronize());
+      const TimePoint start = clock.now();
+      for (int call = 0; call < kCalls; ++call) stream->gemm(args);
+      TANDEM_TRY(stream->synchronize());
+      const double flops = 2.0 * static_cast<double>(m * n) * static_cast<double>(k) * kCalls;
+      if (i >= 0) samples.values.push_back(flops / seconds_between(start, clock.now()) / 1e12);
+    }
+    if (best.values.empty() || samples.median() > best.median()) best = samples;
+  }
+  return best;
+}
+
+class GpuBench {
+ public:
+  GpuBench(const EngineSettings& settings, const GpuEngineBench& options, BenchReport& report)
+      : settings_(settings), options_(options), report_(report) {}
+
+  Status run() {
+    TANDEM_ASSIGN(only_, BarSelection::parse(options_.only, {kBars.begin(), kBars.end()}));
+    TANDEM_ASSIGN(config_, find_model_config(settings_.model));
+    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, true));
+    report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
+    // The start first: what a process has done before (the driver's context) would not count.
+    if (only_.any("G10", "G5", "G3")) TANDEM_TRY(run_engine());
+    if (only_.any("G1", "G2", "G4")) TANDEM_TRY(run_steps());
+    if (only_.any("link")) {
+      TANDEM_ASSIGN(const auto device, make_device(settings_));
+      TANDEM_TRY(measure_layer_pieces(*device, config_, dtype_,
+                                      static_cast<std::int32_t>(settings_.page_tokens), report_));
+    }
+    if (only_.any("G9")) TANDEM_TRY(run_many_adapters());
+    return {};
+  }
+
+ private:
+  Status run_engine() {
+    log::info("starting the engine");
+    EngineSettings settings = settings_;
+    settings.max_num_seqs = 64;
+    settings.max_num_batched_tokens = 2048;
+    settings.max_lora_rank = 64;
+    std::vector<DummyAdapter> adapters;
+    adapters.reserve(kLoraBatch);
+    for (std::int32_t i = 0; i < kLoraBatch; ++i) {
+      adapters.push_back({fmt::format("dummy-{}", i), 16, all_modules()});
+    }
+    settings.host_tier_gb =
+        static_cast<double>(host_tier_bytes_for(config_, dtype_, adapters)) / 1e9;
+    const TimePoint start = clock_.now();
+    TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
+    const double loaded = seconds_between(start, clock_.now());
+    TANDEM_ASSIGN(const double token, bench->first_token());
+    report_.fact("device", bench->setup().device->info().name);
+    report_.fact("start, seconds: before, engine, first token",
+                 fmt::format("{:.2f}, {:.2f}, {:.3f}", options_.started_s, loaded, token));
+    if (only_.any("G10")) {
+      report_.add({"G10", "start to first token, graphs captured",
+                   options_.started_s + loaded + token, "s", Must::be_at_most, 10});
+    }
+    if (only_.any("G5")) TANDEM_TRY(time_gaps(*bench));
+    if (only_.any("G3")) {
+      TANDEM_TRY(bench->add_adapters(adapters, {}));
+      TANDEM_TRY(time_distinct(*bench, adapters));
+    }
+    return {};
+  }
+
+  Status time_gaps(ServingBench& bench) {
+    for (const std::int32_t batch : kBatches) {
+      log::info("the engine at batch {}", batch);
+      TANDEM_ASSIGN(const StepShares shares, bench.steady_decode(batch, 512, 200));
+      report_.fact(fmt::format("engine step at batch {}", batch),
+                   fmt::format("{:.3f} ms, {} steps", shares.step * 1e3, shares.steps));
+      report_.add({"G5", fmt::format("gap between steps over the step, batch {}", batch),
+                   shares.gap, "", Must::be_at_most, 0.03});
+    }
+    return {};
+  }
+
+  Status time_distinct(ServingBench& bench, const std::vector<DummyAdapter>& adapters) {
+    log::info("distinct and identical adapters");
+    std::vector<std::string> distinct;
+    distinct.reserve(adapters.size());
+    for (const DummyAdapter& adapter : adapters) distinct.push_back(adapter.name);
+    const std::vector<std::string> identical(distinct.size(), distinct.front());
+    Samples of_distinct{"32 requests, 32 rank-16 all7 adapters", "tokens/s", {}};
+    Samples of_identical{"32 requests, one rank-16 all7 adapter", "tokens/s", {}};
+    for (int round = -1; round < 3; ++round) {  // by turns; the first loads the adapters
+      TANDEM_ASSIGN(const ServedLoad a, bench.burst(distinct, 128, 128));
+      TANDEM_ASSIGN(const ServedLoad b, bench.burst(identical, 128, 128));
+      if (round < 0) continue;
+      of_distinct.values.push_back(a.tokens_per_s());
+      of_identical.values.push_back(b.tokens_per_s());
+    }
+    report_.add(of_distinct);
+    report_.add(of_identical);
+    report_.add({"G3", "distinct over identical adapters, batch 32, rank 16 all7",
+                 of_distinct.median() / of_identical.median(), "", Must::be_at_least, 0.95});
+    return {};
+  }
+
+  Status run_steps() {
+    // Twice, and the better: a floor that is too high would flatter every figure over it.
+    TANDEM_ASSIGN(const double before, measure_cuda_copy_speed(static_cast<int>(settings_.gpu)));
+    TANDEM_ASSIGN(const auto device, make_device(settings_));
+    report_.fact("GPU", device->info().name);
+    double peak = 0;
+    if (only_.any("G4")) {
+      TANDEM_ASSIGN(const Samples samples, measure_gemm_peak(*device, dtype_));
+      report_.add(samples);
+      peak = samples.median() * 1e12;
+    }
+    GpuStepOptions options;
+    options.context = static_cast<std::int32_t>(options_.context);
+    if (only_.any("G2")) {
+      options.sets = {{"rank 64 qkv", 64, qkv_modules(), kLoraBatch},
+                      {"rank 16 all7", 16, all_modules(), kLoraBatch}};
+    }
+    Progress progress("making weights, adapters and caches", STDERR_FILENO,
+                      Progress::is_terminal(STDERR_FILENO), clock_);
+    TANDEM_ASSIGN(const auto bench, GpuStepBench::create(*device, config_, dtype_, options,
+                                                         [&](std::size_t done, std::size_t total) {
+                                                           progress.update(done, total);
+                                                         }));
+    progress.finish();
+    log::info("checking results");
+    TANDEM_TRY(check_results(*bench, static_cast<int>(options.sets.size())));
+    TANDEM_ASSIGN(const double after, measure_cuda_copy_speed(static_cast<int>(settings_.gpu)));
+    const double copy = std::max(before, after);
+    report_.fact("device copy, read + written, twice",
+                 fmt::format("{:.3f} and {:.3f} TB/s", before / 1e12, after / 1e12));
+    if (only_.any("G1")) TANDEM_TRY(time_decode(*bench, copy));
+    if (only_.any("G2")) TANDEM_TRY(time_adapters(*bench, copy));
+    if (only_.any("G4")) TANDEM_TRY(time_prefill(*bench, copy, peak));
+    return {};
+  }
+
+  // Each timed case gives what another way of computing the same gives.
+  Status check_results(GpuStepBench& bench, int num_sets) {
+    const auto vocab = static_cast<std::size_t>(config_.vocab_size);
+    double worst = 0;
+    double least_effect = HUGE_VAL;
+    for (const std::int32_t batch : kBatches) {
+      TANDEM_ASSIGN(const auto eager,
+                    bench.decode_logits(0, batch, GpuStepBench::kNoAdapters, false));
+      TANDEM_ASSIGN(const auto recorded,
+                    bench.decode_logits(0, batch, GpuStepBench::kNoAdapters, true));
+      worst = std::max(worst, max_relative(recorded.data(), eager.data(), eager.size()));
+      TANDEM_ASSIGN(const auto alone,
+                    bench.decode_logits(batch - 1, 1, GpuStepBench::kNoAdapters, true));
+      worst =
+          std::max(worst, max_relative(alone.data(), eager.data() + (batch - 1) * vocab, vocab));
+      for (int set = 0; set < num_sets && batch == kLoraBatch; ++set) {
+        TANDEM_ASSIGN(const auto adapted, bench.decode_logits(0, batch, set, true));
+        TANDEM_ASSIGN(const auto same, bench.decode_logits(0, batch, set, false));
+        worst = std::max(worst, max_relative(adapted.data(), same.data(), same.size()));
+        for (const std::int32_t row : {0, batch / 2, batch - 1}) {
+          TANDEM_ASSIGN(const auto one, bench.decode_logits(row, 1, set, true));
+          const float* in_batch = adapted.data() + static_cast<std::size_t>(row) * vocab;
+          const float* base = eager.data() + static_cast<std::size_t>(row) * vocab;
+          worst = std::max(worst, max_relative(one.data(), in_batch, vocab));
+          least_effect = std::min(least_effect, max_relative(in_batch, base, vocab));
+        }
+      }
+    }
+    if (only_.any("G4")) {
+      for (const std::int32_t tokens : kPrompts) {
+        TANDEM_ASSIGN(const auto at_once, bench.prefill_logits(tokens, true));
+        TANDEM_ASSIGN(const auto last, bench.prefill_logits(tokens, false));
+        worst = std::max(worst, max_relative(at_once.data(), last.data(), last.size()));
+      }
+    }
+    report_.fact("checked: recorded = eager, batched = alone, prefill = decode",
+                 fmt::format("within {:.1e}", worst));
+    if (worst > kTolerance) {
+      return error(StatusCode::internal,
+                   "results differ by {:.2e}, more than {:.0e}: nothing was timed", worst,
+                   kTolerance);
+    }
+    if (num_sets == 0) return {};
+    report_.fact("checked: adapters change the logits", fmt::format("by {:.1e}", least_effect));
+    if (least_effect < 1e-3) {
+      return error(StatusCode::internal, "an adapter changes nothing: nothing was timed");
+    }
+    return {};
+  }
+
+  void add_over_floor(const char* id, const std::string& what, const Samples& samples, double floor,
+                      double bar) {
+    report_.add(samples);
+    report_.add({id, fmt::format("{}, over the floor of {:.2f} ms", what, floor * 1e3),
+                 samples.median() * 1e-3 / floor, "", Must::be_at_most, bar});
+  }
+
+  Status time_decode(GpuStepBench& bench, double copy) {
+    for (const std::int32_t batch : kBatches) {
+      log::info("decode, batch {}", batch);
+      TANDEM_ASSIGN(const Samples samples,
+                    bench.decode(batch, GpuStepBench::kNoAdapters, rounds()));
+      add_over_floor("G1",
+                     fmt::format("decode step, context {}, batch {}", options_.context, batch),
+                     samples, bench.decode_bytes(batch, GpuStepBench::kNoAdapters) / copy, 1.25);
+    }
+    return {};
+  }
+
+  Status time_adapters(GpuStepBench& bench, double copy) {
+    for (const int set : {0, 1}) {
+      log::info("decode with adapters, {} of 2", set + 1);
+      TANDEM_ASSIGN(const Samples samples, bench.decode(kLoraBatch, set, rounds()));
+      add_over_floor("G2",
+                     fmt::format("decode step, 32 distinct adapters, {}",
+                                 set == 0 ? "rank 64 qkv" : "rank 16 all7"),
+                     samples, bench.decode_bytes(kLoraBatch, set) / copy, 1.30);
+    }
+    return {};
+  }
+
+  Status time_prefill(GpuStepBench& bench, double copy, double peak) {
+    for (const std::int32_t tokens : kPrompts) {
+      log::info("prefill, {} tokens", tokens);
+      TANDEM_ASSIGN(const Samples samples, bench.prefill(tokens, rounds()));
+      const double floor =
+          std::max(bench.prefill_bytes() / copy, bench.prefill_flops(tokens) / peak);
+      add_over_floor("G4", fmt::format("prefill of {} tokens", tokens), samples, floor, 1.3);
+    }
+    return {};
+  }
+
+  // S-LoRA's S2: Llama-7B, ranks 64, 32, 16, 8 by turns.
+  Status run_many_adapters() {
+    constexpr std::int32_t kMany = 2000;
+    constexpr std::int32_t kFew = 5;
+    constexpr std::int32_t kRanks[] = {64, 32, 16, 8};
+    std::vector<DummyAdapter> adapters;
+    std::vector<std::string> names;
+    for (std::int32_t i = 0; i < kMany; ++i) {
+      adapters.push_back({fmt::format("s2-{}", i), kRanks[i % 4], qkv_modules()});
+      names.push_back(adapters.back().name);
+    }
+    EngineSettings settings = settings_;
+    settings.max_num_seqs = 256;
+    settings.max_num_batched_tokens = 2048;
+    settings.max_model_len = 1040;
+    settings.max_lora_rank = 64;
+    const std::size_t bytes = host_tier_bytes_for(config_, dtype_, adapters);
+    settings.host_tier_gb = static_cast<double>(bytes) / 1e9;
+    log::info("starting an engine with a host tier of {}", bytes_text(static_cast<double>(bytes)));
+    TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
+    TANDEM_TRY(bench->add_adapters(adapters, [&](std::size_t done) {
+      if (done % 250 == 0) log::info("{} of {} adapters made", done, adapters.size());
+    }));
+    const std::vector<std::string> few(names.begin(), names.begin() + kFew);
+    Samples of_few{"S2 workload, 5 adapters", "requests/s", {}};
+    Samples of_many{"S2 workload, 2000 adapters", "requests/s", {}};
+    for (std::uint64_t round = 0; round < 3; ++round) {
+      for (Samples* samples : {&of_few, &of_many}) {
+        log::info("{}, round {} of 3", samples->name, round + 1);
+        // More than can be served, so that the rate is the engine's; the first round warms up.
+        TANDEM_ASSIGN(const ServedLoad load, bench->serve({samples == &of_few ? few : names,
+                                                           round == 0 ? 64 : 300, 100, round + 1}));
+        if (round > 0) samples->values.push_back(load.requests_per_s());
+      }
+    }
+    report_.add(of_few);
+    report_.add(of_many);
+    report_.add({"G9", "2,000 adapters in the host tier over 5, requests/s, S2 workload",
+                 of_many.median() / of_few.median(), "", Must::be_at_least, 0.97});
+    return {};
+  }
+
+  int rounds() const { return static_cast<int>(options_.rounds); }
+
+  const EngineSettings& settings_;
+  const GpuEngineBench& options_;
+  BenchReport& report_;
+  const SteadyClock clock_{};
+  BarSelection only_;
+  ModelConfig config_;
+  DType dtype_ = DType::bf16;
+};
+
+}  // namespace
+
+Result<int> bench_engine_on_gpu(const EngineSettings& settings, const GpuEngineBench& bench,
+                                const ReportSettings& report_settings, const std::string& command) {
+  BenchReport report("engine", command);
+  TANDEM_TRY(GpuBench(settings, bench, report).run());
+  return report.finish(report_settings);
+}
+
+}  // namespace tandem

@@ -1,0 +1,23 @@
+// tandem bench engine on a GPU: G1 to G5, G9, G10 and link of docs/benchmarks.md.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+struct GpuEngineBench {
+  std::string only;  // "G1,link"; empty: all
+  std::int64_t rounds = 50;
+  std::int64_t context = 512;
+  double started_s = 0;  // seconds since the command began, when it is run
+};
+
+// The process's exit status.
+Result<int> bench_engine_on_gpu(const EngineSettings& settings, const GpuEngineBench& bench,
+                                const ReportSettings& report, const std::string& command);
+
+}  // namespace tandem

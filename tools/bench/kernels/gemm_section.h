@@ -1,0 +1,22 @@
+// The GEMM section of `tandem bench kernels`: the matrix products of decode steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/bench/kernels/gpu_bench.h"
+
+namespace tandem::kernels {
+
+struct GemmSection {
+  std::string only;  // cases whose name contains it; empty: all
+  std::int64_t replays = 50;
+};
+
+// Prints a table of our kernel's and cuBLASLt's times, and adds the chosen one's samples. Nothing
+// to do when `only` leaves no case.
+Status run_gemm_section(GpuBench& gpu, const GemmSection& section, BenchReport& report);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,77 @@
+#include "tools/bench/measure/bench_adapters.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "cpu_lora/topology/topology.h"
+#include "engine/loader/thread_crew.h"
+
+namespace tandem {
+
+std::vector<Module> qkv_modules() {
+  return {Module::q, Module::k, Module::v};
+}
+
+std::vector<Module> all_modules() {
+  return {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down};
+}
+
+std::size_t adapter_bytes(const ModelConfig& config, DType dtype, std::int32_t rank,
+                          const std::vector<Module>& modules) {
+  std::int64_t elements = 0;
+  for (const Module module : modules) {
+    elements += rank * (module_in(config, module) + module_out(config, module));
+  }
+  return static_cast<std::size_t>(elements * config.num_layers) * size_of(dtype);
+}
+
+std::size_t num_usable_nodes() {
+  std::set<int> nodes;
+  if (const Result<std::vector<Core>> cores = read_topology()) {
+    for (const Core& core : *cores) nodes.insert(core.numa_node);
+  }
+  return std::max<std::size_t>(1, nodes.size());
+}
+
+std::size_t host_tier_bytes_for(const ModelConfig& config, DType dtype,
+                                std::span<const DummyAdapter> adapters, std::size_t num_nodes) {
+  constexpr std::size_t kPadding = std::size_t{1} << 20;  // of one adapter, far more than there is
+  std::size_t bytes = kPadding;                           // a tier has bytes, also for no adapters
+  std::size_t largest = 0;
+  for (const DummyAdapter& adapter : adapters) {
+    const std::size_t one = adapter_bytes(config, dtype, adapter.rank, adapter.modules) + kPadding;
+    bytes += one;
+    largest = std::max(largest, one);
+  }
+  // None is split: on each node but one, room may be left that is too small for the next.
+  return bytes + (num_nodes - 1) * largest;
+}
+
+Status add_dummy_adapters(AdapterStore& store, const ModelConfig& config, DType dtype,
+                          std::span<const DummyAdapter> adapters,
+                          const std::function<void(std::size_t)>& progress) {
+  std::mutex mutex;  // guards failure and the calls of progress
+  Status failure;
+  std::size_t done = 0;
+  std::atomic<bool> failed = false;
+  parallel_chunks(adapters.size(), 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end && !failed; ++i) {
+      const DummyAdapter& wanted = adapters[i];
+      const Status added = store.add(
+          wanted.name, make_dummy_adapter(config, dtype, wanted.rank, wanted.modules, i + 1), false,
+          false);
+      const std::lock_guard lock(mutex);
+      if (!added) {
+        failed = true;
+        failure = added;
+      } else if (progress) {
+        progress(++done);
+      }
+    }
+  });
+  return failure;
+}
+
+}  // namespace tandem

@@ -1,0 +1,404 @@
+#include "tools/bench/measure/bench_handoff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/loader/random_fill.h"
+#include "shm/mailbox.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kModules = LoraArgs::kMaxModules;
+constexpr DType kType = DType::bf16;
+constexpr int kChecks = 20;
+constexpr std::size_t kLoadBytes = std::size_t{64} << 20;
+constexpr std::size_t kPieceBytes = std::size_t{3} << 20;  // a layer of a rank-64 qkv adapter of 7B
+constexpr std::uint32_t kDeadlineUs = 2'000'000;
+
+std::uint16_t add(std::uint16_t a, std::uint16_t b) {
+  return from_float<bf16>(to_float(bf16{a}) + to_float(bf16{b})).bits;
+}
+
+// The worker: a thread that obeys the bells of one group.
+class Echo {
+ public:
+  // `answers`: whether it computes, or finds the answer there.
+  Echo(Mailbox& mailbox, const HandoffBench& bench, std::int32_t rows, bool answers,
+       std::uint64_t first, int count)
+      : mailbox_(mailbox), bench_(bench), rows_(rows), answers_(answers), first_(first) {
+    rung_.reserve(static_cast<std::size_t>(count));
+    thread_ = std::thread([this, count] { run(count); });
+  }
+  ~Echo() { join(); }
+  Echo(const Echo&) = delete;
+  Echo& operator=(const Echo&) = delete;
+
+  // When each bell was heard.
+  const std::vector<TimePoint>& join() {
+    stop_.store(true, std::memory_order_relaxed);  // relaxed: nothing else is told by it
+    if (thread_.joinable()) thread_.join();
+    return rung_;
+  }
+  void all_enqueued() { enqueued_.store(true, std::memory_order_release); }
+  // Waits for all bells; false: they did not come.
+  bool all_rung(int count) {
+    const TimePoint end = clock_.now() + std::chrono::seconds(10);
+    while (heard_.load(std::memory_order_acquire) < count) {
+      if (clock_.now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+ private:
+  void run(int count) {
+    Seat& seat = mailbox_.seat(0);
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t sequence = first_ + static_cast<std::uint64_t>(i);
+      // acquire: pairs with the device's release of the bell
+      for (int looks = 1;
+           sequence_of(mailbox_.bells()[0].value.load(std::memory_order_acquire)) != sequence;
+           ++looks) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+        if (looks % 4096 != 0) continue;
+        if (stop_.load(std::memory_order_relaxed)) return;
+        std::this_thread::yield();
+      }
+      if (answers_) write_answer(sequence);
+      // The first is held back until all trips are enqueued: launches are no part of the others.
+      while (i == 0 && !enqueued_.load(std::memory_order_acquire)) std::this_thread::yield();
+      // release: pairs with the accept's acquire
+      seat.done[0].store(sequence, std::memory_order_release);
+      rung_.push_back(clock_.now());
+      heard_.store(i + 1, std::memory_order_release);
+    }
+  }
+
+  // y = three times x, each row turned by the job's number, so that no job's answer is another's.
+  void write_answer(std::uint64_t sequence) {
+    const auto width = static_cast<std::size_t>(bench_.width);
+    const std::size_t turn = sequence * 7 % width;
+    const auto* x = reinterpret_cast<const std::uint16_t*>(mailbox_.x());
+    auto* y = reinterpret_cast<std::uint16_t*>(mailbox_.y());
+    for (std::int32_t r = 0; r < rows_; ++r) {
+      for (int m = 0; m < kModules; ++m) {
+        std::copy(x + turn, x + width, y);
+        std::copy(x, x + turn, y + (width - turn));
+        y += width;
+      }
+      x += width;
+    }
+  }
+
+  Mailbox& mailbox_;
+  const HandoffBench& bench_;
+  const std::int32_t rows_;
+  const bool answers_;
+  const std::uint64_t first_;
+  const SteadyClock clock_{};
+  std::vector<TimePoint> rung_;
+  std::atomic<int> heard_ = 0;
+  std::atomic<bool> enqueued_ = false;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+class HandoffTimer {
+ public:
+  HandoffTimer(Device& device, const HandoffBench& bench) : device_(device), bench_(bench) {}
+
+  Status prepare() {
+    const auto rows = static_cast<std::uint32_t>(bench_.rows);
+    MailboxShape shape;
+    shape.dtype = kType;
+    shape.num_seats = 1;
+    shape.max_rows = rows;
+    shape.max_in = static_cast<std::uint32_t>(bench_.width);
+    shape.max_out = static_cast<std::uint32_t>(kModules * bench_.width);
+    shape.max_rank = 8;
+    TANDEM_ASSIGN(Mailbox mailbox, Mailbox::create(shape, -1));
+    mailbox_ = std::make_unique<Mailbox>(std::move(mailbox));
+    for (const ShmRegion* region : {&mailbox_->inbox_region(), &mailbox_->outbox_region()}) {
+      TANDEM_ASSIGN(Buffer pinned, device_.pin(region->data(), region->bytes(), "a mailbox"));
+      pinned_.push_back(std::move(pinned));
+    }
+    TANDEM_ASSIGN(stream_, device_.create_stream("compute"));
+    TANDEM_ASSIGN(load_stream_, device_.create_stream("adapter load"));
+    const std::size_t elements = static_cast<std::size_t>(bench_.rows * bench_.width);
+    TANDEM_ASSIGN(x_, device_.allocate(elements * 2, "x"));
+    TANDEM_ASSIGN(out_, device_.allocate(elements * 2 * kModules, "outputs"));
+    TANDEM_ASSIGN(host_, device_.allocate_pinned(elements * 2 * (kModules + 1), "x and outputs"));
+    TANDEM_ASSIGN(state_, device_.allocate(sizeof(DeviceState), "the handoff's state"));
+    TANDEM_ASSIGN(load_from_, device_.allocate_pinned(kLoadBytes, "an adapter"));
+    TANDEM_ASSIGN(load_to_, device_.allocate(kLoadBytes, "an adapter"));
+    random_fill(1, 0, elements * (kModules + 1), 0, 1, kType, host_.data());
+    random_fill(2, 0, kLoadBytes / 2, 0, 1, kType, load_from_.data());
+    std::memcpy(mailbox_->y(), host_.data() + elements * 2, elements * 2 * kModules);
+    stream_->copy_to_device(x_.data(), host_.data(), elements * 2);
+    return {};
+  }
+
+  // Answers of 1 row and of all rows, each checked to the bit.
+  Status check() {
+    for (const std::int32_t rows : {1, bench_.rows}) {
+      TANDEM_TRY(describe(rows));
+      const auto size = static_cast<std::size_t>(rows * bench_.width);
+      const auto width = static_cast<std::size_t>(bench_.width);
+      const auto* x = reinterpret_cast<const std::uint16_t*>(host_.data());
+      auto* got = reinterpret_cast<std::uint16_t*>(host_.data()) + host_.bytes() / 8;
+      std::vector<std::uint16_t> want(got, got + size * kModules);
+      stream_->copy_to_device(out_.data(), got, size * 2 * kModules);
+      for (int i = 0; i < kChecks; ++i) {
+        const std::uint64_t job = sequence_ + 1;
+        TANDEM_TRY(trips(rows, 1, true, nullptr));
+        stream_->copy_to_host(got, out_.data(), size * 2 * kModules);
+        TANDEM_TRY(stream_->synchronize());
+        for (std::size_t at = 0; at < want.size(); ++at) {
+          const std::size_t r = at / (width * kModules);
+          want[at] = add(want[at], x[r * width + (at + job * 7) % width]);
+        }
+        if (std::memcmp(want.data(), got, want.size() * 2) != 0) {
+          return error(StatusCode::internal,
+                       "round trip {} of {} rows came back wrong: nothing was timed", i, rows);
+        }
+      }
+    }
+    return {};
+  }
+
+  // From bell to bell, in us.
+  Status time(std::int32_t rows, bool during_load, Samples& samples) {
+    TANDEM_TRY(describe(rows));
+    constexpr int kBatch = 20;
+    for (int batch = -1; batch * kBatch < bench_.rounds; ++batch) {  // the one before warms up
+      std::unique_ptr<Event> loaded;
+      if (during_load) TANDEM_TRY(start_load(loaded));
+      std::vector<TimePoint> rung;
+      TANDEM_TRY(trips(rows, kBatch + 2, false, &rung));
+      const bool too_short = during_load && loaded->passed();
+      if (during_load) TANDEM_TRY(load_stream_->synchronize());
+      if (too_short) {  // others have the cores that round trips need
+        if (loads_ >= kMostLoads) {
+          return error(StatusCode::internal, "the load ended before the round trips beside it");
+        }
+        loads_ *= 2;
+        --batch;
+        continue;
+      }
+      for (std::size_t i = 2; batch >= 0 && i < rung.size(); ++i) {
+        samples.values.push_back(seconds_between(rung[i - 1], rung[i]) * 1e6);
+      }
+    }
+    return {};
+  }
+
+  // Bytes per second of long copies, the median of a few.
+  Result<std::pair<double, double>> link_speed() {
+    std::vector<double> in;
+    std::vector<double> out;
+    const SteadyClock clock;
+    for (int i = -2; i < bench_.link_rounds; ++i) {
+      for (std::vector<double>* speeds : {&in, &out}) {
+        TANDEM_TRY(load_stream_->synchronize());
+        const TimePoint start = clock.now();
+        for (int copy = 0; copy < 4; ++copy) {
+          if (speeds == &in) {
+            load_stream_->copy_to_device(load_to_.data(), load_from_.data(), kLoadBytes);
+          } else {
+            load_stream_->copy_to_host(load_from_.data(), load_to_.data(), kLoadBytes);
+          }
+        }
+        TANDEM_TRY(load_stream_->synchronize());
+        const double speed = 4.0 * kLoadBytes / seconds_between(start, clock.now());
+        if (i >= 0) speeds->push_back(speed);
+      }
+    }
+    for (std::vector<double>* speeds : {&in, &out}) std::sort(speeds->begin(), speeds->end());
+    return std::pair(in[in.size() / 2], out[out.size() / 2]);
+  }
+
+ private:
+  struct DeviceState {
+    std::int32_t rows[512];
+    LoraSegment segment, live;
+    ColdGroup group;
+    HandoffState state;
+    std::uint32_t ready[kNumLoadParts];
+    std::uint32_t ticket, voided;
+    LoraMatrix table[kModules];
+  };
+
+  Status describe(std::int32_t rows) {
+    TANDEM_CHECK(rows <= 512, "{} rows", rows);
+    DeviceState state{};
+    std::iota(state.rows, state.rows + rows, 0);
+    state.segment = {0, 0, rows};
+    state.group = {0, 0, 0, 1, 1};
+    stream_->copy_to_device(state_.data(), &state, sizeof state);
+    TANDEM_TRY(stream_->synchronize());
+    auto* on_device = reinterpret_cast<DeviceState*>(state_.data());
+    MailboxView view;
+    view.x = mailbox_->x();
+    view.bells = reinterpret_cast<std::uint64_t*>(mailbox_->bells());
+    view.bell_stride = sizeof(Bell) / 8;
+    view.y = mailbox_->y();
+    view.v = mailbox_->v();
+    view.done = reinterpret_cast<const std::uint64_t*>(mailbox_->seat(0).done);
+    view.seat_stride = sizeof(Seat) / 8;
+    view.max_in = mailbox_->shape().max_in;
+    view.max_out = mailbox_->shape().max_out;
+    view.max_v = mailbox_->shape().max_rank * kModules;
+    offer_ = {};
+    offer_.x = {x_.data(), kType, {rows, bench_.width}};
+    offer_.rows = on_device->rows;
+    offer_.segments = &on_device->segment;
+    offer_.num_segments = 1;
+    offer_.live = &on_device->live;
+    offer_.groups = &on_device->group;
+    offer_.num_groups = 1;
+    offer_.cpu_groups = 1;
+    offer_.ready = on_device->ready;
+    offer_.slot_stride = kNumLoadParts;
+    offer_.mailboxes[0] = view;
+    offer_.tickets = &on_device->ticket;
+    offer_.state = &on_device->state;
+    offer_.max_count = rows;
+    accept_ = {};
+    accept_.num_modules = kModules;
+    const TensorView out(out_.data(), kType, {rows, kModules * bench_.width});
+    for (int m = 0; m < kModules; ++m) {
+      accept_.out[m] = out.slice_cols(m * bench_.width, bench_.width);
+      accept_.adapted[m] = 1;
+    }
+    accept_.dtype = kType;
+    accept_.rows = on_device->rows;
+    accept_.segments = &on_device->segment;
+    accept_.groups = &on_device->group;
+    accept_.num_groups = 1;
+    accept_.tickets = &on_device->ticket;
+    accept_.mailboxes[0] = view;
+    accept_.deadline_us = kDeadlineUs;
+    accept_.state = &on_device->state;
+    accept_.voids = &on_device->voided;
+    accept_.table = on_device->table;
+    accept_.slot_stride = kModules;
+    accept_.max_count = rows;
+    return {};
+  }
+
+  // `count` round trips, one after another.
+  Status trips(std::int32_t rows, int count, bool answers, std::vector<TimePoint>* rung) {
+    Echo echo(*mailbox_, bench_, rows, answers, sequence_ + 1, count);
+    for (int i = 0; i < count; ++i) {
+      offer_.sequence = accept_.sequence = ++sequence_;
+      stream_->offer(offer_);
+      stream_->accept(accept_);
+    }
+    echo.all_enqueued();
+    const bool all = echo.all_rung(count);
+    TANDEM_TRY(stream_->synchronize());
+    if (!all) return error(StatusCode::internal, "a bell did not ring within 10 s");
+    if (rung != nullptr) *rung = echo.join();
+    std::uint32_t voided = 0;
+    stream_->copy_to_host(&voided, accept_.voids, sizeof voided);
+    TANDEM_TRY(stream_->synchronize());
+    if (voided != 0) return error(StatusCode::internal, "an answer came after the deadline");
+    return {};
+  }
+
+  // Returns once it runs.
+  Status start_load(std::unique_ptr<Event>& loaded) {
+    const auto started = device_.create_event();
+    loaded = device_.create_event();
+    for (int load = 0; load < loads_; ++load) {
+      for (std::size_t at = 0; at < kLoadBytes; at += kPieceBytes) {
+        load_stream_->copy_to_device(load_to_.data() + at, load_from_.data() + at,
+                                     std::min(kPieceBytes, kLoadBytes - at));
+        if (load == 0 && at == 0) load_stream_->record(*started);
+      }
+    }
+    load_stream_->record(*loaded);
+    started->synchronize();
+    return {};
+  }
+
+  static constexpr int kMostLoads = 256;
+  int loads_ = 8;  // one after another: longer than a batch of round trips
+
+  Device& device_;
+  const HandoffBench& bench_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::vector<Buffer> pinned_;
+  Buffer x_, out_, host_, state_, load_from_, load_to_;
+  std::unique_ptr<Stream> stream_, load_stream_;  // gone before what they use
+  OfferArgs offer_{};
+  AcceptArgs accept_{};
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace
+
+Status measure_handoff(Device& device, BenchReport& report, const HandoffBench& bench) {
+  HandoffTimer timer(device, bench);
+  TANDEM_TRY(timer.prepare());
+  TANDEM_TRY(timer.check());
+  report.fact("checked: round trips of 1 row and of all, with answers that differ",
+              fmt::format("{} each, to the bit", kChecks));
+  TANDEM_ASSIGN(const auto speed, timer.link_speed());
+  const auto [to_device, to_host] = speed;
+  const double x_bytes = static_cast<double>(bench.rows * bench.width) * 2;
+  const double wire_us = (x_bytes / to_host + kModules * x_bytes / to_device) * 1e6;
+  report.fact("link, long copies to the device and back",
+              fmt::format("{:.1f} and {:.1f} GB/s", to_device / 1e9, to_host / 1e9));
+  report.fact("the wire alone", fmt::format("{:.1f} us", wire_us));
+
+  for (const std::int32_t rows : {1, 8}) {
+    Samples samples{
+        fmt::format("handoff round trip, {} row{}", rows, rows == 1 ? "" : "s"), "us", {}};
+    TANDEM_TRY(timer.time(rows, false, samples));
+    report.add(samples);
+  }
+  for (const bool during_load : {false, true}) {
+    Samples samples{fmt::format("handoff round trip, {} rows{}", bench.rows,
+                                during_load ? ", during an adapter load" : ""),
+                    "us",
+                    {}};
+    TANDEM_TRY(timer.time(bench.rows, during_load, samples));
+    report.add(samples);
+    report.add({"C6", samples.name + ", over the wire's time", samples.median() / wire_us, "",
+                Must::be_at_most, during_load ? 3.0 : 1.25});
+  }
+  return {};
+}
+
+Result<std::vector<double>> time_round_trips(Device& device, std::int64_t width,
+                                             const std::vector<std::int32_t>& rows, int rounds) {
+  HandoffBench bench;
+  bench.rows = *std::max_element(rows.begin(), rows.end());
+  bench.width = width;
+  bench.rounds = rounds;
+  HandoffTimer timer(device, bench);
+  TANDEM_TRY(timer.prepare());
+  std::vector<double> seconds;
+  for (const std::int32_t count : rows) {
+    Samples samples{"", "us", {}};
+    TANDEM_TRY(timer.time(count, false, samples));
+    seconds.push_back(samples.median() / 1e6);
+  }
+  return seconds;
+}
+
+}  // namespace tandem

@@ -1,0 +1,57 @@
+// The machine's own limits, measured in the run that is judged by them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+namespace tandem {
+
+// Reads, or copies, memory that no cache holds with as many threads as the device computes with,
+// pinned as its are (`cpus` empty: not pinned).
+class MemorySpeed {
+ public:
+  // Allocates `bytes`, written once by the threads that will read them.
+  static Result<std::unique_ptr<MemorySpeed>> create(std::size_t bytes, int num_threads,
+                                                     std::vector<int> cpus);
+  // Bytes per second of one pass over all of it.
+  double read_pass();
+  // The second half of every chunk copied to the first; bytes copied (counted once) per second.
+  double copy_pass();
+
+ private:
+  MemorySpeed() = default;
+  template <typename F>
+  double pass(F&& work);
+
+  struct Free {
+    void operator()(std::uint64_t* words) const { std::free(words); }
+  };
+  std::unique_ptr<std::uint64_t[], Free> words_;
+  std::size_t num_words_ = 0;
+  int num_threads_ = 1;
+  std::vector<int> cpus_;
+  std::uint64_t checksum_ = 0;  // keeps the compiler from dropping the reads
+};
+
+// y = x w^T by oneDNN as it is fastest: weights in the format it likes, `num_threads` of its own.
+// FLOP/s of one call, m x k times k x n.
+class OnednnPeak {
+ public:
+  static Result<std::unique_ptr<OnednnPeak>> create(DType dtype, std::int64_t m, std::int64_t n,
+                                                    std::int64_t k, int num_threads);
+  ~OnednnPeak();
+  Result<double> call();
+
+ private:
+  struct Impl;
+  explicit OnednnPeak(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem

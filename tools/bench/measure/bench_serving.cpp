@@ -1,0 +1,125 @@
+#include "tools/bench/measure/bench_serving.h"
+
+#include <algorithm>
+
+#include "tools/bench/measure/bench_trace.h"
+
+namespace tandem {
+namespace {
+
+using Generations = std::vector<std::unique_ptr<Generation>>;
+
+Result<ServedLoad> read_all(Generations& generations, const Clock& clock, TimePoint start) {
+  ServedLoad load;
+  for (const auto& generation : generations) {
+    while (!generation->done()) {
+      TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));
+    }
+    load.tokens += generation->stats().completion_tokens;
+    ++load.requests;
+  }
+  load.seconds = seconds_between(start, clock.now());
+  return load;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServingBench>> ServingBench::start(const EngineSettings& settings) {
+  std::unique_ptr<ServingBench> bench(new ServingBench);
+  TANDEM_ASSIGN(bench->setup_, set_up_engine(settings, {}, LoadReport::terminal_only));
+  return bench;
+}
+
+Status ServingBench::add_adapters(std::span<const DummyAdapter> adapters,
+                                  const std::function<void(std::size_t)>& progress) {
+  return add_dummy_adapters(engine().adapter_store(), setup_->config, setup_->dtype, adapters,
+                            progress);
+}
+
+GenerationRequest ServingBench::request(const std::string& adapter, std::int32_t prompt_tokens,
+                                        std::int32_t output_tokens) {
+  return random_request({0, adapter, prompt_tokens, output_tokens}, setup_->config.vocab_size,
+                        random_);
+}
+
+Result<double> ServingBench::first_token() {
+  const TimePoint start = setup_->clock.now();
+  TANDEM_ASSIGN(const auto generation, engine().submit(request("", 64, 1)));
+  TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));
+  return seconds_between(start, setup_->clock.now());
+}
+
+Result<ServedLoad> ServingBench::burst(const std::vector<std::string>& adapters,
+                                       std::int32_t prompt_tokens, std::int32_t output_tokens) {
+  std::vector<GenerationRequest> requests;
+  requests.reserve(adapters.size());
+  for (const std::string& name : adapters) {
+    requests.push_back(request(name, prompt_tokens, output_tokens));
+  }
+  Generations generations;
+  const TimePoint start = setup_->clock.now();
+  for (GenerationRequest& one : requests) {
+    TANDEM_ASSIGN(generations.emplace_back(), engine().submit(std::move(one)));
+  }
+  return read_all(generations, setup_->clock, start);
+}
+
+Result<StepShares> ServingBench::steady_decode(std::int32_t batch, std::int32_t prompt_tokens,
+                                               std::int32_t output_tokens) {
+  Generations generations;
+  for (std::int32_t i = 0; i < batch; ++i) {
+    TANDEM_ASSIGN(generations.emplace_back(),
+                  engine().submit(request("", prompt_tokens, output_tokens)));
+  }
+  for (const auto& generation : generations) {
+    TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));
+  }
+  const EngineStats before = engine().stats();
+  // The first to start is the first to end; a few tokens short of it, all still run.
+  for (std::int64_t tokens = 0; tokens < output_tokens - 8 && !generations[0]->done();) {
+    TANDEM_ASSIGN(const OutputDelta delta, next_delta(*generations[0]));
+    tokens += static_cast<std::int64_t>(delta.tokens.size());
+  }
+  const EngineStats after = engine().stats();
+  TANDEM_ASSIGN([[maybe_unused]] const ServedLoad rest,
+                read_all(generations, setup_->clock, setup_->clock.now()));
+  StepShares shares;
+  shares.steps = after.steps - before.steps;
+  const double busy = after.step_seconds_total - before.step_seconds_total;
+  if (shares.steps == 0 || busy <= 0) {
+    return error(StatusCode::internal, "no step ran while {} requests decoded", batch);
+  }
+  shares.gap = (after.gap_seconds_total - before.gap_seconds_total) / busy;
+  shares.step = busy / static_cast<double>(shares.steps);
+  return shares;
+}
+
+Result<ServedLoad> ServingBench::serve(const Trace& trace) {
+  std::mt19937_64 random(trace.seed);
+  std::vector<double> popularity;
+  for (std::size_t i = 0; i < trace.adapters.size(); ++i) {
+    popularity.push_back(1.0 / static_cast<double>(i + 1));
+  }
+  std::discrete_distribution<std::size_t> adapter(popularity.begin(), popularity.end());
+  std::uniform_int_distribution<std::int32_t> length(8, 512);
+  std::exponential_distribution<double> pause(trace.rate);
+  ArrivalTrace arrivals;
+  double at = 0;
+  for (std::int32_t i = 0; i < trace.requests; ++i) {
+    const std::int32_t prompt = length(random);
+    const std::int32_t output = length(random);
+    arrivals.push_back({at, trace.adapters[adapter(random)], prompt, output});
+    at += pause(random);
+  }
+  TANDEM_ASSIGN(const AnsweredTrace answered,
+                run_trace(engine(), setup_->clock, arrivals, random_()));
+  ServedLoad load;
+  load.seconds = answered.seconds;
+  for (const AnsweredRequest& request : answered.requests) {
+    load.tokens += request.tokens;
+    ++load.requests;
+  }
+  return load;
+}
+
+}  // namespace tandem

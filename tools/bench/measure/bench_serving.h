@@ -1,0 +1,72 @@
+// The engine under load, through Engine::submit: requests made up from seeds, no server between.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/batching/engine.h"
+#include "tools/bench/measure/bench_adapters.h"
+#include "tools/cli/settings.h"
+#include "tools/setup/engine_setup.h"
+
+namespace tandem {
+
+struct ServedLoad {
+  double seconds = 0;  // first submission -> last answer
+  std::int64_t requests = 0;
+  std::int64_t tokens = 0;  // generated
+
+  double tokens_per_s() const { return static_cast<double>(tokens) / seconds; }
+  double requests_per_s() const { return static_cast<double>(requests) / seconds; }
+};
+
+// Shares of the time, from the engine's own statistics.
+struct StepShares {
+  double gap = 0;   // device at rest for the host's sake, over the time at work
+  double step = 0;  // seconds of one step
+  std::uint64_t steps = 0;
+};
+
+class ServingBench {
+ public:
+  static Result<std::unique_ptr<ServingBench>> start(const EngineSettings& settings);
+
+  Status add_adapters(std::span<const DummyAdapter> adapters,
+                      const std::function<void(std::size_t)>& progress);
+
+  // Answers one prompt with one token; seconds.
+  Result<double> first_token();
+  // One request for each name (empty: the base), all at once.
+  Result<ServedLoad> burst(const std::vector<std::string>& adapters, std::int32_t prompt_tokens,
+                           std::int32_t output_tokens);
+  // The statistics of a time in which exactly `batch` requests of the base decode.
+  Result<StepShares> steady_decode(std::int32_t batch, std::int32_t prompt_tokens,
+                                   std::int32_t output_tokens);
+
+  // S-LoRA's synthetic workload (its section 7.2): Poisson arrivals (Gamma with cv 1) at `rate`,
+  // adapters by a power law with exponent 1, lengths of prompt and answer uniform in [8, 512].
+  struct Trace {
+    std::vector<std::string> adapters;  // the most popular first
+    std::int32_t requests = 0;
+    double rate = 0;  // per second
+    std::uint64_t seed = 0;
+  };
+  Result<ServedLoad> serve(const Trace& trace);
+
+  Engine& engine() { return *setup_->engine; }
+  const EngineSetup& setup() const { return *setup_; }
+
+ private:
+  ServingBench() = default;
+  GenerationRequest request(const std::string& adapter, std::int32_t prompt_tokens,
+                            std::int32_t output_tokens);
+
+  std::unique_ptr<EngineSetup> setup_;
+  std::mt19937_64 random_{1};
+};
+
+}  // namespace tandem

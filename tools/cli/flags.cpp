@@ -1,0 +1,233 @@
+#include "tools/cli/flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+struct CommonSettings {
+  std::string config;
+  bool print_config = false;
+  bool help = false;
+};
+
+void add_common_settings(SettingsTable& table, CommonSettings& common) {
+  table.group("Common");
+  table
+      .add(common.config, "config", "TOML file with any of the keys above; flags and variables win")
+      .meta("FILE")
+      .flag_only();
+  table.add(common.print_config, "print_config", "print every setting with its source and exit")
+      .flag_only();
+  table.add(common.help, "help", "print this and exit").flag_only().short_flag('h');
+}
+
+int report_usage(const CommandInfo& command, std::string_view message) {
+  fmt::print(stderr, "tandem {}: {}\n", command.name, message);
+  return kExitUsage;
+}
+
+std::string flag_names(const SettingsField& field) {
+  std::string names = field.flag();
+  if (field.letter() != 0) names += fmt::format(",-{}", field.letter());
+  if (field.is_bool() && field.key() != "help") names += ",!--no-" + field.flag().substr(2);
+  return names;
+}
+
+std::string did_you_mean(const std::string& given, const std::vector<std::string>& known) {
+  const std::string close = nearest(given, known);
+  return close.empty() ? "" : fmt::format("did you mean '{}'? ", close);
+}
+
+// What CLI11 did not recognise: a mistyped flag, or a stray word.
+std::string unexpected(const std::string& argument, const SettingsTable& table,
+                       const CommandInfo& command) {
+  if (argument.size() < 2 || argument[0] != '-') {
+    return fmt::format("unexpected argument '{}'; `tandem {} --help` lists the flags", argument,
+                       command.name);
+  }
+  const std::string flag = argument.substr(0, argument.find('='));
+  std::vector<std::string> flags;
+  for (const SettingsField& field : table.fields()) {
+    if (field.has_flag()) flags.push_back(field.flag());
+  }
+  return fmt::format("unknown flag '{}'; {}`tandem {} --help` lists the flags", flag,
+                     did_you_mean(flag, flags), command.name);
+}
+
+using GivenFlags = std::vector<std::pair<SettingsField*, std::vector<std::string>>>;
+
+// The flags that `args` has, as texts. A string: what is wrong with them.
+std::optional<std::string> parse(const CommandInfo& command, SettingsTable& table,
+                                 const std::vector<std::string>& args, GivenFlags& given) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::vector<std::pair<SettingsField*, CLI::Option*>> options;
+  // Only results() is read; CLI11 wants somewhere to write as well.
+  std::deque<std::vector<std::string>> sinks;
+  try {
+    for (SettingsField& field : table.fields()) {
+      if (!field.has_flag()) continue;
+      CLI::Option* option = nullptr;
+      if (field.is_bool()) {
+        option = app.add_flag(flag_names(field));
+      } else {
+        option = app.add_option(flag_names(field), sinks.emplace_back());
+        option->allow_extra_args(false);
+        if (!field.is_list()) option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+      }
+      options.emplace_back(&field, option);
+    }
+    // CLI11 takes the arguments last first.
+    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ParseError& failure) {
+    return failure.what();
+  }
+  if (const auto extras = app.remaining(); !extras.empty()) {
+    return unexpected(extras.front(), table, command);
+  }
+  for (const auto& [field, option] : options) {
+    if (option->count() == 0) continue;
+    if (!field->is_list() && option->count() > 1) {
+      return fmt::format("{} is given {} times; once is enough", field->flag(), option->count());
+    }
+    given.emplace_back(field, option->results());
+  }
+  return std::nullopt;
+}
+
+Status read_sources(SettingsTable& table, const CommonSettings& common, const GivenFlags& given) {
+  std::string config = common.config;
+  if (config.empty()) {
+    if (const char* variable = std::getenv("TANDEM_CONFIG")) config = variable;
+  }
+  if (!config.empty()) TANDEM_TRY(table.load_file(config));
+  TANDEM_TRY(table.load_environment([](const char* name) { return std::getenv(name); }));
+  for (const auto& [field, texts] : given) TANDEM_TRY(field->set(texts, field->flag()));
+  return {};
+}
+
+// The field's lines of the help.
+std::string describe(const SettingsField& field) {
+  std::string facts;
+  const auto add = [&](const std::string& fact) { facts += (facts.empty() ? "" : ", ") + fact; };
+  if (!field.default_text().empty() && !field.is_secret() &&
+      !(field.is_bool() && !field.has_key())) {
+    add("default " + field.default_text());
+  }
+  if (field.key() == "config") add("TANDEM_CONFIG");
+  if (!field.environment().empty()) add(field.environment());
+  if (field.has_key()) add("key " + field.key());
+
+  std::string names = field.letter() != 0 ? fmt::format("-{}, ", field.letter()) : "";
+  names += field.flag();
+  if (const std::string value = field.value_name(); !value.empty()) names += " " + value;
+  if (field.is_list()) names += " ...";
+  return fmt::format("  {}\n      {}\n{}", names, field.help(),
+                     facts.empty() ? "" : fmt::format("      ({})\n", facts));
+}
+
+std::string overview(const Subcommands& commands) {
+  std::size_t width = 0;
+  for (const Subcommand& row : commands.rows) {
+    width = std::max(width, std::string_view(row.name).size());
+  }
+  std::string out(commands.head);
+  for (const Subcommand& row : commands.rows) {
+    out += fmt::format("  {:<{}}  {}\n", row.name, width, row.summary);
+  }
+  return out.append(commands.foot);
+}
+
+}  // namespace
+
+int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args) {
+  if (args.empty()) {
+    fmt::print(stderr, "{}", overview(commands));
+    return kExitUsage;
+  }
+  const std::string& name = args.front();
+  if (name == "--help" || name == "-h" || name == "help") {
+    fmt::print("{}", overview(commands));
+    return kExitOk;
+  }
+  std::vector<std::string> names;
+  for (const Subcommand& row : commands.rows) {
+    if (name == row.name) return row.run({args.begin() + 1, args.end()});
+    names.emplace_back(row.name);
+  }
+  fmt::print(stderr, "{}: unknown {} '{}'; {}there are {}\n", commands.program, commands.kind, name,
+             did_you_mean(name, names), fmt::join(names, ", "));
+  return kExitUsage;
+}
+
+std::string help_text(const CommandInfo& command, const SettingsTable& table) {
+  std::string out =
+      fmt::format("Usage: tandem {} {}\n\n{}\n", command.name, command.usage, command.summary);
+  // Groups in the order of their first field, which need not be next to each other.
+  std::vector<std::pair<std::string, std::string>> groups;
+  for (const SettingsField& field : table.fields()) {
+    if (!field.has_flag()) continue;
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& known) { return known.first == field.group(); });
+    if (group == groups.end()) group = groups.insert(groups.end(), {field.group(), ""});
+    group->second += describe(field);
+  }
+  for (const auto& [name, text] : groups) out += fmt::format("\n{}:\n{}", name, text);
+  if (!command.examples.empty()) out += fmt::format("\nExamples:\n{}\n", command.examples);
+  return out;
+}
+
+std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
+                                 const std::vector<std::string>& args, std::string* config) {
+  CommonSettings common;
+  add_common_settings(table, common);
+  GivenFlags given;
+  if (const auto mistake = parse(command, table, args, given))
+    return report_usage(command, *mistake);
+  for (const auto& [field, texts] : given) {
+    if (field->group() != "Common") continue;
+    if (Status status = field->set(texts, field->flag()); !status) {
+      return report_usage(command, status.message());
+    }
+  }
+  if (common.help) {
+    fmt::print("{}", help_text(command, table));
+    return kExitOk;
+  }
+  if (config != nullptr) *config = common.config;
+  Status status = read_sources(table, common, given);
+  if (status && common.print_config) {
+    fmt::print("{}", table.to_toml());
+    return kExitOk;
+  }
+  if (status) status = table.validate();
+  if (!status) return report_usage(command, status.message());
+  return std::nullopt;
+}
+
+Status write_output(const std::string& setting, const std::string& path, std::string_view text) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) return errno_status(fmt::format("{}: {}", setting, path), errno);
+  return {};
+}
+
+int report_failure(const CommandInfo& command, const Status& status) {
+  fmt::print(stderr, "tandem {}: {}\n", command.name, status.message());
+  return kExitFailure;
+}
+
+}  // namespace tandem

@@ -1,0 +1,66 @@
+// Picks a command by its name, reads its arguments into its SettingsTable, and prints help. CLI11
+// stays behind this.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/settings/settings.h"
+
+namespace tandem {
+
+// Exit statuses of every command.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFailure = 1;  // what was asked for did not work
+inline constexpr int kExitUsage = 2;    // it was asked for wrongly
+
+// A row of a table of commands. `run` takes the arguments after the name; an exit status.
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& args);
+};
+
+struct Subcommands {
+  std::string_view program;  // what they belong to: "tandem bench"
+  std::string_view kind;     // "benchmark": messages speak of an "unknown benchmark"
+  std::string_view head;     // of the overview, before the table
+  std::string_view foot;     // after it
+  std::span<const Subcommand> rows;
+};
+
+// Runs the one that the first argument names. --help prints the overview; no name, or an unknown
+// one, is a mistake in usage.
+int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args);
+
+struct CommandInfo {
+  std::string name;      // "serve": messages begin with "tandem serve: "
+  std::string usage;     // "--model DIR [options]"
+  std::string summary;   // a paragraph
+  std::string examples;  // printed last, may be empty
+};
+
+// Reads the config file (--config, TANDEM_CONFIG), the environment and the flags into the table's
+// members, in this order, and validates them. `args` starts after the command's name. Returns the
+// exit status if the command is to end here: --help and --print-config print to standard output;
+// a mistake is reported on standard error with its remedy. `config`, if given, becomes the path
+// that
+// --config has.
+std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
+                                 const std::vector<std::string>& args,
+                                 std::string* config = nullptr);
+
+// The text of `tandem NAME --help`.
+std::string help_text(const CommandInfo& command, const SettingsTable& table);
+
+// Writes a file whose path the user gave by `setting`, which a failure names with the path. May be
+// a pipe or a device, such as /dev/stdout.
+Status write_output(const std::string& setting, const std::string& path, std::string_view text);
+
+// Prints "tandem NAME: message" to standard error and returns kExitFailure.
+int report_failure(const CommandInfo& command, const Status& status);
+
+}  // namespace tandem

@@ -1,0 +1,84 @@
+#include "tools/cli/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+constexpr int kBarWidth = 30;
+// Often enough to look alive, seldom enough to cost nothing.
+constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
+constexpr auto kLogInterval = std::chrono::seconds(5);
+
+}  // namespace
+
+std::string bytes_text(double bytes) {
+  if (bytes < 999.5) return fmt::format("{:.0f} B", bytes);
+  for (const char* unit : {"kB", "MB", "GB"}) {
+    bytes /= 1000;
+    if (bytes < 999.5) return fmt::format("{:.1f} {}", bytes, unit);
+  }
+  return fmt::format("{:.1f} TB", bytes / 1000);
+}
+
+Progress::Progress(std::string what, int fd, bool terminal, const Clock& clock)
+    : what_(std::move(what)), fd_(fd), terminal_(terminal), clock_(clock), start_(clock.now()) {
+  last_drawn_ = start_;
+}
+
+Progress::~Progress() {
+  if (terminal_ && drawn_ && !finished_) write_text("\n");
+}
+
+bool Progress::is_terminal(int fd) {
+  return isatty(fd) == 1;
+}
+
+std::string Progress::line(std::string_view what, std::uint64_t done, std::uint64_t total,
+                           double seconds) {
+  const double share =
+      total == 0 ? 1.0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+  const auto filled = static_cast<std::size_t>(share * kBarWidth);
+  const std::string speed =
+      seconds > 0 ? fmt::format(", {}/s", bytes_text(static_cast<double>(done) / seconds)) : "";
+  return fmt::format("{} [{}{}] {:3.0f} %  {} of {}{}", what, std::string(filled, '#'),
+                     std::string(kBarWidth - filled, ' '), share * 100,
+                     bytes_text(static_cast<double>(done)), bytes_text(static_cast<double>(total)),
+                     speed);
+}
+
+void Progress::update(std::uint64_t done_bytes, std::uint64_t total_bytes) {
+  const std::lock_guard lock(mutex_);
+  // Threads report in any order; the bar never goes back.
+  done_ = std::max(done_, done_bytes);
+  total_ = total_bytes;
+  const TimePoint now = clock_.now();
+  const Duration interval = terminal_ ? Duration(kTerminalInterval) : Duration(kLogInterval);
+  if (finished_ || now - last_drawn_ < interval) return;
+  last_drawn_ = now;
+  drawn_ = true;
+  const std::string text = line(what_, done_, total_, seconds_between(start_, now));
+  write_text(terminal_ ? "\r" + text + "\x1b[K" : text + "\n");
+}
+
+void Progress::finish() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(finished_, true)) return;
+  const double seconds = seconds_between(start_, clock_.now());
+  const std::string speed =
+      seconds > 0 ? fmt::format(", {}/s", bytes_text(static_cast<double>(total_) / seconds)) : "";
+  write_text(fmt::format("{}{}: {} in {:.2f} s{}{}\n", terminal_ ? "\r" : "", what_,
+                         bytes_text(static_cast<double>(total_)), seconds, speed,
+                         terminal_ ? "\x1b[K" : ""));
+}
+
+void Progress::write_text(const std::string& text) const {
+  // A progress line that cannot be written is no reason to stop.
+  [[maybe_unused]] const ssize_t written = write(fd_, text.data(), text.size());
+}
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+// How far a long job is: a bar that redraws itself on a terminal, a line now and then in a log.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "base/clock.h"
+
+namespace tandem {
+
+// Thread-safe. Writes to `fd` (standard error).
+class Progress {
+ public:
+  // `what` is said before the figures: "loading demo-llama".
+  Progress(std::string what, int fd, bool terminal, const Clock& clock);
+  // Ends the line if finish() was not called.
+  ~Progress();
+
+  void update(std::uint64_t done_bytes, std::uint64_t total_bytes);
+  void finish();  // once; says the size, the time and the speed
+
+  static bool is_terminal(int fd);
+  // The bar alone, for tests: "loading x [#####     ]  50 %  1.0 of 2.0 GB, 2.0 GB/s".
+  static std::string line(std::string_view what, std::uint64_t done, std::uint64_t total,
+                          double seconds);
+
+ private:
+  void write_text(const std::string& text) const;
+
+  std::string what_;
+  int fd_;
+  bool terminal_;
+  const Clock& clock_;
+  std::mutex mutex_;  // guards the rest
+  TimePoint start_;
+  TimePoint last_drawn_;
+  std::uint64_t done_ = 0;
+  std::uint64_t total_ = 0;
+  bool drawn_ = false;
+  bool finished_ = false;
+};
+
+// "12 B", "3.4 MB", "1.2 GB": powers of ten.
+std::string bytes_text(double bytes);
+
+}  // namespace tandem

@@ -1,0 +1,248 @@
+#include "tools/cli/settings.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status check_name(const std::string& name, const std::vector<NamedAdapter>& taken) {
+  if (name.empty()) return invalid("adapter: the name before '=' is empty");
+  const bool twice = std::any_of(taken.begin(), taken.end(),
+                                 [&](const NamedAdapter& other) { return other.name == name; });
+  if (twice) return invalid("adapter: the name '{}' is given twice", name);
+  return {};
+}
+
+std::vector<std::string> adapter_mode_names() {
+  std::vector<std::string> names;
+  names.reserve(std::size(kAdapterModes));
+  for (const AdapterMode mode : kAdapterModes) names.emplace_back(to_string(mode));
+  return names;
+}
+
+// Adds rows under one heading, all of them offered as flags or none.
+struct Adder {
+  SettingsTable& table;
+  const char* group;
+  bool offered;
+
+  template <typename T>
+  SettingsField& operator()(T& member, const char* key, const char* help) {
+    table.group(group);
+    SettingsField& field = table.add(member, key, help);
+    if (!offered) field.in_file_only();
+    return field;
+  }
+};
+
+void add_model_settings(SettingsTable& table, EngineSettings& s) {
+  table.group("Model");
+  const bool has_default = s.model == "auto";  // commands that measure
+  table
+      .add(s.model, "model",
+           has_default ? "checkpoint folder or a shape, such as llama-2-7b; auto: that on a GPU, "
+                         "llama-3.2-1b on the host"
+                       : "checkpoint folder: config.json, tokenizer.json, *.safetensors")
+      .meta("DIR")
+      .required();
+  table.add(s.served_model_name, "served_model_name",
+            "what requests call the base model; default: the folder's name");
+  table
+      .add(s.dtype, "dtype",
+           "type to compute in; auto: the checkpoint's own, on a GPU bf16 instead of f32")
+      .choices({"auto", "bf16", "f16", "f32"});
+  table.add(s.load_format, "load_format", "dummy: random weights of the config's shape, no files")
+      .choices({"auto", "dummy"});
+  table.add(s.seed, "seed", "of dummy weights and, in generate, of sampling").at_least(0);
+}
+
+void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered) {
+  Adder add{table, "Adapters", offered};
+  add(s.adapters, "adapters",
+      "each subfolder with an adapter_config.json is an adapter of that name")
+      .meta("DIR");
+  add(s.max_adapters, "max_adapters", "adapters loaded at once, in whatever tier")
+      .range(0, 1000000);
+  add(s.max_device_adapters, "max_device_adapters",
+      "adapters on the device at once, if the page pool has room for them")
+      .range(0, 65536);
+  add(s.host_tier_gb, "host_tier_gb",
+      "shared memory for adapters, a share for each NUMA node with CPU workers; those that fall "
+      "out "
+      "are read from disk again; 0: chosen")
+      .meta("GB")
+      .at_least(0);
+  add(s.adapter_mode, "adapter_mode",
+      "who computes a cold adapter. cached: nobody, all are on the device for good; on_demand: a "
+      "request waits for it; pipelined: each layer waits for its part; cpu_assist: CPU workers "
+      "until "
+      "all of it is there; planned: what the profile says is fastest, layer by layer")
+      .choices(adapter_mode_names());
+  add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
+}
+
+void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered) {
+  Adder add{table, "Adapters", offered};
+  add(s.profile, "profile",
+      "what `tandem profile` measured on this machine; default: built-in figures")
+      .meta("FILE");
+  add(s.cpu_workers, "cpu_workers",
+      "processes that compute cold adapters, a core each; -1: chosen, 0: none")
+      .range(-1, 64);
+  add(s.worker_cpus, "worker_cpus", "cores of these processes, as in 4-15; default: chosen")
+      .meta("LIST");
+  add(s.worker_spin_ms, "worker_spin_ms", "without work they spin for this long, then sleep")
+      .meta("MS")
+      .range(0, 60000);
+  add(s.handoff_deadline_ms, "handoff_deadline_ms",
+      "longest wait for them; then the rows are computed again on the device")
+      .meta("MS")
+      .range(1, 60000);
+  add(s.handoff_tokens, "handoff_tokens", "tokens of one step that they may be given")
+      .range(1, 8192);
+}
+
+void add_adapter_setting(SettingsTable& table, EngineSettings& s, bool offered) {
+  Adder add{table, "Adapters", offered};
+  add(s.adapter, "adapter", "one more adapter; may be repeated").meta("NAME=DIR");
+}
+
+void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered) {
+  Adder add{table, "Batching", offered};
+  add(s.max_model_len, "max_model_len", "longest prompt plus answer; 0: the model's context")
+      .at_least(0);
+  add(s.max_num_seqs, "max_num_seqs", "sequences that run at once").range(1, 65536);
+  add(s.max_num_batched_tokens, "max_num_batched_tokens",
+      "tokens of one step; longer prompts are computed in chunks")
+      .range(1, 1048576);
+  add(s.max_queue, "max_queue", "sequences that may wait; more are told 429").range(1, 10000000);
+  add(s.pool_gb, "pool_gb",
+      "memory that KV and adapters share; 0: what a GPU has left, or enough for the settings above")
+      .meta("GB")
+      .at_least(0);
+  add(s.pool_pages, "pool_pages", "the same in pages; 0: from pool_gb").range(0, 1 << 30);
+  add(s.page_tokens, "page_tokens", "tokens of one page").range(1, 1024);
+  add(s.prefix_cache, "prefix_cache", "prompts that begin alike share what was computed of them");
+  add(s.overlap, "overlap", "prepare a step while the one before it runs");
+  add(s.graphs, "graphs", "launch decode steps from recordings; auto: on a GPU")
+      .choices({"auto", "on", "off"});
+  add(s.max_graph_batch, "max_graph_batch", "sequences of the largest step that is recorded")
+      .range(1, 1024);
+  add(s.record_steps, "record_steps",
+      "write every step with its tokens into this file; `tandem replay` runs them again")
+      .meta("FILE");
+}
+
+void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) {
+  Adder add{table, "Server", offered};
+  add(s.host, "host", "address to listen on; 0.0.0.0: all of this machine's").meta("ADDR");
+  add(s.port, "port", "port to listen on; 0: any free one, told in the log").range(0, 65535);
+  add(s.api_key, "api_key",
+      "clients must send it as bearer token; the variable keeps it out of process lists")
+      .meta("KEY")
+      .secret();
+  add(s.adapter_root, "adapter_root",
+      "/v1/load_lora_adapter may read below this folder; may be repeated; none: loading is off")
+      .meta("DIR");
+  add(s.max_connections, "max_connections", "connections at once; more are told 503")
+      .range(1, 1000000);
+  add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
+      .meta("MB")
+      .range(0.001, 1024);
+  add(s.drain_timeout_s, "drain_timeout_s",
+      "after SIGTERM, wait this long for running requests to end")
+      .meta("SECONDS")
+      .range(0, 86400);
+}
+
+}  // namespace
+
+AdapterMode EngineSettings::mode() const {
+  const std::optional<AdapterMode> mode = parse_adapter_mode(adapter_mode);
+  TANDEM_CHECK(mode.has_value(), "adapter_mode {}", adapter_mode);
+  return *mode;
+}
+
+void add_device_settings(SettingsTable& table, EngineSettings& s) {
+  table.group("Device");
+  table.add(s.device, "device", "where to compute; auto: a GPU if one can be used, else the host")
+      .choices({"auto", "cuda", "host"});
+  table.add(s.gpu, "gpu", "which GPU, counted from 0").range(0, 1023);
+  table.add(s.threads, "threads", "compute threads of the host device; 0: one per physical core")
+      .range(0, 1024);
+  table.add(s.cpus, "cpus", "cores that these threads are pinned to, as in 0-3,8; default: chosen")
+      .meta("LIST");
+  table.add(s.pin, "pin", "pin each compute thread to a core of its own");
+  table
+      .add(s.link_gbps, "link_gbps",
+           "copy to the device at this many gigabytes per second, as over a slower link; 0: as "
+           "fast as "
+           "it goes")
+      .at_least(0);
+}
+
+void add_log_settings(SettingsTable& table, EngineSettings& s) {
+  table.group("Log");
+  table.add(s.log_level, "log_level", "what reaches standard error")
+      .choices({"debug", "info", "warning", "error", "off"});
+}
+
+void add_engine_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server,
+                         const OfferedSettings& offered) {
+  add_model_settings(table, engine);
+  add_adapter_settings(table, engine, offered.adapters);
+  add_handoff_settings(table, engine, offered.handoff);
+  add_adapter_setting(table, engine, offered.adapter);
+  add_device_settings(table, engine);
+  add_batching_settings(table, engine, offered.batching);
+  add_server_settings(table, server, offered.server);
+  add_log_settings(table, engine);
+}
+
+void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server) {
+  add_engine_settings(
+      table, engine, server,
+      {.adapters = true, .handoff = true, .adapter = true, .batching = true, .server = true});
+}
+
+Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
+                                                const std::vector<std::string>& named) {
+  std::vector<NamedAdapter> found;
+  if (!folder.empty()) {
+    std::error_code failure;
+    fs::directory_iterator entries(folder, failure);
+    if (failure) return error(StatusCode::not_found, "adapters: {}: {}", folder, failure.message());
+    for (; entries != fs::directory_iterator(); entries.increment(failure)) {
+      std::error_code ignored;
+      if (fs::exists(entries->path() / "adapter_config.json", ignored)) {
+        found.push_back({entries->path().filename().string(), entries->path().string()});
+      }
+      if (failure) break;
+    }
+    if (failure) return error(StatusCode::internal, "adapters: {}: {}", folder, failure.message());
+    if (found.empty()) {
+      return error(StatusCode::not_found, "adapters: no subfolder of {} has an adapter_config.json",
+                   folder);
+    }
+    // The file system's order is no order.
+    std::sort(found.begin(), found.end(),
+              [](const NamedAdapter& a, const NamedAdapter& b) { return a.name < b.name; });
+  }
+  for (const std::string& text : named) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) return invalid("adapter: '{}' is not NAME=DIR", text);
+    NamedAdapter adapter{text.substr(0, equals), text.substr(equals + 1)};
+    TANDEM_TRY(check_name(adapter.name, found));
+    found.push_back(std::move(adapter));
+  }
+  return found;
+}
+
+}  // namespace tandem

@@ -1,0 +1,103 @@
+// The settings that several commands share: which model to serve from what, and how to serve it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/settings/settings.h"
+#include "base/status.h"
+#include "engine/service/adapter_mode.h"
+#include "engine/service/engine_defaults.h"
+
+namespace tandem {
+
+struct EngineSettings {
+  // Model
+  std::string model;
+  std::string served_model_name;  // empty: the folder's name
+  std::string dtype = "auto";
+  std::string load_format = "auto";
+  std::int64_t seed = 0;
+  // Adapters
+  std::string adapters;              // folder of adapter folders
+  std::vector<std::string> adapter;  // NAME=DIR
+  std::int64_t max_adapters = engine_defaults::kMaxAdapters;
+  std::int64_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;
+  double host_tier_gb = 0;  // 0: chosen
+  std::string adapter_mode{to_string(AdapterMode::planned)};
+  std::string profile;            // file that `tandem profile` wrote; empty: built-in figures
+  std::int64_t cpu_workers = -1;  // -1: chosen
+  std::string worker_cpus;        // "4-15"; empty: chosen
+  double worker_spin_ms = engine_defaults::kWorkerSpinMs;
+  double handoff_deadline_ms = engine_defaults::kHandoffDeadlineMs;
+  std::int64_t handoff_tokens = engine_defaults::kHandoffTokens;
+  std::int64_t max_lora_rank = engine_defaults::kMaxLoraRank;
+  // Device
+  std::string device = "auto";
+  std::int64_t gpu = 0;      // index of the CUDA GPU
+  std::int64_t threads = 0;  // 0: one per physical core that this process may use
+  std::string cpus;          // "0-3,8"; empty: all that this process may use
+  bool pin = true;
+  double link_gbps = 0;  // gigabytes per second; 0: not throttled
+  // Batching
+  std::int64_t max_model_len = 0;  // 0: the model's context
+  std::int64_t max_num_seqs = engine_defaults::kMaxNumSeqs;
+  std::int64_t max_num_batched_tokens = engine_defaults::kMaxNumBatchedTokens;
+  std::int64_t max_queue = engine_defaults::kMaxQueue;
+  // Page pool
+  double pool_gb = 0;           // 0: automatic
+  std::int64_t pool_pages = 0;  // 0: from pool_gb
+  std::int64_t page_tokens = engine_defaults::kPageTokens;
+  bool prefix_cache = true;
+  bool overlap = true;
+  std::string graphs = "auto";
+  std::int64_t max_graph_batch = 256;
+  std::string record_steps;  // file; empty: none
+  // Log
+  std::string log_level = "info";
+
+  AdapterMode mode() const;  // what adapter_mode names; requires that it is one of its choices
+};
+
+struct ServerSettings {
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8000;
+  std::string api_key;
+  std::vector<std::string> adapter_root;
+  std::int64_t max_connections = 1024;
+  double max_body_mb = 8;
+  double drain_timeout_s = 30;
+};
+
+// Which of them a command takes as flags. The others are another command's, accepted in config
+// files only, so that one file is good for all commands. Model, device and log are everybody's.
+struct OfferedSettings {
+  bool adapters = false;  // folder, mode and limits
+  bool handoff = false;
+  bool adapter = false;  // NAME=DIR
+  bool batching = false;
+  bool server = false;
+};
+
+// Adds the rows of both structs, in the one order that help and files show them in.
+void add_engine_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server,
+                         const OfferedSettings& offered);
+// All of them, as `tandem serve` takes them.
+void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server);
+
+// For commands that have no engine.
+void add_device_settings(SettingsTable& table, EngineSettings& settings);
+void add_log_settings(SettingsTable& table, EngineSettings& settings);
+
+struct NamedAdapter {
+  std::string name;
+  std::string path;
+};
+
+// The adapters that --adapters and --adapter name, each name once. A folder that cannot be read,
+// an empty one, and a bad or repeated name are errors.
+Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
+                                                const std::vector<std::string>& named);
+
+}  // namespace tandem

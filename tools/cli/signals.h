@@ -1,0 +1,45 @@
+// SIGINT and SIGTERM as ordinary events.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace tandem {
+
+// Make it before any other thread, so that all of them inherit the blocked signals. A thread of
+// its own reads them from a signalfd: no handler runs, so nothing unsafe can be called in one. The
+// first signal is an event; the second ends the process at once, with 128 + its number.
+class StopSignals {
+ public:
+  static Result<std::unique_ptr<StopSignals>> create();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // While false (as it is at first), the first signal ends the process at once: there is nothing
+  // yet to finish.
+  void set_graceful(bool graceful);
+  bool stop_requested() const;
+  int signal_number() const;        // of the first signal; 0: none yet
+  void wait();                      // until the first signal
+  bool wait_for(Duration timeout);  // true: there was a signal
+
+ private:
+  StopSignals() = default;
+  void watch();
+
+  int signal_fd_ = -1;
+  int quit_fd_ = -1;  // the destructor wakes the watching thread through it
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool graceful_ = false;  // guarded by mutex_
+  int first_ = 0;          // guarded by mutex_
+  std::thread watcher_;    // owns the reading end
+};
+
+}  // namespace tandem

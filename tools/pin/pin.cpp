@@ -1,0 +1,109 @@
+// tandem pin: picks the command; what its commands share.
+#include <algorithm>
+
+#include "gpu/cuda/cuda_device.h"
+#include "tools/pin/pin.h"
+#include "tools/pin/pin_commands.h"
+
+namespace tandem {
+namespace {
+
+constexpr Subcommand kPinCommands[] = {
+    {"show", "packages, NUMA nodes, caches, cores, GPUs: text, JSON, picture", run_pin_show},
+    {"plan", "which cores for the engine, which for CPU workers, and why", run_pin_plan},
+    {"apply", "write the plan into a config file; start workers for a running engine",
+     run_pin_apply},
+    {"check", "whether the workers of running engines are where they belong", run_pin_check},
+};
+
+}  // namespace
+
+void add_pin_settings(SettingsTable& table, PinSettings& s, std::vector<std::string> offered) {
+  table.group("Machine");
+  table.add(s.xml, "xml", "not this machine but one that hwloc described (`lstopo FILE.xml`)")
+      .meta("FILE")
+      .flag_only();
+  table.add(s.synthetic, "synthetic", "an imagined one, as in \"pack:2 node:2 core:8 pu:2\"")
+      .flag_only();
+  table.add(s.gpu_node, "gpu_node", "another machine has a GPU at this node; may be repeated")
+      .meta("N")
+      .flag_only();
+  table.add(s.isolated, "isolated", "another machine isolates these cpus, as isolcpus does")
+      .meta("LIST")
+      .flag_only();
+  table.group("Plan");
+  table.add(s.workers, "workers", "CPU workers, a core each; -1: chosen")
+      .range(-1, kMaxPlannedWorkers)
+      .flag_only();
+  table.add(s.engine_cores, "engine_cores", "cores for the engine's threads; -1: chosen")
+      .range(-1, 4096)
+      .flag_only();
+  table
+      .add(s.exclude, "exclude",
+           "cpus to leave alone, as in 0-3,8; with each its whole core, unless --smt")
+      .meta("LIST")
+      .flag_only();
+  table.add(s.node, "node", "node for both; -1: the GPU's").range(-1, 1 << 20).flag_only();
+  table.add(s.all_nodes, "all_nodes", "further nodes may be used, nearest first").flag_only();
+  table.add(s.smt, "smt", "SMT siblings may be used, when cores run out").flag_only();
+  offered.insert(offered.end(), {"device", "gpu"});
+  add_server_keys(table, s, offered);
+}
+
+void add_server_keys(SettingsTable& table, PinSettings& s,
+                     const std::vector<std::string>& offered) {
+  s.engine.model = "none";  // which is required, of a server
+  const std::size_t first = table.fields().size();
+  add_serve_settings(table, s.engine, s.server);
+  for (std::size_t i = first; i < table.fields().size(); ++i) {
+    SettingsField& field = table.fields()[i];
+    const auto found = std::find(offered.begin(), offered.end(), field.key());
+    if (found == offered.end()) field.in_file_only();
+  }
+}
+
+Result<PinnedMachine> read_pinned_machine(const PinSettings& settings) {
+  MachineOptions machine;
+  machine.xml = settings.xml;
+  machine.synthetic = settings.synthetic;
+  for (const std::string& text : settings.gpu_node) {
+    TANDEM_ASSIGN(const std::vector<int> nodes, parse_id_list(text));
+    machine.gpu_nodes.insert(machine.gpu_nodes.end(), nodes.begin(), nodes.end());
+  }
+  if (!settings.isolated.empty()) {
+    if (settings.xml.empty() && settings.synthetic.empty()) {
+      return invalid("isolated: this machine's isolated cpus are the kernel's to tell");
+    }
+    TANDEM_ASSIGN(machine.isolated_cpus, parse_id_list(settings.isolated));
+  }
+  PinnedMachine made;
+  TANDEM_ASSIGN(made.map, read_machine(machine));
+
+  const bool this_machine = settings.xml.empty() && settings.synthetic.empty();
+  const bool has_gpu = !made.map.gpus.empty() || (this_machine && !list_cuda_gpus().empty());
+  PinOptions& options = made.options;
+  options.host_device =
+      settings.engine.device == "host" || (settings.engine.device == "auto" && !has_gpu);
+  options.workers = static_cast<int>(settings.workers);
+  options.engine_cores = settings.engine_cores == 0 ? 1 : static_cast<int>(settings.engine_cores);
+  TANDEM_ASSIGN(options.exclude, parse_id_list(settings.exclude));
+  options.node = static_cast<int>(settings.node);
+  options.all_nodes = settings.all_nodes;
+  options.smt = settings.smt;
+  // The default, 0, is no wish where PCI shows no GPU.
+  if (!options.host_device && (!made.map.gpus.empty() || settings.engine.gpu > 0)) {
+    options.gpu = static_cast<int>(settings.engine.gpu);
+  }
+  return made;
+}
+
+int run_pin(const std::vector<std::string>& args) {
+  return run_subcommand(
+      {"tandem pin", "command", "Usage: tandem pin COMMAND [flags]\n\nCommands:\n",
+       "\nshow and plan read this machine, one that hwloc has described (--xml FILE), or an\n"
+       "imagined one (--synthetic TEXT). `tandem pin COMMAND --help` lists the flags.\n",
+       kPinCommands},
+      args);
+}
+
+}  // namespace tandem

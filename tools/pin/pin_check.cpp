@@ -1,0 +1,208 @@
+// tandem pin check.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cpu_lora/placement/placement.h"
+#include "tools/pin/pin_commands.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kInfo{
+    "pin check", "[--engine PID] [flags]",
+    "Verifies running engines by the kernel's own account: on which cpus their "
+    "threads and each CPU\n"
+    "worker may run and were last seen, and on which NUMA nodes its memory, its mailbox and the "
+    "adapters' weights lie,\n"
+    "against what the engine means. Exit status 1 if anything has drifted, "
+    "each with its remedy, or\n"
+    "if there is no engine.",
+    "  tandem pin check\n"
+    "  tandem pin check --engine 4711 --json"};
+
+struct Checked {
+  ObservedEngine engine;
+  std::vector<Drift> drift;
+};
+
+std::string_view to_string(SeatState state) {
+  switch (state) {
+    case SeatState::empty:
+      return "empty";
+    case SeatState::starting:
+      return "starting";
+    case SeatState::working:
+      return "working";
+    case SeatState::sleeping:
+      return "sleeping";
+  }
+  return "damaged";  // any worker may write it
+}
+
+std::string pages_text(const PagesByNode& pages) {
+  std::string text;
+  for (const auto& [node, count] : pages) {
+    text += fmt::format("{}{:.0f} % node {}", text.empty() ? "" : ", ", 100 * share_on(pages, node),
+                        node);
+  }
+  return text;
+}
+
+std::string cpu_text(int cpu) {
+  return cpu < 0 ? "-" : std::to_string(cpu);
+}
+
+std::string report_text(const Checked& checked) {
+  const ControlInfo& info = checked.engine.info;
+  std::string out = fmt::format("engine {} ({})", info.pid, info.model);
+  if (!info.engine_cpus.empty()) {
+    out += fmt::format(": its own threads on cpus {}", format_id_list(info.engine_cpus));
+  }
+  out += "\n";
+  if (checked.engine.workers.empty()) out += "  no CPU workers\n";
+  std::size_t groups = info.groups.size();
+  for (std::size_t g = 0; g < groups; ++g) {
+    const int group = static_cast<int>(g);
+    bool headed = false;
+    for (const ObservedWorker& worker : checked.engine.workers) {
+      if (worker.group != group) continue;
+      if (!headed) {
+        const int node = info.groups[g].node;
+        out += fmt::format("  group {}{}\n    {:>4} {:>9} {:>5} {:>10} {:>8} {:>9}  {}\n", group,
+                           node < 0 ? "" : fmt::format(", node {}", node), "seat", "pid", "cpu",
+                           "may run on", "last on", "state", "own memory");
+        headed = true;
+      }
+      const int cpu =
+          worker.claimed_cpu >= 0 && worker.pid > 0 ? worker.claimed_cpu : worker.meant_cpu;
+      out += fmt::format("    {:>4} {:>9} {:>5} {:>10} {:>8} {:>9}  {}\n", worker.seat,
+                         worker.pid > 0 ? std::to_string(worker.pid) : "-", cpu_text(cpu),
+                         worker.alive ? format_id_list(worker.allowed) : "-",
+                         cpu_text(worker.last_cpu),
+                         worker.pid <= 0 ? "missing"
+                         : !worker.alive ? "ended"
+                                         : to_string(worker.state),
+                         pages_text(worker.own_pages));
+    }
+    for (const ObservedRegion& region : checked.engine.regions) {
+      if (region.group != group) continue;
+      out += fmt::format(
+          "    {:<7} {}\n", region.what,
+          region.problem.empty() ? pages_text(region.pages) : "unknown: " + region.problem);
+    }
+  }
+  for (const Drift& drift : checked.drift) {
+    out += fmt::format("  drift: {}\n    remedy: {}\n", drift.what, drift.remedy);
+  }
+  if (checked.drift.empty()) out += "  ok: all is where it belongs\n";
+  return out;
+}
+
+nlohmann::json pages_json(const PagesByNode& pages) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const auto& [node, count] : pages) out[std::to_string(node)] = count;
+  return out;
+}
+
+nlohmann::json report_json(const Checked& checked) {
+  const ControlInfo& info = checked.engine.info;
+  nlohmann::json workers = nlohmann::json::array();
+  for (const ObservedWorker& worker : checked.engine.workers) {
+    workers.push_back({{"group", worker.group},
+                       {"node", info.groups[static_cast<std::size_t>(worker.group)].node},
+                       {"seat", worker.seat},
+                       {"pid", worker.pid},
+                       {"alive", worker.alive},
+                       {"state", to_string(worker.state)},
+                       {"cpu", worker.claimed_cpu},
+                       {"meant_cpu", worker.meant_cpu},
+                       {"allowed_cpus", worker.allowed},
+                       {"last_cpu", worker.last_cpu},
+                       {"own_pages", pages_json(worker.own_pages)}});
+  }
+  nlohmann::json regions = nlohmann::json::array();
+  for (const ObservedRegion& region : checked.engine.regions) {
+    regions.push_back({{"group", region.group},
+                       {"what", region.what},
+                       {"name", region.name},
+                       {"sampled_pages", pages_json(region.pages)},
+                       {"problem", region.problem}});
+  }
+  nlohmann::json drifts = nlohmann::json::array();
+  for (const Drift& drift : checked.drift) {
+    drifts.push_back({{"what", drift.what}, {"remedy", drift.remedy}});
+  }
+  nlohmann::json threads = nlohmann::json::array();
+  for (const ThreadPlace& thread : checked.engine.threads) {
+    threads.push_back(
+        {{"tid", thread.tid}, {"allowed_cpus", thread.allowed}, {"last_cpu", thread.last_cpu}});
+  }
+  return {{"pid", info.pid},
+          {"model", info.model},
+          {"engine_cpus", info.engine_cpus},
+          {"threads", std::move(threads)},
+          {"workers", std::move(workers)},
+          {"regions", std::move(regions)},
+          {"drift", std::move(drifts)}};
+}
+
+Result<std::vector<Checked>> check(int pid) {
+  std::vector<int> pids = {pid};
+  if (pid == 0) pids = list_engines();
+  MachineOptions options;
+  options.gpus = false;
+  TANDEM_ASSIGN(const MachineMap machine, read_machine(options));
+  std::vector<Checked> all;
+  for (const int each : pids) {
+    Result<ObservedEngine> engine = observe_engine(each);
+    if (!engine) {
+      // Of all engines one may end meanwhile.
+      if (pid == 0 && engine.status().code() == StatusCode::not_found) continue;
+      return engine.status();
+    }
+    std::vector<Drift> drift = find_drift(*engine, machine);
+    all.push_back({*std::move(engine), std::move(drift)});
+  }
+  if (all.empty()) {
+    return error(StatusCode::not_found,
+                 "no engine runs here that may be looked at; `tandem serve` starts one, and it is "
+                 "its user or root who may look");
+  }
+  return all;
+}
+
+}  // namespace
+
+int run_pin_check(const std::vector<std::string>& args) {
+  std::int64_t engine = 0;
+  bool json = false;
+  SettingsTable table;
+  table.group("Check");
+  table.add(engine, "engine", "pid of the engine to check; 0: all")
+      .meta("PID")
+      .range(0, 1 << 30)
+      .flag_only();
+  table.add(json, "json", "print JSON instead of text").flag_only();
+  PinSettings unused;
+  add_server_keys(table, unused);
+  if (const auto status = read_settings(kInfo, std::move(table), args)) return *status;
+  const Result<std::vector<Checked>> checked = check(static_cast<int>(engine));
+  if (!checked) return report_failure(kInfo, checked.status());
+  bool ok = true;
+  nlohmann::json all = nlohmann::json::array();
+  for (const Checked& one : *checked) {
+    ok = ok && one.drift.empty();
+    if (json) {
+      all.push_back(report_json(one));
+    } else {
+      fmt::print("{}", report_text(one));
+    }
+  }
+  if (json) fmt::print("{}\n", nlohmann::json({{"ok", ok}, {"engines", std::move(all)}}).dump(2));
+  return ok ? kExitOk : kExitFailure;
+}
+
+}  // namespace tandem

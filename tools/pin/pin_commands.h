@@ -1,0 +1,56 @@
+// The commands of `tandem pin` and what they share: which machine is meant, and what a plan is to
+// be.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/settings/settings.h"
+#include "base/status.h"
+#include "cpu_lora/topology/machine_map.h"
+#include "cpu_lora/topology/pin_plan.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+struct PinSettings {
+  // Machine
+  std::string xml;
+  std::string synthetic;
+  std::vector<std::string> gpu_node;
+  std::string isolated;
+  // Plan
+  std::int64_t workers = -1;
+  std::int64_t engine_cores = -1;
+  std::string exclude;
+  std::int64_t node = -1;
+  bool all_nodes = false;
+  bool smt = false;
+  // `device` and `gpu`, and all else that the server's config files may hold.
+  EngineSettings engine;
+  ServerSettings server;
+};
+
+// Adds the rows of a machine and of a plan, and the server's keys, `device` and `gpu` among those
+// `offered`.
+void add_pin_settings(SettingsTable& table, PinSettings& settings,
+                      std::vector<std::string> offered = {});
+// The keys of a server's config file, so that TANDEM_CONFIG and --config may name one. All are read
+// past but those `offered`, which are flags as well.
+void add_server_keys(SettingsTable& table, PinSettings& settings,
+                     const std::vector<std::string>& offered = {});
+
+struct PinnedMachine {
+  MachineMap map;
+  PinOptions options;
+};
+Result<PinnedMachine> read_pinned_machine(const PinSettings& settings);
+
+int run_pin_show(const std::vector<std::string>& args);
+int run_pin_plan(const std::vector<std::string>& args);
+int run_pin_apply(const std::vector<std::string>& args);
+int run_pin_check(const std::vector<std::string>& args);
+
+}  // namespace tandem

@@ -1,0 +1,112 @@
+// tandem pin show, tandem pin plan.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "tools/pin/pin_commands.h"
+#include "tools/pin/pin_svg.h"
+#include "tools/pin/pin_views.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kShow{
+    "pin show", "[flags]",
+    "Shows a machine: packages, NUMA nodes with their memory and GPUs, caches, cores and hardware\n"
+    "threads, and which of them this process may use. The picture colours them by the plan that\n"
+    "`tandem pin plan` makes of the same flags.",
+    "  tandem pin show\n"
+    "  tandem pin show --svg machine.svg\n"
+    "  tandem pin show --synthetic 'pack:2 node:2 core:8 pu:2' --gpu-node 1"};
+
+const CommandInfo kPlan{"pin plan", "[flags]",
+                        "Says which cores the engine's threads should have and which the CPU LoRA "
+                        "workers: near the GPU,\n"
+                        "one hardware thread of a core, within the cgroup's cpuset and the "
+                        "affinity mask. Cores isolated\n"
+                        "with isolcpus are for workers first and never for the engine; they count "
+                        "when the affinity mask\n"
+                        "has them (`taskset -c LIST tandem ...`).",
+                        "  tandem pin plan\n"
+                        "  tandem pin plan --workers 8 --exclude 0-1\n"
+                        "  tandem pin plan --xml server.xml --gpu 1 --all-nodes --json"};
+
+struct ViewSettings {
+  bool json = false;
+  std::string svg;
+};
+
+void add_view_settings(SettingsTable& table, ViewSettings& s) {
+  table.group("Output");
+  table.add(s.json, "json", "print JSON instead of text").flag_only();
+  table.add(s.svg, "svg", "draw it into this file as well").meta("FILE").flag_only();
+}
+
+std::string cpus_text(const std::vector<int>& cpus) {
+  return fmt::format("{} {}", cpus.size() == 1 ? "cpu" : "cpus", format_id_list(cpus));
+}
+
+std::string caption_of(const PinPlan& plan) {
+  const std::vector<int> workers = plan.worker_cpus();
+  const std::string whom = plan.host_device ? "the host device"
+                           : plan.gpu < 0   ? "a GPU"
+                                            : fmt::format("GPU {}", plan.gpu);
+  const std::string them = workers.empty()
+                               ? "no CPU workers"
+                               : fmt::format("{} CPU worker{} on {}", workers.size(),
+                                             workers.size() == 1 ? "" : "s", cpus_text(workers));
+  return fmt::format("for {}: engine on {}; {}", whom, cpus_text(plan.engine_cpus), them);
+}
+
+Status draw(const PinnedMachine& machine, const PinPlan* plan, const std::string& caption,
+            const std::string& path) {
+  if (path.empty()) return {};
+  return write_output(
+      "svg", path,
+      machine_svg(machine.map, cpu_roles(machine.map, plan, machine.options), caption));
+}
+
+Status show(const PinSettings& settings, const ViewSettings& view) {
+  TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
+  if (!view.svg.empty()) {
+    // A machine without a plan is still worth a picture.
+    const Result<PinPlan> plan = plan_pinning(machine.map, machine.options);
+    TANDEM_TRY(draw(machine, plan ? &*plan : nullptr,
+                    plan ? caption_of(*plan) : plan.status().message(), view.svg));
+  }
+  fmt::print("{}",
+             view.json ? machine_json(machine.map).dump(2) + "\n" : machine_text(machine.map));
+  return {};
+}
+
+Status plan(const PinSettings& settings, const ViewSettings& view) {
+  TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
+  TANDEM_ASSIGN(const PinPlan made, plan_pinning(machine.map, machine.options));
+  TANDEM_TRY(draw(machine, &made, caption_of(made), view.svg));
+  fmt::print("{}", view.json ? plan_json(made).dump(2) + "\n" : plan_text(machine.map, made));
+  return {};
+}
+
+int run(const CommandInfo& info, Status (*command)(const PinSettings&, const ViewSettings&),
+        const std::vector<std::string>& args) {
+  PinSettings settings;
+  ViewSettings view;
+  SettingsTable table;
+  add_view_settings(table, view);
+  add_pin_settings(table, settings);
+  if (const auto status = read_settings(info, std::move(table), args)) return *status;
+  if (Status status = command(settings, view); !status) return report_failure(info, status);
+  return kExitOk;
+}
+
+}  // namespace
+
+int run_pin_show(const std::vector<std::string>& args) {
+  return run(kShow, show, args);
+}
+int run_pin_plan(const std::vector<std::string>& args) {
+  return run(kPlan, plan, args);
+}
+
+}  // namespace tandem

@@ -1,0 +1,317 @@
+// tandem profile: measures this machine and a model, writes what the planner computes with, and
+// answers questions from it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cpu_lora/topology/pin_plan.h"
+#include "gpu/cuda/cuda_device.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/progress.h"
+#include "tools/cli/settings.h"
+#include "tools/cli/version.h"
+#include "tools/profile/profile.h"
+#include "tools/profile/profile_fit.h"
+#include "tools/profile/profile_map.h"
+#include "tools/profile/profile_measure.h"
+#include "tools/profile/profile_report.h"
+#include "tools/profile/profile_workers.h"
+#include "tools/setup/engine_setup.h"
+#include "tools/setup/profile_costs.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kInfo{
+    "profile", "[--model DIR|SHAPE] [flags]",
+    "Measures, in three minutes or less, what the planner of cold starts needs to know of this\n"
+    "machine and model: the link, the device's time per layer, the CPU workers, the way between\n"
+    "them. Fits linear models, prints them with the map of which source wins where, and writes a\n"
+    "profile for `tandem serve --profile FILE`, and a page with plots beside it.\n\n"
+    "With --explain, --what-if, --map or --diff it measures nothing and answers from a profile.\n"
+    "Exit status: 0; 1 when something failed, or --diff found a figure changed by more than 10 %;\n"
+    "2 for a mistake in the flags.",
+    "  tandem profile --model ./llama-2-7b --out profile.json\n"
+    "  tandem profile --explain tokens=64 rank=64 cold=3 link=10\n"
+    "  tandem profile --from profile.json --what-if cores=8 link=12\n"
+    "  tandem profile --from profile.json --diff last-week.json"};
+
+constexpr double kDiffLimit = 0.10;
+
+struct ProfileSettings {
+  std::string out;
+  std::string html;
+  std::string from;
+  std::string explain;
+  std::string what_if;
+  std::string diff;
+  bool map = false;
+  bool quick = false;
+  std::int64_t workers = -1;
+};
+
+bool asks(const ProfileSettings& settings) {
+  return !settings.explain.empty() || !settings.what_if.empty() || !settings.diff.empty() ||
+         settings.map;
+}
+
+// "--explain tokens=64 rank=64" as one text, as the table of settings takes it.
+std::vector<std::string> join_words(const std::vector<std::string>& args) {
+  std::vector<std::string> joined;
+  bool asking = false;  // the last of `joined` takes more words
+  bool first = false;
+  for (const std::string& arg : args) {
+    if (asking && !arg.starts_with('-')) {
+      joined.back() += (first ? "=" : " ") + arg;
+      first = false;
+      continue;
+    }
+    asking = first = arg == "--explain" || arg == "--what-if";
+    joined.push_back(arg);
+  }
+  return joined;
+}
+
+std::string utc_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+// The cores that serve would give to workers.
+Status choose_cpus(const EngineSettings& engine, const ProfileSettings& settings, bool on_host,
+                   ProfileTarget& target) {
+  const std::int64_t wanted = settings.workers >= 0 ? settings.workers : engine.cpu_workers;
+  TANDEM_ASSIGN(const MachineMap machine, read_machine());
+  PinOptions options;
+  options.workers = static_cast<int>(wanted);
+  options.gpu = on_host || machine.gpus.empty() ? -1 : 0;
+  options.host_device = on_host;
+  TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, options));
+  for (const std::string& note : plan.notes) log::info("{}", note);
+  target.engine_cpus = plan.engine_cpus;
+  target.worker_cpus = plan.worker_cpus();
+  if (engine.worker_cpus.empty()) return {};
+  TANDEM_ASSIGN(target.worker_cpus, parse_cpus(engine.worker_cpus, "worker_cpus"));
+  return {};
+}
+
+class Measurement {
+ public:
+  Measurement(const EngineSettings& engine, const ProfileSettings& settings)
+      : engine_(engine), settings_(settings), start_(clock_.now()) {}
+
+  Result<Profile> run() {
+    TANDEM_ASSIGN(target_.config, find_model_config(engine_.model));
+    TANDEM_ASSIGN(device_, make_device(engine_));
+    target_.device = device_.get();
+    const bool on_host = !device_->info().is_cuda;
+    TANDEM_ASSIGN(target_.dtype, choose_dtype(engine_, target_.config, !on_host));
+    TANDEM_TRY(choose_cpus(engine_, settings_, on_host, target_));
+    target_.quick = settings_.quick || on_host;
+    profile_.date = utc_text();
+    profile_.commit = build_commit();
+    profile_.machine = this_machine(device_->info());
+    profile_.workers = static_cast<std::int32_t>(target_.worker_cpus.size());
+    const std::filesystem::path folder(engine_.model);
+    profile_.model = ProfileModel::of(
+        target_.config, target_.dtype,
+        folder.filename().empty() ? folder.parent_path().filename() : folder.filename());
+    TANDEM_TRY(measure());
+    profile_.seconds = std::round(seconds_between(start_, clock_.now()) * 10) / 10;
+    TANDEM_ASSIGN(const std::vector<std::string> notes, fit_profile(profile_));
+    for (const std::string& note : notes) log::warning("{}", note);
+    return std::move(profile_);
+  }
+
+ private:
+  Status measure() {
+    struct Stage {
+      const char* what;
+      std::function<Status()> run;
+    };
+    const Stage stages[] = {
+        {"the link", [&] { return measure_link(target_, profile_); }},
+        {"the layer's products", [&] { return measure_gemm(target_, profile_); }},
+        {"the LoRA operation", [&] { return measure_lora(target_, profile_); }},
+        {"steps of the model", [&] { return run_steps(); }},
+        {"the way to a worker and back", [&] { return measure_trip(target_, profile_); }},
+        {"host memory", [&] { return measure_memory(target_, profile_); }},
+        {"CPU workers", [&] { return run_workers(); }},
+    };
+    std::size_t number = 0;
+    for (const Stage& stage : stages) {
+      log::info("measuring {} ({} of {}, {:.0f} s so far)", stage.what, ++number, std::size(stages),
+                seconds_between(start_, clock_.now()));
+      const Status status = stage.run();
+      if (!status) return status.with_context(fmt::format("measuring {}", stage.what));
+    }
+    return {};
+  }
+
+  Status run_steps() {
+    Progress progress("making dummy weights", STDERR_FILENO, Progress::is_terminal(STDERR_FILENO),
+                      clock_);
+    return measure_steps(target_, profile_, [&](std::size_t done, std::size_t total) {
+      progress.update(done, total);
+      if (done == total) progress.finish();
+    });
+  }
+
+  // The pace of a step's jobs is the pace of its layers, less what their products take.
+  Status run_workers() {
+    double gap_s = CostModel{}.layer_s;
+    const ProfileTable* steps = profile_.table("prefill");
+    if (steps != nullptr && !steps->rows.empty()) {
+      const std::vector<double> seconds = steps->column("seconds");
+      gap_s = *std::min_element(seconds.begin(), seconds.end()) /
+              static_cast<double>(profile_.model.num_layers);
+    }
+    return measure_workers(target_, std::min(0.7 * gap_s, 2e-4), profile_);
+  }
+
+  const EngineSettings& engine_;
+  const ProfileSettings& settings_;
+  const SteadyClock clock_{};
+  const TimePoint start_;
+  std::unique_ptr<Device> device_;
+  ProfileTarget target_;
+  Profile profile_;
+};
+
+// Of --from, or the default path; where neither is, of the built-in figures.
+Result<Profile> find_profile(const EngineSettings& engine, const ProfileSettings& settings) {
+  const std::string path = settings.from.empty() ? default_profile_path() : settings.from;
+  std::error_code ignored;
+  if (!settings.from.empty() || (!path.empty() && std::filesystem::exists(path, ignored))) {
+    TANDEM_ASSIGN(Profile profile, read_profile(path));
+    fmt::print("from {}\n", path);
+    return profile;
+  }
+  const std::string model = engine.model == "auto" ? "llama-2-7b" : engine.model;
+  TANDEM_ASSIGN(const ModelConfig config, find_model_config(model));
+  Profile built_in;
+  built_in.workers = 12;
+  built_in.model = ProfileModel::of(config, DType::bf16, model);
+  built_in.machine = {"built-in figures", 16, "an H200"};
+  built_in.date = "built-in";
+  built_in.commit = build_commit();
+  fmt::print("no profile yet: from built-in figures, of an H200 with 12 CPU workers\n");
+  return built_in;
+}
+
+Status answer_what_if(const Profile& profile, const std::string& text) {
+  TANDEM_ASSIGN(const PlanQuestion question, parse_question(text));
+  Profile imagined = profile;
+  if (question.cores >= 0) imagined.workers = question.cores;
+  if (question.link > 0) imagined.costs.link_bytes_per_s = question.link * 1e9;
+  fmt::print("\nif: {} CPU workers (measured with {}), link {:.1f} GB/s (measured {:.1f})\n\n",
+             imagined.workers, profile.workers, imagined.costs.link_bytes_per_s / 1e9,
+             profile.costs.link_bytes_per_s / 1e9);
+  std::vector<double> links = map_links(imagined);
+  if (question.link > 0) links.resize(1);
+  fmt::print(
+      "rows of a cold adapter (rank 64 on q, k, v) whose layer the workers answer before the "
+      "link brings it\n{}\n{}",
+      budget_text(imagined, links), map_text(plan_map(imagined, imagined.workers, links)));
+  return {};
+}
+
+Result<int> answer_questions(const EngineSettings& engine, const ProfileSettings& settings) {
+  // Mistakes in questions first.
+  const Result<PlanQuestion> question = parse_question(settings.explain);
+  if (!question) return question.status().with_context("explain");
+  if (const auto asked = parse_question(settings.what_if); !asked) {
+    return asked.status().with_context("what-if");
+  }
+  TANDEM_ASSIGN(const Profile profile, find_profile(engine, settings));
+  if (!settings.explain.empty()) fmt::print("\n{}", explain_answer(profile, *question));
+  if (!settings.what_if.empty()) TANDEM_TRY(answer_what_if(profile, settings.what_if));
+  if (settings.map) fmt::print("\n{}", profile_text(profile));
+  if (settings.diff.empty()) return kExitOk;
+  TANDEM_ASSIGN(const Profile before, read_profile(settings.diff));
+  const ProfileDiff diff = diff_profiles(before, profile);
+  fmt::print("\n{}", diff.text);
+  return diff.largest_change > kDiffLimit ? kExitFailure : kExitOk;
+}
+
+Result<int> measure_and_write(const EngineSettings& engine, const ProfileSettings& settings) {
+  const std::string out = settings.out.empty() ? default_profile_path() : settings.out;
+  if (out.empty()) return invalid("out: there is no home folder; name a file with --out FILE");
+  TANDEM_ASSIGN(const Profile profile, Measurement(engine, settings).run());
+  TANDEM_TRY(write_profile(profile, out));
+  const std::string html = settings.html.empty()
+                               ? std::filesystem::path(out).replace_extension(".html").string()
+                               : settings.html;
+  TANDEM_TRY(write_output("html", html, profile_page(profile).text()));
+  fmt::print("{}\nwritten: {}, {}\nuse it:  tandem serve --profile {} ...\n", profile_text(profile),
+             out, html, out);
+  return kExitOk;
+}
+
+}  // namespace
+
+int run_profile(const std::vector<std::string>& args) {
+  EngineSettings engine;
+  engine.model = "auto";
+  engine.load_format = "dummy";
+  ServerSettings server;
+  ProfileSettings settings;
+  SettingsTable table;
+  table.group("Profile");
+  table
+      .add(settings.out, "out",
+           "where to write it; default: ~/.config/tandem/profile.json, and the page beside it")
+      .meta("FILE")
+      .flag_only();
+  table.add(settings.html, "html", "where to write the page").meta("FILE").flag_only();
+  table.add(settings.workers, "workers", "CPU workers to measure, a core each; -1: as serve has")
+      .range(-1, 64)
+      .flag_only();
+  table.add(settings.quick, "quick", "fewer cases and rounds, as always on the host device")
+      .flag_only();
+  table.group("Questions");
+  table.add(settings.from, "from", "profile to answer from; default: where --out writes")
+      .meta("FILE")
+      .flag_only();
+  table
+      .add(settings.explain, "explain",
+           "print the plan layer by layer: tokens=64 rank=64 cold=3 link=10 cores=8 lead=1 "
+           "disk=3 modules=qkv|all7|q,o; words may be left out")
+      .meta("WORDS")
+      .flag_only();
+  table
+      .add(settings.what_if, "what_if",
+           "the budget and the map with other hardware: cores=8 link=12")
+      .meta("WORDS")
+      .flag_only();
+  table.add(settings.map, "map", "print all of a profile again").flag_only();
+  table.add(settings.diff, "diff", "compare with an older profile").meta("OLD").flag_only();
+  add_engine_settings(table, engine, server, {});
+  if (const auto status = read_settings(kInfo, table, join_words(args))) return *status;
+  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  if (asks(settings)) {
+    const Result<int> status = answer_questions(engine, settings);
+    if (status) return *status;
+    report_failure(kInfo, status.status());
+    return status.status().code() == StatusCode::invalid_argument ? kExitUsage : kExitFailure;
+  }
+  const bool gpu =
+      engine.device == "cuda" || (engine.device == "auto" && !list_cuda_gpus().empty());
+  if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";
+  const Result<int> status = measure_and_write(engine, settings);
+  return status ? *status : report_failure(kInfo, status.status());
+}
+
+}  // namespace tandem

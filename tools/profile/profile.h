@@ -1,0 +1,12 @@
+// `tandem profile`: measures machine and model for the planner of cold starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+// Takes the arguments after its own name; returns the exit status.
+int run_profile(const std::vector<std::string>& args);
+
+}  // namespace tandem

@@ -1,0 +1,320 @@
+#include "tools/profile/profile_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tools/profile/profile_fit.h"
+#include "tools/profile/profile_map.h"
+
+namespace tandem {
+namespace {
+
+// "54.3 GB/s", "123 us": for people, by what the key's unit is.
+std::string cost_text(const CostField& field, double value) {
+  const std::string_view what = field.what;
+  if (what.ends_with("bytes/s")) return fmt::format("{:.1f} GB/s", value / 1e9);
+  if (what.ends_with("FLOP/s")) return fmt::format("{:.2f} TFLOP/s", value / 1e12);
+  if (!what.ends_with(", s")) return fmt::format("{:.3f}", value);
+  if (value != 0 && value < 1e-7) return fmt::format("{:.4f} ns", value * 1e9);
+  return value < 1e-3 ? fmt::format("{:.2f} us", value * 1e6)
+                      : fmt::format("{:.2f} ms", value * 1e3);
+}
+
+std::string label_of(const CostField& field) {
+  const std::string what = field.what;
+  return what.substr(0, std::min({what.rfind(", bytes/s"), what.rfind(", FLOP/s"),
+                                  what.rfind(", s"), what.size()}));
+}
+
+std::string heading(const Profile& profile) {
+  return fmt::format(
+      "{} ({}) on {}, {} ({} hardware threads), {} CPU workers\n"
+      "measured {} in {:.0f} s, commit {}\n",
+      profile.model.name, to_string(profile.model.dtype), profile.machine.device,
+      profile.machine.cpu, profile.machine.cores, profile.workers, profile.date, profile.seconds,
+      profile.commit);
+}
+
+std::string budget_title() {
+  return "rows of a cold adapter (rank 64 on q, k, v) whose layer the workers answer before the "
+         "link brings it";
+}
+
+std::string map_title() {
+  return "which source wins, and the prompt's step over the one with all adapters resident:\n"
+         "waiting for the weights > as planned; q, k, v adapters, that many tokens each";
+}
+
+PlotSeries dots(std::string name, const std::vector<double>& x, const std::vector<double>& y,
+                double scale) {
+  PlotSeries series{std::move(name), {}, PlotSeries::Mark::dots};
+  for (std::size_t i = 0; i < x.size(); ++i) series.points.emplace_back(x[i], y[i] * scale);
+  return series;
+}
+
+// y = f(x) between the smallest and the largest of `x`, on a fine logarithmic grid.
+template <typename F>
+PlotSeries curve(std::string name, const std::vector<double>& x, double scale, F&& f) {
+  PlotSeries series{std::move(name), {}, PlotSeries::Mark::line};
+  const auto [low, high] = std::minmax_element(x.begin(), x.end());
+  constexpr int kSteps = 48;
+  for (int i = 0; i <= kSteps; ++i) {
+    const double at = *low * std::pow(*high / *low, static_cast<double>(i) / kSteps);
+    series.points.emplace_back(at, f(at) * scale);
+  }
+  return series;
+}
+
+class Page {
+ public:
+  explicit Page(const Profile& profile) : profile_(profile), page_("tandem profile") {}
+
+  HtmlPage build() {
+    page_.paragraph(heading(profile_));
+    costs();
+    fits();
+    std::vector<Plot> plots;
+    add_line_plot(plots, "link", "bytes", "Copies to the device", "bytes of a copy", "link", true);
+    add_line_plot(plots, "prefill", "tokens", "Prefill step", "tokens", "prefill", false);
+    add_line_plot(plots, "decode", "batch", "Decode step", "sequences", "decode", false);
+    add_lora_plot(plots);
+    add_memory_plot(plots);
+    add_worker_plots(plots);
+    add_line_plot(plots, "trip", "bytes", "Round trip of the handoff", "bytes of x and y", "trip",
+                  true);
+    if (!plots.empty()) {
+      page_.section("Measured and fitted");
+      page_.plots(plots);
+    }
+    map();
+    samples();
+    return std::move(page_);
+  }
+
+ private:
+  using Look = HtmlCell::Look;
+
+  void costs() {
+    std::vector<std::vector<HtmlCell>> rows;
+    for (const CostField& field : cost_fields()) {
+      rows.push_back({{label_of(field), Look::text},
+                      {cost_text(field, profile_.costs.*field.member), Look::figure},
+                      {field.key, Look::text}});
+    }
+    rows.push_back({{"tokens per core: more rows a worker are split by rows", Look::text},
+                    {std::to_string(profile_.costs.tokens_per_core), Look::figure},
+                    {"tokens_per_core", Look::text}});
+    page_.section("Costs");
+    page_.table({"", "", "key"}, rows);
+  }
+
+  void fits() {
+    std::vector<std::vector<HtmlCell>> rows;
+    for (const ProfileFit& fit : profile_.fits) {
+      rows.push_back({{fit.name, Look::text},
+                      {fit_text(fit), Look::text},
+                      {fmt::format("{:.3f}", fit.r2), fit.r2 >= 0.9 ? Look::good : Look::bad}});
+    }
+    page_.section("Linear models");
+    page_.table({"", "", "R2"}, rows);
+  }
+
+  void add_line_plot(std::vector<Plot>& plots, std::string_view table_name,
+                     std::string_view x_column, std::string title, std::string x_label,
+                     std::string_view fit_name, bool logarithmic) {
+    const ProfileTable* table = profile_.table(table_name);
+    if (table == nullptr || table->rows.empty()) return;
+    const std::vector<double> x = table->column(x_column);
+    Plot plot{std::move(title), std::move(x_label), "us", {}, logarithmic, logarithmic, true, ""};
+    plot.series.push_back(dots("measured", x, table->column("seconds"), 1e6));
+    if (const ProfileFit* fit = profile_.fit(fit_name); fit != nullptr) {
+      plot.series.push_back(curve("fitted", x, 1e6, [&](double at) {
+        return fit->coefficients[0] + fit->coefficients[1] * at;
+      }));
+      plot.note = fmt::format("R2 {:.3f}", fit->r2);
+    }
+    plots.push_back(std::move(plot));
+  }
+
+  void add_lora_plot(std::vector<Plot>& plots) {
+    const ProfileTable* table = profile_.table("lora");
+    if (table == nullptr || table->rows.empty()) return;
+    const std::vector<double> batch = table->column("batch");
+    const std::vector<double> largest = table->column("max_rank");
+    const std::vector<double> sum = table->column("sum_ranks");
+    const std::vector<double> seconds = table->column("seconds");
+    Plot plot{"The LoRA operation on q, k, v of a layer",
+              "sum of ranks",
+              "us",
+              {},
+              true,
+              true,
+              false,
+              ""};
+    PlotSeries equal{"equal ranks", {}, PlotSeries::Mark::dots};
+    PlotSeries mixed{"mixed ranks", {}, PlotSeries::Mark::dots};
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      (sum[i] == batch[i] * largest[i] ? equal : mixed)
+          .points.emplace_back(sum[i], seconds[i] * 1e6);
+    }
+    plot.series = {equal, mixed};
+    if (const ProfileFit* fit = profile_.fit("lora (MBGMV)"); fit != nullptr) {
+      plot.series.push_back(curve("fitted", sum, 1e6, [&](double at) {
+        return fit->coefficients[0] + fit->coefficients[1] * at;
+      }));
+      plot.note = fmt::format("R2 {:.3f} by the sum of ranks", fit->r2);
+      if (const ProfileFit* padded = profile_.fit("lora (BGMV)"); padded != nullptr) {
+        plot.note += fmt::format(", {:.3f} by batch x largest rank", padded->r2);
+      }
+    }
+    plots.push_back(std::move(plot));
+  }
+
+  void add_memory_plot(std::vector<Plot>& plots) {
+    const ProfileTable* table = profile_.table("memory");
+    if (table == nullptr || table->rows.size() < 2) return;
+    Plot plot{"Host memory, reading", "cores", "GB/s", {}, false, false, true, ""};
+    PlotSeries series =
+        dots("measured", table->column("cores"), table->column("bytes_per_s"), 1e-9);
+    series.mark = PlotSeries::Mark::line;
+    plot.series.push_back(std::move(series));
+    plots.push_back(std::move(plot));
+  }
+
+  // One plot by rows for each number of workers: a series for each rank and split.
+  void add_worker_plots(std::vector<Plot>& plots) {
+    const ProfileTable* table = profile_.table("worker");
+    if (table == nullptr) return;
+    const std::vector<double> workers = table->column("workers");
+    const std::vector<double> rank = table->column("rank");
+    const std::vector<double> rows = table->column("rows");
+    const std::vector<double> by_tokens = table->column("by_tokens");
+    const std::vector<double> seconds = table->column("seconds");
+    std::map<double, std::map<std::pair<double, double>, PlotSeries>> found;
+    const std::vector<double> groups = table->column("groups");
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      if (i < groups.size() && groups[i] != 1) continue;
+      PlotSeries& series = found[workers[i]][{rank[i], by_tokens[i]}];
+      series.name =
+          fmt::format("rank {}, by {}", rank[i], by_tokens[i] != 0 ? "tokens" : "columns");
+      series.points.emplace_back(rows[i], seconds[i] * 1e6);
+    }
+    for (auto& [count, all] : found) {
+      Plot plot{fmt::format("{} worker{}: one layer's q, k, v", count, count == 1 ? "" : "s"),
+                "tokens",
+                "us",
+                {},
+                true,
+                true,
+                false,
+                ""};
+      for (auto& [key, series] : all) {
+        std::sort(series.points.begin(), series.points.end());
+        plot.series.push_back(std::move(series));
+      }
+      plots.push_back(std::move(plot));
+    }
+  }
+
+  void map() {
+    page_.section("Which source wins where");
+    page_.paragraph(
+        "Cold adapters on q, k and v that arrive together, and the time of their prompts' step "
+        "over "
+        "that of a step with all adapters resident: waiting for the weights, the CPU alone, and as "
+        "planned. Predicted from the costs above.");
+    std::vector<std::vector<HtmlCell>> rows;
+    const auto percent = [](double share) { return fmt::format("{:+.0f} %", share * 100); };
+    for (const MapCell& cell : plan_map(profile_, profile_.workers, map_links(profile_))) {
+      rows.push_back({{fmt::format("{}", cell.question.link), Look::figure},
+                      {std::to_string(cell.question.rank), Look::figure},
+                      {std::to_string(cell.question.cold), Look::figure},
+                      {std::to_string(cell.question.tokens), Look::figure},
+                      {percent(cell.waiting), Look::figure},
+                      {percent(cell.cpu_alone), Look::figure},
+                      {percent(cell.planned), Look::figure},
+                      {cell.source, Look::text}});
+    }
+    page_.table({"link GB/s", "rank", "cold", "tokens", "wait", "CPU alone", "planned", "wins"},
+                rows);
+  }
+
+  void samples() {
+    page_.section("Samples");
+    for (const ProfileTable& table : profile_.tables) {
+      std::vector<std::vector<HtmlCell>> rows;
+      for (const std::vector<double>& row : table.rows) {
+        std::vector<HtmlCell>& cells = rows.emplace_back();
+        for (const double value : row)
+          cells.push_back({fmt::format("{:.6g}", value), Look::figure});
+      }
+      page_.paragraph(table.name);
+      page_.table(table.columns, rows);
+    }
+  }
+
+  const Profile& profile_;
+  HtmlPage page_;
+};
+
+}  // namespace
+
+std::string profile_text(const Profile& profile) {
+  std::string text = heading(profile) + "\n";
+  for (const CostField& field : cost_fields()) {
+    text += fmt::format("  {:<54}{:>16}\n", label_of(field),
+                        cost_text(field, profile.costs.*field.member));
+  }
+  text += fmt::format("  {:<54}{:>16}\n", "tokens per core: more rows a worker are split by rows",
+                      profile.costs.tokens_per_core);
+  if (!profile.fits.empty()) {
+    text += "\nlinear models                                                              R2\n";
+    for (const ProfileFit& fit : profile.fits) {
+      text += fmt::format("  {:<14}{:<56}{:>7.3f}\n", fit.name, fit.formula, fit.r2);
+    }
+  }
+  const std::vector<double> links = map_links(profile);
+  if (profile.workers > 0) {
+    text += fmt::format("\n{}\n{}", budget_title(), budget_text(profile, links));
+  }
+  text +=
+      fmt::format("\n{}\n\n{}", map_title(), map_text(plan_map(profile, profile.workers, links)));
+  return text;
+}
+
+HtmlPage profile_page(const Profile& profile) {
+  return Page(profile).build();
+}
+
+ProfileDiff diff_profiles(const Profile& before, const Profile& after) {
+  ProfileDiff diff;
+  const Status same = check_profile(before, after.machine, after.model);
+  if (!same)
+    diff.text += "not of the same machine and model: figures differ for that reason too\n\n";
+  diff.text += fmt::format("  {:<54}{:>16}{:>16}{:>9}\n", "", before.date.substr(0, 10),
+                           after.date.substr(0, 10), "change");
+  const auto add = [&](const std::string& label, const std::string& old_text,
+                       const std::string& new_text, double old_value, double new_value) {
+    const double change = old_value == new_value ? 0
+                          : old_value == 0       ? 1
+                                                 : new_value / old_value - 1;
+    diff.largest_change = std::max(diff.largest_change, std::abs(change));
+    diff.text +=
+        fmt::format("  {:<54}{:>16}{:>16}{:>+8.1f}%\n", label, old_text, new_text, change * 100);
+  };
+  for (const CostField& field : cost_fields()) {
+    const double old_value = before.costs.*field.member;
+    const double new_value = after.costs.*field.member;
+    add(label_of(field), cost_text(field, old_value), cost_text(field, new_value), old_value,
+        new_value);
+  }
+  add("tokens per core", std::to_string(before.costs.tokens_per_core),
+      std::to_string(after.costs.tokens_per_core), before.costs.tokens_per_core,
+      after.costs.tokens_per_core);
+  return diff;
+}
+
+}  // namespace tandem

@@ -1,0 +1,261 @@
+#include "tools/profile/profile_workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "cpu_lora/worker/line_wait.h"
+#include "cpu_lora/worker/worker_loop.h"
+#include "engine/loader/random_fill.h"
+#include "shm/mailbox.h"
+#include "tools/cli/runs_on.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint32_t kMaxRank = 64;
+constexpr std::uint32_t kMaxRows = 256;
+constexpr double kPatienceS = 5;  // for one answer
+
+class ProfiledWorker {
+ public:
+  ProfiledWorker(WorkerLoop loop, int cpu)
+      : loop_(std::move(loop)), thread_([this, cpu] {
+          const RunsOn its_cpu(cpu);
+          loop_.run(stop_, [] { return true; });
+        }) {}
+  ~ProfiledWorker() {
+    stop_.store(true, std::memory_order_relaxed);  // relaxed: nothing hangs on it but the end
+    thread_.join();
+  }
+  ProfiledWorker(const ProfiledWorker&) = delete;
+  ProfiledWorker& operator=(const ProfiledWorker&) = delete;
+
+ private:
+  std::atomic<bool> stop_ = false;
+  WorkerLoop loop_;
+  std::thread thread_;
+};
+
+struct ProfiledJob {
+  std::uint32_t workers = 1;
+  std::uint32_t rank = 64;
+  std::uint32_t rows = 1;
+  std::uint32_t groups = 1;
+  JobSplit split = JobSplit::columns;
+};
+
+class ProfiledWorkers {
+ public:
+  ProfiledWorkers(const ProfileTarget& target, double gap_s) : target_(target), gap_s_(gap_s) {}
+
+  Status prepare() {
+    const ModelConfig& c = target_.config;
+    outs_ = {c.q_size(), c.kv_size(), c.kv_size()};
+    MailboxShape shape;
+    shape.dtype = target_.dtype;
+    shape.num_seats = static_cast<std::uint32_t>(target_.worker_cpus.size());
+    shape.max_rows = kMaxRows;
+    shape.max_in = static_cast<std::uint32_t>(c.hidden_size);
+    shape.max_out = static_cast<std::uint32_t>(outs_[0] + outs_[1] + outs_[2]);
+    shape.max_rank = kMaxRank;
+    TANDEM_ASSIGN(Mailbox mailbox, Mailbox::create(shape, -1));
+    mailbox_ = std::make_unique<Mailbox>(std::move(mailbox));
+    const std::size_t most = target_.quick ? std::size_t{48} << 20 : std::size_t{320} << 20;
+    arena_bytes_ = std::max(most, 2 * layer_bytes(kMaxRank)) / 4096 * 4096;
+    arena_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, arena_bytes_)));
+    if (arena_ == nullptr) {
+      return error(StatusCode::resource_exhausted, "no {} bytes for weights", arena_bytes_);
+    }
+    random_fill(1, 0, arena_bytes_ / size_of(target_.dtype), 0, 0.1F, target_.dtype, arena_.get());
+    x_.resize(std::size_t{kMaxRows} * shape.max_in * size_of(target_.dtype));
+    random_fill(2, 0, x_.size() / size_of(target_.dtype), 0, 1, target_.dtype, x_.data());
+    for (std::size_t seat = 0; seat < target_.worker_cpus.size(); ++seat) {
+      WorkerLoopOptions options;
+      options.seat = static_cast<int>(seat);
+      options.cpu = target_.worker_cpus[seat];
+      options.spin_ms = 1000;  // the stopwatch wants them awake
+      TANDEM_ASSIGN(WorkerLoop loop,
+                    WorkerLoop::create(*mailbox_, {arena_.get(), arena_bytes_}, options));
+      workers_.push_back(std::make_unique<ProfiledWorker>(std::move(loop), options.cpu));
+    }
+    return wait([&] {
+      for (int seat = 0; seat < static_cast<int>(workers_.size()); ++seat) {
+        // acquire: pairs with the worker's release when it has begun
+        if (mailbox_->seat(seat).state.load(std::memory_order_acquire) < SeatState::working) {
+          return false;
+        }
+      }
+      return true;
+    });
+  }
+
+  Status time(const ProfiledJob& c, ProfileTable& table) {
+    std::vector<double> seconds;
+    double spent = 0;
+    const int most = target_.quick ? 9 : 25;
+    TANDEM_TRY(publish(c));
+    for (int job = -2; job < most && (job < 5 || spent < 0.25); ++job) {
+      // The next is described before this one is offered, as all jobs of a step are.
+      TANDEM_TRY(publish(c));
+      TANDEM_ASSIGN(const double took, offer(c));
+      spent += took + gap_s_;
+      if (job >= 0) seconds.push_back(took);
+    }
+    TANDEM_ASSIGN(const double last, offer(c));
+    (void)last;
+    std::sort(seconds.begin(), seconds.end());
+    const auto bytes = static_cast<double>(c.groups * layer_bytes(c.rank));
+    table.rows.push_back({static_cast<double>(c.workers), static_cast<double>(c.rank),
+                          static_cast<double>(c.rows), c.split == JobSplit::tokens ? 1.0 : 0.0,
+                          static_cast<double>(c.groups), gap_s_, bytes,
+                          2 * bytes / static_cast<double>(size_of(target_.dtype)) * c.rows,
+                          seconds[seconds.size() / 2]});
+    return {};
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+  };
+
+  std::size_t layer_bytes(std::uint32_t rank) const {
+    std::int64_t elements = 0;
+    for (const std::int64_t out : outs_) elements += rank * (target_.config.hidden_size + out);
+    return static_cast<std::size_t>(elements) * size_of(target_.dtype);
+  }
+
+  template <typename Condition>
+  Status wait(Condition condition) {
+    const TimePoint end = clock_.now() + std::chrono::duration_cast<Duration>(
+                                             std::chrono::duration<double>(kPatienceS));
+    for (int looks = 1; !condition(); ++looks) {
+      relax();
+      if (looks % 1024 == 0 && clock_.now() > end) {
+        return error(StatusCode::unavailable, "CPU workers did not answer within {} s", kPatienceS);
+      }
+    }
+    return {};
+  }
+
+  Status publish(const ProfiledJob& c) {
+    std::array<GroupJob, 8> groups;
+    const std::size_t size = layer_bytes(c.rank);
+    for (std::uint32_t g = 0; g < c.groups; ++g) {
+      GroupJob& job = groups[g] = {};
+      job.workers = (c.workers == 64 ? 0 : std::uint64_t{1} << c.workers) - 1;
+      job.group = g;
+      job.rows = c.rows;
+      job.first_row = g * c.rows;
+      job.in = static_cast<std::uint32_t>(target_.config.hidden_size);
+      job.out = static_cast<std::uint32_t>(outs_[0] + outs_[1] + outs_[2]);
+      job.num_modules = 3;
+      job.split = c.split;
+      job.rank_columns = 3 * c.rank;
+      if (next_weights_ + size > arena_bytes_) next_weights_ = 0;
+      std::uint64_t at = next_weights_;
+      next_weights_ += (size + 63) / 64 * 64;
+      std::uint32_t column = 0;
+      const std::size_t element = size_of(target_.dtype);
+      for (std::size_t m = 0; m < 3; ++m) {
+        JobMatrix& matrix = job.modules[m];
+        matrix.a = at;
+        at += static_cast<std::size_t>(target_.config.hidden_size) * c.rank * element;
+        matrix.b = at;
+        at += static_cast<std::size_t>(outs_[m]) * c.rank * element;
+        matrix.rank = matrix.b_stride = c.rank;
+        matrix.out = static_cast<std::uint32_t>(outs_[m]);
+        matrix.column = column;
+        column += matrix.out;
+      }
+    }
+    mailbox_->publish(++published_, groups.data(), c.groups);
+    return {};
+  }
+
+  // Rings for the next job and waits for all its answers; then for the gap.
+  Result<double> offer(const ProfiledJob& c) {
+    const std::uint64_t sequence = ++offered_;
+    const std::size_t x_bytes = static_cast<std::size_t>(target_.config.hidden_size) *
+                                size_of(target_.dtype) * c.rows * c.groups;
+    std::memcpy(mailbox_->x_of(0), x_.data(), x_bytes);
+    const TimePoint start = clock_.now();
+    for (std::uint32_t g = 0; g < c.groups; ++g) {
+      // release: as the device's, after the rows; pairs with the worker's acquire
+      mailbox_->bells()[g].value.store(bell_of(sequence, Ticket::cpu), std::memory_order_release);
+    }
+    TANDEM_TRY(wait([&] {
+      for (std::uint32_t w = 0; w < c.workers; ++w) {
+        for (std::uint32_t g = 0; g < c.groups; ++g) {
+          // acquire: pairs with the worker's release of its answer
+          const auto& done = mailbox_->seat(static_cast<int>(w)).done[g];
+          if (done.load(std::memory_order_acquire) != sequence) return false;
+        }
+      }
+      return true;
+    }));
+    const TimePoint end = clock_.now();
+    mailbox_->retire_before(sequence);
+    while (seconds_between(end, clock_.now()) < gap_s_) relax();
+    return seconds_between(start, end);
+  }
+
+  const ProfileTarget& target_;
+  const double gap_s_;
+  const SteadyClock clock_{};
+  std::array<std::int64_t, 3> outs_{};
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<std::byte[], Free> arena_;
+  std::size_t arena_bytes_ = 0;
+  std::size_t next_weights_ = 0;
+  std::vector<std::byte> x_;
+  std::uint64_t published_ = 0;
+  std::uint64_t offered_ = 0;
+  std::vector<std::unique_ptr<ProfiledWorker>> workers_;  // gone before what they read
+};
+
+}  // namespace
+
+Status measure_workers(const ProfileTarget& target, double gap_s, Profile& profile) {
+  if (target.worker_cpus.empty()) return {};
+  const RunsOn bell_cpu(target.engine_cpus.empty() ? -1 : target.engine_cpus.back());
+  ProfiledWorkers timer(target, gap_s);
+  TANDEM_TRY(timer.prepare());
+  ProfileTable table{
+      "worker",
+      {"workers", "rank", "rows", "by_tokens", "groups", "gap_s", "bytes", "flops", "seconds"},
+      {}};
+  const auto most = static_cast<std::uint32_t>(target.worker_cpus.size());
+  std::vector<std::uint32_t> counts;
+  for (std::uint32_t count = 1; count < most; count *= 2) counts.push_back(count);
+  counts.push_back(most);
+  for (const std::uint32_t workers : counts) {
+    for (const std::uint32_t rank : {16U, 64U}) {
+      for (const std::uint32_t rows : {1U, 8U, 16U, 32U, 64U, 128U, 256U}) {
+        if (target.quick && rows > 64) break;
+        for (const JobSplit split : {JobSplit::columns, JobSplit::tokens}) {
+          TANDEM_TRY(timer.time({workers, rank, rows, 1, split}, table));
+        }
+      }
+    }
+    for (const std::uint32_t rows : {1U, 8U, 32U}) {  // a burst: more than workers can prepare
+      for (const JobSplit split : {JobSplit::columns, JobSplit::tokens}) {
+        TANDEM_TRY(timer.time({workers, 64, rows, 8, split}, table));
+      }
+    }
+  }
+  profile.tables.push_back(std::move(table));
+  return {};
+}
+
+}  // namespace tandem

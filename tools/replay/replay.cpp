@@ -1,0 +1,80 @@
+// tandem replay: runs the steps that an engine recorded (--record-steps) again, without the engine.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/recording/recording_reader.h"
+#include "engine/recording/replay.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/settings.h"
+#include "tools/replay/replay.h"
+#include "tools/setup/engine_setup.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kInfo{
+    "replay", "FILE [--model DIR] [flags]",
+    "Runs the steps in FILE, which `tandem serve --record-steps FILE` or `tandem generate` wrote,\n"
+    "and compares the tokens that they sample with those of then. A line for each step; the exit\n"
+    "status is 1 if tokens differ. Model and adapters are read from where they were.",
+    "  tandem generate --model tests/data/demo-llama -p 'def f(' --record-steps /tmp/steps\n"
+    "  tandem replay /tmp/steps"};
+
+void print_step(const ReplayedStep& step) {
+  std::string verdict = "nothing to compare";
+  if (step.different > 0) {
+    verdict = fmt::format("{} of {} tokens differ", step.different, step.compared);
+  } else if (step.compared > 0) {
+    verdict = fmt::format("{} token{} equal", step.compared, step.compared == 1 ? "" : "s");
+  }
+  fmt::print("step {:5}  {:5} rows  {:9.3f} ms  {}\n", step.number, step.rows, step.seconds * 1e3,
+             verdict);
+}
+
+Result<int> replay(const std::string& file, EngineSettings settings) {
+  TANDEM_ASSIGN(const RecordingReader recording, RecordingReader::open(file));
+  const ModelSource& source = recording.settings().source;
+  if (settings.model.empty()) settings.model = source.path;
+  settings.load_format = source.load_format;
+  settings.seed = source.seed;
+  TANDEM_ASSIGN(const ModelConfig config, find_model_config(settings.model));
+  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
+  TANDEM_ASSIGN(const std::unique_ptr<Device> device, make_device(settings));
+  const SteadyClock clock;
+  TANDEM_ASSIGN(const ReplayOutcome outcome, replay_recording(
+                                                 file, config, *weights, *device, clock,
+                                                 [](std::size_t, std::size_t) {}, print_step));
+  fmt::print("{} steps, {} of {} tokens differ\n", outcome.steps, outcome.different,
+             outcome.compared);
+  return outcome.different == 0 ? kExitOk : kExitFailure;
+}
+
+}  // namespace
+
+int run_replay(const std::vector<std::string>& args) {
+  const bool has_file = !args.empty() && !args.front().starts_with("-");
+  EngineSettings settings;
+  settings.log_level = "warning";  // the steps are what matters here
+  SettingsTable table;
+  table.group("Model");
+  table.add(settings.model, "model", "checkpoint folder; default: that of the recording")
+      .meta("DIR")
+      .flag_only();
+  add_device_settings(table, settings);
+  add_log_settings(table, settings);
+  const std::vector<std::string> flags(args.begin() + (has_file ? 1 : 0), args.end());
+  if (const auto status = read_settings(kInfo, table, flags)) return *status;
+  if (!has_file) {
+    fmt::print(stderr, "tandem replay: which file? Usage: tandem replay {}\n", kInfo.usage);
+    return kExitUsage;
+  }
+  if (const auto level = log::parse_level(settings.log_level)) log::set_level(*level);
+  const Result<int> status = replay(args.front(), settings);
+  return status ? *status : report_failure(kInfo, status.status());
+}
+
+}  // namespace tandem

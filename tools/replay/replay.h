@@ -1,0 +1,12 @@
+// tandem replay.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+// The command; returns the exit status.
+int run_replay(const std::vector<std::string>& args);
+
+}  // namespace tandem

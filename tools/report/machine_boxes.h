@@ -1,0 +1,31 @@
+// A machine as boxes in boxes, for the text and the picture of `tandem pin show`: packages hold
+// NUMA nodes, these hold caches, and the innermost that holds a core lists it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cpu_lora/topology/machine_map.h"
+
+namespace tandem {
+
+struct MachineBox {
+  enum class Kind { machine, package, node, cache };
+  Kind kind = Kind::machine;
+  std::string name;    // "node 0"
+  std::string detail;  // "62.8 GiB"; may be empty
+  std::vector<int> cpus;
+  std::vector<MachineBox> boxes;
+  std::vector<const MachineCore*> cores;  // not in one of `boxes`
+  std::vector<const MachineGpu*> gpus;
+};
+
+// Points into `map`, which must outlive it. Caches that a single core has are not boxes.
+MachineBox make_boxes(const MachineMap& map);
+
+// "L2 2 MiB, L1 48 KiB": the data caches that this core shares with no other.
+std::string private_caches(const MachineMap& map, const MachineCore& core);
+
+std::string bytes_text(std::uint64_t bytes);  // "48 KiB"; at most one digit after the point
+
+}  // namespace tandem

@@ -1,0 +1,249 @@
+#include "tools/setup/engine_setup.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/log.h"
+#include "base/memory_info.h"
+#include "cpu_lora/topology/topology.h"
+#include "gpu/cuda/cuda_device.h"
+#include "shm/region.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/progress.h"
+#include "tools/setup/handoff_setup.h"
+#include "tools/setup/model_presets.h"
+#include "tools/setup/pool_size.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string name_of(const EngineSettings& settings) {
+  if (!settings.served_model_name.empty()) return settings.served_model_name;
+  fs::path path = fs::path(settings.model).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "dir/"
+  std::string name = path.filename().string();
+  return name.empty() || name == "." || name == ".." ? "model" : name;
+}
+
+// Dummy weights need no tokenizer; one of bytes stands in.
+Result<std::unique_ptr<Tokenizer>> open_tokenizer(const EngineSettings& settings) {
+  const bool has_file = fs::exists(fs::path(settings.model) / "tokenizer.json");
+  if (!has_file && settings.load_format == "dummy") return Tokenizer::parse(byte_tokenizer_json());
+  return Tokenizer::load(settings.model);
+}
+
+Result<std::unique_ptr<ChatTemplate>> open_chat_template(const EngineSettings& settings) {
+  Result<std::unique_ptr<ChatTemplate>> found = ChatTemplate::load(settings.model);
+  if (found || found.status().code() != StatusCode::not_found) return found;
+  return std::unique_ptr<ChatTemplate>();
+}
+
+// A sixteenth of the memory, half of what /dev/shm has free, but no less than is of use: the host
+// tier then takes other memory. All of it is really taken, and zeroed, at the start.
+std::size_t choose_host_tier_bytes(const EngineSettings& settings) {
+  if (settings.host_tier_gb > 0) return static_cast<std::size_t>(settings.host_tier_gb * 1e9);
+  constexpr std::size_t kLeast = std::size_t{64} << 20;
+  constexpr std::size_t kMost = std::size_t{16} << 30;
+  const std::size_t share = std::clamp(available_memory() / 16, kLeast, kMost);
+  const std::size_t there = free_shm_bytes() / 2 / 4096 * 4096;
+  return there < kLeast ? share : std::min(share, there);
+}
+
+Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
+  for (const NamedAdapter& adapter : adapters) {
+    TANDEM_TRY(engine.load_adapter(adapter.name, adapter.path, false, false)
+                   .with_context(fmt::format("adapter '{}'", adapter.name)));
+    log::info("adapter '{}' loaded from {}", adapter.name, adapter.path);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
+  const CudaDeviceOptions gpu{static_cast<int>(settings.gpu), settings.link_gbps};
+  if (settings.device == "cuda") {
+    Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
+    if (device) return device;
+    return error(device.status().code(), "device cuda: {}; --device host computes on the CPU",
+                 device.status().message());
+  }
+  if (is_for_gpu(settings)) {
+    Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
+    if (device) return device;
+    log::warning("using the host device, not a GPU: {}", device.status().message());
+  }
+  TANDEM_ASSIGN(const HostDeviceOptions options, choose_host_options(settings));
+  return make_host_device(options);
+}
+
+bool is_for_gpu(const EngineSettings& settings) {
+  return settings.device == "cuda" || (settings.device == "auto" && !list_cuda_gpus().empty());
+}
+
+Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
+  std::vector<int> cpus;
+  std::size_t cores = 0;
+  if (!settings.cpus.empty()) {
+    TANDEM_ASSIGN(cpus, parse_cpus(settings.cpus));
+    cores = cpus.size();
+  } else {
+    TANDEM_ASSIGN(std::vector<Core> topology, read_topology());
+    TANDEM_ASSIGN(const std::vector<int> taken, host_worker_cpus(settings));
+    const auto spare =
+        std::stable_partition(topology.begin(), topology.end(), [&](const Core& core) {
+          return std::find_first_of(core.cpus.begin(), core.cpus.end(), taken.begin(),
+                                    taken.end()) == core.cpus.end();
+        });
+    // Cores of workers come last: for who asks for more threads than the others are.
+    const auto left = static_cast<std::size_t>(spare - topology.begin());
+    cores = left > 0 ? left : topology.size();
+    // First one hardware thread of every core; who asks for more threads gets the others as well.
+    for (const Core& core : topology) cpus.push_back(core.cpu);
+    for (const Core& core : topology) {
+      cpus.insert(cpus.end(), core.cpus.begin() + 1, core.cpus.end());
+    }
+  }
+  HostDeviceOptions options;
+  options.link_gbps = settings.link_gbps;
+  const std::size_t threads =
+      settings.threads > 0 ? static_cast<std::size_t>(settings.threads) : cores;
+  options.num_threads = static_cast<int>(threads);
+  if (!settings.pin) return options;
+  if (threads > cpus.size()) {
+    return invalid(
+        "threads: {} threads cannot have a core each, there are {}; use fewer or --no-pin", threads,
+        cpus.size());
+  }
+  cpus.resize(threads);
+  options.cpus = std::move(cpus);
+  return options;
+}
+
+Result<ModelConfig> find_model_config(const std::string& model) {
+  std::error_code ignored;
+  if (fs::is_directory(model, ignored)) return load_model_config(model);
+  if (auto preset = model_preset(model)) return *std::move(preset);
+  return error(StatusCode::not_found,
+               "model: {} is neither a folder nor one of the shapes {}; name a checkpoint folder "
+               "with a config.json",
+               model, fmt::join(model_preset_names(), ", "));
+}
+
+Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings) {
+  if (settings.load_format == "dummy") {
+    return make_dummy_weights(static_cast<std::uint64_t>(settings.seed));
+  }
+  if (model_preset(settings.model) && !fs::is_directory(settings.model)) {
+    return invalid(
+        "model: '{}' is a shape without weights; add --load-format dummy, or name a "
+        "checkpoint folder",
+        settings.model);
+  }
+  return open_checkpoint(settings.model);
+}
+
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config, bool on_gpu) {
+  if (settings.dtype != "auto") return parse_dtype(settings.dtype);
+  // A GPU computes in f32 for tests, not for speed.
+  return on_gpu && config.dtype == DType::f32 ? DType::bf16 : config.dtype;
+}
+
+Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
+                                            const ModelConfig& config, DType dtype,
+                                            const Device& device) {
+  if (settings.max_model_len > config.max_position_embeddings) {
+    return invalid("max_model_len: {} is more than the {} positions of the model; lower it",
+                   settings.max_model_len, config.max_position_embeddings);
+  }
+  std::int64_t length =
+      settings.max_model_len > 0 ? settings.max_model_len : config.max_position_embeddings;
+  const std::int64_t page_tokens = settings.page_tokens;
+  const auto pages_of = [&](std::int64_t tokens) {
+    return (tokens + page_tokens - 1) / page_tokens;
+  };
+
+  TANDEM_ASSIGN(const std::int64_t pages,
+                choose_pool_pages(settings, config, dtype, length, device));
+  if (pages < pages_of(length)) {
+    if (settings.max_model_len > 0) {
+      return invalid(
+          "max_model_len: {} tokens need {} pages and there are {}; lower it, or raise pool_gb",
+          length, pages_of(length), pages);
+    }
+    length = pages * page_tokens;
+    log::warning("context cut to {} tokens, which is what the page pool holds", length);
+  }
+  EngineOptions options;
+  options.max_num_seqs = static_cast<std::int32_t>(settings.max_num_seqs);
+  options.max_num_batched_tokens = static_cast<std::int32_t>(settings.max_num_batched_tokens);
+  options.max_model_len = static_cast<std::int32_t>(length);
+  options.num_pages = static_cast<std::int32_t>(pages);
+  options.page_tokens = static_cast<std::int32_t>(page_tokens);
+  options.prefix_cache = settings.prefix_cache;
+  options.overlap = settings.overlap;
+  const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs == "on";
+  options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
+  options.record_at_start = graphs;
+  options.tune_at_start = device.info().is_cuda;
+  options.max_queue = static_cast<std::int32_t>(settings.max_queue);
+  options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
+  options.max_device_adapters = static_cast<std::int32_t>(settings.max_device_adapters);
+  options.host_tier_bytes = choose_host_tier_bytes(settings);
+  options.adapter_mode = settings.mode();
+  options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);
+  return options;
+}
+
+Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& settings,
+                                                   const std::vector<NamedAdapter>& adapters,
+                                                   LoadReport report) {
+  auto setup = std::make_unique<EngineSetup>();
+  setup->model_name = name_of(settings);
+  for (const NamedAdapter& adapter : adapters) {
+    if (adapter.name == setup->model_name) {
+      return invalid("adapter '{}' has the base model's name; set served_model_name", adapter.name);
+    }
+  }
+  TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
+  TANDEM_ASSIGN(setup->device, make_device(settings));
+  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, setup->device->info().is_cuda));
+  TANDEM_ASSIGN(EngineOptions options,
+                choose_engine_options(settings, setup->config, setup->dtype, *setup->device));
+  TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->config, setup->dtype,
+                                                setup->device->info(), setup->model_name));
+  options.recording = {settings.record_steps,
+                       {settings.model, settings.load_format, settings.seed}};
+  TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
+  TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
+  TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));
+  setup->text = make_text_codec(*setup->tokenizer, setup->chat_template.get());
+  log::info("{} ({}, {}) on {}: context {} tokens, {} pages of {}", setup->model_name,
+            to_string(setup->config.architecture), to_string(setup->dtype),
+            setup->device->info().name, options.max_model_len, options.num_pages,
+            options.page_tokens);
+
+  const bool terminal = Progress::is_terminal(STDERR_FILENO);
+  Progress progress("loading " + setup->model_name, STDERR_FILENO, terminal, setup->clock);
+  const bool shown = terminal || report == LoadReport::progress;
+  LoadProgress told;
+  if (shown) {
+    told = [&progress](std::size_t done, std::size_t total) { progress.update(done, total); };
+  } else {
+    told = [](std::size_t, std::size_t) {};
+  }
+  TANDEM_ASSIGN(setup->engine,
+                Engine::create(options, setup->config, *weights, setup->dtype, *setup->device,
+                               *setup->tokenizer, setup->clock, told));
+  if (shown) progress.finish();
+  TANDEM_TRY(load_adapters(*setup->engine, adapters));
+  return setup;
+}
+
+}  // namespace tandem

@@ -1,0 +1,57 @@
+// From settings to a running engine: device, model, tokenizer, adapters. Shared by the commands.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/batching/engine.h"
+#include "engine/loader/model_config.h"
+#include "engine/loader/weights.h"
+#include "engine/server/messages/text_codec.h"
+#include "engine/tokenizer/jinja/chat_template.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "gpu/device.h"
+#include "gpu/host/host_device.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+// Members are destroyed last first: the engine before all that it uses.
+struct EngineSetup {
+  SteadyClock clock;
+  ModelConfig config;
+  DType dtype = DType::bf16;
+  std::string model_name;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
+  std::unique_ptr<TextCodec> text;
+  std::unique_ptr<Engine> engine;
+};
+
+enum class LoadReport { progress, terminal_only };
+
+// Loads everything; takes as long as that takes. `report`: whether a log gets lines, too.
+Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& settings,
+                                                   const std::vector<NamedAdapter>& adapters,
+                                                   LoadReport report);
+
+// The parts, for the benchmarks.
+// How many threads the host device computes with and where; both are always filled in, but for the
+// cpus when threads are not pinned.
+Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings);
+Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
+bool is_for_gpu(const EngineSettings& settings);  // unless that fails
+Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings);
+// From DIR/config.json, or a preset's shape when `model` names one.
+Result<ModelConfig> find_model_config(const std::string& model);
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config, bool on_gpu);
+// Context length and pages that fit the settings and the memory; logs what it chose.
+Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
+                                            const ModelConfig& config, DType dtype,
+                                            const Device& device);
+
+}  // namespace tandem

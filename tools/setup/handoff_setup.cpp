@@ -1,0 +1,177 @@
+#include "tools/setup/handoff_setup.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "base/log.h"
+#include "base/onednn/matmul.h"
+#include "cpu_lora/topology/machine_map.h"
+#include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/topology.h"
+#include "cpu_lora/worker_pool/worker_pool.h"
+#include "tools/cli/machine.h"
+#include "tools/setup/engine_setup.h"
+#include "tools/setup/profile_costs.h"
+
+namespace tandem {
+namespace {
+
+// The engine's own threads and the system want some; more than this many workers were not measured
+// to help one GPU.
+constexpr std::int64_t kCoresLeft = 4;
+constexpr std::int64_t kMostChosen = 12;
+
+bool has_workers(const EngineSettings& settings) {
+  return hands_over(settings.mode());
+}
+
+Result<std::int64_t> choose_count(const EngineSettings& settings, const DeviceInfo& device) {
+  if (settings.cpu_workers >= 0) return settings.cpu_workers;
+  if (!device.is_cuda) {
+    log::info("no CPU workers on the host device, which computes on the same cores (cpu_workers)");
+    return std::int64_t{0};
+  }
+  TANDEM_ASSIGN(const std::vector<Core> cores, read_topology());
+  const auto count = static_cast<std::int64_t>(cores.size());
+  const std::int64_t chosen = std::clamp<std::int64_t>(count - kCoresLeft, 0, kMostChosen);
+  if (chosen == 0) {
+    log::warning(
+        "no CPU workers: {} cores are too few beside the engine, which wants {}; adapter_mode {} "
+        "works as pipelined (cpu_workers)",
+        count, kCoresLeft, settings.adapter_mode);
+  }
+  return chosen;
+}
+
+// A group for each NUMA node, in the order of the list.
+Result<std::vector<HandoffOptions::Group>> by_node(const std::vector<int>& cpus) {
+  TANDEM_ASSIGN(const std::vector<Core> cores, read_topology());
+  std::vector<HandoffOptions::Group> groups;
+  for (const int cpu : cpus) {
+    const auto core = std::find_if(cores.begin(), cores.end(), [&](const Core& each) {
+      return std::find(each.cpus.begin(), each.cpus.end(), cpu) != each.cpus.end();
+    });
+    if (core == cores.end()) {
+      return invalid("worker_cpus: cpu {} is none that this process may use", cpu);
+    }
+    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return group.node == core->numa_node;
+    });
+    if (known != groups.end()) {
+      known->cpus.push_back(cpu);
+    } else {
+      groups.push_back({core->numa_node, {cpu}, 0});
+    }
+  }
+  return groups;
+}
+
+Result<PinPlan> plan_workers(const EngineSettings& settings, bool on_gpu, std::int64_t count) {
+  TANDEM_ASSIGN(const MachineMap machine, read_machine());
+  PinOptions pin;
+  pin.workers = static_cast<int>(count);
+  pin.gpu = on_gpu && static_cast<std::size_t>(settings.gpu) < machine.gpus.size()
+                ? static_cast<int>(settings.gpu)
+                : -1;
+  pin.host_device = !on_gpu;
+  return plan_pinning(machine, pin);
+}
+
+Status plan_groups(const EngineSettings& settings, const DeviceInfo& device, std::int64_t count,
+                   HandoffOptions& options) {
+  TANDEM_ASSIGN(const PinPlan plan, plan_workers(settings, device.is_cuda, count));
+  if (plan.workers.empty()) {
+    log::warning(
+        "no CPU workers, adapter_mode {} works as pipelined: {}; give this process more cores, or "
+        "name some in worker_cpus that the engine's threads can share",
+        settings.adapter_mode, fmt::join(plan.notes, "; "));
+    return {};
+  }
+  for (const std::string& note : plan.notes) log::warning("{}", note);
+  options.engine_cpus = plan.engine_cpus;
+  for (const PinPlan::Workers& workers : plan.workers) {
+    options.groups.push_back({workers.node, workers.cpus, 0});
+  }
+  return {};
+}
+
+void tell_of_workers(const EngineSettings& settings, DType dtype, std::size_t workers) {
+  log::info("{} CPU worker{} for cold adapters", workers, workers == 1 ? "" : "s");
+  if (!goes_by_figures(settings.mode()) || !settings.profile.empty()) return;
+  if (dtype == DType::bf16 && has_fast_bf16_matmul()) return;
+  log::warning(
+      "CPU workers compute in f32, without AMX ({}): the built-in costs that adapter_mode planned "
+      "goes by are those of AMX; measure yours with `tandem profile`, serve with --profile FILE",
+      dtype == DType::bf16 ? "this CPU has none" : "it is for bf16");
+}
+
+// Of a host device: its threads and workers wait for each other on a core that both have.
+Status tell_of_shared_cores(const EngineSettings& settings, const HandoffOptions& options) {
+  TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
+  std::vector<int> shared;
+  for (const HandoffOptions::Group& group : options.groups) {
+    std::copy_if(group.cpus.begin(), group.cpus.end(), std::back_inserter(shared), [&](int cpu) {
+      return std::find(host.cpus.begin(), host.cpus.end(), cpu) != host.cpus.end();
+    });
+  }
+  if (shared.empty()) return {};
+  log::warning(
+      "cpus {} are both the engine's (cpus) and CPU workers' (worker_cpus), and one waits for the "
+      "other: have fewer workers or threads, or cores that `tandem pin plan` shows",
+      format_id_list(shared));
+  return {};
+}
+
+}  // namespace
+
+Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelConfig& config,
+                                      DType dtype, const DeviceInfo& device,
+                                      const std::string& model_name) {
+  HandoffOptions options;
+  if (!has_workers(settings)) return options;
+  TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
+  if (settings.link_gbps > 0) {
+    options.costs.link_bytes_per_s =
+        std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
+  }
+  options.max_rows = static_cast<std::int32_t>(settings.handoff_tokens);
+  options.deadline_us = static_cast<std::uint32_t>(settings.handoff_deadline_ms * 1000);
+  options.spin_ms = settings.worker_spin_ms;
+  options.model_name = model_name;
+  options.start_workers = WorkerPool::start;
+  if (!settings.worker_cpus.empty() && settings.cpu_workers != 0) {
+    TANDEM_ASSIGN(const std::vector<int> cpus, parse_cpus(settings.worker_cpus, "worker_cpus"));
+    TANDEM_ASSIGN(options.groups, by_node(cpus));
+  } else {
+    TANDEM_ASSIGN(const std::int64_t count, choose_count(settings, device));
+    if (count > 0) TANDEM_TRY(plan_groups(settings, device, count, options));
+  }
+  if (options.groups.size() > kMaxMailboxes) {
+    return invalid(
+        "CPU workers are to be on {} NUMA nodes, and on {} they can be: name cores of "
+        "fewer nodes in worker_cpus",
+        options.groups.size(), kMaxMailboxes);
+  }
+  // A mailbox has room for workers that `tandem pin apply` starts beside these.
+  std::size_t workers = 0;
+  for (HandoffOptions::Group& group : options.groups) {
+    workers += group.cpus.size();
+    group.spare_seats = std::max(0, kMaxSeats - static_cast<int>(group.cpus.size()));
+  }
+  if (workers > 0) tell_of_workers(settings, dtype, workers);
+  if (!device.is_cuda) TANDEM_TRY(tell_of_shared_cores(settings, options));
+  return options;
+}
+
+Result<std::vector<int>> host_worker_cpus(const EngineSettings& settings) {
+  if (!has_workers(settings) || settings.cpu_workers == 0) return std::vector<int>();
+  if (!settings.worker_cpus.empty()) return parse_cpus(settings.worker_cpus, "worker_cpus");
+  if (settings.cpu_workers < 0) return std::vector<int>();
+  TANDEM_ASSIGN(const PinPlan plan, plan_workers(settings, false, settings.cpu_workers));
+  return plan.worker_cpus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,90 @@
+#include "tools/setup/model_presets.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/utf8.h"
+#include "engine/tokenizer/byte_level.h"
+
+namespace tandem {
+namespace {
+
+struct Preset {
+  const char* name;
+  std::int64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab, positions;
+  double theta;
+  bool llama3_rope, tied;
+  double rope_factor;
+};
+
+// As their config.json files say.
+constexpr Preset kPresets[] = {
+    {"llama-3.2-1b", 2048, 16, 32, 8, 64, 8192, 128256, 131072, 500000, true, true, 32},
+    {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, 4096, 10000, false, false, 0},
+    {"llama-3-8b", 4096, 32, 32, 8, 128, 14336, 128256, 8192, 500000, false, false, 0},
+};
+
+}  // namespace
+
+std::vector<std::string> model_preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  return names;
+}
+
+std::optional<ModelConfig> model_preset(std::string_view name) {
+  for (const Preset& preset : kPresets) {
+    if (name != preset.name) continue;
+    ModelConfig config;
+    config.hidden_size = preset.hidden;
+    config.num_layers = preset.layers;
+    config.num_heads = preset.heads;
+    config.num_kv_heads = preset.kv_heads;
+    config.head_dim = preset.head_dim;
+    config.ffn_size = preset.ffn;
+    config.vocab_size = preset.vocab;
+    config.max_position_embeddings = preset.positions;
+    config.tie_word_embeddings = preset.tied;
+    config.rope.theta = preset.theta;
+    if (preset.llama3_rope) {
+      RopeConfig::Llama3Scaling scaling;
+      scaling.factor = preset.rope_factor;
+      config.rope.llama3 = scaling;
+    }
+    return config;
+  }
+  return std::nullopt;
+}
+
+std::string byte_tokenizer_json() {
+  nlohmann::json vocab = nlohmann::json::object();
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    std::string token;
+    utf8::append(token, byte_level_characters()[byte]);
+    vocab[token] = byte;
+  }
+  const nlohmann::json byte_level = {{"type", "ByteLevel"},
+                                     {"add_prefix_space", false},
+                                     {"trim_offsets", true},
+                                     {"use_regex", true}};
+  return nlohmann::json{{"version", "1.0"},
+                        {"truncation", nullptr},
+                        {"padding", nullptr},
+                        {"added_tokens", nlohmann::json::array()},
+                        {"normalizer", nullptr},
+                        {"pre_tokenizer", byte_level},
+                        {"post_processor", nullptr},
+                        {"decoder", byte_level},
+                        {"model",
+                         {{"type", "BPE"},
+                          {"dropout", nullptr},
+                          {"unk_token", nullptr},
+                          {"continuing_subword_prefix", nullptr},
+                          {"end_of_word_suffix", nullptr},
+                          {"fuse_unk", false},
+                          {"byte_fallback", false},
+                          {"vocab", vocab},
+                          {"merges", nlohmann::json::array()}}}}
+      .dump();
+}
+
+}  // namespace tandem

@@ -1,0 +1,97 @@
+#include "tools/setup/pool_size.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/memory_info.h"
+#include "engine/batching/request_limits.h"
+#include "engine/memory/pool_layout.h"
+#include "engine/model/llama.h"
+#include "engine/model/model_weights.h"
+
+namespace tandem {
+namespace {
+
+// Of the memory left after weights and work space. A GPU is there for nothing else; the rest is for
+// step metadata, recordings and the libraries. The host's memory is everybody's.
+constexpr double kGpuShare = 0.92;
+constexpr double kHostShare = 0.25;
+
+double gigabytes(double bytes) {
+  return bytes / 1e9;
+}
+
+// Places in the pool and chunks of adapters are numbered by 32 bits.
+std::int64_t most_pages(const PoolLayout& layout) {
+  constexpr std::int64_t kIds = std::numeric_limits<std::int32_t>::max();
+  return std::min(kIds / layout.page_tokens, kIds / layout.chunks_per_page);
+}
+
+Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const PoolLayout& layout) {
+  const auto page_bytes = static_cast<double>(layout.page_bytes);
+  const std::int64_t most = most_pages(layout);
+  // Held below what an integer can be.
+  const auto pages = settings.pool_pages > 0
+                         ? settings.pool_pages
+                         : static_cast<std::int64_t>(std::min(settings.pool_gb * 1e9 / page_bytes,
+                                                              2.0 * static_cast<double>(most)));
+  if (pages < 1) {
+    return invalid("pool_gb: {} does not hold one page of {} bytes; raise it", settings.pool_gb,
+                   page_bytes);
+  }
+  if (pages > most) {
+    return invalid("{}: a page pool has at most {} pages of {} tokens; lower it",
+                   settings.pool_pages > 0 ? "pool_pages" : "pool_gb", most, layout.page_tokens);
+  }
+  return pages;
+}
+
+}  // namespace
+
+Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelConfig& config,
+                                       DType dtype, std::int64_t max_model_len,
+                                       const Device& device) {
+  const PoolLayout layout =
+      PoolLayout::of(config, dtype, static_cast<std::int32_t>(settings.page_tokens));
+  const ModelLimits limits{static_cast<std::int32_t>(settings.max_num_batched_tokens),
+                           max_logit_rows(static_cast<std::int32_t>(settings.max_num_seqs)),
+                           max_model_len, static_cast<std::int32_t>(settings.max_lora_rank)};
+  const bool gpu = device.info().is_cuda;
+  const auto memory = static_cast<double>(
+      gpu ? device.free_bytes() : std::min(device.info().memory_bytes, available_memory()));
+  const auto weights = static_cast<double>(ModelWeights::bytes_needed(config, dtype));
+  const auto work = static_cast<double>(LlamaModel::workspace_bytes(config, dtype, limits));
+  const double left = memory - weights - work;
+  const auto page_bytes = static_cast<double>(layout.page_bytes);
+  if (settings.pool_pages > 0 || settings.pool_gb > 0) {
+    TANDEM_ASSIGN(const std::int64_t asked, pages_of_setting(settings, layout));
+    const double pool = static_cast<double>(asked) * page_bytes;
+    if (gpu && pool > left) {
+      return error(
+          StatusCode::resource_exhausted,
+          "{:.2f} GB of GPU memory are needed, {:.2f} for weights, {:.2f} of work space and "
+          "{:.2f} for the page pool, and {} has {:.2f} GB free; lower {}, "
+          "max_num_batched_tokens or max_num_seqs",
+          gigabytes(weights + work + pool), gigabytes(weights), gigabytes(work), gigabytes(pool),
+          device.info().name, gigabytes(memory),
+          settings.pool_pages > 0 ? "pool_pages" : "pool_gb");
+    }
+    return asked;
+  }
+  if (gpu && left * kGpuShare < page_bytes) {
+    return error(StatusCode::resource_exhausted,
+                 "the model needs {:.2f} GB for weights and {:.2f} GB of work space, and {} has "
+                 "{:.2f} GB free: nothing is left for the page pool; take a smaller model or lower "
+                 "max_num_batched_tokens or max_num_seqs",
+                 gigabytes(weights), gigabytes(work), device.info().name, gigabytes(memory));
+  }
+  const auto pages = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(left * (gpu ? kGpuShare : kHostShare) / page_bytes));
+  if (gpu) return std::min(pages, most_pages(layout));
+  // No more than every sequence at full length can use, and as much again for adapters and for
+  // prefixes to keep.
+  const std::int64_t longest = (max_model_len + layout.page_tokens - 1) / layout.page_tokens;
+  return std::min({pages, 2 * settings.max_num_seqs * longest, most_pages(layout)});
+}
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+#include "tools/setup/profile_costs.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tools/cli/machine.h"
+
+namespace tandem {
+
+ProfileMachine this_machine(const DeviceInfo& device) {
+  // All that is online: a cpuset changes what we may use, not what the machine is.
+  const std::int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return {.cpu = cpu_name(),
+          .cores = std::max<std::int64_t>(cores, 1),
+          .device = device.is_cuda ? device.name : "host"};
+}
+
+Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig& config,
+                               DType dtype, const DeviceInfo& device) {
+  if (settings.profile.empty()) {
+    CostModel costs;
+    costs.element_bytes = static_cast<std::int32_t>(size_of(dtype));
+    return costs;
+  }
+  TANDEM_ASSIGN(const Profile profile, read_profile(settings.profile));
+  const Status fits =
+      check_profile(profile, this_machine(device), ProfileModel::of(config, dtype, settings.model));
+  if (!fits) return fits.with_context("profile " + settings.profile);
+  return profile.costs;
+}
+
+}  // namespace tandem

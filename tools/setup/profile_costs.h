@@ -1,0 +1,19 @@
+// The costs that a command plans with: a profile's, when one is named, and this machine's.
+#pragma once
+
+#include "base/status.h"
+#include "engine/loader/model_config.h"
+#include "engine/profile/profile.h"
+#include "gpu/device.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+ProfileMachine this_machine(const DeviceInfo& device);
+
+// Those of settings.profile; refused with the reason if it cannot be read or does not describe this
+// machine and model. Without one the built-in figures, which is what an H200 gave.
+Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig& config,
+                               DType dtype, const DeviceInfo& device);
+
+}  // namespace tandem
