@@ -139,13 +139,12 @@ Result<std::vector<TokenId>> encode_prompt(const GenerateSettings& settings,
   if (setup.chat_template == nullptr) {
     return invalid("chat: this checkpoint has no chat template; leave --chat out");
   }
-  nlohmann::json messages = nlohmann::json::array();
+  ChatInput chat;
   if (!settings.system.empty()) {
-    messages.push_back({{"role", "system"}, {"content", settings.system}});
+    chat.messages.push_back({{"role", "system"}, {"content", settings.system}});
   }
-  messages.push_back({{"role", "user"}, {"content", prompt}});
-  TANDEM_ASSIGN(const std::string text,
-                setup.text->render_chat(messages, true, nlohmann::json::object()));
+  chat.messages.push_back({{"role", "user"}, {"content", prompt}});
+  TANDEM_ASSIGN(const std::string text, setup.text->render_chat(chat, {}));
   // The template writes the special tokens itself.
   return setup.tokenizer->encode(text, false);
 }

@@ -141,7 +141,8 @@ MaybeError encode_chat(const json& messages, bool add_generation_prompt, const T
                     "chat_template.jinja to its folder",
                     "messages", "no_chat_template", 0};
   }
-  auto rendered = text.render_chat(messages, add_generation_prompt, json::object());
+  const ChatInput input{.messages = messages, .add_generation_prompt = add_generation_prompt};
+  auto rendered = text.render_chat(input, {});
   if (!rendered) {
     ApiError error = to_api_error(rendered.status().with_context("the chat template"));
     if (error.status == 400) error.param = "messages";

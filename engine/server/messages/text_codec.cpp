@@ -1,13 +1,34 @@
 #include "engine/server/messages/text_codec.h"
 
+#include <algorithm>
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "engine/tokenizer/jinja/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tandem {
 namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool has_parts(const Json& messages) {
+  return std::any_of(messages.begin(), messages.end(), [](const Json& message) {
+    const auto content = message.find("content");
+    return content != message.end() && content->is_array();
+  });
+}
+
+void join_parts(Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || !content->is_array()) return;
+  std::string text;
+  for (const Json& part : *content) {
+    if (&part != &content->front()) text += '\n';
+    text += part.at("text").get_ref<const std::string&>();
+  }
+  *content = std::move(text);
+}
 
 class TokenizerCodec final : public TextCodec {
  public:
@@ -26,15 +47,30 @@ class TokenizerCodec final : public TextCodec {
   }
   std::string token_bytes(TokenId id) const override { return tokenizer_.token_bytes(id); }
   bool has_chat_template() const override { return chat_template_ != nullptr; }
-  Result<std::string> render_chat(const nlohmann::json& messages, bool add_generation_prompt,
-                                  const nlohmann::json& extra) const override {
-    TANDEM_CHECK(chat_template_ != nullptr, "no chat template");
-    return chat_template_->render(messages, add_generation_prompt, extra);
+  Result<std::string> render_chat(const ChatInput& input, std::string_view source) const override {
+    if (source.empty()) {
+      TANDEM_CHECK(chat_template_ != nullptr, "no chat template");
+      return render(*chat_template_, input);
+    }
+    TANDEM_ASSIGN(const auto own, chat_template_ == nullptr
+                                      ? ChatTemplate::parse(source, Json::object())
+                                      : chat_template_->parse_another(source));
+    return render(*own, input);
   }
+  void end_renderings() override { stopped_ = true; }
 
  private:
+  Result<std::string> render(const ChatTemplate& chat, const ChatInput& input) const {
+    const RenderLimits limits{.stopped = &stopped_};
+    if (!has_parts(input.messages) || chat.reads_content_parts()) return chat.render(input, limits);
+    ChatInput joined = input;
+    for (Json& message : joined.messages) join_parts(message);
+    return chat.render(joined, limits);
+  }
+
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_template_;
+  std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace

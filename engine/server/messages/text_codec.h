@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,10 +9,10 @@
 
 #include "base/status.h"
 #include "engine/service/generation.h"
+#include "engine/tokenizer/jinja/chat_template.h"
 
 namespace tandem {
 
-class ChatTemplate;
 class Tokenizer;
 
 // Thread-safe.
@@ -26,11 +25,14 @@ class TextCodec {
   virtual std::string id_to_token(TokenId id) const = 0;  // as in the vocabulary
   virtual std::string token_bytes(TokenId id) const = 0;  // what the token adds to a text
   virtual bool has_chat_template() const = 0;
-  // Requires has_chat_template(). The messages are {"role", "content", ...}; `extra` is merged
-  // into the template's variables.
-  virtual Result<std::string> render_chat(const nlohmann::json& messages,
-                                          bool add_generation_prompt,
-                                          const nlohmann::json& extra) const = 0;
+  // By `source`, a request's own template; empty: by the checkpoint's, which there must be.
+  // Contents of parts are joined to one text, a line each, for a template that does not walk over
+  // them.
+  virtual Result<std::string> render_chat(const ChatInput& input,
+                                          std::string_view source) const = 0;
+  // Ends the renderings in progress and all later ones, with `unavailable`: a server that shuts
+  // down waits for no template.
+  virtual void end_renderings() {}
 };
 
 // Over the real ones, which outlive it. `chat_template` may be null: the checkpoint has none.

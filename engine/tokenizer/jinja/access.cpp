@@ -3,7 +3,10 @@
 
 #include <algorithm>
 
+#include "engine/tokenizer/jinja/access.h"
 #include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/operations.h"
+#include "engine/tokenizer/jinja/print.h"
 #include "engine/tokenizer/jinja/value.h"
 #include "engine/tokenizer/utf8.h"
 
@@ -11,15 +14,15 @@ namespace tandem::jinja {
 namespace {
 
 [[noreturn]] void fail_undefined(const Value& v) {
-  throw Error(fmt::format("'{}' is undefined", v.undefined_info()->name));
+  throw Error(fmt::format("'{}' is undefined", v.as<Undefined>()->name));
 }
 
 Value integer(std::size_t n) {
   return Value(static_cast<std::int64_t>(n));
 }
 
-Value loop_attribute(const Value& self, const std::string& name) {
-  const Loop& loop = *self.loop();
+Value loop_attribute(const Value& self, std::string_view name) {
+  const Loop& loop = *self.as<Loop>();
   const Values& items = loop.items->items;
   const std::size_t i = loop.index0;
   if (name == "index") return integer(i + 1);
@@ -32,36 +35,36 @@ Value loop_attribute(const Value& self, const std::string& name) {
   if (name == "depth") return integer(1);  // it counts recursive loops, which there are none of
   if (name == "depth0") return integer(0);
   if (name == "previtem")
-    return i == 0 ? Value::undefined("there is no previous item") : items[i - 1];
+    return i == 0 ? make_undefined("there is no previous item") : items[i - 1];
   if (name == "nextitem")
-    return i + 1 == items.size() ? Value::undefined("there is no next item") : items[i + 1];
+    return i + 1 == items.size() ? make_undefined("there is no next item") : items[i + 1];
   if (name == "cycle") {
-    return Value::function(
+    return make_function(
         "loop.cycle",
         [self](Interpreter&, Args& args) {
           if (args.positional.empty()) throw Error("loop.cycle needs arguments");
-          return args.positional[self.loop()->index0 % args.positional.size()];
+          return args.positional[self.as<Loop>()->index0 % args.positional.size()];
         },
         &self);
   }
   if (name == "changed") {
-    return Value::function(
+    return make_function(
         "loop.changed",
         [self](Interpreter&, Args& args) {
-          Values& last = self.loop()->changed;
-          const bool same = self.loop()->index0 > 0 && last.size() == args.positional.size() &&
+          Values& last = self.as<Loop>()->changed;
+          const bool same = self.as<Loop>()->index0 > 0 && last.size() == args.positional.size() &&
                             std::equal(last.begin(), last.end(), args.positional.begin(),
-                                       [](const Value& a, const Value& b) { return a.equals(b); });
+                                       [](const Value& a, const Value& b) { return equals(a, b); });
           last = args.positional;
           return Value(!same);
         },
         &self);
   }
-  return Value::undefined(name);
+  return make_undefined(name);
 }
 
 // Where the character number `index` of a text begins.
-std::size_t offset_of(const std::string& text, std::size_t index) {
+std::size_t offset_of(const String& text, std::size_t index) {
   std::size_t pos = 0;
   for (; index > 0 && pos < text.size(); --index) utf8::next(text, pos);
   return pos;
@@ -69,80 +72,82 @@ std::size_t offset_of(const std::string& text, std::size_t index) {
 
 }  // namespace
 
-Value get_attribute(const Value& object, const std::string& name) {
-  if (object.is_undefined()) fail_undefined(object);
-  if (name.starts_with('_')) return Value::undefined(name);  // Python's internals
-  if (object.loop() != nullptr) return loop_attribute(object, name);
-  if (const Namespace* space = object.name_space()) {
+Value get_attribute(const Value& object, std::string_view name) {
+  if (is_undefined(object)) fail_undefined(object);
+  if (name.starts_with('_')) return make_undefined(name);  // Python's internals
+  if (object.as<Loop>() != nullptr) return loop_attribute(object, name);
+  if (const Namespace* space = object.as<Namespace>()) {
     const auto it = space->members.find(name);
-    return it == space->members.end() ? Value::undefined(name) : it->second;
+    return it == space->members.end() ? make_undefined(name) : it->second;
   }
   Value method = find_method(object, name);
-  if (!method.is_undefined()) return method;
-  const Dict* dict = object.dict();
+  if (!is_undefined(method)) return method;
+  const Dict* dict = object.as<Dict>();
   const Value* found = dict == nullptr ? nullptr : dict->find(std::string_view(name));
-  return found == nullptr ? Value::undefined(name) : *found;
+  return found == nullptr ? make_undefined(name) : *found;
 }
 
 Value get_item(const Value& object, const Value& key) {
-  if (object.is_undefined()) fail_undefined(object);
-  const std::string* name = key.string();
-  if (const Dict* dict = object.dict()) {
-    const bool hashable = key.sequence() == nullptr && key.dict() == nullptr && !key.is_undefined();
+  if (is_undefined(object)) fail_undefined(object);
+  const String* name = key.as<String>();
+  if (const Dict* dict = object.as<Dict>()) {
+    const bool hashable =
+        key.as<Sequence>() == nullptr && key.as<Dict>() == nullptr && !is_undefined(key);
     if (const Value* found = hashable ? dict->find(key) : nullptr) return *found;
     if (name != nullptr) return find_method(object, *name);
-    return Value::undefined(hashable ? key.str() : "an item");
+    return make_undefined(hashable ? str(key) : "an item");
   }
   if (name != nullptr) return get_attribute(object, *name);
-  if ((object.is_string() || object.sequence() != nullptr) && (key.is_int() || key.is_bool())) {
-    std::int64_t index = key.as_int();
-    const auto length = static_cast<std::int64_t>(object.length());
+  if ((is_string(object) || object.as<Sequence>() != nullptr) && (is_int(key) || is_bool(key))) {
+    std::int64_t index = integer_of(key);
+    const auto length = static_cast<std::int64_t>(length_of(object));
     if (index < 0) index += length;
-    if (index < 0 || index >= length) return Value::undefined(fmt::format("item {}", key.as_int()));
+    if (index < 0 || index >= length)
+      return make_undefined(fmt::format("item {}", integer_of(key)));
     const auto i = static_cast<std::size_t>(index);
-    if (const Sequence* s = object.sequence()) return s->items[i];
-    const std::string& text = *object.string();
+    if (const Sequence* s = object.as<Sequence>()) return s->items[i];
+    const String& text = *object.as<String>();
     const std::size_t begin = offset_of(text, i);
     std::size_t end = begin;
     utf8::next(text, end);
     return Value(text.substr(begin, end - begin));
   }
-  return Value::undefined(key.is_undefined() ? "an item" : key.str());
+  return make_undefined(is_undefined(key) ? "an item" : str(key));
 }
 
 Value get_slice(const Value& object, const Value& start, const Value& stop, const Value& step) {
-  if (object.is_undefined()) fail_undefined(object);
-  if (!object.is_string() && object.sequence() == nullptr) return Value::undefined("a slice");
-  const std::int64_t stride = step.is_none() ? 1 : step.as_int();
+  if (is_undefined(object)) fail_undefined(object);
+  if (!is_string(object) && object.as<Sequence>() == nullptr) return make_undefined("a slice");
+  const std::int64_t stride = is_none(step) ? 1 : integer_of(step);
   if (stride == 0) throw Error("a slice with step 0");
-  const auto length = static_cast<std::int64_t>(object.length());
+  const auto length = static_cast<std::int64_t>(length_of(object));
   const bool forward = stride > 0;
   const std::int64_t low = forward ? 0 : -1;
   const std::int64_t high = forward ? length : length - 1;
   auto bound = [&](const Value& v, std::int64_t fallback) {
-    if (v.is_none()) return fallback;
-    std::int64_t i = v.as_int();
+    if (is_none(v)) return fallback;
+    std::int64_t i = integer_of(v);
     if (i < 0) i += length;  // cannot overflow: length >= 0
     return std::clamp(i, low, high);
   };
   const std::int64_t first = bound(start, forward ? low : high);
   const std::int64_t last = bound(stop, forward ? high : low);
-  if (const std::string* text = object.string(); text != nullptr && stride == 1) {
+  if (const String* text = object.as<String>(); text != nullptr && stride == 1) {
     if (first >= last) return Value("");
     const std::size_t begin = offset_of(*text, static_cast<std::size_t>(first));
-    const std::string rest = text->substr(begin);
+    const String rest = text->substr(begin);
     return Value(rest.substr(0, offset_of(rest, static_cast<std::size_t>(last - first))));
   }
-  const std::shared_ptr<const Sequence> items = object.iterate();
+  const std::shared_ptr<const Sequence> items = iterate(object);
   Values chosen;
   for (std::int64_t i = first; forward ? i < last : i > last;) {
     chosen.push_back(items->items[static_cast<std::size_t>(i)]);
     if (__builtin_add_overflow(i, stride, &i)) break;
   }
-  if (const Sequence* s = object.sequence())
-    return s->is_tuple ? Value::tuple(std::move(chosen)) : Value::list(std::move(chosen));
-  std::string text;
-  for (const Value& c : chosen) text += *c.string();
+  if (const Sequence* s = object.as<Sequence>())
+    return s->is_tuple ? make_tuple(std::move(chosen)) : make_list(std::move(chosen));
+  String text;
+  for (const Value& c : chosen) text += *c.as<String>();
   return Value(std::move(text));
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -90,8 +91,8 @@ struct Stmt {
 };
 
 // The built-in filters and tests; null for names that do not exist.
-FilterFunction find_filter(const std::string& name);
-TestFunction find_test(const std::string& name);
+FilterFunction find_filter(std::string_view name);
+TestFunction find_test(std::string_view name);
 
 // Throws Error, naming what is not supported.
 Body parse(std::string_view source);

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "engine/tokenizer/jinja/print.h"
+#include "engine/tokenizer/jinja/search.h"
 #include "engine/tokenizer/utf8.h"
 
 namespace tandem::jinja {
@@ -15,49 +17,49 @@ namespace {
 
 constexpr std::int64_t kMaxRange = 100'000;  // as in the sandbox that templates are written for
 
-Value range(Interpreter& in, Args& args) {
+Value range(Interpreter&, Args& args) {
   if (args.positional.empty() || args.positional.size() > 3 || !args.named.empty())
     throw Error("range takes one to three numbers");
   std::int64_t start = 0;
-  std::int64_t stop = args.positional[0].as_int();
+  std::int64_t stop = integer_of(args.positional[0]);
   std::int64_t step = 1;
   if (args.positional.size() > 1) {
     start = stop;
-    stop = args.positional[1].as_int();
+    stop = integer_of(args.positional[1]);
   }
-  if (args.positional.size() > 2) step = args.positional[2].as_int();
+  if (args.positional.size() > 2) step = integer_of(args.positional[2]);
   if (step == 0) throw Error("range with step 0");
   Values numbers;
   for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
     if (static_cast<std::int64_t>(numbers.size()) == kMaxRange)
       throw Error(fmt::format("range of more than {} numbers", kMaxRange));
-    in.charge(1);
+    spend_steps(1);
     numbers.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
-  return Value::list(std::move(numbers));
+  return make_list(std::move(numbers));
 }
 
-Value make_dict(Interpreter&, Args& args) {
-  auto result = std::make_shared<Dict>();
+Value dict(Interpreter&, Args& args) {
+  auto result = make_metered<Dict>();
   if (args.positional.size() > 1) throw Error("dict takes one positional argument at most");
   if (!args.positional.empty()) {
-    const Dict* other = args.positional[0].dict();
+    const Dict* other = args.positional[0].as<Dict>();
     if (other == nullptr) throw Error("dict of something that is no dict is not supported");
     *result = *other;
   }
   for (const auto& [name, value] : args.named) result->set(Value(name), value);
-  return Value::dict(std::move(result));
+  return make_dict(std::move(result));
 }
 
 Value make_namespace(Interpreter& in, Args& args) {
-  in.charge(8);
+  spend_steps(8);
   std::shared_ptr<Namespace> space = in.make_namespace();
   if (args.positional.size() > 1) throw Error("namespace takes one positional argument at most");
   if (!args.positional.empty()) {
-    const Dict* dict = args.positional[0].dict();
-    if (dict == nullptr) throw Error("namespace of something that is no dict is not supported");
-    for (const auto& [key, value] : dict->items) space->members[key.str()] = value;
+    const Dict* members = args.positional[0].as<Dict>();
+    if (members == nullptr) throw Error("namespace of something that is no dict is not supported");
+    for (const auto& [key, value] : members->items) space->members[str(key)] = value;
   }
   for (const auto& [name, value] : args.named) space->members[name] = value;
   return Value(space);
@@ -67,20 +69,20 @@ Value raise_exception(Interpreter&, Args& args) {
   ArgReader reader(args, "raise_exception");
   const Value message = reader.require("message");
   reader.done();
-  throw Raised(message.str());
+  throw Raised(std::string(str(message)));
 }
 
 Value strftime_now(Interpreter&, Args& args) {
   ArgReader reader(args, "strftime_now");
   const Value format = reader.require("format");
   reader.done();
-  if (!format.is_string()) throw Error("strftime_now: the format must be a string");
+  if (!is_string(format)) throw Error("strftime_now: the format must be a string");
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   // A result of no bytes cannot be told from one that did not fit, so the format gets one more.
-  const std::string padded = *format.string() + ".";
-  std::string text(padded.size() * 8 + 256, '\0');
+  const String padded = *format.as<String>() + ".";
+  String text(padded.size() * 8 + 256, '\0');
   const std::size_t size = std::strftime(text.data(), text.size(), padded.c_str(), &local);
   if (size == 0) throw Error("strftime_now: the format is too long");
   text.resize(size - 1);
@@ -101,57 +103,50 @@ bool is_digit(char32_t c) {
 
 void add_globals(Interpreter& interpreter) {
   for (const auto& [name, function] :
-       {std::pair{"range", &range}, std::pair{"dict", &make_dict},
+       {std::pair{"range", &range}, std::pair{"dict", &dict},
         std::pair{"namespace", &make_namespace}, std::pair{"raise_exception", &raise_exception},
         std::pair{"strftime_now", &strftime_now}})
-    interpreter.set_global(name, Value::function(name, function));
+    interpreter.set_global(name, make_function(name, function));
 }
 
-std::string replace_text(Interpreter& in, const std::string& text, const std::string& from,
-                         const std::string& to, std::int64_t count) {
-  std::string out;
+String replace_text(std::string_view text, std::string_view from, std::string_view to,
+                    std::int64_t count) {
+  String out;
   std::size_t pos = 0;
-  auto check = [&] {
-    in.charge(1);
-    if (out.size() > (16U << 20)) in.charge_text(out.size());
-  };
   if (from.empty()) {  // between all characters and at both ends
     while (count != 0) {
-      check();
+      spend(kStepUnits + to.size());
       out += to;
       --count;
       if (pos == text.size()) return out;
       const std::size_t begin = pos;
       utf8::next(text, pos);
-      out += std::string_view(text).substr(begin, pos - begin);
+      out += text.substr(begin, pos - begin);
     }
-    return out + text.substr(pos);
+    return out.append(text.substr(pos));
   }
-  for (std::size_t at = text.find(from); at != std::string::npos && count != 0;
-       at = text.find(from, pos)) {
-    check();
-    out.append(text, pos, at - pos);
+  for (const std::size_t at : find_all(text, from, count)) {
+    spend(at - pos + to.size());
+    out += text.substr(pos, at - pos);
     out += to;
     pos = at + from.size();
-    --count;
   }
-  out.append(text, pos);
-  in.charge_text(out.size());
-  return out;
+  spend(text.size() - pos);
+  return out.append(text.substr(pos));
 }
 
-Value items_of(Interpreter& in, const Value& value) {
-  if (value.is_undefined()) return Value::list({});
-  const Dict* dict = value.dict();
-  if (dict == nullptr) throw Error(fmt::format("items of a {}", value.type_name()));
-  in.charge_for(value);
+Value items_of(const Value& value) {
+  if (is_undefined(value)) return make_list({});
+  const Dict* dict = value.as<Dict>();
+  if (dict == nullptr) throw Error(fmt::format("items of a {}", type_name(value)));
+  spend_for(value);
   Values items;
-  for (const auto& [key, member] : dict->items) items.push_back(Value::tuple({key, member}));
-  return Value::list(std::move(items));
+  for (const auto& [key, member] : dict->items) items.push_back(make_tuple({key, member}));
+  return make_list(std::move(items));
 }
 
-std::string format_percent(const std::string& format, const Value& values) {
-  const Sequence* tuple = values.sequence();
+String format_percent(std::string_view format, const Value& values) {
+  const Sequence* tuple = values.as<Sequence>();
   if (tuple != nullptr && !tuple->is_tuple) tuple = nullptr;
   std::size_t used = 0;
   auto next = [&]() -> const Value& {
@@ -160,7 +155,7 @@ std::string format_percent(const std::string& format, const Value& values) {
     ++used;
     return tuple == nullptr ? values : tuple->items[used - 1];
   };
-  std::string out;
+  String out;
   for (std::size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%') {
       out += format[i];
@@ -170,26 +165,26 @@ std::string format_percent(const std::string& format, const Value& values) {
     if (kind == '%') {
       out += '%';
     } else if (kind == 's') {
-      out += next().str();
+      out += str(next());
     } else if (kind == 'r') {
-      out += next().repr();
+      out += repr(next());
     } else if (kind == 'd' || kind == 'i') {
       const Value& v = next();
-      if (!v.is_number()) throw Error("%d needs a number");
-      out += fmt::format("{}", v.is_float() ? truncated(v.as_double()) : v.as_int());
+      if (!is_number(v)) throw Error("%d needs a number");
+      out += fmt::format("{}", is_float(v) ? truncated(double_of(v)) : integer_of(v));
     } else {
       throw Error(fmt::format("% format \"%{}\" is not supported", kind));
     }
   }
   if (tuple != nullptr && used < tuple->items.size())
     throw Error("%: more values than the format takes");
-  if (tuple == nullptr && used == 0 && values.dict() == nullptr)
+  if (tuple == nullptr && used == 0 && values.as<Dict>() == nullptr)
     throw Error("%: more values than the format takes");
   return out;
 }
 
-std::string format_braces(const std::string& format, ArgReader& args) {
-  std::string out;
+String format_braces(std::string_view format, ArgReader& args) {
+  String out;
   for (std::size_t i = 0; i < format.size(); ++i) {
     const char c = format[i];
     const bool doubled = i + 1 < format.size() && format[i + 1] == c;
@@ -202,17 +197,17 @@ std::string format_braces(const std::string& format, ArgReader& args) {
       out += c;
     } else {
       const std::size_t end = format.find('}', i);
-      if (end == std::string::npos) throw Error("format: a '{' without '}'");
-      const std::string field = format.substr(i + 1, end - i - 1);
-      if (field.find_first_of(":!.[") != std::string::npos)
+      if (end == std::string_view::npos) throw Error("format: a '{' without '}'");
+      const String field(format.substr(i + 1, end - i - 1));
+      if (field.find_first_of(":!.[") != String::npos)
         throw Error(fmt::format("format: field \"{{{}}}\" is not supported", field));
-      const bool numbered = field.find_first_not_of("0123456789") == std::string::npos;
+      const bool numbered = field.find_first_not_of("0123456789") == String::npos;
       if (field.empty()) {
-        out += args.require("a value").str();
+        out += str(args.require("a value"));
       } else if (numbered && field.size() < 4) {
-        out += args.positional(static_cast<std::size_t>(std::atoi(field.c_str()))).str();
+        out += str(args.positional(static_cast<std::size_t>(std::atoi(field.c_str()))));
       } else {
-        out += args.named(field).str();
+        out += str(args.named(field));
       }
       i = end;
     }

@@ -9,14 +9,16 @@
 namespace tandem::jinja {
 
 // str.replace; count < 0: all.
-std::string replace_text(Interpreter& in, const std::string& text, const std::string& from,
-                         const std::string& to, std::int64_t count);
+String replace_text(std::string_view text, std::string_view from, std::string_view to,
+                    std::int64_t count);
 
 // A dict as a list of (key, value) tuples.
-Value items_of(Interpreter& in, const Value& dict);
+Value items_of(const Value& dict);
 
 // str.format with {}, {0} and {name}; format specifications are refused.
-std::string format_braces(const std::string& format, ArgReader& args);
+String format_braces(std::string_view format, ArgReader& args);
+// printf-style formatting of Python's % operator: %s, %r, %d, %i and %%.
+String format_percent(std::string_view format, const Value& values);
 
 // int(d); throws Error if it does not fit.
 std::int64_t truncated(double d);
@@ -25,11 +27,5 @@ bool is_digit(char32_t c);  // str.isdigit
 
 // The functions every template sees: range, namespace, dict, raise_exception, strftime_now.
 void add_globals(Interpreter& interpreter);
-
-// What raise_exception throws: a refusal that the template's author wrote for its users.
-class Raised : public Error {
- public:
-  using Error::Error;
-};
 
 }  // namespace tandem::jinja

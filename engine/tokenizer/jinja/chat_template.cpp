@@ -6,6 +6,9 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "engine/tokenizer/jinja/builtins.h"
+#include "engine/tokenizer/jinja/content_format.h"
+#include "engine/tokenizer/jinja/continue_final.h"
+#include "engine/tokenizer/jinja/from_json.h"
 #include "engine/tokenizer/jinja/interpreter.h"
 #include "engine/tokenizer/utf8.h"
 
@@ -18,9 +21,37 @@ constexpr std::size_t kMaxTemplateBytes = 1U << 20;
 constexpr std::uint64_t kMaxConfigBytes = 64U << 20;  // tokenizer_config.json can list all tokens
 constexpr int kMaxConfigDepth = 32;
 
+// A message may hold a text of the template's making; so much of it is told.
+std::string shortened(std::string message) {
+  constexpr std::size_t kMaxMessageBytes = 2048;
+  if (message.size() <= kMaxMessageBytes) return message;
+  message.resize(
+      utf8::previous(std::string_view(message).substr(0, kMaxMessageBytes), kMaxMessageBytes));
+  return message + "...";
+}
+
 Status status_of(const jinja::Error& error) {
-  if (error.line == 0) return invalid("chat template: {}", error.what());
-  return invalid("chat template, line {}: {}", error.line, error.what());
+  const std::string what = shortened(error.what());
+  if (error.line == 0) return invalid("chat template: {}", what);
+  return invalid("chat template, line {}: {}", error.line, what);
+}
+
+// What `work` throws, as a Status.
+template <typename Work>
+auto caught(Work&& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const jinja::Stopped& e) {
+    return error(StatusCode::unavailable, "chat template: {}", e.what());
+  } catch (const jinja::Raised& e) {
+    return Status(StatusCode::invalid_argument, shortened(e.what()));
+  } catch (const jinja::Error& e) {
+    return status_of(e);
+  } catch (const Json::exception& e) {
+    return invalid("chat template: {}", e.what());
+  } catch (const std::bad_alloc&) {
+    return error(StatusCode::resource_exhausted, "no memory for the chat template");
+  }
 }
 
 // The file's text; nothing if it is not there.
@@ -77,7 +108,19 @@ std::optional<std::string> template_of(const Json& config) {
 
 struct ChatTemplate::Impl {
   jinja::Body body;
-  std::vector<std::pair<std::string, jinja::Value>> tokens;
+  Json tokens;
+
+  // Requires a budget in force.
+  std::string render(const ChatInput& input) const {
+    jinja::Interpreter interpreter;
+    jinja::add_globals(interpreter);
+    for (const Json* variables : {&tokens, &input.variables})
+      for (const auto& [name, value] : variables->items())
+        interpreter.set_global(name, jinja::from_json(value));
+    interpreter.set_global("messages", jinja::from_json(input.messages));
+    interpreter.set_global("add_generation_prompt", jinja::Value(input.add_generation_prompt));
+    return std::string(interpreter.render(body));
+  }
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -90,19 +133,12 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
                    kMaxTemplateBytes);
   if (!utf8::valid(source)) return invalid("the chat template is not valid UTF-8");
   if (!special_tokens.is_object()) return invalid("special tokens must be an object");
-  try {
+  return caught([&]() -> Result<std::unique_ptr<ChatTemplate>> {
     auto impl = std::make_unique<Impl>();
     impl->body = jinja::parse(source);
-    for (const auto& [name, token] : special_tokens.items())
-      impl->tokens.emplace_back(name, jinja::Value::from_json(token));
+    impl->tokens = special_tokens;
     return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(impl)));
-  } catch (const jinja::Error& e) {
-    return status_of(e);
-  } catch (const Json::exception& e) {
-    return invalid("chat template: {}", e.what());
-  } catch (const std::bad_alloc&) {
-    return error(StatusCode::resource_exhausted, "no memory for the chat template");
-  }
+  });
 }
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::filesystem::path& dir) {
@@ -126,27 +162,28 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::load(const std::filesystem::
   return result;
 }
 
-Result<std::string> ChatTemplate::render(const Json& messages, bool add_generation_prompt,
-                                         const Json& extra) const {
-  try {
-    jinja::Interpreter interpreter;
-    jinja::add_globals(interpreter);
-    for (const auto& [name, value] : impl_->tokens) interpreter.set_global(name, value);
-    if (extra.is_object())
-      for (const auto& [name, value] : extra.items())
-        interpreter.set_global(name, jinja::Value::from_json(value));
-    interpreter.set_global("messages", jinja::Value::from_json(messages));
-    interpreter.set_global("add_generation_prompt", jinja::Value(add_generation_prompt));
-    return interpreter.render(impl_->body);
-  } catch (const jinja::Raised& e) {
-    return Status(StatusCode::invalid_argument, e.what());
-  } catch (const jinja::Error& e) {
-    return status_of(e);
-  } catch (const Json::exception& e) {
-    return invalid("chat template: {}", e.what());
-  } catch (const std::bad_alloc&) {
-    return error(StatusCode::resource_exhausted, "no memory to render the chat template");
-  }
+Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse_another(std::string_view source) const {
+  return parse(source, impl_->tokens);
+}
+
+Result<std::string> ChatTemplate::render(const ChatInput& input, const RenderLimits& limits) const {
+  return caught([&]() -> Result<std::string> {
+    const SteadyClock steady;
+    const Clock& clock = limits.clock == nullptr ? steady : *limits.clock;
+    jinja::Budget budget({},
+                         {.stopped = [&] { return limits.stopped != nullptr && *limits.stopped; },
+                          .now = [&] { return clock.now(); },
+                          .deadline = clock.now() + limits.timeout});
+    const jinja::Budget::Scope scope(budget);
+    if (!input.continue_final_message) return impl_->render(input);
+    ChatInput marked = input;
+    TANDEM_ASSIGN(const std::string shown, jinja::mark_end(marked.messages));
+    return jinja::cut_at_mark(impl_->render(marked), shown);
+  });
+}
+
+bool ChatTemplate::reads_content_parts() const {
+  return jinja::loops_over_content(impl_->body);
 }
 
 }  // namespace tandem

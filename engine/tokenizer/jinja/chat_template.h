@@ -2,15 +2,35 @@
 // interpreter does not know it refuses when the template is loaded, by name.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace tandem {
+
+// What a template is given. Members of objects keep their order, which tojson shows.
+struct ChatInput {
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  // Further variables by name: tools, documents, what a request adds.
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  bool add_generation_prompt = true;
+  // The text ends where the last message's content does, for the model to go on with.
+  bool continue_final_message = false;
+};
+
+// When a rendering is ended.
+struct RenderLimits {
+  const std::atomic<bool>* stopped = nullptr;  // true: its thread is wanted back; `unavailable`
+  const Clock* clock = nullptr;                // null: the steady clock
+  Duration timeout = std::chrono::seconds(5);
+};
 
 // Immutable after parsing; render() is thread-safe.
 class ChatTemplate {
@@ -18,18 +38,19 @@ class ChatTemplate {
   // `special_tokens` has bos_token, eos_token, ... as strings, visible to the template by name.
   static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source,
                                                      const nlohmann::ordered_json& special_tokens);
+  // Another template with this one's special tokens.
+  Result<std::unique_ptr<ChatTemplate>> parse_another(std::string_view source) const;
   // From DIR/chat_template.jinja or tokenizer_config.json (a string, or a list of named templates:
   // "default"). not_found when the checkpoint has none.
   static Result<std::unique_ptr<ChatTemplate>> load(const std::filesystem::path& dir);
   ~ChatTemplate();
 
-  // `messages`: array of {"role", "content", ...}. `extra` is merged into the template's variables
-  // (tools, documents). raise_exception in the template is an invalid_argument with its message.
-  // Rendering is bounded in steps and output size; a template cannot hang the server. Members of
-  // objects keep their order, which tojson shows: parse requests to ordered_json where tools
-  // matter.
-  Result<std::string> render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
-                             const nlohmann::ordered_json& extra) const;
+  // raise_exception in the template is an invalid_argument with its message. Work, memory and time
+  // are bounded, whatever the template and its input: it cannot hang the server.
+  Result<std::string> render(const ChatInput& input, const RenderLimits& limits = {}) const;
+
+  // It walks over the parts of a message's content; else it wants one text.
+  bool reads_content_parts() const;
 
  private:
   struct Impl;

@@ -3,7 +3,10 @@
 
 #include <cmath>
 
+#include "engine/tokenizer/jinja/access.h"
+#include "engine/tokenizer/jinja/builtins.h"
 #include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/print.h"
 
 namespace tandem::jinja {
 namespace {
@@ -12,8 +15,8 @@ using Kind = Expr::Kind;
 
 [[noreturn]] void fail_operands(std::string_view op, const Value& a, const Value& b) {
   for (const Value* v : {&a, &b})
-    if (v->is_undefined()) throw Error(fmt::format("'{}' is undefined", v->undefined_info()->name));
-  throw Error(fmt::format("{} cannot take {} and {}", op, a.type_name(), b.type_name()));
+    if (is_undefined(*v)) throw Error(fmt::format("'{}' is undefined", v->as<Undefined>()->name));
+  throw Error(fmt::format("{} cannot take {} and {}", op, type_name(a), type_name(b)));
 }
 
 [[noreturn]] void fail_overflow() {
@@ -39,14 +42,14 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
 }
 
 Value power(const Value& a, const Value& b) {
-  if (a.is_float() || b.is_float() || b.as_int() < 0) {
-    const double result = std::pow(a.as_double(), b.as_double());
+  if (is_float(a) || is_float(b) || integer_of(b) < 0) {
+    const double result = std::pow(double_of(a), double_of(b));
     if (!std::isfinite(result)) throw Error("** has no finite result");
     return Value(result);
   }
   std::int64_t result = 1;
-  const std::int64_t base = a.as_int();
-  std::int64_t exponent = b.as_int();
+  const std::int64_t base = integer_of(a);
+  std::int64_t exponent = integer_of(b);
   if (base == 0 || base == 1) return Value(exponent == 0 ? std::int64_t{1} : base);
   if (base == -1) return Value(exponent % 2 == 0 ? std::int64_t{1} : std::int64_t{-1});
   for (; exponent > 0; --exponent)
@@ -54,26 +57,26 @@ Value power(const Value& a, const Value& b) {
   return Value(result);
 }
 
-Value arithmetic(const std::string& op, const Value& a, const Value& b) {
-  if (!a.is_number() || !b.is_number()) fail_operands(op, a, b);
+Value arithmetic(std::string_view op, const Value& a, const Value& b) {
+  if (!is_number(a) || !is_number(b)) fail_operands(op, a, b);
   if (op == "**") return power(a, b);
   if (op == "/") {
-    if (b.as_double() == 0) throw Error("division by zero");
-    return Value(a.as_double() / b.as_double());
+    if (double_of(b) == 0) throw Error("division by zero");
+    return Value(double_of(a) / double_of(b));
   }
-  if (a.is_float() || b.is_float()) {
-    const double x = a.as_double();
-    const double y = b.as_double();
+  if (is_float(a) || is_float(b)) {
+    const double x = double_of(a);
+    const double y = double_of(b);
     if (op == "-") return Value(x - y);
     if (y == 0) throw Error("division by zero");
     if (op == "//") return Value(std::floor(x / y));
     const double r = std::fmod(x, y);
     return Value(r != 0 && (r < 0) != (y < 0) ? r + y : r);
   }
-  if (op == "//") return Value(floor_div(a.as_int(), b.as_int()));
-  if (op == "%") return Value(floor_mod(a.as_int(), b.as_int()));
+  if (op == "//") return Value(floor_div(integer_of(a), integer_of(b)));
+  if (op == "%") return Value(floor_mod(integer_of(a), integer_of(b)));
   std::int64_t result = 0;
-  if (__builtin_sub_overflow(a.as_int(), b.as_int(), &result)) fail_overflow();
+  if (__builtin_sub_overflow(integer_of(a), integer_of(b), &result)) fail_overflow();
   return Value(result);
 }
 
@@ -81,7 +84,7 @@ Value arithmetic(const std::string& op, const Value& a, const Value& b) {
 
 Value Interpreter::eval(const Expr& e) {
   const DepthGuard guard(*this);
-  charge(1);
+  spend_steps(1);
   try {
     return eval_sized(e);
   } catch (Error& error) {
@@ -102,33 +105,33 @@ Value Interpreter::eval_sized(const Expr& e) {
     case Kind::tuple: {
       Values items;
       for (const ExprPtr& item : e.children) items.push_back(eval(*item));
-      return e.kind == Kind::list ? Value::list(std::move(items)) : Value::tuple(std::move(items));
+      return e.kind == Kind::list ? make_list(std::move(items)) : make_tuple(std::move(items));
     }
     case Kind::dict: {
-      auto dict = std::make_shared<Dict>();
+      auto dict = make_metered<Dict>();
       for (std::size_t i = 0; i + 1 < e.children.size(); i += 2) {
         const Value key = child(i);
         dict->set(key, child(i + 1));
       }
-      return Value::dict(std::move(dict));
+      return make_dict(std::move(dict));
     }
     case Kind::attribute:
       return get_attribute(child(0), e.text);
     case Kind::item: {
       const Value object = child(0);
-      if (object.is_string()) charge_for(object);
+      if (is_string(object)) spend_for(object);
       return get_item(object, child(1));
     }
     case Kind::slice: {
       const Value object = child(0);
-      charge_for(object);
+      spend_for(object);
       const Value start = optional(1);
       const Value stop = optional(2);
       return get_slice(object, start, stop, optional(3));
     }
     case Kind::call: {
       const Value function = child(0);
-      if (const Undefined* missing = function.undefined_info())
+      if (const Undefined* missing = function.as<Undefined>())
         throw Error(fmt::format("'{}' is undefined", missing->name));
       Args args = eval_arguments(e);
       return call(function, args);
@@ -138,37 +141,36 @@ Value Interpreter::eval_sized(const Expr& e) {
     case Kind::test: {
       const Value input = child(0);
       Args args = eval_arguments(e);
-      charge_for(input);
+      spend_for(input);
       return Value(e.test(*this, input, args));
     }
     case Kind::negative: {
       const Value v = child(0);
-      if (v.is_float()) return Value(-v.as_double());
-      if (!v.is_number()) fail_operands("-", v, v);
-      return Value(floor_div(v.as_int(), -1));
+      if (is_float(v)) return Value(-double_of(v));
+      if (!is_number(v)) fail_operands("-", v, v);
+      return Value(floor_div(integer_of(v), -1));
     }
     case Kind::positive: {
       const Value v = child(0);
-      if (!v.is_number()) fail_operands("+", v, v);
-      return v.is_bool() ? Value(v.as_int()) : v;
+      if (!is_number(v)) fail_operands("+", v, v);
+      return is_bool(v) ? Value(integer_of(v)) : v;
     }
     case Kind::logical_not:
-      return Value(!child(0).truthy());
+      return Value(!truthy(child(0)));
     case Kind::logical_and: {
       Value left = child(0);
-      return left.truthy() ? child(1) : left;
+      return truthy(left) ? child(1) : left;
     }
     case Kind::logical_or: {
       Value left = child(0);
-      return left.truthy() ? left : child(1);
+      return truthy(left) ? left : child(1);
     }
     case Kind::binary:
       return eval_binary(e);
     case Kind::concat: {
-      std::string text;
+      String text;
       for (const ExprPtr& part : e.children) {
-        const std::string more = eval(*part).str();
-        charge_text(text.size() + more.size());
+        const String more = str(eval(*part));
         text += more;
       }
       return Value(std::move(text));
@@ -176,17 +178,19 @@ Value Interpreter::eval_sized(const Expr& e) {
     case Kind::compare:
       return eval_compare(e);
     case Kind::conditional:
-      if (child(1).truthy()) return child(0);
-      return e.children[2] == nullptr ? Value::undefined("the else of an inline if") : child(2);
+      if (truthy(child(1))) return child(0);
+      return e.children[2] == nullptr ? make_undefined("the else of an inline if") : child(2);
   }
   return {};
 }
 
-Value Interpreter::eval_name(const std::string& name) {
-  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get())
+Value Interpreter::eval_name(std::string_view name) {
+  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get()) {
+    spend(kItemUnits + name.size());
     if (const auto it = scope->names.find(name); it != scope->names.end()) return it->second;
+  }
   const auto it = globals_.find(name);
-  return it == globals_.end() ? Value::undefined(name) : it->second;
+  return it == globals_.end() ? make_undefined(name) : it->second;
 }
 
 Args Interpreter::eval_arguments(const Expr& e) {
@@ -206,7 +210,7 @@ Value Interpreter::eval_filter(const Expr& e, const Value* block_input) {
     input = eval(*e.children[0]);
   }
   Args args = eval_arguments(e);
-  charge_for(input);
+  spend_for(input);
   return e.filter(*this, input, args);
 }
 
@@ -214,24 +218,24 @@ Value Interpreter::eval_compare(const Expr& e) {
   Value left = eval(*e.children[0]);
   for (std::size_t i = 0; i < e.ops.size(); ++i) {
     Value right = eval(*e.children[i + 1]);
-    charge_for(left);
-    charge_for(right);
-    const std::string& op = e.ops[i];
+    spend_for(left);
+    spend_for(right);
+    std::string_view op = e.ops[i];
     bool holds = false;
     if (op == "==" || op == "!=") {
-      holds = left.equals(right) == (op == "==");
+      holds = equals(left, right) == (op == "==");
     } else if (op == "in" || op == "not in") {
-      holds = right.contains(left) == (op == "in");
-    } else if (left.is_undefined() || right.is_undefined()) {
+      holds = contains(right, left) == (op == "in");
+    } else if (is_undefined(left) || is_undefined(right)) {
       fail_operands(op, left, right);
     } else if (op == "<") {
-      holds = left.less(right);
+      holds = less(left, right);
     } else if (op == ">") {
-      holds = right.less(left);
+      holds = less(right, left);
     } else if (op == "<=") {
-      holds = left.less(right) || left.equals(right);
+      holds = less(left, right) || equals(left, right);
     } else {
-      holds = right.less(left) || left.equals(right);
+      holds = less(right, left) || equals(left, right);
     }
     if (!holds) return Value(false);
     left = std::move(right);
@@ -244,62 +248,59 @@ Value Interpreter::eval_binary(const Expr& e) {
   const Value b = eval(*e.children[1]);
   if (e.text == "+") return add(a, b);
   if (e.text == "*") return multiply(a, b);
-  if (e.text == "%" && a.is_string()) {
-    std::string text = format_percent(*a.string(), b);
-    charge_text(text.size());
+  if (e.text == "%" && is_string(a)) {
+    String text = format_percent(*a.as<String>(), b);
     return Value(std::move(text));
   }
   return arithmetic(e.text, a, b);
 }
 
 Value Interpreter::add(const Value& a, const Value& b) {
-  if (a.is_string() && b.is_string()) {
-    charge_text(a.string()->size() + b.string()->size());
-    return Value(*a.string() + *b.string());
+  if (is_string(a) && is_string(b)) {
+    return Value(*a.as<String>() + *b.as<String>());
   }
-  const Sequence* x = a.sequence();
-  const Sequence* y = b.sequence();
+  const Sequence* x = a.as<Sequence>();
+  const Sequence* y = b.as<Sequence>();
   if (x != nullptr && y != nullptr && x->is_tuple == y->is_tuple) {
-    charge(x->items.size() + y->items.size());
+    spend_steps(x->items.size() + y->items.size());
     Values items = x->items;
     items.insert(items.end(), y->items.begin(), y->items.end());
-    return x->is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+    return x->is_tuple ? make_tuple(std::move(items)) : make_list(std::move(items));
   }
-  if (!a.is_number() || !b.is_number()) fail_operands("+", a, b);
-  if (a.is_float() || b.is_float()) return Value(a.as_double() + b.as_double());
+  if (!is_number(a) || !is_number(b)) fail_operands("+", a, b);
+  if (is_float(a) || is_float(b)) return Value(double_of(a) + double_of(b));
   std::int64_t result = 0;
-  if (__builtin_add_overflow(a.as_int(), b.as_int(), &result)) fail_overflow();
+  if (__builtin_add_overflow(integer_of(a), integer_of(b), &result)) fail_overflow();
   return Value(result);
 }
 
 Value Interpreter::multiply(const Value& a, const Value& b) {
-  if (!a.is_number() && b.is_number()) {
-    const bool repeats = a.is_string() || a.sequence() != nullptr;
-    if (!repeats || b.is_float()) fail_operands("*", a, b);
-    const std::int64_t times = b.as_int();
-    if (times <= 0) return a.is_string() ? Value("") : Value::list({});
+  if (!is_number(a) && is_number(b)) {
+    const bool repeats = is_string(a) || a.as<Sequence>() != nullptr;
+    if (!repeats || is_float(b)) fail_operands("*", a, b);
+    const std::int64_t times = integer_of(b);
+    if (times <= 0) return is_string(a) ? Value("") : make_list({});
     const auto count = static_cast<std::size_t>(times);
-    std::size_t size = a.is_string() ? a.string()->size() : a.sequence()->items.size();
-    if (__builtin_mul_overflow(size, count, &size) || size > limits_.text_bytes)
+    std::size_t size = is_string(a) ? a.as<String>()->size() : a.as<Sequence>()->items.size();
+    if (__builtin_mul_overflow(size, count, &size) || size > kMaxTextBytes)
       throw Error("* makes a value that is too long");
-    if (const std::string* s = a.string()) {
-      charge_text(size);
-      std::string text;
+    if (const String* s = a.as<String>()) {
+      String text;
       for (std::size_t i = 0; i < count && !s->empty(); ++i) text += *s;
       return Value(std::move(text));
     }
-    charge(size);
+    spend_steps(size);
     Values items;
-    const Sequence& sequence = *a.sequence();
+    const Sequence& sequence = *a.as<Sequence>();
     for (std::size_t i = 0; i < count && !sequence.items.empty(); ++i)
       items.insert(items.end(), sequence.items.begin(), sequence.items.end());
-    return sequence.is_tuple ? Value::tuple(std::move(items)) : Value::list(std::move(items));
+    return sequence.is_tuple ? make_tuple(std::move(items)) : make_list(std::move(items));
   }
-  if (a.is_number() && (b.is_string() || b.sequence() != nullptr)) return multiply(b, a);
-  if (!a.is_number() || !b.is_number()) fail_operands("*", a, b);
-  if (a.is_float() || b.is_float()) return Value(a.as_double() * b.as_double());
+  if (is_number(a) && (is_string(b) || b.as<Sequence>() != nullptr)) return multiply(b, a);
+  if (!is_number(a) || !is_number(b)) fail_operands("*", a, b);
+  if (is_float(a) || is_float(b)) return Value(double_of(a) * double_of(b));
   std::int64_t result = 0;
-  if (__builtin_mul_overflow(a.as_int(), b.as_int(), &result)) fail_overflow();
+  if (__builtin_mul_overflow(integer_of(a), integer_of(b), &result)) fail_overflow();
   return Value(result);
 }
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/tokenizer/jinja/access.h"
 #include "engine/tokenizer/jinja/builtins.h"
 #include "engine/tokenizer/jinja/filters.h"
 #include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/print.h"
 #include "engine/tokenizer/jinja/text.h"
 
 namespace tandem::jinja {
@@ -15,14 +17,14 @@ namespace {
 // What the filters with an "attribute" argument look at: a path of names and indexes with dots, or
 // an index. None: the item itself.
 Value follow(const Value& item, const Value& attribute) {
-  if (attribute.is_none()) return item;
-  if (attribute.is_int()) return get_item(item, attribute);
-  if (!attribute.is_string()) throw Error("attribute must be a string or a number");
+  if (is_none(attribute)) return item;
+  if (is_int(attribute)) return get_item(item, attribute);
+  if (!is_string(attribute)) throw Error("attribute must be a string or a number");
   Value value = item;
-  std::string_view path = *attribute.string();
+  std::string_view path = *attribute.as<String>();
   while (true) {
     const std::size_t dot = path.find('.');
-    const std::string part(path.substr(0, dot));
+    const String part(path.substr(0, dot));
     std::int64_t index = 0;
     const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), index);
     const bool number = status == std::errc() && end == part.data() + part.size() && index >= 0;
@@ -34,132 +36,130 @@ Value follow(const Value& item, const Value& attribute) {
 
 // Sorting and uniqueness ignore the case of text unless asked.
 Value fold(const Value& v, bool case_sensitive) {
-  return !case_sensitive && v.is_string() ? Value(to_lower(*v.string())) : v;
+  return !case_sensitive && is_string(v) ? Value(to_lower(*v.as<String>())) : v;
 }
 
 Value length(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "length").done();
-  return Value(static_cast<std::int64_t>(input.length()));
+  return Value(static_cast<std::int64_t>(length_of(input)));
 }
 
 Value first(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "first").done();
-  const auto items = input.iterate();
-  return items->items.empty() ? Value::undefined("the first item") : items->items.front();
+  const auto items = iterate(input);
+  return items->items.empty() ? make_undefined("the first item") : items->items.front();
 }
 
 Value last(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "last").done();
-  const auto items = input.iterate();
-  return items->items.empty() ? Value::undefined("the last item") : items->items.back();
+  const auto items = iterate(input);
+  return items->items.empty() ? make_undefined("the last item") : items->items.back();
 }
 
-Value to_list(Interpreter& in, const Value& input, Args& args) {
+Value to_list(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "list").done();
-  const auto items = input.iterate();
-  in.charge(items->items.size());
-  return Value::list(items->items);
+  const auto items = iterate(input);
+  spend_steps(items->items.size());
+  return make_list(items->items);
 }
 
-Value reverse(Interpreter& in, const Value& input, Args& args) {
+Value reverse(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "reverse").done();
-  if (input.is_string()) {
+  if (is_string(input)) {
     const Value step(std::int64_t{-1});
     return get_slice(input, Value(), Value(), step);
   }
-  Values items = input.iterate()->items;
-  in.charge(items.size());
+  Values items = iterate(input)->items;
+  spend_steps(items.size());
   std::reverse(items.begin(), items.end());
-  return Value::list(std::move(items));
+  return make_list(std::move(items));
 }
 
-Value join(Interpreter& in, const Value& input, Args& args) {
+Value join(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "join");
-  const std::string separator = reader.next("d", Value("")).str();
+  const String separator = str(reader.next("d", Value("")));
   const Value attribute = reader.next("attribute", Value());
   reader.done();
-  std::string text;
+  String text;
   bool first_item = true;
-  const auto source = input.iterate();  // owns what the loop walks
+  const auto source = iterate(input);  // owns what the loop walks
   for (const Value& item : source->items) {
-    in.charge(1);
+    spend_steps(1);
     if (!first_item) text += separator;
     first_item = false;
-    text += follow(item, attribute).str();
-    if (text.size() > (16U << 20)) in.charge_text(text.size());
+    text += str(follow(item, attribute));
   }
-  in.charge_text(text.size());
   return Value(std::move(text));
 }
 
-Value items(Interpreter& in, const Value& input, Args& args) {
+Value items(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "items").done();
-  return items_of(in, input);
+  return items_of(input);
 }
 
-Value dictsort(Interpreter& in, const Value& input, Args& args) {
+Value dictsort(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "dictsort");
-  const bool case_sensitive = reader.next("case_sensitive", Value(false)).truthy();
-  const std::string by = reader.next("by", Value("key")).str();
-  const bool descending = reader.next("reverse", Value(false)).truthy();
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
+  const String by = str(reader.next("by", Value("key")));
+  const bool descending = truthy(reader.next("reverse", Value(false)));
   reader.done();
   if (by != "key" && by != "value") throw Error("dictsort: by must be key or value");
-  if (input.dict() == nullptr) throw Error("dictsort needs a dict");
-  Values pairs = items_of(in, input).sequence()->items;
-  in.charge(pairs.size() * 16);
+  if (input.as<Dict>() == nullptr) throw Error("dictsort needs a dict");
+  Values pairs = items_of(input).as<Sequence>()->items;
+  spend_steps(pairs.size() * 16);
   auto key = [&](const Value& pair) {
-    return fold(pair.sequence()->items[by == "key" ? 0 : 1], case_sensitive);
+    return fold(pair.as<Sequence>()->items[by == "key" ? 0 : 1], case_sensitive);
   };
   std::stable_sort(pairs.begin(), pairs.end(), [&](const Value& a, const Value& b) {
-    return descending ? key(b).less(key(a)) : key(a).less(key(b));
+    return descending ? less(key(b), key(a)) : less(key(a), key(b));
   });
-  return Value::list(std::move(pairs));
+  return make_list(std::move(pairs));
 }
 
-Value sort(Interpreter& in, const Value& input, Args& args) {
+Value sort(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "sort");
-  const bool descending = reader.next("reverse", Value(false)).truthy();
-  const bool case_sensitive = reader.next("case_sensitive", Value(false)).truthy();
+  const bool descending = truthy(reader.next("reverse", Value(false)));
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
   const Value attribute = reader.next("attribute", Value());
   reader.done();
-  Values sorted = input.iterate()->items;
-  in.charge(sorted.size() * 16);
+  Values sorted = iterate(input)->items;
+  spend_steps(sorted.size() * 16);
   auto key = [&](const Value& v) { return fold(follow(v, attribute), case_sensitive); };
   std::stable_sort(sorted.begin(), sorted.end(), [&](const Value& a, const Value& b) {
-    return descending ? key(b).less(key(a)) : key(a).less(key(b));
+    return descending ? less(key(b), key(a)) : less(key(a), key(b));
   });
-  return Value::list(std::move(sorted));
+  return make_list(std::move(sorted));
 }
 
-Value unique(Interpreter& in, const Value& input, Args& args) {
+Value unique(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "unique");
-  const bool case_sensitive = reader.next("case_sensitive", Value(false)).truthy();
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
   const Value attribute = reader.next("attribute", Value());
   reader.done();
   Dict seen;  // refuses what cannot be a key, as Python does
   Values kept;
-  const auto source = input.iterate();  // owns what the loop walks
+  const auto source = iterate(input);  // owns what the loop walks
   for (const Value& item : source->items) {
-    in.charge(4);
+    spend_steps(4);
     const Value key = fold(follow(item, attribute), case_sensitive);
     if (seen.find(key) != nullptr) continue;
     seen.set(key, Value());
     kept.push_back(item);
   }
-  return Value::list(std::move(kept));
+  return make_list(std::move(kept));
 }
 
 Value extreme(const Value& input, Args& args, const char* name, bool want_max) {
   ArgReader reader(args, name);
-  const bool case_sensitive = reader.next("case_sensitive", Value(false)).truthy();
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
   const Value attribute = reader.next("attribute", Value());
   reader.done();
-  const auto all = input.iterate();
-  if (all->items.empty()) return Value::undefined(name);
+  const auto all = iterate(input);
+  if (all->items.empty()) return make_undefined(name);
   auto key = [&](const Value& v) { return fold(follow(v, attribute), case_sensitive); };
   const Value* best = &all->items.front();
   for (const Value& item : all->items)
-    if (want_max ? key(*best).less(key(item)) : key(item).less(key(*best))) best = &item;
+    if (want_max ? less(key(*best), key(item)) : less(key(item), key(*best))) best = &item;
   return *best;
 }
 Value min(Interpreter&, const Value& input, Args& args) {
@@ -174,20 +174,20 @@ Value sum(Interpreter& in, const Value& input, Args& args) {
   const Value attribute = reader.next("attribute", Value());
   Value total = reader.next("start", Value(std::int64_t{0}));
   reader.done();
-  const auto source = input.iterate();  // owns what the loop walks
+  const auto source = iterate(input);  // owns what the loop walks
   for (const Value& item : source->items) {
-    in.charge(1);
+    spend_steps(1);
     total = in.add(total, follow(item, attribute));
   }
   return total;
 }
 
 // The name of a filter or test in the first argument, and the arguments that go to it.
-Args take_inner(Args& args, const char* who, std::string& name) {
+Args take_inner(Args& args, const char* who, String& name) {
   ArgReader reader(args, who);
   const Value given = reader.require("name");
-  if (!given.is_string()) throw Error(fmt::format("{} needs the name of a test or filter", who));
-  name = *given.string();
+  if (!is_string(given)) throw Error(fmt::format("{} needs the name of a test or filter", who));
+  name = *given.as<String>();
   Args inner;
   inner.positional = reader.rest();
   inner.named = args.named;
@@ -195,31 +195,31 @@ Args take_inner(Args& args, const char* who, std::string& name) {
 }
 
 Value map(Interpreter& in, const Value& input, Args& args) {
-  const auto source = input.iterate();
+  const auto source = iterate(input);
   Values mapped;
   if (args.positional.empty()) {
     ArgReader reader(args, "map");
     const Value attribute = reader.require("attribute");
-    const Value fallback = reader.next("default", Value::undefined("default"));
+    const Value fallback = reader.next("default", make_undefined("default"));
     reader.done();
     for (const Value& item : source->items) {
-      in.charge(1);
+      spend_steps(1);
       const Value found = follow(item, attribute);
-      mapped.push_back(found.is_undefined() && !fallback.is_undefined() ? fallback : found);
+      mapped.push_back(is_undefined(found) && !is_undefined(fallback) ? fallback : found);
     }
-    return Value::list(std::move(mapped));
+    return make_list(std::move(mapped));
   }
-  std::string name;
+  String name;
   const Args inner = take_inner(args, "map", name);
   const FilterFunction filter = find_filter(name);
   if (filter == nullptr) throw Error(fmt::format("filter \"{}\" is not supported", name));
   for (const Value& item : source->items) {
-    in.charge(1);
-    in.charge_for(item);
+    spend_steps(1);
+    spend_for(item);
     Args copy = inner;
     mapped.push_back(filter(in, item, copy));
   }
-  return Value::list(std::move(mapped));
+  return make_list(std::move(mapped));
 }
 
 // select, reject, selectattr and rejectattr: items (or an attribute of theirs) that a test accepts,
@@ -234,21 +234,21 @@ Value choose(Interpreter& in, const Value& input, Args& args, bool by_attribute,
   TestFunction test = nullptr;
   Args inner;
   if (!args.positional.empty()) {
-    std::string name;
+    String name;
     inner = take_inner(args, "select", name);
     test = find_test(name);
     if (test == nullptr) throw Error(fmt::format("test \"{}\" is not supported", name));
   }
   Values kept;
-  const auto source = input.iterate();  // owns what the loop walks
+  const auto source = iterate(input);  // owns what the loop walks
   for (const Value& item : source->items) {
-    in.charge(1);
+    spend_steps(1);
     const Value subject = follow(item, attribute);
     Args copy = inner;
-    const bool accepted = test == nullptr ? subject.truthy() : test(in, subject, copy);
+    const bool accepted = test == nullptr ? truthy(subject) : test(in, subject, copy);
     if (accepted == keep) kept.push_back(item);
   }
-  return Value::list(std::move(kept));
+  return make_list(std::move(kept));
 }
 Value select(Interpreter& in, const Value& input, Args& args) {
   return choose(in, input, args, false, true);

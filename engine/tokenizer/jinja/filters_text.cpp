@@ -9,6 +9,7 @@
 #include "engine/tokenizer/jinja/builtins.h"
 #include "engine/tokenizer/jinja/filters.h"
 #include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/print.h"
 #include "engine/tokenizer/jinja/text.h"
 #include "engine/tokenizer/utf8.h"
 
@@ -16,25 +17,25 @@ namespace tandem::jinja {
 namespace {
 
 // A filter without arguments.
-template <std::string (*Function)(std::string_view)>
+template <String (*Function)(std::string_view)>
 Value on_text(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "filter").done();
-  return Value(Function(input.str()));
+  return Value(Function(str(input)));
 }
 
 Value trim(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "trim");
   const Value chars = reader.next("chars", Value());
   reader.done();
-  const std::string text = input.str();
-  if (chars.is_none()) return Value(strip_right(strip_left(text)));
-  const std::string set = chars.str();
+  const String text = str(input);
+  if (is_none(chars)) return Value(strip_right(strip_left(text)));
+  const String set = str(chars);
   return Value(strip_right(strip_left(text, set), set));
 }
 
 // Words begin after white space, hyphens and opening brackets.
-std::string title(std::string_view s) {
-  std::string out;
+String title(std::string_view s) {
+  String out;
   std::size_t begin = 0;
   auto is_border = [](char32_t c) {
     return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
@@ -49,8 +50,8 @@ std::string title(std::string_view s) {
   return out + capitalize(s.substr(begin));
 }
 
-std::string escape(std::string_view s) {
-  std::string out;
+String escape(std::string_view s) {
+  String out;
   for (const char c : s) {
     switch (c) {
       case '&':
@@ -75,50 +76,50 @@ std::string escape(std::string_view s) {
   return out;
 }
 
-std::string same_text(std::string_view s) {
-  return std::string(s);
+String same_text(std::string_view s) {
+  return String(s);
 }
 
 Value safe(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "safe").done();
-  return Value(input.str());
+  return Value(str(input));
 }
 
-Value replace(Interpreter& in, const Value& input, Args& args) {
+Value replace(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "replace");
   const Value from = reader.require("old");
   const Value to = reader.require("new");
   const Value count = reader.next("count", Value());
   reader.done();
   return Value(
-      replace_text(in, input.str(), from.str(), to.str(), count.is_none() ? -1 : count.as_int()));
+      replace_text(str(input), str(from), str(to), is_none(count) ? -1 : integer_of(count)));
 }
 
 Value default_value(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "default");
   Value fallback = reader.next("default_value", Value(""));
-  const bool when_false = reader.next("boolean", Value(false)).truthy();
+  const bool when_false = truthy(reader.next("boolean", Value(false)));
   reader.done();
-  return input.is_undefined() || (when_false && !input.truthy()) ? fallback : input;
+  return is_undefined(input) || (when_false && !truthy(input)) ? fallback : input;
 }
 
-Value indent(Interpreter& in, const Value& input, Args& args) {
+Value indent(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "indent");
   const Value width = reader.next("width", Value(std::int64_t{4}));
-  const bool first = reader.next("first", Value(false)).truthy();
-  const bool blank = reader.next("blank", Value(false)).truthy();
+  const bool first = truthy(reader.next("first", Value(false)));
+  const bool blank = truthy(reader.next("blank", Value(false)));
   reader.done();
-  std::string margin;
-  if (width.is_string()) {
-    margin = *width.string();
+  String margin;
+  if (is_string(width)) {
+    margin = *width.as<String>();
   } else {
     constexpr std::int64_t kMaxWidth = 10'000;
-    if (width.as_int() > kMaxWidth) throw Error("indent: the width is too large");
-    margin.assign(static_cast<std::size_t>(std::max<std::int64_t>(width.as_int(), 0)), ' ');
+    if (integer_of(width) > kMaxWidth) throw Error("indent: the width is too large");
+    margin.assign(static_cast<std::size_t>(std::max<std::int64_t>(integer_of(width), 0)), ' ');
   }
   // A line feed is added first, so that a text that ends in one keeps its last, empty line.
-  const std::string text = input.str() + "\n";
-  std::string out;
+  const String text = str(input) + "\n";
+  String out;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     if (begin > 0) out += '\n';
@@ -126,24 +127,22 @@ Value indent(Interpreter& in, const Value& input, Args& args) {
     if (margin_here) out += margin;
     out.append(text, begin, end - begin);
     begin = end + 1;
-    in.charge(1);
-    if (out.size() > (16U << 20)) in.charge_text(out.size());
+    spend_steps(1);
   }
-  in.charge_text(out.size());
   return Value(std::move(out));
 }
 
 Value to_int(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "int");
   Value fallback = reader.next("default", Value(std::int64_t{0}));
-  const std::int64_t base = reader.next("base", Value(std::int64_t{10})).as_int();
+  const std::int64_t base = integer_of(reader.next("base", Value(std::int64_t{10})));
   reader.done();
   if (base != 10) throw Error("int: bases other than 10 are not supported");
-  if (input.is_float())
-    return std::isfinite(input.as_double()) ? Value(truncated(input.as_double())) : fallback;
-  if (input.is_number()) return Value(input.as_int());
-  if (!input.is_string()) return fallback;
-  std::string_view text = strip_right(strip_left(*input.string()));
+  if (is_float(input))
+    return std::isfinite(double_of(input)) ? Value(truncated(double_of(input))) : fallback;
+  if (is_number(input)) return Value(integer_of(input));
+  if (!is_string(input)) return fallback;
+  std::string_view text = strip_right(strip_left(*input.as<String>()));
   if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
   std::int64_t number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -160,9 +159,9 @@ Value to_float(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "float");
   Value fallback = reader.next("default", Value(0.0));
   reader.done();
-  if (input.is_number()) return Value(input.as_double());
-  if (!input.is_string()) return fallback;
-  std::string_view text = strip_right(strip_left(*input.string()));
+  if (is_number(input)) return Value(double_of(input));
+  if (!is_string(input)) return fallback;
+  std::string_view text = strip_right(strip_left(*input.as<String>()));
   if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
   double number = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -171,21 +170,21 @@ Value to_float(Interpreter&, const Value& input, Args& args) {
 
 Value absolute(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "abs").done();
-  if (input.is_float()) return Value(std::abs(input.as_double()));
-  const std::int64_t n = input.as_int();
+  if (is_float(input)) return Value(std::abs(double_of(input)));
+  const std::int64_t n = integer_of(input);
   if (n == INT64_MIN) throw Error("an integer is too large");
   return Value(n < 0 ? -n : n);
 }
 
 Value round(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "round");
-  const std::int64_t precision = reader.next("precision", Value(std::int64_t{0})).as_int();
-  const std::string method = reader.next("method", Value("common")).str();
+  const std::int64_t precision = integer_of(reader.next("precision", Value(std::int64_t{0})));
+  const String method = str(reader.next("method", Value("common")));
   reader.done();
   if (precision < 0 || precision > 15) throw Error("round: the precision must be from 0 to 15");
-  const double number = input.as_double();
+  const double number = double_of(input);
   if (method == "common") {
-    if (!input.is_float()) return Value(input.as_int());
+    if (!is_float(input)) return Value(integer_of(input));
     // Through text: that rounds the exact value, ties to even, as Python does.
     const std::string text = fmt::format("{:.{}f}", number, precision);
     double rounded = 0;
@@ -198,29 +197,28 @@ Value round(Interpreter&, const Value& input, Args& args) {
   throw Error("round: the method must be common, ceil or floor");
 }
 
-Value to_json_filter(Interpreter& in, const Value& input, Args& args) {
+Value to_json_filter(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "tojson");
   JsonStyle style;
-  style.ascii = reader.next("ensure_ascii", Value(false)).truthy();
+  style.ascii = truthy(reader.next("ensure_ascii", Value(false)));
   const Value width = reader.next("indent", Value());
   const Value separators = reader.next("separators", Value());
-  style.sort_keys = reader.next("sort_keys", Value(false)).truthy();
+  style.sort_keys = truthy(reader.next("sort_keys", Value(false)));
   reader.done();
-  if (!width.is_none()) {
+  if (!is_none(width)) {
     constexpr std::int64_t kMaxIndent = 64;
-    const std::int64_t spaces = width.as_int();
+    const std::int64_t spaces = integer_of(width);
     if (spaces > kMaxIndent) throw Error("tojson: the indent is too large");
     style.indent = static_cast<int>(std::max<std::int64_t>(spaces, 0));
     style.item_separator.assign(1, ',');
   }
-  if (!separators.is_none()) {
-    const auto pair = separators.iterate();
+  if (!is_none(separators)) {
+    const auto pair = iterate(separators);
     if (pair->items.size() != 2) throw Error("tojson: separators must be two strings");
-    style.item_separator = pair->items[0].str();
-    style.key_separator = pair->items[1].str();
+    style.item_separator = str(pair->items[0]);
+    style.key_separator = str(pair->items[1]);
   }
-  std::string text = to_json(input, style);
-  in.charge_text(text.size());
+  String text = to_json(input, style);
   return Value(std::move(text));
 }
 
@@ -228,7 +226,7 @@ Value wordcount(Interpreter&, const Value& input, Args& args) {
   ArgReader(args, "wordcount").done();
   std::int64_t words = 0;
   bool in_word = false;
-  const std::string text = input.str();
+  const String text = str(input);
   for (std::size_t pos = 0; pos < text.size();) {
     const char32_t c = utf8::next(text, pos);
     const bool word = is_alnum(c) || c == '_';
@@ -238,12 +236,11 @@ Value wordcount(Interpreter&, const Value& input, Args& args) {
   return Value(words);
 }
 
-Value format(Interpreter& in, const Value& input, Args& args) {
+Value format(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "format");
-  const Value values = Value::tuple(reader.rest());
+  const Value values = make_tuple(reader.rest());
   reader.done();
-  std::string text = format_percent(input.str(), values);
-  in.charge_text(text.size());
+  String text = format_percent(str(input), values);
   return Value(std::move(text));
 }
 
@@ -275,7 +272,7 @@ const std::vector<std::pair<std::string_view, FilterFunction>>& text_filters() {
   return kFilters;
 }
 
-FilterFunction find_filter(const std::string& name) {
+FilterFunction find_filter(std::string_view name) {
   static const auto kAll = [] {
     std::unordered_map<std::string_view, FilterFunction> all;
     for (const auto* table : {&text_filters(), &sequence_filters()})

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/tokenizer/jinja/print.h"
+
 namespace tandem::jinja {
 
 using Kind = Stmt::Kind;
@@ -14,7 +16,7 @@ class Interpreter::ScopeGuard {
  public:
   ScopeGuard(Interpreter& interpreter, std::shared_ptr<Scope> parent)
       : interpreter_(interpreter), outer_(interpreter.scope_) {
-    interpreter_.scope_ = std::make_shared<Scope>();
+    interpreter_.scope_ = make_metered<Scope>();
     interpreter_.scope_->parent = std::move(parent);
   }
   explicit ScopeGuard(Interpreter& interpreter) : ScopeGuard(interpreter, interpreter.scope_) {}
@@ -30,45 +32,36 @@ class Interpreter::ScopeGuard {
   std::shared_ptr<Scope> outer_;
 };
 
+// Empties what loop.changed() was given: it may hold the loop itself.
+struct LoopGuard {
+  explicit LoopGuard(Loop& l) : loop(l) {}
+  ~LoopGuard() { loop.changed.clear(); }
+  LoopGuard(const LoopGuard&) = delete;
+  LoopGuard& operator=(const LoopGuard&) = delete;
+  Loop& loop;
+};
+
 Interpreter::~Interpreter() {
   for (const auto& n : namespaces_) n->members.clear();  // they may hold one another
 }
 
-void Interpreter::charge(std::uint64_t steps) {
-  steps_ += steps;
-  if (steps_ > limits_.steps)
-    throw Error(fmt::format("the template takes more than {} steps", limits_.steps));
-}
-
-void Interpreter::charge_text(std::size_t bytes) {
-  if (bytes > limits_.text_bytes)
-    throw Error(fmt::format("the template makes a text of more than {} bytes", limits_.text_bytes));
-  charge(bytes / 32);
-}
-
-void Interpreter::charge_for(const Value& value) {
-  if (const std::string* s = value.string()) charge(s->size() / 32);
-  if (const Sequence* s = value.sequence()) charge(s->items.size() / 2);
-  if (const Dict* d = value.dict()) charge(d->items.size() / 2);
-}
-
-void Interpreter::set_global(const std::string& name, Value value) {
-  globals_[name] = std::move(value);
+void Interpreter::set_global(std::string_view name, Value value) {
+  globals_[String(name)] = std::move(value);
 }
 
 std::shared_ptr<Namespace> Interpreter::make_namespace() {
-  namespaces_.push_back(std::make_shared<Namespace>());
+  namespaces_.push_back(make_metered<Namespace>());
   return namespaces_.back();
 }
 
-std::string Interpreter::render(const Body& body) {
+String Interpreter::render(const Body& body) {
   const ScopeGuard guard(*this, nullptr);
   return capture(body);
 }
 
-std::string Interpreter::capture(const Body& body) {
-  std::string text;
-  std::string* outer = std::exchange(out_, &text);
+String Interpreter::capture(const Body& body) {
+  String text;
+  String* outer = std::exchange(out_, &text);
   try {
     run(body);
   } catch (...) {
@@ -80,16 +73,16 @@ std::string Interpreter::capture(const Body& body) {
 }
 
 void Interpreter::write(std::string_view text) {
-  if (text.size() > limits_.text_bytes - std::min(out_->size(), limits_.text_bytes))
-    throw Error(fmt::format("the template prints more than {} bytes", limits_.text_bytes));
-  charge(text.size() / 32);
+  if (text.size() > kMaxTextBytes - std::min(out_->size(), kMaxTextBytes))
+    throw Error(fmt::format("the template prints more than {} bytes", kMaxTextBytes));
+  spend(text.size());
   *out_ += text;
 }
 
 Interpreter::Flow Interpreter::run(const Body& body) {
   const DepthGuard guard(*this);
   for (const Stmt& stmt : body) {
-    charge(1);
+    spend_steps(1);
     Flow flow = Flow::normal;
     try {
       flow = run_one(stmt);
@@ -108,11 +101,11 @@ Interpreter::Flow Interpreter::run_one(const Stmt& stmt) {
       write(stmt.text);
       return Flow::normal;
     case Kind::output:
-      write(eval(*stmt.expr).str());
+      write(str(eval(*stmt.expr)));
       return Flow::normal;
     case Kind::if_:
       for (const auto& [condition, body] : stmt.branches)
-        if (condition == nullptr || eval(*condition).truthy()) return run(body);
+        if (condition == nullptr || truthy(eval(*condition))) return run(body);
       return Flow::normal;
     case Kind::for_:
       return run_for(stmt);
@@ -130,12 +123,12 @@ Interpreter::Flow Interpreter::run_one(const Stmt& stmt) {
       if (stmt.kind == Kind::set_block) {
         assign(*stmt.target, text);
       } else {
-        write(text.str());
+        write(str(text));
       }
       return Flow::normal;
     }
     case Kind::macro:
-      scope_->names[stmt.text] = make_macro(stmt);
+      scope_->names[String(stmt.text)] = make_macro(stmt);
       return Flow::normal;
     case Kind::with: {
       std::vector<Value> values;  // all see the outer names
@@ -156,16 +149,16 @@ Interpreter::Flow Interpreter::run_one(const Stmt& stmt) {
 
 Interpreter::Flow Interpreter::run_for(const Stmt& stmt) {
   const Value source = eval(*stmt.expr);
-  charge_for(source);
-  std::shared_ptr<const Sequence> items = source.iterate();
+  spend_for(source);
+  std::shared_ptr<const Sequence> items = iterate(source);
   if (stmt.condition != nullptr) {
-    auto kept = std::make_shared<Sequence>();
+    auto kept = make_metered<Sequence>();
     kept->depth = items->depth;
     for (const Value& item : items->items) {
-      charge(1);
+      spend_steps(1);
       const ScopeGuard guard(*this);
       assign(*stmt.target, item);
-      if (eval(*stmt.condition).truthy()) kept->items.push_back(item);
+      if (truthy(eval(*stmt.condition))) kept->items.push_back(item);
     }
     items = kept;
   }
@@ -173,35 +166,35 @@ Interpreter::Flow Interpreter::run_for(const Stmt& stmt) {
     const ScopeGuard guard(*this);
     return run(stmt.other);
   }
-  auto loop = std::make_shared<Loop>();
+  auto loop = make_metered<Loop>();
   loop->items = items;
+  const LoopGuard forget(*loop);
   Flow flow = Flow::normal;
   for (std::size_t i = 0; i < items->items.size() && flow != Flow::break_; ++i) {
-    charge(1);
+    spend_steps(1);
     loop->index0 = i;
     const ScopeGuard guard(*this);
     scope_->names.emplace("loop", Value(loop));
     assign(*stmt.target, items->items[i]);
     flow = run(stmt.body);
   }
-  loop->changed.clear();  // it may hold the loop itself
   return Flow::normal;
 }
 
 void Interpreter::assign(const Expr& target, const Value& value) {
   if (target.kind == Expr::Kind::name) {
-    scope_->names[target.text] = value;
+    scope_->names[String(target.text)] = value;
     return;
   }
   if (target.kind == Expr::Kind::attribute) {
-    Namespace* space = eval(*target.children[0]).name_space();
+    Namespace* space = eval(*target.children[0]).as<Namespace>();
     if (space == nullptr)
       throw Error("only members of a namespace can be assigned to", target.line);
-    space->members[target.text] = value;
+    space->members[String(target.text)] = value;
     return;
   }
-  charge_for(value);
-  const std::shared_ptr<const Sequence> items = value.iterate();
+  spend_for(value);
+  const std::shared_ptr<const Sequence> items = iterate(value);
   if (items->items.size() != target.children.size())
     throw Error(fmt::format("{} values for {} names", items->items.size(), target.children.size()),
                 target.line);
@@ -210,7 +203,7 @@ void Interpreter::assign(const Expr& target, const Value& value) {
 }
 
 Value Interpreter::make_macro(const Stmt& stmt) {
-  return Value::function(stmt.text, [&stmt, scope = scope_](Interpreter& interpreter, Args& args) {
+  return make_function(stmt.text, [&stmt, scope = scope_](Interpreter& interpreter, Args& args) {
     return interpreter.call_macro(stmt, scope, args);
   });
 }
@@ -219,18 +212,18 @@ Value Interpreter::call_macro(const Stmt& stmt, const std::shared_ptr<Scope>& sc
   const ScopeGuard guard(*this, scope);
   ArgReader reader(args, stmt.text);
   for (const auto& [name, fallback] : stmt.parameters) {
-    Value value = reader.next(name, Value::undefined(name));
-    if (value.is_undefined() && fallback != nullptr) value = eval(*fallback);
-    scope_->names[name] = std::move(value);
+    Value value = reader.next(name, make_undefined(name));
+    if (is_undefined(value) && fallback != nullptr) value = eval(*fallback);
+    scope_->names[String(name)] = std::move(value);
   }
   reader.done();
   return Value(capture(stmt.body));
 }
 
 Value Interpreter::call(const Value& function, Args& args) {
-  const Function* f = function.function();
-  if (f == nullptr) throw Error(fmt::format("a {} cannot be called", function.type_name()));
-  charge(1);
+  const Function* f = function.as<Function>();
+  if (f == nullptr) throw Error(fmt::format("a {} cannot be called", type_name(function)));
+  spend_steps(1);
   return f->call(*this, args);
 }
 

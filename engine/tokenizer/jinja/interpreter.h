@@ -1,19 +1,23 @@
-// Evaluates a template's tree. One Interpreter renders once; all it reaches is bounded: steps,
-// bytes of text, depth.
+// Evaluates a template's tree. One Interpreter renders once, inside the Budget in force (budget.h);
+// it bounds the depth itself, for the sake of the native stack.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "engine/tokenizer/jinja/ast.h"
+#include "engine/tokenizer/jinja/error.h"
+#include "engine/tokenizer/jinja/operations.h"
 #include "engine/tokenizer/jinja/value.h"
 
 namespace tandem::jinja {
+
+inline constexpr int kMaxDepth = 500;  // of evaluations and bodies within one another
+inline constexpr std::size_t kMaxTextBytes = 16U << 20;  // of what is printed
 
 // Reads the arguments of a built-in in the order of its parameters, by place or by name.
 class ArgReader {
@@ -33,32 +37,22 @@ class ArgReader {
  private:
   bool take(std::string_view name, Value& value);
   Args& args_;
-  std::string function_;
+  String function_;
   std::size_t used_ = 0;
   std::size_t named_used_ = 0;
 };
 
 class Interpreter {
  public:
-  struct Limits {
-    std::uint64_t steps = 5'000'000;
-    std::size_t text_bytes = 16U << 20;  // of one string, and of the output
-    int depth = 500;
-  };
-
   Interpreter() = default;
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;
 
-  void set_global(const std::string& name, Value value);
+  void set_global(std::string_view name, Value value);
   // Throws Error.
-  std::string render(const Body& body);
+  String render(const Body& body);
 
-  // For the built-ins: pay for work before doing it. Throws Error when nothing is left.
-  void charge(std::uint64_t steps);
-  void charge_text(std::size_t bytes);  // a string of so many bytes is made
-  void charge_for(const Value& value);  // all of a value is looked at
   Value call(const Value& function, Args& args);
   Value add(const Value& a, const Value& b);  // the operator +
   std::shared_ptr<Namespace> make_namespace();
@@ -66,7 +60,7 @@ class Interpreter {
  private:
   enum class Flow { normal, break_, continue_ };
   struct Scope {
-    std::unordered_map<std::string, Value> names;
+    Names<Value> names;
     std::shared_ptr<Scope> parent;
   };
   class ScopeGuard;
@@ -75,7 +69,7 @@ class Interpreter {
   Flow run(const Body& body);
   Flow run_one(const Stmt& stmt);
   Flow run_for(const Stmt& stmt);
-  std::string capture(const Body& body);
+  String capture(const Body& body);
   void write(std::string_view text);
   void assign(const Expr& target, const Value& value);
   Value make_macro(const Stmt& stmt);
@@ -83,28 +77,25 @@ class Interpreter {
 
   Value eval(const Expr& e);
   Value eval_sized(const Expr& e);
-  Value eval_name(const std::string& name);
+  Value eval_name(std::string_view name);
   Value eval_compare(const Expr& e);
   Value eval_filter(const Expr& e, const Value* block_input);
   Value eval_binary(const Expr& e);
   Value multiply(const Value& a, const Value& b);
   Args eval_arguments(const Expr& e);
 
-  Limits limits_;
-  std::uint64_t steps_ = 0;
   int depth_ = 0;
-  std::string* out_ = nullptr;
-  std::unordered_map<std::string, Value> globals_;
+  String* out_ = nullptr;
+  Names<Value> globals_;
   std::shared_ptr<Scope> scope_;
-  std::vector<std::shared_ptr<Namespace>> namespaces_;
+  std::vector<std::shared_ptr<Namespace>, Metered<std::shared_ptr<Namespace>>> namespaces_;
 };
 
 // Bounds the native stack: every evaluation and every body of statements takes one level.
 class Interpreter::DepthGuard {
  public:
   explicit DepthGuard(Interpreter& interpreter) : interpreter_(interpreter) {
-    if (interpreter_.depth_ >= interpreter_.limits_.depth)
-      throw Error("the template is nested too deeply");
+    if (interpreter_.depth_ >= kMaxDepth) throw Error("the template is nested too deeply");
     ++interpreter_.depth_;
   }
   ~DepthGuard() { --interpreter_.depth_; }
@@ -114,8 +105,5 @@ class Interpreter::DepthGuard {
  private:
   Interpreter& interpreter_;
 };
-
-// printf-style formatting of Python's % operator: %s, %r, %d, %i and %%.
-std::string format_percent(const std::string& format, const Value& values);
 
 }  // namespace tandem::jinja

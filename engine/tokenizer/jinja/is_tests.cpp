@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 
 #include "engine/tokenizer/jinja/ast.h"
 #include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/print.h"
 #include "engine/tokenizer/jinja/text.h"
 
 namespace tandem::jinja {
@@ -20,68 +22,49 @@ bool plain(Interpreter&, const Value& v, Args& args) {
 
 // A test against one other value.
 template <bool (*Predicate)(const Value&, const Value&)>
-bool against(Interpreter& in, const Value& v, Args& args) {
+bool against(Interpreter&, const Value& v, Args& args) {
   ArgReader reader(args, "test");
   const Value other = reader.require("other");
   reader.done();
-  in.charge_for(other);
+  spend_for(other);
   return Predicate(v, other);
 }
 
 bool is_defined(const Value& v) {
-  return !v.is_undefined();
-}
-bool is_undefined(const Value& v) {
-  return v.is_undefined();
-}
-bool is_none(const Value& v) {
-  return v.is_none();
-}
-bool is_string(const Value& v) {
-  return v.is_string();
+  return !is_undefined(v);
 }
 bool is_mapping(const Value& v) {
-  return v.dict() != nullptr;
-}
-bool is_number(const Value& v) {
-  return v.is_number();
-}
-bool is_integer(const Value& v) {
-  return v.is_int();
-}
-bool is_float(const Value& v) {
-  return v.is_float();
-}
-bool is_boolean(const Value& v) {
-  return v.is_bool();
+  return v.as<Dict>() != nullptr;
 }
 bool is_true(const Value& v) {
-  return v.is_bool() && v.truthy();
+  return is_bool(v) && truthy(v);
 }
 bool is_false(const Value& v) {
-  return v.is_bool() && !v.truthy();
+  return is_bool(v) && !truthy(v);
 }
 bool is_callable(const Value& v) {
-  return v.function() != nullptr;
+  return v.as<Function>() != nullptr;
 }
 bool is_iterable(const Value& v) {
-  return v.is_string() || v.sequence() != nullptr || v.dict() != nullptr || v.is_undefined() ||
-         v.loop() != nullptr;
+  return is_string(v) || v.as<Sequence>() != nullptr || v.as<Dict>() != nullptr ||
+         is_undefined(v) || v.as<Loop>() != nullptr;
 }
 bool is_sequence(const Value& v) {
-  return is_iterable(v) && v.loop() == nullptr;
+  return is_iterable(v) && v.as<Loop>() == nullptr;
 }
 bool is_lower(const Value& v) {
-  return v.str() == to_lower(v.str()) && v.str() != to_upper(v.str());
+  const String text = str(v);
+  return text == to_lower(text) && text != to_upper(text);
 }
 bool is_upper(const Value& v) {
-  return v.str() == to_upper(v.str()) && v.str() != to_lower(v.str());
+  const String text = str(v);
+  return text == to_upper(text) && text != to_lower(text);
 }
 
 std::int64_t modulo(const Value& v, const Value& by) {
-  const std::int64_t d = by.as_int();
+  const std::int64_t d = integer_of(by);
   if (d == 0) throw Error("division by zero");
-  return d == -1 ? 0 : v.as_int() % d;
+  return d == -1 ? 0 : integer_of(v) % d;
 }
 bool is_odd(const Value& v) {
   return modulo(v, Value(std::int64_t{2})) != 0;
@@ -93,42 +76,36 @@ bool is_divisible(const Value& v, const Value& by) {
   return modulo(v, by) == 0;
 }
 
-bool eq(const Value& a, const Value& b) {
-  return a.equals(b);
-}
 bool ne(const Value& a, const Value& b) {
-  return !a.equals(b);
-}
-bool lt(const Value& a, const Value& b) {
-  return a.less(b);
+  return !equals(a, b);
 }
 bool gt(const Value& a, const Value& b) {
-  return b.less(a);
+  return less(b, a);
 }
 bool le(const Value& a, const Value& b) {
-  return a.less(b) || a.equals(b);
+  return less(a, b) || equals(a, b);
 }
 bool ge(const Value& a, const Value& b) {
-  return b.less(a) || a.equals(b);
+  return less(b, a) || equals(a, b);
 }
 bool in(const Value& a, const Value& b) {
-  return b.contains(a);
+  return contains(b, a);
 }
 // Identity, as far as it means something for values: True is not 1.
 bool same_as(const Value& a, const Value& b) {
-  return std::string_view(a.type_name()) == b.type_name() && a.equals(b);
+  return std::string_view(type_name(a)) == type_name(b) && equals(a, b);
 }
 
 bool is_filter(const Value& v) {
-  return v.is_string() && find_filter(*v.string()) != nullptr;
+  return is_string(v) && find_filter(*v.as<String>()) != nullptr;
 }
 bool is_test(const Value& v) {
-  return v.is_string() && find_test(*v.string()) != nullptr;
+  return is_string(v) && find_test(*v.as<String>()) != nullptr;
 }
 
 }  // namespace
 
-TestFunction find_test(const std::string& name) {
+TestFunction find_test(std::string_view name) {
   static const std::unordered_map<std::string_view, TestFunction> kTests = {
       {"defined", plain<is_defined>},
       {"undefined", plain<is_undefined>},
@@ -136,9 +113,9 @@ TestFunction find_test(const std::string& name) {
       {"string", plain<is_string>},
       {"mapping", plain<is_mapping>},
       {"number", plain<is_number>},
-      {"integer", plain<is_integer>},
+      {"integer", plain<is_int>},
       {"float", plain<is_float>},
-      {"boolean", plain<is_boolean>},
+      {"boolean", plain<is_bool>},
       {"true", plain<is_true>},
       {"false", plain<is_false>},
       {"callable", plain<is_callable>},
@@ -151,11 +128,11 @@ TestFunction find_test(const std::string& name) {
       {"filter", plain<is_filter>},
       {"test", plain<is_test>},
       {"divisibleby", against<is_divisible>},
-      {"eq", against<eq>},
-      {"equalto", against<eq>},
+      {"eq", against<equals>},
+      {"equalto", against<equals>},
       {"ne", against<ne>},
-      {"lt", against<lt>},
-      {"lessthan", against<lt>},
+      {"lt", against<less>},
+      {"lessthan", against<less>},
       {"gt", against<gt>},
       {"greaterthan", against<gt>},
       {"le", against<le>},

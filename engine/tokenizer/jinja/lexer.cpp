@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/tokenizer/jinja/error.h"
 #include "engine/tokenizer/jinja/text.h"
 #include "engine/tokenizer/utf8.h"
 

@@ -1,20 +1,11 @@
 // The source of a template to tokens, with Jinja's rules for white space around tags.
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tandem::jinja {
-
-// How the interpreter's parts report a failure to each other. It never leaves engine/tokenizer:
-// ChatTemplate turns it into a Status. line 0: not known.
-class Error : public std::runtime_error {
- public:
-  Error(const std::string& message, int at_line = 0) : std::runtime_error(message), line(at_line) {}
-  int line;
-};
 
 struct Token {
   enum class Type {

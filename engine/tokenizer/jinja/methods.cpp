@@ -5,8 +5,10 @@
 #include <array>
 #include <charconv>
 
+#include "engine/tokenizer/jinja/access.h"
 #include "engine/tokenizer/jinja/builtins.h"
 #include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/search.h"
 #include "engine/tokenizer/jinja/text.h"
 #include "engine/tokenizer/jinja/value.h"
 #include "engine/tokenizer/utf8.h"
@@ -20,30 +22,30 @@ struct Entry {
   Method method;
 };
 
-const std::string& text_of(const Value& v, std::string_view what) {
-  if (!v.is_string()) throw Error(fmt::format("{} must be a string, not {}", what, v.type_name()));
-  return *v.string();
+const String& text_of(const Value& v, std::string_view what) {
+  if (!is_string(v)) throw Error(fmt::format("{} must be a string, not {}", what, type_name(v)));
+  return *v.as<String>();
 }
 
 template <typename Left, typename Right>
 Value strip(const Value& self, ArgReader& args, Left&& left, Right&& right) {
   const Value chars = args.next("chars", Value());
-  std::string_view s = *self.string();
-  if (chars.is_none()) {
+  std::string_view s = *self.as<String>();
+  if (is_none(chars)) {
     s = right(left(s, nullptr), nullptr);
   } else {
-    const std::string& set = text_of(chars, "strip");
+    const String& set = text_of(chars, "strip");
     s = right(left(s, &set), &set);
   }
   return Value(s);
 }
-std::string_view left_of(std::string_view s, const std::string* chars) {
+std::string_view left_of(std::string_view s, const String* chars) {
   return chars == nullptr ? strip_left(s) : strip_left(s, *chars);
 }
-std::string_view right_of(std::string_view s, const std::string* chars) {
+std::string_view right_of(std::string_view s, const String* chars) {
   return chars == nullptr ? strip_right(s) : strip_right(s, *chars);
 }
-std::string_view unchanged(std::string_view s, const std::string*) {
+std::string_view unchanged(std::string_view s, const String*) {
   return s;
 }
 
@@ -101,27 +103,27 @@ Values split_space_from_right(std::string_view s, std::int64_t max) {
   return parts;
 }
 
-Value split(Interpreter& in, const Value& self, ArgReader& args, bool from_right) {
+Value split(Interpreter&, const Value& self, ArgReader& args, bool from_right) {
   const Value separator = args.next("sep", Value());
-  const std::int64_t max = args.next("maxsplit", Value(std::int64_t{-1})).as_int();
-  std::string_view s = *self.string();
-  if (separator.is_none()) {
-    in.charge(s.size() / 2);
-    return Value::list(from_right ? split_space_from_right(s, max) : split_space(s, max));
+  const std::int64_t max = integer_of(args.next("maxsplit", Value(std::int64_t{-1})));
+  std::string_view s = *self.as<String>();
+  if (is_none(separator)) {
+    spend_steps(s.size() / 2);
+    return make_list(from_right ? split_space_from_right(s, max) : split_space(s, max));
   }
-  const std::string& mark = text_of(separator, "split: sep");
+  const String& mark = text_of(separator, "split: sep");
   if (mark.empty()) throw Error("split: empty separator");
+  std::size_t begin = 0;  // of what is left
+  std::size_t end = s.size();
   Values parts;
-  auto full = [&] { return max >= 0 && static_cast<std::int64_t>(parts.size()) == max; };
-  std::size_t at = 0;
-  while (!full() && (at = from_right ? s.rfind(mark) : s.find(mark)) != std::string_view::npos) {
-    in.charge(1);
-    parts.emplace_back(from_right ? s.substr(at + mark.size()) : s.substr(0, at));
-    s = from_right ? s.substr(0, at) : s.substr(at + mark.size());
+  for (const std::size_t at : find_all(s, mark, max, from_right)) {
+    const std::size_t after = at + mark.size();
+    parts.emplace_back(from_right ? s.substr(after, end - after) : s.substr(begin, at - begin));
+    (from_right ? end : begin) = from_right ? at : after;
   }
-  parts.emplace_back(s);
+  parts.emplace_back(s.substr(begin, end - begin));
   if (from_right) std::reverse(parts.begin(), parts.end());
-  return Value::list(std::move(parts));
+  return make_list(std::move(parts));
 }
 Value str_split(Interpreter& in, const Value& self, ArgReader& args) {
   return split(in, self, args, false);
@@ -130,10 +132,10 @@ Value str_rsplit(Interpreter& in, const Value& self, ArgReader& args) {
   return split(in, self, args, true);
 }
 
-Value str_splitlines(Interpreter& in, const Value& self, ArgReader& args) {
-  const bool keep = args.next("keepends", Value(false)).truthy();
-  const std::string& s = *self.string();
-  in.charge(s.size() / 2);
+Value str_splitlines(Interpreter&, const Value& self, ArgReader& args) {
+  const bool keep = truthy(args.next("keepends", Value(false)));
+  const String& s = *self.as<String>();
+  spend_steps(s.size() / 2);
   Values lines;
   std::size_t begin = 0;
   for (std::size_t pos = 0; pos < s.size();) {
@@ -147,107 +149,100 @@ Value str_splitlines(Interpreter& in, const Value& self, ArgReader& args) {
     begin = pos;
   }
   if (begin < s.size()) lines.emplace_back(s.substr(begin));
-  return Value::list(std::move(lines));
+  return make_list(std::move(lines));
 }
 
 // startswith and endswith take one text or a tuple of them.
 template <typename Matches>
 Value has_affix(ArgReader& args, Matches&& matches) {
   const Value affix = args.require("prefix");
-  if (const Sequence* choices = affix.sequence())
+  if (const Sequence* choices = affix.as<Sequence>())
     return Value(std::any_of(choices->items.begin(), choices->items.end(),
                              [&](const Value& v) { return matches(text_of(v, "startswith")); }));
   return Value(matches(text_of(affix, "startswith")));
 }
 Value str_startswith(Interpreter&, const Value& self, ArgReader& args) {
-  return has_affix(args, [&](const std::string& s) { return self.string()->starts_with(s); });
+  return has_affix(args, [&](const String& s) { return self.as<String>()->starts_with(s); });
 }
 Value str_endswith(Interpreter&, const Value& self, ArgReader& args) {
-  return has_affix(args, [&](const std::string& s) { return self.string()->ends_with(s); });
+  return has_affix(args, [&](const String& s) { return self.as<String>()->ends_with(s); });
 }
 Value str_removeprefix(Interpreter&, const Value& self, ArgReader& args) {
   const Value affix = args.require("prefix");
-  std::string_view s = *self.string();
-  if (const std::string& a = text_of(affix, "removeprefix"); s.starts_with(a))
-    s.remove_prefix(a.size());
+  std::string_view s = *self.as<String>();
+  if (const String& a = text_of(affix, "removeprefix"); s.starts_with(a)) s.remove_prefix(a.size());
   return Value(s);
 }
 Value str_removesuffix(Interpreter&, const Value& self, ArgReader& args) {
   const Value affix = args.require("suffix");
-  std::string_view s = *self.string();
-  if (const std::string& a = text_of(affix, "removesuffix"); s.ends_with(a))
-    s.remove_suffix(a.size());
+  std::string_view s = *self.as<String>();
+  if (const String& a = text_of(affix, "removesuffix"); s.ends_with(a)) s.remove_suffix(a.size());
   return Value(s);
 }
 
 Value str_upper(Interpreter&, const Value& self, ArgReader&) {
-  return Value(to_upper(*self.string()));
+  return Value(to_upper(*self.as<String>()));
 }
 Value str_lower(Interpreter&, const Value& self, ArgReader&) {
-  return Value(to_lower(*self.string()));
+  return Value(to_lower(*self.as<String>()));
 }
 Value str_title(Interpreter&, const Value& self, ArgReader&) {
-  return Value(to_title(*self.string()));
+  return Value(to_title(*self.as<String>()));
 }
 Value str_capitalize(Interpreter&, const Value& self, ArgReader&) {
-  return Value(capitalize(*self.string()));
+  return Value(capitalize(*self.as<String>()));
 }
 
-Value str_replace(Interpreter& in, const Value& self, ArgReader& args) {
+Value str_replace(Interpreter&, const Value& self, ArgReader& args) {
   const Value from = args.require("old");
   const Value to = args.require("new");
-  return Value(replace_text(in, *self.string(), text_of(from, "replace"), text_of(to, "replace"),
-                            args.next("count", Value(std::int64_t{-1})).as_int()));
+  return Value(replace_text(*self.as<String>(), text_of(from, "replace"), text_of(to, "replace"),
+                            integer_of(args.next("count", Value(std::int64_t{-1})))));
 }
 
 // In characters, not bytes.
-Value position(const std::string& s, std::size_t at) {
-  if (at == std::string::npos) return Value(std::int64_t{-1});
+Value position(const String& s, std::size_t at) {
+  if (at == String::npos) return Value(std::int64_t{-1});
   return Value(static_cast<std::int64_t>(utf8::length(std::string_view(s).substr(0, at))));
 }
 Value str_find(Interpreter&, const Value& self, ArgReader& args) {
   const Value what = args.require("sub");
-  return position(*self.string(), self.string()->find(text_of(what, "find")));
+  return position(*self.as<String>(), find_first(*self.as<String>(), text_of(what, "find")));
 }
 Value str_rfind(Interpreter&, const Value& self, ArgReader& args) {
   const Value what = args.require("sub");
-  return position(*self.string(), self.string()->rfind(text_of(what, "rfind")));
+  return position(*self.as<String>(), find_last(*self.as<String>(), text_of(what, "rfind")));
 }
 Value str_index(Interpreter&, const Value& self, ArgReader& args) {
   const Value what = args.require("sub");
-  const std::size_t at = self.string()->find(text_of(what, "index"));
-  if (at == std::string::npos) throw Error("index: substring not found");
-  return position(*self.string(), at);
+  const std::size_t at = find_first(*self.as<String>(), text_of(what, "index"));
+  if (at == String::npos) throw Error("index: substring not found");
+  return position(*self.as<String>(), at);
 }
 Value str_count(Interpreter&, const Value& self, ArgReader& args) {
   const Value what = args.require("sub");
-  const std::string& s = *self.string();
-  const std::string& part = text_of(what, "count");
+  const String& s = *self.as<String>();
+  const String& part = text_of(what, "count");
   if (part.empty()) return Value(static_cast<std::int64_t>(utf8::length(s) + 1));
-  std::int64_t n = 0;
-  for (std::size_t at = s.find(part); at != std::string::npos; at = s.find(part, at + part.size()))
-    ++n;
-  return Value(n);
+  return Value(static_cast<std::int64_t>(find_all(s, part, -1).size()));
 }
-Value str_join(Interpreter& in, const Value& self, ArgReader& args) {
+Value str_join(Interpreter&, const Value& self, ArgReader& args) {
   const Value items = args.require("iterable");
-  std::string text;
+  String text;
   bool first = true;
-  const auto source = items.iterate();  // owns what the loop walks
+  const auto source = iterate(items);  // owns what the loop walks
   for (const Value& item : source->items) {
-    in.charge(1);
-    if (!first) text += *self.string();
+    spend_steps(1);
+    if (!first) text += *self.as<String>();
     first = false;
     text += text_of(item, "join: an item");
-    if (text.size() > (16U << 20)) in.charge_text(text.size());
   }
-  in.charge_text(text.size());
   return Value(std::move(text));
 }
 
 template <typename Holds>
 Value all_characters(const Value& self, Holds&& holds) {
-  const std::string& s = *self.string();
+  const String& s = *self.as<String>();
   for (std::size_t pos = 0; pos < s.size();)
     if (!holds(utf8::next(s, pos))) return Value(false);
   return Value(!s.empty());
@@ -265,33 +260,33 @@ Value str_isspace(Interpreter&, const Value& self, ArgReader&) {
   return all_characters(self, is_space);
 }
 Value str_isupper(Interpreter&, const Value& self, ArgReader&) {
-  const std::string& s = *self.string();
+  const String& s = *self.as<String>();
   return Value(s != to_lower(s) && s == to_upper(s));
 }
 Value str_islower(Interpreter&, const Value& self, ArgReader&) {
-  const std::string& s = *self.string();
+  const String& s = *self.as<String>();
   return Value(s != to_upper(s) && s == to_lower(s));
 }
 
-Value dict_items(Interpreter& in, const Value& self, ArgReader&) {
-  return items_of(in, self);
+Value dict_items(Interpreter&, const Value& self, ArgReader&) {
+  return items_of(self);
 }
-Value dict_keys(Interpreter& in, const Value& self, ArgReader&) {
-  in.charge_for(self);
+Value dict_keys(Interpreter&, const Value& self, ArgReader&) {
+  spend_for(self);
   Values keys;
-  for (const auto& [key, value] : self.dict()->items) keys.push_back(key);
-  return Value::list(std::move(keys));
+  for (const auto& [key, value] : self.as<Dict>()->items) keys.push_back(key);
+  return make_list(std::move(keys));
 }
-Value dict_values(Interpreter& in, const Value& self, ArgReader&) {
-  in.charge_for(self);
+Value dict_values(Interpreter&, const Value& self, ArgReader&) {
+  spend_for(self);
   Values values;
-  for (const auto& [key, value] : self.dict()->items) values.push_back(value);
-  return Value::list(std::move(values));
+  for (const auto& [key, value] : self.as<Dict>()->items) values.push_back(value);
+  return make_list(std::move(values));
 }
 Value dict_get(Interpreter&, const Value& self, ArgReader& args) {
   const Value key = args.require("key");
   const Value fallback = args.next("default", Value());
-  const Value* found = self.dict()->find(key);
+  const Value* found = self.as<Dict>()->find(key);
   return found == nullptr ? fallback : *found;
 }
 Value same(Interpreter&, const Value& self, ArgReader&) {
@@ -300,21 +295,20 @@ Value same(Interpreter&, const Value& self, ArgReader&) {
 
 Value list_index(Interpreter&, const Value& self, ArgReader& args) {
   const Value item = args.require("value");
-  const Values& items = self.sequence()->items;
+  const Values& items = self.as<Sequence>()->items;
   for (std::size_t i = 0; i < items.size(); ++i)
-    if (items[i].equals(item)) return Value(static_cast<std::int64_t>(i));
+    if (equals(items[i], item)) return Value(static_cast<std::int64_t>(i));
   throw Error("index: the value is not in the list");
 }
 Value list_count(Interpreter&, const Value& self, ArgReader& args) {
   const Value item = args.require("value");
-  const Values& items = self.sequence()->items;
+  const Values& items = self.as<Sequence>()->items;
   return Value(static_cast<std::int64_t>(
-      std::count_if(items.begin(), items.end(), [&](const Value& v) { return v.equals(item); })));
+      std::count_if(items.begin(), items.end(), [&](const Value& v) { return equals(v, item); })));
 }
 
-Value str_format(Interpreter& in, const Value& self, ArgReader& args) {
-  std::string text = format_braces(*self.string(), args);
-  in.charge_text(text.size());
+Value str_format(Interpreter&, const Value& self, ArgReader& args) {
+  String text = format_braces(*self.as<String>(), args);
   return Value(std::move(text));
 }
 
@@ -360,31 +354,31 @@ const Entry* find_in(const std::array<Entry, N>& table, std::string_view name) {
 
 // Which of the other methods belong to which type.
 bool python_has(const Value& self, std::size_t i) {
-  if (self.is_string()) return i < 20;
-  if (self.dict() != nullptr) return i >= 20 && i < 26;
-  if (const Sequence* s = self.sequence())
+  if (is_string(self)) return i < 20;
+  if (self.as<Dict>() != nullptr) return i >= 20 && i < 26;
+  if (const Sequence* s = self.as<Sequence>())
     return !s->is_tuple && (i == 20 || i == 22 || (i >= 26 && i < 32));
-  return self.is_number() && i >= 32;
+  return is_number(self) && i >= 32;
 }
 
 }  // namespace
 
-Value find_method(const Value& self, const std::string& name) {
+Value find_method(const Value& self, std::string_view name) {
   const Entry* entry = nullptr;
-  if (self.is_string()) entry = find_in(kStrMethods, name);
-  if (self.dict() != nullptr) entry = find_in(kDictMethods, name);
-  if (self.sequence() != nullptr) entry = find_in(kListMethods, name);
+  if (is_string(self)) entry = find_in(kStrMethods, name);
+  if (self.as<Dict>() != nullptr) entry = find_in(kDictMethods, name);
+  if (self.as<Sequence>() != nullptr) entry = find_in(kListMethods, name);
   if (entry == nullptr) {
     const auto other = std::find(kOtherMethods.begin(), kOtherMethods.end(), name);
     if (other != kOtherMethods.end() &&
         python_has(self, static_cast<std::size_t>(other - kOtherMethods.begin())))
-      throw Error(fmt::format("{}.{} is not supported", self.type_name(), name));
-    return Value::undefined(name);
+      throw Error(fmt::format("{}.{} is not supported", type_name(self), name));
+    return make_undefined(name);
   }
-  return Value::function(
+  return make_function(
       name,
       [self, entry](Interpreter& interpreter, Args& args) {
-        interpreter.charge_for(self);
+        spend_for(self);
         ArgReader reader(args, entry->name);
         Value result = entry->method(interpreter, self, reader);
         reader.done();

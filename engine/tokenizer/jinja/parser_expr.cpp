@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/tokenizer/jinja/error.h"
 #include "engine/tokenizer/jinja/parser.h"
 
 namespace tandem::jinja {
@@ -207,7 +208,7 @@ ExprPtr Parser::parse_primary() {
   } else if (current().type == Type::string) {
     std::string text;
     while (current().type == Type::string) text += take().text;
-    result->value = Value(std::move(text));
+    result->value = Value(std::string_view(text));
   } else if (current().type == Type::integer) {
     const std::string digits = take().text;
     std::int64_t number = 0;

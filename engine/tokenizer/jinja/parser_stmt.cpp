@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "engine/tokenizer/jinja/error.h"
 #include "engine/tokenizer/jinja/parser.h"
 
 namespace tandem::jinja {

@@ -20,18 +20,23 @@ char32_t upper(char32_t c) {
 char32_t lower(char32_t c) {
   return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
 }
-void append_upper(std::string& out, char32_t c) {
+void append(String& out, char32_t c) {
+  std::string bytes;  // of a few bytes, which need no memory of their own
+  utf8::append(bytes, c);
+  out += bytes;
+}
+void append_upper(String& out, char32_t c) {
   if (c == 0xDF) {
     out += "SS";  // the one common letter whose upper case is two
   } else {
-    utf8::append(out, upper(c));
+    append(out, upper(c));
   }
 }
-void append_lower(std::string& out, char32_t c) {
+void append_lower(String& out, char32_t c) {
   if (c == 0x130) {
     out += "i\xCC\x87";
   } else {
-    utf8::append(out, lower(c));
+    append(out, lower(c));
   }
 }
 
@@ -39,6 +44,7 @@ template <typename Stop>
 std::string_view drop_left(std::string_view s, Stop&& keep) {
   std::size_t pos = 0;
   while (pos < s.size()) {
+    spend(1);
     std::size_t after = pos;
     if (keep(utf8::next(s, after))) break;
     pos = after;
@@ -50,6 +56,7 @@ template <typename Stop>
 std::string_view drop_right(std::string_view s, Stop&& keep) {
   std::size_t end = s.size();
   while (end > 0) {
+    spend(1);
     const std::size_t before = utf8::previous(s, end);
     std::size_t pos = before;
     if (keep(utf8::next(s, pos))) break;
@@ -59,6 +66,7 @@ std::string_view drop_right(std::string_view s, Stop&& keep) {
 }
 
 bool has(std::string_view chars, char32_t c) {
+  spend(chars.size());
   for (std::size_t pos = 0; pos < chars.size();)
     if (utf8::next(chars, pos) == c) return true;
   return false;
@@ -83,27 +91,30 @@ std::string_view strip_right(std::string_view s, std::string_view chars) {
   return drop_right(s, [&](char32_t c) { return !has(chars, c); });
 }
 
-std::string to_upper(std::string_view s) {
-  std::string out;
+String to_upper(std::string_view s) {
+  spend(s.size());
+  String out;
   for (std::size_t pos = 0; pos < s.size();) append_upper(out, utf8::next(s, pos));
   return out;
 }
 
-std::string to_lower(std::string_view s) {
-  std::string out;
+String to_lower(std::string_view s) {
+  spend(s.size());
+  String out;
   for (std::size_t pos = 0; pos < s.size();) append_lower(out, utf8::next(s, pos));
   return out;
 }
 
-std::string capitalize(std::string_view s) {
+String capitalize(std::string_view s) {
   if (s.empty()) return {};
   std::size_t pos = 0;
   utf8::next(s, pos);
   return to_upper(s.substr(0, pos)) + to_lower(s.substr(pos));
 }
 
-std::string to_title(std::string_view s) {
-  std::string out;
+String to_title(std::string_view s) {
+  spend(s.size());
+  String out;
   bool in_word = false;
   for (std::size_t pos = 0; pos < s.size();) {
     const char32_t c = utf8::next(s, pos);
@@ -144,7 +155,7 @@ bool is_printable(char32_t c) {
   }
 }
 
-std::string float_text(double value) {
+String float_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[64];
@@ -158,16 +169,17 @@ std::string float_text(double value) {
   if (exponent >= -4 && exponent < 16) {
     const auto fixed =
         std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed);
-    std::string out(buffer, static_cast<std::size_t>(fixed.ptr - buffer));
-    return out.find('.') == std::string::npos ? out + ".0" : out;
+    String out(buffer, static_cast<std::size_t>(fixed.ptr - buffer));
+    return out.find('.') == String::npos ? out + ".0" : out;
   }
-  return std::string(text);
+  return String(text);
 }
 
-std::string python_quoted(std::string_view s) {
+String python_quoted(std::string_view s) {
+  spend(s.size());
   const bool has_single = s.find('\'') != std::string_view::npos;
   const char quote = has_single && s.find('"') == std::string_view::npos ? '"' : '\'';
-  std::string out(1, quote);
+  String out(1, quote);
   for (std::size_t pos = 0; pos < s.size();) {
     const char32_t c = utf8::next(s, pos);
     if (c == static_cast<char32_t>(quote) || c == '\\') {
@@ -179,7 +191,7 @@ std::string python_quoted(std::string_view s) {
     } else if (c == '\t') {
       out += "\\t";
     } else if (is_printable(c)) {
-      utf8::append(out, c);
+      append(out, c);
     } else if (c < 0x100) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
     } else if (c < 0x10000) {
@@ -191,8 +203,9 @@ std::string python_quoted(std::string_view s) {
   return out + quote;
 }
 
-std::string json_quoted(std::string_view s, bool ascii) {
-  std::string out = "\"";
+String json_quoted(std::string_view s, bool ascii) {
+  spend(s.size());
+  String out = "\"";
   for (std::size_t pos = 0; pos < s.size();) {
     const char32_t c = utf8::next(s, pos);
     switch (c) {
@@ -224,7 +237,7 @@ std::string json_quoted(std::string_view s, bool ascii) {
           const auto v = static_cast<unsigned>(c) - 0x10000;
           out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (v >> 10), 0xDC00 + (v & 0x3FF));
         } else {
-          utf8::append(out, c);
+          append(out, c);
         }
     }
   }

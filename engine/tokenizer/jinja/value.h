@@ -1,163 +1,142 @@
 // The values that templates compute with: Python's, as far as templates use them. Immutable, except
-// namespaces.
+// namespaces. What they hold is paid for (budget.h). What is done with them:
+//   operations.h  truth, length, iteration, numbers, comparison
+//   print.h       str and repr, JSON text
+//   access.h      attributes, items, slices, methods
+//   from_json.h   a request's JSON to values
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "engine/tokenizer/jinja/lexer.h"
+#include "engine/tokenizer/jinja/budget.h"
 
 namespace tandem::jinja {
 
 class Value;
 class Interpreter;
-using Values = std::vector<Value>;
-
-// The arguments of a call, a filter or a test.
-struct Args {
-  Values positional;
-  std::vector<std::pair<std::string, Value>> named;
-};
+using Values = std::vector<Value, Metered<Value>>;
+struct Args;
 
 // How deep values may nest: what walks them (printing, comparing, freeing) recurses.
 inline constexpr int kMaxValueDepth = 128;
 
 struct Undefined {
-  std::string name;  // what was looked up, for messages
+  String name;  // what was looked up, for messages
 };
 struct None {};
-struct Sequence {
-  Values items;
-  bool is_tuple = false;
-  int depth = 1;
-};
+struct Sequence;  // a list or a tuple
 struct Dict;
-struct Function {
-  std::string name;
-  std::function<Value(Interpreter&, Args&)> call;
-  int depth = 1;
-};
-struct Namespace {
-  std::unordered_map<std::string, Value> members;
-};
-struct Loop {  // the variable `loop`
-  std::shared_ptr<const Sequence> items;
-  std::size_t index0 = 0;
-  std::vector<Value> changed;  // the last arguments of loop.changed()
-};
+struct Function;
+struct Namespace;
+struct Loop;
 
 class Value {
  public:
+  enum class Type {  // in the order of the variant below
+    undefined,
+    none,
+    boolean,
+    integer,
+    floating,
+    string,
+    sequence,
+    dict,
+    function,
+    name_space,
+    loop
+  };
+
   Value() : data_(None{}) {}
   explicit Value(bool b) : data_(b) {}
   explicit Value(std::int64_t i) : data_(i) {}
   explicit Value(double d) : data_(d) {}
-  explicit Value(std::string s) : data_(std::make_shared<const std::string>(std::move(s))) {}
-  explicit Value(std::string_view s) : Value(std::string(s)) {}
-  explicit Value(const char* s) : Value(std::string(s)) {}
-  explicit Value(std::shared_ptr<Namespace> n) : data_(std::move(n)) {}
-  explicit Value(std::shared_ptr<Loop> l) : data_(std::move(l)) {}
+  explicit Value(String s) : data_(make_metered<const String>(std::move(s))) {}
+  explicit Value(std::string_view s) : Value(String(s)) {}
+  explicit Value(const char* s) : Value(String(s)) {}
+  explicit Value(Undefined u) : data_(std::move(u)) {}
+  template <typename T>
+  explicit Value(std::shared_ptr<T> p) : data_(std::move(p)) {}
 
-  static Value undefined(std::string name);
-  static Value list(Values items);
-  static Value tuple(Values items);
-  static Value dict(std::shared_ptr<Dict> dict);
-  static Value function(std::string name, std::function<Value(Interpreter&, Args&)> call,
-                        const Value* self = nullptr);
-  // Throws Error when nested deeper than kMaxValueDepth.
-  static Value from_json(const nlohmann::ordered_json& json, int depth = 0);
-
-  bool is_undefined() const { return get<Undefined>() != nullptr; }
-  bool is_none() const { return get<None>() != nullptr; }
-  bool is_bool() const { return get<bool>() != nullptr; }
-  bool is_int() const { return get<std::int64_t>() != nullptr; }
-  bool is_float() const { return get<double>() != nullptr; }
-  bool is_number() const { return is_bool() || is_int() || is_float(); }
-  bool is_string() const { return get<std::shared_ptr<const std::string>>() != nullptr; }
-
-  // Null if the value is something else.
-  const std::string* string() const { return pointer<const std::string>(); }
-  const Sequence* sequence() const { return pointer<const Sequence>(); }  // list or tuple
-  const Dict* dict() const { return pointer<const Dict>(); }
-  const Function* function() const { return pointer<const Function>(); }
-  Namespace* name_space() const { return pointer<Namespace>(); }
-  Loop* loop() const { return pointer<Loop>(); }
-  const Undefined* undefined_info() const { return get<Undefined>(); }
-  std::shared_ptr<const Sequence> shared_sequence() const {
-    const auto* p = get<std::shared_ptr<const Sequence>>();
-    return p == nullptr ? nullptr : *p;
-  }
-  // bool, int and float, as a number; throws Error for others.
-  double as_double() const;
-  // bool and int; throws Error for others.
-  std::int64_t as_int() const;
-
-  int depth() const;
-  const char* type_name() const;  // as Python calls it
-  bool truthy() const;
-  std::string str() const;
-  std::string repr() const;
-  bool equals(const Value& other) const;
-  // Throws Error when Python cannot order the two.
-  bool less(const Value& other) const;
-  // Throws Error if there is none.
-  std::size_t length() const;
-  // The items that a loop sees; throws Error if the value cannot be iterated.
-  std::shared_ptr<const Sequence> iterate() const;
-  bool contains(const Value& item) const;
+  Type type() const { return static_cast<Type>(data_.index()); }
+  // Null if the value is something else. T: bool, std::int64_t, double, Undefined, String,
+  // Sequence, Dict, Function, Namespace, Loop. The last two can be changed through it.
+  template <typename T>
+  auto* as() const;
+  // As as(), sharing what it is.
+  std::shared_ptr<const Sequence> shared_sequence() const;
 
  private:
-  template <typename T>
-  const T* get() const {
-    return std::get_if<T>(&data_);
-  }
-  template <typename T>
-  T* pointer() const {
-    const auto* p = get<std::shared_ptr<T>>();
-    return p == nullptr ? nullptr : p->get();
-  }
-
-  std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const std::string>,
+  std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const String>,
                std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
                std::shared_ptr<const Function>, std::shared_ptr<Namespace>, std::shared_ptr<Loop>>
       data_;
 };
 
+// The arguments of a call, a filter or a test.
+struct Args {
+  Values positional;
+  std::vector<std::pair<String, Value>, Metered<std::pair<String, Value>>> named;
+};
+
+struct Sequence {
+  Values items;
+  bool is_tuple = false;
+  int depth = 1;
+};
 // Keeps the order of insertion. Keys are strings, numbers, booleans or None.
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;
-  std::unordered_map<std::string, std::size_t> index;  // by the key's type and text
+  using Item = std::pair<Value, Value>;
+  std::vector<Item, Metered<Item>> items;
+  Names<std::size_t> index;  // by the key's type and text
   int depth = 1;
 
   void set(const Value& key, Value value);
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
 };
-
-// object.name and object[key], with Jinja's fallbacks from one to the other; undefined if there is
-// nothing. Throws Error on undefined objects and on Python methods that are not implemented.
-Value get_attribute(const Value& object, const std::string& name);
-Value get_item(const Value& object, const Value& key);
-// object[start:stop:step]; None stands for a part left out.
-Value get_slice(const Value& object, const Value& start, const Value& stop, const Value& step);
-
-// The method of a built-in type, bound to `self`; undefined if it has none of that name.
-Value find_method(const Value& self, const std::string& name);
-
-struct JsonStyle {
-  int indent = -1;  // -1: on one line
-  bool ascii = false;
-  bool sort_keys = false;
-  std::string item_separator = ", ", key_separator = ": ";
+struct Function {
+  using Call = std::function<Value(Interpreter&, Args&)>;
+  String name;
+  Call call;
+  int depth = 1;
 };
-std::string to_json(const Value& value, const JsonStyle& style);
+struct Namespace {
+  Names<Value> members;
+};
+struct Loop {  // the variable `loop`
+  std::shared_ptr<const Sequence> items;
+  std::size_t index0 = 0;
+  Values changed;  // the last arguments of loop.changed()
+};
+
+// These throw Error when the value would be nested deeper than kMaxValueDepth.
+Value make_list(Values items);
+Value make_tuple(Values items);
+Value make_dict(std::shared_ptr<Dict> dict);
+// `self`: a value that `call` holds.
+Value make_function(std::string_view name, Function::Call call, const Value* self = nullptr);
+Value make_undefined(std::string_view name);
+
+template <typename T>
+auto* Value::as() const {
+  using Plain = std::variant<Undefined, None, bool, std::int64_t, double>;
+  constexpr bool kIsPlain = []<typename... Ts>(std::variant<Ts...>*) {
+    return (std::is_same_v<T, Ts> || ...);
+  }(static_cast<Plain*>(nullptr));
+  if constexpr (kIsPlain) {
+    return std::get_if<T>(&data_);
+  } else {
+    constexpr bool kChanges = std::is_same_v<T, Namespace> || std::is_same_v<T, Loop>;
+    using Held = std::conditional_t<kChanges, T, const T>;
+    const auto* p = std::get_if<std::shared_ptr<Held>>(&data_);
+    return p == nullptr ? static_cast<Held*>(nullptr) : p->get();
+  }
+}
 
 }  // namespace tandem::jinja

@@ -43,15 +43,14 @@ class ByteCodec : public TextCodec {
     return id == kBos ? "" : std::string(1, static_cast<char>(id));
   }
   bool has_chat_template() const override { return chat; }
-  Result<std::string> render_chat(const nlohmann::json& messages, bool add_generation_prompt,
-                                  const nlohmann::json&) const override {
+  Result<std::string> render_chat(const ChatInput& input, std::string_view) const override {
     std::string text;
-    for (const auto& message : messages) {
+    for (const auto& message : input.messages) {
       const auto role = message["role"].get<std::string>();
       if (role == "nobody") return invalid("no role 'nobody'");
       text += role + ": " + message["content"].get<std::string>() + "\n";
     }
-    if (add_generation_prompt) text += "assistant:";
+    if (input.add_generation_prompt) text += "assistant:";
     return text;
   }
 

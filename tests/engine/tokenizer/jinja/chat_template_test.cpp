@@ -25,9 +25,11 @@ Json read_json(const std::string& path) {
 Result<std::string> render(const std::string& source, const Json& variables) {
   auto parsed = ChatTemplate::parse(source, Json::object());
   if (!parsed) return parsed.status();
-  const bool has_messages = variables.contains("messages");
-  return (*parsed)->render(has_messages ? variables.at("messages") : Json::array(),
-                           variables.value("add_generation_prompt", false), variables);
+  ChatInput input;
+  input.messages = variables.value("messages", Json::array());
+  input.variables = variables;
+  input.add_generation_prompt = variables.value("add_generation_prompt", false);
+  return (*parsed)->render(input);
 }
 
 TEST(ChatTemplate, RendersTheDemoModelsConversations) {
@@ -38,8 +40,9 @@ TEST(ChatTemplate, RendersTheDemoModelsConversations) {
   const Json golden = read_json("data/golden.json");
   ASSERT_EQ(golden.at("chat").size(), 4U);
   for (const Json& c : golden.at("chat")) {
-    const auto text = (*chat)->render(c.at("messages"), c.at("add_generation_prompt").get<bool>(),
-                                      Json::object());
+    const auto text =
+        (*chat)->render({.messages = c.at("messages"),
+                         .add_generation_prompt = c.at("add_generation_prompt").get<bool>()});
     ASSERT_TRUE(text.ok()) << text.status().message();
     EXPECT_EQ(*text, c.at("text").get<std::string>());
     const auto ids = (*tokenizer)->encode(*text, false);

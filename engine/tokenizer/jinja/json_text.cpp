@@ -4,24 +4,26 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/tokenizer/jinja/error.h"
+#include "engine/tokenizer/jinja/operations.h"
+#include "engine/tokenizer/jinja/print.h"
 #include "engine/tokenizer/jinja/text.h"
-#include "engine/tokenizer/jinja/value.h"
 
 namespace tandem::jinja {
 namespace {
 
-std::string number_text(const Value& value) {
-  const double d = value.as_double();
+String number_text(const Value& value) {
+  const double d = double_of(value);
   if (std::isnan(d)) return "NaN";
   if (std::isinf(d)) return d < 0 ? "-Infinity" : "Infinity";
   return float_text(d);
 }
 
-std::string key_text(const Value& key) {
-  if (const std::string* s = key.string()) return *s;
-  if (key.is_none()) return "null";
-  if (key.is_bool()) return key.truthy() ? "true" : "false";
-  return key.is_float() ? number_text(key) : key.repr();
+String key_text(const Value& key) {
+  if (const String* s = key.as<String>()) return *s;
+  if (is_none(key)) return "null";
+  if (is_bool(key)) return truthy(key) ? "true" : "false";
+  return is_float(key) ? number_text(key) : repr(key);
 }
 
 class Writer {
@@ -29,34 +31,35 @@ class Writer {
   explicit Writer(const JsonStyle& style) : style_(style) {}
 
   void write(const Value& value, int level) {
-    if (value.is_none()) {
+    spend(kStepUnits);
+    if (is_none(value)) {
       out += "null";
-    } else if (value.is_bool()) {
-      out += value.truthy() ? "true" : "false";
-    } else if (value.is_int()) {
-      out += value.repr();
-    } else if (value.is_float()) {
+    } else if (is_bool(value)) {
+      out += truthy(value) ? "true" : "false";
+    } else if (is_int(value)) {
+      out += repr(value);
+    } else if (is_float(value)) {
       out += number_text(value);
-    } else if (const std::string* s = value.string()) {
+    } else if (const String* s = value.as<String>()) {
       out += json_quoted(*s, style_.ascii);
-    } else if (const Sequence* sequence = value.sequence()) {
+    } else if (const Sequence* sequence = value.as<Sequence>()) {
       container('[', ']', sequence->items, level,
                 [&](const Value& item) { write(item, level + 1); });
-    } else if (const Dict* dict = value.dict()) {
+    } else if (const Dict* dict = value.as<Dict>()) {
       auto items = dict->items;
       if (style_.sort_keys)
         std::stable_sort(items.begin(), items.end(),
-                         [](const auto& a, const auto& b) { return a.first.less(b.first); });
+                         [](const auto& a, const auto& b) { return less(a.first, b.first); });
       container('{', '}', items, level, [&](const auto& item) {
         out += json_quoted(key_text(item.first), style_.ascii) + style_.key_separator;
         write(item.second, level + 1);
       });
     } else {
-      throw Error(fmt::format("tojson: a {} is no JSON", value.type_name()));
+      throw Error(fmt::format("tojson: a {} is no JSON", type_name(value)));
     }
   }
 
-  std::string out;
+  String out;
 
  private:
   void new_line(int level) {
@@ -83,7 +86,7 @@ class Writer {
 
 }  // namespace
 
-std::string to_json(const Value& value, const JsonStyle& style) {
+String to_json(const Value& value, const JsonStyle& style) {
   Writer writer(style);
   writer.write(value, 0);
   return std::move(writer.out);

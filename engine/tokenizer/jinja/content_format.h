@@ -1,0 +1,12 @@
+// What form of a message's content a template expects.
+#pragma once
+
+#include "engine/tokenizer/jinja/ast.h"
+
+namespace tandem::jinja {
+
+// The template has a loop over a message's content (message.content, message['content'], or a name
+// that was set to it): it knows contents that are lists of parts.
+bool loops_over_content(const Body& body);
+
+}  // namespace tandem::jinja
