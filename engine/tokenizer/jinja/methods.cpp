@@ -243,6 +243,7 @@ Value str_join(Interpreter&, const Value& self, ArgReader& args) {
 template <typename Holds>
 Value all_characters(const Value& self, Holds&& holds) {
   const String& s = *self.as<String>();
+  spend(4 * s.size());  // categories are looked up in large tables
   for (std::size_t pos = 0; pos < s.size();)
     if (!holds(utf8::next(s, pos))) return Value(false);
   return Value(!s.empty());
