@@ -44,7 +44,9 @@ class ChatShape final : public AnswerShape {
 
 HttpResponse Api::chat_completions(const HttpRequest& request, const json& body) {
   AnswerJob job;
-  if (auto error = parse_call(body, true, options_.max_sequences_per_request, job.call)) {
+  const ConversationRules rules{.bytes = request.body,
+                                .trust_chat_template = options_.trust_request_chat_template};
+  if (auto error = parse_call(body, true, options_.max_sequences_per_request, job.call, rules)) {
     return error_response(*error);
   }
   std::string adapter;

@@ -42,18 +42,14 @@ json body_schema(std::string_view path) {
             {"properties", {{"lora_name", name}}}};
   }
   if (path == "/tokenize") {
-    json messages;
+    json properties{{"model", property("string", "The base model or an adapter, by name")},
+                    {"prompt", property("string", "A text")},
+                    {"add_special_tokens", property("boolean", "For a prompt; true when absent")},
+                    {"return_token_strs", property("boolean", "Tell the vocabulary's strings too")}};
     for (const RequestField& field : request_fields()) {
-      if (std::string_view(field.name) == "messages") messages = schema_of(field);
+      if ((field.where & kTokenize) != 0) properties[field.name] = schema_of(field);
     }
-    return {{"type", "object"},
-            {"properties",
-             {{"model", property("string", "The base model or an adapter, by name")},
-              {"prompt", property("string", "A text")},
-              {"messages", std::move(messages)},
-              {"add_special_tokens", property("boolean", "For a prompt; true when absent")},
-              {"add_generation_prompt", property("boolean", "For messages; true when absent")},
-              {"return_token_strs", property("boolean", "Tell the vocabulary's strings too")}}}};
+    return {{"type", "object"}, {"properties", std::move(properties)}};
   }
   return {{"type", "object"},
           {"required", json::array({"tokens"})},

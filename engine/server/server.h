@@ -33,6 +33,7 @@ struct ServerOptions {
   Duration keep_alive = std::chrono::seconds(30);
   Duration client_timeout = std::chrono::seconds(60);
   std::int32_t max_sequences_per_request = 256;  // prompts x n of one call
+  bool trust_request_chat_template = false;      // requests may bring a chat template of their own
 };
 
 // What is served; pointers outlive the server.

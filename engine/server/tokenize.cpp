@@ -19,20 +19,16 @@ MaybeError take_model(const json& body, std::string& name) {
 
 }  // namespace
 
-HttpResponse Api::tokenize(const HttpRequest&, const json& body) {
+HttpResponse Api::tokenize(const HttpRequest& request, const json& body) {
   const TextCodec& text = *model().text;
   const bool chat = body.contains("messages") && !body["messages"].is_null();
   std::string asked;
   std::string adapter;
   bool add_special = true;
-  bool add_generation_prompt = true;
   bool with_strings = false;
   if (auto error = take_model(body, asked)) return error_response(*error);
   if (auto error = find_adapter(asked, adapter)) return error_response(*error);
   if (auto error = take_bool(body, "add_special_tokens", add_special)) {
-    return error_response(*error);
-  }
-  if (auto error = take_bool(body, "add_generation_prompt", add_generation_prompt)) {
     return error_response(*error);
   }
   if (auto error = take_bool(body, "return_token_strs", with_strings)) {
@@ -41,11 +37,10 @@ HttpResponse Api::tokenize(const HttpRequest&, const json& body) {
   std::vector<TokenId> tokens;
   if (chat) {
     CompletionCall call;
-    const json only_messages{{"messages", body["messages"]}};
-    if (auto error = parse_call(only_messages, true, 1, call)) return error_response(*error);
-    if (auto error = encode_chat(call.messages, add_generation_prompt, text, tokens)) {
-      return error_response(*error);
-    }
+    const ConversationRules rules{.bytes = request.body,
+                                  .trust_chat_template = options_.trust_request_chat_template};
+    if (auto error = parse_conversation(body, rules, call)) return error_response(*error);
+    if (auto error = encode_chat(call, text, tokens)) return error_response(*error);
   } else {
     if (!body.contains("prompt") || !body["prompt"].is_string()) {
       return error_response(

@@ -156,6 +156,8 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
   add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
       .meta("MB")
       .range(0.001, 1024);
+  add(s.trust_request_chat_template, "trust_request_chat_template",
+      "requests may bring a chat_template of their own");
   add(s.drain_timeout_s, "drain_timeout_s",
       "after SIGTERM, wait this long for running requests to end")
       .meta("SECONDS")

@@ -67,6 +67,7 @@ struct ServerSettings {
   std::vector<std::string> adapter_root;
   std::int64_t max_connections = 1024;
   double max_body_mb = 8;
+  bool trust_request_chat_template = false;
   double drain_timeout_s = 30;
 };
 

@@ -33,6 +33,7 @@ ServerOptions server_options(const ServerSettings& settings) {
   for (const std::string& root : settings.adapter_root) options.adapter_roots.emplace_back(root);
   options.max_body_bytes = static_cast<std::size_t>(settings.max_body_mb * 1024 * 1024);
   options.max_connections = static_cast<int>(settings.max_connections);
+  options.trust_request_chat_template = settings.trust_request_chat_template;
   return options;
 }
 

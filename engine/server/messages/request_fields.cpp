@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/server/messages/chat_fields.h"
+
 namespace tandem {
 namespace {
 
@@ -18,6 +20,7 @@ constexpr double kInt64 = 9223372036854775807.0;  // read_field() compares as in
 constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxStopBytes = 1024;
 constexpr unsigned kBoth = kCompletions | kChat;
+constexpr unsigned kConversation = kChat | kTokenize;
 
 std::int32_t int32(const json& value) {
   return static_cast<std::int32_t>(value.get<std::int64_t>());
@@ -57,48 +60,6 @@ bool take_prompt(const json& value, CompletionCall& call, std::string&) {
       return false;
     }
     call.prompts.push_back(std::move(prompt));
-  }
-  return true;
-}
-
-// A message's content as one string: its text parts, a line each.
-bool take_content(const json& content, json& into, std::string& reason) {
-  if (content.is_string() || content.is_null()) {
-    into = content;
-    return true;
-  }
-  if (!content.is_array()) return false;
-  std::string text;
-  for (const json& part : content) {
-    if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) return false;
-    if (part["type"] != "text") {
-      reason = "this model reads text only, not parts of another type";
-      return false;
-    }
-    if (!part.contains("text") || !part["text"].is_string()) return false;
-    if (&part != &content.front()) text += '\n';
-    text += part["text"].get_ref<const std::string&>();
-  }
-  into = std::move(text);
-  return true;
-}
-
-bool take_messages(const json& value, CompletionCall& call, std::string& reason) {
-  if (!value.is_array() || value.empty()) return false;
-  call.messages = json::array();
-  for (const json& message : value) {
-    if (!message.is_object() || !message.contains("role") || !message["role"].is_string()) {
-      return false;
-    }
-    json copy = message;
-    const bool content_is_optional = message["role"] == "assistant";
-    if (!message.contains("content") || message["content"].is_null()) {
-      if (!content_is_optional) return false;
-      copy["content"] = "";
-    } else if (!take_content(message["content"], copy["content"], reason)) {
-      return false;
-    }
-    call.messages.push_back(std::move(copy));
   }
   return true;
 }
@@ -163,17 +124,56 @@ const RequestField kFields[] = {
      .summary = "What to continue; several prompts are answered in one response",
      .take = take_prompt},
     {.name = "messages",
-     .where = kChat,
+     .where = kConversation,
      .kind = Kind::other,
      .rule = "a non-empty list of {\"role\": string, \"content\": string or list of "
              "{\"type\": \"text\", \"text\": string}}",
      .schema = R"({"type": "array", "minItems": 1, "items": {"type": "object",
                    "required": ["role"], "properties": {"role": {"type": "string"},
-                   "content": {"oneOf": [{"type": "string"}, {"type": "array", "items":
+                   "content": {"oneOf": [{"type": "string"}, {"type": "null"},
+                   {"type": "array", "items":
                    {"type": "object", "required": ["type", "text"], "properties":
                    {"type": {"const": "text"}, "text": {"type": "string"}}}}]}}}})",
      .summary = "The conversation so far, rendered by the checkpoint's chat template",
-     .take = take_messages},
+     .take_in_order = take_messages},
+    {.name = "tools",
+     .where = kConversation,
+     .kind = Kind::other,
+     .rule = "a list of {\"type\": \"function\", \"function\": {\"name\": string, ...}} or of "
+             "such functions themselves",
+     .schema = R"({"type": "array", "items": {"type": "object"}})",
+     .summary = "What the model may call, for the template; calls in the answer are its text",
+     .take_in_order = take_tools},
+    {.name = "documents",
+     .where = kConversation,
+     .kind = Kind::other,
+     .rule = "a list of objects",
+     .schema = R"({"type": "array", "items": {"type": "object"}})",
+     .summary = "What the model may read, for templates that know of documents",
+     .take_in_order = take_documents},
+    {.name = "chat_template_kwargs",
+     .where = kConversation,
+     .kind = Kind::other,
+     .rule = "an object",
+     .schema = R"({"type": "object"})",
+     .summary = "Further variables of the template, as enable_thinking",
+     .take_in_order = take_template_kwargs},
+    {.name = "chat_template",
+     .where = kConversation,
+     .kind = Kind::text,
+     .summary = "Renders the messages instead of the checkpoint's; the server must be set to trust "
+                "templates of requests",
+     .take = TANDEM_TAKE(call.chat_template = value.get<std::string>())},
+    {.name = "add_generation_prompt",
+     .where = kConversation,
+     .kind = Kind::boolean,
+     .summary = "Let the template open the answer; true when absent",
+     .take = TANDEM_TAKE(call.add_generation_prompt = value.get<bool>())},
+    {.name = "continue_final_message",
+     .where = kConversation,
+     .kind = Kind::boolean,
+     .summary = "Go on with the last message's content instead of opening an answer",
+     .take = TANDEM_TAKE(call.chat_input.continue_final_message = value.get<bool>())},
     {.name = "max_tokens",
      .where = kBoth,
      .kind = Kind::integer,

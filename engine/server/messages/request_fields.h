@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/service/generation.h"
+#include "engine/tokenizer/jinja/chat_template.h"
 
 namespace tandem {
 
@@ -23,7 +24,9 @@ struct CompletionCall {
   bool chat = false;
   std::string model;            // empty: the base
   std::vector<Prompt> prompts;  // completions
-  nlohmann::json messages;      // chat
+  ChatInput chat_input;         // chat
+  std::string chat_template;    // chat: the request's own; empty: the checkpoint's
+  std::optional<bool> add_generation_prompt;  // chat: as asked
   GenerationRequest request;    // all but adapter, prompt and max_tokens
   std::optional<std::int32_t> max_tokens;
   bool echo = false;
@@ -37,12 +40,13 @@ struct CompletionCall {
 
 inline constexpr unsigned kCompletions = 1;
 inline constexpr unsigned kChat = 2;
+inline constexpr unsigned kTokenize = 4;  // of a conversation
 
 struct RequestField {
   enum class Kind { boolean, integer, number, text, other };
 
   const char* name;
-  unsigned where;  // kCompletions | kChat
+  unsigned where;  // kCompletions | kChat | kTokenize
   Kind kind;
   // integer, number
   double min = 0;
@@ -54,7 +58,10 @@ struct RequestField {
   const char* summary;
   // Takes a value that the kind's check has passed (an integer as int64). Kind other: judges the
   // value itself; false: it breaks the rule. `reason`, when set, is told with the rule.
-  bool (*take)(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+  bool (*take)(const nlohmann::json& value, CompletionCall& call, std::string& reason) = nullptr;
+  // Instead, of what a template sees: the order of members counts. Judges the value itself.
+  bool (*take_in_order)(const nlohmann::ordered_json& value, ChatInput& chat,
+                        std::string& reason) = nullptr;
 };
 
 std::span<const RequestField> request_fields();

@@ -6,12 +6,20 @@
 #include <set>
 
 #include "base/log.h"
+#include "engine/server/messages/chat_fields.h"
+#include "engine/server/messages/ordered_json.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
+using Ordered = nlohmann::ordered_json;
 using Kind = RequestField::Kind;
+
+ApiError broken_rule(const RequestField& field, const std::string& reason) {
+  return bad_field(field.name, "'{}' must be {}{}{}", field.name, rule_of(field),
+                   reason.empty() ? "" : ": ", reason);
+}
 
 MaybeError take_field(const RequestField& field, const json& value, CompletionCall& call) {
   json checked = value;
@@ -33,13 +41,59 @@ MaybeError take_field(const RequestField& field, const json& value, CompletionCa
   }
   if (good) good = field.take(checked, call, reason);
   if (good) return std::nullopt;
-  if (!reason.empty()) reason = ": " + reason;
-  return bad_field(field.name, "'{}' must be {}{}", field.name, rule_of(field), reason);
+  return broken_rule(field, reason);
+}
+
+// All fields of a call that the body has.
+MaybeError take_fields(const json& body, unsigned where, const ConversationRules& rules,
+                       CompletionCall& call) {
+  std::vector<std::string_view> in_order;
+  for (const RequestField& field : request_fields()) {
+    if ((field.where & where) != 0 && field.take_in_order != nullptr) in_order.push_back(field.name);
+  }
+  const Ordered ordered = in_order.empty()     ? Ordered::object()
+                          : rules.bytes.empty() ? Ordered(body)
+                                                : parse_members_in_order(rules.bytes, in_order);
+  for (const RequestField& field : request_fields()) {
+    if ((field.where & where) == 0) continue;
+    const auto found = body.find(field.name);
+    if (found == body.end() || found->is_null()) continue;
+    if (field.take_in_order == nullptr) {
+      if (auto error = take_field(field, *found, call)) return error;
+      continue;
+    }
+    std::string reason;
+    const auto value = ordered.find(field.name);
+    const bool good =
+        value != ordered.end() && field.take_in_order(*value, call.chat_input, reason);
+    if (!good) return broken_rule(field, reason);
+  }
+  return std::nullopt;
+}
+
+// What the template is to do; after the fields, which it may depend on.
+MaybeError check_conversation(const ConversationRules& rules, CompletionCall& call) {
+  if (!call.chat) return std::nullopt;
+  if (!call.chat_template.empty() && !rules.trust_chat_template) {
+    return bad_field("chat_template",
+                     "'chat_template': this server renders by the checkpoint's template alone "
+                     "(--trust-request-chat-template lets requests bring their own)");
+  }
+  ChatInput& chat = call.chat_input;
+  if (chat.continue_final_message && call.add_generation_prompt.value_or(false)) {
+    return bad_field("continue_final_message",
+                     "'continue_final_message' goes on with the last message, "
+                     "'add_generation_prompt' opens a new one: give one of them");
+  }
+  chat.add_generation_prompt =
+      call.add_generation_prompt.value_or(!chat.continue_final_message);
+  complete_variables(chat);
+  return std::nullopt;
 }
 
 MaybeError check_together(const json& body, const CompletionCall& call,
                           std::int32_t max_sequences) {
-  if (call.chat && call.messages.is_null()) {
+  if (call.chat && call.chat_input.messages.empty()) {
     return bad_field("messages", "'messages' is required: a non-empty list");
   }
   if (!call.chat && call.prompts.empty()) {
@@ -100,16 +154,11 @@ void warn_unknown_field(std::string_view call, std::string_view field) {
 }
 
 MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences,
-                      CompletionCall& call) {
+                      CompletionCall& call, const ConversationRules& rules) {
   call.chat = chat;
   const unsigned where = chat ? kChat : kCompletions;
+  if (auto error = take_fields(body, where, rules, call)) return error;
   const auto fields = request_fields();
-  for (const RequestField& field : fields) {
-    if ((field.where & where) == 0) continue;
-    const auto found = body.find(field.name);
-    if (found == body.end() || found->is_null()) continue;
-    if (auto error = take_field(field, *found, call)) return error;
-  }
   for (auto entry = body.begin(); entry != body.end(); ++entry) {
     const std::string& name = entry.key();
     const bool known = std::any_of(fields.begin(), fields.end(), [&](const RequestField& field) {
@@ -119,7 +168,15 @@ MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences,
   }
   call.request.num_logprobs = call.logprobs ? call.top_logprobs : -1;
   call.request.prompt_logprobs = call.echo && call.logprobs;
-  return check_together(body, call, max_sequences);
+  if (auto error = check_together(body, call, max_sequences)) return error;
+  return check_conversation(rules, call);
+}
+
+MaybeError parse_conversation(const json& body, const ConversationRules& rules,
+                              CompletionCall& call) {
+  call.chat = true;
+  if (auto error = take_fields(body, kTokenize, rules, call)) return error;
+  return check_conversation(rules, call);
 }
 
 MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_t max_model_len,
@@ -133,19 +190,18 @@ MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_
       std::string(param), "context_length_exceeded", 0};
 }
 
-MaybeError encode_chat(const json& messages, bool add_generation_prompt, const TextCodec& text,
+MaybeError encode_chat(const CompletionCall& call, const TextCodec& text,
                        std::vector<TokenId>& tokens) {
-  if (!text.has_chat_template()) {
+  if (call.chat_template.empty() && !text.has_chat_template()) {
     return ApiError{400,
                     "This checkpoint has no chat template; use /v1/completions, or add a "
                     "chat_template.jinja to its folder",
                     "messages", "no_chat_template", 0};
   }
-  const ChatInput input{.messages = messages, .add_generation_prompt = add_generation_prompt};
-  auto rendered = text.render_chat(input, {});
+  auto rendered = text.render_chat(call.chat_input, call.chat_template);
   if (!rendered) {
     ApiError error = to_api_error(rendered.status().with_context("the chat template"));
-    if (error.status == 400) error.param = "messages";
+    if (error.status == 400) error.param = call.chat_template.empty() ? "messages" : "chat_template";
     return error;
   }
   // The template writes the special tokens itself.
@@ -166,7 +222,7 @@ MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
   for (std::size_t i = 0; i < num_prompts; ++i) {
     GenerationRequest request = call.request;
     if (call.chat) {
-      if (auto error = encode_chat(call.messages, true, text, request.prompt)) return error;
+      if (auto error = encode_chat(call, text, request.prompt)) return error;
     } else if (const Prompt& prompt = call.prompts[i]; prompt.text) {
       auto encoded = text.encode(*prompt.text, true);
       if (!encoded) return to_api_error(encoded.status());

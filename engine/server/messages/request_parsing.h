@@ -12,10 +12,21 @@
 
 namespace tandem {
 
+// What a conversation's fields are read by.
+struct ConversationRules {
+  // The body's own: they keep the order of members, which templates print and `body` has lost.
+  // Empty: there are none.
+  std::string_view bytes;
+  bool trust_chat_template = false;  // requests may bring their own
+};
+
 // A call's fields. A known field with a bad value is an error that names the field and its range;
 // null means the default; an unknown field is ignored, with one warning in the log per name.
 MaybeError parse_call(const nlohmann::json& body, bool chat, std::int32_t max_sequences,
-                      CompletionCall& call);
+                      CompletionCall& call, const ConversationRules& rules = {});
+// The conversation alone, of /tokenize; passes over all other fields.
+MaybeError parse_conversation(const nlohmann::json& body, const ConversationRules& rules,
+                              CompletionCall& call);
 
 // One request per prompt, adapter not yet named. Tokenizes, renders the chat, checks ids and the
 // context length, and fills in max_tokens.
@@ -27,8 +38,8 @@ MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
 MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_t max_model_len,
                          std::string_view param);
 // The chat's tokens. 400 when the checkpoint has no template or the template says no.
-MaybeError encode_chat(const nlohmann::json& messages, bool add_generation_prompt,
-                       const TextCodec& text, std::vector<TokenId>& tokens);
+MaybeError encode_chat(const CompletionCall& call, const TextCodec& text,
+                       std::vector<TokenId>& tokens);
 
 // Warns once per name and process; remembers a bounded number of names.
 void warn_unknown_field(std::string_view call, std::string_view field);

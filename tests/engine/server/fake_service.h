@@ -48,7 +48,8 @@ class ByteCodec : public TextCodec {
     for (const auto& message : input.messages) {
       const auto role = message["role"].get<std::string>();
       if (role == "nobody") return invalid("no role 'nobody'");
-      text += role + ": " + message["content"].get<std::string>() + "\n";
+      const bool has_content = message.contains("content") && message["content"].is_string();
+      text += role + ": " + (has_content ? message["content"].get<std::string>() : "") + "\n";
     }
     if (input.add_generation_prompt) text += "assistant:";
     return text;

@@ -101,12 +101,6 @@ TEST(RequestParsing, WarnsOfAnUnknownFieldOnceAndOnOneLine) {
   EXPECT_NE(told.find("never\\nheard"), std::string::npos) << told;
 }
 
-TEST(RequestParsing, JoinsTheTextPartsOfAMessage) {
-  const json parts{{{"type", "text"}, {"text", "one"}}, {{"type", "text"}, {"text", "two"}}};
-  const auto request = parse({{"messages", {{{"role", "user"}, {"content", parts}}}}}, true);
-  EXPECT_EQ(ByteCodec().decode(request.prompt, false), "user: one\ntwo\nassistant:");
-}
-
 // Property: whatever the bytes, parsing ends with an object or an error, and what is accepted is
 // UTF-8 that dumps again.
 TEST(JsonBody, SurvivesMutatedBodies) {

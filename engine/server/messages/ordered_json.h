@@ -1,0 +1,27 @@
+// JSON whose objects keep the order of their members, as templates print them. In time linear in
+// the text, which nlohmann's own parser of ordered_json is not: it looks through an object for
+// every new member.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tandem {
+
+// Nothing if the text is no JSON, or nested more than kMaxJsonDepth deep. Of members with the same
+// name the last counts.
+std::optional<nlohmann::ordered_json> parse_in_order(std::string_view text);
+
+// Of an object's text the members that are named; the others are passed over. Requires what
+// parse_json_body accepts.
+nlohmann::ordered_json parse_members_in_order(std::string_view object,
+                                              std::span<const std::string_view> names);
+
+// Adds a member that the object does not have, which is not checked.
+void append_member(nlohmann::ordered_json& object, const std::string& name,
+                   nlohmann::ordered_json value);
+
+}  // namespace tandem
