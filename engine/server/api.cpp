@@ -105,6 +105,8 @@ void Api::abandon() {
     draining_ = true;
     abandoned_ = true;
   }
+  const ServedModel* served = model_.load(std::memory_order_acquire);  // attach's release
+  if (served != nullptr) served->text->end_renderings();
   idle_.notify_all();
 }
 

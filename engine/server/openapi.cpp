@@ -42,10 +42,11 @@ json body_schema(std::string_view path) {
             {"properties", {{"lora_name", name}}}};
   }
   if (path == "/tokenize") {
-    json properties{{"model", property("string", "The base model or an adapter, by name")},
-                    {"prompt", property("string", "A text")},
-                    {"add_special_tokens", property("boolean", "For a prompt; true when absent")},
-                    {"return_token_strs", property("boolean", "Tell the vocabulary's strings too")}};
+    json properties{
+        {"model", property("string", "The base model or an adapter, by name")},
+        {"prompt", property("string", "A text")},
+        {"add_special_tokens", property("boolean", "For a prompt; true when absent")},
+        {"return_token_strs", property("boolean", "Tell the vocabulary's strings too")}};
     for (const RequestField& field : request_fields()) {
       if ((field.where & kTokenize) != 0) properties[field.name] = schema_of(field);
     }

@@ -45,8 +45,9 @@ bool good_content(const Json& message, std::string& reason) {
 // {"function": {"name", "arguments"}}; arguments in text become what they say.
 bool parse_arguments(Json& calls, std::string& reason) {
   if (calls.is_null()) return true;
-  reason = "'tool_calls' must be a list of {\"function\": {\"name\": string, \"arguments\": an "
-           "object, or JSON text of one}}";
+  reason =
+      "'tool_calls' must be a list of {\"function\": {\"name\": string, \"arguments\": an "
+      "object, or JSON text of one}}";
   if (!calls.is_array()) return false;
   for (Json& call : calls) {
     const auto function = call.is_object() ? call.find("function") : call.end();
@@ -131,7 +132,8 @@ bool take_documents(const Json& value, ChatInput& chat, std::string&) {
 
 bool take_template_kwargs(const Json& value, ChatInput& chat, std::string& reason) {
   static constexpr std::array<std::string_view, 6> kFields = {
-      "messages",      "tools",           "documents", "add_generation_prompt",
+      "messages",      "tools",
+      "documents",     "add_generation_prompt",
       "chat_template", "continue_final_message"};
   if (!value.is_object()) return false;
   for (const auto& [name, variable] : value.items()) {

@@ -22,12 +22,12 @@ struct Prompt {
 // A completions or chat request as its fields say it; not yet tokenized.
 struct CompletionCall {
   bool chat = false;
-  std::string model;            // empty: the base
-  std::vector<Prompt> prompts;  // completions
-  ChatInput chat_input;         // chat
-  std::string chat_template;    // chat: the request's own; empty: the checkpoint's
+  std::string model;                          // empty: the base
+  std::vector<Prompt> prompts;                // completions
+  ChatInput chat_input;                       // chat
+  std::string chat_template;                  // chat: the request's own; empty: the checkpoint's
   std::optional<bool> add_generation_prompt;  // chat: as asked
-  GenerationRequest request;    // all but adapter, prompt and max_tokens
+  GenerationRequest request;                  // all but adapter, prompt and max_tokens
   std::optional<std::int32_t> max_tokens;
   bool echo = false;
   bool stream = false;

@@ -49,9 +49,10 @@ MaybeError take_fields(const json& body, unsigned where, const ConversationRules
                        CompletionCall& call) {
   std::vector<std::string_view> in_order;
   for (const RequestField& field : request_fields()) {
-    if ((field.where & where) != 0 && field.take_in_order != nullptr) in_order.push_back(field.name);
+    if ((field.where & where) != 0 && field.take_in_order != nullptr)
+      in_order.push_back(field.name);
   }
-  const Ordered ordered = in_order.empty()     ? Ordered::object()
+  const Ordered ordered = in_order.empty()      ? Ordered::object()
                           : rules.bytes.empty() ? Ordered(body)
                                                 : parse_members_in_order(rules.bytes, in_order);
   for (const RequestField& field : request_fields()) {
@@ -85,8 +86,7 @@ MaybeError check_conversation(const ConversationRules& rules, CompletionCall& ca
                      "'continue_final_message' goes on with the last message, "
                      "'add_generation_prompt' opens a new one: give one of them");
   }
-  chat.add_generation_prompt =
-      call.add_generation_prompt.value_or(!chat.continue_final_message);
+  chat.add_generation_prompt = call.add_generation_prompt.value_or(!chat.continue_final_message);
   complete_variables(chat);
   return std::nullopt;
 }
@@ -153,8 +153,8 @@ void warn_unknown_field(std::string_view call, std::string_view field) {
                name.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 
-MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences,
-                      CompletionCall& call, const ConversationRules& rules) {
+MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences, CompletionCall& call,
+                      const ConversationRules& rules) {
   call.chat = chat;
   const unsigned where = chat ? kChat : kCompletions;
   if (auto error = take_fields(body, where, rules, call)) return error;
@@ -201,7 +201,8 @@ MaybeError encode_chat(const CompletionCall& call, const TextCodec& text,
   auto rendered = text.render_chat(call.chat_input, call.chat_template);
   if (!rendered) {
     ApiError error = to_api_error(rendered.status().with_context("the chat template"));
-    if (error.status == 400) error.param = call.chat_template.empty() ? "messages" : "chat_template";
+    if (error.status == 400)
+      error.param = call.chat_template.empty() ? "messages" : "chat_template";
     return error;
   }
   // The template writes the special tokens itself.

@@ -57,7 +57,7 @@ class TokenizerCodec final : public TextCodec {
                                       : chat_template_->parse_another(source));
     return render(*own, input);
   }
-  void end_renderings() override { stopped_ = true; }
+  void end_renderings() const override { stopped_ = true; }
 
  private:
   Result<std::string> render(const ChatTemplate& chat, const ChatInput& input) const {
@@ -70,7 +70,7 @@ class TokenizerCodec final : public TextCodec {
 
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_template_;
-  std::atomic<bool> stopped_ = false;
+  mutable std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ class TextCodec {
                                           std::string_view source) const = 0;
   // Ends the renderings in progress and all later ones, with `unavailable`: a server that shuts
   // down waits for no template.
-  virtual void end_renderings() {}
+  virtual void end_renderings() const {}
 };
 
 // Over the real ones, which outlive it. `chat_template` may be null: the checkpoint has none.

@@ -194,6 +194,15 @@ TEST_F(ApiTest, TurnsTextToTokensAndBack) {
   EXPECT_EQ(post(port, "/tokenize", json::object()).error("param"), "prompt");
   EXPECT_EQ(post(port, "/tokenize", {{"prompt", "x"}, {"model", "none"}}).status, 404);
   EXPECT_EQ(post(port, "/tokenize", {{"messages", "x"}}).error("param"), "messages");
+  for (const char* field : {"tools", "documents", "chat_template_kwargs", "chat_template",
+                            "add_generation_prompt", "continue_final_message"}) {
+    json with = chat;
+    with[field] = "x";
+    EXPECT_EQ(post(port, "/tokenize", with).error("param"), field);
+  }
+  json opened = chat;
+  opened["add_generation_prompt"] = true;
+  EXPECT_GT(post(port, "/tokenize", opened).json()["count"], chat_tokens["count"]);
 }
 
 // The value of the line that starts with `series`; NaN when there is none.

@@ -68,7 +68,8 @@ TEST_F(ConversationTest, IsRenderedAsTransformersDoes) {
     const auto number = c.at("template").get<std::size_t>();
     if (number != used) use(golden.at("templates").at(number).get<std::string>());
     used = number;
-    const auto bytes = golden.at("requests").at(c.at("request").get<std::size_t>()).get<std::string>();
+    const auto bytes =
+        golden.at("requests").at(c.at("request").get<std::size_t>()).get<std::string>();
     SCOPED_TRACE(bytes + "\n" + golden.at("templates").at(number).get<std::string>());
     const std::string text = prompt(bytes);
     if (c.contains("text")) {
@@ -85,10 +86,10 @@ TEST_F(ConversationTest, GoesOnWithTheLastMessageOrOpensAnAnswerNotBoth) {
             "<|begin|>user=Hello;");
   EXPECT_EQ(prompt(fmt::format(R"({{{}, "continue_final_message": true}})", kHello)),
             "<|begin|>user=Hello");
-  EXPECT_THAT(prompt(fmt::format(
-                  R"({{{}, "continue_final_message": true, "add_generation_prompt": true}})",
-                  kHello)),
-              HasSubstr("400 continue_final_message: "));
+  EXPECT_THAT(
+      prompt(fmt::format(R"({{{}, "continue_final_message": true, "add_generation_prompt": true}})",
+                         kHello)),
+      HasSubstr("400 continue_final_message: "));
   use("{{ messages | length }}");
   EXPECT_THAT(prompt(fmt::format(R"({{{}, "continue_final_message": true}})", kHello)),
               HasSubstr("does not print the last message"));
@@ -101,7 +102,8 @@ TEST_F(ConversationTest, TrustsNoTemplateOfARequestUnlessSet) {
   EXPECT_EQ(prompt(own, true), "<|end|>!");
   EXPECT_THAT(prompt(fmt::format(R"({{{}, "chat_template": "{{% if"}})", kHello), true),
               HasSubstr("line 1"));
-  EXPECT_EQ(prompt(fmt::format(R"({{{}, "chat_template": null}})", kHello)), "<|begin|>user=Hello;>");
+  EXPECT_EQ(prompt(fmt::format(R"({{{}, "chat_template": null}})", kHello)),
+            "<|begin|>user=Hello;>");
 }
 
 TEST_F(ConversationTest, NamesTheFieldThatBreaksItsRule) {
@@ -125,9 +127,9 @@ TEST_F(ConversationTest, NamesTheFieldThatBreaksItsRule) {
   };
   for (const auto& [field, param] : cases) {
     const bool has_messages = std::string_view(field).starts_with("\"messages\"");
-    EXPECT_THAT(
-        prompt(has_messages ? fmt::format("{{{}}}", field) : fmt::format("{{{}, {}}}", kHello, field)),
-        HasSubstr(fmt::format("400 {}: ", param)))
+    EXPECT_THAT(prompt(has_messages ? fmt::format("{{{}}}", field)
+                                    : fmt::format("{{{}, {}}}", kHello, field)),
+                HasSubstr(fmt::format("400 {}: ", param)))
         << field;
   }
 }
@@ -141,8 +143,9 @@ TEST_F(ConversationTest, EndsATemplateOfARequestThatMultipliesWork) {
   const std::string bomb =
       "{% set ns=namespace(x=[]) %}{% for i in range(40) %}{% set ns.x=[ns.x,ns.x] %}{% endfor %}"
       "{{ ns.x }}";
-  EXPECT_THAT(prompt(fmt::format(R"({{{}, "chat_template": {}}})", kHello, json(bomb).dump()), true),
-              HasSubstr("steps"));
+  EXPECT_THAT(
+      prompt(fmt::format(R"({{{}, "chat_template": {}}})", kHello, json(bomb).dump()), true),
+      HasSubstr("steps"));
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ std::string reprinted(const std::string& text) {
 }
 
 TEST(OrderedJson, KeepsTheOrderOfMembers) {
-  for (const char* text : {R"({"z":1,"a":{"y":[{"b":null,"a":[]}],"x":{}}})", "[]", "{}", "1", "null",
-                           R"("x")", R"([[],[[1.5,true,false,"é"]]])"}) {
+  for (const char* text : {R"({"z":1,"a":{"y":[{"b":null,"a":[]}],"x":{}}})", "[]", "{}", "1",
+                           "null", R"("x")", R"([[],[[1.5,true,false,"é"]]])"}) {
     EXPECT_EQ(reprinted(text), text);
   }
 }
@@ -59,7 +59,8 @@ TEST(OrderedJson, ReadsWhatTheOtherParserReads) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const std::string good = R"({"a":[1,{"b":-2.5e3,"c":[null,true]}],"d":{"e":{},"f":"g\u00e9"},"a":0})";
+  const std::string good =
+      R"({"a":[1,{"b":-2.5e3,"c":[null,true]}],"d":{"e":{},"f":"g\u00e9"},"a":0})";
   for (int round = 0; round < 20'000; ++round) {
     std::string text = good;
     for (unsigned n = random() % 3; n > 0; --n)

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 constexpr Budget::Limits kLimits{.work_units = 32'000'000, .held_bytes = 8U << 20};
 
 struct Outcome {
-  std::string text;   // or what went wrong
+  std::string text;  // or what went wrong
   bool failed = false;
   std::uint64_t spent = 0;
   std::uint64_t held_after = 0;
@@ -192,7 +192,8 @@ TEST(TemplateBudget, EndsEveryConstructThatMultipliesWork) {
       "{% set p = 'b' ~ t[:131072] %}" + forever("{% set x = t.rfind(p) %}"),
       "{% set p = 'b' ~ t[:131072] %}" + forever("{% set x = t.rsplit(p) %}"),
       "{% set p = t[:131072] ~ 'b' %}" + forever("{% set x = t.replace(p, '') %}"),
-      "{{ t.strip(t[:131072] ~ 'b') }}{{ ('b' ~ t).strip(t ~ 'b') }}" + forever("{{ t.strip('xa') }}"),
+      "{{ t.strip(t[:131072] ~ 'b') }}{{ ('b' ~ t).strip(t ~ 'b') }}" +
+          forever("{{ t.strip('xa') }}"),
       // depth
       "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
       "{% for i in l %}{% set ns.x = [ns.x] %}{% endfor %}",
@@ -209,11 +210,11 @@ TEST(TemplateBudget, EndsEveryConstructThatMultipliesWork) {
     EXPECT_TRUE(outcome.failed) << outcome.text.substr(0, 100);
     EXPECT_LE(outcome.spent, most(kLimits));
     EXPECT_EQ(outcome.held_after, 0U);
-    EXPECT_THAT(outcome.text, testing::AnyOf(HasSubstr("steps"), HasSubstr("bytes"),
-                                             HasSubstr("deeply"), HasSubstr("too long"),
-                                             HasSubstr("too large"), HasSubstr("cannot"),
-                                             HasSubstr("unhashable"), HasSubstr("undefined"),
-                                             HasSubstr("supported")));
+    EXPECT_THAT(
+        outcome.text,
+        testing::AnyOf(HasSubstr("steps"), HasSubstr("bytes"), HasSubstr("deeply"),
+                       HasSubstr("too long"), HasSubstr("too large"), HasSubstr("cannot"),
+                       HasSubstr("unhashable"), HasSubstr("undefined"), HasSubstr("supported")));
   }
 }
 
@@ -246,15 +247,14 @@ TEST(TemplateBudget, EndsARenderingThatIsAskedToEnd) {
 TEST(TemplateBudget, EndsARenderingAtItsDeadline) {
   TimePoint now{};
   int looks = 0;
-  const Outcome outcome = run(
-      kPrelude + forever(""), {},
-      {.stopped = {},
-       .now =
-           [&] {
-             ++looks;
-             return now += std::chrono::milliseconds(1);
-           },
-       .deadline = now + std::chrono::milliseconds(3)});
+  const Outcome outcome = run(kPrelude + forever(""), {},
+                              {.stopped = {},
+                               .now =
+                                   [&] {
+                                     ++looks;
+                                     return now += std::chrono::milliseconds(1);
+                                   },
+                               .deadline = now + std::chrono::milliseconds(3)});
   EXPECT_THAT(outcome.text, HasSubstr("takes too long"));
   EXPECT_EQ(looks, 4);
 }
@@ -311,8 +311,8 @@ class RandomTemplate {
   }
 
   std::string expression(int depth) {
-    static const char* const kLeaves[] = {"a",     "b",   "c",    "ns.x",       "ns.y", "loop",
-                                          "'xyz'", "[]",  "[a]",  "{'k': a}",   "7",    "-1",
+    static const char* const kLeaves[] = {"a",     "b",    "c",    "ns.x",       "ns.y",   "loop",
+                                          "'xyz'", "[]",   "[a]",  "{'k': a}",   "7",      "-1",
                                           "1.5",   "none", "true", "range(100)", "'a,b c'"};
     if (depth == 0) return one_of(kLeaves);
     const std::string x = expression(depth - 1);
@@ -326,10 +326,29 @@ class RandomTemplate {
                            y);
       case 2:
         return fmt::format("({} | {})", x,
-                           one_of({"string", "tojson", "length", "list", "sort", "unique", "join",
-                                   "upper", "trim", "reverse", "first", "sum", "items", "indent",
-                                   "tojson(indent=4)", "map('string') | list", "title", "int",
-                                   "dictsort", "min", "join(b)", "replace('a', b)", "wordcount"}));
+                           one_of({"string",
+                                   "tojson",
+                                   "length",
+                                   "list",
+                                   "sort",
+                                   "unique",
+                                   "join",
+                                   "upper",
+                                   "trim",
+                                   "reverse",
+                                   "first",
+                                   "sum",
+                                   "items",
+                                   "indent",
+                                   "tojson(indent=4)",
+                                   "map('string') | list",
+                                   "title",
+                                   "int",
+                                   "dictsort",
+                                   "min",
+                                   "join(b)",
+                                   "replace('a', b)",
+                                   "wordcount"}));
       case 3:
         return fmt::format("{}.{}({})", one_of({"a", "b", "'a b'", "ns.x"}),
                            one_of({"split", "strip", "replace", "join", "count", "find", "index",
