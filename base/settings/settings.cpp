@@ -97,9 +97,13 @@ std::string nearest(std::string_view text, const std::vector<std::string>& candi
   return best;
 }
 
-SettingsField::SettingsField(Target target, std::string key, std::string help, std::string group)
-    : target_(target), key_(std::move(key)), help_(std::move(help)), group_(std::move(group)) {
-  default_ = std::visit(
+SettingsField::SettingsField(SettingsFacts::Target target, std::string key, std::string help,
+                             std::string group) {
+  facts_.target = target;
+  facts_.key = std::move(key);
+  facts_.help = std::move(help);
+  facts_.group = std::move(group);
+  facts_.default_text = std::visit(
       Overloaded{[](const bool* value) { return std::string(*value ? "true" : "false"); },
                  [](const std::int64_t* value) { return fmt::format("{}", *value); },
                  [](const double* value) { return fmt::format("{}", *value); },
@@ -107,102 +111,102 @@ SettingsField::SettingsField(Target target, std::string key, std::string help, s
                  [](const std::vector<std::string>* value) {
                    return fmt::format("{}", fmt::join(*value, ","));
                  }},
-      target_);
+      facts_.target);
 }
 
 SettingsField& SettingsField::meta(std::string name) {
-  meta_ = std::move(name);
+  facts_.meta = std::move(name);
   return *this;
 }
 SettingsField& SettingsField::range(double low, double high) {
-  low_ = low;
-  high_ = high;
+  facts_.low = low;
+  facts_.high = high;
   return *this;
 }
 SettingsField& SettingsField::at_least(double low) {
-  low_ = low;
+  facts_.low = low;
   return *this;
 }
 SettingsField& SettingsField::choices(std::vector<std::string> allowed) {
-  choices_ = std::move(allowed);
+  facts_.choices = std::move(allowed);
   return *this;
 }
 SettingsField& SettingsField::required() {
-  required_ = true;
+  facts_.required = true;
   return *this;
 }
 SettingsField& SettingsField::secret() {
-  secret_ = true;
+  facts_.secret = true;
   return *this;
 }
 SettingsField& SettingsField::flag_only() {
-  flag_only_ = true;
+  facts_.has_key = false;
   return *this;
 }
 SettingsField& SettingsField::flag_as(std::string name) {
-  flag_name_ = std::move(name);
+  facts_.flag_name = std::move(name);
   return *this;
 }
 SettingsField& SettingsField::short_flag(char letter) {
-  letter_ = letter;
+  facts_.letter = letter;
   return *this;
 }
 SettingsField& SettingsField::in_file_only() {
-  in_file_only_ = true;
+  facts_.has_flag = false;
   return *this;
 }
 
-std::string SettingsField::flag() const {
-  std::string flag = "--" + (flag_name_.empty() ? key_ : flag_name_);
+std::string flag_of(const SettingsFacts& facts) {
+  std::string flag = "--" + (facts.flag_name.empty() ? facts.key : facts.flag_name);
   std::replace(flag.begin() + 2, flag.end(), '_', '-');
   return flag;
 }
 
-std::string SettingsField::environment() const {
-  if (flag_only_ || in_file_only_) return {};
+std::string environment_of(const SettingsFacts& facts) {
+  if (!facts.has_key || !facts.has_flag) return {};
   std::string name = "TANDEM_";
-  for (const char c : key_) {
+  for (const char c : facts.key) {
     name += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   }
   return name;
 }
 
-std::string SettingsField::value_name() const {
-  if (!meta_.empty()) return meta_;
-  if (!choices_.empty()) return fmt::format("{}", fmt::join(choices_, "|"));
+std::string value_name_of(const SettingsFacts& facts) {
+  if (!facts.meta.empty()) return facts.meta;
+  if (!facts.choices.empty()) return fmt::format("{}", fmt::join(facts.choices, "|"));
   return std::visit(Overloaded{[](const bool*) { return std::string(); },
                                [](const std::int64_t*) { return std::string("N"); },
                                [](const double*) { return std::string("X"); },
                                [](const auto*) { return std::string("TEXT"); }},
-                    target_);
+                    facts.target);
 }
 
-std::string SettingsField::value_text() const {
-  if (secret_ && source_ != "default") return "(set)";
+std::string value_text_of(const SettingsFacts& facts) {
+  if (facts.secret && facts.source != "default") return "(set)";
   return std::visit(
       Overloaded{[](const bool* value) { return std::string(*value ? "true" : "false"); },
                  [](const std::int64_t* value) { return fmt::format("{}", *value); },
                  [](const double* value) { return float_text(*value); },
                  [](const std::string* value) { return quote(*value); },
                  [](const std::vector<std::string>* value) { return quote_list(*value); }},
-      target_);
+      facts.target);
 }
 
 Status SettingsField::bad(std::string_view problem) const {
-  if (source_ == "default") return invalid("{} {}", key_, problem);
-  return invalid("{} {} (from {})", key_, problem, source_);
+  if (facts_.source == "default") return invalid("{} {}", facts_.key, problem);
+  return invalid("{} {} (from {})", facts_.key, problem, facts_.source);
 }
 
 Status SettingsField::set(const std::vector<std::string>& texts, std::string source) {
-  source_ = std::move(source);
-  if (auto** list = std::get_if<std::vector<std::string>*>(&target_)) {
+  facts_.source = std::move(source);
+  if (auto** list = std::get_if<std::vector<std::string>*>(&facts_.target)) {
     **list = texts;
     return {};
   }
   if (texts.size() != 1) return bad("takes one value");
   const std::string& text = texts.front();
   // A secret's value must not reach a message.
-  const std::string shown = secret_ ? "that" : fmt::format("'{}'", text);
+  const std::string shown = facts_.secret ? "that" : fmt::format("'{}'", text);
   return std::visit(Overloaded{[&](bool* value) -> Status {
                                  const auto parsed = parse_bool(text);
                                  if (!parsed)
@@ -229,28 +233,32 @@ Status SettingsField::set(const std::vector<std::string>& texts, std::string sou
                                  return {};
                                },
                                [](std::vector<std::string>*) -> Status { return {}; }},
-                    target_);
+                    facts_.target);
 }
 
 Status SettingsField::validate() const {
   const auto check_range = [this](double value) -> Status {
-    if (low_ && high_ && (value < *low_ || value > *high_)) {
-      return bad(fmt::format("must be between {} and {}, not {}", *low_, *high_, value));
+    if (facts_.low && facts_.high && (value < *facts_.low || value > *facts_.high)) {
+      return bad(
+          fmt::format("must be between {} and {}, not {}", *facts_.low, *facts_.high, value));
     }
-    if (low_ && value < *low_) return bad(fmt::format("must be at least {}, not {}", *low_, value));
+    if (facts_.low && value < *facts_.low)
+      return bad(fmt::format("must be at least {}, not {}", *facts_.low, value));
     return {};
   };
   const auto check_text = [this](const std::string& text) -> Status {
-    if (choices_.empty() || std::find(choices_.begin(), choices_.end(), text) != choices_.end()) {
+    if (facts_.choices.empty() ||
+        std::find(facts_.choices.begin(), facts_.choices.end(), text) != facts_.choices.end()) {
       return {};
     }
-    return bad(fmt::format("must be {}, not '{}'", fmt::join(choices_, ", "), text));
+    return bad(fmt::format("must be {}, not '{}'", fmt::join(facts_.choices, ", "), text));
   };
   const auto missing = [this]() -> Status {
-    const std::string variable = environment();
-    return invalid("{} is missing; give {} {}{}{}", key_, flag(), value_name(),
-                   variable.empty() ? "" : ", or set " + variable,
-                   has_key() ? fmt::format(", or write {} in the config file", key_) : "");
+    const std::string variable = environment_of(facts_);
+    return invalid(
+        "{} is missing; give {} {}{}{}", facts_.key, flag_of(facts_), value_name_of(facts_),
+        variable.empty() ? "" : ", or set " + variable,
+        facts_.has_key ? fmt::format(", or write {} in the config file", facts_.key) : "");
   };
   return std::visit(Overloaded{[](const bool*) -> Status { return {}; },
                                [&](const std::int64_t* value) {
@@ -258,46 +266,47 @@ Status SettingsField::validate() const {
                                },
                                [&](const double* value) { return check_range(*value); },
                                [&](const std::string* value) -> Status {
-                                 if (required_ && value->empty()) return missing();
+                                 if (facts_.required && value->empty()) return missing();
                                  return check_text(*value);
                                },
                                [&](const std::vector<std::string>* value) -> Status {
-                                 if (required_ && value->empty()) return missing();
+                                 if (facts_.required && value->empty()) return missing();
                                  for (const std::string& text : *value)
                                    TANDEM_TRY(check_text(text));
                                  return {};
                                }},
-                    target_);
+                    facts_.target);
 }
 
-SettingsField& SettingsTable::add(SettingsField::Target target, std::string key, std::string help) {
+SettingsField& SettingsTable::add(SettingsFacts::Target target, std::string key, std::string help) {
   TANDEM_CHECK(find(key) == nullptr, "setting '{}' is in the table twice", key);
   fields_.push_back(SettingsField(target, std::move(key), std::move(help), group_));
   return fields_.back();
 }
 
 SettingsField* SettingsTable::find(std::string_view key) {
-  const auto found = std::find_if(fields_.begin(), fields_.end(),
-                                  [&](const SettingsField& field) { return field.key() == key; });
+  const auto found = std::find_if(fields_.begin(), fields_.end(), [&](const SettingsField& field) {
+    return field.facts().key == key;
+  });
   return found == fields_.end() ? nullptr : &*found;
 }
 
 std::string SettingsTable::nearest_key(std::string_view key) const {
   std::vector<std::string> keys;
   for (const SettingsField& field : fields_) {
-    if (field.has_key()) keys.push_back(field.key());
+    if (field.facts().has_key) keys.push_back(field.facts().key);
   }
   return nearest(key, keys);
 }
 
 Status SettingsTable::load_environment(const Lookup& lookup) {
   for (SettingsField& field : fields_) {
-    const std::string name = field.environment();
+    const std::string name = environment_of(field.facts());
     if (name.empty()) continue;
     const char* text = lookup(name.c_str());
     if (text == nullptr) continue;
     std::vector<std::string> texts;
-    if (!field.is_list()) {
+    if (!is_list(field.facts())) {
       texts.emplace_back(text);
     } else {
       std::string_view rest = text;
@@ -320,10 +329,10 @@ Status SettingsTable::validate() const {
 std::string SettingsTable::to_toml() const {
   std::string out;
   for (const SettingsField& field : fields_) {
-    if (!field.has_key() || !field.has_flag()) continue;
-    const bool hidden = field.is_secret() && field.source() != "default";
-    out += fmt::format("{}{} = {}  # {}\n", hidden ? "# " : "", field.key(), field.value_text(),
-                       field.source());
+    if (!field.facts().has_key || !field.facts().has_flag) continue;
+    const bool hidden = field.facts().secret && field.facts().source != "default";
+    out += fmt::format("{}{} = {}  # {}\n", hidden ? "# " : "", field.facts().key,
+                       value_text_of(field.facts()), field.facts().source);
   }
   return out;
 }

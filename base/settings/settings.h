@@ -30,12 +30,40 @@ namespace tandem {
 
 class SettingsTable;
 
-// One row of the table. Its member must outlive it.
-class SettingsField {
- public:
+// What is known of one row: what flags, help and pages are made from.
+struct SettingsFacts {
   using Target =
       std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
 
+  Target target;
+  std::string key, help, group;
+  std::string meta;                // empty: a name that fits the type
+  std::string default_text;        // empty: none
+  std::string flag_name;           // empty: the key
+  std::string source = "default";  // "--port", "f.toml:3", ...
+  std::optional<double> low, high;
+  std::vector<std::string> choices;  // empty: any
+  bool required = false;
+  bool secret = false;
+  bool has_key = true;   // in files; with the flag also a variable
+  bool has_flag = true;  // false: another command's
+  char letter = 0;       // of the short flag
+};
+
+std::string flag_of(const SettingsFacts& facts);         // "--max-model-len"
+std::string environment_of(const SettingsFacts& facts);  // "TANDEM_MAX_MODEL_LEN", or empty
+std::string value_name_of(const SettingsFacts& facts);  // "N", "DIR", "auto|cuda"; empty for a bool
+std::string value_text_of(const SettingsFacts& facts);  // as TOML; a secret as "(set)"
+inline bool is_bool(const SettingsFacts& facts) {
+  return std::holds_alternative<bool*>(facts.target);
+}
+inline bool is_list(const SettingsFacts& facts) {
+  return std::holds_alternative<std::vector<std::string>*>(facts.target);
+}
+
+// One row of the table. Its member must outlive it.
+class SettingsField {
+ public:
   // What makes a row; each returns the row, so that they chain.
   SettingsField& meta(std::string name);  // the value's name in the help: "DIR"
   SettingsField& range(double low, double high);
@@ -48,21 +76,7 @@ class SettingsField {
   SettingsField& short_flag(char letter);
   SettingsField& in_file_only();  // another command's: accepted in files, neither flag nor variable
 
-  const std::string& key() const { return key_; }
-  const std::string& help() const { return help_; }
-  const std::string& group() const { return group_; }
-  std::string flag() const;         // "--max-model-len"
-  std::string environment() const;  // "TANDEM_MAX_MODEL_LEN"; empty for flag_only
-  std::string value_name() const;   // "N", "DIR", "auto|cuda|host"; empty for a bool
-  std::string default_text() const { return default_; }  // empty: none
-  const std::string& source() const { return source_; }  // "default", "--port", "f.toml:3", ...
-  std::string value_text() const;                        // as TOML; a secret as "(set)"
-  bool is_bool() const { return std::holds_alternative<bool*>(target_); }
-  bool is_list() const { return std::holds_alternative<std::vector<std::string>*>(target_); }
-  bool is_secret() const { return secret_; }
-  bool has_flag() const { return !in_file_only_; }
-  bool has_key() const { return !flag_only_; }
-  char letter() const { return letter_; }
+  const SettingsFacts& facts() const { return facts_; }
 
   // Reads a value from text; a list takes all texts, anything else exactly one. The message names
   // the field and `source`.
@@ -71,16 +85,10 @@ class SettingsField {
 
  private:
   friend class SettingsTable;
-  SettingsField(Target target, std::string key, std::string help, std::string group);
+  SettingsField(SettingsFacts::Target target, std::string key, std::string help, std::string group);
   Status bad(std::string_view problem) const;
 
-  Target target_;
-  std::string key_, help_, group_, meta_, default_, flag_name_;
-  std::string source_ = "default";
-  std::optional<double> low_, high_;
-  std::vector<std::string> choices_;
-  bool required_ = false, secret_ = false, flag_only_ = false, in_file_only_ = false;
-  char letter_ = 0;
+  SettingsFacts facts_;
 };
 
 // Not thread-safe: filled and read once, at start.
@@ -91,10 +99,10 @@ class SettingsTable {
   // Fields added from now on appear under this heading of the help.
   void group(std::string name) { group_ = std::move(name); }
   // The member's present value is the default. Keys are unique.
-  SettingsField& add(SettingsField::Target target, std::string key, std::string help);
+  SettingsField& add(SettingsFacts::Target target, std::string key, std::string help);
   template <typename T>
   SettingsField& add(T& member, std::string key, std::string help) {
-    return add(SettingsField::Target(&member), std::move(key), std::move(help));
+    return add(SettingsFacts::Target(&member), std::move(key), std::move(help));
   }
 
   // Reads a TOML file of flat `key = value` lines. An unknown key, a table or a value of another

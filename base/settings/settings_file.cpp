@@ -54,14 +54,14 @@ Status SettingsTable::load_file(const std::filesystem::path& path) {
   for (auto&& [key, node] : root) {
     const std::string at = fmt::format("{}:{}", name, node.source().begin.line);
     SettingsField* field = find(key.str());
-    if (field == nullptr || !field->has_key()) {
+    if (field == nullptr || !field->facts().has_key) {
       const std::string close = nearest_key(key.str());
       return invalid("{}: unknown key '{}'{}", at, key.str(),
                      close.empty() ? "; `tandem serve --help` lists the keys"
                                    : fmt::format("; did you mean '{}'?", close));
     }
     std::vector<std::string> texts;
-    if (const toml::array* list = node.as_array(); list != nullptr && field->is_list()) {
+    if (const toml::array* list = node.as_array(); list != nullptr && is_list(field->facts())) {
       for (const toml::node& item : *list) {
         const auto* value = item.as_string();
         if (value == nullptr) return invalid("{}: '{}' must be a list of strings", at, key.str());
@@ -71,7 +71,7 @@ Status SettingsTable::load_file(const std::filesystem::path& path) {
       texts.push_back(*value);
     } else {
       return invalid("{}: '{}' must be {}", at, key.str(),
-                     field->is_list() ? "a list of strings" : "a single value");
+                     is_list(field->facts()) ? "a list of strings" : "a single value");
     }
     TANDEM_TRY(field->set(texts, at));
   }

@@ -37,9 +37,10 @@ int report_usage(const CommandInfo& command, std::string_view message) {
 }
 
 std::string flag_names(const SettingsField& field) {
-  std::string names = field.flag();
-  if (field.letter() != 0) names += fmt::format(",-{}", field.letter());
-  if (field.is_bool() && field.key() != "help") names += ",!--no-" + field.flag().substr(2);
+  std::string names = flag_of(field.facts());
+  if (field.facts().letter != 0) names += fmt::format(",-{}", field.facts().letter);
+  if (is_bool(field.facts()) && field.facts().key != "help")
+    names += ",!--no-" + flag_of(field.facts()).substr(2);
   return names;
 }
 
@@ -58,7 +59,7 @@ std::string unexpected(const std::string& argument, const SettingsTable& table,
   const std::string flag = argument.substr(0, argument.find('='));
   std::vector<std::string> flags;
   for (const SettingsField& field : table.fields()) {
-    if (field.has_flag()) flags.push_back(field.flag());
+    if (field.facts().has_flag) flags.push_back(flag_of(field.facts()));
   }
   return fmt::format("unknown flag '{}'; {}`tandem {} --help` lists the flags", flag,
                      did_you_mean(flag, flags), command.name);
@@ -77,14 +78,14 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
   std::deque<std::vector<std::string>> sinks;
   try {
     for (SettingsField& field : table.fields()) {
-      if (!field.has_flag()) continue;
+      if (!field.facts().has_flag) continue;
       CLI::Option* option = nullptr;
-      if (field.is_bool()) {
+      if (is_bool(field.facts())) {
         option = app.add_flag(flag_names(field));
       } else {
         option = app.add_option(flag_names(field), sinks.emplace_back());
         option->allow_extra_args(false);
-        if (!field.is_list()) option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+        if (!is_list(field.facts())) option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
       }
       options.emplace_back(&field, option);
     }
@@ -98,8 +99,9 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
   }
   for (const auto& [field, option] : options) {
     if (option->count() == 0) continue;
-    if (!field->is_list() && option->count() > 1) {
-      return fmt::format("{} is given {} times; once is enough", field->flag(), option->count());
+    if (!is_list(field->facts()) && option->count() > 1) {
+      return fmt::format("{} is given {} times; once is enough", flag_of(field->facts()),
+                         option->count());
     }
     given.emplace_back(field, option->results());
   }
@@ -113,7 +115,7 @@ Status read_sources(SettingsTable& table, const CommonSettings& common, const Gi
   }
   if (!config.empty()) TANDEM_TRY(table.load_file(config));
   TANDEM_TRY(table.load_environment([](const char* name) { return std::getenv(name); }));
-  for (const auto& [field, texts] : given) TANDEM_TRY(field->set(texts, field->flag()));
+  for (const auto& [field, texts] : given) TANDEM_TRY(field->set(texts, flag_of(field->facts())));
   return {};
 }
 
@@ -121,19 +123,19 @@ Status read_sources(SettingsTable& table, const CommonSettings& common, const Gi
 std::string describe(const SettingsField& field) {
   std::string facts;
   const auto add = [&](const std::string& fact) { facts += (facts.empty() ? "" : ", ") + fact; };
-  if (!field.default_text().empty() && !field.is_secret() &&
-      !(field.is_bool() && !field.has_key())) {
-    add("default " + field.default_text());
+  if (!field.facts().default_text.empty() && !field.facts().secret &&
+      !(is_bool(field.facts()) && !field.facts().has_key)) {
+    add("default " + field.facts().default_text);
   }
-  if (field.key() == "config") add("TANDEM_CONFIG");
-  if (!field.environment().empty()) add(field.environment());
-  if (field.has_key()) add("key " + field.key());
+  if (field.facts().key == "config") add("TANDEM_CONFIG");
+  if (!environment_of(field.facts()).empty()) add(environment_of(field.facts()));
+  if (field.facts().has_key) add("key " + field.facts().key);
 
-  std::string names = field.letter() != 0 ? fmt::format("-{}, ", field.letter()) : "";
-  names += field.flag();
-  if (const std::string value = field.value_name(); !value.empty()) names += " " + value;
-  if (field.is_list()) names += " ...";
-  return fmt::format("  {}\n      {}\n{}", names, field.help(),
+  std::string names = field.facts().letter != 0 ? fmt::format("-{}, ", field.facts().letter) : "";
+  names += flag_of(field.facts());
+  if (const std::string value = value_name_of(field.facts()); !value.empty()) names += " " + value;
+  if (is_list(field.facts())) names += " ...";
+  return fmt::format("  {}\n      {}\n{}", names, field.facts().help,
                      facts.empty() ? "" : fmt::format("      ({})\n", facts));
 }
 
@@ -177,10 +179,11 @@ std::string help_text(const CommandInfo& command, const SettingsTable& table) {
   // Groups in the order of their first field, which need not be next to each other.
   std::vector<std::pair<std::string, std::string>> groups;
   for (const SettingsField& field : table.fields()) {
-    if (!field.has_flag()) continue;
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& known) { return known.first == field.group(); });
-    if (group == groups.end()) group = groups.insert(groups.end(), {field.group(), ""});
+    if (!field.facts().has_flag) continue;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) {
+      return known.first == field.facts().group;
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), {field.facts().group, ""});
     group->second += describe(field);
   }
   for (const auto& [name, text] : groups) out += fmt::format("\n{}:\n{}", name, text);
@@ -196,8 +199,8 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
   if (const auto mistake = parse(command, table, args, given))
     return report_usage(command, *mistake);
   for (const auto& [field, texts] : given) {
-    if (field->group() != "Common") continue;
-    if (Status status = field->set(texts, field->flag()); !status) {
+    if (field->facts().group != "Common") continue;
+    if (Status status = field->set(texts, flag_of(field->facts())); !status) {
       return report_usage(command, status.message());
     }
   }

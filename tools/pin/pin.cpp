@@ -57,7 +57,7 @@ void add_server_keys(SettingsTable& table, PinSettings& s,
   add_serve_settings(table, s.engine, s.server);
   for (std::size_t i = first; i < table.fields().size(); ++i) {
     SettingsField& field = table.fields()[i];
-    const auto found = std::find(offered.begin(), offered.end(), field.key());
+    const auto found = std::find(offered.begin(), offered.end(), field.facts().key);
     if (found == offered.end()) field.in_file_only();
   }
 }

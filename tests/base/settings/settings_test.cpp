@@ -58,13 +58,13 @@ class Settings : public ::testing::Test {
 
 TEST_F(Settings, AKeyYieldsItsFlagVariableAndDefault) {
   const SettingsField& field = *table.find("kv_cache_gb");
-  EXPECT_EQ(field.flag(), "--kv-cache-gb");
-  EXPECT_EQ(field.environment(), "TANDEM_KV_CACHE_GB");
-  EXPECT_EQ(field.default_text(), "0.5");
-  EXPECT_EQ(field.group(), "Server");
-  EXPECT_EQ(table.find("device")->value_name(), "auto|cuda|host");
-  EXPECT_EQ(table.find("model")->value_name(), "DIR");
-  EXPECT_EQ(table.find("prompt")->environment(), "");
+  EXPECT_EQ(flag_of(field.facts()), "--kv-cache-gb");
+  EXPECT_EQ(environment_of(field.facts()), "TANDEM_KV_CACHE_GB");
+  EXPECT_EQ(field.facts().default_text, "0.5");
+  EXPECT_EQ(field.facts().group, "Server");
+  EXPECT_EQ(value_name_of(table.find("device")->facts()), "auto|cuda|host");
+  EXPECT_EQ(value_name_of(table.find("model")->facts()), "DIR");
+  EXPECT_EQ(environment_of(table.find("prompt")->facts()), "");
   EXPECT_EQ(table.find("nonsense"), nullptr);
 }
 
@@ -73,11 +73,11 @@ TEST_F(Settings, LaterSourcesOverwriteEarlierOnes) {
   EXPECT_EQ(s.port, 1);
   EXPECT_EQ(s.gigabytes, 2.0);
   EXPECT_TRUE(s.pin);
-  EXPECT_THAT(table.find("port")->source(), HasSubstr(".toml:1"));
+  EXPECT_THAT(table.find("port")->facts().source, HasSubstr(".toml:1"));
   ASSERT_TRUE(environment({{"TANDEM_PORT", "2"}, {"TANDEM_PROMPT", "no"}}));
   EXPECT_EQ(s.port, 2);
   EXPECT_EQ(s.prompt, "");
-  EXPECT_EQ(table.find("port")->source(), "TANDEM_PORT");
+  EXPECT_EQ(table.find("port")->facts().source, "TANDEM_PORT");
   ASSERT_TRUE(table.find("port")->set({"3"}, "--port"));
   EXPECT_EQ(s.port, 3);
   EXPECT_EQ(s.gigabytes, 2.0);
@@ -109,7 +109,7 @@ TEST_F(Settings, AFlagOnlyFieldIsNoKeyOfTheFile) {
 TEST_F(Settings, AnotherCommandsKeyIsAcceptedInTheFileOnly) {
   ASSERT_TRUE(table.load_file(write("other = 7\n")));
   EXPECT_EQ(s.other, 7);
-  EXPECT_FALSE(table.find("other")->has_flag());
+  EXPECT_FALSE(table.find("other")->facts().has_flag);
   ASSERT_TRUE(environment({{"TANDEM_OTHER", "9"}}));
   EXPECT_EQ(s.other, 7);
 }

@@ -28,13 +28,13 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 }
 
 std::string row(const SettingsField& field) {
-  std::string value = field.is_bool() ? "true, false" : field.value_name();
+  std::string value = is_bool(field.facts()) ? "true, false" : value_name_of(field.facts());
   value = replaced(value, "|", ", ");
-  if (field.is_list()) value += ", ...";
-  const std::string initial = field.default_text();
-  return fmt::format("| `{}` | {} | {} | {} |\n", field.key(), value,
+  if (is_list(field.facts())) value += ", ...";
+  const std::string initial = field.facts().default_text;
+  return fmt::format("| `{}` | {} | {} | {} |\n", field.facts().key, value,
                      initial.empty() ? "" : fmt::format("`{}`", initial),
-                     replaced(field.help(), "|", "\\|"));
+                     replaced(field.facts().help, "|", "\\|"));
 }
 
 // The tables as the page has them, a heading for each group.
@@ -45,9 +45,10 @@ std::string written() {
   add_serve_settings(table, engine, server);
   std::vector<std::pair<std::string, std::string>> groups;
   for (const SettingsField& field : table.fields()) {
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& known) { return known.first == field.group(); });
-    if (group == groups.end()) group = groups.insert(groups.end(), {field.group(), ""});
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) {
+      return known.first == field.facts().group;
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), {field.facts().group, ""});
     group->second += row(field);
   }
   std::string out;
