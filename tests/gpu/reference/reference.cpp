@@ -166,6 +166,7 @@ void attention(const AttentionArgs& args) {
     for (std::int64_t n = 0; n < sequence.num_rows; ++n) {
       const std::int64_t t = sequence.first_row + n;
       const std::int64_t keys = sequence.kv_len - sequence.num_rows + n + 1;
+      if (keys <= 0) continue;  // padding
       for (std::int64_t h = 0; h < heads; ++h) {
         const std::vector<float> q = row_at(args.q, t, h);
         std::vector<float> weights(static_cast<std::size_t>(keys));
