@@ -187,12 +187,17 @@ const char* simd_name_simd() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "gpu/host/kernels/noted_rows.h"
+
 namespace tandem::host {
 
 HWY_EXPORT(dot_tile_simd);
 HWY_EXPORT(simd_name_simd);
 
 void dot_tile(const DotTile& tile) {
+  note_read_rows(tile.w, tile.outputs, size_of(tile.dtype), tile.w_stride, tile.k);
+  note_read_rows(tile.x, tile.rows, sizeof(float), tile.x_stride, padded(tile.k));
+  note_write_rows(tile.acc, tile.rows, sizeof(float), tile.acc_stride, tile.outputs);
   HWY_DYNAMIC_DISPATCH(dot_tile_simd)(tile);
 }
 const char* simd_name() {

@@ -113,6 +113,8 @@ float max_row_simd(const float* x, std::int64_t n) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "gpu/host/kernels/noted_rows.h"
+
 namespace tandem::host {
 
 HWY_EXPORT(mix_tile_simd);
@@ -121,15 +123,21 @@ HWY_EXPORT(exp_row_simd);
 HWY_EXPORT(max_row_simd);
 
 void mix_tile(const MixTile& tile) {
+  note_read_rows(tile.v, tile.tokens, size_of(tile.dtype), tile.v_stride, tile.d);
+  note_read_rows(tile.p, tile.rows, sizeof(float), tile.p_stride, tile.tokens);
+  note_write_rows(tile.acc, tile.rows, sizeof(float), tile.acc_stride, padded(tile.d));
   HWY_DYNAMIC_DISPATCH(mix_tile_simd)(tile);
 }
 void scale_row(float* x, std::int64_t n, float factor) {
+  note_write_row(x, n, sizeof(float));
   HWY_DYNAMIC_DISPATCH(scale_row_simd)(x, n, factor);
 }
 float exp_row(float* x, std::int64_t n, float m) {
+  note_write_row(x, n, sizeof(float));
   return HWY_DYNAMIC_DISPATCH(exp_row_simd)(x, n, m);
 }
 float max_row(const float* x, std::int64_t n) {
+  note_read_row(x, n, sizeof(float));
   return HWY_DYNAMIC_DISPATCH(max_row_simd)(x, n);
 }
 

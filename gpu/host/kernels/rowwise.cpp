@@ -127,6 +127,8 @@ void swiglu_row_simd(DType dtype, const void* gate_data, const void* up_data, st
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "gpu/host/kernels/noted_rows.h"
+
 namespace tandem::host {
 
 HWY_EXPORT(widen_row_simd);
@@ -136,19 +138,33 @@ HWY_EXPORT(rope_row_simd);
 HWY_EXPORT(swiglu_row_simd);
 
 void widen_row(DType dtype, const void* source, std::int64_t n, float scale, float* target) {
+  note_read_row(source, n, size_of(dtype));
+  note_write_row(target, padded(n), sizeof(float));
   HWY_DYNAMIC_DISPATCH(widen_row_simd)(dtype, source, n, scale, target);
 }
 void store_row(const StoreRow& row) {
+  note_read_row(row.acc, row.n, sizeof(float));
+  if (row.bias != nullptr) note_read_row(row.bias, row.n, size_of(row.bias_dtype));
+  note_write_row(row.y, row.n, size_of(row.dtype));
   HWY_DYNAMIC_DISPATCH(store_row_simd)(row);
 }
 void norm_row(const NormRow& row) {
+  note_read_row(row.x, row.n, size_of(row.x_dtype));
+  note_read_row(row.weight, row.n, size_of(row.weight_dtype));
+  note_write_row(row.out, row.n, size_of(row.out_dtype));
   HWY_DYNAMIC_DISPATCH(norm_row_simd)(row);
 }
 void rope_row(DType dtype, void* x, std::int64_t half, const float* cos, const float* sin) {
+  note_read_row(cos, half, sizeof(float));
+  note_read_row(sin, half, sizeof(float));
+  note_write_row(x, 2 * half, size_of(dtype));
   HWY_DYNAMIC_DISPATCH(rope_row_simd)(dtype, x, half, cos, sin);
 }
 void swiglu_row(DType dtype, const void* gate, const void* up, std::int64_t n, DType out_dtype,
                 void* out) {
+  note_read_row(gate, n, size_of(dtype));
+  note_read_row(up, n, size_of(dtype));
+  note_write_row(out, n, size_of(out_dtype));
   HWY_DYNAMIC_DISPATCH(swiglu_row_simd)(dtype, gate, up, n, out_dtype, out);
 }
 

@@ -50,6 +50,20 @@ TensorView page_of(const KvLayer& cache, DType dtype, std::int64_t page, int whi
           {heads, cache.page_tokens, d}};
 }
 
+// The elements of the last dimension, which are dense.
+std::vector<float> row_at(const TensorView& view, std::int64_t i, std::int64_t j = 0) {
+  std::vector<float> row(static_cast<std::size_t>(view.cols()));
+  convert(view.dtype, address(view, i, view.rank > 2 ? j : 0, 0), DType::f32, row.data(),
+          row.size());
+  return row;
+}
+
+float dot(const std::vector<float>& a, const std::vector<float>& b) {
+  float sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
 }  // namespace
 
 float at(const TensorView& view, std::int64_t i, std::int64_t j, std::int64_t k) {
@@ -87,10 +101,12 @@ void rms_norm(const RmsNormArgs& args) {
 }
 
 void gemm(const GemmArgs& args) {
-  for (std::int64_t t = 0; t < args.x.rows(); ++t) {
-    for (std::int64_t o = 0; o < args.w.rows(); ++o) {
-      float sum = 0;
-      for (std::int64_t i = 0; i < args.x.cols(); ++i) sum += at(args.x, t, i) * at(args.w, o, i);
+  std::vector<std::vector<float>> x;
+  for (std::int64_t t = 0; t < args.x.rows(); ++t) x.push_back(row_at(args.x, t));
+  for (std::int64_t o = 0; o < args.w.rows(); ++o) {
+    const std::vector<float> w = row_at(args.w, o);
+    for (std::int64_t t = 0; t < args.x.rows(); ++t) {
+      float sum = dot(x[static_cast<std::size_t>(t)], w);
       if (args.bias.rank > 0) sum += at(args.bias, o);
       if (args.accumulate) sum += at(args.y, t, o);
       put(args.y, sum, t, o);
@@ -138,36 +154,36 @@ void attention(const AttentionArgs& args) {
   const std::int64_t heads = args.q.dim[1];
   const std::int64_t d = args.q.cols();
   const std::int64_t group = heads / args.kv_heads;
+  const std::int64_t page_tokens = args.cache.page_tokens;
   for (std::int32_t s = 0; s < args.num_sequences; ++s) {
     const AttentionSequence& sequence = args.sequences[s];
+    // K (0) or V (1) of one key, as the query head h sees it.
+    const auto row_of_key = [&](std::int64_t key, int which, std::int64_t h) {
+      const std::int32_t page = args.page_ids[sequence.pages + key / page_tokens];
+      return row_at(page_of(args.cache, args.q.dtype, page, which, args.kv_heads, d), h / group,
+                    key % page_tokens);
+    };
     for (std::int64_t n = 0; n < sequence.num_rows; ++n) {
       const std::int64_t t = sequence.first_row + n;
       const std::int64_t keys = sequence.kv_len - sequence.num_rows + n + 1;
+      if (keys <= 0) continue;  // padding
       for (std::int64_t h = 0; h < heads; ++h) {
-        const auto page_at = [&](std::int64_t key, int which) {
-          const std::int32_t page = args.page_ids[sequence.pages + key / args.cache.page_tokens];
-          return page_of(args.cache, args.q.dtype, page, which, args.kv_heads, d);
-        };
+        const std::vector<float> q = row_at(args.q, t, h);
         std::vector<float> weights(static_cast<std::size_t>(keys));
-        float max = -INFINITY;
         for (std::int64_t key = 0; key < keys; ++key) {
-          const TensorView page = page_at(key, 0);
-          float dot = 0;
-          for (std::int64_t i = 0; i < d; ++i) {
-            dot += at(args.q, t, h, i) * at(page, h / group, key % args.cache.page_tokens, i);
-          }
-          weights[static_cast<std::size_t>(key)] = dot * args.scale;
-          max = std::max(max, dot * args.scale);
+          weights[static_cast<std::size_t>(key)] = dot(q, row_of_key(key, 0, h)) * args.scale;
         }
+        const float max = *std::max_element(weights.begin(), weights.end());
         float sum = 0;
         for (float& weight : weights) sum += weight = std::exp(weight - max);
+        std::vector<float> mixed(static_cast<std::size_t>(d));
+        for (std::int64_t key = 0; key < keys; ++key) {
+          const std::vector<float> v = row_of_key(key, 1, h);
+          const float weight = weights[static_cast<std::size_t>(key)];
+          for (std::size_t i = 0; i < v.size(); ++i) mixed[i] += weight * v[i];
+        }
         for (std::int64_t i = 0; i < d; ++i) {
-          float mixed = 0;
-          for (std::int64_t key = 0; key < keys; ++key) {
-            mixed += weights[static_cast<std::size_t>(key)] *
-                     at(page_at(key, 1), h / group, key % args.cache.page_tokens, i);
-          }
-          put(args.out, mixed / sum, t, h, i);
+          put(args.out, mixed[static_cast<std::size_t>(i)] / sum, t, h, i);
         }
       }
     }
