@@ -16,6 +16,9 @@ using nlohmann::json;
 using Ordered = nlohmann::ordered_json;
 using Kind = RequestField::Kind;
 
+// Of a request's own; published ones have up to 30 KB. Its tree takes a few hundred times as much.
+constexpr std::size_t kMaxTemplateBytes = 128U << 10;
+
 ApiError broken_rule(const RequestField& field, const std::string& reason) {
   return bad_field(field.name, "'{}' must be {}{}{}", field.name, rule_of(field),
                    reason.empty() ? "" : ": ", reason);
@@ -79,6 +82,10 @@ MaybeError check_conversation(const ConversationRules& rules, CompletionCall& ca
     return bad_field("chat_template",
                      "'chat_template': this server renders by the checkpoint's template alone "
                      "(--trust-request-chat-template lets requests bring their own)");
+  }
+  if (call.chat_template.size() > kMaxTemplateBytes) {
+    return bad_field("chat_template", "'chat_template' has {} bytes; at most {} are read",
+                     call.chat_template.size(), kMaxTemplateBytes);
   }
   ChatInput& chat = call.chat_input;
   if (chat.continue_final_message && call.add_generation_prompt.value_or(false)) {

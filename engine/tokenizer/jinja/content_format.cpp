@@ -7,13 +7,10 @@ namespace {
 
 class Search {
  public:
-  // Until nothing new is found: a name may be set after the loop that reads it, in a macro.
+  // Again for names of names, and for macros, which read what is set after them.
   bool find(const Body& body) {
-    std::size_t known = 0;
-    do {
-      known = names_.size();
-      walk(body);
-    } while (!found_ && names_.size() > known);
+    constexpr int kRounds = 4;
+    for (int round = 0; round < kRounds && !found_; ++round) walk(body);
     return found_;
   }
 

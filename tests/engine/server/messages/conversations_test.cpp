@@ -102,6 +102,10 @@ TEST_F(ConversationTest, TrustsNoTemplateOfARequestUnlessSet) {
   EXPECT_EQ(prompt(own, true), "<|end|>!");
   EXPECT_THAT(prompt(fmt::format(R"({{{}, "chat_template": "{{% if"}})", kHello), true),
               HasSubstr("line 1"));
+  EXPECT_THAT(
+      prompt(fmt::format(R"({{{}, "chat_template": "{}"}})", kHello, std::string(200'000, 'x')),
+             true),
+      HasSubstr("400 chat_template: "));
   EXPECT_EQ(prompt(fmt::format(R"({{{}, "chat_template": null}})", kHello)),
             "<|begin|>user=Hello;>");
 }
@@ -131,6 +135,22 @@ TEST_F(ConversationTest, NamesTheFieldThatBreaksItsRule) {
                                     : fmt::format("{{{}, {}}}", kHello, field)),
                 HasSubstr(fmt::format("400 {}: ", param)))
         << field;
+  }
+}
+
+TEST_F(ConversationTest, GivesPartsAsAListToTemplatesThatLoopOverThem) {
+  const std::string parts = R"({"messages": [{"role": "user", "content":
+      [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}]})";
+  EXPECT_EQ(prompt(parts), "<|begin|>user=one\ntwo;>");
+  for (const char* loops :
+       {"{% for m in messages %}{% for p in m.content %}({{ p.text }}){% endfor %}{% endfor %}",
+        "{% for m in messages %}{% set c = m['content'] %}{% if c is not string %}"
+        "{% for p in c | selectattr('type', 'equalto', 'text') %}({{ p['text'] }}){% endfor %}"
+        "{% endif %}{% endfor %}",
+        "{% macro show(content) %}{% for p in c %}({{ p.text }}){% endfor %}{% endmacro %}"
+        "{% set c = messages[0].content[:] %}{{ show(c) }}"}) {
+    use(loops);
+    EXPECT_EQ(prompt(parts), "(one)(two)") << loops;
   }
 }
 
