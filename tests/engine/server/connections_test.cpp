@@ -78,13 +78,13 @@ TEST_F(ConnectionsTest, GivesUpARequestThatNeverEnds) {
   options.client_timeout = std::chrono::milliseconds(100);
   start();
   TestClient head(port);
-  head.send("POST /v1/completions HTTP/1.1\r\nContent-Ty");
+  head.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Ty");
   TestClient body(port);
   body.send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
       "Content-Length: 100\r\n\r\n{");
-  EXPECT_EQ(body.receive().status, 400);
-  head.receive();
+  EXPECT_EQ(body.receive().status, 408);
+  EXPECT_EQ(head.receive().status, 408);
   EXPECT_TRUE(head.at_end());
 }
 

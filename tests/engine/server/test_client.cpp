@@ -44,6 +44,10 @@ void TestClient::close() {
   fd_ = -1;
 }
 
+void TestClient::end_sending() {
+  ::shutdown(fd_, SHUT_WR);
+}
+
 bool TestClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -85,6 +89,10 @@ std::string TestClient::chunk() {
 ClientResponse TestClient::receive_head() {
   ClientResponse response;
   std::string text = line();
+  for (; text.starts_with("HTTP/1.1 100"); text = line()) {
+    ++interim_;
+    line();
+  }
   if (text.size() < 12) return response;
   response.status = std::atoi(text.c_str() + 9);
   while (!(text = line()).empty()) {
@@ -129,6 +137,7 @@ std::string TestClient::next_event() {
   }
   const std::string event = events_.substr(0, end);
   events_.erase(0, end + 2);
+  if (event == ":") return next_event();
   EXPECT_EQ(event.substr(0, 6), "data: ");
   return event.substr(6);
 }

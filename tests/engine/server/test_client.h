@@ -37,8 +37,10 @@ class TestClient {
   ClientResponse receive_head();
   // The next event's data of a chunked event stream; empty at the end.
   std::string next_event();
-  bool at_end();  // waits until the server closes; false: it sent more instead
+  bool at_end();       // waits until the server closes; false: it sent more instead
+  void end_sending();  // and goes on reading
   void close();
+  int interim() const { return interim_; }  // responses 100 that came before the others
 
  private:
   bool fill();
@@ -46,6 +48,7 @@ class TestClient {
   std::string chunk();  // empty: the last, or the end
 
   int fd_ = -1;
+  int interim_ = 0;
   std::string buffer_;
   std::string events_;
 };

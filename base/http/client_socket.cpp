@@ -1,0 +1,71 @@
+#include "base/http/client_socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+namespace tandem {
+namespace {
+
+bool would_block() {
+  return errno == EAGAIN || errno == EWOULDBLOCK;
+}
+
+}  // namespace
+
+ClientSocket::ClientSocket(Strand strand, int fd, bool is_ipv6)
+    : strand_(std::move(strand)), socket_(strand_) {
+  using boost::asio::ip::tcp;
+  // A token's chunk must leave at once, not wait for the acknowledgement of the one before.
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  boost::system::error_code failure;
+  socket_.assign(is_ipv6 ? tcp::v6() : tcp::v4(), fd, failure);
+  if (failure) {
+    ::close(fd);
+    throw std::system_error(failure.value(), std::generic_category(), "a connection's socket");
+  }
+}
+
+ClientSocket::Io ClientSocket::read(std::string& into, std::size_t max_bytes) {
+  static thread_local std::array<char, 65536> block;
+  for (;;) {
+    const auto count = ::recv(socket_.native_handle(), block.data(),
+                              std::min(max_bytes, block.size()), MSG_DONTWAIT);
+    if (count > 0) {
+      into.append(block.data(), static_cast<std::size_t>(count));
+      return Io::some;
+    }
+    if (count == 0) return Io::end;
+    if (errno != EINTR) return would_block() ? Io::blocked : Io::broken;
+  }
+}
+
+ClientSocket::Io ClientSocket::write(std::string_view& bytes) {
+  for (;;) {
+    const auto count =
+        ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+      return Io::some;
+    }
+    if (errno != EINTR) return would_block() ? Io::blocked : Io::broken;
+  }
+}
+
+void ClientSocket::end_writing() {
+  ::shutdown(socket_.native_handle(), SHUT_WR);
+}
+
+void ClientSocket::close() noexcept {
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace tandem
