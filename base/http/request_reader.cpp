@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace tandem {
@@ -133,9 +135,18 @@ RequestReader::State RequestReader::read_body(std::string& received) {
   Parser& parser = *parser_;
   std::size_t used = 0;
   BeastError failure;
-  while (!failure && used < received.size() && !parser.body.is_done()) {
-    used += parser.body.put(boost::asio::buffer(received.data() + used, received.size() - used),
-                            failure);
+  bool stuck = false;
+  while (!stuck && used < received.size() && !parser.body.is_done()) {
+    // The parser takes a chunk's head, and the trailers, as a whole or not at all.
+    const std::size_t window = std::min(received.size() - used, kMaxLeftBytes);
+    const std::size_t taken =
+        parser.body.put(boost::asio::buffer(received.data() + used, window), failure);
+    used += taken;
+    if (failure && failure != http::error::need_more) break;
+    stuck = taken == 0;
+    if (stuck && window == kMaxLeftBytes) {
+      return refuse(400, "a chunk's extensions or the trailers are too long");
+    }
   }
   received.erase(0, used);
   if (failure == http::error::body_limit) {
@@ -148,9 +159,6 @@ RequestReader::State RequestReader::read_body(std::string& received) {
     request_.body = std::move(parser.body.get().body());
     parser_.reset();
     return State::complete;
-  }
-  if (received.size() > kMaxLeftBytes) {
-    return refuse(400, "a chunk's extensions or the trailers are too long");
   }
   return State::more;
 }

@@ -1,4 +1,4 @@
-#include "test_client.h"
+#include "tests/base/http/test_client.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 namespace tandem {
 
@@ -25,6 +26,10 @@ TestClient::TestClient(int port, int receive_buffer_bytes) {
   if (receive_buffer_bytes > 0) {
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(receive_buffer_bytes));
   }
+  // A server that never answers fails the test, and does not hang it.
+  const timeval patience{30, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -46,6 +51,12 @@ void TestClient::close() {
 
 void TestClient::end_sending() {
   ::shutdown(fd_, SHUT_WR);
+}
+
+void TestClient::reset() {
+  const linger at_once{1, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close();
 }
 
 bool TestClient::send(std::string_view bytes) {
@@ -104,6 +115,12 @@ ClientResponse TestClient::receive_head() {
   return response;
 }
 
+std::string TestClient::interim_line() {
+  std::string first = line();
+  line();
+  return first;
+}
+
 ClientResponse TestClient::receive() {
   ClientResponse response = receive_head();
   if (response.status == 0) return response;
@@ -140,6 +157,12 @@ std::string TestClient::next_event() {
   if (event == ":") return next_event();
   EXPECT_EQ(event.substr(0, 6), "data: ");
   return event.substr(6);
+}
+
+std::string TestClient::rest() {
+  while (fill()) {
+  }
+  return std::exchange(buffer_, {});
 }
 
 bool TestClient::at_end() {

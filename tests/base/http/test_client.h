@@ -35,11 +35,17 @@ class TestClient {
   ClientResponse receive();
   // Status and headers only; the body is then read by pieces.
   ClientResponse receive_head();
+  // The first line of an interim response.
+  std::string interim_line();
+  // Of a chunked body; empty at the end.
+  std::string next_chunk() { return chunk(); }
   // The next event's data of a chunked event stream; empty at the end.
   std::string next_event();
+  std::string rest();  // all until the server closes
   bool at_end();       // waits until the server closes; false: it sent more instead
   void end_sending();  // and goes on reading
   void close();
+  void reset();  // as a machine does whose process was killed with bytes unread
   int interim() const { return interim_; }  // responses 100 that came before the others
 
  private:
