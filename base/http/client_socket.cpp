@@ -13,24 +13,37 @@
 namespace tandem {
 namespace {
 
+constexpr int kKeepAliveS = 60;
+
 bool would_block() {
   return errno == EAGAIN || errno == EWOULDBLOCK;
 }
 
 }  // namespace
 
-ClientSocket::ClientSocket(Strand strand, int fd, bool is_ipv6)
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+ClientSocket::ClientSocket(Strand strand, Descriptor accepted, bool is_ipv6)
     : strand_(std::move(strand)), socket_(strand_) {
   using boost::asio::ip::tcp;
+  const auto set = [&accepted](int level, int name, int value) {
+    ::setsockopt(accepted.get(), level, name, &value, sizeof(value));
+  };
   // A token's chunk must leave at once, not wait for the acknowledgement of the one before.
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // A client whose machine has vanished says nothing: a stream that waits would wait for ever.
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveS);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveS / 4);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
   boost::system::error_code failure;
-  socket_.assign(is_ipv6 ? tcp::v6() : tcp::v4(), fd, failure);
+  socket_.assign(is_ipv6 ? tcp::v6() : tcp::v4(), accepted.get(), failure);
   if (failure) {
-    ::close(fd);
     throw std::system_error(failure.value(), std::generic_category(), "a connection's socket");
   }
+  accepted.release();
 }
 
 ClientSocket::Io ClientSocket::read(std::string& into, std::size_t max_bytes) {

@@ -11,6 +11,21 @@
 
 namespace tandem {
 
+// A file descriptor that somebody must take, or it is closed.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor();
+
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
 using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
 
 // On its strand, but for the constructor.
@@ -23,8 +38,7 @@ class ClientSocket {
     broken,
   };
 
-  // Takes the descriptor. May throw, having closed it.
-  ClientSocket(Strand strand, int fd, bool is_ipv6);
+  ClientSocket(Strand strand, Descriptor accepted, bool is_ipv6);
 
   const Strand& strand() const { return strand_; }
   // Appends what is there, `max_bytes` at most.

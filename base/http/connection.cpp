@@ -16,9 +16,9 @@ constexpr std::size_t kCopiedBody = 16U << 10;  // a shorter body goes into one 
 
 }  // namespace
 
-Connection::Connection(Strand strand, int fd, bool is_ipv6, ConnectionContext& context)
+Connection::Connection(Strand strand, Descriptor accepted, bool is_ipv6, ConnectionContext& context)
     : context_(context),
-      socket_(std::move(strand), fd, is_ipv6),
+      socket_(std::move(strand), std::move(accepted), is_ipv6),
       deadline_(socket_.strand()),
       probe_timer_(socket_.strand()),
       reader_(context.options.max_body_bytes) {}

@@ -26,7 +26,7 @@ namespace tandem {
 
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Strand strand, int fd, bool is_ipv6, ConnectionContext& context);
+  Connection(Strand strand, Descriptor accepted, bool is_ipv6, ConnectionContext& context);
   ~Connection();
 
   // Serves. From any thread, once.

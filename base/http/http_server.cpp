@@ -4,6 +4,7 @@
 #include <boost/asio/post.hpp>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -41,8 +42,9 @@ class HttpServer::Impl {
     is_ipv6_ = socket.is_ipv6();
     port_ = socket.port();
     try {
-      listener_.emplace(std::move(socket), listener_strand_,
-                        [this](int fd, bool last) { admit(fd, last); });
+      listener_.emplace(
+          std::move(socket), listener_strand_,
+          [this](Descriptor accepted, bool last) { admit(std::move(accepted), last); });
       context_.quick.start(context_.options.worker_threads);
       context_.slow.start(1);
       for (int i = 0; i < kIoThreads; ++i) io_threads_.emplace_back([this] { run(); });
@@ -90,9 +92,9 @@ class HttpServer::Impl {
     }
   }
 
-  void admit(int fd, bool last) {
-    const auto connection =
-        std::make_shared<Connection>(asio::make_strand(io_), fd, is_ipv6_, context_);
+  void admit(Descriptor accepted, bool last) {
+    const auto connection = std::make_shared<Connection>(asio::make_strand(io_),
+                                                         std::move(accepted), is_ipv6_, context_);
     std::size_t count = 0;
     {
       const std::lock_guard lock(mutex_);
@@ -107,13 +109,16 @@ class HttpServer::Impl {
                                                             : Duration::zero());
   }
 
-  void ended(Connection& connection) {
+  void ended(Connection& connection) noexcept {
     {
       const std::lock_guard lock(mutex_);
       connections_.erase(&connection);
       if (stopping_) return;
     }
-    asio::post(listener_strand_, [this] { listener_->resume(); });
+    try {
+      asio::post(listener_strand_, [this] { listener_->resume(); });
+    } catch (const std::bad_alloc&) {  // it looks for itself, a little later
+    }
   }
 
   ConnectionContext context_;

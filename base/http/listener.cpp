@@ -65,7 +65,7 @@ void Listener::accept() {
   for (int i = 0; i < kAtOnce; ++i) {
     const int fd = accept_one(acceptor_.native_handle());
     if (fd >= 0) {
-      admit_(fd, false);
+      admit_(Descriptor(fd), false);
     } else if (out_of_descriptors()) {
       return accept_by_spare();
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -81,7 +81,7 @@ void Listener::accept_by_spare() {
   if (spare_ < 0) return retry_later();
   ::close(std::exchange(spare_, -1));
   const int fd = accept_one(acceptor_.native_handle());
-  if (fd >= 0) admit_(fd, true);
+  if (fd >= 0) admit_(Descriptor(fd), true);
   retry_later();  // or resume(), when that client has gone
 }
 

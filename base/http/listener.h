@@ -15,7 +15,7 @@ namespace tandem {
 class Listener {
  public:
   // `last`: it came in by the spare descriptor, and must go soon.
-  using Admit = std::function<void(int fd, bool last)>;
+  using Admit = std::function<void(Descriptor accepted, bool last)>;
 
   Listener(ListeningSocket socket, Strand strand, Admit admit);
   ~Listener();

@@ -254,7 +254,10 @@ HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
 
 HttpResponse Api::refuse(int status, std::string_view reason) {
   metrics_.count_request("other", "other", status);
-  const char* code = status == 413 ? "body_too_long" : status == 503 ? "overloaded" : "bad_request";
+  const char* code = status == 413   ? "body_too_long"
+                     : status == 415 ? "unsupported_media_type"
+                     : status == 503 ? "overloaded"
+                                     : "bad_request";
   std::string message(reason);
   if (!message.empty() && message[0] >= 'a' && message[0] <= 'z') message[0] -= 32;
   return error_response({status, std::move(message), {}, code, status == 503 ? kRetryAfterS : 0});

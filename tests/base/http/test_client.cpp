@@ -121,6 +121,12 @@ std::string TestClient::interim_line() {
   return first;
 }
 
+std::string TestClient::receive_chunks() {
+  std::string all;
+  for (std::string data = chunk(); !data.empty(); data = chunk()) all += data;
+  return all;
+}
+
 ClientResponse TestClient::receive() {
   ClientResponse response = receive_head();
   if (response.status == 0) return response;

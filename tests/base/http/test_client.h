@@ -39,6 +39,7 @@ class TestClient {
   std::string interim_line();
   // Of a chunked body; empty at the end.
   std::string next_chunk() { return chunk(); }
+  std::string receive_chunks();  // all that are left
   // The next event's data of a chunked event stream; empty at the end.
   std::string next_event();
   std::string rest();  // all until the server closes

@@ -168,6 +168,7 @@ class FakeService final : public GenerationService {
   };
   Status submit_status;  // when not ok, what submit() answers
   Status load_status;
+  std::function<void()> on_load;
   bool is_ready = true;
 
   Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override {
@@ -207,6 +208,7 @@ class FakeService final : public GenerationService {
 
   Status load_adapter(const std::string& name, const std::string& path, bool in_place,
                       bool pinned) override {
+    if (on_load) on_load();
     const std::lock_guard lock(mutex_);
     if (!load_status) return load_status;
     if (adapters_.contains(name) && adapters_[name].path != path && !in_place) {
