@@ -31,7 +31,7 @@ bool out_of_descriptors() {
 
 }  // namespace
 
-Listener::Listener(ListeningSocket socket, Strand strand, Admit admit)
+Listener::Listener(ListeningSocket socket, const Strand& strand, Admit admit)
     : is_ipv6_(socket.is_ipv6()),
       acceptor_(strand),
       retry_(strand),

@@ -17,7 +17,7 @@ class Listener {
   // `last`: it came in by the spare descriptor, and must go soon.
   using Admit = std::function<void(Descriptor accepted, bool last)>;
 
-  Listener(ListeningSocket socket, Strand strand, Admit admit);
+  Listener(ListeningSocket socket, const Strand& strand, Admit admit);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
