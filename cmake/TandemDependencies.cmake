@@ -13,7 +13,8 @@ find_path(TANDEM_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
 add_library(DNNL::dnnl UNKNOWN IMPORTED)
 set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION "${TANDEM_DNNL_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${TANDEM_DNNL_INCLUDE}")
-find_package(Boost 1.74 REQUIRED)  # headers: Interprocess
+find_package(Boost 1.74 REQUIRED)  # headers: Asio, Beast, Interprocess
+find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(OpenMP REQUIRED COMPONENTS CXX)  # only to tell oneDNN, built on it, to stay on one thread
 find_package(hwy REQUIRED)
@@ -23,7 +24,6 @@ pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(NUMA REQUIRED IMPORTED_TARGET numa)
 pkg_check_modules(CAPNG REQUIRED IMPORTED_TARGET libcap-ng)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
-pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 if(TANDEM_TESTS)
   find_package(GTest REQUIRED)

@@ -10,6 +10,20 @@ void GenerationState::push(OutputDelta delta, const GenerationStats& stats) {
     stats_ = stats;
   }
   news_.notify_one();
+  const std::lock_guard lock(tell_mutex_);
+  if (tell_) tell_();
+}
+
+void GenerationState::on_news(std::function<void()> tell) {
+  const std::lock_guard telling(tell_mutex_);
+  tell_ = std::move(tell);
+  if (!tell_) return;
+  bool any = false;
+  {
+    const std::lock_guard lock(mutex_);
+    any = !deltas_.empty() || unfinished_ == 0;
+  }
+  if (any) tell_();
 }
 
 std::optional<OutputDelta> GenerationState::next(Duration timeout) {

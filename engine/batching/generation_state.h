@@ -4,8 +4,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "engine/service/generation.h"
 
@@ -23,6 +25,8 @@ class GenerationState {
   // Reader's side; see Generation.
   std::optional<OutputDelta> next(Duration timeout);
   bool done() const;
+  // An empty one: from its return on nothing is called.
+  void on_news(std::function<void()> tell);
   GenerationStats stats() const;
   // Relaxed: the flag carries no data; the engine thread reads it before each step.
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
@@ -34,18 +38,24 @@ class GenerationState {
   std::deque<OutputDelta> deltas_;  // guarded by mutex_, like all below
   std::int32_t unfinished_;         // continuations without their last delta
   GenerationStats stats_;
+  std::mutex tell_mutex_;       // held during the call; never taken under mutex_
+  std::function<void()> tell_;  // guarded by tell_mutex_
 };
 
 // The reader's handle: cancels when it is dropped before the end.
 class GenerationHandle final : public Generation {
  public:
   explicit GenerationHandle(std::shared_ptr<GenerationState> state) : state_(std::move(state)) {}
-  ~GenerationHandle() override { state_->cancel(); }
+  ~GenerationHandle() override {
+    state_->cancel();
+    state_->on_news({});
+  }
   GenerationHandle(const GenerationHandle&) = delete;
   GenerationHandle& operator=(const GenerationHandle&) = delete;
 
   std::optional<OutputDelta> next(Duration timeout) override { return state_->next(timeout); }
   bool done() const override { return state_->done(); }
+  void on_news(std::function<void()> tell) override { state_->on_news(std::move(tell)); }
   GenerationStats stats() const override { return state_->stats(); }
   void cancel() override { state_->cancel(); }
 

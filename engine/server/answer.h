@@ -2,15 +2,14 @@
 // kinds of call have in common; their JSON shapes are completions.cpp's and chat.cpp's.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/http/http_message.h"
 #include "engine/server/generation_run.h"
-#include "engine/server/http/http_server.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
 #include "engine/server/server.h"
@@ -48,8 +47,7 @@ struct AnswerJob {
   std::unique_ptr<AnswerShape> shape;
 };
 
-// Submits; a refusal is the response. `client_gone` is the request's.
-HttpResponse answer(AnswerJob job, GenerationService& service, ServerMetrics& metrics,
-                    const std::function<bool()>& client_gone);
+// Submits; a refusal is the response. Waits for nothing: the response is deferred, or streamed.
+HttpResponse answer(AnswerJob job, GenerationService& service, ServerMetrics& metrics);
 
 }  // namespace tandem

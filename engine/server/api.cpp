@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -15,7 +17,7 @@ namespace {
 
 constexpr int kRetryAfterS = 2;
 constexpr std::string_view kHealth = "/health";
-constexpr std::string_view kEncodings[] = {"identity", "gzip", "deflate", "br"};
+constexpr int kClientGone = 499;  // nobody reads it; the metrics count it
 
 bool matches(std::string_view pattern, std::string_view path) {
   const std::size_t brace = pattern.find('{');
@@ -59,6 +61,34 @@ bool is_json(std::string_view content_type) {
                  [](unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   return type == "application/json";
 }
+
+// Counts a call when its status is known.
+class CountedResponse final : public DeferredResponse {
+ public:
+  CountedResponse(std::unique_ptr<DeferredResponse> inner, std::function<void(int)> count)
+      : inner_(std::move(inner)), count_(std::move(count)) {}
+  ~CountedResponse() override { count_(status_); }
+  CountedResponse(const CountedResponse&) = delete;
+  CountedResponse& operator=(const CountedResponse&) = delete;
+
+  void on_ready(std::function<void()> wake) override { inner_->on_ready(std::move(wake)); }
+  bool ready() override { return inner_->ready(); }
+  HttpResponse take() override {
+    HttpResponse response;
+    try {
+      response = inner_->take();
+    } catch (const std::exception& failure) {
+      response = error_response(internal_error(failure.what()));
+    }
+    status_ = response.status;
+    return response;
+  }
+
+ private:
+  std::unique_ptr<DeferredResponse> inner_;
+  std::function<void(int)> count_;
+  int status_ = kClientGone;
+};
 
 }  // namespace
 
@@ -173,18 +203,9 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
   if (match.route->when == Route::When::attached) {
     if (auto error = not_serving()) return refused(*error);
   }
-  if (request.has_body && !is_json(request.header("content-type"))) {
+  if (request.has_body && request.method == "POST" && !is_json(request.header("content-type"))) {
     return refused({415,
                     "Send the body as 'Content-Type: application/json'",
-                    {},
-                    "unsupported_media_type",
-                    0});
-  }
-  const std::string_view encoding = request.header("content-encoding");
-  if (!encoding.empty() &&
-      std::find(std::begin(kEncodings), std::end(kEncodings), encoding) == std::end(kEncodings)) {
-    return refused({415,
-                    "Send the body plain, or with 'Content-Encoding: gzip'",
                     {},
                     "unsupported_media_type",
                     0});
@@ -201,8 +222,20 @@ HttpResponse Api::handle(const HttpRequest& request) {
   } catch (const std::exception& failure) {
     response = error_response(internal_error(failure.what()));
   }
-  metrics_.count_request(match.route->path, request.method, response.status);
+  const auto count = [this, path = match.route->path, method = request.method](int status) {
+    metrics_.count_request(path, method, status);
+  };
+  if (response.deferred) {
+    response.deferred = std::make_unique<CountedResponse>(std::move(response.deferred), count);
+  } else {
+    count(response.status);
+  }
   return response;
+}
+
+bool Api::slow(const HttpRequest& request) {
+  const Match match = find_route(request.method, request.path);
+  return match.route != nullptr && match.route->slow;
 }
 
 HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
@@ -223,7 +256,10 @@ HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
 
 HttpResponse Api::refuse(int status, std::string_view reason) {
   metrics_.count_request("other", "other", status);
-  const char* code = status == 413 ? "body_too_long" : status == 503 ? "overloaded" : "bad_request";
+  const char* code = status == 413   ? "body_too_long"
+                     : status == 415 ? "unsupported_media_type"
+                     : status == 503 ? "overloaded"
+                                     : "bad_request";
   std::string message(reason);
   if (!message.empty() && message[0] >= 'a' && message[0] <= 'z') message[0] -= 32;
   return error_response({status, std::move(message), {}, code, status == 503 ? kRetryAfterS : 0});

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/server/http/http_server.h"
+#include "base/http/http_message.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
@@ -30,6 +30,7 @@ struct Route {
   enum class When { always, attached } when;  // attached: 503 while starting or draining
   HttpResponse (Api::*call)(const HttpRequest& request, const nlohmann::json& body);
   const char* summary;
+  bool slow = false;  // takes seconds: reads or waits for an adapter
 };
 
 std::span<const Route> routes();
@@ -49,6 +50,7 @@ class Api final : public HttpHandler {
 
   std::optional<HttpResponse> screen(const HttpRequest& request) override;
   HttpResponse handle(const HttpRequest& request) override;
+  bool slow(const HttpRequest& request) override;
   HttpResponse refuse(int status, std::string_view reason) override;
 
   // The calls. `body` is the parsed object of a POST, else null.

@@ -42,7 +42,7 @@ class ChatShape final : public AnswerShape {
 
 }  // namespace
 
-HttpResponse Api::chat_completions(const HttpRequest& request, const json& body) {
+HttpResponse Api::chat_completions(const HttpRequest&, const json& body) {
   AnswerJob job;
   const ConversationRules rules{.bytes = request.body,
                                 .trust_chat_template = options_.trust_request_chat_template};
@@ -57,7 +57,7 @@ HttpResponse Api::chat_completions(const HttpRequest& request, const json& body)
   job.requests.front().adapter = adapter;
   job.model = job.call.model.empty() ? model().name : job.call.model;
   job.shape = std::make_unique<ChatShape>(*model().text, job.call.logprobs);
-  return answer(std::move(job), *model().service, metrics_, request.client_gone);
+  return answer(std::move(job), *model().service, metrics_);
 }
 
 }  // namespace tandem

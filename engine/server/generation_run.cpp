@@ -1,18 +1,48 @@
 #include "engine/server/generation_run.h"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
+#include <deque>
+#include <mutex>
+#include <utility>
 
 namespace tandem {
-namespace {
 
-// How late a client's going may be noticed while nothing is generated.
-constexpr Duration kWait = std::chrono::milliseconds(25);
-// With several prompts the thread can sleep on one only; the others' news waits that long.
-constexpr Duration kWaitAmongSeveral = std::chrono::milliseconds(3);
+// Which prompts have news: a call may have hundreds, and most news is of one.
+class GenerationRun::Told {
+ public:
+  void start(std::size_t num_prompts, std::function<void()> tell) {
+    listed_.assign(num_prompts, false);
+    tell_ = std::move(tell);
+  }
+  void add(std::size_t prompt) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (listed_[prompt]) return;
+      listed_[prompt] = true;
+      prompts_.push_back(prompt);
+    }
+    tell_();
+  }
+  std::optional<std::size_t> take() {
+    const std::lock_guard lock(mutex_);
+    if (prompts_.empty()) return std::nullopt;
+    const std::size_t prompt = prompts_.front();
+    prompts_.pop_front();
+    listed_[prompt] = false;  // before its news is read: what comes meanwhile lists it again
+    return prompt;
+  }
 
-}  // namespace
+ private:
+  std::function<void()> tell_;
+  std::mutex mutex_;
+  std::deque<std::size_t> prompts_;  // guarded by mutex_
+  std::vector<bool> listed_;         // guarded by mutex_
+};
+
+GenerationRun::GenerationRun() : told_(std::make_shared<Told>()) {}
+GenerationRun::GenerationRun(GenerationRun&&) noexcept = default;
+GenerationRun& GenerationRun::operator=(GenerationRun&&) noexcept = default;
+GenerationRun::~GenerationRun() = default;
 
 Result<GenerationRun> GenerationRun::submit(GenerationService& service,
                                             std::vector<GenerationRequest> requests) {
@@ -24,53 +54,43 @@ Result<GenerationRun> GenerationRun::submit(GenerationService& service,
   return run;
 }
 
-GenerationRun::End GenerationRun::run(const Take& take, const std::function<bool()>& client_gone) {
-  const End end = run_until_end(take, client_gone);
-  if (end != End::done) {
-    for (const auto& generation : generations_) generation->cancel();
-  }
-  return end;
-}
-
-GenerationRun::End GenerationRun::run_until_end(const Take& take,
-                                                const std::function<bool()>& client_gone) {
-  const Duration wait = generations_.size() == 1 ? kWait : kWaitAmongSeveral;
-  for (;;) {
-    bool news = false;
-    Generation* running = nullptr;
-    std::size_t running_index = 0;
-    for (std::size_t i = 0; i < generations_.size(); ++i) {
-      while (auto delta = generations_[i]->next(Duration::zero())) {
-        news = true;
-        if (const auto end = judge(i, *delta, take)) return *end;
-      }
-      if (running == nullptr && !generations_[i]->done()) {
-        running = generations_[i].get();
-        running_index = i;
-      }
-    }
-    if (running == nullptr) return End::done;
-    if (client_gone()) return End::client_gone;
-    if (news) continue;
-    if (auto delta = running->next(wait)) {
-      if (const auto end = judge(running_index, *delta, take)) return *end;
-    }
+void GenerationRun::on_news(std::function<void()> tell) {
+  told_->start(generations_.size(), std::move(tell));
+  for (std::size_t i = 0; i < generations_.size(); ++i) {
+    generations_[i]->on_news([told = told_, i] { told->add(i); });
   }
 }
 
-std::optional<GenerationRun::End> GenerationRun::judge(std::size_t prompt, OutputDelta& delta,
-                                                       const Take& take) {
-  if (delta.finish == FinishReason::failed) {
-    error_ = delta.error.ok() ? Status(StatusCode::internal, "the engine gave no reason")
-                              : std::move(delta.error);
-    return End::failed;
+std::optional<GenerationRun::News> GenerationRun::next() {
+  while (!failed()) {
+    if (!reading_) reading_ = told_->take();
+    if (!reading_) return std::nullopt;
+    auto delta = generations_[*reading_]->next(Duration::zero());
+    if (!delta) {
+      reading_.reset();
+      continue;
+    }
+    if (delta->finish != FinishReason::failed && delta->finish != FinishReason::cancelled) {
+      return News{*reading_, std::move(*delta)};
+    }
+    fail(*delta);
   }
+  return std::nullopt;
+}
+
+void GenerationRun::fail(OutputDelta& delta) {
   if (delta.finish == FinishReason::cancelled) {
     error_ = Status(StatusCode::cancelled, "cancelled by the server");
-    return End::failed;
+  } else if (delta.error.ok()) {
+    error_ = Status(StatusCode::internal, "the engine gave no reason");
+  } else {
+    error_ = std::move(delta.error);
   }
-  if (!take(prompt, delta)) return End::client_gone;
-  return std::nullopt;
+  cancel();
+}
+
+void GenerationRun::cancel() {
+  for (const auto& generation : generations_) generation->cancel();
 }
 
 bool GenerationRun::done() const {

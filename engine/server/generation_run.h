@@ -1,6 +1,7 @@
-// The running generations of one call, one per prompt, read as one stream of news.
+// The running generations of one call, one per prompt, read as one stream of news without waiting.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,34 +12,43 @@
 
 namespace tandem {
 
-// One thread. Destroying it cancels what still runs.
+// One thread at a time. Destroying it cancels what still runs.
 class GenerationRun {
  public:
   // All are submitted, or none runs.
   static Result<GenerationRun> submit(GenerationService& service,
                                       std::vector<GenerationRequest> requests);
+  GenerationRun(GenerationRun&&) noexcept;
+  GenerationRun& operator=(GenerationRun&&) noexcept;
+  ~GenerationRun();
 
-  enum class End {
-    done,
-    client_gone,  // everything was cancelled
-    failed,       // error() says why; everything was cancelled
+  // As Generation's; once, before reading.
+  void on_news(std::function<void()> tell);
+
+  struct News {
+    std::size_t prompt = 0;
+    OutputDelta delta;
   };
-  using Take = std::function<bool(std::size_t prompt, OutputDelta& delta)>;
-  // Reads until all is done. `take` gets each piece of news that is not a failure,
-  // and says whether to go on (false: the client is gone). `client_gone` is asked every few
-  // milliseconds while there is none.
-  End run(const Take& take, const std::function<bool()>& client_gone);
+  // What has come and is not a failure; nothing: that was all for now. After a failure everything
+  // is cancelled, and nothing comes.
+  std::optional<News> next();
 
+  bool failed() const { return !error_.ok(); }
+  const Status& error() const { return error_; }
+  // All has been read.
   bool done() const;
   // Of each prompt's generation; final once done.
   std::vector<GenerationStats> stats() const;
-  const Status& error() const { return error_; }
+  void cancel();
 
  private:
-  End run_until_end(const Take& take, const std::function<bool()>& client_gone);
-  std::optional<End> judge(std::size_t prompt, OutputDelta& delta, const Take& take);
+  class Told;
+  GenerationRun();
+  void fail(OutputDelta& delta);
 
+  std::shared_ptr<Told> told_;
   std::vector<std::unique_ptr<Generation>> generations_;
+  std::optional<std::size_t> reading_;  // a prompt of which there may be more news
   Status error_;
 };
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/http/http_server.h"
 #include "base/log.h"
 #include "engine/server/api.h"
-#include "engine/server/http/http_server.h"
 
 namespace tandem {
 namespace {
@@ -43,9 +43,14 @@ Status validate(const ServerOptions& options) {
 }
 
 HttpOptions http_options(const ServerOptions& options) {
-  return {options.host,           options.port,
-          options.max_body_bytes, options.max_connections,
-          options.keep_alive,     options.client_timeout};
+  HttpOptions http;
+  http.host = options.host;
+  http.port = options.port;
+  http.max_body_bytes = options.max_body_bytes;
+  http.max_connections = options.max_connections;
+  http.keep_alive = options.keep_alive;
+  http.client_timeout = options.client_timeout;
+  return http;
 }
 
 }  // namespace

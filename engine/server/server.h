@@ -1,9 +1,9 @@
 // The REST server over one GenerationService: OpenAI's completions and chat, adapters, metrics.
 //
-// Threads: one accepts, one serves each connection (at most max_connections). A connection's
-// thread parses, submits to the service and waits for the answer; the engine runs elsewhere.
-// Life: create -> start (answers /health; /ready and the rest say 503 "starting") -> attach
-// (serves) -> drain (new requests get 503, running ones finish) -> stop.
+// Threads: those of base/http. Two serve all connections; a few workers parse, submit to the
+// service and make whole answers; loads of adapters have one of their own. The engine runs
+// elsewhere. Life: create -> start (answers /health; /ready and the rest say 503 "starting") ->
+// attach (serves) -> drain (new requests get 503, running ones finish) -> stop.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,6 +91,11 @@ class Generation {
   // finish set for all n continuations there is nothing more (done() is true). One reader.
   virtual std::optional<OutputDelta> next(Duration timeout) = 0;
   virtual bool done() const = 0;  // every continuation has finished and been read
+  // For a reader that does not wait: `tell` is called whenever there is something new for
+  // next(Duration::zero()), or done() has changed, and at once if that is so already. Set it once,
+  // before reading. It is called by whoever brings the news, so it must be quick and may not touch
+  // this object; the destructor waits for a call under way, and there is none after it.
+  virtual void on_news(std::function<void()> tell) = 0;
   virtual GenerationStats stats() const = 0;
   virtual void cancel() = 0;  // thread-safe, idempotent; takes effect within one step
 };

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/http/http_message.h"
 #include "base/status.h"
-#include "engine/server/http/http_server.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/server/http/http_server.h"
+#include "base/http/http_message.h"
 #include "engine/server/messages/text_codec.h"
 #include "engine/service/generation.h"
 

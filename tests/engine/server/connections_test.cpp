@@ -62,6 +62,59 @@ TEST_F(ConnectionsTest, CancelsTheOthersWhenOnePromptFails) {
   service.run(0)->wait_cancelled();
 }
 
+TEST_F(ConnectionsTest, AnswersAClientThatOnlyClosesItsSendingSide) {
+  service.script = no_answer;
+  start();
+  TestClient whole(port);
+  whole.send(plain_request());
+  whole.end_sending();
+  TestClient streamed(port);
+  service.run(0);
+  streamed.send(streaming_request());
+  streamed.end_sending();
+  EXPECT_EQ(whole.interim_line(), "HTTP/1.1 100 Continue");  // so the server has looked
+  EXPECT_EQ(streamed.receive_head().status, 200);
+  EXPECT_EQ(streamed.next_chunk(), ":\n\n");
+  for (std::size_t i = 0; i < 2; ++i) {
+    service.run(i)->say("late");
+    service.run(i)->finish();
+  }
+  EXPECT_EQ(whole.receive().json()["choices"][0]["text"], "late");
+  EXPECT_EQ(json::parse(streamed.next_event())["choices"][0]["text"], "late");
+  streamed.next_event();
+  EXPECT_EQ(streamed.next_event(), "[DONE]");
+}
+
+TEST_F(ConnectionsTest, LeavesNewsWithTheServiceThatAClientDoesNotRead) {
+  service.script = no_answer;
+  start();
+  TestClient client(port, 4096);
+  client.send(streaming_request());
+  const auto run = service.run(0);
+  const std::string megabyte(1U << 20, 'x');
+  for (int i = 0; i < 64; ++i) run->say(megabyte);  // more than the sockets' buffers hold
+  run->finish();
+  client.receive_head();
+  client.next_event();
+  EXPECT_GT(run->unread(), 0U);
+  EXPECT_TRUE(client.receive_chunks().ends_with("data: [DONE]\n\n"));
+}
+
+TEST_F(ConnectionsTest, AnswersCallsWhileAnAdapterLoads) {
+  options.adapter_roots = {"."};
+  std::promise<void> go;
+  service.on_load = [gone = go.get_future().share()] { gone.wait(); };
+  start();
+  auto loaded = std::async(std::launch::async, [&] {
+    return post(port, "/v1/load_lora_adapter", {{"lora_name", "a"}, {"lora_path", "."}});
+  });
+  for (int i = 0; i < 20; ++i) {  // more than there are workers
+    EXPECT_EQ(post(port, "/v1/completions", {{"prompt", "p"}}).status, 200);
+  }
+  go.set_value();
+  EXPECT_EQ(loaded.get().status, 200);
+}
+
 TEST_F(ConnectionsTest, GivesUpAStreamWhoseClientReadsNothing) {
   service.script = no_answer;
   options.client_timeout = std::chrono::milliseconds(100);
@@ -78,13 +131,13 @@ TEST_F(ConnectionsTest, GivesUpARequestThatNeverEnds) {
   options.client_timeout = std::chrono::milliseconds(100);
   start();
   TestClient head(port);
-  head.send("POST /v1/completions HTTP/1.1\r\nContent-Ty");
+  head.send("POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Ty");
   TestClient body(port);
   body.send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
       "Content-Length: 100\r\n\r\n{");
-  EXPECT_EQ(body.receive().status, 400);
-  head.receive();
+  EXPECT_EQ(body.receive().status, 408);
+  EXPECT_EQ(head.receive().status, 408);
   EXPECT_TRUE(head.at_end());
 }
 

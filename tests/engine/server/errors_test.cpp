@@ -216,7 +216,8 @@ TEST_F(ErrorsTest, RefusesABodyOverTheLimitWithoutKeepingIt) {
   TestClient client(port);
   constexpr std::size_t kBody = 100U << 20;
   client.send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: " +
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: "
+      "application/json\r\nContent-Length: " +
       std::to_string(kBody) + "\r\n\r\n");
   const std::string block(1U << 20, ' ');
   for (std::size_t sent = 0; sent < kBody; sent += block.size()) {
@@ -234,7 +235,7 @@ TEST_F(ErrorsTest, RefusesAnEndlessChunkedBody) {
   start();
   TestClient client(port);
   client.send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
       "Transfer-Encoding: chunked\r\n\r\n");
   const std::string chunk = "400\r\n" + std::string(0x400, ' ') + "\r\n";
   for (int i = 0; i < 16; ++i) client.send(chunk);
@@ -245,7 +246,7 @@ TEST_F(ErrorsTest, TakesAChunkedBodyWithinTheLimit) {
   start();
   TestClient client(port);
   client.send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
       "Transfer-Encoding: chunked\r\n\r\n7\r\n{\"promp\r\n8\r\nt\": \"x\"}\r\n0\r\n\r\n");
   EXPECT_EQ(client.receive().status, 200);
 }
@@ -254,7 +255,7 @@ TEST_F(ErrorsTest, TellsAWaitingClientNotToSendATooLongBody) {
   start();
   TestClient client(port);
   client.send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
       "Content-Length: 99999999\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.receive().status, 413);
 }
@@ -264,14 +265,15 @@ TEST_F(ErrorsTest, WantsJsonByItsContentType) {
   for (const char* type : {"text/plain", "multipart/form-data; boundary=x", "",
                            "application/x-www-form-urlencoded", "application/jsonl"}) {
     TestClient client(port);
-    std::string head = "POST /v1/completions HTTP/1.1\r\nContent-Length: 15\r\n";
+    std::string head = "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 15\r\n";
     if (*type != '\0') head += std::string("Content-Type: ") + type + "\r\n";
     client.send(head + "\r\n{\"prompt\": \"p\"}");
     EXPECT_EQ(client.receive().status, 415) << type;
   }
   TestClient client(port);
   client.send(
-      "POST /v1/completions HTTP/1.1\r\nContent-Type: Application/JSON; charset=utf-8\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: Application/JSON; "
+      "charset=utf-8\r\n"
       "Content-Length: 15\r\n\r\n{\"prompt\": \"p\"}");
   EXPECT_EQ(client.receive().status, 200);
 }
@@ -291,12 +293,14 @@ TEST_F(ErrorsTest, RefusesWhatIsNotHttp) {
   start();
   const std::pair<std::string, int> cases[] = {
       {"hello\r\n\r\n", 400},
-      {"GET / HTTP/9.9\r\n\r\n", 400},
-      {"POST /v1/completions HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400},
-      {"POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
-      {"POST /v1/completions HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+      {"GET / HTTP/9.9\r\n\r\n", 505},
+      {"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: many\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", 400},
+      {"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: "
+       "chunked\r\n\r\n",
        400},
-      {"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 15\r\n"
+      {"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: "
+       "application/json\r\nContent-Length: 15\r\n"
        "Content-Length: 16\r\n\r\n{\"prompt\": \"p\"} ",
        400},
       {"GET /" + std::string(20000, 'a') + " HTTP/1.1\r\n\r\n", 414},
@@ -309,7 +313,7 @@ TEST_F(ErrorsTest, RefusesWhatIsNotHttp) {
     EXPECT_EQ(response.status, status) << bytes.substr(0, 80);
     EXPECT_NE(response.body.find("\"error\""), std::string::npos) << bytes.substr(0, 80);
   }
-  std::string many = "GET /health HTTP/1.1\r\n";
+  std::string many = "GET /health HTTP/1.1\r\nHost: h\r\n";
   for (int i = 0; i < 5000; ++i) many += "X-Header-" + std::to_string(i) + ": some value\r\n";
   TestClient client(port);
   client.send(many);

@@ -69,6 +69,8 @@ class FakeRun {
       news_.push_back(std::move(delta));
     }
     changed_.notify_all();
+    const std::lock_guard lock(tell_mutex_);
+    if (tell_) tell_();
   }
   void say(std::string text, std::int32_t index = 0) {
     OutputDelta delta;
@@ -113,6 +115,16 @@ class FakeRun {
     const std::lock_guard lock(mutex_);
     return finished_ >= request.n;
   }
+  void on_news(std::function<void()> tell) {
+    const std::lock_guard telling(tell_mutex_);
+    tell_ = std::move(tell);
+    if (tell_) tell_();
+  }
+  // What the server has not read yet.
+  std::size_t unread() const {
+    const std::lock_guard lock(mutex_);
+    return news_.size();
+  }
 
   const GenerationRequest request;
   GenerationStats stats;
@@ -123,16 +135,20 @@ class FakeRun {
   std::deque<OutputDelta> news_;
   std::int32_t finished_ = 0;
   bool cancelled_ = false;
+  std::mutex tell_mutex_;
+  std::function<void()> tell_;
 };
 
 class FakeGeneration final : public Generation {
  public:
   explicit FakeGeneration(std::shared_ptr<FakeRun> run) : run_(std::move(run)) {}
   ~FakeGeneration() override {
+    run_->on_news({});
     if (!run_->done()) run_->cancel();
   }
   std::optional<OutputDelta> next(Duration timeout) override { return run_->next(timeout); }
   bool done() const override { return run_->done(); }
+  void on_news(std::function<void()> tell) override { run_->on_news(std::move(tell)); }
   GenerationStats stats() const override { return run_->stats; }
   void cancel() override { run_->cancel(); }
 
@@ -152,6 +168,7 @@ class FakeService final : public GenerationService {
   };
   Status submit_status;  // when not ok, what submit() answers
   Status load_status;
+  std::function<void()> on_load;
   bool is_ready = true;
 
   Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override {
@@ -191,6 +208,7 @@ class FakeService final : public GenerationService {
 
   Status load_adapter(const std::string& name, const std::string& path, bool in_place,
                       bool pinned) override {
+    if (on_load) on_load();
     const std::lock_guard lock(mutex_);
     if (!load_status) return load_status;
     if (adapters_.contains(name) && adapters_[name].path != path && !in_place) {

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "engine/server/server.h"
 #include "fake_service.h"
-#include "test_client.h"
+#include "tests/base/http/test_client.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "engine/server/http/sse.h"
+#include "base/http/sse.h"
 
 #include "base/check.h"
 

@@ -4,16 +4,18 @@
 #include <string>
 #include <string_view>
 
-#include "engine/server/http/http_server.h"
+#include "base/http/http_message.h"
 
 namespace tandem {
 
+// What readers of events skip.
+inline constexpr std::string_view kSseComment = ":\n\n";
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
 // One event. `json` is one line.
 std::string sse_event(std::string_view json);
 
-// Status 200 and the headers that keep proxies from holding events back; `stream` is the caller's.
+// Status 200 and the headers that keep proxies from holding events back; `source` is the caller's.
 HttpResponse sse_response();
 
 }  // namespace tandem

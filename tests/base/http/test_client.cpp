@@ -1,4 +1,4 @@
-#include "test_client.h"
+#include "tests/base/http/test_client.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 namespace tandem {
 
@@ -25,6 +26,10 @@ TestClient::TestClient(int port, int receive_buffer_bytes) {
   if (receive_buffer_bytes > 0) {
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer_bytes, sizeof(receive_buffer_bytes));
   }
+  // A server that never answers fails the test, and does not hang it.
+  const timeval patience{30, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
@@ -42,6 +47,16 @@ TestClient::~TestClient() {
 void TestClient::close() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
+}
+
+void TestClient::end_sending() {
+  ::shutdown(fd_, SHUT_WR);
+}
+
+void TestClient::reset() {
+  const linger at_once{1, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close();
 }
 
 bool TestClient::send(std::string_view bytes) {
@@ -85,6 +100,10 @@ std::string TestClient::chunk() {
 ClientResponse TestClient::receive_head() {
   ClientResponse response;
   std::string text = line();
+  for (; text.starts_with("HTTP/1.1 100"); text = line()) {
+    ++interim_;
+    line();
+  }
   if (text.size() < 12) return response;
   response.status = std::atoi(text.c_str() + 9);
   while (!(text = line()).empty()) {
@@ -94,6 +113,18 @@ ClientResponse TestClient::receive_head() {
     response.headers[name] = text.substr(colon + 2);
   }
   return response;
+}
+
+std::string TestClient::interim_line() {
+  std::string first = line();
+  line();
+  return first;
+}
+
+std::string TestClient::receive_chunks() {
+  std::string all;
+  for (std::string data = chunk(); !data.empty(); data = chunk()) all += data;
+  return all;
 }
 
 ClientResponse TestClient::receive() {
@@ -129,8 +160,15 @@ std::string TestClient::next_event() {
   }
   const std::string event = events_.substr(0, end);
   events_.erase(0, end + 2);
+  if (event == ":") return next_event();
   EXPECT_EQ(event.substr(0, 6), "data: ");
   return event.substr(6);
+}
+
+std::string TestClient::rest() {
+  while (fill()) {
+  }
+  return std::exchange(buffer_, {});
 }
 
 bool TestClient::at_end() {

@@ -35,10 +35,19 @@ class TestClient {
   ClientResponse receive();
   // Status and headers only; the body is then read by pieces.
   ClientResponse receive_head();
+  // The first line of an interim response.
+  std::string interim_line();
+  // Of a chunked body; empty at the end.
+  std::string next_chunk() { return chunk(); }
+  std::string receive_chunks();  // all that are left
   // The next event's data of a chunked event stream; empty at the end.
   std::string next_event();
-  bool at_end();  // waits until the server closes; false: it sent more instead
+  std::string rest();  // all until the server closes
+  bool at_end();       // waits until the server closes; false: it sent more instead
+  void end_sending();  // and goes on reading
   void close();
+  void reset();  // as a machine does whose process was killed with bytes unread
+  int interim() const { return interim_; }  // responses 100 that came before the others
 
  private:
   bool fill();
@@ -46,6 +55,7 @@ class TestClient {
   std::string chunk();  // empty: the last, or the end
 
   int fd_ = -1;
+  int interim_ = 0;
   std::string buffer_;
   std::string events_;
 };

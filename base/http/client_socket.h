@@ -1,0 +1,73 @@
+// One accepted connection's descriptor, which is never waited for but through Asio's loop.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tandem {
+
+// A file descriptor that somebody must take, or it is closed.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor();
+
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
+
+// On its strand, but for the constructor.
+class ClientSocket {
+ public:
+  enum class Io {
+    some,     // bytes moved
+    blocked,  // none now: wait
+    end,      // the client has closed its sending side
+    broken,
+  };
+
+  ClientSocket(Strand strand, Descriptor accepted, bool is_ipv6);
+
+  const Strand& strand() const { return strand_; }
+  // Appends what is there, `max_bytes` at most.
+  Io read(std::string& into, std::size_t max_bytes);
+  // Writes what fits, and cuts it off the front.
+  Io write(std::string_view& bytes);
+  void end_writing();
+  void close() noexcept;  // handlers of waits get an error
+
+  // Handlers get an error_code, on the strand.
+  template <typename Handler>
+  void wait_readable(Handler&& handler) {
+    socket_.async_wait(Socket::wait_read, std::forward<Handler>(handler));
+  }
+  template <typename Handler>
+  void wait_writable(Handler&& handler) {
+    socket_.async_wait(Socket::wait_write, std::forward<Handler>(handler));
+  }
+  // Until the connection is reset, which is all that may come from a client past its end.
+  template <typename Handler>
+  void wait_broken(Handler&& handler) {
+    socket_.async_wait(Socket::wait_error, std::forward<Handler>(handler));
+  }
+
+ private:
+  using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
+
+  Strand strand_;
+  Socket socket_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,260 @@
+#include "base/http/connection.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+
+#include "base/http/inflate.h"
+#include "base/http/response_head.h"
+
+namespace tandem {
+namespace {
+
+constexpr Duration kLinger = std::chrono::seconds(10);
+constexpr std::size_t kCopiedBody = 16U << 10;  // a shorter body goes into one packet with its head
+
+}  // namespace
+
+Connection::Connection(Strand strand, Descriptor accepted, bool is_ipv6, ConnectionContext& context)
+    : context_(context),
+      socket_(std::move(strand), std::move(accepted), is_ipv6),
+      deadline_(socket_.strand()),
+      probe_timer_(socket_.strand()),
+      reader_(context.options.max_body_bytes) {}
+
+Connection::~Connection() {
+  close();
+}
+
+void Connection::begin() {
+  post([](Connection& self) {
+    self.begin_request();
+    self.listen();
+  });
+}
+
+void Connection::refuse(Duration patience) {
+  post([patience](Connection& self) {
+    self.refuse_request(503, "too many connections; try again later");
+    if (self.patience_ > patience) self.patience_ = patience;
+    self.listen();
+  });
+}
+
+void Connection::break_off() {
+  post([](Connection& self) { self.close(); });
+}
+
+// The one place that changes the phase. Every wait for the client has a deadline of its own.
+void Connection::enter(Phase phase) {
+  phase_ = phase;
+  switch (phase) {
+    case Phase::idle:
+      return set_deadline(context_.options.keep_alive);
+    case Phase::head:
+      return set_deadline(context_.options.client_timeout);  // the body's as well
+    case Phase::lingering:
+      return set_deadline(patience_);
+    case Phase::body:
+      return;
+    case Phase::handling:
+    case Phase::waiting:
+    case Phase::sending:
+    case Phase::closed:
+      return clear_deadline();
+  }
+}
+
+void Connection::begin_request() {
+  reader_.reset();
+  probed_ = false;
+  enter(Phase::idle);
+  if (in_.empty()) {
+    if (ended_) close();
+    return;
+  }
+  // Not called from here: thousands of pipelined requests would go as deep.
+  post([](Connection& self) {
+    self.advance();
+    if (self.ended_) self.on_end();
+    self.listen();
+  });
+}
+
+// Looks at what has been received.
+void Connection::advance() {
+  if (phase_ == Phase::idle && !in_.empty()) enter(Phase::head);
+  if (phase_ == Phase::head) take_head();
+  if (phase_ == Phase::body) take_body();
+}
+
+void Connection::take_head() {
+  const RequestReader::State state = reader_.read_head(in_);
+  if (state == RequestReader::State::more) return;
+  const RequestFraming& framing = reader_.framing();
+  if (state == RequestReader::State::refused) {
+    if (first_ && reader_.refusal().status == 505 && in_.starts_with(kHttp2Preface)) {
+      out_ += http2_refusal();
+      close_ = true;
+      patience_ = kLinger;
+      enter(Phase::sending);
+      return pump();
+    }
+    return refuse_request(reader_.refusal().status, reader_.refusal().reason);
+  }
+  first_ = false;
+  close_ = !framing.keep_alive;
+  const HttpRequest& request = reader_.request();
+  if (auto early = context_.handler.screen(request)) {
+    if (request.has_body) {  // which nobody will read
+      close_ = true;
+      patience_ = kLinger;
+    }
+    return respond(std::move(*early));
+  }
+  if (reader_.too_long()) {
+    return refuse_request(
+        413, fmt::format("the body is longer than {} bytes", context_.options.max_body_bytes));
+  }
+  if (!request.has_body) return call_handler();
+  if (content_coding(request.header("content-encoding")) == ContentCoding::unknown) {
+    return refuse_request(415,
+                          "this content-encoding is not supported; send the body plain or by gzip");
+  }
+  enter(Phase::body);
+  if (framing.wants_continue && in_.empty()) {
+    out_ += kContinue;
+    pump();
+  }
+}
+
+void Connection::take_body() {
+  switch (reader_.read_body(in_)) {
+    case RequestReader::State::more:
+      return;
+    case RequestReader::State::refused:
+      return refuse_request(reader_.refusal().status, reader_.refusal().reason);
+    case RequestReader::State::complete:
+      return call_handler();
+  }
+}
+
+// The rest of what the client sends cannot be made sense of, so it is the last answer.
+void Connection::refuse_request(int status, std::string_view reason) {
+  close_ = true;
+  patience_ = kLinger;
+  respond(context_.handler.refuse(status, reason));
+}
+
+void Connection::call_handler() {
+  enter(Phase::handling);
+  run_on_worker(context_.handler.slow(reader_.request()), [](Connection& self) {
+    HttpRequest& request = self.reader_.request();
+    const std::size_t limit = self.context_.options.max_body_bytes;
+    if (request.has_body &&
+        content_coding(request.header("content-encoding")) == ContentCoding::deflated) {
+      std::string plain;
+      const Inflated inflated = inflate_bytes(request.body, limit, plain);
+      request.body = std::move(plain);
+      if (inflated != Inflated::done) {
+        const bool too_long = inflated == Inflated::too_long;
+        self.result_ = self.context_.handler.refuse(
+            too_long ? 413 : 400, too_long ? fmt::format("the body is longer than {} bytes", limit)
+                                           : "the body is not what its Content-Encoding says");
+        return;
+      }
+    }
+    self.result_ = self.context_.handler.handle(request);
+  });
+  watch_half_closed();
+}
+
+// `job` makes result_, which then comes back to the strand.
+void Connection::run_on_worker(bool slow, std::function<void(Connection&)> job) {
+  const bool taken =
+      (slow ? context_.slow : context_.quick)
+          .run([self = shared_from_this(), job = std::move(job)] {
+            bool failed = false;
+            try {
+              self->result_ = {};
+              job(*self);
+            } catch (...) {  // no memory, most likely
+              failed = true;
+            }
+            self->post([failed](Connection& back) {
+              if (back.phase_ == Phase::closed) {
+                back.result_ = {};
+              } else if (failed) {
+                back.refuse_request(500, "the server has no memory left for this request");
+              } else {
+                back.answered(std::move(back.result_));
+              }
+            });
+          });
+  if (!taken) close();
+}
+
+void Connection::answered(HttpResponse response) {
+  std::string().swap(reader_.request().body);  // a stream may last
+  if (response.guard) guard_ = std::move(response.guard);
+  if (!response.deferred) return respond(std::move(response));
+  enter(Phase::waiting);
+  deferred_ = std::move(response.deferred);
+  deferred_->on_ready(make_wake());
+  wait_for_deferred();
+}
+
+void Connection::wait_for_deferred() {
+  if (!deferred_->ready()) return watch_half_closed();
+  enter(Phase::handling);
+  run_on_worker(false, [deferred = std::shared_ptr<DeferredResponse>(std::move(deferred_))](
+                           Connection& self) { self.result_ = deferred->take(); });
+}
+
+void Connection::respond(HttpResponse response) {
+  const HttpRequest& request = reader_.request();
+  const RequestFraming& asked = reader_.framing();
+  context_.handler.finish(request, response);
+  if (context_.closing) close_ = true;
+  if (response.guard) guard_ = std::move(response.guard);
+  const bool silent = request.method == "HEAD" || !may_have_body(response.status);
+  ResponseFraming framing;
+  framing.http_1_0 = asked.http_1_0;
+  if (!response.source) framing.length = response.body.size();
+  chunked_ = framing.chunked = response.source != nullptr && !asked.http_1_0;
+  // Else the end of the connection is the end of the body.
+  if (response.source && !chunked_ && !silent) close_ = true;
+  framing.close = close_;
+  out_ += response_head(response, framing);
+  if (silent) {
+    response.source.reset();
+  } else if (!response.source && response.body.size() <= kCopiedBody) {
+    out_ += response.body;
+  } else if (!response.source) {
+    tail_ = std::move(response.body);
+  }
+  cut_off_ = false;
+  enter(Phase::sending);
+  source_ = std::move(response.source);
+  if (source_) {
+    probed_ = false;  // another way to look than before the head
+    source_->on_ready(make_wake());
+  }
+  pump();
+}
+
+void Connection::finish_response() {
+  guard_.reset();
+  if (cut_off_) return close();
+  if (!close_) {
+    begin_request();
+    return listen();
+  }
+  // Closing with bytes unread would reset the connection, and the answer might be lost with it.
+  if (patience_ > Duration::zero()) return linger(patience_);
+  if (!in_.empty()) return linger(kLinger);
+  close();
+}
+
+}  // namespace tandem

@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "base/http/connection.h"
+#include "base/http/response_head.h"
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kReadBytes = 256U << 10;       // at one turn
+constexpr std::size_t kMaxWaitingBytes = 64U << 10;  // of pipelined requests, before their turn
+constexpr std::size_t kMaxDiscarded = 256U << 20;    // while lingering
+constexpr std::size_t kKeptBytes = 64U << 10;        // more is given back when it has been sent
+constexpr int kPulls = 8;                            // at one turn, as others want theirs
+// A call that is answered sooner is answered without a look at whether its client still reads.
+constexpr Duration kProbeAfter = std::chrono::milliseconds(25);
+
+// A failure to allocate a handler is waited out: what is to be told here is told nowhere else.
+template <typename Step>
+void post_surely(const Strand& strand, const Step& step) {
+  for (;;) {
+    try {
+      boost::asio::post(strand, step);
+      return;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
+}  // namespace
+
+// Whatever goes wrong on the strand ends this connection alone.
+void Connection::guard(const std::function<void()>& step) noexcept {
+  try {
+    if (phase_ != Phase::closed) step();
+  } catch (const std::exception& failure) {
+    close();
+    try {
+      log::warning("a connection is given up: {}", failure.what());
+    } catch (...) {  // the log has no memory either
+    }
+  } catch (...) {
+    close();
+  }
+}
+
+void Connection::post(std::function<void(Connection&)> step) {
+  post_surely(socket_.strand(), [self = shared_from_this(), step = std::move(step)] {
+    self->guard([&] { step(*self); });
+  });
+}
+
+// Waits for bytes, or the client's end, unless there is no room for them.
+void Connection::listen() {
+  if (listening_ || ended_ || phase_ == Phase::closed || in_.size() >= kMaxWaitingBytes) return;
+  listening_ = true;
+  socket_.wait_readable([self = shared_from_this()](const auto& failure) {
+    self->listening_ = false;
+    if (!failure) self->guard([&] { self->on_readable(); });
+  });
+}
+
+void Connection::on_readable() {
+  bool ended = false;
+  for (std::size_t left = kReadBytes; left > 0;) {
+    const std::size_t before = in_.size();
+    // What cannot be taken yet waits with the kernel.
+    const bool wanted = phase_ == Phase::head || phase_ == Phase::body || phase_ == Phase::idle ||
+                        phase_ == Phase::lingering;
+    if (!wanted && before >= kMaxWaitingBytes) break;
+    const ClientSocket::Io io = socket_.read(in_, left);
+    if (io == ClientSocket::Io::blocked) break;
+    if (io == ClientSocket::Io::broken) return close();
+    ended = io == ClientSocket::Io::end;
+    if (ended) break;
+    left -= std::min(left, in_.size() - before);
+    if (phase_ == Phase::lingering) {
+      discarded_ += in_.size();
+      in_.clear();
+      if (discarded_ > kMaxDiscarded) return close();
+    } else {
+      advance();
+    }
+    if (phase_ == Phase::closed) return;
+  }
+  if (ended) {
+    ended_ = true;
+    on_end();
+  }
+  listen();
+}
+
+// The client sends no more. It may have gone, or wait for the answer with its own side closed.
+void Connection::on_end() {
+  switch (phase_) {
+    case Phase::idle:
+      if (in_.empty()) close();
+      return;  // else its turn comes
+    case Phase::head:
+    case Phase::body:
+      if (nothing_came()) return close();
+      return refuse_request(400, "the request ended early");
+    case Phase::handling:
+    case Phase::waiting:
+    case Phase::sending:
+      return watch_half_closed();
+    case Phase::lingering:
+    case Phase::closed:
+      return close();
+  }
+}
+
+// Of a request, but an empty line that some clients end a body with.
+bool Connection::nothing_came() const {
+  return phase_ == Phase::head && in_.find_first_not_of("\r\n") == std::string::npos;
+}
+
+// Sends what there is to send.
+void Connection::pump() {
+  for (int i = 0; i < kPulls; ++i) {
+    if (blocked_ || phase_ == Phase::closed || !flush()) return;
+    if (phase_ != Phase::sending) return;
+    if (!source_) return finish_response();
+    if (!pull()) return watch_half_closed();  // woken() comes
+  }
+  post([](Connection& self) { self.pump(); });
+}
+
+// True: all is with the kernel.
+bool Connection::flush() {
+  while (!out_.empty()) {
+    std::string_view rest(out_);
+    rest.remove_prefix(sent_);
+    while (!rest.empty()) {
+      const ClientSocket::Io io = socket_.write(rest);
+      if (io == ClientSocket::Io::some) continue;
+      sent_ = out_.size() - rest.size();
+      if (io == ClientSocket::Io::broken) {
+        close();
+        return false;
+      }
+      blocked_ = true;
+      if (phase_ == Phase::sending) set_deadline(context_.options.client_timeout);
+      socket_.wait_writable([self = shared_from_this()](const auto& failure) {
+        self->blocked_ = false;
+        if (failure) return;
+        self->guard([&] {
+          if (self->phase_ == Phase::sending) self->clear_deadline();
+          self->pump();
+        });
+      });
+      return false;
+    }
+    sent_ = 0;
+    if (out_.capacity() > kKeptBytes) out_ = std::string();
+    out_.clear();
+    out_.swap(tail_);
+  }
+  return true;
+}
+
+// False: there was nothing.
+bool Connection::pull() {
+  std::string piece;
+  const BodySource::Pull pulled = source_->pull(piece);
+  frame(piece);
+  if (pulled == BodySource::Pull::end && chunked_) out_ += kLastChunk;
+  cut_off_ = pulled == BodySource::Pull::broken;
+  if (pulled == BodySource::Pull::end || cut_off_) source_.reset();
+  return pulled != BodySource::Pull::wait || !piece.empty();
+}
+
+void Connection::frame(std::string_view bytes) {
+  if (bytes.empty()) return;  // an empty chunk would end the body
+  if (chunked_) {
+    append_chunk(out_, bytes);
+  } else {
+    out_ += bytes;
+  }
+}
+
+void Connection::watch_half_closed() {
+  if (!ended_) return;
+  if (!watching_) {
+    watching_ = true;
+    socket_.wait_broken([self = shared_from_this()](const auto& failure) {
+      if (!failure) self->guard([&] { self->close(); });
+    });
+  }
+  if (probed_) return;
+  probed_ = true;
+  probe_timer_.expires_after(kProbeAfter);
+  probe_timer_.async_wait([self = shared_from_this()](const auto& failure) {
+    if (!failure) self->guard([&] { self->probe(); });
+  });
+}
+
+// The machine of a client that has gone answers any bytes with a reset; one that has only closed
+// its sending side skips an interim response, and what has no meaning in a stream.
+void Connection::probe() {
+  if (phase_ == Phase::handling || phase_ == Phase::waiting) {
+    if (reader_.framing().http_1_0) return;  // which knows no interim responses
+    out_ += kContinue;
+  } else if (phase_ == Phase::sending && source_ && !blocked_) {
+    frame(source_->filler());
+  } else {
+    return;
+  }
+  pump();
+}
+
+std::function<void()> Connection::make_wake() {
+  // The lock is taken on the strand, not where the news is: dropping the last reference there would
+  // destroy what is just being told.
+  return [weak = weak_from_this(), strand = socket_.strand(),
+          pending = std::make_shared<std::atomic<bool>>(false)] {
+    if (pending->exchange(true)) return;
+    post_surely(strand, [weak, pending] {
+      pending->store(false);
+      if (const auto self = weak.lock()) self->guard([&] { self->woken(); });
+    });
+  };
+}
+
+void Connection::woken() {
+  if (phase_ == Phase::waiting) return wait_for_deferred();
+  if (phase_ == Phase::sending && source_) pump();
+}
+
+void Connection::linger(Duration patience) {
+  if (ended_) return close();
+  patience_ = patience;
+  socket_.end_writing();
+  in_ = std::string();
+  enter(Phase::lingering);
+  listen();
+}
+
+void Connection::set_deadline(Duration after) {
+  deadline_.expires_after(after);
+  deadline_.async_wait([self = shared_from_this(), id = ++deadline_id_](const auto& failure) {
+    if (!failure && id == self->deadline_id_) self->guard([&] { self->expired(); });
+  });
+}
+
+void Connection::clear_deadline() {
+  ++deadline_id_;
+  deadline_.cancel();
+}
+
+void Connection::expired() {
+  if ((phase_ == Phase::head || phase_ == Phase::body) && !nothing_came()) {
+    return refuse_request(408, "the request did not arrive in time");
+  }
+  close();
+}
+
+void Connection::close() noexcept {
+  if (phase_ == Phase::closed) return;
+  phase_ = Phase::closed;
+  source_.reset();
+  deferred_.reset();
+  guard_.reset();
+  try {
+    clear_deadline();
+    probe_timer_.cancel();
+  } catch (...) {  // they hold this connection until they expire, no more
+  }
+  socket_.close();
+  context_.ended(*this);
+}
+
+}  // namespace tandem

@@ -1,0 +1,166 @@
+#include "base/http/request_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+namespace http = boost::beast::http;
+using BeastError = boost::beast::error_code;
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// Nothing: a '%' that no two hexadecimal digits follow.
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string decoded;
+  decoded.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded += text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
+    if (high < 0 || low < 0) return std::nullopt;
+    decoded += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return decoded;
+}
+
+}  // namespace
+
+struct RequestReader::Parser {
+  using Body = http::request_parser<http::string_body>;
+
+  explicit Parser(std::size_t max_body_bytes) {
+    body.eager(true);
+    body.body_limit(static_cast<std::uint64_t>(max_body_bytes));
+    body.header_limit(static_cast<std::uint32_t>(2 * HeadScanner::kMaxHeadBytes));
+    body.on_chunk_header(on_chunk);
+  }
+
+  Body body;
+  std::size_t extension_bytes = 0;  // of all chunks
+  std::function<void(std::uint64_t, boost::beast::string_view, BeastError&)> on_chunk =
+      [this](std::uint64_t, boost::beast::string_view extensions, BeastError& failure) {
+        extension_bytes += extensions.size();
+        if (extension_bytes > kMaxLeftBytes) failure = http::error::bad_chunk_extension;
+      };
+};
+
+RequestReader::RequestReader(std::size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
+RequestReader::~RequestReader() = default;
+
+RequestReader::State RequestReader::refuse(int status, std::string reason) {
+  refusal_ = {status, std::move(reason)};
+  return State::refused;
+}
+
+void RequestReader::reset() {
+  scanner_ = {};
+  request_ = {};
+  parser_.reset();
+}
+
+bool RequestReader::too_long() const {
+  return framing().length.value_or(0) > max_body_bytes_;
+}
+
+RequestReader::State RequestReader::read_head(std::string& received) {
+  const HeadScanner::State state = scanner_.scan(received);
+  if (state == HeadScanner::State::more) return State::more;
+  if (state == HeadScanner::State::refused) {
+    refusal_ = scanner_.refusal();
+    return State::refused;
+  }
+  // Empty lines before the request line are ours to drop.
+  const std::size_t blank = received.find_first_not_of("\r\n");
+  const RequestFraming& framing = scanner_.framing();
+  request_.method = scanner_.method();
+  request_.headers = std::move(scanner_.headers());
+  request_.has_body = framing.chunked || framing.length.value_or(0) > 0;
+  if (!take_target()) return State::refused;
+  if (!too_long()) {
+    parser_ = std::make_unique<Parser>(max_body_bytes_);
+    BeastError failure;
+    parser_->body.put(boost::asio::buffer(received.data() + blank, scanner_.bytes() - blank),
+                      failure);
+    const bool waits = failure == http::error::need_more;
+    if ((failure && !waits) || !parser_->body.is_header_done() ||
+        parser_->body.is_done() == request_.has_body) {
+      return refuse(400, fmt::format("this is not a valid HTTP request: {}", failure.message()));
+    }
+    if (!request_.has_body) parser_.reset();
+  }
+  received.erase(0, scanner_.bytes());
+  return State::complete;
+}
+
+// "/path?query", "http://host/path?query" or "*".
+bool RequestReader::take_target() {
+  std::string_view target = scanner_.target();
+  const std::size_t scheme = target.find("://");
+  if (target[0] != '/' && scheme != std::string_view::npos) {
+    const std::size_t path = target.find_first_of("/?", scheme + 3);
+    target = path == std::string_view::npos ? "/" : target.substr(path);
+  }
+  target = target.substr(0, target.find('#'));
+  const std::size_t question = std::min(target.find('?'), target.size());
+  auto path = percent_decoded(target.substr(0, question));
+  if (!path) {
+    refuse(400, "the path holds a '%' that no two hexadecimal digits follow");
+    return false;
+  }
+  request_.path = std::move(*path);
+  if (question < target.size()) request_.query = target.substr(question + 1);
+  return true;
+}
+
+RequestReader::State RequestReader::read_body(std::string& received) {
+  Parser& parser = *parser_;
+  std::size_t used = 0;
+  BeastError failure;
+  bool stuck = false;
+  while (!stuck && used < received.size() && !parser.body.is_done()) {
+    // The parser takes a chunk's head, and the trailers, as a whole or not at all.
+    const std::size_t window = std::min(received.size() - used, kMaxLeftBytes);
+    const std::size_t taken =
+        parser.body.put(boost::asio::buffer(received.data() + used, window), failure);
+    used += taken;
+    if (failure && failure != http::error::need_more) break;
+    stuck = taken == 0;
+    if (stuck && window == kMaxLeftBytes) {
+      return refuse(400, "a chunk's extensions or the trailers are too long");
+    }
+  }
+  received.erase(0, used);
+  if (failure == http::error::body_limit) {
+    return refuse(413, fmt::format("the body is longer than {} bytes", max_body_bytes_));
+  }
+  if (failure && failure != http::error::need_more) {
+    return refuse(400, fmt::format("the chunks of the body cannot be read: {}", failure.message()));
+  }
+  if (parser.body.is_done()) {
+    request_.body = std::move(parser.body.get().body());
+    parser_.reset();
+    return State::complete;
+  }
+  return State::more;
+}
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+// From bytes to requests: the head's own rules first, then Beast's parser over the same bytes, and
+// what either refuses is refused. No sockets: it is fed, so a fuzzer can feed it, too.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/http/head_scanner.h"
+#include "base/http/http_message.h"
+
+namespace tandem {
+
+class RequestReader {
+ public:
+  static constexpr std::size_t kMaxLeftBytes = 16U << 10;  // of a chunk's head, and of the trailers
+
+  enum class State { more, complete, refused };
+
+  explicit RequestReader(std::size_t max_body_bytes);
+  ~RequestReader();
+
+  // Both take what they use off the front of `received`. Then request() has all but the body, ...
+  State read_head(std::string& received);
+  // ... and all. Only when has_body, and only when it is known to be within the limit.
+  State read_body(std::string& received);
+  // For the next request.
+  void reset();
+
+  HttpRequest& request() { return request_; }
+  const RequestFraming& framing() const { return scanner_.framing(); }
+  // Of Content-Length; a chunked body shows it later.
+  bool too_long() const;
+  const HttpRefusal& refusal() const { return refusal_; }
+
+ private:
+  struct Parser;
+  State refuse(int status, std::string reason);
+  bool take_target();
+
+  const std::size_t max_body_bytes_;
+  HeadScanner scanner_;
+  HttpRequest request_;
+  HttpRefusal refusal_;
+  std::unique_ptr<Parser> parser_;  // while a request is being read
+};
+
+}  // namespace tandem

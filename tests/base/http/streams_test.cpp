@@ -1,0 +1,93 @@
+// Streams: many at once, and clients that read slowly or not at all.
+#include <dirent.h>
+
+#include <thread>
+
+#include "tests/base/http/http_fixture.h"
+
+namespace tandem {
+namespace {
+
+using HttpStreamsTest = HttpTest;
+
+int threads_of_this_process() {
+  int count = 0;
+  if (DIR* folder = ::opendir("/proc/self/task")) {
+    while (const dirent* entry = ::readdir(folder)) count += entry->d_name[0] != '.' ? 1 : 0;
+    ::closedir(folder);
+  }
+  return count;
+}
+
+TEST_F(HttpStreamsTest, PullsNoMoreThanAClientReads) {
+  handler.endless = 16384;
+  start();
+  TestClient client(port, 4096);
+  client.send(get_request("/stream"));
+  client.receive_head();
+  const auto feed = handler.feed(0);
+  // Read some, until the server stands still: as much as fits into the sockets' buffers.
+  std::size_t before = 0;
+  for (int still = 0; still < 20;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    still = feed->pulled() == before ? still + 1 : 0;
+    before = feed->pulled();
+    ASSERT_LT(before, 64U << 20) << "the server pulls what nobody reads";
+  }
+  for (std::size_t read = 0; read < before + (1U << 20);) {
+    const std::string chunk = client.next_chunk();
+    ASSERT_FALSE(chunk.empty());
+    read += chunk.size();
+  }
+  EXPECT_GT(feed->pulled(), before);
+  EXPECT_FALSE(feed->dropped());
+}
+
+TEST_F(HttpStreamsTest, GivesUpAClientThatReadsNothing) {
+  options.client_timeout = std::chrono::milliseconds(100);
+  handler.endless = 16384;
+  start();
+  TestClient client(port, 4096);
+  client.send(get_request("/stream"));
+  EXPECT_TRUE(handler.feed(0)->wait_dropped());
+}
+
+TEST_F(HttpStreamsTest, SendsALongAnswerToASlowReader) {
+  options.max_body_bytes = 32U << 20;
+  start();
+  std::string body(20U << 20, '\0');
+  for (std::size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>('a' + i % 26);
+  TestClient client(port, 4096);
+  client.send(http_request("POST", "/echo", body));
+  EXPECT_TRUE(client.receive().body == body);
+}
+
+TEST_F(HttpStreamsTest, ServesManyStreamsWithFewThreads) {
+  constexpr std::size_t kStreams = 400;
+  start();
+  EXPECT_EQ(get(port, "/").status, 200);
+  const int threads = threads_of_this_process();
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    clients.push_back(std::make_unique<TestClient>(port));
+    ASSERT_TRUE(clients.back()->connected());
+    clients.back()->send(get_request("/stream"));
+  }
+  for (std::size_t i = 0; i < kStreams; ++i) handler.feed(i)->say("word");
+  for (const auto& client : clients) {
+    ASSERT_EQ(client->receive_head().status, 200);
+    ASSERT_EQ(client->next_chunk(), "word");
+  }
+  EXPECT_EQ(threads_of_this_process(), threads);
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    handler.feed(i)->say("end");
+    handler.feed(i)->end();
+  }
+  for (const auto& client : clients) {
+    ASSERT_EQ(client->next_chunk(), "end");
+    ASSERT_EQ(client->next_chunk(), "");
+  }
+}
+
+}  // namespace
+}  // namespace tandem
