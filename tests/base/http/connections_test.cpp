@@ -193,14 +193,19 @@ TEST_F(HttpConnectionsTest, ShowsThatABrokenStreamIsNotWhole) {
   EXPECT_EQ(client.rest(), "");  // no last chunk
 }
 
-TEST_F(HttpConnectionsTest, EndsTheRequestAloneWhoseHandlerThrows) {
+TEST_F(HttpConnectionsTest, EndsTheConnectionAloneWhoseHandlerThrows) {
   start();
   TestClient other(port);
   other.send(get_request("/stream"));
   handler.feed(0);
-  TestClient client(port);
-  client.send(get_request("/throw"));
-  EXPECT_EQ(client.receive().status, 500);
+  const std::pair<const char*, int> cases[] = {
+      {"/throw", 500}, {"/throw-in-take", 500}, {"/throw-in-pull", 200}, {"/throw-in-screen", 0}};
+  for (const auto& [path, status] : cases) {
+    TestClient client(port);
+    client.send(get_request(path));
+    EXPECT_EQ(client.receive_head().status, status) << path;
+    EXPECT_FALSE(client.rest().ends_with("0\r\n\r\n")) << path;
+  }
   handler.feed(0)->end();
   EXPECT_EQ(other.receive().status, 200);
 }

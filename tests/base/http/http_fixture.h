@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -122,10 +123,20 @@ class FeedDeferred final : public DeferredResponse {
   std::string body_;
 };
 
+// Of /throw-in-pull and /throw-in-take.
+class Thrower final : public BodySource, public DeferredResponse {
+ public:
+  void on_ready(std::function<void()>) override {}
+  Pull pull(std::string&) override { throw std::bad_alloc(); }
+  bool ready() override { return true; }
+  HttpResponse take() override { throw std::bad_alloc(); }
+};
+
 // /echo: the body. /stream, /defer: a feed. /throw. /refused: by the head alone. Else: "ok".
 class TinyHandler final : public HttpHandler {
  public:
   std::optional<HttpResponse> screen(const HttpRequest& request) override {
+    if (request.path == "/throw-in-screen") throw std::bad_alloc();
     if (request.path != "/refused") return std::nullopt;
     return text(403, "not for you");
   }
@@ -135,6 +146,8 @@ class TinyHandler final : public HttpHandler {
     HttpResponse response = text(200, request.path == "/echo" ? request.body : "ok");
     if (request.path == "/stream") response.source = std::make_unique<FeedSource>(add_feed());
     if (request.path == "/defer") response.deferred = std::make_unique<FeedDeferred>(add_feed());
+    if (request.path == "/throw-in-pull") response.source = std::make_unique<Thrower>();
+    if (request.path == "/throw-in-take") response.deferred = std::make_unique<Thrower>();
     if (request.path == "/throw") throw std::runtime_error("as asked");
     return response;
   }
