@@ -72,6 +72,8 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
   if (gate_ != nullptr) gate_->plan_begins();
   waits_for_pages_ = false;
   stuck_ = nullptr;
+  any_aside_ = false;
+  set_aside();
   ending_ = held_ = 0;
   for (const auto& each : running_) {
     if (!each->held.empty()) {
@@ -89,12 +91,20 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
   // From here on nobody gives way: what is planned will be computed.
   for (const auto& [sequence, rows] : plan_) offer_prefix(*sequence, sequence->computed + rows);
   admit();
-  const bool waits =
-      waiting_.empty() || stuck_ != nullptr || (gate_ != nullptr && gate_->is_waiting());
+  const bool waits = waiting_.empty() || stuck_ != nullptr || any_aside_ ||
+                     (gate_ != nullptr && gate_->is_waiting());
   TANDEM_CHECK(!plan_.empty() || ending_ + held_ > 0 || (running_.empty() && waits),
                "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
                running_.size(), waiting_.size(), pool_->num_free(), pool_->num_pages());
   return plan_;
+}
+
+void ContinuousBatcher::set_aside() {
+  // By index: those that are set aside leave the list.
+  for (std::size_t i = running_.size(); i-- > 0;) {
+    Sequence& sequence = *running_[i];
+    if (sequence.stands_aside() && !sequence.is_paused()) send_back(&sequence);
+  }
 }
 
 void ContinuousBatcher::plan_running(bool decoding) {
@@ -116,6 +126,11 @@ void ContinuousBatcher::admit() {
   while (!waits_for_pages_ && next < waiting_.size() && rows_left_ > 0 &&
          running_.size() - ending_ < static_cast<std::size_t>(limits_.max_num_seqs)) {
     Sequence& sequence = *waiting_[next];
+    if (sequence.stands_aside()) {
+      any_aside_ = true;
+      ++next;
+      continue;
+    }
     // Before the pages: what the sequence needs itself is not reclaimed for it.
     if (gate_ != nullptr && !gate_->enter(sequence)) {
       ++next;
@@ -248,7 +263,12 @@ void ContinuousBatcher::preempt(Sequence* victim) {
   }
   ++preemptions_;
   ++victim->context->stats.preemptions;
-  const auto at = position_of(running_, victim);
+  send_back(victim);
+}
+
+// From the running to its place among the waiting, to be computed again.
+void ContinuousBatcher::send_back(Sequence* sequence) {
+  const auto at = position_of(running_, sequence);
   std::unique_ptr<Sequence> owned = std::move(*at);
   running_.erase(at);
   if (gate_ != nullptr) gate_->leave(*owned);

@@ -11,6 +11,9 @@
 // preemption included; every sequence offers its whole pages as soon as their step is planned, so
 // that two that are admitted in one step share already.
 //
+// Sequences whose readers are behind (Sequence::stands_aside) wait, whatever room there is: their
+// pages and rows are others' until they are read on.
+//
 // A step may be planned while the one before it still runs: the sequences' tokens then end in
 // placeholders (Sequence::pending), and those whose last token is under way are passed over; so are
 // those whose tokens are held back (Sequence::held), which keep their pages.
@@ -109,6 +112,7 @@ class ContinuousBatcher {
  private:
   using Plan = std::vector<ScheduledSequence>;
 
+  void set_aside();
   void plan_running(bool decoding);
   void admit();
   std::int32_t reserve_for_admission(Sequence& sequence);
@@ -119,6 +123,7 @@ class ContinuousBatcher {
   std::int32_t rows_for(const Sequence& sequence) const;
   bool reserve_or_preempt(Sequence& sequence, std::int64_t tokens);
   void preempt(Sequence* victim);
+  void send_back(Sequence* sequence);
   void take_rows(Sequence& sequence, std::int32_t rows);
   void enqueue(std::unique_ptr<Sequence> sequence);
 
@@ -131,6 +136,7 @@ class ContinuousBatcher {
   Plan plan_;                                       // the step being planned
   Sequence* stuck_ = nullptr;                       // see stuck()
   std::size_t ending_ = 0;                          // running, but their last token is under way
+  bool any_aside_ = false;                          // at the last plan()
   std::size_t held_ = 0;                            // running, but what was sampled is held back
   bool waits_for_pages_ = false;                    // a running one sits the step out
   std::int32_t rows_left_ = 0;

@@ -167,7 +167,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   const std::int32_t n = request.n;
   context->stats.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
   context->submitted = clock_->now();
-  context->state = std::make_shared<GenerationState>(n);
+  context->state = std::make_shared<GenerationState>(n, request.max_unread);
   context->request = std::move(request);
   TANDEM_TRY(inbox_.submit(n, [&](std::uint64_t first) {
     context->seed = context->request.sampling.seed.value_or(seeds_());

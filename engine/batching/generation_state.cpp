@@ -7,6 +7,9 @@ void GenerationState::push(OutputDelta delta, const GenerationStats& stats) {
     const std::lock_guard lock(mutex_);
     if (delta.finish != FinishReason::none) --unfinished_;
     deltas_.push_back(std::move(delta));
+    if (max_unread_ > 0 && deltas_.size() > max_unread_) {
+      behind_.store(true, std::memory_order_relaxed);
+    }
     stats_ = stats;
   }
   news_.notify_one();
@@ -32,6 +35,7 @@ std::optional<OutputDelta> GenerationState::next(Duration timeout) {
   if (!news_.wait_for(lock, timeout, has_news) || deltas_.empty()) return std::nullopt;
   OutputDelta delta = std::move(deltas_.front());
   deltas_.pop_front();
+  if (deltas_.size() <= max_unread_ / 2) behind_.store(false, std::memory_order_relaxed);
   return delta;
 }
 

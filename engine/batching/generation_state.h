@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -16,10 +17,15 @@ namespace tandem {
 // Shared by both sides, so that either may go first. Thread-safe.
 class GenerationState {
  public:
-  explicit GenerationState(std::int32_t n) : unfinished_(n) {}
+  // `max_unread`: see GenerationRequest.
+  explicit GenerationState(std::int32_t n, std::int32_t max_unread = 0)
+      : max_unread_(static_cast<std::size_t>(n) * static_cast<std::size_t>(max_unread)),
+        unfinished_(n) {}
 
   // Engine's side.
   void push(OutputDelta delta, const GenerationStats& stats);
+  // More waits for the reader than may. Relaxed, as cancelled(): a step late does no harm.
+  bool reader_is_behind() const { return behind_.load(std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
   // Reader's side; see Generation.
@@ -32,7 +38,9 @@ class GenerationState {
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
  private:
+  const std::size_t max_unread_;  // 0: no bound
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> behind_{false};
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<OutputDelta> deltas_;  // guarded by mutex_, like all below

@@ -81,6 +81,8 @@ struct Sequence {
   bool awaits_last_token() const {
     return pending > 0 && output_len() >= std::max(context->request.max_tokens, 1);
   }
+  // Its reader has enough to read.
+  bool stands_aside() const { return context->state->reader_is_behind(); }
   // It goes on when what it awaits is there.
   bool is_paused() const { return awaits_last_token() || !held.empty(); }
   std::int64_t left_to_compute() const {

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/http/sse.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/response_building.h"
@@ -14,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kRetryAfterS = 1;
 constexpr std::size_t kPullBytes = 32U << 10;  // of events at a time
 
 // What both ways to answer have in common: news becomes parts of choices.
@@ -76,7 +79,8 @@ class Answer {
   void take_delta(std::size_t prompt, OutputDelta& delta, const TakePart& take) {
     if (job_.call.request.prompt_logprobs && !scores_[prompt]) {
       if (delta.index != 0) return held_[prompt].push_back(std::move(delta));
-      scores_[prompt] = std::move(delta.prompt_logprobs);
+      scores_[prompt] =
+          std::make_shared<const std::vector<TokenLogprob>>(std::move(delta.prompt_logprobs));
       pass(prompt, delta, take);
       for (OutputDelta& held : held_[prompt]) pass(prompt, held, take);
       held_[prompt].clear();
@@ -96,7 +100,7 @@ class Answer {
       part.text = job_.echoed[prompt];
       if (scores_[prompt]) {
         part.prompt_head = job_.requests[prompt].prompt.front();
-        part.prompt_logprobs = *scores_[prompt];
+        part.prompt_logprobs = scores_[prompt];
       }
     }
     part.text += delta.text;
@@ -115,9 +119,9 @@ class Answer {
   ServerMetrics& metrics_;
   json base_;
   std::vector<ChoicePart> parts_;  // what has been said of each choice: whether anything
-  std::vector<std::optional<std::vector<TokenLogprob>>> scores_;  // per prompt
-  std::vector<std::vector<OutputDelta>> held_;                    // per prompt
-  std::size_t finished_ = 0;                                      // choices
+  std::vector<std::shared_ptr<const std::vector<TokenLogprob>>> scores_;  // per prompt
+  std::vector<std::vector<OutputDelta>> held_;                            // per prompt
+  std::size_t finished_ = 0;                                              // choices
   bool counted_ = false;
 };
 
@@ -149,15 +153,22 @@ class WholeAnswer final : public DeferredResponse, private Answer {
 
   HttpResponse take() override {
     if (run().failed()) return error_response(failure());
-    json response = base();
-    response["choices"] = json::array();
-    for (const ChoicePart& choice : choices_) {
-      response["choices"].push_back(job().shape->choice(choice));
-    }
+    // As text, choice by choice: a long answer as a tree of values would take ten times its bytes.
+    HttpResponse response;
+    std::string& body = response.body;
     const auto stats = run().stats();
-    response["usage"] = usage_json(stats);
-    response["tandem"] = tandem_json(stats);
-    return json_response(response);
+    json rest = base();
+    rest["usage"] = usage_json(stats);
+    rest["tandem"] = tandem_json(stats);
+    body = "{\"choices\":[";
+    for (ChoicePart& choice : choices_) {
+      if (choice.index > 0) body += ',';
+      body += dump(job().shape->choice(choice));
+      choice = {};
+    }
+    body += "],";
+    body += std::string_view(dump(rest)).substr(1);
+    return response;
   }
 
  private:
@@ -219,9 +230,38 @@ class StreamedAnswer final : public BodySource, private Answer {
   }
 };
 
+// Names what makes the answer long.
+ApiError too_dear(const CompletionCall& call, std::uint64_t price, std::uint64_t most) {
+  const char* const tokens = call.chat ? "max_completion_tokens" : "max_tokens";
+  std::string fields = fmt::format("'n' ({}), '{}'", call.request.n, tokens);
+  if (call.logprobs) fields += call.chat ? ", 'top_logprobs'" : ", 'logprobs'";
+  if (call.echo) fields += ", 'echo'";
+  if (call.prompts.size() > 1) fields += fmt::format(", the {} prompts", call.prompts.size());
+  ApiError error =
+      bad_field(tokens, "the answer may take {} MB, and {} MB is the most that one may; lower {}",
+                (price >> 20) + 1, most >> 20, fields);
+  error.code = "answer_too_long";
+  return error;
+}
+
 }  // namespace
 
-HttpResponse answer(AnswerJob job, GenerationService& service, ServerMetrics& metrics) {
+HttpResponse answer(AnswerJob job, const AnswerLimits& limits, GenerationService& service,
+                    ServerMetrics& metrics) {
+  const std::uint64_t price = price_of(job.call, job.requests, job.echoed);
+  if (price > limits.max_bytes) return error_response(too_dear(job.call, price, limits.max_bytes));
+  std::shared_ptr<void> reserved = limits.budget->take(price);
+  if (reserved == nullptr) {
+    return error_response({429,
+                           "The answers under way take all the memory that answers may; ask again "
+                           "in a moment",
+                           {},
+                           "answers_full",
+                           kRetryAfterS});
+  }
+  if (job.call.stream) {
+    for (GenerationRequest& request : job.requests) request.max_unread = kMaxUnread;
+  }
   auto run = GenerationRun::submit(service, job.requests);
   if (!run) {
     // An adapter unloaded since the model's name was looked up.
@@ -233,10 +273,12 @@ HttpResponse answer(AnswerJob job, GenerationService& service, ServerMetrics& me
   if (!job.call.stream) {
     HttpResponse response;
     response.deferred = std::make_unique<WholeAnswer>(std::move(job), std::move(*run), metrics);
+    response.guard = std::move(reserved);
     return response;
   }
   HttpResponse response = sse_response();
   response.source = std::make_unique<StreamedAnswer>(std::move(job), std::move(*run), metrics);
+  response.guard = std::move(reserved);
   return response;
 }
 

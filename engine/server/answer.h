@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/http/http_message.h"
+#include "engine/server/answer_price.h"
 #include "engine/server/generation_run.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
@@ -24,7 +25,8 @@ struct ChoicePart {
   std::vector<TokenLogprob> logprobs;
   // Of an echoed prompt, with the first part: its first token, and the others' log probabilities.
   std::optional<TokenId> prompt_head;
-  std::vector<TokenLogprob> prompt_logprobs;
+  std::shared_ptr<const std::vector<TokenLogprob>>
+      prompt_logprobs;  // the choices' own; may be null
   FinishReason finish = FinishReason::none;
   std::string stop_reason;
 };
@@ -47,7 +49,13 @@ struct AnswerJob {
   std::unique_ptr<AnswerShape> shape;
 };
 
+struct AnswerLimits {
+  std::uint64_t max_bytes;  // of one answer; a dearer call is a 400
+  AnswerBudget* budget;     // of all at once; a 429 when it is used up
+};
+
 // Submits; a refusal is the response. Waits for nothing: the response is deferred, or streamed.
-HttpResponse answer(AnswerJob job, GenerationService& service, ServerMetrics& metrics);
+HttpResponse answer(AnswerJob job, const AnswerLimits& limits, GenerationService& service,
+                    ServerMetrics& metrics);
 
 }  // namespace tandem

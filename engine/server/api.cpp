@@ -92,7 +92,8 @@ class CountedResponse final : public DeferredResponse {
 
 }  // namespace
 
-Api::Api(ServerOptions options) : options_(std::move(options)) {
+Api::Api(ServerOptions options)
+    : options_(std::move(options)), answer_budget_(options_.max_answers_bytes) {
   for (const auto& root : options_.adapter_roots) {
     std::error_code failure;
     auto resolved = std::filesystem::canonical(root, failure);
@@ -250,7 +251,11 @@ HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
     if (running == nullptr) return error_response(not_serving().value());
   }
   HttpResponse response = (this->*route.call)(request, body);
-  response.guard = std::move(running);
+  // The call runs until its answer has been sent, and what the answer reserved is given back then.
+  if (running != nullptr) {
+    response.guard = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+        std::move(running), std::move(response.guard));
+  }
   return response;
 }
 

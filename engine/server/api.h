@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/http/http_message.h"
+#include "engine/server/answer.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
@@ -71,6 +72,7 @@ class Api final : public HttpHandler {
  private:
   // The attached model; calls of routes with When::attached may count on it.
   const ServedModel& model() const;
+  AnswerLimits answer_limits() { return {options_.max_answer_bytes, &answer_budget_}; }
   HttpResponse dispatch(const Route& route, const HttpRequest& request);
   // A call that runs; nothing when draining.
   std::shared_ptr<void> begin_call();
@@ -83,6 +85,7 @@ class Api final : public HttpHandler {
   const ServerOptions options_;
   std::vector<std::filesystem::path> roots_;  // links resolved
   ServerMetrics metrics_;
+  AnswerBudget answer_budget_;
   std::mutex loading_;  // one load or unload at a time
 
   std::unique_ptr<const ServedModel> owned_model_;

@@ -57,7 +57,7 @@ HttpResponse Api::chat_completions(const HttpRequest&, const json& body) {
   job.requests.front().adapter = adapter;
   job.model = job.call.model.empty() ? model().name : job.call.model;
   job.shape = std::make_unique<ChatShape>(*model().text, job.call.logprobs);
-  return answer(std::move(job), *model().service, metrics_);
+  return answer(std::move(job), answer_limits(), *model().service, metrics_);
 }
 
 }  // namespace tandem

@@ -28,10 +28,10 @@ class CompletionShape final : public AnswerShape {
  private:
   json logprobs(const ChoicePart& part) {
     if (!wants_logprobs_) return nullptr;
-    std::vector<TokenLogprob> all = part.prompt_logprobs;
-    all.insert(all.end(), part.logprobs.begin(), part.logprobs.end());
+    std::span<const TokenLogprob> prompt;
+    if (part.prompt_logprobs != nullptr) prompt = *part.prompt_logprobs;
     return logprobs_[static_cast<std::size_t>(part.index)].format(
-        all, part.prompt_head ? &*part.prompt_head : nullptr, part.text);
+        prompt, part.logprobs, part.prompt_head ? &*part.prompt_head : nullptr, part.text);
   }
 
   std::vector<CompletionLogprobs> logprobs_;  // per choice
@@ -60,7 +60,7 @@ HttpResponse Api::completions(const HttpRequest&, const json& body) {
   job.model = job.call.model.empty() ? model().name : job.call.model;
   job.shape = std::make_unique<CompletionShape>(
       text, job.requests.size() * static_cast<std::size_t>(job.call.request.n), job.call.logprobs);
-  return answer(std::move(job), *model().service, metrics_);
+  return answer(std::move(job), answer_limits(), *model().service, metrics_);
 }
 
 }  // namespace tandem

@@ -27,6 +27,10 @@ Status validate(const ServerOptions& options) {
   if (options.keep_alive <= Duration::zero() || options.client_timeout <= Duration::zero()) {
     return invalid("the keep-alive and client time-outs must be above zero");
   }
+  if (options.max_answer_bytes < 1 || options.max_answers_bytes < options.max_answer_bytes) {
+    return invalid("all answers' {} bytes are fewer than one answer's {}",
+                   options.max_answers_bytes, options.max_answer_bytes);
+  }
   if (options.max_sequences_per_request < 1) {
     return invalid("max_sequences_per_request must be at least 1");
   }

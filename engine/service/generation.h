@@ -48,6 +48,10 @@ struct GenerationRequest {
   std::int32_t num_logprobs = -1;  // -1: none; k: the chosen token and the k best
   bool prompt_logprobs = false;    // of every prompt token but the first (`echo` with logprobs)
   std::int32_t priority = 0;       // lower goes first among the waiting
+  // Deltas of each continuation that may wait for the reader, on average; with more the request
+  // stands aside, its place in the batch and its pages going to others, until half are read. 0:
+  // any number may wait.
+  std::int32_t max_unread = 0;
 };
 
 struct TokenLogprob {

@@ -32,6 +32,8 @@ ServerOptions server_options(const ServerSettings& settings) {
   options.api_key = settings.api_key;
   for (const std::string& root : settings.adapter_root) options.adapter_roots.emplace_back(root);
   options.max_body_bytes = static_cast<std::size_t>(settings.max_body_mb * 1024 * 1024);
+  options.max_answer_bytes = static_cast<std::uint64_t>(settings.max_answer_mb * 1024 * 1024);
+  options.max_answers_bytes = static_cast<std::uint64_t>(settings.max_answers_mb * 1024 * 1024);
   options.max_connections = static_cast<int>(settings.max_connections);
   options.trust_request_chat_template = settings.trust_request_chat_template;
   return options;

@@ -138,7 +138,8 @@ std::string CompletionLogprobs::token_text(TokenId id, std::size_t& characters) 
   return told;
 }
 
-json CompletionLogprobs::format(std::span<const TokenLogprob> tokens, const TokenId* first_without,
+json CompletionLogprobs::format(std::span<const TokenLogprob> prompt,
+                                std::span<const TokenLogprob> tokens, const TokenId* first_without,
                                 std::string_view shown) {
   json texts = json::array();
   json logprobs = json::array();
@@ -156,13 +157,15 @@ json CompletionLogprobs::format(std::span<const TokenLogprob> tokens, const Toke
     add(*first_without, nullptr, nullptr);
     if (!shown.starts_with(bytes_or_name(*first_without, *text_))) offset_ = 0;
   }
-  for (const TokenLogprob& token : tokens) {
-    json top = json::object();
-    std::size_t ignored = 0;
-    // Two tokens may have one text; the likelier, which comes first, is told.
-    for (const auto& [id, logprob] : token.top) top.emplace(token_text(id, ignored), logprob);
-    top.emplace(token_text(token.token, ignored), token.logprob);
-    add(token.token, token.logprob, std::move(top));
+  for (const std::span<const TokenLogprob> part : {prompt, tokens}) {
+    for (const TokenLogprob& token : part) {
+      json top = json::object();
+      std::size_t ignored = 0;
+      // Two tokens may have one text; the likelier, which comes first, is told.
+      for (const auto& [id, logprob] : token.top) top.emplace(token_text(id, ignored), logprob);
+      top.emplace(token_text(token.token, ignored), token.logprob);
+      add(token.token, token.logprob, std::move(top));
+    }
   }
   return {{"tokens", std::move(texts)},
           {"token_logprobs", std::move(logprobs)},

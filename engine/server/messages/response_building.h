@@ -37,11 +37,12 @@ nlohmann::json chat_logprobs(std::span<const TokenLogprob> tokens, const TextCod
 class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const TextCodec& text) : text_(&text) {}
-  // `first_without`: before them a token (an echoed prompt's first) that has no log probability.
-  // `shown`: the text that they stand in; a first token that does not begin it, as one that the
-  // tokenizer put before a prompt, takes no room there.
-  nlohmann::json format(std::span<const TokenLogprob> tokens, const TokenId* first_without,
-                        std::string_view shown);
+  // Of an echoed prompt, then of the tokens after it. `first_without`: before them a token (an
+  // echoed prompt's first) that has no log probability. `shown`: the text that they stand in; a
+  // first token that does not begin it, as one that the tokenizer put before a prompt, takes no
+  // room there.
+  nlohmann::json format(std::span<const TokenLogprob> prompt, std::span<const TokenLogprob> tokens,
+                        const TokenId* first_without, std::string_view shown);
 
  private:
   std::string token_text(TokenId id, std::size_t& characters) const;

@@ -32,6 +32,7 @@ class Simulation {
   Sequence* add(std::int64_t prompt_len, std::int32_t max_tokens, std::int32_t priority = 0,
                 bool prompt_logprobs = false) {
     auto context = std::make_shared<RequestContext>();
+    context->state = std::make_shared<GenerationState>(1);
     const auto token = static_cast<TokenId>(arrivals_ % num_prompts);
     context->request.prompt.assign(static_cast<std::size_t>(prompt_len), token);
     context->request.max_tokens = max_tokens;

@@ -69,6 +69,39 @@ TEST_F(EngineTest, DrawsTheSameAfterPreemption) {
   EXPECT_GT(tight->engine->stats().preemptions, 0U);
 }
 
+TEST_F(EngineTest, LetsARequestStandAsideWhoseReaderIsBehind) {
+  EngineOptions options = small_engine_options();
+  options.max_num_seqs = 1;
+  auto engine = make(options);
+  GenerationRequest unread = sampled(encode(*engine, "def parse("), 11);
+  unread.ignore_eos = true;
+  unread.max_tokens = 64;
+  const std::vector<TokenId> whole = run(*engine->engine, unread)[0].tokens;
+  unread.max_unread = 4;
+  const auto generation = engine->engine->submit(unread).value();
+  // The one place in the batch is the other's, long before the first has been computed.
+  const auto other = run(*engine->engine, sampled(encode(*engine, "import os"), 12));
+  EXPECT_EQ(other[0].tokens.size(), 24U);
+  EXPECT_LT(generation->stats().completion_tokens, 12);
+  EXPECT_EQ(engine->engine->stats().waiting, 1);
+  EXPECT_EQ(collect(*generation)[0].tokens, whole);
+  EXPECT_EQ(engine->engine->stats().preemptions, 0U);
+}
+
+TEST_F(EngineTest, EndsARequestThatStandsAsideWhenItsReaderGoes) {
+  auto engine = make();
+  GenerationRequest unread = sampled(encode(*engine, "def parse("), 11);
+  unread.ignore_eos = true;
+  unread.max_tokens = 64;
+  unread.max_unread = 2;
+  unread.n = 3;
+  auto generation = engine->engine->submit(unread).value();
+  (void)run(*engine->engine, sampled(encode(*engine, "import os"), 12));
+  generation.reset();
+  (void)run(*engine->engine, sampled(encode(*engine, "import os"), 12));
+  EXPECT_EQ(engine->engine->stats().waiting + engine->engine->stats().running, 0);
+}
+
 TEST_F(EngineTest, GivesNDifferentContinuationsOfWhichTheFirstIsThatOfNOne) {
   auto engine = make();
   GenerationRequest request = sampled(encode(*engine, "class "), 7);

@@ -1,0 +1,52 @@
+#include "engine/server/answer_price.h"
+
+#include <algorithm>
+
+namespace tandem {
+namespace {
+
+// As they come out in JSON, with room for tokens that are longer than most.
+constexpr std::uint64_t kChoiceBytes = 512;  // names, ids, usage
+constexpr std::uint64_t kTokenBytes = 16;
+constexpr std::uint64_t kChunkBytes = 512;       // an event around one token
+constexpr std::uint64_t kLogprobBytes = 48;      // of one candidate: completions
+constexpr std::uint64_t kChatLogprobBytes = 96;  // the same with its name, number and bytes
+constexpr std::uint64_t kLogprobTokenBytes = 64;
+
+}  // namespace
+
+std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationRequest> requests,
+                       std::span<const std::string> echoed) {
+  const std::uint64_t candidates =
+      static_cast<std::uint64_t>(std::max(call.request.num_logprobs, 0)) + 1;
+  const std::uint64_t scored =
+      kLogprobTokenBytes + candidates * (call.chat ? kChatLogprobBytes : kLogprobBytes);
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const GenerationRequest& request = requests[i];
+    const auto max_tokens = static_cast<std::uint64_t>(std::max(request.max_tokens, 1));
+    // A stream holds what waits for its client, not what has gone.
+    const std::uint64_t tokens =
+        call.stream ? std::min<std::uint64_t>(max_tokens, kMaxUnread) : max_tokens;
+    std::uint64_t choice = kChoiceBytes + tokens * kTokenBytes;
+    if (call.stream) choice += tokens * kChunkBytes;
+    if (request.num_logprobs >= 0) choice += tokens * scored;
+    if (request.prompt_logprobs) choice += request.prompt.size() * scored;
+    if (i < echoed.size()) choice += 2 * echoed[i].size();  // what JSON escapes is longer
+    total += choice * static_cast<std::uint64_t>(std::max(request.n, 1));
+  }
+  return total;
+}
+
+std::shared_ptr<void> AnswerBudget::take(std::uint64_t bytes) {
+  // Relaxed: the number guards nothing but itself.
+  std::uint64_t free = free_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > free) return nullptr;
+  } while (!free_.compare_exchange_weak(free, free - bytes, std::memory_order_relaxed));
+  return {this, [bytes](AnswerBudget* budget) {
+            budget->free_.fetch_add(bytes, std::memory_order_relaxed);
+          }};
+}
+
+}  // namespace tandem
