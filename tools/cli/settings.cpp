@@ -156,10 +156,8 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
   add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
       .meta("MB")
       .range(0.001, 1024);
-<<<<<<< HEAD
   add(s.trust_request_chat_template, "trust_request_chat_template",
       "requests may bring a chat_template of their own");
-=======
   add(s.max_answer_mb, "max_answer_mb",
       "memory that one answer may take; a request that might take more is told 400")
       .meta("MB")
@@ -168,7 +166,6 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       "memory that all answers under way may take; beyond it requests are told 429")
       .meta("MB")
       .range(1, 1048576);
->>>>>>> memory
   add(s.drain_timeout_s, "drain_timeout_s",
       "after SIGTERM, wait this long for running requests to end")
       .meta("SECONDS")
