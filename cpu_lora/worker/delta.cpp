@@ -57,6 +57,7 @@ Status check_group_job(const GroupJob& job, const MailboxShape& shape, std::size
     return invalid("{} modules of {} x {}, at most {} x {}", job.num_modules, job.in, job.out,
                    shape.max_in, shape.max_out);
   }
+  if (job.in == 0 && job.num_modules > 0) return invalid("products of no columns");
   if (job.split != JobSplit::columns && job.split != JobSplit::tokens) {
     return invalid("split {}", static_cast<std::uint32_t>(job.split));
   }

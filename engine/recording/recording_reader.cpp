@@ -18,6 +18,7 @@ Status check_settings(const RecordedSettings& s) {
   constexpr std::int64_t kRows = std::int64_t{1} << 20;
   constexpr std::int64_t kSequences = std::int64_t{1} << 16;
   constexpr std::int64_t kMany = std::int64_t{1} << 28;
+  TANDEM_TRY(check_bounds("vocab_size", s.vocab_size, 1, kMany));
   TANDEM_TRY(check_bounds("max_rows", s.model.max_rows, 1, kRows));
   TANDEM_TRY(check_bounds("max_samples", s.model.max_samples, 1, kRows));
   TANDEM_TRY(check_bounds("max_positions", s.model.max_positions, 1, kMany));
