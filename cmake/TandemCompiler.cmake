@@ -37,6 +37,15 @@ elseif(TANDEM_SANITIZE STREQUAL "thread")
   # -Wno-tsan: gcc warns that tsan does not model atomic_thread_fence, which third-party headers use.
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -Wno-tsan)
   add_link_options(-fsanitize=thread)
+elseif(TANDEM_SANITIZE STREQUAL "fuzzer")
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "TANDEM_SANITIZE=fuzzer needs Clang: cmake --preset fuzz")
+  endif()
+  # What Clang alone warns of is not ours to mend.
+  target_compile_options(tandem_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error>)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=null,object-size,vptr
+    -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
 elseif(NOT TANDEM_SANITIZE STREQUAL "")
-  message(FATAL_ERROR "TANDEM_SANITIZE must be empty, address or thread, not '${TANDEM_SANITIZE}'")
+  message(FATAL_ERROR "TANDEM_SANITIZE must be empty, address, thread or fuzzer, not '${TANDEM_SANITIZE}'")
 endif()

@@ -16,7 +16,11 @@ set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION "${TANDEM_DNNL_LIB
 find_package(Boost 1.74 REQUIRED)  # headers: Asio, Beast, Interprocess
 find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
-find_package(OpenMP REQUIRED COMPONENTS CXX)  # only to tell oneDNN, built on it, to stay on one thread
+if(TANDEM_SANITIZE STREQUAL "fuzzer")
+  add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED)  # Clang's is another package, and no fuzzer needs it
+else()
+  find_package(OpenMP REQUIRED COMPONENTS CXX)  # only to tell oneDNN, built on it, to stay on one thread
+endif()
 find_package(hwy REQUIRED)
 find_package(prometheus-cpp REQUIRED COMPONENTS core)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)

@@ -1,0 +1,55 @@
+// Patches to an engine's control region, as another process reads it.
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "shm/control.h"
+#include "tests/fuzz/patches.h"
+#include "tests/fuzz/targets.h"
+
+namespace tandem::fuzz {
+namespace {
+
+ControlInfo sample() {
+  ControlInfo info;
+  info.model = "a-model";
+  info.engine_cpus = {0, 2, 4};
+  info.groups = {{0, "/tandem-1-a-inbox", "/tandem-1-a-outbox", "/tandem-1-a-arena", 2, {1, 3}},
+                 {-1, "/i", "/o", "/a", kMaxSeats, {}}};
+  return info;
+}
+
+// Offsets reach all of the region's parts: its head and model's name, the first cpus, the groups.
+std::size_t place(std::size_t offset) {
+  constexpr std::size_t kHead = 1088 + 256;
+  if (offset < kHead) return offset;
+  return offsetof(ControlLayout, groups) + (offset - kHead);
+}
+
+}  // namespace
+
+void fuzz_control(Bytes bytes) {
+  static const auto control = ControlRegion::create(sample());
+  TANDEM_CHECK(control.ok(), "{}", control.status().message());
+  static const auto region = ShmRegion::open(control->name(), ShmRegion::Access::read_write);
+  TANDEM_CHECK(region.ok(), "{}", region.status().message());
+  const std::span<std::byte> memory(region->data(), region->bytes());
+  static const std::vector<std::byte> sound(memory.begin(), memory.end());
+  apply_patches(bytes, memory, place);
+  const Result<ControlInfo> read = read_control(::getpid());
+  std::copy(sound.begin(), sound.end(), memory.begin());
+  if (!read) return;
+  TANDEM_CHECK(read->groups.size() <= static_cast<std::size_t>(kMaxMailboxes));
+  TANDEM_CHECK(read->model.size() < kMaxModelName);
+  for (const ControlInfo::Group& group : read->groups) {
+    TANDEM_CHECK(group.num_seats >= 0 && group.num_seats <= kMaxSeats);
+    TANDEM_CHECK(group.cpus.size() <= static_cast<std::size_t>(kMaxSeats));
+    // A worker opens what it is told of.
+    if (group.inbox.size() > 3) continue;
+    TANDEM_CHECK(!Mailbox::open(group.inbox, group.outbox).ok());
+  }
+}
+
+}  // namespace tandem::fuzz

@@ -1,0 +1,151 @@
+// The first two bytes are the length of patches to the inbox; the rest patches the outbox. A worker
+// opens both, reads the jobs, and computes its shares of those that it takes for sound: they must
+// lie within the mailbox.
+#include "shm/mailbox.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "cpu_lora/worker/delta.h"
+#include "cpu_lora/worker/share.h"
+#include "tests/fuzz/patches.h"
+#include "tests/fuzz/targets.h"
+
+namespace tandem::fuzz {
+namespace {
+
+constexpr std::size_t kArenaBytes = 4096;
+constexpr MailboxShape kShape{DType::bf16, 3, 20, 48, 100, 8};
+
+GroupJob sound_job(std::uint32_t group, JobSplit split) {
+  GroupJob job;
+  job.workers = 0b111;
+  job.group = group;
+  job.rows = 5;
+  job.first_row = 5 * group;
+  job.in = 32;
+  job.out = 64;
+  job.num_modules = 2;
+  job.split = split;
+  job.rank_columns = 12;
+  job.modules[0] = {0, 512, 8, 8, 32, 0};
+  job.modules[1] = {1024, 1280, 4, 8, 32, 32};
+  return job;
+}
+
+struct Regions {
+  Regions() : mailbox(Mailbox::create(kShape, -1)) {
+    TANDEM_CHECK(mailbox.ok(), "{}", mailbox.status().message());
+    const GroupJob groups[] = {sound_job(0, JobSplit::columns), sound_job(1, JobSplit::tokens)};
+    mailbox->publish(1, groups, 2);
+    mailbox->publish(2, groups, 1);
+    const auto in = inbox();
+    const auto out = outbox();
+    sound_inbox.assign(in.begin(), in.end());
+    sound_outbox.assign(out.begin(), out.end());
+  }
+  std::span<std::byte> inbox() const {
+    return {mailbox->inbox_region().data(), mailbox->inbox_region().bytes()};
+  }
+  // The header and the seats; the rest is numbers.
+  std::span<std::byte> outbox() const {
+    return {mailbox->outbox_region().data(), sizeof(OutboxHeader) + 3 * sizeof(Seat)};
+  }
+
+  Result<Mailbox> mailbox;
+  std::vector<std::byte> sound_inbox, sound_outbox;
+};
+
+// The inbox's header, then the jobs that are there, then their groups.
+std::size_t inbox_place(std::size_t offset) {
+  constexpr std::size_t kJobs = sizeof(InboxHeader) + kMaxColdGroups * sizeof(Bell);
+  constexpr std::size_t kGroupJobs = kJobs + kNumJobs * sizeof(Job);
+  if (offset < sizeof(InboxHeader)) return offset;
+  if (offset < 1024) return kJobs + (offset - sizeof(InboxHeader));
+  return kGroupJobs + (offset - 1024);
+}
+
+void compute(const Mailbox& mailbox, const GroupJob& job, int seat) {
+  static const std::vector<std::byte> arena(kArenaBytes);
+  static auto worker = WorkerDelta::create(DType::bf16, ProductKind::amx_emulated);
+  TANDEM_CHECK(worker.ok(), "{}", worker.status().message());
+  static DeltaTask task;
+  worker->assign(task, job, seat, arena.data(), std::size_t{1} << 16);
+  worker->pack_rest(task);
+  const DeltaPlaces places = places_of(mailbox, job);
+  TANDEM_CHECK(worker->shrink(task, places).ok());
+  TANDEM_CHECK(worker->expand(task, places).ok());
+  worker->reduce(task, places);
+}
+
+void check_shares(const Mailbox& mailbox, const GroupJob& job) {
+  const MailboxShape& shape = mailbox.shape();
+  if (!check_group_job(job, shape, kArenaBytes)) return;
+  std::uint64_t rows = 0;
+  std::uint64_t columns = 0;
+  for (int seat = 0; seat < static_cast<int>(shape.num_seats); ++seat) {
+    if ((job.workers >> seat & 1) == 0) continue;
+    const Share share = share_of(job, seat, shape.dtype);
+    TANDEM_CHECK(std::uint64_t{share.first_row} + share.num_rows <= job.rows);
+    rows += share.num_rows;
+    for (std::uint32_t i = 0; i < share.num_shrinks; ++i) {
+      const ShrinkPart& part = share.shrinks.at(i);
+      TANDEM_CHECK(part.module < job.num_modules && part.plane < kNumVPlanes);
+      TANDEM_CHECK(part.first_rank + part.num_ranks <= job.modules[part.module].rank);
+      TANDEM_CHECK(part.first_in + part.num_in <= job.in);
+    }
+    for (std::uint32_t i = 0; i < share.num_expands; ++i) {
+      const ExpandPart& part = share.expands.at(i);
+      TANDEM_CHECK(part.module < job.num_modules);
+      TANDEM_CHECK(part.first_column + part.num_columns <= job.modules[part.module].out);
+      columns += part.num_columns;
+    }
+    const std::uint64_t sums = std::uint64_t{job.rows} * job.rank_columns;
+    TANDEM_CHECK(share.first_sum + share.num_sums <= sums);
+    if (shape.dtype == DType::bf16) compute(mailbox, job, seat);
+  }
+  // Nothing is computed twice, and nothing is left out.
+  std::uint64_t wanted = 0;
+  for (std::uint32_t m = 0; m < job.num_modules; ++m) {
+    if (job.modules[m].rank > 0) wanted += job.modules[m].out;
+  }
+  if (job.rows == 0) return;
+  if (job.split == JobSplit::tokens) {
+    TANDEM_CHECK(rows == job.rows, "{} of {} rows", rows, job.rows);
+  } else {
+    TANDEM_CHECK(columns == wanted, "{} of {} columns", columns, wanted);
+  }
+}
+
+}  // namespace
+
+void fuzz_mailbox(Bytes bytes) {
+  static const Regions regions;
+  if (bytes.size() < 2) return;
+  std::size_t length = std::to_integer<std::size_t>(bytes[0]);
+  length |= std::to_integer<std::size_t>(bytes[1]) << 8;
+  bytes = bytes.subspan(2);
+  length = std::min(length, bytes.size());
+  apply_patches(bytes.first(length), regions.inbox(), inbox_place);
+  apply_patches(bytes.subspan(length), regions.outbox(), [](std::size_t at) { return at; });
+
+  const auto opened = Mailbox::open(regions.mailbox->inbox_name(), regions.mailbox->outbox_name());
+  if (opened) {
+    Mailbox::JobCopy copy;
+    for (const std::uint64_t sequence : {0, 1, 2, 3, 4096, 4097}) {
+      if (!opened->read_job(sequence, copy)) continue;
+      TANDEM_CHECK(copy.num_groups <= kMaxColdGroups);
+      for (std::uint32_t i = 0; i < copy.num_groups; ++i) {
+        check_shares(*opened, copy.groups[i]);
+      }
+    }
+    // The engine's questions about what workers wrote.
+    (void)regions.mailbox->quiet(0b111, 1);
+    (void)regions.mailbox->quiet(~std::uint64_t{0} >> 61, 2, 1);
+  }
+  std::copy(regions.sound_inbox.begin(), regions.sound_inbox.end(), regions.inbox().begin());
+  std::copy(regions.sound_outbox.begin(), regions.sound_outbox.end(), regions.outbox().begin());
+}
+
+}  // namespace tandem::fuzz

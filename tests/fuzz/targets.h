@@ -1,0 +1,37 @@
+// What strangers' bytes are given to, one function per parser. Each takes any bytes whatever,
+// returns, and aborts (TANDEM_CHECK, or a sanitizer) where the parser breaks a promise. A fuzzer
+// feeds them (fuzzer.cpp), and a test replays the seeds (replay_test.cpp).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace tandem::fuzz {
+
+using Bytes = std::span<const std::byte>;
+
+inline std::string_view text_of(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+// Up to the first zero byte, and what comes after it.
+inline std::pair<std::string_view, std::string_view> split_text(std::string_view text) {
+  const std::size_t zero = text.find('\0');
+  if (zero == std::string_view::npos) return {text, {}};
+  return {text.substr(0, zero), text.substr(zero + 1)};
+}
+
+void fuzz_adapter(Bytes bytes);
+void fuzz_control(Bytes bytes);
+void fuzz_http(Bytes bytes);
+void fuzz_mailbox(Bytes bytes);
+void fuzz_model(Bytes bytes);
+void fuzz_profile(Bytes bytes);
+void fuzz_recording(Bytes bytes);
+void fuzz_request(Bytes bytes);
+void fuzz_safetensors(Bytes bytes);
+void fuzz_template(Bytes bytes);
+void fuzz_tokenizer(Bytes bytes);
+
+}  // namespace tandem::fuzz
