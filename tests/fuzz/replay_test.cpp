@@ -35,7 +35,7 @@ TEST_P(Fuzz, SeedsPass) {
     SCOPED_TRACE(path);
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    // All of it, without what follows each cut, and cut short.
+    // Whole, and cut short.
     for (const std::size_t length : {bytes.size(), bytes.size() / 2, bytes.size() - 1}) {
       GetParam().run(std::as_bytes(std::span(bytes.data(), std::min(length, bytes.size()))));
     }
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Target{"recording", fuzz_recording}, Target{"request", fuzz_request},
                       Target{"safetensors", fuzz_safetensors}, Target{"template", fuzz_template},
                       Target{"tokenizer", fuzz_tokenizer}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace tandem::fuzz
