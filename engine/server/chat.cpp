@@ -42,7 +42,7 @@ class ChatShape final : public AnswerShape {
 
 }  // namespace
 
-HttpResponse Api::chat_completions(const HttpRequest&, const json& body) {
+HttpResponse Api::chat_completions(const HttpRequest& request, const json& body) {
   AnswerJob job;
   const ConversationRules rules{.bytes = request.body,
                                 .trust_chat_template = options_.trust_request_chat_template};

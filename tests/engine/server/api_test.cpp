@@ -2,10 +2,13 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 
 #include "engine/server/api.h"
 #include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/unsupported_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {
@@ -273,6 +276,14 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
       EXPECT_TRUE(options_of("/v1/chat/completions").contains(field.name)) << field.name;
     }
   }
+  for (const UnsupportedField& field : unsupported_fields()) {
+    const char* path = (field.where & kChat) != 0 ? "/v1/chat/completions" : "/v1/completions";
+    const json said = options_of(path)[field.name]["description"];
+    EXPECT_TRUE(said.is_string() && said.get<std::string>().starts_with("Not supported yet"))
+        << field.name;
+  }
+  EXPECT_EQ(options_of("/v1/chat/completions")["response_format"]["enum"],
+            json({{{"type", "text"}}, nullptr}));
   EXPECT_EQ(options_of("/v1/completions")["temperature"]["maximum"], 2);
   EXPECT_EQ(options_of("/v1/completions")["top_p"]["exclusiveMinimum"], 0);
 }
@@ -302,6 +313,8 @@ TEST(RequestFields, AreThoseOfTheInterface) {
                                        "stop",
                                        "stop_token_ids",
                                        "ignore_eos",
+                                       "skip_special_tokens",
+                                       "include_stop_str_in_output",
                                        "min_tokens",
                                        "n",
                                        "logprobs",
@@ -314,6 +327,18 @@ TEST(RequestFields, AreThoseOfTheInterface) {
   std::set<std::string> found;
   for (const RequestField& field : request_fields()) found.insert(field.name);
   EXPECT_EQ(found, expected);
+}
+
+TEST(UnsupportedFields, AreOnThePage) {
+  std::stringstream read;
+  read << std::ifstream("../docs/rest.md").rdbuf();
+  const std::string page = read.str();
+  for (const UnsupportedField& field : unsupported_fields()) {
+    EXPECT_NE(page.find(std::string("`") + field.name + "`"), std::string::npos) << field.name;
+  }
+  for (const char* name : ignored_fields()) {
+    EXPECT_NE(page.find(std::string("`") + name + "`"), std::string::npos) << name;
+  }
 }
 
 }  // namespace
