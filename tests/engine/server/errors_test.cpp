@@ -1,4 +1,5 @@
 // Every row of the error table, over the socket.
+#include <set>
 #include <stdexcept>
 
 #include "engine/server/messages/request_fields.h"
@@ -257,6 +258,36 @@ TEST_F(ErrorsTest, AsksForTheKeyEverywhereButOnHealth) {
   }
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).status, 401);
   EXPECT_EQ(service.num_runs(), 0U);
+}
+
+TEST_F(ErrorsTest, TakesTheClientsRequestIdOrMakesOne) {
+  options.api_key = "sesame";
+  start();
+  const std::string key = "Authorization: Bearer sesame\r\n";
+  const auto id = [](const ClientResponse& response) {
+    return response.headers.at("x-request-id");
+  };
+  const std::string longest(128, 'x');
+  for (const std::string& asked : {std::string("a-1"), longest}) {
+    const std::string header = "X-Request-Id: " + asked + "\r\n";
+    EXPECT_EQ(id(get(port, "/v1/models", key + header)), asked);
+    EXPECT_EQ(id(get(port, "/v1/models", header)), asked);  // 401
+    EXPECT_EQ(id(get(port, "/nowhere", key + header)), asked);
+    EXPECT_EQ(id(post(port, kCompletionsPath, {{"prompt", "p"}}, key + header)), asked);
+    EXPECT_EQ(id(post(port, kCompletionsPath, {{"prompt", "p"}, {"stream", true}}, key + header)),
+              asked);
+  }
+  std::set<std::string> made;
+  for (const std::string& unusable :
+       {std::string(), longest + "x", std::string("a b"), std::string("n\xc3\xa9")}) {
+    const std::string got = id(get(port, "/health", "X-Request-Id: " + unusable + "\r\n"));
+    EXPECT_TRUE(got.starts_with("req-")) << got;
+    made.insert(got);
+  }
+  EXPECT_EQ(made.size(), 4U);
+  TestClient client(port);
+  client.send("nonsense\r\n\r\n");
+  EXPECT_TRUE(id(client.receive()).starts_with("req-"));
 }
 
 TEST_F(ErrorsTest, KnowsNoOtherModelsAndPaths) {
