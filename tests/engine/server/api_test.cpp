@@ -242,14 +242,30 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
       value("vllm:lora_requests_info{model_name=\"base\",max_lora=\"8\",running_lora_adapters="
             "\"poet\",waiting_lora_adapters=\"\"}"),
       1700000000);
-  EXPECT_EQ(value("vllm:time_to_first_token_seconds_count"), 1);
-  EXPECT_EQ(value("vllm:time_to_first_token_seconds_sum"), 0.25);
-  EXPECT_EQ(value("vllm:time_per_output_token_seconds_sum"), 0.25);
-  EXPECT_EQ(value("vllm:e2e_request_latency_seconds_sum"), 0.5);
-  EXPECT_EQ(value("vllm:request_success_total{finished_reason=\"stop\"}"), 1);
+  EXPECT_EQ(value("vllm:time_to_first_token_seconds_count{model_name=\"base\"}"), 1);
+  EXPECT_EQ(value("vllm:time_to_first_token_seconds_sum{model_name=\"base\"}"), 0.25);
+  EXPECT_EQ(value("vllm:time_per_output_token_seconds_sum{model_name=\"base\"}"), 0.25);
+  EXPECT_EQ(value("vllm:e2e_request_latency_seconds_sum{model_name=\"base\"}"), 0.5);
+  EXPECT_EQ(value("vllm:request_success_total{model_name=\"base\",finished_reason=\"stop\"}"), 1);
+  const auto of_request = [&](const char* series) {
+    EXPECT_EQ(value("vllm:" + std::string(series) + "_count{model_name=\"base\"}"), 1) << series;
+    return value("vllm:" + std::string(series) + "_sum{model_name=\"base\"}");
+  };
+  EXPECT_EQ(of_request("request_time_per_output_token_seconds"), 0.25);
+  EXPECT_EQ(of_request("request_prompt_tokens"), 2);
+  EXPECT_EQ(of_request("request_generation_tokens"), 2);
+  EXPECT_EQ(of_request("request_prefill_time_seconds"), 0.125);
+  EXPECT_EQ(of_request("request_decode_time_seconds"), 0.25);
+  EXPECT_EQ(of_request("request_inference_time_seconds"), 0.375);
+  EXPECT_EQ(value("vllm:cache_config_info{model_name=\"base\",num_gpu_blocks=\"100\"}"), 1);
+  std::istringstream all_lines(text_of);
+  for (std::string line; std::getline(all_lines, line);) {
+    EXPECT_TRUE(line.starts_with('#') || line.find("model_name=\"base\"") != std::string::npos)
+        << line;
+  }
   const auto requests = [&](const char* path, const char* method, int status) {
-    return value("tandem_http_requests_total{method=\"" + std::string(method) + "\",path=\"" +
-                 path + "\",status=\"" + std::to_string(status) + "\"}");
+    return value("tandem_http_requests_total{model_name=\"base\",method=\"" + std::string(method) +
+                 "\",path=\"" + path + "\",status=\"" + std::to_string(status) + "\"}");
   };
   EXPECT_EQ(requests("/v1/completions", "POST", 200), 1);
   EXPECT_EQ(requests("/v1/completions", "POST", 429), 1);
