@@ -1,7 +1,14 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "base/log_output.h"
 
 namespace tandem::log {
 namespace {
@@ -22,15 +29,53 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::info;
 }
 
+constexpr int kLastFlushMs = 200;  // of a process that ends, for a reader that has fallen behind
+
+// Never destroyed: threads may log until the very end.
+LogOutput& output() {
+  static LogOutput& instance = *new LogOutput;
+  return instance;
+}
+
 // Standard output stays free for what a command prints.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    std::string line(text.data(), text.size());
+    if (colored_ && message.color_range_end > message.color_range_start) {
+      line.insert(message.color_range_end, "\033[m");
+      line.insert(message.color_range_start, color(message.level));
+    }
+    output().write(line);
+  }
+  void flush_() override {}
+
+  static const char* color(spdlog::level::level_enum level) {
+    switch (level) {
+      case spdlog::level::warn:
+        return "\033[33m\033[1m";
+      case spdlog::level::err:
+        return "\033[31m\033[1m";
+      case spdlog::level::debug:
+        return "\033[36m";
+      default:
+        return "\033[32m";
+    }
+  }
+
+  const bool colored_ = ::isatty(STDERR_FILENO) == 1;
+};
+
 spdlog::logger& logger() {
-  static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made = spdlog::stderr_color_mt("tandem");
+  static spdlog::logger& instance = [&]() -> spdlog::logger& {
+    auto* made = new spdlog::logger("tandem", std::make_shared<StderrSink>());
     made->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
-    made->flush_on(spdlog::level::info);
-    return made;
+    std::atexit([] { output().flush(kLastFlushMs); });
+    return *made;
   }();
-  return *instance;
+  return instance;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Leveled log on standard error (spdlog behind it). Thread-safe. Never log a secret or a prompt.
+// Leveled log on standard error, which it never waits for. Thread-safe. No secrets, no prompts.
 #pragma once
 
 #include <fmt/format.h>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/http/inflate.h"
+#include "base/http/request_id.h"
 #include "base/http/response_head.h"
 
 namespace tandem {
@@ -105,7 +106,8 @@ void Connection::take_head() {
   }
   first_ = false;
   close_ = !framing.keep_alive;
-  const HttpRequest& request = reader_.request();
+  HttpRequest& request = reader_.request();
+  request.id = request_id(request.header("x-request-id"));
   if (auto early = context_.handler.screen(request)) {
     if (request.has_body) {  // which nobody will read
       close_ = true;

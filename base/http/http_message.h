@@ -14,6 +14,7 @@
 namespace tandem {
 
 struct HttpRequest {
+  std::string id;  // request_id.h; empty if the head could not be read
   std::string method;
   std::string path;   // decoded, without the query
   std::string query;  // as it came, without the '?'

@@ -267,6 +267,9 @@ Status SettingsField::validate() const {
                                [&](const double* value) { return check_range(*value); },
                                [&](const std::string* value) -> Status {
                                  if (facts_.required && value->empty()) return missing();
+                                 // A variable that was to hold it and does not, most likely.
+                                 if (facts_.secret && value->empty() && facts_.source != "default")
+                                   return bad("is empty; give a value or leave it out");
                                  return check_text(*value);
                                },
                                [&](const std::vector<std::string>* value) -> Status {

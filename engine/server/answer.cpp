@@ -2,12 +2,14 @@
 
 #include <exception>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/http/sse.h"
+#include "base/log.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/response_building.h"
 
@@ -17,6 +19,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRetryAfterS = 1;
+constexpr int kOk = 200;
+constexpr int kClientGone = 499;
+constexpr int kInternalError = 500;
 constexpr std::size_t kPullBytes = 32U << 10;  // of events at a time
 
 // What both ways to answer have in common: news becomes parts of choices.
@@ -34,6 +39,7 @@ class Answer {
   }
   ~Answer() {
     if (!counted_) metrics_.count_finish("abort");
+    log_end(kClientGone);
   }
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
@@ -65,6 +71,15 @@ class Answer {
       for (const GenerationStats& stats : run_.stats()) metrics_.observe(stats, n());
     }
     return true;
+  }
+  // Once: what the log says of it.
+  void log_end(int status) {
+    if (logged_ || !job_.logged.enabled) return;
+    logged_ = true;
+    try {
+      log::info("{}", log_line(job_.logged, status, run_.stats()));
+    } catch (const std::bad_alloc&) {  // the answer is worth more than its line
+    }
   }
   ApiError failure() const {
     if (run_.error().code() == StatusCode::not_found) return model_not_found(job_.model);
@@ -123,6 +138,7 @@ class Answer {
   std::vector<std::vector<OutputDelta>> held_;                            // per prompt
   std::size_t finished_ = 0;                                              // choices
   bool counted_ = false;
+  bool logged_ = false;
 };
 
 // Known when everything is.
@@ -152,7 +168,11 @@ class WholeAnswer final : public DeferredResponse, private Answer {
   }
 
   HttpResponse take() override {
-    if (run().failed()) return error_response(failure());
+    if (run().failed()) {
+      const ApiError error = failure();
+      log_end(error.status);
+      return error_response(error);
+    }
     // As text, choice by choice: a long answer as a tree of values would take ten times its bytes.
     HttpResponse response;
     std::string& body = response.body;
@@ -168,6 +188,7 @@ class WholeAnswer final : public DeferredResponse, private Answer {
     }
     body += "],";
     body += std::string_view(dump(rest)).substr(1);
+    log_end(response.status);
     return response;
   }
 
@@ -195,6 +216,7 @@ class StreamedAnswer final : public BodySource, private Answer {
       return Pull::more;
     } catch (const std::exception& failure) {
       run().cancel();
+      log_end(kInternalError);
       out += sse_event(dump(error_json(internal_error(failure.what()))));
       return Pull::end;
     }
@@ -217,7 +239,9 @@ class StreamedAnswer final : public BodySource, private Answer {
 
   void add_last(std::string& out) {
     if (run().failed()) {
-      out += sse_event(dump(error_json(failure())));
+      const ApiError error = failure();
+      log_end(error.status);
+      out += sse_event(dump(error_json(error)));
     } else if (job().call.include_usage) {
       const auto stats = run().stats();
       json chunk = base();
@@ -227,6 +251,7 @@ class StreamedAnswer final : public BodySource, private Answer {
       out += sse_event(dump(chunk));
     }
     out += kSseDone;
+    log_end(kOk);
   }
 };
 

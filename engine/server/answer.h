@@ -13,6 +13,7 @@
 #include "engine/server/generation_run.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
+#include "engine/server/request_log.h"
 #include "engine/server/server.h"
 
 namespace tandem {
@@ -47,6 +48,7 @@ struct AnswerJob {
   std::string model;                // as asked for
   std::vector<std::string> echoed;  // per prompt, with echo
   std::unique_ptr<AnswerShape> shape;
+  LoggedCall logged;
 };
 
 struct AnswerLimits {

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
+#include "base/http/request_id.h"
 #include "base/log.h"
 #include "engine/server/auth.h"
 #include "engine/server/messages/json_body.h"
@@ -93,7 +95,9 @@ class CountedResponse final : public DeferredResponse {
 }  // namespace
 
 Api::Api(ServerOptions options)
-    : options_(std::move(options)), answer_budget_(options_.max_answers_bytes) {
+    : options_(std::move(options)),
+      cors_(options_.cors_origins),
+      answer_budget_(options_.max_answers_bytes) {
   for (const auto& root : options_.adapter_roots) {
     std::error_code failure;
     auto resolved = std::filesystem::canonical(root, failure);
@@ -173,6 +177,12 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
     metrics_.count_request(path, request.method, error.status);
     return error_response(error);
   };
+  if (match.other != nullptr) {
+    if (auto told = cors_.preflight(request, allowed(request.path))) {
+      metrics_.count_request(match.other->path, request.method, told->status);
+      return told;
+    }
+  }
   if (!options_.api_key.empty() && request.path != kHealth &&
       !authorized(request.header("authorization"), options_.api_key)) {
     HttpResponse response = refused({401,
@@ -217,6 +227,7 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
 HttpResponse Api::handle(const HttpRequest& request) {
   const Match match = find_route(request.method, request.path);
   TANDEM_CHECK(match.route != nullptr, "screen() let {} {} through", request.method, request.path);
+  const TimePoint start = SteadyClock().now();
   HttpResponse response;
   try {
     response = dispatch(*match.route, request);
@@ -230,8 +241,23 @@ HttpResponse Api::handle(const HttpRequest& request) {
     response.deferred = std::make_unique<CountedResponse>(std::move(response.deferred), count);
   } else {
     count(response.status);
+    // What generates says it at its end. GET is for monitors, many times a minute.
+    if (options_.request_log && !response.source && request.method == "POST") {
+      const std::chrono::duration<double> total = SteadyClock().now() - start;
+      log::info("{}", log_line(request.id, match.route->path, response.status, total.count()));
+    }
   }
   return response;
+}
+
+void Api::finish(const HttpRequest& request, HttpResponse& response) {
+  response.headers.emplace_back("X-Request-Id", request.id.empty() ? request_id({}) : request.id);
+  cors_.add_headers(request, response);
+}
+
+LoggedCall Api::logged(const HttpRequest& request, const char* path,
+                       const std::string& adapter) const {
+  return {request.id, path, model().name, adapter, options_.request_log};
 }
 
 bool Api::slow(const HttpRequest& request) {

@@ -16,6 +16,7 @@
 
 #include "base/http/http_message.h"
 #include "engine/server/answer.h"
+#include "engine/server/cors.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/metrics.h"
@@ -53,6 +54,7 @@ class Api final : public HttpHandler {
   HttpResponse handle(const HttpRequest& request) override;
   bool slow(const HttpRequest& request) override;
   HttpResponse refuse(int status, std::string_view reason) override;
+  void finish(const HttpRequest& request, HttpResponse& response) override;
 
   // The calls. `body` is the parsed object of a POST, else null.
   HttpResponse health(const HttpRequest& request, const nlohmann::json& body);
@@ -72,6 +74,7 @@ class Api final : public HttpHandler {
  private:
   // The attached model; calls of routes with When::attached may count on it.
   const ServedModel& model() const;
+  LoggedCall logged(const HttpRequest& request, const char* path, const std::string& adapter) const;
   AnswerLimits answer_limits() { return {options_.max_answer_bytes, &answer_budget_}; }
   HttpResponse dispatch(const Route& route, const HttpRequest& request);
   // A call that runs; nothing when draining.
@@ -84,6 +87,7 @@ class Api final : public HttpHandler {
 
   const ServerOptions options_;
   std::vector<std::filesystem::path> roots_;  // links resolved
+  const Cors cors_;
   ServerMetrics metrics_;
   AnswerBudget answer_budget_;
   std::mutex loading_;  // one load or unload at a time

@@ -56,6 +56,7 @@ HttpResponse Api::chat_completions(const HttpRequest& request, const json& body)
   }
   job.requests.front().adapter = adapter;
   job.model = job.call.model.empty() ? model().name : job.call.model;
+  job.logged = logged(request, "/v1/chat/completions", adapter);
   job.shape = std::make_unique<ChatShape>(*model().text, job.call.logprobs);
   return answer(std::move(job), answer_limits(), *model().service, metrics_);
 }

@@ -40,7 +40,7 @@ class CompletionShape final : public AnswerShape {
 
 }  // namespace
 
-HttpResponse Api::completions(const HttpRequest&, const json& body) {
+HttpResponse Api::completions(const HttpRequest& request, const json& body) {
   const TextCodec& text = *model().text;
   AnswerJob job;
   if (auto error = parse_call(body, false, options_.max_sequences_per_request, job.call)) {
@@ -58,6 +58,7 @@ HttpResponse Api::completions(const HttpRequest&, const json& body) {
     job.echoed.push_back(prompt.text ? *prompt.text : text.decode(prompt.tokens, false));
   }
   job.model = job.call.model.empty() ? model().name : job.call.model;
+  job.logged = logged(request, "/v1/completions", adapter);
   job.shape = std::make_unique<CompletionShape>(
       text, job.requests.size() * static_cast<std::size_t>(job.call.request.n), job.call.logprobs);
   return answer(std::move(job), answer_limits(), *model().service, metrics_);

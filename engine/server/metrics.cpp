@@ -29,6 +29,9 @@ const Histogram::BucketBoundaries kTpotBuckets{0.001, 0.0025, 0.005, 0.01, 0.02,
 const Histogram::BucketBoundaries kE2eBuckets{0.05, 0.1, 0.25, 0.5, 1,   2.5, 5,
                                               10,   20,  30,   60,  120, 300};
 
+const Histogram::BucketBoundaries kTokenBuckets{1,   2,   5,    10,   20,   50,    100,
+                                                200, 500, 1000, 2000, 5000, 10000, 20000};
+
 class Families {
  public:
   explicit Families(Labels common) : common_(std::move(common)) {}
@@ -79,6 +82,8 @@ void add_engine(const EngineStats& stats, Families& families) {
                    static_cast<double>(stats.prefix_queries));
   families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the cache",
                    static_cast<double>(stats.prefix_hits));
+  families.gauge("vllm:cache_config_info", "What the cache is: the labels; the value is 1", 1,
+                 {{"num_gpu_blocks", std::to_string(stats.pages_total)}});
   const auto pages = [&](const char* state, std::int64_t count) {
     families.gauge("tandem_pages", "Pages of the device's pool", static_cast<double>(count),
                    {{"state", state}});
@@ -178,6 +183,19 @@ struct ServerMetrics::Impl {
                               "Per token after the first, by request", kTpotBuckets);
   Histogram& e2e = histogram("vllm:e2e_request_latency_seconds",
                              "From a request's arrival to its last token", kE2eBuckets);
+  Histogram& tpot_of_request =
+      histogram("vllm:request_time_per_output_token_seconds",
+                "The newer name of time_per_output_token_seconds", kTpotBuckets);
+  Histogram& prompt_tokens =
+      histogram("vllm:request_prompt_tokens", "Prompt tokens of a request", kTokenBuckets);
+  Histogram& generation_tokens =
+      histogram("vllm:request_generation_tokens", "Tokens generated for a request", kTokenBuckets);
+  Histogram& prefill = histogram("vllm:request_prefill_time_seconds",
+                                 "From a request's first step to its first token", kTtftBuckets);
+  Histogram& decode = histogram("vllm:request_decode_time_seconds",
+                                "From a request's first token to its last", kE2eBuckets);
+  Histogram& inference = histogram("vllm:request_inference_time_seconds",
+                                   "From a request's first step to its last token", kE2eBuckets);
   Histogram& queue = histogram("vllm:request_queue_time_seconds",
                                "From a request's arrival to its first step", kTtftBuckets);
   prometheus::Family<prometheus::Counter>& finished = prometheus::BuildCounter()
@@ -199,12 +217,21 @@ ServerMetrics::ServerMetrics() : impl_(std::make_unique<Impl>()) {}
 ServerMetrics::~ServerMetrics() = default;
 
 void ServerMetrics::observe(const GenerationStats& stats, std::int32_t n) {
-  if (stats.completion_tokens > 0) impl_->ttft.Observe(stats.ttft_s);
+  if (stats.completion_tokens > 0) {
+    impl_->ttft.Observe(stats.ttft_s);
+    impl_->prefill.Observe(std::max(0.0, stats.ttft_s - stats.queue_s));
+    impl_->decode.Observe(std::max(0.0, stats.total_s - stats.ttft_s));
+  }
+  impl_->inference.Observe(std::max(0.0, stats.total_s - stats.queue_s));
+  impl_->prompt_tokens.Observe(stats.prompt_tokens);
+  impl_->generation_tokens.Observe(stats.completion_tokens);
   impl_->queue.Observe(stats.queue_s);
   impl_->e2e.Observe(stats.total_s);
   const double tokens_each = static_cast<double>(stats.completion_tokens) / n;
   if (tokens_each > 1) {
-    impl_->tpot.Observe((stats.total_s - stats.ttft_s) / (tokens_each - 1));
+    const double per_token = (stats.total_s - stats.ttft_s) / (tokens_each - 1);
+    impl_->tpot.Observe(per_token);
+    impl_->tpot_of_request.Observe(per_token);
   }
 }
 
@@ -220,6 +247,12 @@ void ServerMetrics::count_request(const std::string& path, const std::string& me
 std::string ServerMetrics::text(const ServedModel* model) const {
   std::vector<MetricFamily> all = impl_->registry.Collect();
   if (model != nullptr) {
+    // Their series began before the model's name was known.
+    for (MetricFamily& family : all) {
+      for (ClientMetric& metric : family.metric) {
+        metric.label.insert(metric.label.begin(), {"model_name", model->name});
+      }
+    }
     Families families({{"model_name", model->name}});
     add_engine(model->service->stats(), families);
     add_adapters(model->service->adapters(), model->max_loras, families);

@@ -2,6 +2,7 @@
 #include "engine/server/api.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/messages/response_building.h"
+#include "engine/server/messages/unsupported_fields.h"
 
 namespace tandem {
 namespace {
@@ -11,6 +12,9 @@ using nlohmann::json;
 json fields_schema(unsigned where, const char* required) {
   json properties = json::object();
   for (const RequestField& field : request_fields()) {
+    if ((field.where & where) != 0) properties[field.name] = schema_of(field);
+  }
+  for (const UnsupportedField& field : unsupported_fields()) {
     if ((field.where & where) != 0) properties[field.name] = schema_of(field);
   }
   return {{"type", "object"},

@@ -6,6 +6,7 @@
 #include "base/http/http_server.h"
 #include "base/log.h"
 #include "engine/server/api.h"
+#include "engine/server/cors.h"
 
 namespace tandem {
 namespace {
@@ -34,6 +35,7 @@ Status validate(const ServerOptions& options) {
   if (options.max_sequences_per_request < 1) {
     return invalid("max_sequences_per_request must be at least 1");
   }
+  TANDEM_TRY(Cors::check(options.cors_origins));
   const bool printable = std::all_of(options.api_key.begin(), options.api_key.end(),
                                      [](char c) { return c > ' ' && c < 127; });
   if (!printable) return invalid("the API key must be printable ASCII without spaces");

@@ -33,7 +33,10 @@ struct ServerOptions {
   Duration keep_alive = std::chrono::seconds(30);
   Duration client_timeout = std::chrono::seconds(60);
   std::int32_t max_sequences_per_request = 256;  // prompts x n of one call
-  bool trust_request_chat_template = false;      // requests may bring a chat template of their own
+  // Origins whose pages may call from a browser; "*": all. None: browsers are told nothing.
+  std::vector<std::string> cors_origins;
+  bool request_log = true;                   // a line in the log for each request that ended
+  bool trust_request_chat_template = false;  // requests may bring a chat template of their own
   // What one answer, and all of them at once, may take in memory (answer_price.h): a call that
   // might take more is a 400, one for which too little is left a 429.
   std::uint64_t max_answer_bytes = 128U << 20;

@@ -151,6 +151,11 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
   add(s.adapter_root, "adapter_root",
       "/v1/load_lora_adapter may read below this folder; may be repeated; none: loading is off")
       .meta("DIR");
+  add(s.cors_origins, "cors_origins",
+      "pages of this origin (https://chat.example.org; *: all) may call from a browser; may be "
+      "repeated")
+      .meta("ORIGIN");
+  add(s.request_log, "request_log", "a line in the log for each request that ended");
   add(s.max_connections, "max_connections", "connections at once; more are told 503")
       .range(1, 1000000);
   add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")

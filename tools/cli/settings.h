@@ -65,6 +65,8 @@ struct ServerSettings {
   std::int64_t port = 8000;
   std::string api_key;
   std::vector<std::string> adapter_root;
+  std::vector<std::string> cors_origins;
+  bool request_log = true;
   std::int64_t max_connections = 1024;
   double max_body_mb = 8;
   bool trust_request_chat_template = false;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 #include <memory>
 
 #include "base/log.h"
@@ -31,6 +32,8 @@ ServerOptions server_options(const ServerSettings& settings) {
   options.port = static_cast<int>(settings.port);
   options.api_key = settings.api_key;
   for (const std::string& root : settings.adapter_root) options.adapter_roots.emplace_back(root);
+  options.cors_origins = settings.cors_origins;
+  options.request_log = settings.request_log;
   options.max_body_bytes = static_cast<std::size_t>(settings.max_body_mb * 1024 * 1024);
   options.max_answer_bytes = static_cast<std::uint64_t>(settings.max_answer_mb * 1024 * 1024);
   options.max_answers_bytes = static_cast<std::uint64_t>(settings.max_answers_mb * 1024 * 1024);
@@ -99,6 +102,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
 }  // namespace
 
 int run_serve(const std::vector<std::string>& args) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away takes nobody along
   EngineSettings engine;
   ServerSettings server;
   SettingsTable table;

@@ -90,9 +90,14 @@ bool take_logit_bias(const json& value, CompletionCall& call, std::string&) {
   return true;
 }
 
-bool take_stream_options(const json& value, CompletionCall& call, std::string&) {
+bool take_stream_options(const json& value, CompletionCall& call, std::string& reason) {
   if (!value.is_object()) return false;
   call.has_stream_options = true;
+  if (const auto often = value.find("continuous_usage_stats");
+      often != value.end() && !often->is_null() && *often != false) {
+    reason = "'continuous_usage_stats' is not supported yet";
+    return false;
+  }
   const auto found = value.find("include_usage");
   if (found == value.end() || found->is_null()) return true;
   if (!found->is_boolean()) return false;
@@ -284,6 +289,16 @@ const RequestField kFields[] = {
      .kind = Kind::boolean,
      .summary = "Go on after the model's end token",
      .take = TANDEM_TAKE(call.request.ignore_eos = value.get<bool>())},
+    {.name = "skip_special_tokens",
+     .where = kBoth,
+     .kind = Kind::boolean,
+     .summary = "Leave special tokens out of the text; true when absent",
+     .take = TANDEM_TAKE(call.request.skip_special_tokens = value.get<bool>())},
+    {.name = "include_stop_str_in_output",
+     .where = kBoth,
+     .kind = Kind::boolean,
+     .summary = "Keep the stop string at the end of the text",
+     .take = TANDEM_TAKE(call.request.include_stop = value.get<bool>())},
     {.name = "n",
      .where = kBoth,
      .kind = Kind::integer,

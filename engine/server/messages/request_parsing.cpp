@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/ordered_json.h"
+#include "engine/server/messages/unsupported_fields.h"
 
 namespace tandem {
 namespace {
@@ -165,14 +166,7 @@ MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences, C
   call.chat = chat;
   const unsigned where = chat ? kChat : kCompletions;
   if (auto error = take_fields(body, where, rules, call)) return error;
-  const auto fields = request_fields();
-  for (auto entry = body.begin(); entry != body.end(); ++entry) {
-    const std::string& name = entry.key();
-    const bool known = std::any_of(fields.begin(), fields.end(), [&](const RequestField& field) {
-      return (field.where & where) != 0 && name == field.name;
-    });
-    if (!known) warn_unknown_field(chat ? "chat" : "completions", name);
-  }
+  if (auto error = check_other_fields(body, where, call.request.n)) return error;
   call.request.num_logprobs = call.logprobs ? call.top_logprobs : -1;
   call.request.prompt_logprobs = call.echo && call.logprobs;
   if (auto error = check_together(body, call, max_sequences)) return error;

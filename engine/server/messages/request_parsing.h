@@ -20,8 +20,9 @@ struct ConversationRules {
   bool trust_chat_template = false;  // requests may bring their own
 };
 
-// A call's fields. A known field with a bad value is an error that names the field and its range;
-// null means the default; an unknown field is ignored, with one warning in the log per name.
+// A call's fields. A known field with a bad value is an error that names the field and its range,
+// a field that would change the answer and is not supported one that says so; null means the
+// default. An unknown field is ignored, with one warning in the log per name.
 MaybeError parse_call(const nlohmann::json& body, bool chat, std::int32_t max_sequences,
                       CompletionCall& call, const ConversationRules& rules = {});
 // The conversation alone, of /tokenize; passes over all other fields.

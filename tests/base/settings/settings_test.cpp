@@ -184,5 +184,20 @@ TEST(Nearest, FindsTypingErrorsAndNothingElse) {
   EXPECT_EQ(nearest("quantise", words), "");
 }
 
+TEST(SecretSettings, AreRefusedWhenEmpty) {
+  std::string key;
+  SettingsTable table;
+  table.add(key, "key", "secret").secret();
+  EXPECT_TRUE(table.validate().ok());
+  const auto lookup = [](const char* name) {
+    return std::string(name) == "TANDEM_KEY" ? "" : nullptr;
+  };
+  ASSERT_TRUE(table.load_environment(lookup).ok());
+  const Status status = table.validate();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("TANDEM_KEY"));
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("is empty"));
+}
+
 }  // namespace
 }  // namespace tandem

@@ -2,10 +2,13 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 
 #include "engine/server/api.h"
 #include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/unsupported_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {
@@ -239,14 +242,30 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
       value("vllm:lora_requests_info{model_name=\"base\",max_lora=\"8\",running_lora_adapters="
             "\"poet\",waiting_lora_adapters=\"\"}"),
       1700000000);
-  EXPECT_EQ(value("vllm:time_to_first_token_seconds_count"), 1);
-  EXPECT_EQ(value("vllm:time_to_first_token_seconds_sum"), 0.25);
-  EXPECT_EQ(value("vllm:time_per_output_token_seconds_sum"), 0.25);
-  EXPECT_EQ(value("vllm:e2e_request_latency_seconds_sum"), 0.5);
-  EXPECT_EQ(value("vllm:request_success_total{finished_reason=\"stop\"}"), 1);
+  EXPECT_EQ(value("vllm:time_to_first_token_seconds_count{model_name=\"base\"}"), 1);
+  EXPECT_EQ(value("vllm:time_to_first_token_seconds_sum{model_name=\"base\"}"), 0.25);
+  EXPECT_EQ(value("vllm:time_per_output_token_seconds_sum{model_name=\"base\"}"), 0.25);
+  EXPECT_EQ(value("vllm:e2e_request_latency_seconds_sum{model_name=\"base\"}"), 0.5);
+  EXPECT_EQ(value("vllm:request_success_total{model_name=\"base\",finished_reason=\"stop\"}"), 1);
+  const auto of_request = [&](const char* series) {
+    EXPECT_EQ(value("vllm:" + std::string(series) + "_count{model_name=\"base\"}"), 1) << series;
+    return value("vllm:" + std::string(series) + "_sum{model_name=\"base\"}");
+  };
+  EXPECT_EQ(of_request("request_time_per_output_token_seconds"), 0.25);
+  EXPECT_EQ(of_request("request_prompt_tokens"), 2);
+  EXPECT_EQ(of_request("request_generation_tokens"), 2);
+  EXPECT_EQ(of_request("request_prefill_time_seconds"), 0.125);
+  EXPECT_EQ(of_request("request_decode_time_seconds"), 0.25);
+  EXPECT_EQ(of_request("request_inference_time_seconds"), 0.375);
+  EXPECT_EQ(value("vllm:cache_config_info{model_name=\"base\",num_gpu_blocks=\"100\"}"), 1);
+  std::istringstream all_lines(text_of);
+  for (std::string line; std::getline(all_lines, line);) {
+    EXPECT_TRUE(line.starts_with('#') || line.find("model_name=\"base\"") != std::string::npos)
+        << line;
+  }
   const auto requests = [&](const char* path, const char* method, int status) {
-    return value("tandem_http_requests_total{method=\"" + std::string(method) + "\",path=\"" +
-                 path + "\",status=\"" + std::to_string(status) + "\"}");
+    return value("tandem_http_requests_total{model_name=\"base\",method=\"" + std::string(method) +
+                 "\",path=\"" + path + "\",status=\"" + std::to_string(status) + "\"}");
   };
   EXPECT_EQ(requests("/v1/completions", "POST", 200), 1);
   EXPECT_EQ(requests("/v1/completions", "POST", 429), 1);
@@ -273,6 +292,14 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
       EXPECT_TRUE(options_of("/v1/chat/completions").contains(field.name)) << field.name;
     }
   }
+  for (const UnsupportedField& field : unsupported_fields()) {
+    const char* path = (field.where & kChat) != 0 ? "/v1/chat/completions" : "/v1/completions";
+    const json said = options_of(path)[field.name]["description"];
+    EXPECT_TRUE(said.is_string() && said.get<std::string>().starts_with("Not supported yet"))
+        << field.name;
+  }
+  EXPECT_EQ(options_of("/v1/chat/completions")["response_format"]["enum"],
+            json({{{"type", "text"}}, nullptr}));
   EXPECT_EQ(options_of("/v1/completions")["temperature"]["maximum"], 2);
   EXPECT_EQ(options_of("/v1/completions")["top_p"]["exclusiveMinimum"], 0);
 }
@@ -302,6 +329,8 @@ TEST(RequestFields, AreThoseOfTheInterface) {
                                        "stop",
                                        "stop_token_ids",
                                        "ignore_eos",
+                                       "skip_special_tokens",
+                                       "include_stop_str_in_output",
                                        "min_tokens",
                                        "n",
                                        "logprobs",
@@ -314,6 +343,18 @@ TEST(RequestFields, AreThoseOfTheInterface) {
   std::set<std::string> found;
   for (const RequestField& field : request_fields()) found.insert(field.name);
   EXPECT_EQ(found, expected);
+}
+
+TEST(UnsupportedFields, AreOnThePage) {
+  std::stringstream read;
+  read << std::ifstream("../docs/rest.md").rdbuf();
+  const std::string page = read.str();
+  for (const UnsupportedField& field : unsupported_fields()) {
+    EXPECT_NE(page.find(std::string("`") + field.name + "`"), std::string::npos) << field.name;
+  }
+  for (const char* name : ignored_fields()) {
+    EXPECT_NE(page.find(std::string("`") + name + "`"), std::string::npos) << name;
+  }
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Every row of the error table, over the socket.
+#include <set>
 #include <stdexcept>
 
 #include "engine/server/messages/request_fields.h"
+#include "engine/server/messages/unsupported_fields.h"
 #include "server_fixture.h"
 
 namespace tandem {
@@ -117,6 +119,82 @@ TEST_F(ErrorsTest, NamesTheFieldAndItsRange) {
   EXPECT_EQ(service.num_runs(), 0U);
 }
 
+TEST_F(ErrorsTest, NamesTheFieldThatItDoesNotSupport) {
+  start();
+  const json chat{{"messages", {{{"role", "user"}, {"content", "x"}}}}};
+  const struct {
+    const char* path;
+    const char* field;
+    json value;
+    const char* message;
+  } cases[] = {
+      {kChatPath, "response_format", {{"type", "json_object"}}, "yet: only {\"type\":\"text\"}"},
+      {kChatPath, "tool_choice", "required", "only \"none\" or \"auto\""},
+      {kChatPath, "tool_choice", {{"type", "function"}}, "not supported yet"},
+      {kChatPath, "parallel_tool_calls", false, "only true"},
+      {kChatPath, "functions", {{{"name", "f"}}}, "give 'tools'"},
+      {kChatPath, "function_call", {{"name", "f"}}, "not supported yet"},
+      {kChatPath, "modalities", {"text", "audio"}, "only [\"text\"]"},
+      {kChatPath, "reasoning_effort", "low", "chat_template_kwargs"},
+      {kChatPath, "prompt", "p", "a field of /v1/completions"},
+      {kChatPath, "echo", true, "a field of /v1/completions"},
+      {kChatPath, "guided_choice", {"a", "b"}, "not supported yet"},
+      {kCompletionsPath, "structured_outputs", {{"regex", "a"}}, "not supported yet"},
+      {kCompletionsPath, "suffix", "end", "only \"\""},
+      {kCompletionsPath, "best_of", 3, "only 2"},
+      {kCompletionsPath, "use_beam_search", true, "only false"},
+      {kCompletionsPath, "length_penalty", 0.5, "only 1"},
+      {kCompletionsPath, "logits_processors", {"f"}, "only []"},
+      {kCompletionsPath, "prompt_embeds", "AAAA", "not supported yet"},
+      {kCompletionsPath, "prompt_logprobs", 1, "'echo'"},
+      {kCompletionsPath, "messages", {{{"role", "user"}}}, "a field of /v1/chat/completions"},
+      {kCompletionsPath, "top_logprobs", 3, "a field of /v1/chat/completions"},
+  };
+  for (const auto& [path, field, value, message] : cases) {
+    json body = path == kChatPath ? chat : json{{"prompt", "p"}};
+    body["n"] = 2;
+    body[field] = value;
+    const auto response = post(port, path, body);
+    EXPECT_EQ(response.status, 400) << field;
+    EXPECT_EQ(response.error("param"), field) << response.body;
+    EXPECT_EQ(response.error("code"), "not_supported") << response.body;
+    EXPECT_NE(response.error().find(message), std::string::npos) << response.body;
+  }
+  EXPECT_EQ(post(port, kCompletionsPath,
+                 {{"prompt", "p"},
+                  {"stream", true},
+                  {"stream_options", {{"continuous_usage_stats", true}}}})
+                .error("param"),
+            "stream_options");
+  EXPECT_EQ(service.num_runs(), 0U);
+}
+
+TEST_F(ErrorsTest, TakesFieldsThatChangeNothing) {
+  start();
+  json nulls{{"prompt", "p"}};
+  for (const UnsupportedField& field : unsupported_fields()) nulls[field.name] = nullptr;
+  EXPECT_EQ(post(port, kCompletionsPath, nulls).status, 200);
+  const json completion = {{"prompt", "p"},
+                           {"best_of", 2},
+                           {"n", 2},
+                           {"use_beam_search", false},
+                           {"length_penalty", 1.0},
+                           {"suffix", ""},
+                           {"messages", json::array()},
+                           {"add_special_tokens", true}};
+  EXPECT_EQ(post(port, kCompletionsPath, completion).status, 200);
+  const json chat = {{"messages", {{{"role", "user"}, {"content", "x"}}}},
+                     {"response_format", {{"type", "text"}}},
+                     {"tool_choice", "auto"},
+                     {"parallel_tool_calls", true},
+                     {"modalities", {"text"}},
+                     {"service_tier", "auto"},
+                     {"store", true},
+                     {"metadata", {{"a", "b"}}},
+                     {"echo", false}};
+  EXPECT_EQ(post(port, kChatPath, chat).status, 200);
+}
+
 TEST_F(ErrorsTest, RefusesMessagesThatAreNone) {
   start();
   const json image{{{"role", "user"}, {"content", {{{"type", "image_url"}, {"image_url", "u"}}}}}};
@@ -180,6 +258,36 @@ TEST_F(ErrorsTest, AsksForTheKeyEverywhereButOnHealth) {
   }
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).status, 401);
   EXPECT_EQ(service.num_runs(), 0U);
+}
+
+TEST_F(ErrorsTest, TakesTheClientsRequestIdOrMakesOne) {
+  options.api_key = "sesame";
+  start();
+  const std::string key = "Authorization: Bearer sesame\r\n";
+  const auto id = [](const ClientResponse& response) {
+    return response.headers.at("x-request-id");
+  };
+  const std::string longest(128, 'x');
+  for (const std::string& asked : {std::string("a-1"), longest}) {
+    const std::string header = "X-Request-Id: " + asked + "\r\n";
+    EXPECT_EQ(id(get(port, "/v1/models", key + header)), asked);
+    EXPECT_EQ(id(get(port, "/v1/models", header)), asked);  // 401
+    EXPECT_EQ(id(get(port, "/nowhere", key + header)), asked);
+    EXPECT_EQ(id(post(port, kCompletionsPath, {{"prompt", "p"}}, key + header)), asked);
+    EXPECT_EQ(id(post(port, kCompletionsPath, {{"prompt", "p"}, {"stream", true}}, key + header)),
+              asked);
+  }
+  std::set<std::string> made;
+  for (const std::string& unusable :
+       {std::string(), longest + "x", std::string("a b"), std::string("n\xc3\xa9")}) {
+    const std::string got = id(get(port, "/health", "X-Request-Id: " + unusable + "\r\n"));
+    EXPECT_TRUE(got.starts_with("req-")) << got;
+    made.insert(got);
+  }
+  EXPECT_EQ(made.size(), 4U);
+  TestClient client(port);
+  client.send("nonsense\r\n\r\n");
+  EXPECT_TRUE(id(client.receive()).starts_with("req-"));
 }
 
 TEST_F(ErrorsTest, KnowsNoOtherModelsAndPaths) {

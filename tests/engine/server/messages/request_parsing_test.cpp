@@ -31,7 +31,8 @@ TEST(RequestParsing, PassesEveryOptionOn) {
       "top_k": 40, "min_p": 0.1, "presence_penalty": -1, "frequency_penalty": 1.5,
       "repetition_penalty": 1.25, "logit_bias": {"5": -100, "256": 2.5}, "seed": -7,
       "stop": ["a", "é"], "stop_token_ids": [1, 2], "ignore_eos": true, "n": 3, "logprobs": 4,
-      "echo": true, "priority": -5})"));
+      "echo": true, "priority": -5, "skip_special_tokens": false,
+      "include_stop_str_in_output": true})"));
   EXPECT_EQ(request.prompt, (std::vector<TokenId>{256, 'p'}));
   EXPECT_EQ(request.max_tokens, 20);
   EXPECT_EQ(request.min_tokens, 2);
@@ -51,6 +52,8 @@ TEST(RequestParsing, PassesEveryOptionOn) {
   EXPECT_EQ(request.num_logprobs, 4);
   EXPECT_TRUE(request.prompt_logprobs);
   EXPECT_EQ(request.priority, -5);
+  EXPECT_FALSE(request.skip_special_tokens);
+  EXPECT_TRUE(request.include_stop);
 }
 
 TEST(RequestParsing, FillsInOpenAisDefaults) {

@@ -1,0 +1,26 @@
+// What the log says of requests: a line for each that has ended.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/service/generation.h"
+
+namespace tandem {
+
+// Of a call that generates, from where it is submitted to its end.
+struct LoggedCall {
+  std::string id;  // the request's
+  const char* path = "";
+  std::string model;    // the base
+  std::string adapter;  // empty: none
+  bool enabled = false;
+};
+
+// Status 499: the client went away.
+std::string log_line(const LoggedCall& call, int status, std::span<const GenerationStats> stats);
+// Of another call, or of one that was refused.
+std::string log_line(std::string_view id, const char* path, int status, double total_s);
+
+}  // namespace tandem
