@@ -84,10 +84,12 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
       return failure.with_context("the engine has ended");
     }
   }
-  log::info("signal {}: draining for at most {} s; a second signal ends it at once",
-            signals->signal_number(), server_settings.drain_timeout_s);
   const auto timeout = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(server_settings.drain_timeout_s));
+  // Before anything that could wait, the log included.
+  signals->exit_after(timeout + std::chrono::seconds(1));
+  log::info("signal {}: draining for at most {} s; a second signal ends it at once",
+            signals->signal_number(), server_settings.drain_timeout_s);
   if (server->drain_and_stop(timeout)) {
     log::info("drained, stopped");
   } else {
