@@ -66,7 +66,8 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   const std::string address = url(server_settings, server->port());
   log::info("listening on {}; loading, /ready says when it is done", address);
 
-  TANDEM_ASSIGN(setup, set_up_engine(engine_settings, adapters, LoadReport::progress));
+  TANDEM_ASSIGN(setup, set_up_engine(engine_settings, adapters, LoadReport::progress,
+                                     server_settings.adapter_root));
   ServedModel model;
   model.name = setup->model_name;
   model.root = engine_settings.model;
