@@ -31,18 +31,99 @@ File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<File> File::open(const std::filesystem::path& path) {
-  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return errno_status(fmt::format("cannot open {}", path.string()), errno);
-  File file(descriptor, path.string());
-  struct stat info {};
-  if (::fstat(descriptor, &info) != 0) {
-    return errno_status(fmt::format("cannot stat {}", path.string()), errno);
+namespace {
+
+// Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
+Status not_regular(std::string_view path) {
+  return invalid("{} is not a regular file", path);
+}
+
+Status cannot_open(std::string_view path, int errno_value) {
+  // A socket, or a device without a driver.
+  if (errno_value == ENXIO || errno_value == ENODEV) return not_regular(path);
+  return errno_status(fmt::format("cannot open {}", path), errno_value);
+}
+
+// A folder, only to open what is in it. Move-only.
+class Folder {
+ public:
+  explicit Folder(const std::filesystem::path& path)
+      : descriptor_(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    if (descriptor_ >= 0) ::close(descriptor_);
   }
-  if (!S_ISREG(info.st_mode)) return invalid("{} is not a regular file", path.string());
+  int descriptor() const { return descriptor_; }  // negative: errno says why
+
+ private:
+  int descriptor_;
+};
+
+// Where an open file or folder is at this moment, by the kernel's account. Empty: not to be known.
+std::filesystem::path place_of(int descriptor) {
+  std::error_code ignored;
+  return std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor), ignored);
+}
+
+bool lies_under(const std::filesystem::path& path, const std::filesystem::path& root) {
+  return !root.empty() &&
+         std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
+}
+
+// One answer for all that is outside, so that nobody learns what exists there.
+Status leads_out(std::string_view name) {
+  return error(
+      StatusCode::permission_denied,
+      "{} is a link that leads nowhere or out of the adapter's folder, as those of Hugging "
+      "Face's cache do from snapshots/ to blobs/: copy the files, or start the server with "
+      "--follow-links-outside to allow it",
+      name);
+}
+
+// Of a descriptor, so that no change of the link after the look counts.
+bool may_lead_to(int file, int folder, const LinkRule& links) {
+  const std::filesystem::path place = place_of(file);
+  return lies_under(place, place_of(folder)) ||
+         std::ranges::any_of(links.roots,
+                             [&](const auto& root) { return lies_under(place, root); });
+}
+
+}  // namespace
+
+Result<File> File::checked(File file) {
+  struct stat info {};
+  if (::fstat(file.descriptor_, &info) != 0) {
+    return errno_status(fmt::format("cannot stat {}", file.path_), errno);
+  }
+  if (!S_ISREG(info.st_mode)) return not_regular(file.path_);
   file.size_ = static_cast<std::uint64_t>(info.st_size);
   return file;
+}
+
+Result<File> File::open(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), kReadFlags);
+  if (descriptor < 0) return cannot_open(path.string(), errno);
+  return checked(File(descriptor, path.string()));
+}
+
+Result<File> File::open_in(const std::filesystem::path& folder, const std::string& name,
+                           const LinkRule& links) {
+  const Folder opened(folder);
+  if (opened.descriptor() < 0) return errno_status("cannot open the folder", errno);
+  int descriptor = ::openat(opened.descriptor(), name.c_str(), kReadFlags | O_NOFOLLOW);
+  const bool is_link = descriptor < 0 && errno == ELOOP;
+  const bool is_judged = is_link && !links.anywhere;
+  if (is_link) descriptor = ::openat(opened.descriptor(), name.c_str(), kReadFlags);
+  if (descriptor < 0) {
+    const bool tells = errno == EMFILE || errno == ENFILE || errno == ELOOP;
+    return is_judged && !tells ? leads_out(name) : cannot_open(name, errno);
+  }
+  File file(descriptor, name);
+  if (is_judged && !may_lead_to(descriptor, opened.descriptor(), links)) return leads_out(name);
+  return checked(std::move(file));
 }
 
 namespace {

@@ -9,11 +9,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/file_identity.h"
 #include "base/status.h"
 
 namespace tandem {
+
+// Where the links of a folder may lead.
+struct LinkRule {
+  bool anywhere = false;
+  std::vector<std::filesystem::path> roots;  // these folders too, links in their own paths resolved
+};
 
 // Owns the descriptor: the contents stay readable when the file is deleted meanwhile, and a file
 // truncated meanwhile gives a Status, where a mapping would kill the process. Thread-safe.
@@ -21,6 +28,12 @@ class File {
  public:
   // Refuses what is not a regular file (a pipe would block, a device has no end).
   static Result<File> open(const std::filesystem::path& path);
+  // The file of that name in `folder`, which path() and all messages call by its name alone: they
+  // go to clients, who need not learn where the folder is. A link must lead to within the folder or
+  // to where `links` allows; one that does not is refused before anything is read, whoever changes
+  // it meanwhile.
+  static Result<File> open_in(const std::filesystem::path& folder, const std::string& name,
+                              const LinkRule& links);
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -37,6 +50,7 @@ class File {
 
  private:
   File(int descriptor, std::string path);
+  static Result<File> checked(File file);
 
   int descriptor_ = -1;
   std::uint64_t size_ = 0;

@@ -8,6 +8,44 @@
 
 namespace tandem {
 
+namespace {
+
+struct ErrnoMeaning {
+  StatusCode code;
+  std::string_view remedy;  // "; ...", or nothing where the text of the error says enough
+};
+
+// Whose mistake it is, and so what a client is told.
+ErrnoMeaning meaning_of(int errno_value) {
+  switch (errno_value) {
+    case ENOENT:
+    case ENOTDIR:
+      return {StatusCode::not_found, ""};
+    case EACCES:
+      return {StatusCode::permission_denied, "; this process's user must be allowed to"};
+    case EPERM:
+      return {StatusCode::permission_denied, ""};
+    case ELOOP:
+      return {StatusCode::invalid_argument, "; its links lead in a circle, or are too many"};
+    case ENAMETOOLONG:
+    case EISDIR:
+      return {StatusCode::invalid_argument, ""};
+    case EMFILE:
+      return {StatusCode::unavailable, "; raise ulimit -n, or lower max_connections"};
+    case ENFILE:
+      return {StatusCode::unavailable, "; raise the machine's fs.file-max"};
+    case ESTALE:  // a network file system whose file is another by now
+      return {StatusCode::unavailable, ""};
+    case ENOMEM:
+    case ENOSPC:
+      return {StatusCode::resource_exhausted, ""};
+    default:
+      return {StatusCode::internal, ""};
+  }
+}
+
+}  // namespace
+
 std::string_view to_string(StatusCode code) {
   switch (code) {
     case StatusCode::ok:
@@ -42,12 +80,10 @@ Status Status::with_context(std::string_view context) const {
 }
 
 Status errno_status(std::string_view what, int errno_value) {
-  StatusCode code = StatusCode::internal;
-  if (errno_value == ENOENT || errno_value == ENOTDIR) code = StatusCode::not_found;
-  if (errno_value == EACCES || errno_value == EPERM) code = StatusCode::permission_denied;
-  if (errno_value == ENOMEM || errno_value == ENOSPC) code = StatusCode::resource_exhausted;
+  const ErrnoMeaning meaning = meaning_of(errno_value);
   // std::generic_category is thread-safe, which strerror is not.
-  return error(code, "{}: {}", what, std::generic_category().message(errno_value));
+  return error(meaning.code, "{}: {}{}", what, std::generic_category().message(errno_value),
+               meaning.remedy);
 }
 
 void abort_on_missing_value(const Status& status) {

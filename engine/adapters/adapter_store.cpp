@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/adapters/base_name.h"
 #include "shm/region.h"
 
 namespace tandem {
@@ -71,13 +72,32 @@ void AdapterStore::stop() {
 Status AdapterStore::load(const std::string& name, const std::string& path, bool in_place,
                           bool pinned, const Prepare& prepare) {
   std::unique_lock turn(load_mutex_, std::defer_lock);
-  TANDEM_ASSIGN(Adapter adapter, load_peft_adapter(
-                                     path, config_, dtype_,
-                                     [&](std::size_t bytes) {
-                                       return take_when_free(*host_, with_words(bytes), &turn);
-                                     },
-                                     options_.now_ns()));
-  return publish(name, std::move(adapter), true, in_place, pinned, prepare);
+  Result<Adapter> adapter = load_peft_adapter(
+      path, config_, dtype_,
+      [&](std::size_t bytes) { return take_when_free(*host_, with_words(bytes), &turn); },
+      options_.now_ns(), options_.links);
+  if (!adapter) {
+    // The message goes to who asked, who need not learn where folders are.
+    log::info("adapter '{}' cannot be loaded from {}", name, path);
+    return adapter.status();
+  }
+  warn_of_other_base(name, *adapter);
+  return publish(name, *std::move(adapter), true, in_place, pinned, prepare);
+}
+
+// Only a warning: people rename folders. What does not fit the base's shape is refused.
+void AdapterStore::warn_of_other_base(const std::string& name, const Adapter& adapter) {
+  constexpr std::size_t kMaxNames = 64;
+  if (is_base_name(adapter.base_model, options_.base_names)) return;
+  {
+    const std::lock_guard lock(names_mutex_);
+    if (other_bases_.size() >= kMaxNames) return;
+    if (!other_bases_.insert(adapter.base_model).second) return;
+  }
+  log::warning(
+      "adapter '{}' was made for the base model '{}', and '{}' is served: if these are not the "
+      "same, its answers mean nothing (told once for each base)",
+      name, printable(adapter.base_model), options_.base_names.front());
 }
 
 // What fits once will fit again, when it is read with its words beside it.
@@ -199,8 +219,10 @@ void AdapterStore::read_loop() {
     reads_.pop_front();
     lock.unlock();
     Status read = read_again(*adapter);
-    if (!read)
-      log::warning("adapter '{}' cannot be read again: {}", adapter->name(), read.message());
+    if (!read) {
+      log::warning("adapter '{}' cannot be read again from {}: {}", adapter->name(),
+                   adapter->path(), read.message());
+    }
     adapter->home().end_reading(read);
     adapter.reset();
     tell();
@@ -235,8 +257,8 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
         adapter.home().put(bytes, reading);
         tell();
       },
-      options_.now_ns());
-  TANDEM_TRY(explain(adapter, folder.path, read));
+      options_.now_ns(), options_.links);
+  TANDEM_TRY(explain(adapter, read));
   // relaxed: it counts, and publishes nothing
   if (read->hashed) hashed_reads_.fetch_add(1, std::memory_order_relaxed);
   if (read->source != folder.source) adapter.home().set_source({folder.path, read->source});
@@ -244,8 +266,7 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
   return {};
 }
 
-Status AdapterStore::explain(const ServedAdapter& adapter, const std::string& path,
-                             const Result<RereadOutcome>& read) {
+Status AdapterStore::explain(const ServedAdapter& adapter, const Result<RereadOutcome>& read) {
   if (!read) {
     if (read.status().code() == StatusCode::resource_exhausted) return read.status();
     return error(StatusCode::unavailable,
@@ -255,9 +276,9 @@ Status AdapterStore::explain(const ServedAdapter& adapter, const std::string& pa
   }
   if (read->same) return {};
   return error(StatusCode::unavailable,
-               "adapter '{}' had left memory and the content of {} has changed since it was "
-               "loaded; load it again with load_inplace",
-               adapter.name(), path);
+               "adapter '{}' had left memory and the content of its folder has changed since it "
+               "was loaded; load it again with load_inplace",
+               adapter.name());
 }
 
 }  // namespace tandem

@@ -14,10 +14,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/served_adapter.h"
@@ -32,8 +34,10 @@ struct AdapterStoreOptions {
   std::int32_t max_adapters = 4096;  // names at once
   std::int32_t max_rank = 512;
   std::size_t host_tier_bytes = std::size_t{64} << 20;
-  std::int64_t (*now_ns)() = unix_now_ns;   // how old files are (FileIdentity::vouches)
-  std::vector<int> host_tier_nodes = {-1};  // HostTier::create
+  std::int64_t (*now_ns)() = unix_now_ns;    // how old files are (FileIdentity::vouches)
+  std::vector<int> host_tier_nodes = {-1};   // HostTier::create
+  LinkRule links = {};                       // of adapters' folders
+  std::vector<std::string> base_names = {};  // the model's, as adapters may name it; empty: unknown
 };
 
 class AdapterStore {
@@ -85,9 +89,9 @@ class AdapterStore {
                  bool pinned, const Prepare& prepare);
   Status check(const std::string& name, const Adapter& adapter) const;
   std::size_t with_words(std::size_t num_bytes) const;
+  void warn_of_other_base(const std::string& name, const Adapter& adapter);
   Status read_again(ServedAdapter& adapter);
-  static Status explain(const ServedAdapter& adapter, const std::string& path,
-                        const Result<RereadOutcome>& read);
+  static Status explain(const ServedAdapter& adapter, const Result<RereadOutcome>& read);
   void read_loop();
   void tell() const {
     if (news_) news_();
@@ -101,6 +105,7 @@ class AdapterStore {
   std::mutex load_mutex_;           // one load at a time, from the room for it to its name
   mutable std::mutex names_mutex_;  // guards names_
   std::map<std::string, AdapterLease> names_;
+  std::set<std::string> other_bases_;  // that were warned of; guarded by names_mutex_
 
   std::mutex reads_mutex_;
   std::condition_variable reads_changed_;

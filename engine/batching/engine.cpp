@@ -55,6 +55,8 @@ AdapterStoreOptions store_options(const EngineOptions& options) {
   result.max_adapters = options.max_adapters;
   result.max_rank = options.max_lora_rank;
   result.host_tier_bytes = options.host_tier_bytes;
+  result.links = options.adapter_links;
+  result.base_names = options.base_names;
   if (!hands_over(options.adapter_mode) || options.handoff.groups.empty()) return result;
   // Adapters lie where workers compute from them.
   result.host_tier_nodes.clear();

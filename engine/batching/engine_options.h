@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
+#include "base/file.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/recording/recording.h"
 #include "engine/service/adapter_mode.h"
@@ -26,6 +29,9 @@ struct EngineOptions {
   std::int32_t max_lora_rank = engine_defaults::kMaxLoraRank;
   // Shared memory for adapters, an even share on the node of each of the handoff's groups.
   std::size_t host_tier_bytes = std::size_t{64} << 20;
+  LinkRule adapter_links = {};  // of adapters' folders
+  std::vector<std::string> base_names =
+      {};  // of the model, as adapters may name it; empty: unknown
   AdapterMode adapter_mode = AdapterMode::pipelined;
   HandoffOptions handoff;            // of modes that hand over; no groups: no workers
   bool overlap = true;               // prepare a step while the one before it runs

@@ -51,6 +51,18 @@ class Guard {
   std::vector<std::unordered_set<std::string>> keys_;
 };
 
+// The library quotes what it could not read, which need not be UTF-8, nor meant for the reader of
+// the message: the file may not be what it was taken for.
+std::string without_quotes(std::string_view why) {
+  for (const std::string_view quote : {"; last read: ", " parsing '"}) {
+    why = why.substr(0, why.find(quote));
+  }
+  std::string text(why);
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
 }  // namespace
 
 template <typename J>
@@ -66,11 +78,7 @@ Result<J> parse_json_object(std::string_view text) {
   } catch (const typename Guard<J>::Refused& refused) {
     return invalid("{}", refused.why);
   } catch (const std::exception& e) {
-    // The library quotes the offending bytes, which need not be UTF-8.
-    std::string why = e.what();
-    std::replace_if(
-        why.begin(), why.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-    return invalid("is not JSON: {}", why);
+    return invalid("is not JSON: {}", without_quotes(e.what()));
   }
 }
 

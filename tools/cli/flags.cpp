@@ -5,11 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <utility>
+
+#include "tools/cli/foreign_flags.h"
 
 namespace tandem {
 namespace {
@@ -53,16 +56,42 @@ std::string did_you_mean(const std::string& given, const std::vector<std::string
 std::string unexpected(const std::string& argument, const SettingsTable& table,
                        const CommandInfo& command) {
   if (argument.size() < 2 || argument[0] != '-') {
-    return fmt::format("unexpected argument '{}'; `tandem {} --help` lists the flags", argument,
-                       command.name);
+    const bool has_model = std::ranges::any_of(table.fields(), [](const SettingsField& field) {
+      return field.facts().key == "model" && field.facts().has_flag;
+    });
+    return fmt::format("unexpected argument '{}'; {}`tandem {} --help` lists the flags", argument,
+                       has_model ? "a model is named by --model; " : "", command.name);
   }
   const std::string flag = argument.substr(0, argument.find('='));
+  if (const std::string_view hint = foreign_flag_hint(flag); !hint.empty()) {
+    return fmt::format("there is no {}; {}", flag, hint);
+  }
   std::vector<std::string> flags;
   for (const SettingsField& field : table.fields()) {
     if (field.facts().has_flag) flags.push_back(flag_of(field.facts()));
   }
   return fmt::format("unknown flag '{}'; {}`tandem {} --help` lists the flags", flag,
                      did_you_mean(flag, flags), command.name);
+}
+
+// "--pin false" as "--pin=false".
+std::vector<std::string> join_bools(const SettingsTable& table,
+                                    const std::vector<std::string>& args) {
+  constexpr std::array<std::string_view, 6> kWords = {"true", "false", "yes", "no", "on", "off"};
+  std::vector<std::string> joined;
+  bool after_bool = false;
+  for (const std::string& arg : args) {
+    if (after_bool && std::ranges::find(kWords, arg) != kWords.end()) {
+      joined.back() += "=" + arg;
+      after_bool = false;
+      continue;
+    }
+    after_bool = std::ranges::any_of(table.fields(), [&](const SettingsField& field) {
+      return field.facts().has_flag && is_bool(field.facts()) && flag_of(field.facts()) == arg;
+    });
+    joined.push_back(arg);
+  }
+  return joined;
 }
 
 using GivenFlags = std::vector<std::pair<SettingsField*, std::vector<std::string>>>;
@@ -90,7 +119,9 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
       options.emplace_back(&field, option);
     }
     // CLI11 takes the arguments last first.
-    app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+    std::vector<std::string> words = join_bools(table, args);
+    std::ranges::reverse(words);
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& failure) {
     return failure.what();
   }

@@ -57,7 +57,7 @@ void add_model_settings(SettingsTable& table, EngineSettings& s) {
   table
       .add(s.dtype, "dtype",
            "type to compute in; auto: the checkpoint's own, on a GPU bf16 instead of f32")
-      .choices({"auto", "bf16", "f16", "f32"});
+      .choices({"auto", "bf16", "f16", "f32", "bfloat16", "float16", "half", "float32", "float"});
   table.add(s.load_format, "load_format", "dummy: random weights of the config's shape, no files")
       .choices({"auto", "dummy"});
   table.add(s.seed, "seed", "of dummy weights and, in generate, of sampling").at_least(0);
@@ -68,6 +68,8 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
   add(s.adapters, "adapters",
       "each subfolder with an adapter_config.json is an adapter of that name")
       .meta("DIR");
+  add(s.follow_links_outside, "follow_links_outside",
+      "links in an adapter's folder may lead out of it, as Hugging Face's cache has them");
   add(s.max_adapters, "max_adapters", "adapters loaded at once, in whatever tier")
       .range(0, 1000000);
   add(s.max_device_adapters, "max_device_adapters",

@@ -22,6 +22,7 @@ struct EngineSettings {
   // Adapters
   std::string adapters;              // folder of adapter folders
   std::vector<std::string> adapter;  // NAME=DIR
+  bool follow_links_outside = false;
   std::int64_t max_adapters = engine_defaults::kMaxAdapters;
   std::int64_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;
   double host_tier_gb = 0;  // 0: chosen

@@ -4,14 +4,28 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <string_view>
 
+#include "base/check.h"
 #include "shm/region.h"
 
 namespace tandem {
+namespace {
+
+// Nobody may read standard error, and the other threads may hang in writing to it: no log, no lock.
+void say_without_waiting(std::string_view line) {
+  pollfd standard_error{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&standard_error, 1, 0) != 1 || (standard_error.revents & POLLOUT) == 0) return;
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace
 
 Result<std::unique_ptr<StopSignals>> StopSignals::create() {
   sigset_t set;
@@ -26,6 +40,8 @@ Result<std::unique_ptr<StopSignals>> StopSignals::create() {
   if (made->signal_fd_ < 0) return errno_status("signalfd", errno);
   made->quit_fd_ = eventfd(0, EFD_CLOEXEC);
   if (made->quit_fd_ < 0) return errno_status("eventfd", errno);
+  made->timer_fd_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+  if (made->timer_fd_ < 0) return errno_status("timerfd_create", errno);
   made->watcher_ = std::thread([signals = made.get()] { signals->watch(); });
   return made;
 }
@@ -39,16 +55,22 @@ StopSignals::~StopSignals() {
   }
   if (signal_fd_ >= 0) close(signal_fd_);
   if (quit_fd_ >= 0) close(quit_fd_);
+  if (timer_fd_ >= 0) close(timer_fd_);
 }
 
 void StopSignals::watch() {
   for (;;) {
-    pollfd fds[2] = {{signal_fd_, POLLIN, 0}, {quit_fd_, POLLIN, 0}};
-    if (poll(fds, 2, -1) < 0) {
+    pollfd fds[3] = {{signal_fd_, POLLIN, 0}, {quit_fd_, POLLIN, 0}, {timer_fd_, POLLIN, 0}};
+    if (poll(fds, 3, -1) < 0) {
       if (errno == EINTR) continue;
       return;
     }
     if (fds[1].revents != 0) return;
+    if (fds[2].revents != 0) {
+      unlink_own_shm_regions();  // as below
+      say_without_waiting("the time to end is over: what still runs is cut off\n");
+      _exit(1);
+    }
     if (fds[0].revents == 0) continue;
     signalfd_siginfo info{};
     if (read(signal_fd_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) continue;
@@ -61,6 +83,15 @@ void StopSignals::watch() {
     first_ = number;
     changed_.notify_all();
   }
+}
+
+void StopSignals::exit_after(Duration timeout) {
+  const auto nanoseconds = std::max<std::int64_t>(1, timeout.count());  // 0 would stop the timer
+  itimerspec at{};
+  at.it_value.tv_sec = nanoseconds / 1'000'000'000;
+  at.it_value.tv_nsec = nanoseconds % 1'000'000'000;
+  const int failure = timerfd_settime(timer_fd_, 0, &at, nullptr);
+  TANDEM_CHECK(failure == 0, "timerfd_settime: errno {}", errno);
 }
 
 void StopSignals::set_graceful(bool graceful) {

@@ -13,7 +13,8 @@ namespace tandem {
 
 // Make it before any other thread, so that all of them inherit the blocked signals. A thread of
 // its own reads them from a signalfd: no handler runs, so nothing unsafe can be called in one. The
-// first signal is an event; the second ends the process at once, with 128 + its number.
+// first signal is an event; the second ends the process at once, with 128 + its number. That thread
+// waits for nobody: whatever the others do, exit_after() holds.
 class StopSignals {
  public:
   static Result<std::unique_ptr<StopSignals>> create();
@@ -29,12 +30,17 @@ class StopSignals {
   void wait();                      // until the first signal
   bool wait_for(Duration timeout);  // true: there was a signal
 
+  // Ends the process with 1 when this long has passed and it still runs, whatever its threads hang
+  // in: says so on standard error, if that takes it without waiting. The last call counts.
+  void exit_after(Duration timeout);
+
  private:
   StopSignals() = default;
   void watch();
 
   int signal_fd_ = -1;
-  int quit_fd_ = -1;  // the destructor wakes the watching thread through it
+  int quit_fd_ = -1;   // the destructor wakes the watching thread through it
+  int timer_fd_ = -1;  // of exit_after()
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool graceful_ = false;  // guarded by mutex_

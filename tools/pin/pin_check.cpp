@@ -1,11 +1,14 @@
 // tandem pin check.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cpu_lora/placement/placement.h"
+#include "shm/region.h"
 #include "tools/pin/pin_commands.h"
 
 namespace tandem {
@@ -57,7 +60,8 @@ std::string cpu_text(int cpu) {
 
 std::string report_text(const Checked& checked) {
   const ControlInfo& info = checked.engine.info;
-  std::string out = fmt::format("engine {} ({})", info.pid, info.model);
+  std::string out = fmt::format("engine {}", info.pid);
+  if (!info.model.empty()) out += fmt::format(" ({})", info.model);
   if (!info.engine_cpus.empty()) {
     out += fmt::format(": its own threads on cpus {}", format_id_list(info.engine_cpus));
   }
@@ -149,15 +153,40 @@ nlohmann::json report_json(const Checked& checked) {
           {"drift", std::move(drifts)}};
 }
 
+// Engines without CPU workers say nothing of themselves, but have their adapters in shared memory.
+std::vector<int> list_engines_without_workers() {
+  const std::vector<int> others = list_engines();
+  std::vector<int> pids;
+  for (const FoundShmRegion& found : find_shm_regions("adapters")) {
+    if (std::ranges::find(others, found.maker) == others.end()) pids.push_back(found.maker);
+  }
+  std::ranges::sort(pids);
+  return pids;
+}
+
+Result<ObservedEngine> observe(int pid) {
+  Result<ObservedEngine> engine = observe_engine(pid);
+  if (engine || engine.status().code() != StatusCode::not_found) return engine;
+  const std::vector<int> plain = list_engines_without_workers();
+  if (std::ranges::find(plain, pid) == plain.end()) return engine;
+  ObservedEngine without;
+  without.info.pid = pid;
+  TANDEM_ASSIGN(without.threads, read_thread_places(pid));
+  return without;
+}
+
 Result<std::vector<Checked>> check(int pid) {
   std::vector<int> pids = {pid};
-  if (pid == 0) pids = list_engines();
+  if (pid == 0) {
+    pids = list_engines();
+    std::ranges::copy(list_engines_without_workers(), std::back_inserter(pids));
+  }
   MachineOptions options;
   options.gpus = false;
   TANDEM_ASSIGN(const MachineMap machine, read_machine(options));
   std::vector<Checked> all;
   for (const int each : pids) {
-    Result<ObservedEngine> engine = observe_engine(each);
+    Result<ObservedEngine> engine = observe(each);
     if (!engine) {
       // Of all engines one may end meanwhile.
       if (pid == 0 && engine.status().code() == StatusCode::not_found) continue;

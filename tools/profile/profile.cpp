@@ -239,6 +239,9 @@ Result<int> answer_questions(const EngineSettings& engine, const ProfileSettings
   if (!settings.explain.empty()) fmt::print("\n{}", explain_answer(profile, *question));
   if (!settings.what_if.empty()) TANDEM_TRY(answer_what_if(profile, settings.what_if));
   if (settings.map) fmt::print("\n{}", profile_text(profile));
+  if (!settings.html.empty()) {
+    TANDEM_TRY(write_output("html", settings.html, profile_page(profile).text()));
+  }
   if (settings.diff.empty()) return kExitOk;
   TANDEM_ASSIGN(const Profile before, read_profile(settings.diff));
   const ProfileDiff diff = diff_profiles(before, profile);

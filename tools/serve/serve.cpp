@@ -69,7 +69,8 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   const std::string address = url(server_settings, server->port());
   log::info("listening on {}; loading, /ready says when it is done", address);
 
-  TANDEM_ASSIGN(setup, set_up_engine(engine_settings, adapters, LoadReport::progress));
+  TANDEM_ASSIGN(setup, set_up_engine(engine_settings, adapters, LoadReport::progress,
+                                     server_settings.adapter_root));
   ServedModel model;
   model.name = setup->model_name;
   model.root = engine_settings.model;
@@ -87,10 +88,12 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
       return failure.with_context("the engine has ended");
     }
   }
-  log::info("signal {}: draining for at most {} s; a second signal ends it at once",
-            signals->signal_number(), server_settings.drain_timeout_s);
   const auto timeout = std::chrono::duration_cast<Duration>(
       std::chrono::duration<double>(server_settings.drain_timeout_s));
+  // Before anything that could wait, the log included.
+  signals->exit_after(timeout + std::chrono::seconds(1));
+  log::info("signal {}: draining for at most {} s; a second signal ends it at once",
+            signals->signal_number(), server_settings.drain_timeout_s);
   if (server->drain_and_stop(timeout)) {
     log::info("drained, stopped");
   } else {

@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "base/memory_info.h"
 #include "cpu_lora/topology/topology.h"
+#include "engine/adapters/base_name.h"
+#include "engine/loader/peft/peft_folder.h"
 #include "gpu/cuda/cuda_device.h"
 #include "shm/region.h"
 #include "tools/cli/machine.h"
@@ -29,6 +31,12 @@ std::string name_of(const EngineSettings& settings) {
   if (!path.has_filename()) path = path.parent_path();  // "dir/"
   std::string name = path.filename().string();
   return name.empty() || name == "." || name == ".." ? "model" : name;
+}
+
+// "meta-llama/Llama-2-7b-hf": one slash, and neither an absolute path nor one from here.
+bool is_hub_id(const std::string& model) {
+  return std::ranges::count(model, '/') == 1 && model.find_first_of("./~") != 0 &&
+         !model.ends_with('/');
 }
 
 // Dummy weights need no tokenizer; one of bytes stands in.
@@ -53,6 +61,31 @@ std::size_t choose_host_tier_bytes(const EngineSettings& settings) {
   const std::size_t share = std::clamp(available_memory() / 16, kLeast, kMost);
   const std::size_t there = free_shm_bytes() / 2 / 4096 * 4096;
   return there < kLeast ? share : std::min(share, there);
+}
+
+LinkRule link_rule(const EngineSettings& settings, const std::vector<std::string>& roots) {
+  LinkRule links{settings.follow_links_outside, {}};
+  const auto add = [&](const std::string& folder) {
+    std::error_code failure;
+    fs::path real = fs::canonical(folder, failure);
+    if (!failure) links.roots.push_back(std::move(real));
+  };
+  if (!settings.adapters.empty()) add(settings.adapters);
+  for (const std::string& root : roots) add(root);
+  return links;
+}
+
+// All but the weights themselves, in some milliseconds: before the model's, which take minutes.
+Status check_adapters(const std::vector<NamedAdapter>& adapters, const ModelConfig& config,
+                      DType dtype, const LinkRule& links) {
+  for (const NamedAdapter& adapter : adapters) {
+    const auto folder = PeftFolder::open(adapter.path, config, dtype, links);
+    if (!folder) {
+      return folder.status().with_context(
+          fmt::format("adapter '{}' from {}", adapter.name, adapter.path));
+    }
+  }
+  return {};
 }
 
 Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
@@ -130,6 +163,13 @@ Result<ModelConfig> find_model_config(const std::string& model) {
   std::error_code ignored;
   if (fs::is_directory(model, ignored)) return load_model_config(model);
   if (auto preset = model_preset(model)) return *std::move(preset);
+  if (is_hub_id(model)) {
+    return error(
+        StatusCode::not_found,
+        "model: there is no folder {0}; if that is a name on Hugging Face's hub: nothing is "
+        "downloaded here, `hf download {0} --local-dir DIR` does that, then --model DIR",
+        model);
+  }
   return error(StatusCode::not_found,
                "model: {} is neither a folder nor one of the shapes {}; name a checkpoint folder "
                "with a config.json",
@@ -203,7 +243,8 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
 
 Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& settings,
                                                    const std::vector<NamedAdapter>& adapters,
-                                                   LoadReport report) {
+                                                   LoadReport report,
+                                                   const std::vector<std::string>& adapter_roots) {
   auto setup = std::make_unique<EngineSetup>();
   setup->model_name = name_of(settings);
   for (const NamedAdapter& adapter : adapters) {
@@ -218,6 +259,11 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
                 choose_engine_options(settings, setup->config, setup->dtype, *setup->device));
   TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->config, setup->dtype,
                                                 setup->device->info(), setup->model_name));
+  options.adapter_links = link_rule(settings, adapter_roots);
+  if (fs::is_directory(settings.model)) {
+    options.base_names = base_names_of(settings.model, settings.served_model_name);
+  }
+  TANDEM_TRY(check_adapters(adapters, setup->config, setup->dtype, options.adapter_links));
   options.recording = {settings.record_steps,
                        {settings.model, settings.load_format, settings.seed}};
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));

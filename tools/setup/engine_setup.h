@@ -35,9 +35,10 @@ struct EngineSetup {
 enum class LoadReport { progress, terminal_only };
 
 // Loads everything; takes as long as that takes. `report`: whether a log gets lines, too.
-Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& settings,
-                                                   const std::vector<NamedAdapter>& adapters,
-                                                   LoadReport report);
+// `adapter_roots`: folders into which links of adapters may lead.
+Result<std::unique_ptr<EngineSetup>> set_up_engine(
+    const EngineSettings& settings, const std::vector<NamedAdapter>& adapters, LoadReport report,
+    const std::vector<std::string>& adapter_roots = {});
 
 // The parts, for the benchmarks.
 // How many threads the host device computes with and where; both are always filled in, but for the

@@ -41,7 +41,7 @@ constexpr std::array<Reason, 16> kRefusedWhenOn = {{
     {"use_sparse_lora", "sparse LoRA is not supported"},
 }};
 // Settings that are read, or say only how the adapter was initialised or trained.
-constexpr std::array<std::string_view, 30> kHarmless = {
+constexpr std::array<std::string_view, 31> kHarmless = {
     "auto_mapping",
     "base_model_name_or_path",
     "bias",
@@ -57,6 +57,7 @@ constexpr std::array<std::string_view, 30> kHarmless = {
     "lora_alpha",
     "lora_dropout",
     "lora_ga_config",
+    "merge_weights",
     "megatron_core",
     "peft_type",
     "peft_version",
@@ -73,6 +74,8 @@ constexpr std::array<std::string_view, 30> kHarmless = {
     "enable_lora",
     "lora_plus_ratio",
 };
+// How the names of such notes begin.
+constexpr std::array<std::string_view, 2> kNotesOfTools = {"unsloth_", "_"};
 // Those that leave the base as it was. PiSSA, OLoRA, CorDA, LoRA-GA and LoftQ train against an
 // altered base: on the plain one such an adapter would compute something else.
 constexpr std::array<std::string_view, 4> kHarmlessInitialisations = {"gaussian", "eva",
@@ -102,14 +105,29 @@ Status refuse_unsupported(const OrderedJson& json) {
           name);
     }
   }
+  return {};
+}
+
+bool is_known(std::string_view name) {
+  return std::ranges::find(kHarmless, name) != kHarmless.end() ||
+         std::ranges::find(kRefusedWhenOn, name, &Reason::field) != kRefusedWhenOn.end() ||
+         std::ranges::any_of(kNotesOfTools,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// New variants of LoRA come with a switch, a list or an object of their settings. Unknown texts and
+// numbers are notes, as tools for training leave them: they are ignored, and `ignored` names them.
+Status refuse_unknown(const OrderedJson& json, std::vector<std::string>& ignored) {
+  constexpr std::size_t kMaxShown = 100;
   for (const auto& [name, value] : json.items()) {
-    // New variants of LoRA come with a switch of this form; an unknown text or number is no switch.
-    const bool is_switch = (value == true && name.starts_with("use_")) ||
-                           (value.is_object() && name.ends_with("_config"));
-    if (is_switch && !is_off(value) && std::ranges::find(kHarmless, name) == kHarmless.end()) {
-      return invalid("'{}' is set, which this version does not know and might compute wrongly",
-                     name);
+    if (is_off(value) || is_known(name)) continue;
+    if (!value.is_string() && !value.is_number()) {
+      return invalid(
+          "'{}' is set, which this version does not know and might compute wrongly; if it changes "
+          "nothing in the weights' use, take it out of the file",
+          name.substr(0, kMaxShown));
     }
+    ignored.push_back(name.substr(0, kMaxShown));
   }
   return {};
 }
@@ -214,6 +232,7 @@ Result<PeftConfig> parse_peft_config(const OrderedJson& json) {
   const Fields fields(json);
   constexpr double kMax = std::numeric_limits<double>::max();
   PeftConfig peft;
+  TANDEM_TRY(refuse_unknown(json, peft.ignored));
   TANDEM_ASSIGN(peft.base_model, fields.text("base_model_name_or_path"));
   TANDEM_ASSIGN(peft.rank, fields.required_integer("r", 1, kMaxAdapterRank));
   TANDEM_ASSIGN(peft.alpha, fields.required_number("lora_alpha", -kMax, kMax));

@@ -29,10 +29,11 @@ struct PeftConfig {
   std::vector<std::string> layers_pattern;  // names of the list of layers; empty: any
   PatternMap rank_pattern;
   PatternMap alpha_pattern;
+  std::vector<std::string> ignored;  // names of settings that are set and unknown here
 };
 
 // Refuses by name whatever would change the maths: other PEFT types, DoRA, biases, modules_to_save,
-// initialisations that alter the base, and settings that are on and unknown here.
+// initialisations that alter the base, and what is set, unknown here and not a mere text or number.
 Result<PeftConfig> parse_peft_config(const OrderedJson& json);
 
 struct PlannedModule {

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/json.h"
 #include "engine/loader/peft/peft_config.h"
@@ -176,30 +180,47 @@ Result<PeftConfig> read_config(const File& file) {
   return config;
 }
 
+// A folder is read many times.
+void warn_of_ignored(const std::vector<std::string>& names) {
+  constexpr std::size_t kMaxNames = 256;  // they come from strangers
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  for (const std::string& name : names) {
+    {
+      const std::lock_guard lock(mutex);
+      if (warned.size() >= kMaxNames || !warned.insert(name).second) continue;
+    }
+    // As JSON, so that a name cannot write lines of its own into the log.
+    log::warning("{}: the setting {} is not known and ignored (told once)", kConfigName,
+                 Json(name).dump(-1, ' ', true, Json::error_handler_t::replace));
+  }
+}
+
 Status explain_missing_weights(const fs::path& dir, Status status) {
   std::error_code ignored;  // what cannot be looked at is not there
   if (status.code() != StatusCode::not_found || !fs::exists(dir / "adapter_model.bin", ignored)) {
     return status;
   }
   return invalid(
-      "{} holds only adapter_model.bin, a pickle, which is never read: save the adapter as "
-      "safetensors",
-      dir.string());
+      "the folder holds only adapter_model.bin, a pickle, which is never read: save the adapter as "
+      "safetensors");
 }
 
 }  // namespace
 
 // Identities are taken before anything is read, so that they stand for no older bytes.
-Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& config, DType dtype) {
+Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& config, DType dtype,
+                                    const LinkRule& links) {
   TANDEM_CHECK(dtype != DType::i32);
-  TANDEM_ASSIGN(File config_file, File::open(dir / kConfigName));
+  TANDEM_ASSIGN(File config_file, File::open_in(dir, kConfigName, links));
   auto source = std::make_shared<PeftSource>();
   TANDEM_ASSIGN(source->config, config_file.identity());
   TANDEM_ASSIGN(const PeftConfig peft, read_config(config_file));
   Result<std::vector<PlannedModule>> plan = plan_modules(peft, config);
   if (!plan) return plan.status().with_context(config_file.path());
+  warn_of_ignored(peft.ignored);
 
-  Result<File> weights = File::open(dir / kWeightsName);
+  Result<File> weights = File::open_in(dir, kWeightsName, links);
   if (!weights) return explain_missing_weights(dir, weights.status());
   TANDEM_ASSIGN(source->weights, weights->identity());
   TANDEM_ASSIGN(const SafetensorsHeader header, SafetensorsHeader::read(*weights));
@@ -220,11 +241,11 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
 }
 
 std::optional<PeftFolder> PeftFolder::reopen(const fs::path& dir,
-                                             std::shared_ptr<const PeftSource> source,
-                                             DType dtype) {
-  Result<File> config = File::open(dir / kConfigName);
+                                             std::shared_ptr<const PeftSource> source, DType dtype,
+                                             const LinkRule& links) {
+  Result<File> config = File::open_in(dir, kConfigName, links);
   if (!config) return std::nullopt;
-  Result<File> weights = File::open(dir / kWeightsName);
+  Result<File> weights = File::open_in(dir, kWeightsName, links);
   if (!weights) return std::nullopt;
   PeftFolder folder(*std::move(config), *std::move(weights), dtype);
   folder.source_ = std::move(source);

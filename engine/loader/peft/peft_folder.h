@@ -25,12 +25,14 @@ struct PeftScratch {
 class PeftFolder {
  public:
   // Refuses as load_peft_adapter() says, but for weights that are not finite.
+  // Messages name its files, never where it lies.
   static Result<PeftFolder> open(const std::filesystem::path& dir, const ModelConfig& config,
-                                 DType dtype);
+                                 DType dtype, const LinkRule& links);
   // Opens the folder that `source` describes, and reads nothing. Null: its files are others now, or
   // cannot be opened; open() says what is the matter.
   static std::optional<PeftFolder> reopen(const std::filesystem::path& dir,
-                                          std::shared_ptr<const PeftSource> source, DType dtype);
+                                          std::shared_ptr<const PeftSource> source, DType dtype,
+                                          const LinkRule& links);
 
   // Everything of the adapter but its bytes and digest. Only of open().
   const Adapter& adapter() const { return adapter_; }

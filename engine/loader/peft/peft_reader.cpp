@@ -154,10 +154,11 @@ bool same_layout(const Adapter& a, const Adapter& b) {
 }  // namespace
 
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
-                                  DType dtype, const AllocateBytes& allocate, std::int64_t now_ns) {
+                                  DType dtype, const AllocateBytes& allocate, std::int64_t now_ns,
+                                  const LinkRule& links) {
   // Less than this is read faster than a thread starts.
   constexpr std::size_t kBytesPerThread = 2 << 20;
-  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, dtype));
+  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, dtype, links));
   Adapter adapter = folder.adapter();
   TANDEM_TRY(allocate_bytes(adapter, allocate));
   BorrowedCrew borrowed(adapter.num_bytes / kBytesPerThread);
@@ -173,9 +174,9 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
                                           const std::shared_ptr<const PeftSource>& source,
                                           ThreadCrew& crew, std::byte* target,
                                           const std::function<void(std::size_t layer)>& layer_there,
-                                          std::int64_t now_ns) {
+                                          std::int64_t now_ns, const LinkRule& links) {
   if (source != nullptr) {
-    if (const auto folder = PeftFolder::reopen(dir, source, known.dtype)) {
+    if (const auto folder = PeftFolder::reopen(dir, source, known.dtype, links)) {
       Reading reading(*folder, known, crew, target, layer_there);
       TANDEM_TRY(reading.read());
       if (folder->is_unchanged()) return RereadOutcome{true, false, source};
@@ -183,7 +184,7 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
       return RereadOutcome{digest == known.digest, true, nullptr};
     }
   }
-  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, known.dtype));
+  TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, known.dtype, links));
   if (!same_layout(folder.adapter(), known)) return RereadOutcome{};
   Reading reading(folder, known, crew, target, layer_there);
   TANDEM_ASSIGN(const std::string digest, reading.read_and_digest());

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/file.h"
 #include "base/file_identity.h"
 #include "base/status.h"
 #include "engine/loader/adapter.h"
@@ -20,10 +21,11 @@ namespace tandem {
 // weights converted to `dtype`. All or nothing. Refuses with the reason: pickle, DoRA, bias,
 // modules_to_save, embedding or head LoRA, modules or layers the base does not have, shapes that do
 // not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
-// come from `allocate`, by default from the heap. `now_ns`: see FileIdentity::vouches.
+// come from `allocate`, by default from the heap. `now_ns`: see FileIdentity::vouches. Messages do
+// not tell where DIR is.
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
                                   DType dtype, const AllocateBytes& allocate = nullptr,
-                                  std::int64_t now_ns = unix_now_ns());
+                                  std::int64_t now_ns = unix_now_ns(), const LinkRule& links = {});
 
 struct RereadOutcome {
   bool same = false;    // the content is that of the adapter that was known
@@ -45,6 +47,7 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
                                           const std::shared_ptr<const PeftSource>& source,
                                           ThreadCrew& crew, std::byte* target,
                                           const std::function<void(std::size_t layer)>& layer_there,
-                                          std::int64_t now_ns = unix_now_ns());
+                                          std::int64_t now_ns = unix_now_ns(),
+                                          const LinkRule& links = {});
 
 }  // namespace tandem

@@ -8,14 +8,16 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"
 
 namespace tandem {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 const std::string kModel = "data/demo-llama";
 const std::string kAdapters = "data/demo-llama/adapters";
@@ -30,7 +32,7 @@ std::vector<std::string> generate(std::vector<std::string> more) {
 class ScratchFile {
  public:
   explicit ScratchFile(const std::string& text)
-      : path_(std::filesystem::path(testing::TempDir()) /
+      : path_(std::filesystem::path(::testing::TempDir()) /
               ("tandem_cli_" + std::to_string(getpid()) + ".toml")) {
     std::ofstream(path_) << text;
   }
@@ -116,6 +118,88 @@ TEST(Cli, UsageErrorsExitWithTwoAndNameTheRemedy) {
   const Finished choice = run_tandem({"serve", "--model", "x", "--device", "tpu"});
   EXPECT_EQ(choice.status, 2);
   EXPECT_THAT(choice.error, HasSubstr("device must be auto, cuda, host, not 'tpu'"));
+}
+
+TEST(Cli, PointsToWhatOtherServersFlagsAreHere) {
+  const auto said = [](std::vector<std::string> args) {
+    args.insert(args.begin(), "serve");
+    const Finished run = run_tandem(args);
+    EXPECT_EQ(run.status, 2);
+    return run.error;
+  };
+  EXPECT_THAT(said({"--model", "x", "--enable-lora"}), HasSubstr("leave it out"));
+  EXPECT_THAT(said({"--model", "x", "--lora-modules", "a=b", "c=d"}),
+              StartsWith("tandem serve: there is no --lora-modules; --adapter NAME=DIR names one"));
+  EXPECT_THAT(said({"--model", "x", "--max-loras", "4"}), HasSubstr("--max-device-adapters"));
+  EXPECT_THAT(said({"--model", "x", "--gpu-memory-utilization=0.9"}), HasSubstr("--pool-gb"));
+  EXPECT_THAT(said({"--model", "x", "-tp", "2"}), HasSubstr("one GPU"));
+  EXPECT_THAT(said({"meta-llama/Llama-2-7b-hf"}), HasSubstr("a model is named by --model"));
+  EXPECT_THAT(run_tandem({"generate", "--model", "meta-llama/Llama-2-7b-hf", "-p", "x"}).error,
+              HasSubstr("`hf download meta-llama/Llama-2-7b-hf --local-dir DIR`"));
+}
+
+TEST(Cli, TakesTheWordsOfBooleansAndTheNamesOfTypes) {
+  const auto printed = [](std::vector<std::string> args) {
+    args.insert(args.begin(), {"serve", "--model", "x", "--print-config"});
+    const Finished run = run_tandem(args);
+    EXPECT_EQ(run.status, 0) << run.error;
+    return run.output;
+  };
+  for (const std::vector<std::string>& off : {std::vector<std::string>{"--prefix-cache", "false"},
+                                              {"--prefix-cache=false"},
+                                              {"--prefix-cache", "off"},
+                                              {"--no-prefix-cache"}}) {
+    EXPECT_THAT(printed(off), HasSubstr("prefix_cache = false"));
+  }
+  EXPECT_THAT(printed({"--prefix-cache", "true", "--port", "1"}), HasSubstr("prefix_cache = true"));
+  EXPECT_EQ(run_tandem({"serve", "--model", "x", "--prefix-cache", "maybe"}).status, 2);
+  EXPECT_EQ(run_tandem({"serve", "--model", "x", "--prefix-cache=maybe"}).status, 2);
+  for (const char* name : {"bfloat16", "float16", "half", "float32", "float", "auto", "bf16"}) {
+    EXPECT_THAT(printed({"--dtype", name}), HasSubstr(std::string("dtype = \"") + name + "\""));
+  }
+  EXPECT_EQ(run_tandem(generate({"-p", "x", "--max-tokens", "1", "--dtype", "float32"})).status, 0);
+}
+
+TEST(Cli, RefusesAWrongAdapterBeforeTheWeightsAreRead) {
+  const testing::TempDir folder;
+  const Finished none = run_tandem(generate({"-p", "x", "--adapter", "a=no/such"}));
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.error, AllOf(HasSubstr("adapter 'a' from no/such: cannot open the folder"),
+                                Not(HasSubstr("loading"))));
+  std::filesystem::create_symlink(
+      std::filesystem::absolute(kAdapters) / "python" / "adapter_model.safetensors",
+      folder.path() / "adapter_model.safetensors");
+  std::filesystem::copy(std::filesystem::path(kAdapters) / "python" / "adapter_config.json",
+                        folder.path());
+  const std::string named = "a=" + folder.path().string();
+  const Finished link = run_tandem(generate({"-p", "x", "--adapter", named}));
+  EXPECT_EQ(link.status, 1);
+  EXPECT_THAT(link.error, HasSubstr("--follow-links-outside"));
+  const Finished allowed =
+      run_tandem(generate({"-p", "x", "--max-tokens", "1", "--adapter", named,
+                           "--follow-links-outside", "--served-model-name", "base"}));
+  EXPECT_EQ(allowed.status, 0) << allowed.error;
+  EXPECT_THAT(allowed.error, Not(HasSubstr("was made for the base model")));
+}
+
+TEST(Cli, WarnsOnceOfAdaptersOfAnotherBase) {
+  const testing::TempDir folder;
+  for (const char* name : {"a", "b"}) {
+    const std::filesystem::path to = folder.path() / name;
+    std::filesystem::copy(std::filesystem::path(kAdapters) / "python", to);
+    std::ifstream in(to / "adapter_config.json");
+    nlohmann::json config = nlohmann::json::parse(in);
+    config["base_model_name_or_path"] = "meta-llama/Llama-2-7b-hf";
+    std::ofstream(to / "adapter_config.json") << config;
+  }
+  const Finished run = run_tandem(generate(
+      {"-p", "x", "--max-tokens", "1", "--adapters", folder.path().string(), "--adapter", "a"}));
+  EXPECT_EQ(run.status, 0) << run.error;
+  const std::string text =
+      "was made for the base model 'meta-llama/Llama-2-7b-hf', and 'demo-llama'";
+  const std::size_t first = run.error.find(text);
+  ASSERT_NE(first, std::string::npos) << run.error;
+  EXPECT_EQ(run.error.find(text, first + 1), std::string::npos) << run.error;
 }
 
 TEST(Cli, FailuresExitWithOneAndNameTheThing) {
@@ -256,7 +340,7 @@ TEST(Cli, GenerateTakesAnAdapterByFolderAndByNameEqualsFolder) {
 
 TEST(Cli, DummyWeightsNeedNoWeightFile) {
   const auto folder =
-      std::filesystem::path(testing::TempDir()) / ("tandem_dummy_" + std::to_string(getpid()));
+      std::filesystem::path(::testing::TempDir()) / ("tandem_dummy_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   std::filesystem::copy_file(kModel + "/config.json", folder / "config.json",
                              std::filesystem::copy_options::overwrite_existing);
@@ -292,7 +376,7 @@ TEST(Cli, AnInterruptKeepsWhatIsThereAndExitsWith130) {
   ASSERT_TRUE(process.wait_for_output("\n")) << process.error();
   process.send_signal(SIGINT);
   EXPECT_EQ(process.wait(), 130) << process.error();
-  EXPECT_THAT(process.output(), Not(testing::IsEmpty()));
+  EXPECT_THAT(process.output(), Not(::testing::IsEmpty()));
   EXPECT_EQ(process.output().back(), '\n');
 }
 
@@ -306,7 +390,7 @@ std::vector<std::string> serve(std::vector<std::string> more) {
 // What it measures on a machine that does other things says nothing; that it measures all does.
 TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
   const std::string base =
-      (std::filesystem::path(testing::TempDir()) / ("tandem_cold_" + std::to_string(getpid())))
+      (std::filesystem::path(::testing::TempDir()) / ("tandem_cold_" + std::to_string(getpid())))
           .string();
   const Finished bench = run_tandem({"bench",
                                      "coldstart",
@@ -344,8 +428,8 @@ TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
   for (const nlohmann::json& table : report["tables"]) {
     std::vector<std::string> modes;
     for (const nlohmann::json& row : table["rows"]) modes.push_back(row[0]);
-    EXPECT_THAT(modes,
-                testing::ElementsAre("cached", "planned", "pipelined", "cpu_assist", "on_demand"));
+    EXPECT_THAT(
+        modes, ::testing::ElementsAre("cached", "planned", "pipelined", "cpu_assist", "on_demand"));
   }
   // Exactness is no matter of speed.
   for (const nlohmann::json& bar : report["bars"]) {

@@ -191,6 +191,16 @@ TEST(PinCheckCommand, FailsWithoutAnEngine) {
   EXPECT_THAT(run.error, StartsWith("tandem pin check: there is no engine with pid 1"));
 }
 
+TEST(PinCheckCommand, KnowsAnEngineWithoutWorkers) {
+  const ShmRegion arena = ShmRegion::create("adapters", 65536).value();
+  const std::string engine = std::to_string(getpid());
+  const Finished run = pin({"check", "--engine", engine});
+  EXPECT_EQ(run.status, 0) << run.error;
+  EXPECT_THAT(run.output, StartsWith("engine " + engine + "\n  no CPU workers\n  ok"));
+  EXPECT_THAT(pin({"check"}).output, HasSubstr("engine " + engine + "\n"));
+  EXPECT_EQ(json_of(pin({"check", "--engine", engine, "--json"}))["engines"][0]["pid"], getpid());
+}
+
 // An engine made of this process: a mailbox, an arena and a control region, and no thread.
 class PinOnFakeEngine : public ::testing::Test {
  protected:

@@ -96,6 +96,10 @@ TEST(ProfileCli, MeasuresAModelWritesTheProfileAndAnswersFromIt) {
   const Finished again = run_tandem({"profile", "--from", path, "--map"});
   EXPECT_EQ(again.status, 0) << again.error;
   EXPECT_THAT(again.output, HasSubstr("tiny-llama"));
+  const std::string map_page = (dir.path() / "map.html").string();
+  EXPECT_EQ(run_tandem({"profile", "--from", path, "--map", "--html", map_page}).status, 0);
+  std::ifstream map(map_page);
+  EXPECT_THAT((std::string{std::istreambuf_iterator<char>(map), {}}), HasSubstr("<svg"));
   EXPECT_EQ(run_tandem({"profile", "--from", path, "--diff", path}).status, 0);
   nlohmann::json changed = profile;
   changed["costs"]["layer_s"] = profile["costs"]["layer_s"].get<double>() * 2;

@@ -13,7 +13,9 @@
 namespace tandem::peft_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(PeftAdapter, RefusesPickleAndNothingByName) {
   EXPECT_THAT(load().status().message(), HasSubstr("adapter_config.json"));
@@ -26,6 +28,59 @@ TEST_F(PeftAdapter, RefusesPickleAndNothingByName) {
   // A pipe instead of a file must not hang.
   ASSERT_EQ(::mkfifo((dir_.path() / "adapter_model.safetensors").c_str(), 0600), 0);
   EXPECT_THAT(load().status().message(), HasSubstr("not a regular file"));
+}
+
+// Messages go to clients, who may not know where the server keeps its adapters.
+TEST_F(PeftAdapter, NamesFilesButNotTheirFolder) {
+  add_everywhere({Module::q});
+  const auto damage = [&](const char* name, std::string_view contents) {
+    write(lora({"q_proj"}));
+    if (contents.empty()) {
+      std::filesystem::remove(dir_.path() / name);
+    } else {
+      dir_.write(name, contents);
+    }
+    const Status status = load().status();
+    EXPECT_THAT(status.message(), HasSubstr(name));
+    EXPECT_THAT(status.message(), Not(HasSubstr(dir_.path().filename().string())));
+    return status;
+  };
+  EXPECT_EQ(damage("adapter_config.json", "").code(), StatusCode::not_found);
+  EXPECT_EQ(damage("adapter_config.json", "{}").code(), StatusCode::invalid_argument);
+  EXPECT_EQ(damage("adapter_model.safetensors", "").code(), StatusCode::not_found);
+  EXPECT_EQ(damage("adapter_model.safetensors", "short").code(), StatusCode::invalid_argument);
+  // A file that is not what it was taken for is not read out in the message.
+  const Status secret = damage("adapter_config.json", "{root:x:0:0: \"secret\" 1e999}");
+  EXPECT_THAT(secret.message(), AllOf(HasSubstr("line 1, column 2"), Not(HasSubstr("root"))));
+  EXPECT_THAT(damage("adapter_config.json", "{\"a\": 1e99999}").message(), Not(HasSubstr("99999")));
+  EXPECT_EQ(load_peft_adapter(dir_.path() / "none", base(), DType::f32).status().message(),
+            "cannot open the folder: No such file or directory");
+}
+
+TEST_F(PeftAdapter, FollowsLinksWithinItsFolderAndOutOfItOnlyIfAllowed) {
+  namespace fs = std::filesystem;
+  add_everywhere({Module::q});
+  write(lora({"q_proj"}));
+  const fs::path snapshot = dir_.path() / "snapshots" / "1";
+  fs::create_directories(snapshot);
+  fs::create_directories(dir_.path() / "blobs");
+  fs::rename(dir_.path() / "adapter_model.safetensors", dir_.path() / "blobs" / "w");
+  fs::rename(dir_.path() / "adapter_config.json", snapshot / "config");
+  fs::create_symlink("config", snapshot / "adapter_config.json");
+  fs::create_symlink("../../blobs/w", snapshot / "adapter_model.safetensors");
+  const auto load_with = [&](const LinkRule& links) {
+    return load_peft_adapter(snapshot, base(), DType::f32, nullptr, unix_now_ns(), links).status();
+  };
+  const Status refused = load_with({});
+  EXPECT_EQ(refused.code(), StatusCode::permission_denied);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("adapter_model.safetensors is a link"),
+                                       HasSubstr("--follow-links-outside"), HasSubstr("blobs")));
+  EXPECT_TRUE(load_with({.anywhere = true, .roots = {}}));
+  EXPECT_TRUE(load_with({.anywhere = false, .roots = {fs::canonical(dir_.path())}}));
+  EXPECT_FALSE(load_with({.anywhere = false, .roots = {fs::canonical(dir_.path()) / "blo"}}));
+  // Whether something is there is not told.
+  fs::remove(dir_.path() / "blobs" / "w");
+  EXPECT_EQ(load_with({}).message(), refused.message());
 }
 
 TEST_F(PeftAdapter, RefusesFilesCutOffAnywhere) {

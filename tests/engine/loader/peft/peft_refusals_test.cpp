@@ -1,6 +1,7 @@
 // Every kind of adapter that is refused, by its settings or by its tensors.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/engine/loader/peft/peft_adapter_fixture.h"
@@ -31,6 +32,33 @@ TEST_F(PeftAdapter, RefusesWhatChangesTheMaths) {
   EXPECT_THAT(message_with("use_something_new", true), HasSubstr("use_something_new"));
   EXPECT_THAT(message_with("new_config", {{"a", 1}}), HasSubstr("new_config"));
   EXPECT_THAT(message_with("init_lora_weights", "pissa_niter_4"), HasSubstr("alters the base"));
+}
+
+TEST_F(PeftAdapter, RefusesUnknownSettingsThatAreNoMereNotes) {
+  add_everywhere({Module::q});
+  EXPECT_THAT(message_with("sparse", true), HasSubstr("'sparse' is set"));
+  EXPECT_THAT(message_with("extra_layers", {1, 2}), HasSubstr("'extra_layers' is set"));
+  EXPECT_THAT(message_with("gates", {{"q_proj", 2}}), HasSubstr("take it out of the file"));
+  for (const Json& off :
+       {Json(nullptr), Json(false), Json(0), Json(""), Json::array(), Json::object()}) {
+    EXPECT_EQ(message_with("gates", off), "accepted") << off;
+  }
+}
+
+TEST_F(PeftAdapter, IgnoresNotesAndSaysSoOnce) {
+  add_everywhere({Module::q});
+  Json config = lora({"q_proj"});
+  config["num_epochs_of_mine"] = 3;
+  config["author\n"] = "somebody";
+  config["unsloth_fixed"] = true;
+  write(config);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(load());
+  EXPECT_TRUE(load());
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 2) << log;
+  EXPECT_THAT(log, HasSubstr("the setting \"num_epochs_of_mine\" is not known and ignored"));
+  EXPECT_THAT(log, HasSubstr("the setting \"author\\n\" is not known and ignored"));
 }
 
 TEST_F(PeftAdapter, AcceptsSettingsThatOnlyConcernTraining) {
