@@ -15,12 +15,6 @@ using ErrorsTest = ServerTest;
 constexpr const char* kCompletionsPath = "/v1/completions";
 constexpr const char* kChatPath = "/v1/chat/completions";
 
-json prompt_with(const char* field, json value) {
-  json body{{"prompt", "p"}};
-  body[field] = std::move(value);
-  return body;
-}
-
 TEST_F(ErrorsTest, EveryErrorIsInTheEnvelope) {
   start();
   for (const auto& response : {get(port, "/nowhere"), get(port, "/v1/completions"),
@@ -61,138 +55,6 @@ TEST_F(ErrorsTest, RefusesWhatIsNotJson) {
     EXPECT_NE(response.error().find(message), std::string::npos) << response.body;
   }
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "still serving"}}).status, 200);
-}
-
-TEST_F(ErrorsTest, NamesTheFieldAndItsRange) {
-  start();
-  const struct {
-    json body;
-    const char* param;
-    const char* rule;
-  } cases[] = {
-      {prompt_with("temperature", -0.1), "temperature", "a number from 0 to 2"},
-      {prompt_with("temperature", 2.1), "temperature", "a number from 0 to 2"},
-      {prompt_with("temperature", "warm"), "temperature", "a number from 0 to 2"},
-      {prompt_with("top_p", 0), "top_p", "a number above 0 and up to 1"},
-      {prompt_with("top_p", 1.01), "top_p", "a number above 0 and up to 1"},
-      {prompt_with("top_k", -2), "top_k", "an integer from -1 to 2147483647"},
-      {prompt_with("top_k", 1.5), "top_k", "an integer"},
-      {prompt_with("min_p", 1.5), "min_p", "a number from 0 to 1"},
-      {prompt_with("presence_penalty", -2.5), "presence_penalty", "a number from -2 to 2"},
-      {prompt_with("frequency_penalty", 3), "frequency_penalty", "a number from -2 to 2"},
-      {prompt_with("repetition_penalty", 0), "repetition_penalty", "above 0 and up to 2"},
-      {prompt_with("n", 0), "n", "an integer from 1 to 128"},
-      {prompt_with("n", true), "n", "an integer from 1 to 128"},
-      {prompt_with("max_tokens", 0), "max_tokens", "at least 1"},
-      {prompt_with("max_tokens", -1), "max_tokens", "an integer from 0"},
-      {prompt_with("max_completion_tokens", 0), "max_completion_tokens", "at least 1"},
-      {json{{"prompt", "p"}, {"min_tokens", 6}, {"max_tokens", 5}}, "min_tokens",
-       "must not exceed"},
-      {prompt_with("logprobs", 21), "logprobs", "an integer from 0 to 20"},
-      {prompt_with("seed", 1.5), "seed", "an integer of 64 bits"},
-      {prompt_with("seed", 18446744073709551615U), "seed", "an integer of 64 bits"},
-      {prompt_with("stop", ""), "stop", "a non-empty string"},
-      {prompt_with("stop", json(std::vector<std::string>(17, "x"))), "stop", "at most 16"},
-      {prompt_with("stop_token_ids", {1, -1}), "stop_token_ids", "a list of token ids"},
-      {prompt_with("stop_token_ids", {257}), "stop_token_ids", "ids go from 0 to 256"},
-      {prompt_with("logit_bias", {{"5", 101}}), "logit_bias", "from -100 to 100"},
-      {prompt_with("logit_bias", {{"five", 1}}), "logit_bias", "token ids"},
-      {prompt_with("logit_bias", {{"257", 1}}), "logit_bias", "ids go from 0 to 256"},
-      {prompt_with("stream", 1), "stream", "true or false"},
-      {prompt_with("stream_options", {{"include_usage", true}}), "stream_options",
-       "needs 'stream'"},
-      {prompt_with("priority", 3e9), "priority", "an integer from -2147483648 to 2147483647"},
-      {prompt_with("user", 7), "user", "a string"},
-      {prompt_with("prompt", json::array()), "prompt", "a non-empty list"},
-      {prompt_with("prompt", {1, "two"}), "prompt", "a non-empty list"},
-      {prompt_with("prompt", {257}), "prompt", "ids go from 0 to 256"},
-      {json{{"model", "base"}}, "prompt", "required"},
-      {json{{"prompt", std::vector<std::string>(100, "p")}, {"n", 3}}, "n",
-       "300 is more than the 256"},
-  };
-  for (const auto& [body, param, rule] : cases) {
-    const auto response = post(port, kCompletionsPath, body);
-    EXPECT_EQ(response.status, 400) << body;
-    EXPECT_EQ(response.error("param"), param) << body;
-    EXPECT_NE(response.error().find(rule), std::string::npos) << body << response.body;
-  }
-  EXPECT_EQ(service.num_runs(), 0U);
-}
-
-TEST_F(ErrorsTest, NamesTheFieldThatItDoesNotSupport) {
-  start();
-  const json chat{{"messages", {{{"role", "user"}, {"content", "x"}}}}};
-  const struct {
-    const char* path;
-    const char* field;
-    json value;
-    const char* message;
-  } cases[] = {
-      {kChatPath, "response_format", {{"type", "json_object"}}, "yet: only {\"type\":\"text\"}"},
-      {kChatPath, "tool_choice", "required", "only \"none\" or \"auto\""},
-      {kChatPath, "tool_choice", {{"type", "function"}}, "not supported yet"},
-      {kChatPath, "parallel_tool_calls", false, "only true"},
-      {kChatPath, "functions", {{{"name", "f"}}}, "give 'tools'"},
-      {kChatPath, "function_call", {{"name", "f"}}, "not supported yet"},
-      {kChatPath, "modalities", {"text", "audio"}, "only [\"text\"]"},
-      {kChatPath, "reasoning_effort", "low", "chat_template_kwargs"},
-      {kChatPath, "prompt", "p", "a field of /v1/completions"},
-      {kChatPath, "echo", true, "a field of /v1/completions"},
-      {kChatPath, "guided_choice", {"a", "b"}, "not supported yet"},
-      {kCompletionsPath, "structured_outputs", {{"regex", "a"}}, "not supported yet"},
-      {kCompletionsPath, "suffix", "end", "only \"\""},
-      {kCompletionsPath, "best_of", 3, "only 2"},
-      {kCompletionsPath, "use_beam_search", true, "only false"},
-      {kCompletionsPath, "length_penalty", 0.5, "only 1"},
-      {kCompletionsPath, "logits_processors", {"f"}, "only []"},
-      {kCompletionsPath, "prompt_embeds", "AAAA", "not supported yet"},
-      {kCompletionsPath, "prompt_logprobs", 1, "'echo'"},
-      {kCompletionsPath, "messages", {{{"role", "user"}}}, "a field of /v1/chat/completions"},
-      {kCompletionsPath, "top_logprobs", 3, "a field of /v1/chat/completions"},
-  };
-  for (const auto& [path, field, value, message] : cases) {
-    json body = path == kChatPath ? chat : json{{"prompt", "p"}};
-    body["n"] = 2;
-    body[field] = value;
-    const auto response = post(port, path, body);
-    EXPECT_EQ(response.status, 400) << field;
-    EXPECT_EQ(response.error("param"), field) << response.body;
-    EXPECT_EQ(response.error("code"), "not_supported") << response.body;
-    EXPECT_NE(response.error().find(message), std::string::npos) << response.body;
-  }
-  EXPECT_EQ(post(port, kCompletionsPath,
-                 {{"prompt", "p"},
-                  {"stream", true},
-                  {"stream_options", {{"continuous_usage_stats", true}}}})
-                .error("param"),
-            "stream_options");
-  EXPECT_EQ(service.num_runs(), 0U);
-}
-
-TEST_F(ErrorsTest, TakesFieldsThatChangeNothing) {
-  start();
-  json nulls{{"prompt", "p"}};
-  for (const UnsupportedField& field : unsupported_fields()) nulls[field.name] = nullptr;
-  EXPECT_EQ(post(port, kCompletionsPath, nulls).status, 200);
-  const json completion = {{"prompt", "p"},
-                           {"best_of", 2},
-                           {"n", 2},
-                           {"use_beam_search", false},
-                           {"length_penalty", 1.0},
-                           {"suffix", ""},
-                           {"messages", json::array()},
-                           {"add_special_tokens", true}};
-  EXPECT_EQ(post(port, kCompletionsPath, completion).status, 200);
-  const json chat = {{"messages", {{{"role", "user"}, {"content", "x"}}}},
-                     {"response_format", {{"type", "text"}}},
-                     {"tool_choice", "auto"},
-                     {"parallel_tool_calls", true},
-                     {"modalities", {"text"}},
-                     {"service_tier", "auto"},
-                     {"store", true},
-                     {"metadata", {{"a", "b"}}},
-                     {"echo", false}};
-  EXPECT_EQ(post(port, kChatPath, chat).status, 200);
 }
 
 TEST_F(ErrorsTest, RefusesMessagesThatAreNone) {
@@ -478,45 +340,6 @@ TEST_F(ErrorsTest, SaysThatItIsStarting) {
 }
 
 // Property: no value of another type makes a known field succeed or the server fail.
-TEST_F(ErrorsTest, RefusesEveryFieldOfAnotherType) {
-  start();
-  const json values[] = {
-      true,          -7.25,          "text",         json::array({nullptr}),
-      json::array(), json::object(), json{{"a", 1}}, json::array({json::array({"x"})})};
-  for (const RequestField& field : request_fields()) {
-    const bool chat = (field.where & kCompletions) == 0;
-    for (const json& value : values) {
-      json body =
-          chat ? json{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"logprobs", true}}
-               : json{{"prompt", "p"}};
-      body[field.name] = value;
-      const json type = schema_of(field).value("type", json("any"));
-      const bool may_fit = (type == "boolean" && value.is_boolean()) ||
-                           (type == "string" && value.is_string()) ||
-                           (type == "array" && value.is_array()) ||
-                           (type == "object" && value.is_object()) || type == "any";
-      const auto response = post(port, chat ? kChatPath : kCompletionsPath, body);
-      if (may_fit) {
-        EXPECT_NE(response.status / 100, 5) << field.name << " " << value << response.body;
-      } else {
-        EXPECT_EQ(response.status, 400) << field.name << " " << value << response.body;
-        EXPECT_EQ(response.error("param"), field.name) << value;
-        EXPECT_NE(response.error().find(rule_of(field)), std::string::npos) << response.body;
-      }
-    }
-    json body =
-        chat ? json{{"messages", {{{"role", "user"}, {"content", "x"}}}}} : json{{"prompt", "p"}};
-    if (body.contains(field.name)) continue;
-    body[field.name] = nullptr;
-    EXPECT_EQ(post(port, chat ? kChatPath : kCompletionsPath, body).status, 200) << field.name;
-  }
-}
-
-TEST_F(ErrorsTest, IgnoresUnknownFields) {
-  start();
-  EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}, {"best_of", 1}, {"né\n", 2}}).status,
-            200);
-}
 
 }  // namespace
 }  // namespace tandem

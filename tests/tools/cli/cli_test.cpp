@@ -380,13 +380,6 @@ TEST(Cli, AnInterruptKeepsWhatIsThereAndExitsWith130) {
   EXPECT_EQ(process.output().back(), '\n');
 }
 
-std::vector<std::string> serve(std::vector<std::string> more) {
-  std::vector<std::string> args = {"serve",   "--model", kModel, "--adapters",
-                                   kAdapters, "--port",  "0",    "--no-pin"};
-  args.insert(args.end(), more.begin(), more.end());
-  return args;
-}
-
 // What it measures on a machine that does other things says nothing; that it measures all does.
 TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
   const std::string base =
@@ -455,91 +448,6 @@ TEST(BenchColdStart, RefusesBarsModesAndLengthsThatItDoesNotKnow) {
   refuses("--only", "C9");
   refuses("--modes", "warm");
   refuses("--lengths", "short");
-}
-
-TEST(Serve, AnswersAndEndsCleanlyOnSigterm) {
-  ReadyServer server(serve({}));
-  ASSERT_GT(server.port, 0) << server.process.error();
-  EXPECT_THAT(HttpExchange(server.port, "GET", "/ready", "").read_all(),
-              StartsWith("HTTP/1.1 200"));
-  const std::string models = HttpExchange(server.port, "GET", "/v1/models", "").read_all();
-  for (const char* name : {"demo-llama", "cheader", "docstring", "license", "python"}) {
-    EXPECT_THAT(models, HasSubstr("\"id\":\"" + std::string(name) + "\""));
-  }
-  server.process.send_signal(SIGTERM);
-  EXPECT_EQ(server.process.wait(), 0);
-  EXPECT_THAT(server.process.error(), HasSubstr("drained, stopped"));
-  EXPECT_EQ(server.process.output(), "");
-}
-
-TEST(Serve, RunningRequestsFinishAfterSigterm) {
-  // A sanitizer on a busy machine needs its time: what is tested is the end, not the deadline.
-  ReadyServer server(serve({"--drain-timeout-s", "600"}));
-  ASSERT_GT(server.port, 0) << server.process.error();
-  HttpExchange stream(server.port, "POST", "/v1/completions",
-                      R"({"model": "python", "prompt": "import os", "max_tokens": 100,
-                          "ignore_eos": true, "stream": true, "temperature": 0})");
-  ASSERT_TRUE(stream.read_until("data: {"));
-  server.process.send_signal(SIGTERM);
-  const std::string answer = stream.read_all();
-  EXPECT_THAT(answer, HasSubstr("\"finish_reason\":\"length\""));
-  EXPECT_THAT(answer, HasSubstr("data: [DONE]"));
-  EXPECT_EQ(server.process.wait(), 0) << server.process.error();
-}
-
-TEST(Serve, ASecondSignalEndsItAtOnce) {
-  ReadyServer server(serve({"--drain-timeout-s", "3600"}));
-  ASSERT_GT(server.port, 0) << server.process.error();
-  // A hundred long answers: far more work than the time between the two signals.
-  HttpExchange stream(
-      server.port, "POST", "/v1/completions",
-      R"({"model": "demo-llama", "prompt": "import os", "max_tokens": 1000, "n": 100,
-                          "ignore_eos": true, "stream": true})");
-  ASSERT_TRUE(stream.read_until("data: {"));
-  server.process.send_signal(SIGINT);
-  ASSERT_TRUE(server.process.wait_for_error("draining"));
-  server.process.send_signal(SIGINT);
-  EXPECT_EQ(server.process.wait(), 128 + SIGINT) << server.process.error();
-}
-
-TEST(Serve, AnAdapterThatCannotBeLoadedEndsItWithItsName) {
-  const Finished run = run_tandem(serve({"--adapter", "broken=data/demo-llama"}));
-  EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.error, HasSubstr("tandem serve: "));
-  EXPECT_THAT(run.error, HasSubstr("broken"));
-}
-
-TEST(Serve, APortInUseIsAClearError) {
-  ReadyServer server(serve({}));
-  ASSERT_GT(server.port, 0) << server.process.error();
-  const Finished second =
-      run_tandem({"serve", "--model", kModel, "--port", std::to_string(server.port)});
-  EXPECT_EQ(second.status, 1);
-  EXPECT_THAT(second.error, HasSubstr(std::to_string(server.port)));
-  server.process.send_signal(SIGTERM);
-  EXPECT_EQ(server.process.wait(), 0);
-}
-
-TEST(Serve, EveryFileOfConfigsStartsAndAnswers) {
-  for (const auto& entry : std::filesystem::directory_iterator("../configs")) {
-    if (entry.path().extension() != ".toml") continue;
-    ProcessOptions options;
-    options.folder = "..";
-    ReadyServer server({"serve", "--config", "configs/" + entry.path().filename().string(),
-                        "--port", "0", "--no-pin"},
-                       std::move(options));
-    ASSERT_GT(server.port, 0) << entry.path() << "\n" << server.process.error();
-    const std::string models = HttpExchange(server.port, "GET", "/v1/models", "").read_all();
-    const nlohmann::json listed =
-        nlohmann::json::parse(models.substr(models.find("\r\n\r\n")), nullptr, false);
-    ASSERT_TRUE(listed.is_object()) << models;
-    const nlohmann::json request = {
-        {"model", listed["data"][0]["id"]}, {"prompt", "a"}, {"max_tokens", 4}};
-    EXPECT_THAT(HttpExchange(server.port, "POST", "/v1/completions", request.dump()).read_all(),
-                StartsWith("HTTP/1.1 200"));
-    server.process.send_signal(SIGTERM);
-    EXPECT_EQ(server.process.wait(), 0) << entry.path();
-  }
 }
 
 }  // namespace
