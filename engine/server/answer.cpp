@@ -18,9 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kRetryAfterS = 1;
+constexpr int kRetryWhenFullS = 1;
 constexpr int kOk = 200;
-constexpr int kClientGone = 499;
 constexpr int kInternalError = 500;
 constexpr std::size_t kPullBytes = 32U << 10;  // of events at a time
 
@@ -282,7 +281,7 @@ HttpResponse answer(AnswerJob job, const AnswerLimits& limits, GenerationService
                            "in a moment",
                            {},
                            "answers_full",
-                           kRetryAfterS});
+                           kRetryWhenFullS});
   }
   if (job.call.stream) {
     for (GenerationRequest& request : job.requests) request.max_unread = kMaxUnread;

@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kRetryAfterS = 2;
 constexpr std::string_view kHealth = "/health";
-constexpr int kClientGone = 499;  // nobody reads it; the metrics count it
 
 bool matches(std::string_view pattern, std::string_view path) {
   const std::size_t brace = pattern.find('{');

@@ -14,6 +14,9 @@
 
 namespace tandem {
 
+// The status of a call whose client went away: the log and the metrics tell it, nobody else.
+inline constexpr int kClientGone = 499;
+
 struct ApiError {
   int status = 500;
   std::string message;
