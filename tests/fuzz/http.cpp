@@ -1,5 +1,6 @@
-// The first byte says in what pieces the rest arrives. However it arrives, the same requests and
-// the same refusal must come out: a reader that takes one request for two is one that smuggles.
+// The first byte says in what pieces the rest arrives. However it arrives, the same requests must
+// come out, and the same refusal: a reader that takes one request for two is one that smuggles. Of a
+// body that breaks several rules, which of them is told may hang on the pieces.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ std::string read_all(std::string_view text, std::size_t piece) {
     const auto state = in_body ? reader.read_body(received) : reader.read_head(received);
     if (state == RequestReader::State::refused) {
       TANDEM_CHECK(reader.refusal().status >= 400 && reader.refusal().status < 600);
-      return seen + fmt::format("refused {}", reader.refusal().status);
+      return seen + (in_body ? "refused" : fmt::format("refused {}", reader.refusal().status));
     }
     if (state == RequestReader::State::more) {
       if (text.empty()) return seen;
