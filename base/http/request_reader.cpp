@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -44,27 +43,8 @@ std::optional<std::string> percent_decoded(std::string_view text) {
 
 }  // namespace
 
-struct RequestReader::Parser {
-  using Body = http::request_parser<http::string_body>;
-
-  explicit Parser(std::size_t max_body_bytes) {
-    body.eager(true);
-    body.body_limit(static_cast<std::uint64_t>(max_body_bytes));
-    body.header_limit(static_cast<std::uint32_t>(2 * HeadScanner::kMaxHeadBytes));
-    body.on_chunk_header(on_chunk);
-  }
-
-  Body body;
-  std::size_t extension_bytes = 0;  // of all chunks
-  std::function<void(std::uint64_t, boost::beast::string_view, BeastError&)> on_chunk =
-      [this](std::uint64_t, boost::beast::string_view extensions, BeastError& failure) {
-        extension_bytes += extensions.size();
-        if (extension_bytes > kMaxLeftBytes) failure = http::error::bad_chunk_extension;
-      };
-};
-
-RequestReader::RequestReader(std::size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
-RequestReader::~RequestReader() = default;
+RequestReader::RequestReader(std::size_t max_body_bytes)
+    : max_body_bytes_(max_body_bytes), chunks_(std::in_place, max_body_bytes) {}
 
 RequestReader::State RequestReader::refuse(int status, std::string reason) {
   refusal_ = {status, std::move(reason)};
@@ -74,7 +54,7 @@ RequestReader::State RequestReader::refuse(int status, std::string reason) {
 void RequestReader::reset() {
   scanner_ = {};
   request_ = {};
-  parser_.reset();
+  chunks_.emplace(max_body_bytes_);
 }
 
 bool RequestReader::too_long() const {
@@ -96,16 +76,13 @@ RequestReader::State RequestReader::read_head(std::string& received) {
   request_.has_body = framing.chunked || framing.length.value_or(0) > 0;
   if (!take_target()) return State::refused;
   if (!too_long()) {
-    parser_ = std::make_unique<Parser>(max_body_bytes_);
+    http::request_parser<http::empty_body> parser;
+    parser.header_limit(static_cast<std::uint32_t>(2 * HeadScanner::kMaxHeadBytes));
     BeastError failure;
-    parser_->body.put(boost::asio::buffer(received.data() + blank, scanner_.bytes() - blank),
-                      failure);
-    const bool waits = failure == http::error::need_more;
-    if ((failure && !waits) || !parser_->body.is_header_done() ||
-        parser_->body.is_done() == request_.has_body) {
+    parser.put(boost::asio::buffer(received.data() + blank, scanner_.bytes() - blank), failure);
+    if ((failure && failure != http::error::need_more) || !parser.is_header_done()) {
       return refuse(400, fmt::format("this is not a valid HTTP request: {}", failure.message()));
     }
-    if (!request_.has_body) parser_.reset();
   }
   received.erase(0, scanner_.bytes());
   return State::complete;
@@ -132,35 +109,20 @@ bool RequestReader::take_target() {
 }
 
 RequestReader::State RequestReader::read_body(std::string& received) {
-  Parser& parser = *parser_;
+  if (!framing().chunked) {
+    const auto length = static_cast<std::size_t>(framing().length.value_or(0));
+    const std::size_t count = std::min(length - request_.body.size(), received.size());
+    request_.body.append(received, 0, count);
+    received.erase(0, count);
+    return request_.body.size() == length ? State::complete : State::more;
+  }
   std::size_t used = 0;
-  BeastError failure;
-  bool stuck = false;
-  while (!stuck && used < received.size() && !parser.body.is_done()) {
-    // The parser takes a chunk's head, and the trailers, as a whole or not at all.
-    const std::size_t window = std::min(received.size() - used, kMaxLeftBytes);
-    const std::size_t taken =
-        parser.body.put(boost::asio::buffer(received.data() + used, window), failure);
-    used += taken;
-    if (failure && failure != http::error::need_more) break;
-    stuck = taken == 0;
-    if (stuck && window == kMaxLeftBytes) {
-      return refuse(400, "a chunk's extensions or the trailers are too long");
-    }
-  }
+  const ChunkedBody::State state = chunks_->take(received, used, request_.body);
   received.erase(0, used);
-  if (failure == http::error::body_limit) {
-    return refuse(413, fmt::format("the body is longer than {} bytes", max_body_bytes_));
-  }
-  if (failure && failure != http::error::need_more) {
-    return refuse(400, fmt::format("the chunks of the body cannot be read: {}", failure.message()));
-  }
-  if (parser.body.is_done()) {
-    request_.body = std::move(parser.body.get().body());
-    parser_.reset();
-    return State::complete;
-  }
-  return State::more;
+  if (state == ChunkedBody::State::more) return State::more;
+  if (state == ChunkedBody::State::complete) return State::complete;
+  refusal_ = chunks_->refusal();
+  return State::refused;
 }
 
 }  // namespace tandem

@@ -1,11 +1,13 @@
 // From bytes to requests: the head's own rules first, then Beast's parser over the same bytes, and
-// what either refuses is refused. No sockets: it is fed, so a fuzzer can feed it, too.
+// what either refuses is refused. Bodies are ours: Beast's chunks depend on the pieces they come
+// in. No sockets: it is fed, so a fuzzer can feed it, too.
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <optional>
 #include <string>
 
+#include "base/http/chunked_body.h"
 #include "base/http/head_scanner.h"
 #include "base/http/http_message.h"
 
@@ -13,12 +15,9 @@ namespace tandem {
 
 class RequestReader {
  public:
-  static constexpr std::size_t kMaxLeftBytes = 16U << 10;  // of a chunk's head, and of the trailers
-
   enum class State { more, complete, refused };
 
   explicit RequestReader(std::size_t max_body_bytes);
-  ~RequestReader();
 
   // Both take what they use off the front of `received`. Then request() has all but the body, ...
   State read_head(std::string& received);
@@ -34,7 +33,6 @@ class RequestReader {
   const HttpRefusal& refusal() const { return refusal_; }
 
  private:
-  struct Parser;
   State refuse(int status, std::string reason);
   bool take_target();
 
@@ -42,7 +40,7 @@ class RequestReader {
   HeadScanner scanner_;
   HttpRequest request_;
   HttpRefusal refusal_;
-  std::unique_ptr<Parser> parser_;  // while a request is being read
+  std::optional<ChunkedBody> chunks_;  // always there; made anew for each request
 };
 
 }  // namespace tandem
