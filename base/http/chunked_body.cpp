@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 namespace tandem {
@@ -11,8 +12,13 @@ namespace {
 
 constexpr std::size_t kMaxDigits = 16;
 
-bool is_text_char(unsigned char c) {
-  return (c >= 0x20 && c != 0x7f) || c == '\t';
+// What says where a message ends comes before the body or not at all.
+bool may_trail(std::string_view name) {
+  constexpr std::string_view kNever[] = {"content-length", "transfer-encoding"};
+  return std::none_of(std::begin(kNever), std::end(kNever), [&](std::string_view never) {
+    return std::equal(name.begin(), name.end(), never.begin(), never.end(),
+                      [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
+  });
 }
 
 }  // namespace
@@ -70,6 +76,8 @@ bool ChunkedBody::take_line(std::size_t body_bytes) {
     refuse(400, "a chunk's extensions or the trailers are too long");
   } else if (colon == std::string::npos || colon == 0 || line_.find_first_of(" \t") < colon) {
     refuse(400, "the chunks of the body cannot be read: a trailer is not 'Name: value'");
+  } else if (!may_trail(std::string_view(line_).substr(0, colon))) {
+    refuse(400, "a trailer says what belongs in the head");
   } else {
     return true;
   }
@@ -83,11 +91,8 @@ bool ChunkedBody::take_size(std::size_t body_bytes) {
   const auto digits = static_cast<std::size_t>(end - line_.data());
   const std::size_t next = line_.find_first_not_of(" \t", digits);
   dropped_ += line_.size() - digits;
-  if (failure == std::errc::result_out_of_range ||
-      (digits > kMaxDigits && failure == std::errc{})) {
-    refuse(413, fmt::format("the body is longer than {} bytes", max_body_bytes_));
-  } else if (failure != std::errc{} || line_[0] == '-' ||
-             (next != std::string::npos && line_[next] != ';')) {
+  if (failure != std::errc{} || digits > kMaxDigits ||
+      (next != std::string::npos && line_[next] != ';')) {
     refuse(400, "the chunks of the body cannot be read: a chunk's size is not a number");
   } else if (next == std::string::npos && digits < line_.size()) {
     refuse(400, "the chunks of the body cannot be read: spaces follow a chunk's size");

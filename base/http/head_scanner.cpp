@@ -21,11 +21,6 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// A control character has no place in a head, but for a tab in a field's value.
-bool is_text_char(unsigned char c) {
-  return (c >= 0x20 && c != 0x7f) || c == '\t';
-}
-
 std::string lower_case(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),

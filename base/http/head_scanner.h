@@ -24,6 +24,11 @@ struct RequestFraming {
   bool keep_alive = true;
 };
 
+// A control character has no place in a line, but for a tab in a field's value.
+constexpr bool is_text_char(unsigned char c) {
+  return (c >= 0x20 && c != 0x7f) || c == '\t';
+}
+
 class HeadScanner {
  public:
   static constexpr std::size_t kMaxHeadBytes = 32U << 10;        // with the request line
