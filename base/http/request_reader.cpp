@@ -6,6 +6,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <boost/none.hpp>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -76,7 +77,8 @@ RequestReader::State RequestReader::read_head(std::string& received) {
   request_.has_body = framing.chunked || framing.length.value_or(0) > 0;
   if (!take_target()) return State::refused;
   if (!too_long()) {
-    http::request_parser<http::empty_body> parser;
+    http::request_parser<http::empty_body> parser;  // of the head alone
+    parser.body_limit(boost::none);
     parser.header_limit(static_cast<std::uint32_t>(2 * HeadScanner::kMaxHeadBytes));
     BeastError failure;
     parser.put(boost::asio::buffer(received.data() + blank, scanner_.bytes() - blank), failure);
