@@ -6,8 +6,8 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/none.hpp>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -78,7 +78,7 @@ RequestReader::State RequestReader::read_head(std::string& received) {
   if (!take_target()) return State::refused;
   if (!too_long()) {
     http::request_parser<http::empty_body> parser;  // of the head alone
-    parser.body_limit(boost::none);
+    parser.body_limit(std::numeric_limits<std::uint64_t>::max());
     parser.header_limit(static_cast<std::uint32_t>(2 * HeadScanner::kMaxHeadBytes));
     BeastError failure;
     parser.put(boost::asio::buffer(received.data() + blank, scanner_.bytes() - blank), failure);

@@ -1,6 +1,6 @@
 // The first byte says in what pieces the rest arrives. However it arrives, the same requests must
-// come out, and the same refusal: a reader that takes one request for two is one that smuggles. Of a
-// body that breaks several rules, which of them is told may hang on the pieces.
+// come out, and the same refusal: a reader that takes one request for two is one that smuggles. Of
+// a body that breaks several rules, which of them is told may hang on the pieces.
 #include <fmt/format.h>
 
 #include <algorithm>
