@@ -53,6 +53,31 @@ struct RecordedSettings {
   std::int32_t max_graph_batch = 0;
 };
 
+// Every setting in the order of the file; `visit` takes each by reference.
+template <typename Settings, typename Visit>
+void each_setting(Settings& s, const Visit& visit) {
+  visit(s.source.path);
+  visit(s.source.load_format);
+  visit(s.source.seed);
+  visit(s.dtype);
+  visit(s.hidden_size);
+  visit(s.num_layers);
+  visit(s.vocab_size);
+  visit(s.model.max_rows);
+  visit(s.model.max_samples);
+  visit(s.model.max_positions);
+  visit(s.model.max_lora_rank);
+  visit(s.step.max_rows);
+  visit(s.step.max_sequences);
+  visit(s.step.max_samples);
+  visit(s.step.max_pages);
+  visit(s.step.max_history);
+  visit(s.step.max_biases);
+  visit(s.num_pages);
+  visit(s.page_tokens);
+  visit(s.max_graph_batch);
+}
+
 struct RecordedAdapter {
   SlotId slot;
   std::int32_t rank = 0;  // the largest of its modules

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 namespace tandem {
@@ -126,31 +128,20 @@ Status RecordingReader::read_settings() {
   TANDEM_ASSIGN(const RecordKind kind, read_record());
   if (kind != RecordKind::settings) return invalid("it does not begin with its settings");
   RecordCursor from(payload_);
-  RecordedSettings& s = settings_;
   std::string dtype;
-  from.take_text(s.source.path);
-  from.take_text(s.source.load_format);
-  from.take(s.source.seed);
-  from.take_text(dtype);
-  from.take(s.hidden_size);
-  from.take(s.num_layers);
-  from.take(s.vocab_size);
-  from.take(s.model.max_rows);
-  from.take(s.model.max_samples);
-  from.take(s.model.max_positions);
-  from.take(s.model.max_lora_rank);
-  from.take(s.step.max_rows);
-  from.take(s.step.max_sequences);
-  from.take(s.step.max_samples);
-  from.take(s.step.max_pages);
-  from.take(s.step.max_history);
-  from.take(s.step.max_biases);
-  from.take(s.num_pages);
-  from.take(s.page_tokens);
-  from.take(s.max_graph_batch);
+  each_setting(settings_, [&](auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    if constexpr (std::is_same_v<Field, DType>) {
+      from.take_text(dtype);
+    } else if constexpr (std::is_same_v<Field, std::string>) {
+      from.take_text(field);
+    } else {
+      from.take(field);
+    }
+  });
   TANDEM_TRY(from.end());
-  TANDEM_ASSIGN(s.dtype, parse_dtype(dtype));
-  return check_settings(s);
+  TANDEM_ASSIGN(settings_.dtype, parse_dtype(dtype));
+  return check_settings(settings_);
 }
 
 Result<RecordKind> RecordingReader::read_record() {

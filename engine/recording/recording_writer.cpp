@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -10,27 +12,17 @@
 namespace tandem {
 namespace {
 
-void put_settings(const RecordedSettings& s, RecordBytes& out) {
-  out.put_text(s.source.path);
-  out.put_text(s.source.load_format);
-  out.put(s.source.seed);
-  out.put_text(to_string(s.dtype));
-  out.put(s.hidden_size);
-  out.put(s.num_layers);
-  out.put(s.vocab_size);
-  out.put(s.model.max_rows);
-  out.put(s.model.max_samples);
-  out.put(s.model.max_positions);
-  out.put(s.model.max_lora_rank);
-  out.put(s.step.max_rows);
-  out.put(s.step.max_sequences);
-  out.put(s.step.max_samples);
-  out.put(s.step.max_pages);
-  out.put(s.step.max_history);
-  out.put(s.step.max_biases);
-  out.put(s.num_pages);
-  out.put(s.page_tokens);
-  out.put(s.max_graph_batch);
+void put_settings(const RecordedSettings& settings, RecordBytes& out) {
+  each_setting(settings, [&](const auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    if constexpr (std::is_same_v<Field, DType>) {
+      out.put_text(to_string(field));
+    } else if constexpr (std::is_same_v<Field, std::string>) {
+      out.put_text(field);
+    } else {
+      out.put(field);
+    }
+  });
 }
 
 // Laid out without gaps, so that what is written is its fields alone.
