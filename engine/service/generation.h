@@ -33,10 +33,26 @@ struct SamplingParams {
   }
 };
 
+// What the generated text must be; the end of the sequence is allowed where the text is whole.
+struct TextConstraint {
+  enum class Kind {
+    none,            // anything
+    json_object,     // any JSON object; `text` is empty
+    json_schema,     // `text`: the schema
+    regex,           // `text`: the pattern, for the whole text
+    grammar,         // `text`: EBNF (GBNF), its start rule `root`
+    structural_tag,  // `text`: XGrammar's JSON: free text but for what stands inside its tags
+  };
+  Kind kind = Kind::none;
+  std::string text;
+  friend bool operator==(const TextConstraint&, const TextConstraint&) = default;
+};
+
 struct GenerationRequest {
   std::string adapter;  // empty: the base model
   std::vector<TokenId> prompt;
   SamplingParams sampling;
+  TextConstraint constraint;
   std::int32_t n = 1;            // independent continuations of the same prompt
   std::int32_t max_tokens = 16;  // of each; the context length cuts it shorter
   std::int32_t min_tokens = 0;   // end tokens and stops do not count before this
