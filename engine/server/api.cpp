@@ -17,7 +17,6 @@
 namespace tandem {
 namespace {
 
-constexpr int kRetryAfterS = 2;
 constexpr std::string_view kHealth = "/health";
 
 bool matches(std::string_view pattern, std::string_view path) {
@@ -94,36 +93,24 @@ class CountedResponse final : public DeferredResponse {
 }  // namespace
 
 Api::Api(ServerOptions options)
-    : options_(std::move(options)),
-      cors_(options_.cors_origins),
-      answer_budget_(options_.max_answers_bytes) {
-  for (const auto& root : options_.adapter_roots) {
-    std::error_code failure;
-    auto resolved = std::filesystem::canonical(root, failure);
-    if (!failure) roots_.push_back(std::move(resolved));
-  }
-}
+    : context_(std::move(options)), cors_(context_.options.cors_origins) {}
 
 void Api::attach(ServedModel model) {
-  TANDEM_CHECK(model_.load(std::memory_order_relaxed) == nullptr, "a model is attached already");
+  TANDEM_CHECK(context_.served.load(std::memory_order_relaxed) == nullptr,
+               "a model is attached already");
   TANDEM_CHECK(model.service != nullptr && model.text != nullptr && model.max_model_len > 0);
   owned_model_ = std::make_unique<const ServedModel>(std::move(model));
-  attached_unix_ = unix_seconds();
-  model_.store(owned_model_.get(), std::memory_order_release);  // pairs with every acquire load
-}
-
-const ServedModel& Api::model() const {
-  const ServedModel* model = model_.load(std::memory_order_acquire);
-  TANDEM_CHECK(model != nullptr, "the call was let in while starting");
-  return *model;
+  context_.attached_unix = unix_seconds();
+  context_.served.store(owned_model_.get(),
+                        std::memory_order_release);  // pairs with every acquire load
 }
 
 void Api::drain() {
   {
     const std::lock_guard lock(mutex_);
-    draining_ = true;
+    context_.draining.store(true, std::memory_order_release);
   }
-  const ServedModel* model = model_.load(std::memory_order_acquire);
+  const ServedModel* model = context_.served.load(std::memory_order_acquire);
   if (model != nullptr) model->service->drain();
 }
 
@@ -136,17 +123,17 @@ bool Api::wait_idle(Duration timeout) {
 void Api::abandon() {
   {
     const std::lock_guard lock(mutex_);
-    draining_ = true;
+    context_.draining.store(true, std::memory_order_release);
     abandoned_ = true;
   }
-  const ServedModel* served = model_.load(std::memory_order_acquire);  // attach's release
+  const ServedModel* served = context_.served.load(std::memory_order_acquire);  // attach's release
   if (served != nullptr) served->text->end_renderings();
   idle_.notify_all();
 }
 
 std::shared_ptr<void> Api::begin_call() {
   const std::lock_guard lock(mutex_);
-  if (draining_) return nullptr;
+  if (context_.draining.load(std::memory_order_relaxed)) return nullptr;
   ++running_;
   return {this, [](Api* api) {
             // Notified under the lock: the waiter may destroy us as soon as it has it.
@@ -155,35 +142,21 @@ std::shared_ptr<void> Api::begin_call() {
           }};
 }
 
-MaybeError Api::not_serving() const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (draining_) {
-      return ApiError{503, "The server is shutting down", {}, "draining", kRetryAfterS};
-    }
-  }
-  if (model_.load(std::memory_order_acquire) == nullptr) {
-    return ApiError{
-        503, "The server is starting: the model is being loaded", {}, "starting", kRetryAfterS};
-  }
-  return std::nullopt;
-}
-
 std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
   const Match match = find_route(request.method, request.path);
   const auto refused = [&](const ApiError& error) {
     const char* path = match.other != nullptr ? match.other->path : "other";
-    metrics_.count_request(path, request.method, error.status);
+    context_.metrics.count_request(path, request.method, error.status);
     return error_response(error);
   };
   if (match.other != nullptr) {
     if (auto told = cors_.preflight(request, allowed(request.path))) {
-      metrics_.count_request(match.other->path, request.method, told->status);
+      context_.metrics.count_request(match.other->path, request.method, told->status);
       return told;
     }
   }
-  if (!options_.api_key.empty() && request.path != kHealth &&
-      !authorized(request.header("authorization"), options_.api_key)) {
+  if (!context_.options.api_key.empty() && request.path != kHealth &&
+      !authorized(request.header("authorization"), context_.options.api_key)) {
     HttpResponse response = refused({401,
                                      "The API key is missing or wrong; send 'Authorization: "
                                      "Bearer KEY'",
@@ -211,7 +184,7 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
     return response;
   }
   if (match.route->when == Route::When::attached) {
-    if (auto error = not_serving()) return refused(*error);
+    if (auto error = not_serving(context_)) return refused(*error);
   }
   if (request.has_body && request.method == "POST" && !is_json(request.header("content-type"))) {
     return refused({415,
@@ -234,14 +207,14 @@ HttpResponse Api::handle(const HttpRequest& request) {
     response = error_response(internal_error(failure.what()));
   }
   const auto count = [this, path = match.route->path, method = request.method](int status) {
-    metrics_.count_request(path, method, status);
+    context_.metrics.count_request(path, method, status);
   };
   if (response.deferred) {
     response.deferred = std::make_unique<CountedResponse>(std::move(response.deferred), count);
   } else {
     count(response.status);
     // What generates says it at its end. GET is for monitors, many times a minute.
-    if (options_.request_log && !response.source && request.method == "POST") {
+    if (context_.options.request_log && !response.source && request.method == "POST") {
       const std::chrono::duration<double> total = SteadyClock().now() - start;
       log::info("{}", log_line(request.id, match.route->path, response.status, total.count()));
     }
@@ -252,11 +225,6 @@ HttpResponse Api::handle(const HttpRequest& request) {
 void Api::finish(const HttpRequest& request, HttpResponse& response) {
   response.headers.emplace_back("X-Request-Id", request.id.empty() ? request_id({}) : request.id);
   cors_.add_headers(request, response);
-}
-
-LoggedCall Api::logged(const HttpRequest& request, const char* path,
-                       const std::string& adapter) const {
-  return {request.id, path, model().name, adapter, options_.request_log};
 }
 
 bool Api::slow(const HttpRequest& request) {
@@ -273,9 +241,9 @@ HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
   if (route.when == Route::When::attached) {
     running = begin_call();
     // Draining began while the body was on its way.
-    if (running == nullptr) return error_response(not_serving().value());
+    if (running == nullptr) return error_response(not_serving(context_).value());
   }
-  HttpResponse response = (this->*route.call)(request, body);
+  HttpResponse response = route.call(context_, request, body);
   // The call runs until its answer has been sent, and what the answer reserved is given back then.
   if (running != nullptr) {
     response.guard = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
@@ -285,7 +253,7 @@ HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
 }
 
 HttpResponse Api::refuse(int status, std::string_view reason) {
-  metrics_.count_request("other", "other", status);
+  context_.metrics.count_request("other", "other", status);
   const char* code = status == 413   ? "body_too_long"
                      : status == 415 ? "unsupported_media_type"
                      : status == 503 ? "overloaded"
@@ -293,31 +261,6 @@ HttpResponse Api::refuse(int status, std::string_view reason) {
   std::string message(reason);
   if (!message.empty() && message[0] >= 'a' && message[0] <= 'z') message[0] -= 32;
   return error_response({status, std::move(message), {}, code, status == 503 ? kRetryAfterS : 0});
-}
-
-HttpResponse Api::health(const HttpRequest&, const nlohmann::json&) {
-  return json_response({{"status", "ok"}});
-}
-
-HttpResponse Api::ready(const HttpRequest&, const nlohmann::json&) {
-  if (auto error = not_serving()) return error_response(*error);
-  if (!model().service->ready()) {
-    return error_response({503, "The engine is not ready", {}, "starting", kRetryAfterS});
-  }
-  return json_response({{"status", "ready"}});
-}
-
-HttpResponse Api::metrics(const HttpRequest&, const nlohmann::json&) {
-  HttpResponse response = text_response(metrics_.text(model_.load(std::memory_order_acquire)));
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  return response;
-}
-
-MaybeError Api::find_adapter(const std::string& asked, std::string& adapter) const {
-  if (asked.empty() || asked == model().name) return std::nullopt;
-  if (!model().service->has_adapter(asked)) return model_not_found(asked);
-  adapter = asked;
-  return std::nullopt;
 }
 
 }  // namespace tandem

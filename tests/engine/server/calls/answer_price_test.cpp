@@ -1,5 +1,5 @@
 // What an answer may take in memory is asked for before it runs.
-#include "engine/server/answer_price.h"
+#include "engine/server/calls/answer_price.h"
 
 #include "server_fixture.h"
 

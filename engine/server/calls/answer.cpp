@@ -1,4 +1,4 @@
-#include "engine/server/answer.h"
+#include "engine/server/calls/answer.h"
 
 #include <exception>
 #include <iterator>

@@ -1,5 +1,5 @@
 // GET /v1/models, GET /v1/models/{id}
-#include "engine/server/api.h"
+#include "engine/server/calls/call.h"
 #include "engine/server/messages/response_building.h"
 
 namespace tandem {
@@ -32,13 +32,14 @@ json all_models(const ServedModel& model, std::int64_t created) {
 
 }  // namespace
 
-HttpResponse Api::list_models(const HttpRequest&, const json&) {
-  return json_response({{"object", "list"}, {"data", all_models(model(), attached_unix_)}});
+HttpResponse calls::list_models(CallContext& context, const HttpRequest&, const json&) {
+  return json_response(
+      {{"object", "list"}, {"data", all_models(context.model(), context.attached_unix)}});
 }
 
-HttpResponse Api::show_model(const HttpRequest& request, const json&) {
+HttpResponse calls::show_model(CallContext& context, const HttpRequest& request, const json&) {
   const std::string id = request.path.substr(kPrefix.size());
-  for (const json& entry : all_models(model(), attached_unix_)) {
+  for (const json& entry : all_models(context.model(), context.attached_unix)) {
     if (entry["id"] == id) return json_response(entry);
   }
   return error_response(model_not_found(id));

@@ -1,4 +1,4 @@
-#include "engine/server/metrics.h"
+#include "engine/server/calls/metrics.h"
 
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
@@ -10,8 +10,8 @@
 #include <map>
 #include <vector>
 
+#include "engine/server/calls/server_options.h"
 #include "engine/server/messages/response_building.h"
-#include "engine/server/server.h"
 
 namespace tandem {
 namespace {

@@ -1,5 +1,5 @@
 // POST /tokenize, POST /detokenize
-#include "engine/server/api.h"
+#include "engine/server/calls/call.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/request_parsing.h"
 #include "engine/server/messages/response_building.h"
@@ -19,15 +19,15 @@ MaybeError take_model(const json& body, std::string& name) {
 
 }  // namespace
 
-HttpResponse Api::tokenize(const HttpRequest& request, const json& body) {
-  const TextCodec& text = *model().text;
+HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, const json& body) {
+  const TextCodec& text = *context.model().text;
   const bool chat = body.contains("messages") && !body["messages"].is_null();
   std::string asked;
   std::string adapter;
   bool add_special = true;
   bool with_strings = false;
   if (auto error = take_model(body, asked)) return error_response(*error);
-  if (auto error = find_adapter(asked, adapter)) return error_response(*error);
+  if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
   if (auto error = take_bool(body, "add_special_tokens", add_special)) {
     return error_response(*error);
   }
@@ -37,8 +37,8 @@ HttpResponse Api::tokenize(const HttpRequest& request, const json& body) {
   std::vector<TokenId> tokens;
   if (chat) {
     CompletionCall call;
-    const ConversationRules rules{.bytes = request.body,
-                                  .trust_chat_template = options_.trust_request_chat_template};
+    const ConversationRules rules{
+        .bytes = request.body, .trust_chat_template = context.options.trust_request_chat_template};
     if (auto error = parse_conversation(body, rules, call)) return error_response(*error);
     if (auto error = encode_chat(call, text, tokens)) return error_response(*error);
   } else {
@@ -51,7 +51,7 @@ HttpResponse Api::tokenize(const HttpRequest& request, const json& body) {
     tokens = std::move(*encoded);
   }
   json response{{"count", tokens.size()},
-                {"max_model_len", model().max_model_len},
+                {"max_model_len", context.model().max_model_len},
                 {"tokens", tokens},
                 {"token_strs", nullptr}};
   if (with_strings) {
@@ -61,12 +61,12 @@ HttpResponse Api::tokenize(const HttpRequest& request, const json& body) {
   return json_response(response);
 }
 
-HttpResponse Api::detokenize(const HttpRequest&, const json& body) {
-  const TextCodec& text = *model().text;
+HttpResponse calls::detokenize(CallContext& context, const HttpRequest&, const json& body) {
+  const TextCodec& text = *context.model().text;
   std::string asked;
   std::string adapter;
   if (auto error = take_model(body, asked)) return error_response(*error);
-  if (auto error = find_adapter(asked, adapter)) return error_response(*error);
+  if (auto error = context.find_adapter(asked, adapter)) return error_response(*error);
   const auto found = body.find("tokens");
   if (found == body.end() || !found->is_array()) {
     return error_response(bad_field("tokens", "'tokens' must be a list of token ids"));

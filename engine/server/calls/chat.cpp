@@ -1,6 +1,5 @@
 // POST /v1/chat/completions
-#include "engine/server/answer.h"
-#include "engine/server/api.h"
+#include "engine/server/calls/call.h"
 #include "engine/server/messages/request_parsing.h"
 #include "engine/server/messages/response_building.h"
 
@@ -42,23 +41,26 @@ class ChatShape final : public AnswerShape {
 
 }  // namespace
 
-HttpResponse Api::chat_completions(const HttpRequest& request, const json& body) {
+HttpResponse calls::chat_completions(CallContext& context, const HttpRequest& request,
+                                     const json& body) {
   AnswerJob job;
   const ConversationRules rules{.bytes = request.body,
-                                .trust_chat_template = options_.trust_request_chat_template};
-  if (auto error = parse_call(body, true, options_.max_sequences_per_request, job.call, rules)) {
+                                .trust_chat_template = context.options.trust_request_chat_template};
+  if (auto error =
+          parse_call(body, true, context.options.max_sequences_per_request, job.call, rules)) {
     return error_response(*error);
   }
   std::string adapter;
-  if (auto error = find_adapter(job.call.model, adapter)) return error_response(*error);
-  if (auto error = make_requests(job.call, *model().text, model().max_model_len, job.requests)) {
+  if (auto error = context.find_adapter(job.call.model, adapter)) return error_response(*error);
+  if (auto error = make_requests(job.call, *context.model().text, context.model().max_model_len,
+                                 job.requests)) {
     return error_response(*error);
   }
   job.requests.front().adapter = adapter;
-  job.model = job.call.model.empty() ? model().name : job.call.model;
-  job.logged = logged(request, "/v1/chat/completions", adapter);
-  job.shape = std::make_unique<ChatShape>(*model().text, job.call.logprobs);
-  return answer(std::move(job), answer_limits(), *model().service, metrics_);
+  job.model = job.call.model.empty() ? context.model().name : job.call.model;
+  job.logged = context.logged(request, "/v1/chat/completions", adapter);
+  job.shape = std::make_unique<ChatShape>(*context.model().text, job.call.logprobs);
+  return answer(std::move(job), context.answer_limits(), *context.model().service, context.metrics);
 }
 
 }  // namespace tandem

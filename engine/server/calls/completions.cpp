@@ -1,6 +1,5 @@
 // POST /v1/completions
-#include "engine/server/answer.h"
-#include "engine/server/api.h"
+#include "engine/server/calls/call.h"
 #include "engine/server/messages/request_parsing.h"
 #include "engine/server/messages/response_building.h"
 
@@ -40,15 +39,16 @@ class CompletionShape final : public AnswerShape {
 
 }  // namespace
 
-HttpResponse Api::completions(const HttpRequest& request, const json& body) {
-  const TextCodec& text = *model().text;
+HttpResponse calls::completions(CallContext& context, const HttpRequest& request,
+                                const json& body) {
+  const TextCodec& text = *context.model().text;
   AnswerJob job;
-  if (auto error = parse_call(body, false, options_.max_sequences_per_request, job.call)) {
+  if (auto error = parse_call(body, false, context.options.max_sequences_per_request, job.call)) {
     return error_response(*error);
   }
   std::string adapter;
-  if (auto error = find_adapter(job.call.model, adapter)) return error_response(*error);
-  if (auto error = make_requests(job.call, text, model().max_model_len, job.requests)) {
+  if (auto error = context.find_adapter(job.call.model, adapter)) return error_response(*error);
+  if (auto error = make_requests(job.call, text, context.model().max_model_len, job.requests)) {
     return error_response(*error);
   }
   for (std::size_t i = 0; i < job.requests.size(); ++i) {
@@ -57,11 +57,11 @@ HttpResponse Api::completions(const HttpRequest& request, const json& body) {
     const Prompt& prompt = job.call.prompts[i];
     job.echoed.push_back(prompt.text ? *prompt.text : text.decode(prompt.tokens, false));
   }
-  job.model = job.call.model.empty() ? model().name : job.call.model;
-  job.logged = logged(request, "/v1/completions", adapter);
+  job.model = job.call.model.empty() ? context.model().name : job.call.model;
+  job.logged = context.logged(request, "/v1/completions", adapter);
   job.shape = std::make_unique<CompletionShape>(
       text, job.requests.size() * static_cast<std::size_t>(job.call.request.n), job.call.logprobs);
-  return answer(std::move(job), answer_limits(), *model().service, metrics_);
+  return answer(std::move(job), context.answer_limits(), *context.model().service, context.metrics);
 }
 
 }  // namespace tandem

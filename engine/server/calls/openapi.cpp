@@ -1,5 +1,5 @@
 // GET /openapi.json, made from the tables that the server itself obeys.
-#include "engine/server/api.h"
+#include "engine/server/calls/call.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/messages/response_building.h"
 #include "engine/server/messages/unsupported_fields.h"
@@ -114,7 +114,7 @@ json operation(const Route& route) {
 
 }  // namespace
 
-HttpResponse Api::openapi(const HttpRequest&, const json&) {
+HttpResponse calls::openapi(CallContext& context, const HttpRequest&, const json&) {
   json paths = json::object();
   for (const Route& route : routes()) {
     std::string method = route.method;
@@ -131,7 +131,7 @@ HttpResponse Api::openapi(const HttpRequest&, const json&) {
       {"components",
        {{"schemas", {{"Error", error_schema()}}},
         {"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
-  if (!options_.api_key.empty()) {
+  if (!context.options.api_key.empty()) {
     description["security"] = json::array({{{"key", json::array()}}});
   }
   return json_response(description);

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/http/http_message.h"
-#include "engine/server/answer_price.h"
-#include "engine/server/generation_run.h"
+#include "engine/server/calls/answer_price.h"
+#include "engine/server/calls/generation_run.h"
+#include "engine/server/calls/metrics.h"
+#include "engine/server/calls/request_log.h"
+#include "engine/server/calls/server_options.h"
 #include "engine/server/messages/request_fields.h"
-#include "engine/server/metrics.h"
-#include "engine/server/request_log.h"
-#include "engine/server/server.h"
 
 namespace tandem {
 

@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "base/log.h"
-#include "engine/server/api.h"
+#include "engine/server/calls/call.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/request_parsing.h"
 #include "engine/server/messages/response_building.h"
@@ -36,10 +36,8 @@ void warn_unknown(const json& body, const char* call,
   }
 }
 
-}  // namespace
-
-MaybeError Api::check_adapter_call(const json& body, std::string& name) const {
-  if (options_.adapter_roots.empty()) {
+MaybeError check_adapter_call(const CallContext& context, const json& body, std::string& name) {
+  if (context.options.adapter_roots.empty()) {
     return ApiError{403,
                     "Loading and unloading adapters is off; start the server with --adapter-root "
                     "DIR to allow it from under DIR",
@@ -55,16 +53,18 @@ MaybeError Api::check_adapter_call(const json& body, std::string& name) const {
                      kMaxNameBytes);
   }
   name = found->get<std::string>();
-  if (name == model().name) return bad_field("lora_name", "'{}' is the base model's name", name);
+  if (name == context.model().name)
+    return bad_field("lora_name", "'{}' is the base model's name", name);
   return std::nullopt;
 }
 
-MaybeError Api::resolve_adapter_path(const std::string& path, std::string& resolved) const {
+MaybeError resolve_adapter_path(const CallContext& context, const std::string& path,
+                                std::string& resolved) {
   // One answer for all that is outside, so that nobody learns what exists there.
   const ApiError outside{403, "'lora_path' must lie under one of the configured adapter roots",
                          "lora_path", "path_not_allowed", 0};
   const fs::path asked(path);
-  for (const fs::path& root : roots_) {
+  for (const fs::path& root : context.adapter_roots) {
     std::error_code failure;
     // A relative path is one under the root. What exists is resolved, links included.
     const fs::path real = fs::weakly_canonical(asked.is_absolute() ? asked : root / asked, failure);
@@ -80,11 +80,13 @@ MaybeError Api::resolve_adapter_path(const std::string& path, std::string& resol
   return outside;
 }
 
-HttpResponse Api::load_adapter(const HttpRequest&, const json& body) {
+}  // namespace
+
+HttpResponse calls::load_adapter(CallContext& context, const HttpRequest&, const json& body) {
   std::string name;
   bool in_place = false;
   bool pinned = false;
-  if (auto error = check_adapter_call(body, name)) return error_response(*error);
+  if (auto error = check_adapter_call(context, body, name)) return error_response(*error);
   if (auto error = take_bool(body, "load_inplace", in_place)) return error_response(*error);
   if (auto error = take_bool(body, "pinned", pinned)) return error_response(*error);
   const auto found = body.find("lora_path");
@@ -94,33 +96,34 @@ HttpResponse Api::load_adapter(const HttpRequest&, const json& body) {
   }
   warn_unknown(body, "load_lora_adapter", {"lora_name", "lora_path", "load_inplace", "pinned"});
   std::string path;
-  if (auto error = resolve_adapter_path(found->get<std::string>(), path)) {
+  if (auto error = resolve_adapter_path(context, found->get<std::string>(), path)) {
     return error_response(*error);
   }
-  const std::lock_guard lock(loading_);
-  if (Status status = model().service->load_adapter(name, path, in_place, pinned); !status) {
+  const std::lock_guard lock(context.loading);
+  if (Status status = context.model().service->load_adapter(name, path, in_place, pinned);
+      !status) {
     return error_response(to_api_error(status));
   }
   log::info("adapter '{}' loaded from {}", name, path);
   return text_response(fmt::format("Success: LoRA adapter '{}' added successfully.", name));
 }
 
-HttpResponse Api::unload_adapter(const HttpRequest&, const json& body) {
+HttpResponse calls::unload_adapter(CallContext& context, const HttpRequest&, const json& body) {
   std::string name;
-  if (auto error = check_adapter_call(body, name)) return error_response(*error);
+  if (auto error = check_adapter_call(context, body, name)) return error_response(*error);
   warn_unknown(body, "unload_lora_adapter", {"lora_name", "lora_int_id"});
-  const std::lock_guard lock(loading_);
-  if (!model().service->has_adapter(name)) return error_response(model_not_found(name));
-  if (Status status = model().service->unload_adapter(name); !status) {
+  const std::lock_guard lock(context.loading);
+  if (!context.model().service->has_adapter(name)) return error_response(model_not_found(name));
+  if (Status status = context.model().service->unload_adapter(name); !status) {
     return error_response(to_api_error(status));
   }
   log::info("adapter '{}' unloaded", name);
   return text_response(fmt::format("Success: LoRA adapter '{}' removed successfully.", name));
 }
 
-HttpResponse Api::list_adapters(const HttpRequest&, const json&) {
+HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, const json&) {
   json list = json::array();
-  for (const AdapterInfo& adapter : model().service->adapters()) {
+  for (const AdapterInfo& adapter : context.model().service->adapters()) {
     list.push_back({{"name", adapter.name},
                     {"path", adapter.path},
                     {"digest", adapter.digest},
@@ -135,7 +138,7 @@ HttpResponse Api::list_adapters(const HttpRequest&, const json&) {
                     {"hits", adapter.hits},
                     {"cold_starts", adapter.cold_starts}});
   }
-  const EngineStats stats = model().service->stats();
+  const EngineStats stats = context.model().service->stats();
   const json handoff{{"cpu_workers", stats.cpu_workers},
                      {"restarts", stats.worker_restarts},
                      {"steps", stats.handoff_steps},

@@ -1,0 +1,48 @@
+#include "engine/server/calls/call.h"
+
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tandem {
+
+CallContext::CallContext(ServerOptions server_options)
+    : options(std::move(server_options)), answer_budget(options.max_answers_bytes) {
+  for (const auto& root : options.adapter_roots) {
+    std::error_code failure;
+    auto resolved = std::filesystem::canonical(root, failure);
+    if (!failure) adapter_roots.push_back(std::move(resolved));
+  }
+}
+
+const ServedModel& CallContext::model() const {
+  const ServedModel* model = served.load(std::memory_order_acquire);
+  TANDEM_CHECK(model != nullptr, "the call was let in while starting");
+  return *model;
+}
+
+MaybeError CallContext::find_adapter(const std::string& asked, std::string& adapter) const {
+  if (asked.empty() || asked == model().name) return std::nullopt;
+  if (!model().service->has_adapter(asked)) return model_not_found(asked);
+  adapter = asked;
+  return std::nullopt;
+}
+
+LoggedCall CallContext::logged(const HttpRequest& request, const char* path,
+                               const std::string& adapter) const {
+  return {request.id, path, model().name, adapter, options.request_log};
+}
+
+MaybeError not_serving(const CallContext& context) {
+  if (context.draining.load(std::memory_order_acquire)) {
+    return ApiError{503, "The server is shutting down", {}, "draining", kRetryAfterS};
+  }
+  if (context.served.load(std::memory_order_acquire) == nullptr) {
+    return ApiError{
+        503, "The server is starting: the model is being loaded", {}, "starting", kRetryAfterS};
+  }
+  return std::nullopt;
+}
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+// The calls of REST: which there are, who may make them when, and what each works with. A call
+// knows nothing of sockets, keys or draining; those are the server's (engine/server/api.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/http/http_message.h"
+#include "engine/server/calls/answer.h"
+#include "engine/server/calls/answer_price.h"
+#include "engine/server/calls/metrics.h"
+#include "engine/server/calls/server_options.h"
+#include "engine/server/messages/errors.h"
+#include "engine/server/messages/request_fields.h"
+
+namespace tandem {
+
+inline constexpr int kRetryAfterS = 2;
+
+// What the calls share, for as long as the server lives. Thread-safe as its parts are.
+struct CallContext {
+  explicit CallContext(ServerOptions server_options);
+
+  // The attached model; calls of routes with When::attached may count on it.
+  const ServedModel& model() const;
+  // Whose adapter a request wants: empty for the base.
+  MaybeError find_adapter(const std::string& asked, std::string& adapter) const;
+  LoggedCall logged(const HttpRequest& request, const char* path, const std::string& adapter) const;
+  AnswerLimits answer_limits() { return {options.max_answer_bytes, &answer_budget}; }
+
+  const ServerOptions options;
+  std::vector<std::filesystem::path> adapter_roots;  // links resolved
+  ServerMetrics metrics;
+  AnswerBudget answer_budget;
+  std::mutex loading;  // one load or unload at a time
+  std::atomic<bool> draining{false};
+  std::int64_t attached_unix = 0;
+  // release when it is attached, acquire in every reader: it then sees the model and attached_unix
+  std::atomic<const ServedModel*> served{nullptr};
+};
+
+// 503 while starting or draining.
+MaybeError not_serving(const CallContext& context);
+
+// One call. `body` is the parsed object of a POST, else null.
+using Call = HttpResponse(CallContext& context, const HttpRequest& request,
+                          const nlohmann::json& body);
+
+namespace calls {
+
+Call health, ready, metrics, openapi;
+Call completions, chat_completions, tokenize, detokenize;
+Call list_models, show_model, list_adapters, load_adapter, unload_adapter;
+
+}  // namespace calls
+
+struct Route {
+  const char* method;  // "GET" serves HEAD as well
+  const char* path;    // "/v1/models/{id}": the rest of the path, which may hold slashes
+  enum class When { always, attached } when;  // attached: 503 while starting or draining
+  Call* call;
+  const char* summary;
+  bool slow = false;  // takes seconds: reads or waits for an adapter
+};
+
+std::span<const Route> routes();
+
+}  // namespace tandem

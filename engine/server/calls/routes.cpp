@@ -1,0 +1,34 @@
+// The list of calls, which dispatch, 405's Allow and /openapi.json are made from.
+#include "engine/server/calls/call.h"
+
+namespace tandem {
+namespace {
+
+using When = Route::When;
+
+constexpr Route kRoutes[] = {
+    {"POST", "/v1/completions", When::attached, calls::completions, "Continue prompts"},
+    {"POST", "/v1/chat/completions", When::attached, calls::chat_completions,
+     "Answer a conversation"},
+    {"GET", "/v1/models", When::attached, calls::list_models, "The base model and its adapters"},
+    {"GET", "/v1/models/{id}", When::attached, calls::show_model, "One of them"},
+    {"POST", "/v1/load_lora_adapter", When::attached, calls::load_adapter,
+     "Load an adapter from under one of the adapter roots", true},
+    {"POST", "/v1/unload_lora_adapter", When::attached, calls::unload_adapter,
+     "Forget an adapter; running requests finish with it", true},
+    {"GET", "/v1/adapters", When::attached, calls::list_adapters, "The adapters: size, tier, use"},
+    {"POST", "/tokenize", When::attached, calls::tokenize, "Text or messages to token ids"},
+    {"POST", "/detokenize", When::attached, calls::detokenize, "Token ids to text"},
+    {"GET", "/health", When::always, calls::health, "The process is alive"},
+    {"GET", "/ready", When::always, calls::ready, "The server is able to serve"},
+    {"GET", "/metrics", When::always, calls::metrics, "Prometheus text"},
+    {"GET", "/openapi.json", When::always, calls::openapi, "This description"},
+};
+
+}  // namespace
+
+std::span<const Route> routes() {
+  return kRoutes;
+}
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+// GET /health, GET /ready, GET /metrics
+#include "engine/server/calls/call.h"
+#include "engine/server/messages/response_building.h"
+
+namespace tandem {
+
+using nlohmann::json;
+
+HttpResponse calls::health(CallContext&, const HttpRequest&, const json&) {
+  return json_response({{"status", "ok"}});
+}
+
+HttpResponse calls::ready(CallContext& context, const HttpRequest&, const json&) {
+  if (auto error = not_serving(context)) return error_response(*error);
+  if (!context.model().service->ready()) {
+    return error_response({503, "The engine is not ready", {}, "starting", kRetryAfterS});
+  }
+  return json_response({{"status", "ready"}});
+}
+
+HttpResponse calls::metrics(CallContext& context, const HttpRequest&, const json&) {
+  const ServedModel* served = context.served.load(std::memory_order_acquire);
+  HttpResponse response = text_response(context.metrics.text(served));
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  return response;
+}
+
+}  // namespace tandem
