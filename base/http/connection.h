@@ -17,10 +17,10 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/http/client_socket.h"
 #include "base/http/connection_context.h"
 #include "base/http/http_message.h"
 #include "base/http/request_reader.h"
+#include "base/http/sockets/client_socket.h"
 
 namespace tandem {
 

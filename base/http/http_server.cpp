@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/http/connection.h"
-#include "base/http/listener.h"
-#include "base/http/listening_socket.h"
+#include "base/http/sockets/listener.h"
+#include "base/http/sockets/listening_socket.h"
 #include "base/log.h"
 
 namespace tandem {

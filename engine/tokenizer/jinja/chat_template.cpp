@@ -5,11 +5,11 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
-#include "engine/tokenizer/jinja/builtins.h"
 #include "engine/tokenizer/jinja/content_format.h"
 #include "engine/tokenizer/jinja/continue_final.h"
-#include "engine/tokenizer/jinja/from_json.h"
-#include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/render/builtins.h"
+#include "engine/tokenizer/jinja/render/interpreter.h"
+#include "engine/tokenizer/jinja/values/from_json.h"
 #include "engine/tokenizer/utf8.h"
 
 namespace tandem {

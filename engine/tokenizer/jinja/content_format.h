@@ -1,7 +1,7 @@
 // What form of a message's content a template expects.
 #pragma once
 
-#include "engine/tokenizer/jinja/ast.h"
+#include "engine/tokenizer/jinja/syntax/ast.h"
 
 namespace tandem::jinja {
 

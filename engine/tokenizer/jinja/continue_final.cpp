@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/tokenizer/jinja/search.h"
-#include "engine/tokenizer/jinja/text.h"
+#include "engine/tokenizer/jinja/values/search.h"
+#include "engine/tokenizer/jinja/values/text.h"
 
 namespace tandem::jinja {
 namespace {

@@ -1,5 +1,5 @@
 // Whatever a template does, it is paid for: work ends at the budget, and memory is given back.
-#include "engine/tokenizer/jinja/budget.h"
+#include "engine/tokenizer/jinja/values/budget.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,11 +9,11 @@
 #include <random>
 #include <string>
 
-#include "engine/tokenizer/jinja/builtins.h"
 #include "engine/tokenizer/jinja/chat_template.h"
-#include "engine/tokenizer/jinja/error.h"
-#include "engine/tokenizer/jinja/from_json.h"
-#include "engine/tokenizer/jinja/interpreter.h"
+#include "engine/tokenizer/jinja/render/builtins.h"
+#include "engine/tokenizer/jinja/render/interpreter.h"
+#include "engine/tokenizer/jinja/values/error.h"
+#include "engine/tokenizer/jinja/values/from_json.h"
 #include "tests/support/test_seed.h"
 
 namespace tandem::jinja {

@@ -1,0 +1,84 @@
+#include "base/http/sockets/client_socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+namespace tandem {
+namespace {
+
+constexpr int kKeepAliveS = 60;
+
+bool would_block() {
+  return errno == EAGAIN || errno == EWOULDBLOCK;
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+ClientSocket::ClientSocket(Strand strand, Descriptor accepted, bool is_ipv6)
+    : strand_(std::move(strand)), socket_(strand_) {
+  using boost::asio::ip::tcp;
+  const auto set = [&accepted](int level, int name, int value) {
+    ::setsockopt(accepted.get(), level, name, &value, sizeof(value));
+  };
+  // A token's chunk must leave at once, not wait for the acknowledgement of the one before.
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // A client whose machine has vanished says nothing: a stream that waits would wait for ever.
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveS);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveS / 4);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  boost::system::error_code failure;
+  socket_.assign(is_ipv6 ? tcp::v6() : tcp::v4(), accepted.get(), failure);
+  if (failure) {
+    throw std::system_error(failure.value(), std::generic_category(), "a connection's socket");
+  }
+  accepted.release();
+}
+
+ClientSocket::Io ClientSocket::read(std::string& into, std::size_t max_bytes) {
+  static thread_local std::array<char, 65536> block;
+  for (;;) {
+    const auto count = ::recv(socket_.native_handle(), block.data(),
+                              std::min(max_bytes, block.size()), MSG_DONTWAIT);
+    if (count > 0) {
+      into.append(block.data(), static_cast<std::size_t>(count));
+      return Io::some;
+    }
+    if (count == 0) return Io::end;
+    if (errno != EINTR) return would_block() ? Io::blocked : Io::broken;
+  }
+}
+
+ClientSocket::Io ClientSocket::write(std::string_view& bytes) {
+  for (;;) {
+    const auto count =
+        ::send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(count));
+      return Io::some;
+    }
+    if (errno != EINTR) return would_block() ? Io::blocked : Io::broken;
+  }
+}
+
+void ClientSocket::end_writing() {
+  ::shutdown(socket_.native_handle(), SHUT_WR);
+}
+
+void ClientSocket::close() noexcept {
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace tandem

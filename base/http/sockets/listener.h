@@ -1,0 +1,43 @@
+// Accepts connections, and goes on when the process has no descriptor left.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+
+#include "base/http/sockets/client_socket.h"
+#include "base/http/sockets/listening_socket.h"
+
+namespace tandem {
+
+// A spare descriptor is kept for the hour in which there is no other: it lets one more client in,
+// who is told so, and not left to wait for an answer that never comes. All but the constructor and
+// the destructor run on the strand given.
+class Listener {
+ public:
+  // `last`: it came in by the spare descriptor, and must go soon.
+  using Admit = std::function<void(Descriptor accepted, bool last)>;
+
+  Listener(ListeningSocket socket, const Strand& strand, Admit admit);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  void listen();
+  // A descriptor has become free.
+  void resume();
+  void stop();
+
+ private:
+  void accept();
+  void accept_by_spare();
+  void retry_later();
+
+  const bool is_ipv6_;
+  boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand> acceptor_;
+  boost::asio::steady_timer retry_;
+  const Admit admit_;
+  int spare_ = -1;
+  bool listening_ = false;
+};
+
+}  // namespace tandem

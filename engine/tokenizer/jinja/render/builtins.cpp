@@ -1,0 +1,218 @@
+#include "engine/tokenizer/jinja/render/builtins.h"
+
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+
+#include "engine/tokenizer/jinja/values/print.h"
+#include "engine/tokenizer/jinja/values/search.h"
+#include "engine/tokenizer/utf8.h"
+
+namespace tandem::jinja {
+namespace {
+
+constexpr std::int64_t kMaxRange = 100'000;  // as in the sandbox that templates are written for
+
+Value range(Interpreter&, Args& args) {
+  if (args.positional.empty() || args.positional.size() > 3 || !args.named.empty())
+    throw Error("range takes one to three numbers");
+  std::int64_t start = 0;
+  std::int64_t stop = integer_of(args.positional[0]);
+  std::int64_t step = 1;
+  if (args.positional.size() > 1) {
+    start = stop;
+    stop = integer_of(args.positional[1]);
+  }
+  if (args.positional.size() > 2) step = integer_of(args.positional[2]);
+  if (step == 0) throw Error("range with step 0");
+  Values numbers;
+  for (std::int64_t i = start; step > 0 ? i < stop : i > stop;) {
+    if (static_cast<std::int64_t>(numbers.size()) == kMaxRange)
+      throw Error(fmt::format("range of more than {} numbers", kMaxRange));
+    spend_steps(1);
+    numbers.emplace_back(i);
+    if (__builtin_add_overflow(i, step, &i)) break;
+  }
+  return make_list(std::move(numbers));
+}
+
+Value dict(Interpreter&, Args& args) {
+  auto result = make_metered<Dict>();
+  if (args.positional.size() > 1) throw Error("dict takes one positional argument at most");
+  if (!args.positional.empty()) {
+    const Dict* other = args.positional[0].as<Dict>();
+    if (other == nullptr) throw Error("dict of something that is no dict is not supported");
+    *result = *other;
+  }
+  for (const auto& [name, value] : args.named) result->set(Value(name), value);
+  return make_dict(std::move(result));
+}
+
+Value make_namespace(Interpreter& in, Args& args) {
+  spend_steps(8);
+  std::shared_ptr<Namespace> space = in.make_namespace();
+  if (args.positional.size() > 1) throw Error("namespace takes one positional argument at most");
+  if (!args.positional.empty()) {
+    const Dict* members = args.positional[0].as<Dict>();
+    if (members == nullptr) throw Error("namespace of something that is no dict is not supported");
+    for (const auto& [key, value] : members->items) space->members[str(key)] = value;
+  }
+  for (const auto& [name, value] : args.named) space->members[name] = value;
+  return Value(space);
+}
+
+Value raise_exception(Interpreter&, Args& args) {
+  ArgReader reader(args, "raise_exception");
+  const Value message = reader.require("message");
+  reader.done();
+  throw Raised(std::string(str(message)));
+}
+
+Value strftime_now(Interpreter&, Args& args) {
+  ArgReader reader(args, "strftime_now");
+  const Value format = reader.require("format");
+  reader.done();
+  if (!is_string(format)) throw Error("strftime_now: the format must be a string");
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  // A result of no bytes cannot be told from one that did not fit, so the format gets one more.
+  const String padded = *format.as<String>() + ".";
+  String text(padded.size() * 8 + 256, '\0');
+  const std::size_t size = std::strftime(text.data(), text.size(), padded.c_str(), &local);
+  if (size == 0) throw Error("strftime_now: the format is too long");
+  text.resize(size - 1);
+  return Value(std::move(text));
+}
+
+}  // namespace
+
+std::int64_t truncated(double d) {
+  if (!(std::abs(d) < 9.2e18)) throw Error("a number is too large for an integer");
+  return static_cast<std::int64_t>(d);
+}
+
+bool is_digit(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c)) == UTF8PROC_CATEGORY_ND || c == 0xB2 ||
+         c == 0xB3 || c == 0xB9;
+}
+
+void add_globals(Interpreter& interpreter) {
+  for (const auto& [name, function] :
+       {std::pair{"range", &range}, std::pair{"dict", &dict},
+        std::pair{"namespace", &make_namespace}, std::pair{"raise_exception", &raise_exception},
+        std::pair{"strftime_now", &strftime_now}})
+    interpreter.set_global(name, make_function(name, function));
+}
+
+String replace_text(std::string_view text, std::string_view from, std::string_view to,
+                    std::int64_t count) {
+  String out;
+  std::size_t pos = 0;
+  if (from.empty()) {  // between all characters and at both ends
+    while (count != 0) {
+      spend(kStepUnits + to.size());
+      out += to;
+      --count;
+      if (pos == text.size()) return out;
+      const std::size_t begin = pos;
+      utf8::next(text, pos);
+      out += text.substr(begin, pos - begin);
+    }
+    return out.append(text.substr(pos));
+  }
+  for (const std::size_t at : find_all(text, from, count)) {
+    spend(at - pos + to.size());
+    out += text.substr(pos, at - pos);
+    out += to;
+    pos = at + from.size();
+  }
+  spend(text.size() - pos);
+  return out.append(text.substr(pos));
+}
+
+Value items_of(const Value& value) {
+  if (is_undefined(value)) return make_list({});
+  const Dict* dict = value.as<Dict>();
+  if (dict == nullptr) throw Error(fmt::format("items of a {}", type_name(value)));
+  spend_for(value);
+  Values items;
+  for (const auto& [key, member] : dict->items) items.push_back(make_tuple({key, member}));
+  return make_list(std::move(items));
+}
+
+String format_percent(std::string_view format, const Value& values) {
+  const Sequence* tuple = values.as<Sequence>();
+  if (tuple != nullptr && !tuple->is_tuple) tuple = nullptr;
+  std::size_t used = 0;
+  auto next = [&]() -> const Value& {
+    const std::size_t count = tuple == nullptr ? 1 : tuple->items.size();
+    if (used == count) throw Error("%: not enough values for the format");
+    ++used;
+    return tuple == nullptr ? values : tuple->items[used - 1];
+  };
+  String out;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    if (format[i] != '%') {
+      out += format[i];
+      continue;
+    }
+    const char kind = ++i < format.size() ? format[i] : '\0';
+    if (kind == '%') {
+      out += '%';
+    } else if (kind == 's') {
+      out += str(next());
+    } else if (kind == 'r') {
+      out += repr(next());
+    } else if (kind == 'd' || kind == 'i') {
+      const Value& v = next();
+      if (!is_number(v)) throw Error("%d needs a number");
+      out += fmt::format("{}", is_float(v) ? truncated(double_of(v)) : integer_of(v));
+    } else {
+      throw Error(fmt::format("% format \"%{}\" is not supported", kind));
+    }
+  }
+  if (tuple != nullptr && used < tuple->items.size())
+    throw Error("%: more values than the format takes");
+  if (tuple == nullptr && used == 0 && values.as<Dict>() == nullptr)
+    throw Error("%: more values than the format takes");
+  return out;
+}
+
+String format_braces(std::string_view format, ArgReader& args) {
+  String out;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    const char c = format[i];
+    const bool doubled = i + 1 < format.size() && format[i + 1] == c;
+    if ((c == '{' || c == '}') && doubled) {
+      out += c;
+      ++i;
+    } else if (c == '}') {
+      throw Error("format: a single '}'");
+    } else if (c != '{') {
+      out += c;
+    } else {
+      const std::size_t end = format.find('}', i);
+      if (end == std::string_view::npos) throw Error("format: a '{' without '}'");
+      const String field(format.substr(i + 1, end - i - 1));
+      if (field.find_first_of(":!.[") != String::npos)
+        throw Error(fmt::format("format: field \"{{{}}}\" is not supported", field));
+      const bool numbered = field.find_first_not_of("0123456789") == String::npos;
+      if (field.empty()) {
+        out += str(args.require("a value"));
+      } else if (numbered && field.size() < 4) {
+        out += str(args.positional(static_cast<std::size_t>(std::atoi(field.c_str()))));
+      } else {
+        out += str(args.named(field));
+      }
+      i = end;
+    }
+  }
+  return out;
+}
+
+}  // namespace tandem::jinja

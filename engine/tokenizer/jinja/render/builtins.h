@@ -1,0 +1,31 @@
+// What filters, methods and operators share.
+#pragma once
+
+#include <string>
+
+#include "engine/tokenizer/jinja/render/interpreter.h"
+#include "engine/tokenizer/jinja/values/value.h"
+
+namespace tandem::jinja {
+
+// str.replace; count < 0: all.
+String replace_text(std::string_view text, std::string_view from, std::string_view to,
+                    std::int64_t count);
+
+// A dict as a list of (key, value) tuples.
+Value items_of(const Value& dict);
+
+// str.format with {}, {0} and {name}; format specifications are refused.
+String format_braces(std::string_view format, ArgReader& args);
+// printf-style formatting of Python's % operator: %s, %r, %d, %i and %%.
+String format_percent(std::string_view format, const Value& values);
+
+// int(d); throws Error if it does not fit.
+std::int64_t truncated(double d);
+
+bool is_digit(char32_t c);  // str.isdigit
+
+// The functions every template sees: range, namespace, dict, raise_exception, strftime_now.
+void add_globals(Interpreter& interpreter);
+
+}  // namespace tandem::jinja

@@ -1,0 +1,293 @@
+// Filters on lists, dicts and other things that a loop can walk.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/tokenizer/jinja/render/access.h"
+#include "engine/tokenizer/jinja/render/builtins.h"
+#include "engine/tokenizer/jinja/render/filters.h"
+#include "engine/tokenizer/jinja/render/interpreter.h"
+#include "engine/tokenizer/jinja/values/print.h"
+#include "engine/tokenizer/jinja/values/text.h"
+
+namespace tandem::jinja {
+namespace {
+
+// What the filters with an "attribute" argument look at: a path of names and indexes with dots, or
+// an index. None: the item itself.
+Value follow(const Value& item, const Value& attribute) {
+  if (is_none(attribute)) return item;
+  if (is_int(attribute)) return get_item(item, attribute);
+  if (!is_string(attribute)) throw Error("attribute must be a string or a number");
+  Value value = item;
+  std::string_view path = *attribute.as<String>();
+  while (true) {
+    const std::size_t dot = path.find('.');
+    const String part(path.substr(0, dot));
+    std::int64_t index = 0;
+    const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), index);
+    const bool number = status == std::errc() && end == part.data() + part.size() && index >= 0;
+    value = get_item(value, number ? Value(index) : Value(part));
+    if (dot == std::string_view::npos) return value;
+    path = path.substr(dot + 1);
+  }
+}
+
+// Sorting and uniqueness ignore the case of text unless asked.
+Value fold(const Value& v, bool case_sensitive) {
+  return !case_sensitive && is_string(v) ? Value(to_lower(*v.as<String>())) : v;
+}
+
+Value length(Interpreter&, const Value& input, Args& args) {
+  ArgReader(args, "length").done();
+  return Value(static_cast<std::int64_t>(length_of(input)));
+}
+
+Value first(Interpreter&, const Value& input, Args& args) {
+  ArgReader(args, "first").done();
+  const auto items = iterate(input);
+  return items->items.empty() ? make_undefined("the first item") : items->items.front();
+}
+
+Value last(Interpreter&, const Value& input, Args& args) {
+  ArgReader(args, "last").done();
+  const auto items = iterate(input);
+  return items->items.empty() ? make_undefined("the last item") : items->items.back();
+}
+
+Value to_list(Interpreter&, const Value& input, Args& args) {
+  ArgReader(args, "list").done();
+  const auto items = iterate(input);
+  spend_steps(items->items.size());
+  return make_list(items->items);
+}
+
+Value reverse(Interpreter&, const Value& input, Args& args) {
+  ArgReader(args, "reverse").done();
+  if (is_string(input)) {
+    const Value step(std::int64_t{-1});
+    return get_slice(input, Value(), Value(), step);
+  }
+  Values items = iterate(input)->items;
+  spend_steps(items.size());
+  std::reverse(items.begin(), items.end());
+  return make_list(std::move(items));
+}
+
+Value join(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "join");
+  const String separator = str(reader.next("d", Value("")));
+  const Value attribute = reader.next("attribute", Value());
+  reader.done();
+  String text;
+  bool first_item = true;
+  const auto source = iterate(input);  // owns what the loop walks
+  for (const Value& item : source->items) {
+    spend_steps(1);
+    if (!first_item) text += separator;
+    first_item = false;
+    text += str(follow(item, attribute));
+  }
+  return Value(std::move(text));
+}
+
+Value items(Interpreter&, const Value& input, Args& args) {
+  ArgReader(args, "items").done();
+  return items_of(input);
+}
+
+Value dictsort(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "dictsort");
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
+  const String by = str(reader.next("by", Value("key")));
+  const bool descending = truthy(reader.next("reverse", Value(false)));
+  reader.done();
+  if (by != "key" && by != "value") throw Error("dictsort: by must be key or value");
+  if (input.as<Dict>() == nullptr) throw Error("dictsort needs a dict");
+  Values pairs = items_of(input).as<Sequence>()->items;
+  spend_steps(pairs.size() * 16);
+  auto key = [&](const Value& pair) {
+    return fold(pair.as<Sequence>()->items[by == "key" ? 0 : 1], case_sensitive);
+  };
+  std::stable_sort(pairs.begin(), pairs.end(), [&](const Value& a, const Value& b) {
+    return descending ? less(key(b), key(a)) : less(key(a), key(b));
+  });
+  return make_list(std::move(pairs));
+}
+
+Value sort(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "sort");
+  const bool descending = truthy(reader.next("reverse", Value(false)));
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
+  const Value attribute = reader.next("attribute", Value());
+  reader.done();
+  Values sorted = iterate(input)->items;
+  spend_steps(sorted.size() * 16);
+  auto key = [&](const Value& v) { return fold(follow(v, attribute), case_sensitive); };
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const Value& a, const Value& b) {
+    return descending ? less(key(b), key(a)) : less(key(a), key(b));
+  });
+  return make_list(std::move(sorted));
+}
+
+Value unique(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "unique");
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
+  const Value attribute = reader.next("attribute", Value());
+  reader.done();
+  Dict seen;  // refuses what cannot be a key, as Python does
+  Values kept;
+  const auto source = iterate(input);  // owns what the loop walks
+  for (const Value& item : source->items) {
+    spend_steps(4);
+    const Value key = fold(follow(item, attribute), case_sensitive);
+    if (seen.find(key) != nullptr) continue;
+    seen.set(key, Value());
+    kept.push_back(item);
+  }
+  return make_list(std::move(kept));
+}
+
+Value extreme(const Value& input, Args& args, const char* name, bool want_max) {
+  ArgReader reader(args, name);
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
+  const Value attribute = reader.next("attribute", Value());
+  reader.done();
+  const auto all = iterate(input);
+  if (all->items.empty()) return make_undefined(name);
+  auto key = [&](const Value& v) { return fold(follow(v, attribute), case_sensitive); };
+  const Value* best = &all->items.front();
+  for (const Value& item : all->items)
+    if (want_max ? less(key(*best), key(item)) : less(key(item), key(*best))) best = &item;
+  return *best;
+}
+Value min(Interpreter&, const Value& input, Args& args) {
+  return extreme(input, args, "min", false);
+}
+Value max(Interpreter&, const Value& input, Args& args) {
+  return extreme(input, args, "max", true);
+}
+
+Value sum(Interpreter& in, const Value& input, Args& args) {
+  ArgReader reader(args, "sum");
+  const Value attribute = reader.next("attribute", Value());
+  Value total = reader.next("start", Value(std::int64_t{0}));
+  reader.done();
+  const auto source = iterate(input);  // owns what the loop walks
+  for (const Value& item : source->items) {
+    spend_steps(1);
+    total = in.add(total, follow(item, attribute));
+  }
+  return total;
+}
+
+// The name of a filter or test in the first argument, and the arguments that go to it.
+Args take_inner(Args& args, const char* who, String& name) {
+  ArgReader reader(args, who);
+  const Value given = reader.require("name");
+  if (!is_string(given)) throw Error(fmt::format("{} needs the name of a test or filter", who));
+  name = *given.as<String>();
+  Args inner;
+  inner.positional = reader.rest();
+  inner.named = args.named;
+  return inner;
+}
+
+Value map(Interpreter& in, const Value& input, Args& args) {
+  const auto source = iterate(input);
+  Values mapped;
+  if (args.positional.empty()) {
+    ArgReader reader(args, "map");
+    const Value attribute = reader.require("attribute");
+    const Value fallback = reader.next("default", make_undefined("default"));
+    reader.done();
+    for (const Value& item : source->items) {
+      spend_steps(1);
+      const Value found = follow(item, attribute);
+      mapped.push_back(is_undefined(found) && !is_undefined(fallback) ? fallback : found);
+    }
+    return make_list(std::move(mapped));
+  }
+  String name;
+  const Args inner = take_inner(args, "map", name);
+  const FilterFunction filter = find_filter(name);
+  if (filter == nullptr) throw Error(fmt::format("filter \"{}\" is not supported", name));
+  for (const Value& item : source->items) {
+    spend_steps(1);
+    spend_for(item);
+    Args copy = inner;
+    mapped.push_back(filter(in, item, copy));
+  }
+  return make_list(std::move(mapped));
+}
+
+// select, reject, selectattr and rejectattr: items (or an attribute of theirs) that a test accepts,
+// or that are true if no test is named.
+Value choose(Interpreter& in, const Value& input, Args& args, bool by_attribute, bool keep) {
+  Value attribute;
+  if (by_attribute) {
+    if (args.positional.empty()) throw Error("selectattr needs the name of an attribute");
+    attribute = args.positional.front();
+    args.positional.erase(args.positional.begin());
+  }
+  TestFunction test = nullptr;
+  Args inner;
+  if (!args.positional.empty()) {
+    String name;
+    inner = take_inner(args, "select", name);
+    test = find_test(name);
+    if (test == nullptr) throw Error(fmt::format("test \"{}\" is not supported", name));
+  }
+  Values kept;
+  const auto source = iterate(input);  // owns what the loop walks
+  for (const Value& item : source->items) {
+    spend_steps(1);
+    const Value subject = follow(item, attribute);
+    Args copy = inner;
+    const bool accepted = test == nullptr ? truthy(subject) : test(in, subject, copy);
+    if (accepted == keep) kept.push_back(item);
+  }
+  return make_list(std::move(kept));
+}
+Value select(Interpreter& in, const Value& input, Args& args) {
+  return choose(in, input, args, false, true);
+}
+Value reject(Interpreter& in, const Value& input, Args& args) {
+  return choose(in, input, args, false, false);
+}
+Value selectattr(Interpreter& in, const Value& input, Args& args) {
+  return choose(in, input, args, true, true);
+}
+Value rejectattr(Interpreter& in, const Value& input, Args& args) {
+  return choose(in, input, args, true, false);
+}
+
+}  // namespace
+
+const std::vector<std::pair<std::string_view, FilterFunction>>& sequence_filters() {
+  static const std::vector<std::pair<std::string_view, FilterFunction>> kFilters = {
+      {"length", length},
+      {"count", length},
+      {"first", first},
+      {"last", last},
+      {"list", to_list},
+      {"reverse", reverse},
+      {"join", join},
+      {"items", items},
+      {"dictsort", dictsort},
+      {"sort", sort},
+      {"unique", unique},
+      {"min", min},
+      {"max", max},
+      {"sum", sum},
+      {"map", map},
+      {"select", select},
+      {"reject", reject},
+      {"selectattr", selectattr},
+      {"rejectattr", rejectattr},
+  };
+  return kFilters;
+}
+
+}  // namespace tandem::jinja

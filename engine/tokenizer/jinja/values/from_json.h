@@ -1,0 +1,13 @@
+// A request's JSON as values.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "engine/tokenizer/jinja/values/value.h"
+
+namespace tandem::jinja {
+
+// Members keep their order. Throws Error when nested deeper than half of kMaxValueDepth.
+Value from_json(const nlohmann::ordered_json& json, int depth = 0);
+
+}  // namespace tandem::jinja
