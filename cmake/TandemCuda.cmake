@@ -29,6 +29,8 @@ if(TANDEM_HAVE_CUDA)
   endif()
   set(CMAKE_CUDA_COMPILER ${TANDEM_NVCC})
   enable_language(CUDA)
+  # Not CMake's "-isystem=": the compiler cache does not know it, so that clones share nothing.
+  set(CMAKE_INCLUDE_SYSTEM_FLAG_CUDA "-isystem ")
   if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has it
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
