@@ -1,186 +1,22 @@
-// The mailbox of a worker group: how the device hands rows of cold adapters to CPU workers and gets
-// their deltas back (the handoff of DESIGN.md, section 5; CPU-assisted prefill in the CaraServe
-// paper, sections 4.1 and 4.2). Layout and the few rules of who writes what; no thread, no policy.
-//
-// Two regions, so that a worker can write nothing that the engine or the device acts on but its own
-// answers:
-//
-//   inbox   the engine and the device write, workers map it read-only
-//     InboxHeader | bells [kMaxGroups] | jobs [kNumJobs] | group jobs [kNumGroupJobs] | x
-//   outbox  workers write, the engine and the device read and never trust
-//     OutboxHeader | seats [num_seats] | v | y
-//
-// A job is one offer: one projection of one layer of one step, for all cold groups of the step. Its
-// number, the sequence, counts up without end and is never used twice in a mailbox.
-//
-//   engine, when the step is enqueued   device, when the offer runs        worker
-//   group jobs[..], jobs[n % kNumJobs]
-//   published = n (release)       -->                                      reads the job (acquire)
-//                                       tickets; rows to x;
-//                                       bells[g] = bell(n, ticket) (release, system)
-//                                                                     -->  reads x (acquire)
-//                                                                          writes v, y
-//                                       accept reads y (acquire)     <--   seats[w].done[g] = n
-//                                                                          seats[w].progress = n
-//
-// A job's rows, x, v and y lie where those of the job before lay. So a device that gives up on a
-// job (its deadline passed) must offer none of this mailbox before every seat of the job's workers
-// has made progress to it, or its worker is dead: Mailbox::quiet(). Only equality with the expected
-// sequence counts as an answer: garbage in a control word is an answer that never comes.
+// A mailbox as its process sees it: both regions mapped, and where in them everything lies.
+// Who writes what, and when, is told in mailbox_layout.h; jobs.h does it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "base/dtype.h"
 #include "base/status.h"
-#include "base/ticket.h"
+#include "shm/mailbox_layout.h"
 #include "shm/region.h"
 
 namespace tandem {
 
-inline constexpr int kMaxSeats = 64;  // workers of a mailbox: bits of a mask
-inline constexpr int kMaxModulesOfJob = 3;
-// Of v: workers that share an input by columns of x each write the sum over their own into a plane,
-// and whoever reads v adds them up. The device reads the first.
-inline constexpr std::uint32_t kNumVPlanes = 2;
-
-// How the workers of a group share it.
-enum class JobSplit : std::uint32_t {
-  columns = 0,  // each has rows of A and columns of y; v meets in the outbox between the two
-  tokens = 1,   // each has rows of x, for all of A and B
+// Which part of the rings is in use. The engine's own knowledge: it lies in no region.
+struct JobRings {
+  std::uint64_t next_group = 0;  // in the ring of group jobs
+  std::uint64_t oldest_job = 1;  // no job before it is in the ring of jobs
 };
-
-// One module of a projection, in the weight arena. As LoraMatrix (gpu/ops.h).
-struct JobMatrix {
-  std::uint64_t a = 0;         // byte offset in the arena of [rank, in]
-  std::uint64_t b = 0;         // of [out, b_stride]
-  std::uint32_t rank = 0;      // 0: this module is not adapted, its columns of y stay unwritten
-  std::uint32_t b_stride = 0;  // elements
-  std::uint32_t out = 0;       // columns
-  std::uint32_t column = 0;    // of y, where this module's begin
-};
-
-// One cold group's part of a job.
-struct GroupJob {
-  std::uint64_t workers = 0;  // mask of the seats that share it
-  std::uint32_t group = 0;    // its bell and its place in Seat::done
-  std::uint32_t rows = 0;
-  std::uint32_t first_row = 0;  // of the mailbox: x at first_row * max_in, y at first_row * max_out
-  std::uint32_t in = 0;         // columns of x; rows dense
-  std::uint32_t out = 0;        // columns of y, of all modules; rows dense
-  std::uint32_t num_modules = 0;
-  JobSplit split = JobSplit::columns;
-  std::uint32_t rank_columns = 0;  // of v: module m's begin at the sum of the ranks before it
-  // The layer's weights are in the arena when the u32 at byte `present` of it is `present_value`
-  // (an adapter that is still being read from disk). 0: they are.
-  std::uint32_t present_value = 0;
-  std::uint32_t reserved = 0;
-  std::uint64_t present = 0;
-  std::uint64_t reserved_too = 0;
-  JobMatrix modules[kMaxModulesOfJob];
-};
-static_assert(sizeof(JobMatrix) == 32 && sizeof(GroupJob) == 64 + 3 * 32);
-
-struct alignas(64) Job {
-  std::atomic<std::uint64_t> sequence;  // 0 while being written
-  std::uint64_t first_group;            // in the ring of group jobs, not wrapped: % kNumGroupJobs
-  std::uint32_t num_groups;
-};
-
-inline constexpr std::uint64_t kNumJobs = 4096;
-inline constexpr std::uint64_t kNumGroupJobs = 16384;
-
-struct alignas(64) Bell {
-  std::atomic<std::uint64_t> value;  // sole writer: the device
-};
-static_assert(sizeof(Bell) == 64 && sizeof(Job) == 64);
-
-// What both regions are laid out for.
-struct MailboxShape {
-  DType dtype = DType::bf16;    // of x, y and the weights
-  std::uint32_t num_seats = 0;  // most workers, up to kMaxSeats
-  std::uint32_t max_rows = 0;   // of all groups of a step
-  std::uint32_t max_in = 0;     // widest input of a projection
-  std::uint32_t max_out = 0;    // widest sum of a projection's outputs
-  std::uint32_t max_rank = 0;   // of a module
-};
-
-// 0 identity and shape | 64 offsets | 128 wake | 192 published | 256 first_live | 320 bells
-struct InboxHeader {
-  std::uint32_t magic;
-  DType dtype;
-  std::uint32_t num_seats, max_rows, max_in, max_out, max_rank;
-  std::int32_t node;                   // NUMA node of the group, as the OS numbers it; -1: any
-  std::uint64_t bytes;                 // of the region
-  std::uint32_t pid;                   // the engine's
-  std::atomic<std::uint32_t> version;  // kMailboxVersion; 0: not ready; stored last
-  alignas(64) std::uint64_t bells;     // byte offsets in the region
-  std::uint64_t jobs, group_jobs, x;
-  // Bumped, and waited for as a futex, before jobs are offered to workers that may be asleep.
-  alignas(64) std::atomic<std::uint32_t> wake;
-  std::atomic<std::uint32_t> stop;                    // 1: workers end
-  alignas(64) std::atomic<std::uint64_t> published;   // jobs up to it are described
-  alignas(64) std::atomic<std::uint64_t> first_live;  // jobs before it will never be offered
-};
-static_assert(offsetof(InboxHeader, bells) == 64 && offsetof(InboxHeader, wake) == 128);
-static_assert(offsetof(InboxHeader, published) == 192 && offsetof(InboxHeader, first_live) == 256);
-static_assert(sizeof(InboxHeader) == 320);
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-
-enum class SeatState : std::uint32_t { empty = 0, starting = 1, working = 2, sleeping = 3 };
-
-// One worker's own lines: sole writer of all of it. 0 who | 64 progress | 128 shrunk | 640 done
-struct Seat {
-  alignas(64) std::atomic<std::uint32_t> pid;  // 0: nobody; taken by compare-and-exchange
-  std::atomic<SeatState> state;
-  std::atomic<std::uint32_t> cpu;        // that it is bound to
-  std::atomic<std::uint32_t> refused;    // groups' jobs whose description leads out of the regions
-  std::atomic<std::uint64_t> heartbeat;  // counts up as long as it lives
-  std::atomic<std::uint64_t> jobs;       // group jobs computed
-  std::atomic<std::uint64_t> busy_ns;    // spent on them
-  alignas(64) std::atomic<std::uint64_t> progress;  // the last job finished or given up
-  alignas(64) std::atomic<std::uint64_t> shrunk[kMaxColdGroups];  // its part of v is there
-  alignas(64) std::atomic<std::uint64_t> done[kMaxColdGroups];    // its part of y (or v) is there
-};
-static_assert(offsetof(Seat, progress) == 64 && offsetof(Seat, shrunk) == 128);
-static_assert(offsetof(Seat, done) == 640 && sizeof(Seat) == 1152);
-
-// 0 identity | 64 seats
-struct OutboxHeader {
-  std::uint32_t magic;
-  std::uint32_t num_seats;
-  std::uint64_t bytes;
-  std::uint64_t seats, v, y;           // byte offsets in the region
-  std::atomic<std::uint32_t> version;  // stored last
-  std::uint32_t reserved[5];
-};
-static_assert(sizeof(OutboxHeader) == 64);
-
-// Rows of v (f32) are max_rank * kMaxModulesOfJob apart at most; a job's are rank_columns apart,
-// dense, from first_row * max_rank * kMaxModulesOfJob on, in each of the kNumVPlanes planes.
-
-// What every mailbox keeps to, so that no product of them overflows.
-inline constexpr std::uint32_t kMailboxVersion = 1;
-inline constexpr std::uint32_t kInboxMagic = 0x49646e54;   // "TndI"
-inline constexpr std::uint32_t kOutboxMagic = 0x4f646e54;  // "TndO"
-inline constexpr std::uint32_t kMaxMailboxRows = 1U << 20;
-inline constexpr std::uint32_t kMaxMailboxWidth = 1U << 20;  // of x and y
-inline constexpr std::uint32_t kMaxMailboxRank = 1U << 14;
-
-// Where everything lies: a function of the shape alone. x, v and y begin at pages of their own.
-struct MailboxLayout {
-  std::uint64_t bells = 0, jobs = 0, group_jobs = 0, x = 0, inbox_bytes = 0;
-  std::uint64_t seats = 0, v = 0, v_plane_bytes = 0, y = 0, outbox_bytes = 0;
-};
-// invalid_argument, with the field's name, for a shape that no mailbox has.
-Result<MailboxLayout> layout_of(const MailboxShape& shape);
-
-// The exit status of a worker process that finds its engine gone, or its regions, as it starts: an
-// engine that ends takes them with it. Nothing went wrong, so such a worker says nothing.
-inline constexpr int kExitEngineGone = 69;  // sysexits' EX_UNAVAILABLE
 
 // Both regions of one worker group, mapped. Move-only. Addresses inside are this process's.
 class Mailbox {
@@ -190,10 +26,11 @@ class Mailbox {
   // Maps what an engine made: the inbox read-only, the outbox to write. Refuses, with the reason,
   // what is not a mailbox of this version, not ready, or larger than its region.
   static Result<Mailbox> open(const std::string& inbox, const std::string& outbox);
+  // Engine side: puts the outbox's header right, which workers may write into, so that the next of
+  // them can open it.
+  void restore_outbox_header();
 
   const MailboxShape& shape() const { return shape_; }
-  const std::string& inbox_name() const { return inbox_.name(); }
-  const std::string& outbox_name() const { return outbox_.name(); }
   const ShmRegion& inbox_region() const { return inbox_; }
   const ShmRegion& outbox_region() const { return outbox_; }
 
@@ -201,51 +38,18 @@ class Mailbox {
   Bell* bells() const { return bells_; }
   Job& job(std::uint64_t sequence) const { return jobs_[sequence % kNumJobs]; }
   GroupJob& group_job(std::uint64_t index) const { return group_jobs_[index % kNumGroupJobs]; }
-  std::byte* x() const { return x_; }
   Seat& seat(int index) const { return seats_[index]; }
-  float* v() const { return v_; }
-  std::byte* y() const { return y_; }
+  JobRings& rings() { return rings_; }  // engine side
 
+  // Where a group's rows begin; v in the first plane, the next `v_plane()` floats further.
   std::byte* x_of(std::uint32_t first_row) const;
-  float* v_of(std::uint32_t first_row) const;         // in the first plane
-  std::uint64_t v_plane() const { return v_plane_; }  // floats from one plane to the next
+  float* v_of(std::uint32_t first_row) const;
   std::byte* y_of(std::uint32_t first_row) const;
-
-  // Engine side.
-
-  // Describes job `sequence` and publishes it; sequences rise from 1 on. The groups' `group` are
-  // ascending. One thread at a time.
-  void publish(std::uint64_t sequence, const GroupJob* groups, std::uint32_t num_groups);
-  // No job before `sequence` will be offered any more; `sequence` is one past a published job's at
-  // most. It never sinks.
-  void retire_before(std::uint64_t sequence);
-  void wake_workers();
-  void stop_workers();
-  // All of the seats in `workers` are empty or have left job `sequence` behind. Progress beyond the
-  // last published job is garbage and does not count. Those in `held` are not empty, whatever they
-  // say.
-  bool quiet(std::uint64_t workers, std::uint64_t sequence, std::uint64_t held = 0) const;
-  // Puts the outbox's header right, which workers may write into, so that the next of them can open
-  // it.
-  void restore_outbox_header();
-
-  // Worker side.
-
-  // The groups of job `sequence`, copied; false: it is not described (yet, or any more).
-  struct JobCopy {
-    std::uint32_t num_groups = 0;
-    GroupJob groups[kMaxColdGroups];
-  };
-  bool read_job(std::uint64_t sequence, JobCopy& out) const;
-  // Sleeps until wake_workers() or stop_workers() after `wake` was read from the inbox, or until
-  // the time is over; may end early.
-  void sleep(std::uint32_t wake, double timeout_s) const;
+  std::uint64_t v_plane() const { return v_plane_; }
 
  private:
   Mailbox(const MailboxShape& shape, const MailboxLayout& layout, ShmRegion inbox,
           ShmRegion outbox);
-  // Takes jobs whose groups lie where job `sequence` will put its own out of the ring of jobs.
-  void make_room(std::uint64_t sequence, std::uint32_t num_groups);
 
   MailboxShape shape_;
   ShmRegion inbox_;
@@ -258,9 +62,7 @@ class Mailbox {
   float* v_ = nullptr;
   std::uint64_t v_plane_ = 0;
   std::byte* y_ = nullptr;
-  // Engine side.
-  std::uint64_t next_group_ = 0;  // in the ring of group jobs
-  std::uint64_t oldest_job_ = 1;  // no job before it is in the ring of jobs
+  JobRings rings_;
 };
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "base/onednn/matmul.h"
 #include "cpu_lora/worker/delta.h"
 #include "cpu_lora/worker/line_wait.h"
+#include "shm/jobs.h"
 
 namespace tandem {
 namespace {
@@ -75,7 +76,7 @@ struct WorkerLoop::Impl {
   TimePoint idle_since{};
 
   std::uint64_t next = 1;  // the job to be handled
-  Mailbox::JobCopy job;
+  JobCopy job;
   std::vector<DeltaTask> tasks;  // of this worker's groups in the job, `num_tasks` of them in use
   std::uint32_t num_tasks = 0;
 };
@@ -91,7 +92,7 @@ WorkerLoop::Impl::~Impl() {
   if (!has_seat()) return;
   seat.state.store(SeatState::empty, std::memory_order_relaxed);
   std::uint32_t own = pid;
-  // release: pairs with the acquire in Mailbox::quiet() and in the next worker's taking of the
+  // release: pairs with the acquire in quiet() and in the next worker's taking of the
   // seat: all that this one did is before.
   seat.pid.compare_exchange_strong(own, 0, std::memory_order_release, std::memory_order_relaxed);
 }
@@ -107,13 +108,13 @@ void WorkerLoop::Impl::run() {
   // Jobs that were described before are not for this worker: their rows may be given up already,
   // and be others' by now.
   next = published + 1;
-  // release: pairs with the acquire in Mailbox::quiet().
+  // release: pairs with the acquire in quiet().
   seat.progress.store(published, std::memory_order_release);
   // release: pairs with the acquire of whoever gives jobs to seats that work.
   seat.state.store(SeatState::working, std::memory_order_release);
   idle_since = steady_clock::now();
   while (!is_over()) {
-    // acquire: pairs with the release in Mailbox::publish(), which comes after the description.
+    // acquire: pairs with the release in publish_job(), which comes after the description.
     if (mailbox.inbox().published.load(std::memory_order_acquire) < next) {
       pause_without_jobs();
       continue;
@@ -131,7 +132,7 @@ bool WorkerLoop::Impl::is_over() {
   if (now < next_look) return false;
   next_look = now + kLookEvery;
   add(seat.heartbeat, 1);
-  // relaxed: nothing hangs on the flag but the end. acquire: pairs with Mailbox::stop_workers().
+  // relaxed: nothing hangs on the flag but the end. acquire: pairs with stop_workers().
   ended = stop->load(std::memory_order_relaxed) ||
           mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();
   if (!ended && !has_seat()) {
@@ -148,7 +149,7 @@ void WorkerLoop::Impl::pause_without_jobs() {
     wait_for_change(inbox.published, next - 1);
     return;
   }
-  // acquire: pairs with the release in Mailbox::wake_workers(): jobs published before that bump are
+  // acquire: pairs with the release in wake_workers(): jobs published before that bump are
   // seen below, and a bump after this load ends the sleep.
   const std::uint32_t wake = inbox.wake.load(std::memory_order_acquire);
   // seq_cst, with the fence: against whoever publishes, fences, and then looks whether anybody
@@ -157,21 +158,21 @@ void WorkerLoop::Impl::pause_without_jobs() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (inbox.published.load(std::memory_order_acquire) < next &&
       inbox.stop.load(std::memory_order_acquire) == 0 && !stop->load(std::memory_order_relaxed)) {
-    mailbox.sleep(wake, kSleepS);
+    sleep_until_woken(mailbox, wake, kSleepS);
   }
   seat.state.store(SeatState::working, std::memory_order_release);
   next_look = {};  // that was long: beat and ask now
 }
 
 void WorkerLoop::Impl::leave(std::uint64_t n) {
-  // release: pairs with the acquire in Mailbox::quiet(): this worker's last access to the job is
+  // release: pairs with the acquire in quiet(): this worker's last access to the job is
   // before it.
   seat.progress.store(n, std::memory_order_release);
   next = n + 1;
 }
 
 bool WorkerLoop::Impl::is_lost(std::uint64_t n) const {
-  // acquire: pairs with the release in Mailbox::retire_before().
+  // acquire: pairs with the release in retire_before().
   return mailbox.inbox().first_live.load(std::memory_order_acquire) > n ||
          // relaxed: what follows from it is that nothing more of the job is read.
          mailbox.job(n).sequence.load(std::memory_order_relaxed) != n;
@@ -211,10 +212,10 @@ std::uint32_t WorkerLoop::Impl::find_mine() {
 }
 
 void WorkerLoop::Impl::handle(std::uint64_t n) {
-  // acquire: pairs with the release in Mailbox::retire_before().
+  // acquire: pairs with the release in retire_before().
   const std::uint64_t first_live = mailbox.inbox().first_live.load(std::memory_order_acquire);
   if (n < first_live) return leave(first_live - 1);
-  if (!mailbox.read_job(n, job)) return leave(n);
+  if (!read_job(mailbox, n, job)) return leave(n);
   num_tasks = find_mine();
   for (std::uint32_t i = 0; i < num_tasks; ++i) {
     Ticket ticket = Ticket::none;
@@ -249,7 +250,7 @@ bool WorkerLoop::Impl::wait_for_bell(std::uint64_t n, std::uint32_t index, Ticke
     }
     if (ahead < num_tasks) continue;
     if (steady_clock::now() - start > kBellPatience) {
-      mailbox.sleep(mailbox.inbox().wake.load(std::memory_order_relaxed), kNapS);
+      sleep_until_woken(mailbox, mailbox.inbox().wake.load(std::memory_order_relaxed), kNapS);
     } else {
       wait_for_change(bell, value);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "shm/jobs.h"
 
 namespace tandem {
 namespace {
@@ -35,9 +36,9 @@ ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupO
   child.arguments = {options.program.empty() ? "tandem" : options.program,
                      "worker",
                      "--inbox",
-                     group.mailbox->inbox_name(),
+                     group.mailbox->inbox_region().name(),
                      "--outbox",
-                     group.mailbox->outbox_name(),
+                     group.mailbox->outbox_region().name(),
                      "--arena",
                      group.arena,
                      "--seat",
@@ -259,7 +260,7 @@ bool SeatWatch::sits_here(pid_t pid) const {
     const std::string both[] = {flag, value};
     return std::search(words.begin(), words.end(), std::begin(both), std::end(both)) != words.end();
   };
-  return has("--outbox", group_options_.mailbox->outbox_name()) &&
+  return has("--outbox", group_options_.mailbox->outbox_region().name()) &&
          has("--seat", std::to_string(seat_));
 }
 
@@ -272,7 +273,7 @@ void SeatWatch::clear_if_due(TimePoint now) {
   if (clear_sequence_ == 0) return;
   const Mailbox& mailbox = *group_options_.mailbox;
   const std::uint64_t bit = std::uint64_t{1} << seat_;
-  if (mailbox.quiet(bit, clear_sequence_, is_held() ? bit : 0)) {
+  if (quiet(mailbox, bit, clear_sequence_, is_held() ? bit : 0)) {
     clear_sequence_ = 0;
     return;
   }
@@ -294,7 +295,7 @@ void SeatWatch::empty(std::uint32_t pid) {
   std::uint32_t expected = pid;
   if (at_.pid.load(std::memory_order_acquire) != pid) return;
   at_.state.store(SeatState::empty, std::memory_order_relaxed);
-  // release: pairs with the acquire in Mailbox::quiet() and in the next worker's taking of the
+  // release: pairs with the acquire in quiet() and in the next worker's taking of the
   // seat.
   at_.pid.compare_exchange_strong(expected, 0, std::memory_order_release,
                                   std::memory_order_relaxed);

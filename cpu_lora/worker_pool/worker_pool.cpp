@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cpu_lora/worker_pool/process_wait.h"
 #include "cpu_lora/worker_pool/seat_watch.h"
+#include "shm/jobs.h"
 
 namespace tandem {
 namespace {
@@ -165,7 +166,7 @@ class Supervisor final : public WorkerPool {
   }
 
   void end() {
-    for (const WorkerGroupOptions& group : options_.groups) group.mailbox->stop_workers();
+    for (const WorkerGroupOptions& group : options_.groups) stop_workers(*group.mailbox);
     const TimePoint deadline = steady_clock::now() + kEndGrace;
     for (TimePoint now = steady_clock::now();; now = steady_clock::now()) {
       bool over = true;

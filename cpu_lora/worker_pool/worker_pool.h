@@ -10,7 +10,7 @@
 //   PROGRAM worker --inbox NAME --outbox NAME --arena NAME --seat I --cpu C --node N --spin-ms X
 //                  --engine-pid P
 // The seat is its own to write. The pool writes into it once the worker is dead (reaped, or its pid
-// is no process that was run as above): it empties it, state and pid, so that Mailbox::quiet() need
+// is no process that was run as above): it empties it, state and pid, so that quiet() need
 // not wait for the dead and another may take it.
 #pragma once
 
@@ -77,7 +77,7 @@ class WorkerPool {
 
   // After a deadline passed: makes a group quiet. Workers that have not left job `sequence` behind
   // in a moment are killed (and started again later, unless somebody else started them). Returns at
-  // once; Mailbox::quiet() tells when. Any thread.
+  // once; quiet() tells when. Any thread.
   virtual void clear(int group, std::uint64_t sequence) = 0;
 
   // Of every worker that should run and every seat that somebody else took. Any thread.

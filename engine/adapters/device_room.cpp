@@ -23,7 +23,7 @@ std::optional<ChunkTable> DeviceRoom::make(std::uint64_t bytes) {
   const std::int64_t count = memory_->layout().chunks_for(bytes);
   const std::int64_t others = pool_->available_pages() - reclaimable_pages();  // free or cached KV
   const std::int64_t available =
-      others * pool_->chunks_per_page() + pool_->counts().spare_chunks + idle_chunks();
+      others * pool_->shape().chunks_per_page + pool_->counts().spare_chunks + idle_chunks();
   if (count > available) return std::nullopt;
   return pool_->take_chunks(count);
 }
@@ -113,7 +113,7 @@ std::int64_t DeviceRoom::idle_chunks() const {
 }
 
 std::int64_t DeviceRoom::reclaimable_pages() const {
-  return idle_chunks() / pool_->chunks_per_page();
+  return idle_chunks() / pool_->shape().chunks_per_page;
 }
 
 }  // namespace tandem

@@ -27,7 +27,8 @@ Result<DeviceTable> DeviceTable::create(Device& device, const ModelConfig& confi
                                         std::int32_t max_rank, std::int32_t num_slots,
                                         const KvCache& memory, PagePool& pool) {
   DeviceTable table(memory, pool);
-  const std::int64_t all_chunks = std::int64_t{pool.num_pages()} * pool.chunks_per_page();
+  const std::int64_t all_chunks =
+      std::int64_t{pool.shape().num_pages} * pool.shape().chunks_per_page;
   TANDEM_ASSIGN(table.slots_,
                 AdapterSlots::create(
                     device, num_slots, config.num_layers,
@@ -39,8 +40,8 @@ Result<DeviceTable> DeviceTable::create(Device& device, const ModelConfig& confi
 
 std::int32_t DeviceTable::pages_of(const ServedAdapter& adapter) const {
   const std::int64_t chunks = memory_->layout().chunks_for(adapter.bytes());
-  return static_cast<std::int32_t>((chunks + pool_->chunks_per_page() - 1) /
-                                   pool_->chunks_per_page());
+  return static_cast<std::int32_t>((chunks + pool_->shape().chunks_per_page - 1) /
+                                   pool_->shape().chunks_per_page);
 }
 
 SlotId DeviceTable::slot_of(const ServedAdapter& adapter) const {
@@ -67,7 +68,7 @@ SlotId DeviceTable::take(const AdapterLease& adapter, ChunkTable chunks,
   taken.adapter = adapter;
   taken.chunks = std::move(chunks);
   taken.reading = std::move(reading);
-  taken.last_use = pool_->stamp();
+  taken.last_use = pool_->clock().stamp();
   const bool is_new = slot_of_.emplace(adapter.get(), *slot).second;
   TANDEM_CHECK(is_new, "adapter '{}' has a slot", adapter->name());
   taken_.push_back(*slot);
@@ -91,7 +92,7 @@ void DeviceTable::let_go(SlotId slot) {
   const bool was_resident = std::erase(resident_, slot) > 0;
   if (was_resident) state.apply(ResidencyEvent::evict);
   old = DeviceRow();
-  old.free_since = pool_->steps();
+  old.free_since = pool_->clock().steps();
   slots_.give_back(slot);
   if (was_resident) {
     state.evicted();

@@ -29,8 +29,8 @@ struct DeviceRow {
   AdapterLease adapter;  // null: the slot is free
   ChunkTable chunks;
   std::shared_ptr<AdapterReading> reading;  // what was loaded was still being read; or null
-  std::uint64_t free_since = 0;  // PagePool::steps(): later steps read nothing where it lies
-  std::uint64_t last_use = 0;    // PagePool::stamp()
+  std::uint64_t free_since = 0;  // PoolClock::steps(): later steps read nothing where it lies
+  std::uint64_t last_use = 0;    // PoolClock::stamp()
   std::uint64_t wanted = 0;      // in which turn of loads it was last
   std::int32_t users = 0;        // running sequences
   bool kept = false;             // never evicted: pinned, or the mode is cached

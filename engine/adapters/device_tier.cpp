@@ -103,15 +103,15 @@ DeviceTier::Step::Step(DeviceTier& tier, Stream& stream) : tier_(&tier), stream_
 }
 
 DeviceTier::Step::~Step() {
-  tier_->pool_->step_enqueued();
-  tier_->loads_->step_enqueued(*stream_, tier_->pool_->steps());
+  tier_->pool_->clock().step_enqueued();
+  tier_->loads_->step_enqueued(*stream_, tier_->pool_->clock().steps());
 }
 
 void DeviceTier::enter(const ServedAdapter& adapter) {
   DeviceRow* const row = table_.find(adapter);
   TANDEM_CHECK(row != nullptr, "adapter '{}' is not on the device", adapter.name());
   ++row->users;
-  row->last_use = pool_->stamp();
+  row->last_use = pool_->clock().stamp();
 }
 
 // Where its load came to nothing there is nothing to leave any more.
@@ -120,7 +120,7 @@ void DeviceTier::leave(const ServedAdapter& adapter) {
   if (row == nullptr) return;
   TANDEM_CHECK(row->users > 0, "adapter '{}' is left twice", adapter.name());
   --row->users;
-  row->last_use = pool_->stamp();
+  row->last_use = pool_->clock().stamp();
 }
 
 AdapterSlot DeviceTier::slot(const ServedAdapter& adapter) const {

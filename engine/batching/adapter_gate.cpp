@@ -101,12 +101,13 @@ Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages
   const GenerationRequest& request = sequence.context->request;
   const std::int32_t adapter_pages =
       device_->room().is_kept(adapter) ? 0 : device_->room().pages_of(adapter);
-  const std::int32_t kv_pages = pool_->pages_for(sequence.prompt_len() + request.max_tokens);
-  if (adapter_pages + kv_pages + kept_pages > pool_->num_pages()) {
+  const std::int32_t kv_pages =
+      pool_->shape().pages_for(sequence.prompt_len() + request.max_tokens);
+  if (adapter_pages + kv_pages + kept_pages > pool_->shape().num_pages) {
     return error(StatusCode::resource_exhausted,
                  "adapter '{}' needs {} pages and the request {}; of the pool's {}, {} are taken "
                  "by pinned adapters: ask for less, or raise pool_gb",
-                 adapter.name(), adapter_pages, kv_pages, pool_->num_pages(), kept_pages);
+                 adapter.name(), adapter_pages, kv_pages, pool_->shape().num_pages, kept_pages);
   }
   if (adapter_pages > 0 && device_->room().num_kept() >= device_->room().num_slots()) {
     return error(StatusCode::resource_exhausted,
@@ -119,13 +120,14 @@ Status AdapterGate::check_fits(const Sequence& sequence, std::int32_t kept_pages
 
 Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const {
   const std::int64_t pages = device_->room().pages_of(adapter);
-  const std::int64_t left = pool_->num_pages() - device_->room().kept_pages();
-  if (pages + pool_->pages_for(max_model_len) > left) {
+  const std::int64_t left = pool_->shape().num_pages - device_->room().kept_pages();
+  if (pages + pool_->shape().pages_for(max_model_len) > left) {
     return error(StatusCode::resource_exhausted,
                  "adapter '{}' needs {} pages for good and a sequence of max_model_len up to {}, "
                  "but only {} of {} are not pinned: raise pool_gb, or do not pin it "
                  "(adapter_mode cached pins all)",
-                 adapter.name(), pages, pool_->pages_for(max_model_len), left, pool_->num_pages());
+                 adapter.name(), pages, pool_->shape().pages_for(max_model_len), left,
+                 pool_->shape().num_pages);
   }
   if (device_->room().num_kept() >= device_->room().num_slots()) {
     return error(StatusCode::resource_exhausted,
@@ -161,7 +163,8 @@ bool AdapterGate::holds_back(const Sequence& sequence) const {
     return true;
   }
   if (missing_pages_ == 0) return false;
-  const std::int64_t pages = pool_->pages_for(static_cast<std::int64_t>(sequence.tokens.size()));
+  const std::int64_t pages =
+      pool_->shape().pages_for(static_cast<std::int64_t>(sequence.tokens.size()));
   return pool_->available_pages() - pages < missing_pages_;
 }
 

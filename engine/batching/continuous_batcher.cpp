@@ -95,7 +95,7 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
                      (gate_ != nullptr && gate_->is_waiting());
   TANDEM_CHECK(!plan_.empty() || ending_ + held_ > 0 || (running_.empty() && waits),
                "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
-               running_.size(), waiting_.size(), pool_->num_free(), pool_->num_pages());
+               running_.size(), waiting_.size(), pool_->num_free(), pool_->shape().num_pages);
   return plan_;
 }
 
@@ -167,7 +167,7 @@ std::int32_t ContinuousBatcher::reserve_for_admission(Sequence& sequence) {
   // for their next tokens.
   if (!running_.empty()) {
     const std::int64_t missing =
-        pool_->pages_for(static_cast<std::int64_t>(sequence.tokens.size())) -
+        pool_->shape().pages_for(static_cast<std::int64_t>(sequence.tokens.size())) -
         static_cast<std::int64_t>(sequence.table.pages().size());
     if (missing + 1 > pool_->available_pages()) return 0;
   }
@@ -206,7 +206,7 @@ void ContinuousBatcher::offer_prefix(Sequence& sequence, std::int64_t computed) 
 }
 
 std::int32_t ContinuousBatcher::page_ids_of(const Sequence& sequence, std::int32_t rows) const {
-  return pool_->pages_for(sequence.computed + rows);
+  return pool_->shape().pages_for(sequence.computed + rows);
 }
 
 std::int32_t ContinuousBatcher::rows_for(const Sequence& sequence) const {

@@ -137,8 +137,8 @@ void EngineLoop::help_stuck() {
       error(StatusCode::resource_exhausted,
             "the request needs {} pages so far; of the pool's {}, {} are taken by pinned "
             "adapters: ask for less, or raise pool_gb",
-            pool_->pages_for(static_cast<std::int64_t>(sequence->tokens.size())),
-            pool_->num_pages(), pages.adapter));
+            pool_->shape().pages_for(static_cast<std::int64_t>(sequence->tokens.size())),
+            pool_->shape().num_pages, pages.adapter));
 }
 
 void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled, TimePoint now) {

@@ -12,7 +12,7 @@ void count_sequences(const ContinuousBatcher& scheduler, EngineStats& stats) {
 
 void count_pages(const PagePool& pool, EngineStats& stats) {
   const PoolCounts pages = pool.counts();
-  stats.pages_total = pool.num_pages();
+  stats.pages_total = pool.shape().num_pages;
   stats.pages_free = pages.free;
   stats.pages_kv = pages.kv;
   stats.pages_cached = pages.cached;

@@ -14,8 +14,8 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
                                                    const HostTier& host, const Clock& clock,
                                                    const LoadProgress& progress) {
   std::unique_ptr<Executor> executor(new Executor());
-  const PoolLayout layout = PoolLayout::of(config, dtype, pool.page_tokens());
-  TANDEM_ASSIGN(executor->cache_, KvCache::create(device, layout, pool.num_pages()));
+  const PoolLayout layout = PoolLayout::of(config, dtype, pool.shape().page_tokens);
+  TANDEM_ASSIGN(executor->cache_, KvCache::create(device, layout, pool.shape().num_pages));
   TANDEM_ASSIGN(executor->model_,
                 LlamaModel::load(config, weights, dtype, options.model, device, progress));
   TANDEM_TRY(executor->make_handoff(options, device, host, clock));

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/handoff/handoff_jobs.h"
+#include "shm/jobs.h"
 
 namespace tandem {
 namespace {
@@ -66,11 +67,11 @@ Status Mailboxes::make_boxes(Device& device, const ModelConfig& config, DType dt
     static_assert(sizeof(Bell) % sizeof(std::uint64_t) == 0 &&
                   sizeof(Seat) % sizeof(std::uint64_t) == 0);
     MailboxView& view = box.view;
-    view.x = mailbox.x();
+    view.x = mailbox.x_of(0);
     view.bells = reinterpret_cast<std::uint64_t*>(mailbox.bells());
     view.bell_stride = sizeof(Bell) / sizeof(std::uint64_t);
-    view.y = mailbox.y();
-    view.v = mailbox.v();
+    view.y = mailbox.y_of(0);
+    view.v = mailbox.v_of(0);
     view.done = reinterpret_cast<const std::uint64_t*>(mailbox.seat(0).done);
     view.seat_stride = sizeof(Seat) / sizeof(std::uint64_t);
     view.max_in = mailbox.shape().max_in;
@@ -102,7 +103,8 @@ Status Mailboxes::start_workers(const HandoffOptions& options, const HostTier& h
     Mailbox& mailbox = *boxes_[i].mailbox;
     const std::string& arena = host.region_name(i);
     pool.groups.push_back({&mailbox, arena, group.node, group.cpus});
-    info.groups.push_back({group.node, mailbox.inbox_name(), mailbox.outbox_name(), arena,
+    info.groups.push_back({group.node, mailbox.inbox_region().name(),
+                           mailbox.outbox_region().name(), arena,
                            static_cast<int>(mailbox.shape().num_seats), group.cpus});
   }
   TANDEM_ASSIGN(ControlRegion control, ControlRegion::create(info));
@@ -128,14 +130,14 @@ std::int32_t Mailboxes::live_workers() const {
 }
 
 void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const GroupJob> jobs) {
-  boxes_[box].mailbox->publish(sequence, jobs.data(), static_cast<std::uint32_t>(jobs.size()));
+  publish_job(*boxes_[box].mailbox, sequence, jobs.data(), static_cast<std::uint32_t>(jobs.size()));
 }
 
 void Mailboxes::step_begins(std::uint64_t used) {
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     if ((used & mask_of(i)) == 0) continue;
     ++boxes_[i].steps_in_flight;
-    boxes_[i].mailbox->wake_workers();
+    wake_workers(*boxes_[i].mailbox);
   }
 }
 
@@ -143,7 +145,7 @@ int Mailboxes::step_ended(std::uint64_t used, std::uint64_t broken, std::uint64_
   int breaks = 0;
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     Box& box = boxes_[i];
-    box.mailbox->retire_before(next_sequence);
+    retire_before(*box.mailbox, next_sequence);
     if ((used & mask_of(i)) == 0) continue;
     --box.steps_in_flight;
     if ((broken & mask_of(i)) != 0 && !box.broken) {
@@ -161,7 +163,7 @@ void Mailboxes::mend(Stream& stream) {
     Box& box = boxes_[i];
     if (!box.broken || box.steps_in_flight > 0) continue;
     const std::uint64_t last = box.mailbox->inbox().published.load(std::memory_order_relaxed);
-    if (box.mailbox->quiet(all_seats(*box.mailbox), last, pool_->held(static_cast<int>(i)))) {
+    if (quiet(*box.mailbox, all_seats(*box.mailbox), last, pool_->held(static_cast<int>(i)))) {
       stream.set_flag(&state()->broken[i], 0, 1);
       box.broken = false;
       continue;

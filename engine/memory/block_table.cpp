@@ -25,7 +25,7 @@ void BlockTable::share(std::span<const PageId> pages) {
 }
 
 bool BlockTable::reserve(std::int64_t tokens) {
-  const auto wanted = static_cast<std::size_t>(pool_->pages_for(tokens));
+  const auto wanted = static_cast<std::size_t>(pool_->shape().pages_for(tokens));
   if (wanted <= pages_.size()) return true;
   if (!pool_->make_room(static_cast<std::int64_t>(wanted - pages_.size()))) return false;
   while (pages_.size() < wanted) pages_.push_back(pool_->take_page());
@@ -43,7 +43,7 @@ void BlockTable::clear() {
 }
 
 std::int32_t BlockTable::slot(std::int64_t position) const {
-  const std::int32_t page_tokens = pool_->page_tokens();
+  const std::int32_t page_tokens = pool_->shape().page_tokens;
   const auto index = static_cast<std::size_t>(position / page_tokens);
   TANDEM_CHECK(index < pages_.size(), "token {} was not reserved", position);
   return pages_[index].value() * page_tokens + static_cast<std::int32_t>(position % page_tokens);

@@ -7,8 +7,7 @@
 namespace tandem {
 
 PagePool::PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page)
-    : page_tokens_(page_tokens),
-      chunks_per_page_(chunks_per_page),
+    : shape_{num_pages, page_tokens, chunks_per_page},
       free_(num_pages),
       pages_(static_cast<std::size_t>(num_pages)),
       chunk_owned_(static_cast<std::size_t>(num_pages) * static_cast<std::size_t>(chunks_per_page),
@@ -18,7 +17,7 @@ PagePool::PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_
 }
 
 PagePool::~PagePool() {
-  TANDEM_CHECK(num_free() == num_pages(), "{} pages leaked", num_pages() - num_free());
+  TANDEM_CHECK(num_free() == shape_.num_pages, "{} pages leaked", shape_.num_pages - num_free());
   TANDEM_CHECK(reclaimables_.empty(), "{} reclaimables are still registered", reclaimables_.size());
 }
 
@@ -27,9 +26,9 @@ PoolCounts PagePool::counts() const {
   counts.free = num_free();
   counts.cached = idle_pages_;
   counts.adapter = adapter_pages_;
-  counts.kv = num_pages() - counts.free - counts.cached - counts.adapter;
+  counts.kv = shape_.num_pages - counts.free - counts.cached - counts.adapter;
   counts.chunks = chunks_;
-  counts.spare_chunks = std::int64_t{adapter_pages_} * chunks_per_page_ - chunks_;
+  counts.spare_chunks = std::int64_t{adapter_pages_} * shape_.chunks_per_page - chunks_;
   return counts;
 }
 
@@ -101,7 +100,7 @@ void PagePool::drop_reference(PageId page) {
                page.value());
   --entry.references;
   if (entry.references == 0) {
-    entry.released = steps_;
+    entry.released = clock_.steps();
     free_.put(page);
   } else if (entry.cached && entry.references == 1) {
     ++idle_pages_;
@@ -127,18 +126,18 @@ void PagePool::drop_cached(PageId page) {
 
 std::optional<ChunkTable> PagePool::take_chunks(std::int64_t count) {
   TANDEM_CHECK(count >= 0, "{} chunks", count);
-  if (count > std::int64_t{num_pages()} * chunks_per_page_) return std::nullopt;
+  if (count > std::int64_t{shape_.num_pages} * shape_.chunks_per_page) return std::nullopt;
   const auto room = [&] {
-    return (std::int64_t{num_free()} + adapter_pages_) * chunks_per_page_ - chunks_;
+    return (std::int64_t{num_free()} + adapter_pages_) * shape_.chunks_per_page - chunks_;
   };
   while (room() < count) {
     if (!reclaim_one()) return std::nullopt;
   }
   std::vector<ChunkId> ids;
   ids.reserve(static_cast<std::size_t>(count));
-  const auto whole = std::min<std::int64_t>(count / chunks_per_page_, num_free());
+  const auto whole = std::min<std::int64_t>(count / shape_.chunks_per_page, num_free());
   for (const PageId page : free_.take_runs(static_cast<std::int32_t>(whole))) {
-    take_from_page(page, chunks_per_page_, ids);
+    take_from_page(page, shape_.chunks_per_page, ids);
   }
   take_tail(count - static_cast<std::int64_t>(ids.size()), ids);
   return ChunkTable(*this, std::move(ids));
@@ -148,7 +147,7 @@ std::optional<ChunkTable> PagePool::take_chunks(std::int64_t count) {
 void PagePool::take_tail(std::int64_t count, std::vector<ChunkId>& ids) {
   while (count > 0) {
     PageId page;
-    auto taken = static_cast<std::int32_t>(std::min<std::int64_t>(count, chunks_per_page_));
+    auto taken = static_cast<std::int32_t>(std::min<std::int64_t>(count, shape_.chunks_per_page));
     const auto fitting = partial_.lower_bound({taken, PageId()});
     if (fitting != partial_.end()) {
       page = fitting->second;
@@ -166,14 +165,14 @@ void PagePool::take_tail(std::int64_t count, std::vector<ChunkId>& ids) {
 
 void PagePool::take_from_page(PageId page, std::int32_t count, std::vector<ChunkId>& ids) {
   Page& entry = pages_[page.index()];
-  TANDEM_CHECK(entry.references == 0 && entry.chunks + count <= chunks_per_page_, "page {}",
+  TANDEM_CHECK(entry.references == 0 && entry.chunks + count <= shape_.chunks_per_page, "page {}",
                page.value());
   const std::int32_t before = entry.chunks;
   entry.chunks += count;
   chunks_ += count;
   if (before == 0) ++adapter_pages_;
   note_partial(page, before);
-  for (std::int32_t next = page.value() * chunks_per_page_; count > 0; ++next) {
+  for (std::int32_t next = page.value() * shape_.chunks_per_page; count > 0; ++next) {
     const ChunkId id(next);
     if (chunk_owned_[id.index()]) continue;
     chunk_owned_[id.index()] = true;
@@ -187,7 +186,7 @@ void PagePool::give_back(ChunkId chunk) {
   chunk_owned_[chunk.index()] = false;
   const PageId page = page_of(chunk);
   Page& entry = pages_[page.index()];
-  entry.released = steps_;
+  entry.released = clock_.steps();
   const std::int32_t before = entry.chunks--;
   --chunks_;
   note_partial(page, before);
@@ -206,11 +205,11 @@ std::uint64_t PagePool::last_release(std::span<const ChunkId> chunks) const {
 
 void PagePool::note_partial(PageId page, std::int32_t chunks_before) {
   const auto has_room = [&](std::int32_t chunks) {
-    return chunks > 0 && chunks < chunks_per_page_;
+    return chunks > 0 && chunks < shape_.chunks_per_page;
   };
   const std::int32_t chunks = pages_[page.index()].chunks;
-  if (has_room(chunks_before)) partial_.erase({chunks_per_page_ - chunks_before, page});
-  if (has_room(chunks)) partial_.insert({chunks_per_page_ - chunks, page});
+  if (has_room(chunks_before)) partial_.erase({shape_.chunks_per_page - chunks_before, page});
+  if (has_room(chunks)) partial_.insert({shape_.chunks_per_page - chunks, page});
 }
 
 }  // namespace tandem

@@ -37,6 +37,30 @@ struct PoolCounts {
   std::int64_t spare_chunks = 0;  // free, but in pages of adapters: of no use to KV
 };
 
+struct PoolShape {
+  std::int32_t num_pages = 0;
+  std::int32_t page_tokens = 0;
+  std::int32_t chunks_per_page = 1;
+  std::int32_t pages_for(std::int64_t tokens) const {
+    return static_cast<std::int32_t>((tokens + page_tokens - 1) / page_tokens);
+  }
+};
+
+// What is told in steps and uses instead of seconds.
+class PoolClock {
+ public:
+  // How many steps have been enqueued: those that may read a page that is given back now. Told by
+  // who enqueues them, for streams that do not come after the compute stream (adapter loads).
+  void step_enqueued() { ++steps_; }
+  std::uint64_t steps() const { return steps_; }
+  // A moment later than all before it: the time of a use, comparable over all reclaimables.
+  std::uint64_t stamp() { return ++uses_; }
+
+ private:
+  std::uint64_t steps_ = 0;
+  std::uint64_t uses_ = 0;
+};
+
 class PagePool {
  public:
   PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_t chunks_per_page = 1);
@@ -44,30 +68,20 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  std::int32_t num_pages() const { return static_cast<std::int32_t>(pages_.size()); }
+  const PoolShape& shape() const { return shape_; }
+  PoolClock& clock() { return clock_; }
   std::int32_t num_free() const { return free_.count(); }
-  std::int32_t page_tokens() const { return page_tokens_; }
-  std::int32_t chunks_per_page() const { return chunks_per_page_; }
-  std::int32_t pages_for(std::int64_t tokens) const {
-    return static_cast<std::int32_t>((tokens + page_tokens_ - 1) / page_tokens_);
-  }
   PoolCounts counts() const;
 
   // Adapters: `count` chunks, whole pages first and adjacent where possible. All or nothing.
   std::optional<ChunkTable> take_chunks(std::int64_t count);
 
-  // How many steps have been enqueued: those that may read a page that is given back now. Told by
-  // who enqueues them, for streams that do not come after the compute stream (adapter loads).
-  void step_enqueued() { ++steps_; }
-  std::uint64_t steps() const { return steps_; }
-  // steps() when the last of these chunks' pages was given back, by KV or by adapters.
+  // PoolClock::steps() when the last of these chunks' pages was given back, by KV or by adapters.
   std::uint64_t last_release(std::span<const ChunkId> chunks) const;
 
   // Registered until removed; both outlive their registration.
   void add(Reclaimable& reclaimable);
   void remove(Reclaimable& reclaimable);
-  // A moment later than all before it: the time of a use, comparable over all reclaimables.
-  std::uint64_t stamp() { return ++clock_; }
   // Free pages, and those that reclaimables would give: about what can be had.
   std::int64_t available_pages() const;
   // Reclaims until `count` pages are free; false when there are not so many.
@@ -86,10 +100,10 @@ class PagePool {
     std::int32_t references = 0;  // the cache's included
     std::int32_t chunks = 0;      // owned by adapters
     bool cached = false;
-    std::uint64_t released = 0;  // steps() when it, or a chunk of it, was given back
+    std::uint64_t released = 0;  // PoolClock::steps() when it, or a chunk of it, was given back
   };
 
-  PageId page_of(ChunkId chunk) const { return PageId(chunk.value() / chunks_per_page_); }
+  PageId page_of(ChunkId chunk) const { return PageId(chunk.value() / shape_.chunks_per_page); }
   Page& kv_page(PageId page);
   bool reclaim_one();
   void note_partial(PageId page, std::int32_t chunks_before);
@@ -97,8 +111,8 @@ class PagePool {
   void take_tail(std::int64_t count, std::vector<ChunkId>& ids);
   void give_back(ChunkId chunk);
 
-  std::int32_t page_tokens_;
-  std::int32_t chunks_per_page_;
+  const PoolShape shape_;
+  PoolClock clock_;
   FreePages free_;
   std::vector<Page> pages_;
   std::vector<bool> chunk_owned_;  // [num_pages * chunks_per_page]
@@ -108,8 +122,6 @@ class PagePool {
   std::int32_t adapter_pages_ = 0;
   std::int64_t chunks_ = 0;  // owned
   std::vector<Reclaimable*> reclaimables_;
-  std::uint64_t clock_ = 0;
-  std::uint64_t steps_ = 0;
 };
 
 }  // namespace tandem

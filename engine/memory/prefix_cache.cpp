@@ -42,7 +42,7 @@ PrefixCache::~PrefixCache() {
 std::int64_t PrefixCache::enter(Position& position, const std::string& digest,
                                 std::span<const TokenId> tokens, BlockTable& table) {
   TANDEM_CHECK(position.node_ == nullptr && table.pages().empty(), "entered twice");
-  const auto page_tokens = static_cast<std::size_t>(pool_->page_tokens());
+  const auto page_tokens = static_cast<std::size_t>(pool_->shape().page_tokens);
   position.cache_ = this;
   step_to(position, root_of(digest));
   std::vector<PageId> pages;
@@ -60,7 +60,7 @@ std::int64_t PrefixCache::enter(Position& position, const std::string& digest,
 void PrefixCache::extend(Position& position, std::span<const TokenId> tokens, std::int64_t settled,
                          BlockTable& table) {
   TANDEM_CHECK(position.node_ != nullptr, "extended before it was entered");
-  const auto page_tokens = static_cast<std::size_t>(pool_->page_tokens());
+  const auto page_tokens = static_cast<std::size_t>(pool_->shape().page_tokens);
   for (;;) {
     const auto index = static_cast<std::size_t>(position.depth_);
     const std::size_t end = (index + 1) * page_tokens;
@@ -150,7 +150,7 @@ void PrefixCache::step_to(Position& position, Node& node) {
 }
 
 void PrefixCache::leave(Node& node) {
-  node.last_used = pool_->stamp();
+  node.last_used = pool_->clock().stamp();
   --node.positions;
   settle(node);
 }

@@ -14,7 +14,7 @@ class Reclaimable {
   Reclaimable& operator=(const Reclaimable&) = delete;
   virtual ~Reclaimable() = default;
 
-  // PagePool::stamp() of the last use of what would go first; nothing: there is nothing to give.
+  // PoolClock::stamp() of the last use of what would go first; nothing: there is nothing to give.
   virtual std::optional<std::uint64_t> oldest() const = 0;
   // Gives that one back to the pool, now. Requires oldest().
   virtual void reclaim_oldest() = 0;

@@ -2,6 +2,7 @@
 // opens both, reads the jobs, and computes its shares of those that it takes for sound: they must
 // lie within the mailbox.
 #include "shm/mailbox.h"
+#include "shm/jobs.h"
 
 #include <algorithm>
 #include <vector>
@@ -38,8 +39,8 @@ struct Regions {
   Regions() : mailbox(Mailbox::create(kShape, -1)) {
     TANDEM_CHECK(mailbox.ok(), "{}", mailbox.status().message());
     const GroupJob groups[] = {sound_job(0, JobSplit::columns), sound_job(1, JobSplit::tokens)};
-    mailbox->publish(1, groups, 2);
-    mailbox->publish(2, groups, 1);
+    publish_job(*mailbox, 1, groups, 2);
+    publish_job(*mailbox, 2, groups, 1);
     const auto in = inbox();
     const auto out = outbox();
     sound_inbox.assign(in.begin(), in.end());
@@ -130,19 +131,20 @@ void fuzz_mailbox(Bytes bytes) {
   apply_patches(bytes.first(length), regions.inbox(), inbox_place);
   apply_patches(bytes.subspan(length), regions.outbox(), [](std::size_t at) { return at; });
 
-  const auto opened = Mailbox::open(regions.mailbox->inbox_name(), regions.mailbox->outbox_name());
+  const auto opened = Mailbox::open(regions.mailbox->inbox_region().name(),
+                                    regions.mailbox->outbox_region().name());
   if (opened) {
-    Mailbox::JobCopy copy;
+    JobCopy copy;
     for (const std::uint64_t sequence : {0, 1, 2, 3, 4096, 4097}) {
-      if (!opened->read_job(sequence, copy)) continue;
+      if (!read_job(*opened, sequence, copy)) continue;
       TANDEM_CHECK(copy.num_groups <= kMaxColdGroups);
       for (std::uint32_t i = 0; i < copy.num_groups; ++i) {
         check_shares(*opened, copy.groups[i]);
       }
     }
     // The engine's questions about what workers wrote.
-    (void)regions.mailbox->quiet(0b111, 1);
-    (void)regions.mailbox->quiet(~std::uint64_t{0} >> 61, 2, 1);
+    (void)quiet(*regions.mailbox, 0b111, 1);
+    (void)quiet(*regions.mailbox, ~std::uint64_t{0} >> 61, 2, 1);
   }
   std::copy(regions.sound_inbox.begin(), regions.sound_inbox.end(), regions.inbox().begin());
   std::copy(regions.sound_outbox.begin(), regions.sound_outbox.end(), regions.outbox().begin());

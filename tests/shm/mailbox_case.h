@@ -26,7 +26,7 @@ inline Mailbox make_mailbox(const MailboxShape& shape = small_shape()) {
 
 // Another view of it, as a worker has.
 inline Mailbox open_mailbox(const Mailbox& made) {
-  auto mailbox = Mailbox::open(made.inbox_name(), made.outbox_name());
+  auto mailbox = Mailbox::open(made.inbox_region().name(), made.outbox_region().name());
   EXPECT_TRUE(mailbox.ok()) << mailbox.status().message();
   return std::move(mailbox).value();
 }

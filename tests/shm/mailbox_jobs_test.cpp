@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "shm/jobs.h"
 #include "shm/mailbox.h"
 #include "tests/shm/mailbox_case.h"
 #include "tests/support/test_seed.h"
@@ -35,12 +36,12 @@ bool same(const GroupJob& a, const GroupJob& b) {
 void publish(Mailbox& mailbox, std::uint64_t sequence, std::uint32_t num_groups) {
   std::vector<GroupJob> groups;
   for (std::uint32_t g = 0; g < num_groups; ++g) groups.push_back(group_of(sequence, g));
-  mailbox.publish(sequence, groups.data(), num_groups);
+  publish_job(mailbox, sequence, groups.data(), num_groups);
 }
 
 void expect_job(const Mailbox& mailbox, std::uint64_t sequence, std::uint32_t num_groups) {
-  Mailbox::JobCopy job;
-  ASSERT_TRUE(mailbox.read_job(sequence, job)) << "job " << sequence;
+  JobCopy job;
+  ASSERT_TRUE(read_job(mailbox, sequence, job)) << "job " << sequence;
   ASSERT_EQ(job.num_groups, num_groups) << "job " << sequence;
   for (std::uint32_t g = 0; g < num_groups; ++g) {
     EXPECT_TRUE(same(job.groups[g], group_of(sequence, g))) << "job " << sequence << " group " << g;
@@ -48,8 +49,8 @@ void expect_job(const Mailbox& mailbox, std::uint64_t sequence, std::uint32_t nu
 }
 
 bool has_job(const Mailbox& mailbox, std::uint64_t sequence) {
-  Mailbox::JobCopy job;
-  return mailbox.read_job(sequence, job);
+  JobCopy job;
+  return read_job(mailbox, sequence, job);
 }
 
 TEST(Mailbox, HandsOverADescriptionWordForWord) {
@@ -147,22 +148,22 @@ TEST(Mailbox, HoldsExactlyTheJobsWhosePlacesNobodyTook) {
 TEST(Mailbox, IsQuietWhenAllItsWorkersHaveLeftTheJobOrTheirSeats) {
   Mailbox made = make_mailbox();
   for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
-  EXPECT_TRUE(made.quiet(0b111, 9));  // nobody is there
+  EXPECT_TRUE(quiet(made, 0b111, 9));  // nobody is there
   made.seat(0).pid = 100;
   made.seat(1).pid = 101;
-  EXPECT_TRUE(made.quiet(0b100, 9));
-  EXPECT_FALSE(made.quiet(0b111, 9));
+  EXPECT_TRUE(quiet(made, 0b100, 9));
+  EXPECT_FALSE(quiet(made, 0b111, 9));
   made.seat(0).progress = 9;
-  EXPECT_TRUE(made.quiet(0b001, 9));
-  EXPECT_TRUE(made.quiet(0b001, 8));
-  EXPECT_FALSE(made.quiet(0b011, 9));
+  EXPECT_TRUE(quiet(made, 0b001, 9));
+  EXPECT_TRUE(quiet(made, 0b001, 8));
+  EXPECT_FALSE(quiet(made, 0b011, 9));
   made.seat(1).progress = 8;
-  EXPECT_FALSE(made.quiet(0b011, 9));
-  EXPECT_TRUE(made.quiet(0b011, 8));
+  EXPECT_FALSE(quiet(made, 0b011, 9));
+  EXPECT_TRUE(quiet(made, 0b011, 8));
   made.seat(1).pid = 0;
-  EXPECT_TRUE(made.quiet(0b011, 9));
-  EXPECT_FALSE(made.quiet(0b011, 9, 0b010));      // somebody is there who says otherwise
-  EXPECT_TRUE(made.quiet(~std::uint64_t{0}, 9));  // seats that no mailbox has
+  EXPECT_TRUE(quiet(made, 0b011, 9));
+  EXPECT_FALSE(quiet(made, 0b011, 9, 0b010));      // somebody is there who says otherwise
+  EXPECT_TRUE(quiet(made, ~std::uint64_t{0}, 9));  // seats that no mailbox has
 }
 
 TEST(Mailbox, TakesProgressBeyondTheLastJobForGarbage) {
@@ -171,17 +172,17 @@ TEST(Mailbox, TakesProgressBeyondTheLastJobForGarbage) {
   made.seat(0).pid = 100;
   for (const std::uint64_t progress : {std::uint64_t{10}, ~std::uint64_t{0}}) {
     made.seat(0).progress = progress;
-    EXPECT_FALSE(made.quiet(1, 9)) << progress;
+    EXPECT_FALSE(quiet(made, 1, 9)) << progress;
   }
 }
 
 TEST(Mailbox, RetiresJobsForwardOnly) {
   Mailbox made = make_mailbox();
   for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
-  made.retire_before(5);
-  made.retire_before(3);
+  retire_before(made, 5);
+  retire_before(made, 3);
   EXPECT_EQ(made.inbox().first_live.load(), 5U);
-  made.retire_before(10);
+  retire_before(made, 10);
   EXPECT_EQ(made.inbox().first_live.load(), 10U);
 }
 
@@ -191,7 +192,7 @@ TEST(MailboxDeathTest, RefusesDescriptionsThatLeadOutOfTheMailbox) {
   const auto publish_one = [&](auto change) {
     GroupJob job = group_of(1, 0);
     change(job);
-    made.publish(1, &job, 1);
+    publish_job(made, 1, &job, 1);
   };
   EXPECT_DEATH(publish_one([](GroupJob& j) { j.first_row = 20; }), "rows");
   EXPECT_DEATH(publish_one([](GroupJob& j) { j.first_row = ~0U; }), "rows");

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "shm/jobs.h"
 #include "shm/mailbox.h"
 #include "tests/support/test_seed.h"
 
@@ -129,7 +130,7 @@ void send_messages(std::span<Mailbox> mailboxes, std::uint64_t messages, std::ui
     if (first == end) break;
     std::array<GroupJob, kMaxGroupsOfJob> groups;
     for (std::uint32_t g = first; g < end; ++g) groups[g - first] = describe(sequence, g);
-    mailbox.publish(sequence, groups.data(), end - first);
+    publish_job(mailbox, sequence, groups.data(), end - first);
     for (std::uint32_t g = first; g < end; ++g) {
       if (!check_answer(mailbox, g, under_way[g])) return;
       under_way[g] = sequence;
@@ -161,8 +162,8 @@ const char* answer_messages(std::span<const Mailbox> mailboxes, std::uint64_t me
     const bool came = wait_for(
         [&] { return mailbox.inbox().published.load(std::memory_order_acquire) >= sequence; });
     if (!came) return "a job that was never published";
-    Mailbox::JobCopy job;
-    if (!mailbox.read_job(sequence, job)) return "a published job without its description";
+    JobCopy job;
+    if (!read_job(mailbox, sequence, job)) return "a published job without its description";
     if (job.num_groups != end - first) return "a job of other groups";
     for (std::uint32_t i = 0; i < job.num_groups; ++i) {
       const std::uint32_t g = first + i;
@@ -203,7 +204,7 @@ std::vector<Mailbox> make_mailboxes(int count) {
 const char* answer_from_outside(std::span<const Mailbox> made, std::uint64_t seed) {
   std::vector<Mailbox> mailboxes;
   for (const Mailbox& each : made) {
-    auto mailbox = Mailbox::open(each.inbox_name(), each.outbox_name());
+    auto mailbox = Mailbox::open(each.inbox_region().name(), each.outbox_region().name());
     if (!mailbox) return "a mailbox that does not open";
     mailboxes.push_back(std::move(mailbox).value());
   }
@@ -261,8 +262,8 @@ TEST(MailboxStress, GivesALateReaderAWholeDescriptionOrNone) {
       // Those whose places are about to be taken: by their numbers, or by the number of groups.
       const std::uint64_t back = random() % 2 == 0 ? kNumJobs - 8 : kNumGroupJobs / kMaxColdGroups;
       const std::uint64_t sequence = last - std::min(last, back - random() % 8);
-      Mailbox::JobCopy job;
-      if (!mailbox->read_job(sequence, job)) continue;
+      JobCopy job;
+      if (!read_job(*mailbox, sequence, job)) continue;
       ++whole;
       for (std::uint32_t i = 0; i < job.num_groups; ++i) {
         const GroupJob expected = describe(sequence, i);
@@ -277,7 +278,7 @@ TEST(MailboxStress, GivesALateReaderAWholeDescriptionOrNone) {
     const auto count = static_cast<std::uint32_t>(
         sequence % 20'000 < 10'000 ? kMaxColdGroups : random() % kMaxGroupsOfJob);
     for (std::uint32_t g = 0; g < count; ++g) groups[g] = describe(sequence, g);
-    mailbox->publish(sequence, groups.data(), count);
+    publish_job(*mailbox, sequence, groups.data(), count);
   }
   over.store(true);
   reader.join();

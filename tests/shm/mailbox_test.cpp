@@ -1,4 +1,5 @@
 #include "shm/mailbox.h"
+#include "shm/jobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Status open_status(const Mailbox& made) {
-  return Mailbox::open(made.inbox_name(), made.outbox_name()).status();
+  return Mailbox::open(made.inbox_region().name(), made.outbox_region().name()).status();
 }
 
 TEST(Mailbox, HasPartsThatFollowEachOtherWithinTheirRegions) {
@@ -89,7 +90,7 @@ TEST(MailboxDeathTest, LetsNoWorkerWriteWhatTheEngineAndTheDeviceWrite) {
   const Mailbox made = make_mailbox();
   EXPECT_DEATH(
       {
-        const auto opened = Mailbox::open(made.inbox_name(), made.outbox_name());
+        const auto opened = Mailbox::open(made.inbox_region().name(), made.outbox_region().name());
         if (!opened) ::_exit(0);
         opened->bells()[0].value.store(1);
         ::_exit(0);
@@ -101,7 +102,8 @@ TEST(MailboxDeathTest, LetsNoWorkerWriteWhatTheEngineAndTheDeviceWrite) {
 class Vandal {
  public:
   explicit Vandal(const Mailbox& mailbox)
-      : inbox_(open(mailbox.inbox_name())), outbox_(open(mailbox.outbox_name())) {}
+      : inbox_(open(mailbox.inbox_region().name())),
+        outbox_(open(mailbox.outbox_region().name())) {}
 
   InboxHeader& inbox() { return *reinterpret_cast<InboxHeader*>(inbox_.data()); }
   OutboxHeader& outbox() { return *reinterpret_cast<OutboxHeader*>(outbox_.data()); }
@@ -131,7 +133,7 @@ TEST(Mailbox, SaysWhatIsWrongWithOneThatCannotBeOpened) {
 
   vandal.outbox().version = 0;
   EXPECT_EQ(open_status(made).code(), StatusCode::unavailable);
-  EXPECT_THAT(open_status(made).message(), HasSubstr("outbox " + made.outbox_name()));
+  EXPECT_THAT(open_status(made).message(), HasSubstr("outbox " + made.outbox_region().name()));
   vandal.outbox().version = kMailboxVersion;
 
   vandal.inbox().max_rows = 0;
@@ -141,15 +143,16 @@ TEST(Mailbox, SaysWhatIsWrongWithOneThatCannotBeOpened) {
   vandal.inbox().max_rows = 20;
   EXPECT_TRUE(open_status(made).ok());
 
-  EXPECT_EQ(Mailbox::open("/tandem-nothing", made.outbox_name()).status().code(),
+  EXPECT_EQ(Mailbox::open("/tandem-nothing", made.outbox_region().name()).status().code(),
             StatusCode::not_found);
-  EXPECT_FALSE(Mailbox::open(made.outbox_name(), made.inbox_name()).ok());
+  EXPECT_FALSE(Mailbox::open(made.outbox_region().name(), made.inbox_region().name()).ok());
   vandal.inbox().magic = kOutboxMagic;
   EXPECT_THAT(open_status(made).message(), HasSubstr("not a mailbox"));
   vandal.inbox().magic = kInboxMagic;
   const Mailbox other = make_mailbox({DType::bf16, 4, 20, 48, 100, 8});
-  EXPECT_THAT(Mailbox::open(made.inbox_name(), other.outbox_name()).status().message(),
-              HasSubstr("not a pair"));
+  EXPECT_THAT(
+      Mailbox::open(made.inbox_region().name(), other.outbox_region().name()).status().message(),
+      HasSubstr("not a pair"));
 }
 
 TEST(Mailbox, RestoresAHeaderThatAWorkerWroteInto) {
@@ -165,9 +168,9 @@ TEST(Mailbox, RefusesARegionTooSmallForAHeader) {
   const Mailbox made = make_mailbox();
   auto region = ShmRegion::create("inbox", 40);
   ASSERT_TRUE(region.ok());
-  EXPECT_THAT(Mailbox::open(region->name(), made.outbox_name()).status().message(),
+  EXPECT_THAT(Mailbox::open(region->name(), made.outbox_region().name()).status().message(),
               HasSubstr("too few"));
-  EXPECT_THAT(Mailbox::open(made.inbox_name(), region->name()).status().message(),
+  EXPECT_THAT(Mailbox::open(made.inbox_region().name(), region->name()).status().message(),
               HasSubstr("too few"));
 }
 
@@ -246,7 +249,7 @@ TEST(Mailbox, OfAnotherDtypeIsRefusedOrReadWithinItsRegion) {
   Vandal vandal(made);
   for (int dtype = 0; dtype < 256; ++dtype) {
     vandal.inbox().dtype = static_cast<DType>(dtype);
-    const auto opened = Mailbox::open(made.inbox_name(), made.outbox_name());
+    const auto opened = Mailbox::open(made.inbox_region().name(), made.outbox_region().name());
     EXPECT_EQ(opened.ok(), opened.ok() && size_of(opened->shape().dtype) == 2) << dtype;
   }
 }
@@ -263,13 +266,13 @@ TEST(Mailbox, WakesASleepingWorkerThroughAReadOnlyMapping) {
     // As long as the word stands still, a wait that ends by itself has timed out.
     while (worker.inbox().wake.load(std::memory_order_acquire) == seen &&
            std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
-      worker.sleep(seen, 60);
+      sleep_until_woken(worker, seen, 60);
     }
     slept = std::chrono::steady_clock::now() - begin;
   });
   while (!asleep.load()) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that it most likely sleeps
-  made.wake_workers();
+  wake_workers(made);
   thread.join();
   EXPECT_LT(slept.count(), 30);
 }
@@ -278,12 +281,12 @@ TEST(Mailbox, LetsAWorkerSleepNoLongerThanItAsksFor) {
   Mailbox made = make_mailbox();
   const Mailbox worker = open_mailbox(made);
   const auto begin = std::chrono::steady_clock::now();
-  worker.sleep(worker.inbox().wake.load(), 0.02);
+  sleep_until_woken(worker, worker.inbox().wake.load(), 0.02);
   const std::chrono::duration<double> slept = std::chrono::steady_clock::now() - begin;
   EXPECT_GT(slept.count(), 0.015);  // it slept: a read-only word is one a futex can wait for
-  worker.sleep(worker.inbox().wake.load() + 1, 60);  // woken meanwhile: not at all
-  worker.sleep(worker.inbox().wake.load(), 0);
-  worker.sleep(worker.inbox().wake.load(), -1);
+  sleep_until_woken(worker, worker.inbox().wake.load() + 1, 60);  // woken meanwhile: not at all
+  sleep_until_woken(worker, worker.inbox().wake.load(), 0);
+  sleep_until_woken(worker, worker.inbox().wake.load(), -1);
 }
 
 TEST(Mailbox, TellsWorkersToEnd) {
@@ -291,7 +294,7 @@ TEST(Mailbox, TellsWorkersToEnd) {
   const Mailbox worker = open_mailbox(made);
   EXPECT_EQ(worker.inbox().stop.load(), 0U);
   const std::uint32_t wake = worker.inbox().wake.load();
-  made.stop_workers();
+  stop_workers(made);
   EXPECT_EQ(worker.inbox().stop.load(), 1U);
   EXPECT_NE(worker.inbox().wake.load(), wake);
 }

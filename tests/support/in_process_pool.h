@@ -16,6 +16,7 @@
 #include "cpu_lora/worker/worker_loop.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/handoff/handoff_options.h"
+#include "shm/jobs.h"
 
 namespace tandem::test {
 
@@ -52,7 +53,7 @@ class InProcessPool final : public WorkerPool {
   }
   ~InProcessPool() override {
     stop_ = true;
-    for (Group& group : groups_) group.mailbox->stop_workers();
+    for (Group& group : groups_) stop_workers(*group.mailbox);
     for (std::thread& thread : threads_) thread.join();
   }
 

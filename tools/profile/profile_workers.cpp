@@ -17,6 +17,7 @@
 #include "cpu_lora/worker/line_wait.h"
 #include "cpu_lora/worker/worker_loop.h"
 #include "engine/loader/random_fill.h"
+#include "shm/jobs.h"
 #include "shm/mailbox.h"
 #include "tools/cli/runs_on.h"
 
@@ -179,7 +180,7 @@ class ProfiledWorkers {
         column += matrix.out;
       }
     }
-    mailbox_->publish(++published_, groups.data(), c.groups);
+    publish_job(*mailbox_, ++published_, groups.data(), c.groups);
     return {};
   }
 
@@ -205,7 +206,7 @@ class ProfiledWorkers {
       return true;
     }));
     const TimePoint end = clock_.now();
-    mailbox_->retire_before(sequence);
+    retire_before(*mailbox_, sequence);
     while (seconds_between(end, clock_.now()) < gap_s_) relax();
     return seconds_between(start, end);
   }

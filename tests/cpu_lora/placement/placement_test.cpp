@@ -257,8 +257,8 @@ class FakeEngine : public testing::Test {
     arena_ = *std::move(arena);
     info_.model = "a model";
     ControlInfo::Group group;
-    group.inbox = mailbox_->inbox_name();
-    group.outbox = mailbox_->outbox_name();
+    group.inbox = mailbox_->inbox_region().name();
+    group.outbox = mailbox_->outbox_region().name();
     group.arena = arena_.name();
     group.num_seats = 4;
     cpu_ = read_thread_place(getpid(), getpid())->allowed.back();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "shm/jobs.h"
 #include "tests/cpu_lora/worker/delta_case.h"
 
 namespace tandem {
@@ -103,7 +104,7 @@ class WorkerLoopTest : public testing::Test {
     });
   }
   bool left_behind(std::uint64_t sequence, std::uint64_t workers) {
-    return comes_true([&] { return mailbox_->quiet(workers, sequence); });
+    return comes_true([&] { return quiet(*mailbox_, workers, sequence); });
   }
   bool nobody_answered(std::uint64_t sequence, const GroupJob& job) {
     for (std::uint64_t left = job.workers; left != 0; left &= left - 1) {
@@ -127,7 +128,7 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
   for (int round = 0; round < 20; ++round) {
     const JobSplit split = round % 2 == 0 ? JobSplit::columns : JobSplit::tokens;
     const GroupJob groups[] = {job(0x3, 0, split), job(0x2, 1, split)};
-    mailbox_->publish(++sequence, groups, 2);
+    publish_job(*mailbox_, ++sequence, groups, 2);
     const Ticket ticket = round % 3 == 0 ? Ticket::cpu_xa : Ticket::cpu;
     offer(sequence, groups[0], ticket);
     offer(sequence, groups[1], ticket);
@@ -139,7 +140,7 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
         EXPECT_EQ(case_.check_v(mailbox_->v_of(group.first_row)), "") << "round " << round;
       }
     }
-    mailbox_->retire_before(sequence);
+    retire_before(*mailbox_, sequence);
   }
   EXPECT_TRUE(left_behind(sequence, 0x3));
   EXPECT_EQ(mailbox_->seat(0).jobs.load(), 20U);
@@ -150,7 +151,7 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
 TEST_F(WorkerLoopTest, TakesNoPartInJobsThatAreNotForIt) {
   start_workers(2);
   const GroupJob other = job(0x1);
-  mailbox_->publish(5, &other, 1);  // jobs 1 to 4 are another mailbox's
+  publish_job(*mailbox_, 5, &other, 1);  // jobs 1 to 4 are another mailbox's
   EXPECT_TRUE(left_behind(5, 0x2));
   offer(5, other, Ticket::cpu);
   ASSERT_TRUE(answered(5, other));
@@ -163,8 +164,8 @@ TEST_F(WorkerLoopTest, LeavesJobsBehindThatGoElsewhere) {
   std::uint64_t sequence = 0;
   for (const Ticket ticket : {Ticket::gpu, Ticket::voided, Ticket::none}) {
     const GroupJob it = job(0x3);
-    mailbox_->publish(++sequence, &it, 1);
-    EXPECT_FALSE(mailbox_->quiet(0x3, sequence));
+    publish_job(*mailbox_, ++sequence, &it, 1);
+    EXPECT_FALSE(quiet(*mailbox_, 0x3, sequence));
     offer(sequence, it, ticket);
     EXPECT_TRUE(left_behind(sequence, 0x3));
     EXPECT_TRUE(nobody_answered(sequence, it));
@@ -174,18 +175,18 @@ TEST_F(WorkerLoopTest, LeavesJobsBehindThatGoElsewhere) {
 TEST_F(WorkerLoopTest, GivesUpJobsThatAreOverByAHigherBellOrByWord) {
   start_workers(2);
   const GroupJob it = job(0x3);
-  for (std::uint64_t n = 1; n <= 3; ++n) mailbox_->publish(n, &it, 1);
+  for (std::uint64_t n = 1; n <= 3; ++n) publish_job(*mailbox_, n, &it, 1);
   offer(2, it, Ticket::cpu);  // 1 never rang
   ASSERT_TRUE(answered(2, it));
   EXPECT_EQ(check_y(it), "");
-  mailbox_->publish(4, &it, 1);
-  mailbox_->retire_before(4);  // nor 3
+  publish_job(*mailbox_, 4, &it, 1);
+  retire_before(*mailbox_, 4);  // nor 3
   offer(4, it, Ticket::cpu);
   ASSERT_TRUE(answered(4, it));
   EXPECT_TRUE(nobody_answered(1, it) && nobody_answered(3, it));
   // Nor 5, whose place in the ring another job takes.
-  mailbox_->publish(5, &it, 1);
-  mailbox_->publish(5 + kNumJobs, &it, 1);
+  publish_job(*mailbox_, 5, &it, 1);
+  publish_job(*mailbox_, 5 + kNumJobs, &it, 1);
   offer(5 + kNumJobs, it, Ticket::cpu);
   ASSERT_TRUE(answered(5 + kNumJobs, it));
   EXPECT_EQ(check_y(it), "");
@@ -194,18 +195,18 @@ TEST_F(WorkerLoopTest, GivesUpJobsThatAreOverByAHigherBellOrByWord) {
 TEST_F(WorkerLoopTest, GivesUpOnAPeerThatNeverComes) {
   start_workers(1, {.peer_ms = 5});
   const GroupJob it = job(0x3);  // seat 1 is empty
-  mailbox_->publish(1, &it, 1);
+  publish_job(*mailbox_, 1, &it, 1);
   offer(1, it, Ticket::cpu);
   EXPECT_TRUE(left_behind(1, 0x1));
   EXPECT_NE(mailbox_->seat(0).done[0].load(), 1U);
   // Garbage of a peer is a peer that never comes.
   mailbox_->seat(1).shrunk[0].store(0xdeadbeefdeadbeef);
-  mailbox_->publish(2, &it, 1);
+  publish_job(*mailbox_, 2, &it, 1);
   offer(2, it, Ticket::cpu_xa);
   EXPECT_TRUE(left_behind(2, 0x1));
   EXPECT_NE(mailbox_->seat(0).done[0].load(), 2U);
   const GroupJob alone = job(0x1);
-  mailbox_->publish(3, &alone, 1);
+  publish_job(*mailbox_, 3, &alone, 1);
   offer(3, alone, Ticket::cpu);
   ASSERT_TRUE(answered(3, alone));
   EXPECT_EQ(check_y(alone), "");
@@ -222,12 +223,12 @@ TEST_F(WorkerLoopTest, WaitsForWeightsThatAreStillBeingReadButNotForEver) {
   GroupJob it = job(0x1);
   it.present = word;
   it.present_value = 7;
-  mailbox_->publish(1, &it, 1);
+  publish_job(*mailbox_, 1, &it, 1);
   offer(1, it, Ticket::cpu);
   EXPECT_TRUE(left_behind(1, 0x1));
   EXPECT_TRUE(nobody_answered(1, it));
 
-  mailbox_->publish(2, &it, 1);
+  publish_job(*mailbox_, 2, &it, 1);
   std::memcpy(arena.data(), weights.data(), weights.size());
   std::atomic_ref(*reinterpret_cast<std::uint32_t*>(arena.data() + word))
       .store(7, std::memory_order_release);
@@ -240,7 +241,7 @@ TEST_F(WorkerLoopTest, RefusesAndCountsJobsThatLeadOutOfTheArena) {
   start_workers(1);
   GroupJob groups[] = {job(0x1, 0), job(0x1, 1)};
   groups[0].modules[0].a = case_.arena().size();
-  mailbox_->publish(1, groups, 2);
+  publish_job(*mailbox_, 1, groups, 2);
   offer(1, groups[0], Ticket::cpu);
   offer(1, groups[1], Ticket::cpu);
   ASSERT_TRUE(answered(1, groups[1]));
@@ -256,8 +257,8 @@ TEST_F(WorkerLoopTest, SleepsWithoutJobsAndWakesForOne) {
     for (int seat = 0; seat < 2; ++seat) {
       EXPECT_TRUE(comes_true([&] { return mailbox_->seat(seat).state == SeatState::sleeping; }));
     }
-    mailbox_->publish(n, &it, 1);
-    mailbox_->wake_workers();
+    publish_job(*mailbox_, n, &it, 1);
+    wake_workers(*mailbox_);
     offer(n, it, Ticket::cpu);
     ASSERT_TRUE(answered(n, it));
     EXPECT_EQ(check_y(it), "");
@@ -272,22 +273,22 @@ TEST_F(WorkerLoopTest, BeatsInEveryWait) {
   };
   EXPECT_TRUE(beats(0));  // asleep
   const GroupJob it = job(0x1);
-  mailbox_->publish(1, &it, 1);
-  mailbox_->wake_workers();
+  publish_job(*mailbox_, 1, &it, 1);
+  wake_workers(*mailbox_);
   EXPECT_TRUE(beats(0));  // waiting for its bell
 }
 
 TEST_F(WorkerLoopTest, EndsWhenToldAndWhenTheEngineIsGone) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
   const GroupJob it = job(0x3);
-  mailbox_->publish(1, &it, 1);  // both wait for a bell
+  publish_job(*mailbox_, 1, &it, 1);  // both wait for a bell
   workers_[0]->engine_dies();
   workers_[0]->join();
   EXPECT_EQ(mailbox_->seat(0).pid.load(), 0U);
   EXPECT_EQ(mailbox_->seat(0).state.load(), SeatState::empty);
-  mailbox_->stop_workers();
+  stop_workers(*mailbox_);
   workers_[1]->join();
-  EXPECT_TRUE(mailbox_->quiet(0x3, 1));
+  EXPECT_TRUE(quiet(*mailbox_, 0x3, 1));
 }
 
 TEST_F(WorkerLoopTest, EndsWhenItsSeatNamesAnotherProcess) {
@@ -301,11 +302,11 @@ TEST_F(WorkerLoopTest, EndsWhenItsSeatNamesAnotherProcess) {
 
 TEST_F(WorkerLoopTest, StartsBehindTheJobsOfItsPredecessor) {
   const GroupJob it = job(0x1);
-  mailbox_->publish(1, &it, 1);
+  publish_job(*mailbox_, 1, &it, 1);
   offer(1, it, Ticket::cpu);
   start_workers(1);
-  EXPECT_TRUE(mailbox_->quiet(0x1, 1));
-  mailbox_->publish(2, &it, 1);
+  EXPECT_TRUE(quiet(*mailbox_, 0x1, 1));
+  publish_job(*mailbox_, 2, &it, 1);
   offer(2, it, Ticket::cpu);
   ASSERT_TRUE(answered(2, it));
   EXPECT_TRUE(comes_true([&] { return mailbox_->seat(0).jobs.load() == 1; }));

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "cpu_lora/worker_pool/process.h"
+#include "shm/jobs.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -79,7 +80,7 @@ class WorkerPoolTest : public ::testing::Test {
     GroupJob job;
     job.workers = 1;
     job.rows = 1;
-    mailbox_->publish(sequence, &job, 1);
+    publish_job(*mailbox_, sequence, &job, 1);
   }
 
   bool is_live(int seat) const { return (pool_->live(0) >> seat & 1) != 0; }
@@ -96,8 +97,8 @@ class WorkerPoolTest : public ::testing::Test {
   ChildProcess start_foreign(int seat, const std::string& behaviour) {
     auto child = ChildProcess::start(
         {.program = FAKE_WORKER,
-         .arguments = {"fake", "worker", "--inbox", mailbox_->inbox_name(), "--outbox",
-                       mailbox_->outbox_name(), "--arena", behaviour, "--seat",
+         .arguments = {"fake", "worker", "--inbox", mailbox_->inbox_region().name(), "--outbox",
+                       mailbox_->outbox_region().name(), "--arena", behaviour, "--seat",
                        std::to_string(seat), "--cpu", "9", "--node", "0", "--spin-ms", "1",
                        "--engine-pid", std::to_string(::getpid())},
          .environment = harmless_environment()});
@@ -144,9 +145,9 @@ TEST_F(WorkerPoolTest, KeepsTheWorkersOfTwoMailboxesApart) {
   EXPECT_EQ(pool_->live(0), 0b11U);
   EXPECT_EQ(pool_->live(1), 0b111U);
   const GroupJob job;
-  other->publish(5, &job, 1);
+  publish_job(*other, 5, &job, 1);
   pool_->clear(1, 5);
-  EXPECT_TRUE(eventually([&] { return other->quiet(0b111, 5); }));
+  EXPECT_TRUE(eventually([&] { return quiet(*other, 0b111, 5); }));
   EXPECT_EQ(worker(0).restarts, 0U);
   pool_.reset();
 }
@@ -191,9 +192,9 @@ TEST_F(WorkerPoolTest, TakesADeadWorkersSeatAwayAtOnce) {
   options_.first_pause_ms = options_.last_pause_ms = 1e7;
   start_and_wait("behind");
   publish(1);
-  EXPECT_FALSE(mailbox_->quiet(1, 1));
+  EXPECT_FALSE(quiet(*mailbox_, 1, 1));
   ASSERT_EQ(::kill(worker(0).pid, SIGKILL), 0);
-  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(1, 1); }));
+  EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 1, 1); }));
   EXPECT_EQ(mailbox_->seat(0).state.load(), SeatState::empty);
   EXPECT_EQ(pool_->live(0), 0b10U);
   EXPECT_EQ(worker(0).pid, 0);
@@ -305,10 +306,10 @@ TEST_F(WorkerPoolTest, HoldsASeatUntilItsWorkerHasEndedWhateverTheSeatSays) {
   ASSERT_EQ(pool_->live(0), 0b11U);
   publish(1);
   mailbox_->seat(0).pid.store(0);
-  EXPECT_TRUE(mailbox_->quiet(1, 1));
-  EXPECT_FALSE(mailbox_->quiet(1, 1, pool_->held(0)));
+  EXPECT_TRUE(quiet(*mailbox_, 1, 1));
+  EXPECT_FALSE(quiet(*mailbox_, 1, 1, pool_->held(0)));
   pool_->clear(0, 1);
-  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(1, 1, pool_->held(0)); }));
+  EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 1, 1, pool_->held(0)); }));
   EXPECT_TRUE(is_gone(behind));
 }
 
@@ -325,7 +326,7 @@ TEST_F(WorkerPoolTest, EndsSomebodyElsesWorkerThatLostItsSeat) {
 
 TEST_F(WorkerPoolTest, LetsWorkersOpenAMailboxThatOthersWroteInto) {
   start_and_wait();
-  auto outbox = ShmRegion::open(mailbox_->outbox_name(), ShmRegion::Access::read_write);
+  auto outbox = ShmRegion::open(mailbox_->outbox_region().name(), ShmRegion::Access::read_write);
   ASSERT_TRUE(outbox.ok());
   std::memset(outbox->data(), 0xff, sizeof(OutboxHeader));
   const pid_t pid = worker(0).pid;
@@ -339,7 +340,7 @@ TEST_F(WorkerPoolTest, KillsWhoIsBehindAndSparesWhoIsNotWhenItClears) {
   const pid_t good = worker(1).pid;
   publish(1);
   pool_->clear(0, 1);
-  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(0b11, 1); }));
+  EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, 1); }));
   EXPECT_TRUE(is_replaced(0, behind));
   EXPECT_THAT(worker(0).last_end, HasSubstr("job 1 was overdue"));
   EXPECT_EQ(worker(1).pid, good);
@@ -354,7 +355,7 @@ TEST_F(WorkerPoolTest, ClearsAStoppedWorkerLongBeforeItsHeartbeatIsMissed) {
   ASSERT_EQ(::waitpid(pid, &status, WUNTRACED), pid);  // it really stands still
   publish(1);
   pool_->clear(0, 1);
-  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(0b11, 1); }));
+  EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, 1); }));
   EXPECT_TRUE(is_replaced(0, pid));
 }
 
@@ -393,7 +394,7 @@ TEST_F(WorkerPoolTest, ClearsSomebodyElsesWorkerToo) {
   pool_->clear(0, 1);
   EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
   EXPECT_EQ(foreign.end(), "signal 9 (Killed)");
-  EXPECT_TRUE(eventually([&] { return mailbox_->quiet(0b111, 1); }));
+  EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b111, 1); }));
 }
 
 TEST_F(WorkerPoolTest, WaitsForASeatThatSomebodyElseHas) {
@@ -416,7 +417,7 @@ TEST_F(WorkerPoolTest, LeavesNoProcessBehind) {
   pool_.reset();
   EXPECT_TRUE(is_gone(good));
   EXPECT_TRUE(is_gone(deaf));
-  EXPECT_TRUE(mailbox_->quiet(0b111, 1000));
+  EXPECT_TRUE(quiet(*mailbox_, 0b111, 1000));
 }
 
 TEST_F(WorkerPoolTest, EndsWhileItsWorkersAreStarting) {
@@ -441,7 +442,7 @@ TEST_F(WorkerPoolTest, EndsAtOnceAndQuietlyWithWorkersThatAreNotUpYet) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   EXPECT_LT(took.count(), 1.0) << "the time that workers have to end in by themselves";
   EXPECT_TRUE(is_gone(pid));
-  EXPECT_TRUE(mailbox_->quiet(0b111, 1000));
+  EXPECT_TRUE(quiet(*mailbox_, 0b111, 1000));
 }
 
 TEST_F(WorkerPoolTest, SaysWhenItHadToKillAWorkerAtItsEnd) {

@@ -18,6 +18,7 @@
 #include "cpu_lora/worker/worker_loop.h"
 #include "cpu_lora/worker_process/bind.h"
 #include "cpu_lora/worker_process/engine_watch.h"
+#include "shm/jobs.h"
 #include "tests/cpu_lora/worker/delta_case.h"
 
 namespace tandem {
@@ -65,7 +66,7 @@ TEST(Confine, LeavesAWorkerAllItNeeds) {
   const pid_t engine = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) {
-    auto opened = Mailbox::open(mailbox->inbox_name(), mailbox->outbox_name());
+    auto opened = Mailbox::open(mailbox->inbox_region().name(), mailbox->outbox_region().name());
     const auto watch = EngineWatch::open(engine);
     if (!opened || !watch || !bind_to_cpu(-1).ok()) ::_exit(90);
     prefer_memory_of(0);
@@ -89,12 +90,12 @@ TEST(Confine, LeavesAWorkerAllItNeeds) {
   const GroupJob job = it.job(0x1, JobSplit::columns);
   const std::vector<std::byte> x = it.x();
   std::memcpy(mailbox->x_of(0), x.data(), x.size());
-  mailbox->publish(1, &job, 1);
-  mailbox->wake_workers();
+  publish_job(*mailbox, 1, &job, 1);
+  wake_workers(*mailbox);
   mailbox->bells()[0].value.store(bell_of(1, Ticket::cpu), std::memory_order_release);
   EXPECT_TRUE(comes_true([&] { return seat.done[0].load(std::memory_order_acquire) == 1; }));
   EXPECT_EQ(it.check_y(mailbox->y_of(0), std::byte{0}), "");
-  mailbox->stop_workers();
+  stop_workers(*mailbox);
   int status = -1;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);

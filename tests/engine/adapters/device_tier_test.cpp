@@ -147,7 +147,7 @@ TEST_F(DeviceTierTest, LoadsAgainWhatFailedWithTheDevice) {
   EXPECT_EQ(lease(0)->residency(), Residency::host);
   EXPECT_FALSE(tier_->room().is_kept(*lease(0)));
   EXPECT_EQ(tier_->counts().loads, 0U);
-  EXPECT_EQ(pool_->num_free(), pool_->num_pages());
+  EXPECT_EQ(pool_->num_free(), pool_->shape().num_pages);
   tier_->leave(*lease(0));  // who used it ends
   load(0);
   EXPECT_EQ(lease(0)->residency(), Residency::resident);

@@ -54,7 +54,7 @@ class Simulation {
       EXPECT_TRUE(seen.insert(sequence).second) << "planned twice";
       EXPECT_GT(num_tokens, 0);
       EXPECT_LE(num_tokens, sequence->left_to_compute());
-      EXPECT_LE(pool_.pages_for(sequence->computed + num_tokens),
+      EXPECT_LE(pool_.shape().pages_for(sequence->computed + num_tokens),
                 static_cast<std::int32_t>(sequence->table.pages().size()));
       rows += num_tokens;
     }
@@ -115,7 +115,7 @@ TEST(ContinuousBatcher, TellsWhichSequenceHasTooFewPagesThoughNothingRuns) {
   Simulation simulation(limits(4, 16), 4, 4);
   OpenGate gate;
   simulation.scheduler().set_gate(gate);
-  auto pinned = simulation.pool().take_chunks(2 * simulation.pool().chunks_per_page());
+  auto pinned = simulation.pool().take_chunks(2 * simulation.pool().shape().chunks_per_page);
   Sequence* first = simulation.add(12, 2);
   simulation.add(12, 2);
   EXPECT_TRUE(simulation.step().empty());

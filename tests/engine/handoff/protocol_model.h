@@ -3,7 +3,7 @@
 // Actions bear the names of the functions that they stand for; one action is what no other party
 // can look into, so that every interleaving that matters is there.
 //
-//   engine   arrive, enqueue_step (with Mailbox::publish), end, mend (clear, quiet), at most two
+//   engine   arrive, enqueue_step (with publish_job), end, mend (clear, quiet), at most two
 //            steps under way
 //   load     per layer: copy_to_device, then set_flag of the ready word
 //   device   per layer: wait (for what is not handed over), offer (for each group: ticket and rows,

@@ -163,7 +163,7 @@ class Hoard : public Reclaimable {
  public:
   explicit Hoard(PagePool& pool) : pool_(pool) { pool.add(*this); }
   ~Hoard() override { pool_.remove(*this); }
-  void take() { held_.emplace_back(pool_.stamp(), pool_.take_page()); }
+  void take() { held_.emplace_back(pool_.clock().stamp(), pool_.take_page()); }
   std::optional<std::uint64_t> oldest() const override {
     if (held_.empty()) return std::nullopt;
     return held_.front().first;

@@ -162,7 +162,7 @@ class Stress {
       entries[id].chunks = std::move(*chunks);
       ++loads;
     }
-    entries[id].last_used = pool_.stamp();
+    entries[id].last_used = pool_.clock().stamp();
     return true;
   }
 
@@ -235,7 +235,7 @@ class Stress {
     const int adapter = sequences_[index].adapter;
     if (adapter > 0) {
       --adapters_.entries[adapter].users;
-      adapters_.entries[adapter].last_used = pool_.stamp();
+      adapters_.entries[adapter].last_used = pool_.clock().stamp();
     }
     sequences_.erase(sequences_.begin() + static_cast<std::ptrdiff_t>(index));
   }

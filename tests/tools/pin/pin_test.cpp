@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "shm/control.h"
+#include "shm/jobs.h"
 #include "shm/mailbox.h"
 #include "shm/region.h"
 #include "tests/support/temp_dir.h"
@@ -219,8 +220,8 @@ class PinOnFakeEngine : public ::testing::Test {
     ControlInfo info;
     info.model = "fake";
     ControlInfo::Group group;
-    group.inbox = mailbox_->inbox_name();
-    group.outbox = mailbox_->outbox_name();
+    group.inbox = mailbox_->inbox_region().name();
+    group.outbox = mailbox_->outbox_region().name();
     group.arena = arena_.name();
     group.num_seats = 2;
     cpu_set_t mask;
@@ -236,7 +237,7 @@ class PinOnFakeEngine : public ::testing::Test {
   }
   void TearDown() override {
     if (!mailbox_) return;
-    mailbox_->stop_workers();
+    stop_workers(*mailbox_);
     if (worker() > 0) kill(worker(), SIGKILL);
   }
   int worker() const { return static_cast<int>(mailbox_->seat(0).pid.load()); }

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "cpu_lora/worker_process/confine.h"
+#include "shm/jobs.h"
 #include "shm/mailbox.h"
 #include "shm/region.h"
 #include "tests/cpu_lora/worker/delta_case.h"
@@ -57,9 +58,9 @@ class WorkerCommand : public testing::Test {
   std::vector<std::string> command(int seat, int engine = ::getpid()) const {
     return {"worker",
             "--inbox",
-            mailbox_->inbox_name(),
+            mailbox_->inbox_region().name(),
             "--outbox",
-            mailbox_->outbox_name(),
+            mailbox_->outbox_region().name(),
             "--arena",
             arena_.name(),
             "--seat",
@@ -80,8 +81,8 @@ class WorkerCommand : public testing::Test {
   void offer(std::uint64_t sequence, const GroupJob& job) const {
     const std::vector<std::byte> x = case_.x();
     std::memcpy(mailbox_->x_of(0), x.data(), x.size());
-    mailbox_->publish(sequence, &job, 1);
-    mailbox_->wake_workers();
+    publish_job(*mailbox_, sequence, &job, 1);
+    wake_workers(*mailbox_);
     mailbox_->bells()[0].value.store(bell_of(sequence, Ticket::cpu), std::memory_order_release);
   }
 
@@ -99,14 +100,14 @@ TEST_F(WorkerCommand, ComputesWithAnotherWhatTheMailboxAsksFor) {
   int answers = 0;
   for (std::uint64_t n = 1; n <= 50 && answers < 3; ++n) {
     offer(n, job);
-    ASSERT_TRUE(comes_true([&] { return mailbox_->quiet(0x3, n); }));
+    ASSERT_TRUE(comes_true([&] { return quiet(*mailbox_, 0x3, n); }));
     if (seat(0).done[0].load(std::memory_order_acquire) != n) continue;
     if (seat(1).done[0].load(std::memory_order_acquire) != n) continue;
     ++answers;
     EXPECT_EQ(case_.check_y(mailbox_->y_of(0), std::byte{0}), "");
   }
   EXPECT_EQ(answers, 3);
-  mailbox_->stop_workers();
+  stop_workers(*mailbox_);
   for (Process* process : {&first, &second}) {
     EXPECT_EQ(process->wait(), 0);
     EXPECT_EQ(process->output(), "");
@@ -174,7 +175,7 @@ TEST_F(WorkerCommand, GoesWithoutAWordWhenItsEngineOrItsRegionsAreGone) {
 }
 
 TEST_F(WorkerCommand, EndsBeforeItWorksWhenItsEngineIsEnding) {
-  mailbox_->stop_workers();
+  stop_workers(*mailbox_);
   const Finished done = run_tandem(command(0));
   EXPECT_EQ(done.status, 0);
   EXPECT_EQ(done.error, "");

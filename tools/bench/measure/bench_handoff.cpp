@@ -91,8 +91,8 @@ class Echo {
   void write_answer(std::uint64_t sequence) {
     const auto width = static_cast<std::size_t>(bench_.width);
     const std::size_t turn = sequence * 7 % width;
-    const auto* x = reinterpret_cast<const std::uint16_t*>(mailbox_.x());
-    auto* y = reinterpret_cast<std::uint16_t*>(mailbox_.y());
+    const auto* x = reinterpret_cast<const std::uint16_t*>(mailbox_.x_of(0));
+    auto* y = reinterpret_cast<std::uint16_t*>(mailbox_.y_of(0));
     for (std::int32_t r = 0; r < rows_; ++r) {
       for (int m = 0; m < kModules; ++m) {
         std::copy(x + turn, x + width, y);
@@ -146,7 +146,7 @@ class HandoffTimer {
     TANDEM_ASSIGN(load_to_, device_.allocate(kLoadBytes, "an adapter"));
     random_fill(1, 0, elements * (kModules + 1), 0, 1, kType, host_.data());
     random_fill(2, 0, kLoadBytes / 2, 0, 1, kType, load_from_.data());
-    std::memcpy(mailbox_->y(), host_.data() + elements * 2, elements * 2 * kModules);
+    std::memcpy(mailbox_->y_of(0), host_.data() + elements * 2, elements * 2 * kModules);
     stream_->copy_to_device(x_.data(), host_.data(), elements * 2);
     return {};
   }
@@ -251,11 +251,11 @@ class HandoffTimer {
     TANDEM_TRY(stream_->synchronize());
     auto* on_device = reinterpret_cast<DeviceState*>(state_.data());
     MailboxView view;
-    view.x = mailbox_->x();
+    view.x = mailbox_->x_of(0);
     view.bells = reinterpret_cast<std::uint64_t*>(mailbox_->bells());
     view.bell_stride = sizeof(Bell) / 8;
-    view.y = mailbox_->y();
-    view.v = mailbox_->v();
+    view.y = mailbox_->y_of(0);
+    view.v = mailbox_->v_of(0);
     view.done = reinterpret_cast<const std::uint64_t*>(mailbox_->seat(0).done);
     view.seat_stride = sizeof(Seat) / 8;
     view.max_in = mailbox_->shape().max_in;

@@ -17,6 +17,7 @@
 #include "cpu_lora/worker/line_wait.h"
 #include "cpu_lora/worker/worker_loop.h"
 #include "engine/loader/random_fill.h"
+#include "shm/jobs.h"
 #include "shm/region.h"
 #include "tools/bench/measure/bench_peaks.h"
 #include "tools/cli/runs_on.h"
@@ -49,7 +50,7 @@ struct WorkerBench::Impl {
   explicit Impl(Mailbox made) : mailbox(std::move(made)) {}
   ~Impl() {
     stop.store(true, std::memory_order_relaxed);
-    mailbox.stop_workers();
+    stop_workers(mailbox);
     for (std::thread& thread : threads) thread.join();
   }
 
@@ -164,7 +165,7 @@ void WorkerBench::Impl::write_rows(const GroupJob& job) {
 Result<double> WorkerBench::Impl::round_trip(const WorkerCase& it, const GroupJob& job) {
   write_rows(job);
   const TimePoint described = steady_clock::now();
-  mailbox.publish(++sequence, &job, 1);
+  publish_job(mailbox, ++sequence, &job, 1);
   while (seconds_between(described, steady_clock::now()) < kAheadS) relax();
   const TimePoint begin = steady_clock::now();
   if (it.cold) {
@@ -186,7 +187,7 @@ Result<double> WorkerBench::Impl::round_trip(const WorkerCase& it, const GroupJo
     }
   }
   const double seconds = seconds_between(begin, steady_clock::now());
-  mailbox.retire_before(sequence);
+  retire_before(mailbox, sequence);
   return seconds;
 }
 
