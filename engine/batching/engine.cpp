@@ -178,7 +178,8 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
       const GenerationRequest& r = context->request;
       sequences.push_back(std::make_unique<Sequence>(
           context, i, first + static_cast<std::uint64_t>(i), pool_,
-          OutputText(*tokenizer_, r.skip_special_tokens, r.stop, r.include_stop)));
+          OutputText(*tokenizer_, r.skip_special_tokens, r.stop, r.include_stop,
+                     r.kept_special_tokens)));
     }
     if (context->adapter != nullptr) {
       ServedAdapter& adapter = *context->adapter;

@@ -60,6 +60,7 @@ struct GenerationRequest {
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
+  std::vector<TokenId> kept_special_tokens;  // stay in the text all the same
   bool include_stop = false;       // keep the stop string in the text
   std::int32_t num_logprobs = -1;  // -1: none; k: the chosen token and the k best
   bool prompt_logprobs = false;    // of every prompt token but the first (`echo` with logprobs)
