@@ -119,8 +119,7 @@ StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
 std::string StreamDecoder::push(TokenId id) {
   std::string out;
   const bool skip = skip_special_ && std::find(kept_.begin(), kept_.end(), id) == kept_.end();
-  if (const auto* e = tokenizer_->impl_->decoded_entry(id, skip))
-    state_->stream.push(e->text, out);
+  if (const auto* e = tokenizer_->impl_->decoded_entry(id, skip)) state_->stream.push(e->text, out);
   return out;
 }
 

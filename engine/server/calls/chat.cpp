@@ -26,8 +26,8 @@ MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools&
   }
   if (!use.is_enforced()) return std::nullopt;
   if (!model.service->enforces_constraints()) {
-    ApiError error = bad_field(
-        "tool_choice", "'tool_choice' is not supported yet: only \"none\" or \"auto\"");
+    ApiError error =
+        bad_field("tool_choice", "'tool_choice' is not supported yet: only \"none\" or \"auto\"");
     error.code = "not_supported";
     return error;
   }

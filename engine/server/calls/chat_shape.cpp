@@ -107,9 +107,7 @@ json ChatShape::call_json(const ToolCallDelta& call) const {
   const std::string id = tools_.options.format == ToolFormat::mistral
                              ? random_id("").substr(0, kMistralIdLength)
                              : random_id("call_");
-  return {{"id", id},
-          {"type", "function"},
-          {"function", {{"name", call.name}, {"arguments", ""}}}};
+  return {{"id", id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", ""}}}};
 }
 
 json ChatShape::choice_with(const char* name, json message, const ChoicePart& part) const {

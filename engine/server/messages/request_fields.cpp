@@ -153,8 +153,9 @@ const RequestField kFields[] = {
     {.name = "tool_choice",
      .where = kChat,
      .kind = Kind::other,
-     .rule = "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": "
-             "string}}",
+     .rule =
+         "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": "
+         "string}}",
      .schema = R"({"oneOf": [{"enum": ["auto", "none", "required"]}, {"type": "object",
                    "required": ["type", "function"], "properties": {"type": {"const": "function"},
                    "function": {"type": "object", "required": ["name"],

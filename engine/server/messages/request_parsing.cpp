@@ -152,10 +152,11 @@ MaybeError truncate(const CompletionCall& call, std::int32_t max_model_len,
   if (!call.truncate_prompt_tokens) return std::nullopt;
   std::int32_t kept = *call.truncate_prompt_tokens;
   if (kept > max_model_len) {
-    return bad_field("truncate_prompt_tokens",
-                     "'truncate_prompt_tokens' is {}, but this model's context is {} tokens; -1 takes "
-                     "as many as there is room for",
-                     kept, max_model_len);
+    return bad_field(
+        "truncate_prompt_tokens",
+        "'truncate_prompt_tokens' is {}, but this model's context is {} tokens; -1 takes "
+        "as many as there is room for",
+        kept, max_model_len);
   }
   if (kept < 0) {
     const std::int32_t answer = call.max_tokens.value_or(call.chat ? 1 : kCompletionsDefault);

@@ -97,7 +97,9 @@ bool take_tool_choice(const nlohmann::json& value, CompletionCall& call, std::st
   using Kind = ToolChoice::Kind;
   ToolChoice& choice = call.tool_use.choice;
   if (value.is_string()) {
-    choice.kind = value == "none" ? Kind::none : value == "required" ? Kind::required : Kind::automatic;
+    choice.kind = value == "none"       ? Kind::none
+                  : value == "required" ? Kind::required
+                                        : Kind::automatic;
     return value == "none" || value == "required" || value == "auto";
   }
   if (!value.is_object()) return false;
@@ -130,10 +132,10 @@ MaybeError check_tools(CompletionCall& call) {
   if (use.tools.empty()) {
     return bad_field("tool_choice", "'tool_choice' asks for a call, which needs 'tools'");
   }
-  const bool known =
-      use.choice.kind == ToolChoice::Kind::required ||
-      std::any_of(use.tools.begin(), use.tools.end(),
-                  [&](const ToolFunction& tool) { return tool.name == use.choice.name; });
+  const bool known = use.choice.kind == ToolChoice::Kind::required ||
+                     std::any_of(use.tools.begin(), use.tools.end(), [&](const ToolFunction& tool) {
+                       return tool.name == use.choice.name;
+                     });
   if (known) return std::nullopt;
   return bad_field("tool_choice", "'tool_choice' names a tool that is not among 'tools'");
 }

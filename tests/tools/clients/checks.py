@@ -59,8 +59,8 @@ def weather_of(arguments):
 
 
 def _needs_grammar(raised):
-    text = str(raised)
-    return "not_supported" in text and ("tool_choice" in text or "response_format" in text)
+    return any(f"'{field}' is not supported yet" in str(raised)
+               for field in ("tool_choice", "response_format"))
 
 
 def main():

@@ -77,7 +77,7 @@ def embeddings(url):
 
 @call("errors")
 def errors(url):
-    raises(openai.NotFoundError, lambda: chat(url, model="nobody"), "model_not_found")
+    raises(openai.NotFoundError, lambda: chat(url, model="nobody"), "does not exist")
     raises(openai.BadRequestError, lambda: chat(url, temperature=9), "temperature")
     raises(openai.BadRequestError, lambda: chat(url, tools=[{"type": "function"}]), "tools")
 

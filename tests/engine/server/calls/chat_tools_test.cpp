@@ -1,7 +1,7 @@
 // Calls of tools in chat answers, whole and streamed.
 #include <gtest/gtest.h>
 
-#include "server_fixture.h"
+#include "tests/engine/server/server_fixture.h"
 
 namespace tandem {
 namespace {
@@ -64,7 +64,9 @@ TEST_F(ChatToolsTest, AreCallsInTheMessage) {
   EXPECT_TRUE(id.starts_with("call_")) << id;
   EXPECT_NE(id, message["tool_calls"][1]["id"]);
   call.erase("id");
-  EXPECT_EQ(call, json::parse(R"({"type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}})"));
+  EXPECT_EQ(
+      call,
+      json::parse(R"({"type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}})"));
 }
 
 TEST_F(ChatToolsTest, LeaveContentNullIfTheyAreAll) {

@@ -138,9 +138,10 @@ TEST(TruncatePromptTokens, KeepsTheLast) {
 TEST(TruncatePromptTokens, LeavesRoomForTheAnswer) {
   const std::string prompt(100, 'p');
   EXPECT_EQ(truncated({{"prompt", prompt}, {"truncate_prompt_tokens", -1}}, false).size(), 16U);
-  EXPECT_EQ(truncated({{"prompt", prompt}, {"truncate_prompt_tokens", -1}, {"max_tokens", 4}}, false)
-                .size(),
-            28U);
+  EXPECT_EQ(
+      truncated({{"prompt", prompt}, {"truncate_prompt_tokens", -1}, {"max_tokens", 4}}, false)
+          .size(),
+      28U);
   EXPECT_EQ(
       truncated({{"prompt", prompt}, {"truncate_prompt_tokens", -1}, {"max_tokens", 99}}, false)
           .size(),

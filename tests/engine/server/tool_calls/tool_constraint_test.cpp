@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/server/tool_calls/tool_format.h"
-#include "tool_text.h"
+#include "tests/engine/server/tool_calls/tool_text.h"
 
 namespace tandem {
 namespace {

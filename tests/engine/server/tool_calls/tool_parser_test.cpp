@@ -4,8 +4,8 @@
 
 #include <random>
 
+#include "tests/engine/server/tool_calls/tool_text.h"
 #include "tests/support/test_seed.h"
-#include "tool_text.h"
 
 namespace tandem {
 namespace {
