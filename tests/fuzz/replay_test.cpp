@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Target{"model", fuzz_model}, Target{"profile", fuzz_profile},
                       Target{"recording", fuzz_recording}, Target{"request", fuzz_request},
                       Target{"safetensors", fuzz_safetensors}, Target{"template", fuzz_template},
-                      Target{"tokenizer", fuzz_tokenizer}),
+                      Target{"tokenizer", fuzz_tokenizer}, Target{"tool_calls", fuzz_tool_calls}),
     [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace

@@ -17,10 +17,8 @@ constexpr const char* kByTemplate = "templates take such through 'chat_template_
 // OpenAI's first, then vLLM's, then other servers'.
 const UnsupportedField kUnsupported[] = {
     {.name = "response_format", .accepted = R"([{"type": "text"}])"},
-    {.name = "tool_choice", .accepted = R"(["none", "auto"])"},
-    {.name = "parallel_tool_calls", .accepted = "[true]"},
     {.name = "functions", .accepted = "[[]]", .instead = "give 'tools'"},
-    {.name = "function_call", .accepted = R"(["none", "auto"])"},
+    {.name = "function_call", .accepted = R"(["none", "auto"])", .instead = "give 'tool_choice'"},
     {.name = "suffix", .accepted = R"([""])"},
     {.name = "best_of", .accepts_n = true},
     {.name = "modalities", .accepted = R"([["text"]])"},
@@ -39,8 +37,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "structural_tag"},
     {.name = "allowed_token_ids"},
     {.name = "bad_words", .accepted = "[[]]"},
-    {.name = "truncate_prompt_tokens"},
-    {.name = "truncation_side"},
+    {.name = "truncation_side", .accepted = R"(["left"])"},
     {.name = "use_beam_search", .accepted = "[false]"},
     {.name = "length_penalty", .accepted = "[1]"},
     {.name = "early_stopping", .accepted = "[false]"},

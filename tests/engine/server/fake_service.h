@@ -1,6 +1,7 @@
 // A GenerationService whose answers the test scripts, and a codec whose tokens are bytes.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -42,6 +43,11 @@ class ByteCodec : public TextCodec {
   std::string token_bytes(TokenId id) const override {
     return id == kBos ? "" : std::string(1, static_cast<char>(id));
   }
+  std::optional<TokenId> special_token(std::string_view text) const override {
+    const auto found = std::find(special.begin(), special.end(), text);
+    if (found == special.end()) return std::nullopt;
+    return static_cast<TokenId>(300 + (found - special.begin()));
+  }
   bool has_chat_template() const override { return chat; }
   Result<std::string> render_chat(const ChatInput& input, std::string_view) const override {
     std::string text;
@@ -56,6 +62,7 @@ class ByteCodec : public TextCodec {
   }
 
   bool chat = true;
+  std::vector<std::string> special;  // with the ids from 300 on, which no text has
 };
 
 // One submitted request: the test's end.
@@ -170,6 +177,7 @@ class FakeService final : public GenerationService {
   Status load_status;
   std::function<void()> on_load;
   bool is_ready = true;
+  bool enforces = true;
 
   Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override {
     std::shared_ptr<FakeRun> run;
@@ -262,6 +270,7 @@ class FakeService final : public GenerationService {
     drained_ = true;
   }
   bool ready() const override { return is_ready; }
+  bool enforces_constraints() const override { return enforces; }
   void set_running(const std::string& name, std::int32_t running) {
     const std::lock_guard lock(mutex_);
     adapters_[name].running = running;
