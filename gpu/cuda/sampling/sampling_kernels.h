@@ -32,6 +32,7 @@ struct SampleKernelArgs {
   const SampleRow* rows;
   const std::int32_t* history;
   const TokenBias* biases;
+  const std::uint32_t* masks;  // [.., mask_words(vocab)]
   SampleTile* partials;  // [rows, tiles]
   SampledToken* out;
 };
