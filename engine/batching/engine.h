@@ -55,6 +55,7 @@ class Engine final : public GenerationService {
   bool has_adapter(const std::string& name) const override;
   void drain() override;
   bool ready() const override;
+  bool enforces_constraints() const override { return true; }
 
   // Why the engine has ended by itself: its device failed for good (StatusCode::fatal), and with it
   // all requests. Nothing but a new process can help. Ok as long as it works.

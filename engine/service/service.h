@@ -97,6 +97,9 @@ class GenerationService {
   // Refuses new requests from now on; running and waiting ones finish.
   virtual void drain() = 0;
   virtual bool ready() const = 0;
+  // What GenerationRequest::constraint asks for is what the text will be; else requests that need
+  // one are not to be submitted.
+  virtual bool enforces_constraints() const { return false; }
 };
 
 }  // namespace tandem

@@ -84,7 +84,6 @@ TEST_F(FieldsTest, NamesTheFieldThatItDoesNotSupport) {
     json value;
     const char* message;
   } cases[] = {
-      {kChatPath, "response_format", {{"type", "json_object"}}, "yet: only {\"type\":\"text\"}"},
       {kChatPath, "tool_choice", "required", "only \"none\" or \"auto\""},
       {kChatPath, "tool_choice", {{"type", "function"}}, "not supported yet"},
       {kChatPath, "parallel_tool_calls", false, "only true"},
@@ -94,8 +93,8 @@ TEST_F(FieldsTest, NamesTheFieldThatItDoesNotSupport) {
       {kChatPath, "reasoning_effort", "low", "chat_template_kwargs"},
       {kChatPath, "prompt", "p", "a field of /v1/completions"},
       {kChatPath, "echo", true, "a field of /v1/completions"},
-      {kChatPath, "guided_choice", {"a", "b"}, "not supported yet"},
-      {kCompletionsPath, "structured_outputs", {{"regex", "a"}}, "not supported yet"},
+      {kChatPath, "guided_decoding_backend", "outlines", "not supported yet"},
+      {kCompletionsPath, "regex", "a", "give 'structured_outputs'"},
       {kCompletionsPath, "suffix", "end", "only \"\""},
       {kCompletionsPath, "best_of", 3, "only 2"},
       {kCompletionsPath, "use_beam_search", true, "only false"},
