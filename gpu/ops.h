@@ -267,7 +267,9 @@ struct AcceptArgs : HandoffJob, LoraModules {
 // output, as the Hugging Face one), presence and frequency penalties (over the output), then
 // argmax if temperature is 0; else softmax(logits / temperature) cut to top_k, top_p and min_p, and
 // a draw by a counter-based generator of (seed, position, token id) alone, whatever else is in the
-// batch. Ties go to the lower id. Log probabilities are of the model's own logits, before this.
+// batch. Ties go to the lower id. Log probabilities are of the model's own logits, before this. A
+// mask comes before everything: what it forbids has a logit of -infinity, for the log
+// probabilities, too. A forced token's row looks at no mask.
 struct SampleRow {
   float temperature = 0;
   float top_p = 1;
@@ -283,6 +285,8 @@ struct SampleRow {
   std::int32_t history_len = 0;    // 0 when no penalty is set
   std::int32_t bias = 0;           // first index in SampleArgs::biases
   std::int32_t num_biases = 0;
+  std::int32_t mask = -1;  // which of SampleArgs::masks; -1: none
+  std::int32_t zero = 0;   // fills the gap: rows are written into recordings as they lie
   std::uint64_t seed = 0;
   std::uint64_t position = 0;  // of the token to be drawn, in its sequence
 };
@@ -296,19 +300,26 @@ struct TokenBias {
 struct SampledToken {
   static constexpr int kMaxLogprobs = 20;
   std::int32_t token = -1;
-  float logprob = 0;         // set when num_logprobs >= 0 or the token was forced
-  std::int32_t rank = 0;     // 1: the most likely token; set when num_logprobs >= 0
-  std::int32_t num_top = 0;  // entries below, most likely first, ties by lower id
+  float logprob = 0;      // set when num_logprobs >= 0 or the token was forced
+  std::int32_t rank = 0;  // 1: the most likely token; set when num_logprobs >= 0
+  // Entries below, most likely first, ties by lower id; where a mask has left fewer, fewer.
+  std::int32_t num_top = 0;
   std::int32_t top_tokens[kMaxLogprobs] = {};
   float top_logprobs[kMaxLogprobs] = {};
 };
+
+// Words of a mask of tokens: bit i % 32 of word i / 32 says that token i may be drawn.
+constexpr std::int64_t mask_words(std::int64_t vocab) {
+  return (vocab + 31) / 32;
+}
 
 struct SampleArgs {
   TensorView logits;      // [S, vocab], f32; may be overwritten; NaN counts as -infinity
   const SampleRow* rows;  // [S]
   const std::int32_t* history;
   const TokenBias* biases;
-  SampledToken* out;  // [S]
+  SampledToken* out;                     // [S]
+  const std::uint32_t* masks = nullptr;  // [.., mask_words(vocab)]; null: no row has one
 };
 
 }  // namespace tandem

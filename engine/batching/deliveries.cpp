@@ -61,10 +61,13 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
   ++num_tokens_;
   const bool stops_count = output_len >= request.min_tokens;
   const bool is_stop = holds(request.stop_token_ids, sampled.token);
-  if (stops_count && (is_stop || (!request.ignore_eos && holds(eos_token_ids_, sampled.token)))) {
+  const bool is_end = holds(eos_token_ids_, sampled.token);
+  // A constraint lets it come where nothing else may.
+  const bool whole = is_end && sequence.filter != nullptr && sequence.filter->has_constraint();
+  if (whole || (stops_count && (is_stop || (!request.ignore_eos && is_end)))) {
     delta.text = sequence.text.flush();
     delta.finish = FinishReason::stop;
-    if (is_stop) delta.stop_reason = std::to_string(sampled.token);
+    if (is_stop && stops_count) delta.stop_reason = std::to_string(sampled.token);
     finish(sequence, std::move(delta));
     return false;
   }
@@ -89,6 +92,7 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
 
 void Deliveries::end(Sequence& sequence, FinishReason reason, const Status& why) {
   OutputDelta last;
+  if (reason == FinishReason::stop) last.text = sequence.text.flush();
   last.finish = reason;
   last.error = why;
   finish(sequence, std::move(last));

@@ -124,6 +124,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   std::unique_ptr<Engine> engine(new Engine(options, layout, tokenizer, clock));
   TANDEM_ASSIGN(engine->adapters_,
                 AdapterStore::create(device, config, dtype, store_options(options)));
+  ConstraintOptions constraints;
+  constraints.cache_bytes = options.grammar_cache_bytes;
+  engine->constraints_ = std::make_unique<ConstraintCompiler>(
+      tokenizer, static_cast<std::int32_t>(config.vocab_size), config.eos_token_ids, constraints);
   TANDEM_ASSIGN(engine->executor_,
                 Executor::create(executor_options(options), config, weights, dtype, device,
                                  engine->pool_, engine->adapters_->host_tier(), clock, progress));
@@ -152,6 +156,7 @@ Engine::~Engine() {
 Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   TANDEM_TRY(check_request(request, model().config().vocab_size, options_.max_model_len,
                            options_.max_queue));
+  TANDEM_TRY(resolve_constraint(request));
   auto context = std::make_shared<RequestContext>();
   bool is_cold = false;
   if (!request.adapter.empty()) {
@@ -171,6 +176,12 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   context->submitted = clock_->now();
   context->state = std::make_shared<GenerationState>(n, request.max_unread);
   context->request = std::move(request);
+  const ModelConfig& config = executor_->model().config();
+  std::shared_ptr<const TokenRules> rules;
+  if (context->request.max_tokens > 0) {
+    rules = TokenRules::of(context->request, static_cast<std::int32_t>(config.vocab_size),
+                           config.eos_token_ids);
+  }
   TANDEM_TRY(inbox_.submit(n, [&](std::uint64_t first) {
     context->seed = context->request.sampling.seed.value_or(seeds_());
     std::vector<std::unique_ptr<Sequence>> sequences;
@@ -180,6 +191,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
           std::make_unique<Sequence>(context, i, first + static_cast<std::uint64_t>(i), pool_,
                                      OutputText(*tokenizer_, r.skip_special_tokens, r.stop,
                                                 r.include_stop, r.kept_special_tokens)));
+      if (rules != nullptr) sequences.back()->filter = std::make_unique<TokenFilter>(rules);
     }
     if (context->adapter != nullptr) {
       ServedAdapter& adapter = *context->adapter;
@@ -192,6 +204,19 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     return sequences;
   }));
   return std::unique_ptr<Generation>(std::make_unique<GenerationHandle>(context->state));
+}
+
+void Engine::compile(const TextConstraint& constraint, ConstraintDone done) {
+  constraints_->compile(constraint, std::move(done));
+}
+
+Status Engine::resolve_constraint(GenerationRequest& request) {
+  if (request.constraint.kind == TextConstraint::Kind::none || request.compiled != nullptr)
+    return {};
+  auto compiled = constraints_->compile_now(request.constraint);
+  if (!compiled) return compiled.status().with_context("the constraint of the text");
+  request.compiled = *std::move(compiled);
+  return {};
 }
 
 Status Engine::load_adapter(const std::string& name, const std::string& path, bool in_place,

@@ -20,6 +20,7 @@
 #include "engine/batching/engine_loop.h"
 #include "engine/batching/engine_options.h"
 #include "engine/batching/inbox.h"
+#include "engine/constraint/constraint_compiler.h"
 #include "engine/executor/executor.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/prefix_cache.h"
@@ -45,6 +46,7 @@ class Engine final : public GenerationService {
   ~Engine() override;
 
   Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override;
+  void compile(const TextConstraint& constraint, ConstraintDone done) override;
   Status load_adapter(const std::string& name, const std::string& path, bool in_place,
                       bool pinned) override;
   Status unload_adapter(const std::string& name) override;
@@ -53,6 +55,7 @@ class Engine final : public GenerationService {
   bool has_adapter(const std::string& name) const override;
   void drain() override;
   bool ready() const override;
+  bool enforces_constraints() const override { return true; }
 
   // Why the engine has ended by itself: its device failed for good (StatusCode::fatal), and with it
   // all requests. Nothing but a new process can help. Ok as long as it works.
@@ -63,6 +66,7 @@ class Engine final : public GenerationService {
   const EngineOptions& options() const { return options_; }
 
  private:
+  Status resolve_constraint(GenerationRequest& request);
   Engine(const EngineOptions& options, const PoolLayout& layout, const Tokenizer& tokenizer,
          const Clock& clock);
 
@@ -73,6 +77,7 @@ class Engine final : public GenerationService {
   PagePool pool_;
   std::unique_ptr<PrefixCache> prefixes_;  // null: off
   std::unique_ptr<AdapterStore> adapters_;
+  std::unique_ptr<ConstraintCompiler> constraints_;
   Inbox inbox_;
   std::mt19937_64 seeds_;  // in the inbox's turn
   std::unique_ptr<Executor> executor_;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/batching/statistics.h"
+#include "engine/batching/token_masks.h"
 
 namespace tandem {
 
@@ -113,8 +114,10 @@ void EngineLoop::run_step() {
     note_scheduled(scheduled, begin);
     enqueue(scheduled);
   }
+  if (executor_->num_in_flight() == 1) give_masks();  // all tokens before the step are known
   Duration waited{};
   if (executor_->full() || (scheduled.empty() && !executor_->empty())) waited = hand_out_oldest();
+  give_masks();
   publish_stats();
   deliveries_.send();
   const Duration worked = clock_->now() - begin - waited;
@@ -165,6 +168,16 @@ void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
              entries);
   if (recording_ != nullptr) record_plan(entries);
   executor_->enqueue(plan_);
+}
+
+// If the step enqueued last awaits them. While they are found the device computes it.
+void EngineLoop::give_masks() {
+  if (!executor_->awaits_masks()) return;
+  const std::span<std::uint32_t> masks = executor_->masks();
+  fill_masks(planned_[(num_enqueued_ - 1) % planned_.size()],
+             mask_words(executor_->model().config().vocab_size), masks);
+  if (recording_ != nullptr) recording_->add_masks(masks);
+  executor_->sample();
 }
 
 Duration EngineLoop::hand_out_oldest() {
@@ -275,7 +288,18 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
     sequence.held.push_back({{samples.begin(), samples.end()}, entry.next_token});
     return;
   }
-  (void)deliveries_.take(sequence, samples, entry.next_token);
+  (void)take(sequence, samples, entry.next_token);
+}
+
+// False: that was its last, and it may be gone.
+bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
+                      std::int64_t next_token) {
+  const FoundEnding& ending = sequence.ending;
+  if (ending.at < 0 || ending.at != next_token) {
+    return deliveries_.take(sequence, samples, next_token);
+  }
+  deliveries_.end(sequence, ending.reason, Status(ending.why));
+  return false;
 }
 
 // The store tells when a reading has ended, and the device tier ends those that are overdue.
@@ -287,7 +311,7 @@ void EngineLoop::release_held(Sequence& sequence) {
   }
   if (!proof.is_given()) return;
   for (const HeldSamples& held : std::exchange(sequence.held, {})) {
-    if (!deliveries_.take(sequence, held.samples, held.next_token)) return;
+    if (!take(sequence, held.samples, held.next_token)) return;
   }
 }
 

@@ -56,10 +56,12 @@ class EngineLoop {
   void help_stuck();
   void note_scheduled(const std::vector<ScheduledSequence>& scheduled, TimePoint now);
   void enqueue(const std::vector<ScheduledSequence>& scheduled);
+  void give_masks();
   Duration hand_out_oldest();  // returns how long it waited for the device
   void wait_for_step();
   void digest(const StepResult& step, const std::vector<PlannedEntry>& entries);
   void digest_entry(const StepResult& step, const PlannedEntry& entry);
+  bool take(Sequence& sequence, std::span<const SampledToken> samples, std::int64_t next_token);
   void record_plan(const std::vector<PlannedEntry>& entries);
   void record_result(const StepResult& step, const std::vector<PlannedEntry>& entries);
   void release_held(Sequence& sequence);

@@ -22,6 +22,7 @@ struct EngineOptions {
   std::int32_t num_pages = 0;          // at least one sequence of max_model_len must fit
   std::int32_t page_tokens = engine_defaults::kPageTokens;
   bool prefix_cache = true;
+  std::size_t grammar_cache_bytes = std::size_t{engine_defaults::kGrammarCacheMb} << 20;
   std::int32_t max_queue = engine_defaults::kMaxQueue;        // waiting continuations before 429
   std::int32_t max_adapters = engine_defaults::kMaxAdapters;  // loaded at once, in any tier
   // On the device at once, if their pages fit.

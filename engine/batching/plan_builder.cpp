@@ -70,7 +70,9 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
   for (const auto& [token, bias] : request.sampling.logit_bias) {
     plan.biases.push_back({token, bias});
   }
-  if (sequence.output_len() < request.min_tokens) {
+  // A constraint's mask tells when an end token may come (fill_masks).
+  const bool constrained = sequence.filter != nullptr && sequence.filter->has_constraint();
+  if (sequence.output_len() < request.min_tokens && !constrained) {
     constexpr float kBan = -std::numeric_limits<float>::infinity();
     for (const TokenId token : request.stop_token_ids) plan.biases.push_back({token, kBan});
     if (!request.ignore_eos) {
@@ -83,6 +85,7 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
     row.history = history.first;
     row.history_len = history.count;
   }
+  if (sequence.filter != nullptr) row.mask = plan.num_masks++;
   plan.samples.push_back({row_in_entry, row});
 }
 
@@ -116,6 +119,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     planned.next_token = samples_next ? static_cast<std::int64_t>(sequence->tokens.size()) : -1;
     planned.replays = sequence->replays;
     planned.slot = entry.adapter.slot;
+    if (samples_next) planned.mask = plan.samples.back().how.mask;
     sequence->advance(num_tokens, prompt_logprobs, entry.samples.first + prompt_logprobs);
     ++sequence->steps_in_flight;
   }

@@ -26,6 +26,28 @@ Status check_sampling(const GenerationRequest& request, std::int64_t vocab_size)
       return invalid("logit_bias: token id {} is not in 0 .. {}", token, vocab_size - 1);
     }
   }
+  if (static_cast<std::int64_t>(params.allowed_token_ids.size()) > vocab_size) {
+    return invalid("allowed_token_ids has {} entries, the vocabulary {}",
+                   params.allowed_token_ids.size(), vocab_size);
+  }
+  for (const TokenId token : params.allowed_token_ids) {
+    if (token < 0 || token >= vocab_size) {
+      return invalid("allowed_token_ids: token id {} is not in 0 .. {}", token, vocab_size - 1);
+    }
+  }
+  if (params.bad_words.size() > kMaxBadWords) {
+    return invalid(
+        "bad_words has {} entries (each word counts with and without a space before it), "
+        "the limit is {}",
+        params.bad_words.size(), kMaxBadWords);
+  }
+  for (const std::vector<TokenId>& word : params.bad_words) {
+    for (const TokenId token : word) {
+      if (token < 0 || token >= vocab_size) {
+        return invalid("bad_words: token id {} is not in 0 .. {}", token, vocab_size - 1);
+      }
+    }
+  }
   if (request.stop_token_ids.size() > kMaxStopTokens) {
     return invalid("stop_token_ids has {} entries, the limit is {}", request.stop_token_ids.size(),
                    kMaxStopTokens);

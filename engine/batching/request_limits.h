@@ -11,6 +11,7 @@ namespace tandem {
 
 inline constexpr std::int32_t kMaxLogitBias = 1024;
 inline constexpr std::int32_t kMaxStopTokens = 256;
+inline constexpr std::int32_t kMaxBadWords = 1024;
 inline constexpr std::int32_t kMaxEosTokens = 64;
 inline constexpr std::int32_t kMaxBiasesPerSequence =
     kMaxLogitBias + kMaxStopTokens + kMaxEosTokens;

@@ -11,6 +11,7 @@
 #include "engine/adapters/adapter_store.h"
 #include "engine/batching/generation_state.h"
 #include "engine/batching/output_text.h"
+#include "engine/constraint/token_filter.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/prefix_cache.h"
 #include "engine/service/generation.h"
@@ -38,6 +39,13 @@ struct HeldSamples {
   std::int64_t next_token = -1;       // its index in the sequence's tokens; -1: none
 };
 
+// How a sequence ends in the place of a token, as its filter has found.
+struct FoundEnding {
+  std::int64_t at = -1;  // the token's index in Sequence::tokens; -1: it does not
+  FinishReason reason = FinishReason::none;
+  Status why;
+};
+
 struct Sequence {
   Sequence(std::shared_ptr<RequestContext> ctx, std::int32_t index_in_request,
            std::uint64_t arrival_number, PagePool& pool, OutputText output)
@@ -61,6 +69,8 @@ struct Sequence {
   BlockTable table;
   PrefixCache::Position prefix;  // entered while it runs, if there is a prefix cache
   OutputText text;
+  std::unique_ptr<TokenFilter> filter;  // null: any token may come
+  FoundEnding ending;
   std::vector<HeldSamples> held;     // of steps that have ended, oldest first; nothing is planned
   bool admitted = false;             // has been scheduled once; preemption does not undo it
   bool ended = false;                // out of the scheduler; what is still under way is void

@@ -3,6 +3,7 @@
 // steps and the recordings of decode steps.
 //
 //   StepPlan -> enqueue() -> ... up to kMaxStepsInFlight under way ... -> wait() -> StepResult
+//                         -> masks(), sample(), if the plan names masks
 //
 // It knows sequences by the ids of a plan and adapters by their slots. Who runs when, which page is
 // whose, and what a token means is its caller's business: the PagePool is the caller's, too, and
@@ -13,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -61,6 +63,15 @@ class Executor {
   // with it (tier()), and does so until the step has been waited for; and that the plan is within
   // the limits. A plan of doubtful origin is checked before (check_plan).
   void enqueue(const StepPlan& plan) { pipeline_->enqueue(plan); }
+  // The step enqueued last is computed but for its sampling: it waits for its masks. They are given
+  // before another is enqueued and before it is waited for; when the step before it fails, it is
+  // waited for without.
+  bool awaits_masks() const { return pipeline_->awaits_masks(); }
+  // [StepPlan::num_masks, mask_words(vocab)], to be overwritten; pinned. Requires awaits_masks().
+  std::span<std::uint32_t> masks() { return pipeline_->masks(); }
+  // Enqueues the sampling with what masks() holds.
+  void sample() { pipeline_->sample(); }
+  std::size_t num_in_flight() const { return pipeline_->num_in_flight(); }
   bool full() const { return pipeline_->full(); }
   bool empty() const { return pipeline_->empty(); }  // nothing is under way
   // Waits for the oldest step. After a failure the steps behind it are void: the caller lets them

@@ -60,6 +60,9 @@ Status check_sample(const StepPlan::Sample& sample, std::int32_t rows, const Ste
   if (how.forced_token < -1 || how.forced_token >= vocab) {
     return invalid("forced token {}", how.forced_token);
   }
+  if (how.mask < -1 || how.mask >= plan.num_masks || how.zero != 0) {
+    return invalid("mask {} of {}", how.mask, plan.num_masks);
+  }
   if (how.prompt_len < 0) return invalid("prompt_len {}", how.prompt_len);
   TANDEM_TRY(check_range("history", how.history, how.history_len, plan.history.size()));
   return check_range("biases", how.bias, how.num_biases, plan.biases.size());
@@ -73,6 +76,9 @@ Status check_plan(const StepPlan& plan, const PlanLimits& limits, std::int32_t s
   TANDEM_TRY(check_count("entries", plan.entries.size(), step.max_sequences));
   TANDEM_TRY(check_count("tokens", plan.tokens.size(), step.max_rows));
   TANDEM_TRY(check_count("samples", plan.samples.size(), step.max_samples));
+  if (plan.num_masks < 0 || plan.num_masks > step.max_sequences) {
+    return invalid("{} masks, at most {}", plan.num_masks, step.max_sequences);
+  }
   TANDEM_TRY(check_tokens("token", plan.tokens, limits.vocab_size, samples_before));
   TANDEM_TRY(check_tokens("token of a history", plan.history, limits.vocab_size, samples_before));
   for (const PageId page : plan.pages) {

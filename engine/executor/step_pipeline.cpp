@@ -43,6 +43,10 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   const std::size_t bytes =
       static_cast<std::size_t>(options.limits.max_samples) * sizeof(SampledToken);
   TANDEM_ASSIGN(pipeline->sampled_, device.allocate(bytes, "sampled tokens"));
+  const auto mask_bytes = static_cast<std::size_t>(options.limits.max_sequences *
+                                                   mask_words(model.config().vocab_size) * 4);
+  TANDEM_ASSIGN(pipeline->masks_, device.allocate_pinned(mask_bytes, "masks of tokens"));
+  TANDEM_ASSIGN(pipeline->device_masks_, device.allocate(mask_bytes, "masks of tokens"));
   for (Step& step : pipeline->steps_) {
     TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
     step.done = device.create_event();
@@ -73,7 +77,9 @@ Status StepPipeline::record_graphs(std::int32_t max_rank) {
 }
 
 void StepPipeline::enqueue(const StepPlan& plan) {
-  TANDEM_CHECK(!full() && failure_.ok() && !plan.entries.empty(), "{} steps under way", in_flight_);
+  TANDEM_CHECK(!full() && !open_ && failure_.ok() && !plan.entries.empty(), "{} steps under way",
+               in_flight_);
+  TANDEM_CHECK(plan.num_masks <= options_.limits.max_sequences, "{} masks", plan.num_masks);
   Step& step = steps_[next_];
   step.begun = clock_->now();
   if (in_flight_ > 0 && !step_before(1).done->passed()) seen_busy_ = step.begun;
@@ -105,16 +111,47 @@ void StepPipeline::enqueue(const StepPlan& plan) {
     model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
     if (hands_over) handoff_->copy_back(*stream_, step.handoff);
   }
+  forecast(step, launched);
+  next_ = (next_ + 1) % steps_.size();
+  ++in_flight_;
+  if (plan.num_masks > 0) {
+    open_ = {input, plan.num_masks};
+  } else {
+    enqueue_samples(step, input, nullptr);
+  }
+}
+
+std::span<std::uint32_t> StepPipeline::masks() {
+  TANDEM_CHECK(open_.has_value(), "no step awaits masks");
+  const std::int64_t words = mask_words(model_->config().vocab_size);
+  return {reinterpret_cast<std::uint32_t*>(masks_.data()),
+          static_cast<std::size_t>(open_->num_masks * words)};
+}
+
+void StepPipeline::sample() {
+  const std::span<const std::uint32_t> given = masks();
+  stream_->upload(device_masks_.data(), masks_.data(), given.size_bytes());
+  const Open open = *std::exchange(open_, std::nullopt);
+  enqueue_samples(steps_[index_before(1)], open.input,
+                  reinterpret_cast<const std::uint32_t*>(device_masks_.data()));
+}
+
+void StepPipeline::enqueue_samples(Step& step, const StepInput& input, const std::uint32_t* masks) {
   if (input.num_samples > 0) {
-    model_->sample(*stream_, input, sampled);
+    auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
+    model_->sample(*stream_, input, sampled, masks);
     stream_->copy_to_host(step.sampled.data(), sampled,
                           static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
   }
   stream_->record(*step.done);
-  forecast(step, launched);
   seen_busy_ = clock_->now();
-  next_ = (next_ + 1) % steps_.size();
-  ++in_flight_;
+}
+
+// The step before it has failed, and nobody will know which masks it should have.
+void StepPipeline::abandon_open(Step& step) {
+  open_.reset();
+  if (step.status.ok()) step.status = Status(StatusCode::internal, "its masks were never given");
+  stream_->record(*step.done);
 }
 
 void StepPipeline::fill(const StepPlan& plan, Step& step) {
@@ -189,7 +226,8 @@ double StepPipeline::gap_before_now() const {
 
 StepResult StepPipeline::wait() {
   TANDEM_CHECK(in_flight_ > 0, "no step is under way");
-  Step& step = steps_[(next_ + steps_.size() - in_flight_) % steps_.size()];
+  Step& step = steps_[index_before(in_flight_)];
+  if (open_ && in_flight_ == 1) abandon_open(step);
   StepResult result;
   step.done->synchronize();
   if (failure_.ok() && stream_->failed()) failure_ = stream_->synchronize();

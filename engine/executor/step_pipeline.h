@@ -10,6 +10,13 @@
 // tokens then turn out to mean (a stop, say), the rows of step 2 have been computed in vain at
 // worst: the stream's order keeps everything that they read and wrote in its place.
 //
+// A step whose samples have masks is enqueued in two parts: all but the sampling at once, the
+// sampling when the masks are given. They follow from the tokens of the step before, so that the
+// device computes while the host finds them.
+//
+//   host    enqueue 2 | wait 1 | hand out 1 | masks of 2 | sample 2 | fill 3 | enqueue 3 | wait 2 |
+//   device  1 | step 2, but for its samples ................................ | samples | step 3 ...
+//
 // Rows of adapters that are still loading are handed to CPU workers where there are any (Handoff),
 // layer by layer as planned; else each layer waits for its part. The engine thread alone uses it.
 #pragma once
@@ -18,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -57,6 +65,10 @@ class StepPipeline {
 
   // See Executor.
   void enqueue(const StepPlan& plan);
+  bool awaits_masks() const { return open_.has_value(); }
+  std::span<std::uint32_t> masks();
+  void sample();
+  std::size_t num_in_flight() const { return in_flight_; }
   bool full() const { return in_flight_ == (options_.overlap ? kMaxStepsInFlight : 1U); }
   bool empty() const { return in_flight_ == 0; }
   StepResult wait();
@@ -79,14 +91,17 @@ class StepPipeline {
   StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
                DeviceTier& adapters, Handoff* handoff, const Clock& clock);
   void fill(const StepPlan& plan, Step& step);
+  void enqueue_samples(Step& step, const StepInput& input, const std::uint32_t* masks);
+  void abandon_open(Step& step);
   void note_cold(SlotId slot, std::int32_t rows);
   void plan_handoff(Step& step);
   void forecast(const Step& step, TimePoint launched);
   void end_handoff(Step& step, StepResult& result);
   // The step that was enqueued `ago` steps ago; 1: the newest.
-  const Step& step_before(std::size_t ago) const {
-    return steps_[(next_ + steps_.size() - ago) % steps_.size()];
+  std::size_t index_before(std::size_t ago) const {
+    return (next_ + steps_.size() - ago) % steps_.size();
   }
+  const Step& step_before(std::size_t ago) const { return steps_[index_before(ago)]; }
   const Step& oldest() const { return step_before(in_flight_); }
   double gap_before_now() const;
 
@@ -100,6 +115,15 @@ class StepPipeline {
   std::unique_ptr<StepBatch> batch_;
   DecodeGraphs graphs_;
   Buffer sampled_;  // device memory: what the step enqueued last sampled
+  // Of the step enqueued last, [max_sequences, mask_words]: one of each is enough, as its masks are
+  // filled in when those of the step before have been used.
+  Buffer masks_;         // host memory
+  Buffer device_masks_;  // device memory
+  struct Open {
+    StepInput input;
+    std::int32_t num_masks;
+  };
+  std::optional<Open> open_;  // the step enqueued last, whose masks are awaited
   std::array<Step, kMaxStepsInFlight> steps_;
   std::size_t next_ = 0;  // the step to fill
   std::size_t in_flight_ = 0;

@@ -9,6 +9,7 @@ void StepPlan::clear() {
   samples.clear();
   history.clear();
   biases.clear();
+  num_masks = 0;
 }
 
 }  // namespace tandem

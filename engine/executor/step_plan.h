@@ -50,6 +50,9 @@ struct StepPlan {
   // Prompt, then output, of entries with penalties; negative as above.
   std::vector<TokenId> history;
   std::vector<TokenBias> biases;
+  // Masks that its samples name (SampleRow::mask). What they hold depends on what the step before
+  // samples: they are given when that is known, while this step is computed already.
+  std::int32_t num_masks = 0;
 
   void clear();
 };

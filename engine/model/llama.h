@@ -67,8 +67,9 @@ class LlamaModel {
                const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
   // Enqueues the choice of a token for each sample of `input`, after forward(); `out` is device
-  // memory for input.num_samples tokens.
-  void sample(Stream& stream, const StepInput& input, SampledToken* out);
+  // memory for input.num_samples tokens, `masks` what SampleRow::mask counts in.
+  void sample(Stream& stream, const StepInput& input, SampledToken* out,
+              const std::uint32_t* masks = nullptr);
 
   // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it.
   TensorView logits(std::int32_t num_samples) const;

@@ -6,6 +6,8 @@
 //   settings of the model and of the executor: RecordedSettings
 //   adapter  from now on a slot holds it: RecordedAdapter
 //   plan     a step was enqueued: StepPlan
+//   masks    of the plan before it, if that names any: RecordedMasks; before the next plan. Missing
+//            where they were never given, as the step before had failed
 //   result   the oldest step without one has ended: RecordedResult
 //   end      u64 how many records come before it
 //
@@ -83,6 +85,10 @@ struct RecordedAdapter {
   std::int32_t rank = 0;  // the largest of its modules
   std::string digest;
   std::string path;  // of its folder; empty: it had none
+};
+
+struct RecordedMasks {
+  std::vector<std::uint32_t> words;  // [StepPlan::num_masks, mask_words(vocab)]
 };
 
 struct RecordedResult {

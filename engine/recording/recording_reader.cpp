@@ -67,6 +67,7 @@ Status take_plan(RecordCursor& from, StepPlan& plan) {
   std::vector<SampleRow> hows;
   from.take_list(rows);
   from.take_list(hows);
+  from.take(plan.num_masks);
   if (rows.size() != hows.size())
     return invalid("{} rows for {} samples", rows.size(), hows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) plan.samples.push_back({rows[i], hows[i]});
@@ -168,6 +169,8 @@ Result<RecordingReader::Record> RecordingReader::next() {
     record = take_adapter(from);
   } else if (*kind == RecordKind::plan) {
     status = take_plan(from, record.emplace<StepPlan>());
+  } else if (*kind == RecordKind::masks) {
+    from.take_list(record.emplace<RecordedMasks>().words);
   } else if (*kind == RecordKind::result) {
     record = take_result(from);
   } else if (*kind == RecordKind::end) {

@@ -26,7 +26,7 @@ void put_settings(const RecordedSettings& settings, RecordBytes& out) {
 }
 
 // Laid out without gaps, so that what is written is its fields alone.
-static_assert(sizeof(SampleRow) == 14 * 4 + 2 * 8);
+static_assert(sizeof(SampleRow) == 16 * 4 + 2 * 8);
 static_assert(sizeof(TokenBias) == 8);
 
 void put_plan(const StepPlan& plan, RecordBytes& out) {
@@ -42,6 +42,7 @@ void put_plan(const StepPlan& plan, RecordBytes& out) {
   }
   out.put_list(std::span<const std::int32_t>(rows));
   out.put_list(std::span<const SampleRow>(hows));
+  out.put(plan.num_masks);
   out.put(static_cast<std::uint64_t>(plan.entries.size()));
   for (const StepPlan::Entry& entry : plan.entries) {
     out.put(entry.id);
@@ -102,6 +103,11 @@ void RecordingWriter::note_adapter(const RecordedAdapter& adapter) {
 void RecordingWriter::add_plan(const StepPlan& plan) {
   put_plan(plan, bytes_);
   write(RecordKind::plan);
+}
+
+void RecordingWriter::add_masks(std::span<const std::uint32_t> masks) {
+  bytes_.put_list(masks);
+  write(RecordKind::masks);
 }
 
 void RecordingWriter::add_result(const StepResult& result, std::span<const std::uint8_t> is_void) {

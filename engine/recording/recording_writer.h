@@ -28,6 +28,8 @@ class RecordingWriter {
   // Before a plan that names the slot; writes nothing where the slot is known to hold it.
   void note_adapter(const RecordedAdapter& adapter);
   void add_plan(const StepPlan& plan);
+  // Of the newest plan.
+  void add_masks(std::span<const std::uint32_t> masks);
   // Of the oldest plan without one. `is_void`: see RecordedResult.
   void add_result(const StepResult& result, std::span<const std::uint8_t> is_void);
 

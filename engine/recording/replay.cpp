@@ -38,10 +38,28 @@ Status check_slots(const StepPlan& plan, const std::map<SlotId, std::string>& sl
   return {};
 }
 
+// A plan that waits for its result.
+struct WaitingPlan {
+  StepPlan plan;
+  bool has_masks;  // all that it names
+};
+
+Status check_masks(const RecordedMasks& masks, std::int64_t vocab_size,
+                   std::deque<WaitingPlan>& waiting) {
+  if (waiting.empty() || waiting.back().has_masks) return invalid("masks of no step");
+  const std::int64_t words = waiting.back().plan.num_masks * mask_words(vocab_size);
+  if (static_cast<std::int64_t>(masks.words.size()) != words) {
+    return invalid("{} words of masks, not {}", masks.words.size(), words);
+  }
+  waiting.back().has_masks = true;
+  return {};
+}
+
 // The result of the oldest plan without one.
-Status check_result(const RecordedResult& result, std::deque<StepPlan>& waiting) {
+Status check_result(const RecordedResult& result, std::deque<WaitingPlan>& waiting) {
   if (waiting.empty()) return invalid("a result of no step");
-  const StepPlan& plan = waiting.front();
+  const StepPlan& plan = waiting.front().plan;
+  if (result.ok && !waiting.front().has_masks) return invalid("a result of a step without masks");
   const std::size_t tokens = result.ok ? plan.samples.size() : 0;
   if (result.tokens.size() != tokens || result.is_void.size() != plan.entries.size()) {
     return invalid("{} tokens and {} entries, not {} and {}", result.tokens.size(),
@@ -55,7 +73,7 @@ Result<Survey> survey(RecordingReader reader) {
   Survey found;
   const PlanLimits limits = limits_of(reader.settings());
   std::map<SlotId, std::string> slots;
-  std::deque<StepPlan> waiting;  // for their results
+  std::deque<WaitingPlan> waiting;
   std::int32_t samples_before = 0;
   for (std::int64_t number = 1;; ++number) {
     TANDEM_ASSIGN(RecordingReader::Record record, reader.next());
@@ -65,12 +83,20 @@ Result<Survey> survey(RecordingReader reader) {
       if (!adapter->slot.valid()) status = invalid("an adapter in slot {}", adapter->slot.value());
       found.adapters.emplace(adapter->digest, *adapter);
     } else if (auto* plan = std::get_if<StepPlan>(&record)) {
+      if (!waiting.empty() && !waiting.back().has_masks) {
+        return invalid("record {}: a step before has no masks", number);
+      }
       status = check_plan(*plan, limits, samples_before);
       if (status.ok()) status = check_slots(*plan, slots);
       samples_before = static_cast<std::int32_t>(plan->samples.size());
-      waiting.push_back(std::move(*plan));
+      const bool has_masks = plan->num_masks == 0;
+      waiting.push_back({std::move(*plan), has_masks});
       if (waiting.size() > kMaxStepsInFlight) status = invalid("a step whose result is missing");
+    } else if (const auto* masks = std::get_if<RecordedMasks>(&record)) {
+      status = check_masks(*masks, limits.vocab_size, waiting);
     } else if (const auto* result = std::get_if<RecordedResult>(&record)) {
+      // Nobody sampled anything for the next one to name.
+      if (waiting.size() == 1 && !waiting.front().has_masks) samples_before = 0;
       status = check_result(*result, waiting);
     } else {
       return found;
@@ -133,8 +159,9 @@ class Replay {
 
   void assign(const RecordedAdapter& adapter) { slots_[adapter.slot] = adapter.digest; }
 
-  // Sampled by the plan; the step's other figures are filled in.
-  Result<std::vector<TokenId>> run(StepPlan plan, ReplayedStep& step) {
+  // Sampled by the plan, with the masks that it names; the step's other figures are filled in.
+  Result<std::vector<TokenId>> run(StepPlan plan, std::span<const std::uint32_t> masks,
+                                   ReplayedStep& step) {
     for (StepPlan::Entry& entry : plan.entries) {
       if (entry.adapter.slot == SlotId()) continue;
       entry.adapter = executor_->tier().slot(*store_->find(slots_.at(entry.adapter.slot)));
@@ -142,6 +169,10 @@ class Replay {
     step.rows = static_cast<std::int32_t>(plan.tokens.size());
     step.entries = static_cast<std::int32_t>(plan.entries.size());
     executor_->enqueue(plan);
+    if (executor_->awaits_masks()) {
+      std::copy(masks.begin(), masks.end(), executor_->masks().begin());
+      executor_->sample();
+    }
     const StepResult result = executor_->wait();
     TANDEM_TRY(result.status);
     step.seconds = result.seconds;
@@ -263,8 +294,14 @@ Result<ReplayOutcome> replay_recording(const std::string& path, const ModelConfi
     } else if (auto* plan = std::get_if<StepPlan>(&record)) {
       Ran& ran = waiting.emplace_back();
       ran.step.number = ++outcome.steps;
-      TANDEM_ASSIGN(ran.tokens, replay.run(*plan, ran.step));
+      if (plan->num_masks == 0) {
+        TANDEM_ASSIGN(ran.tokens, replay.run(*plan, {}, ran.step));
+      }
       ran.plan = std::move(*plan);
+    } else if (const auto* masks = std::get_if<RecordedMasks>(&record)) {
+      TANDEM_CHECK(!waiting.empty(), "surveyed");
+      Ran& ran = waiting.back();
+      TANDEM_ASSIGN(ran.tokens, replay.run(ran.plan, masks->words, ran.step));
     } else if (const auto* result = std::get_if<RecordedResult>(&record)) {
       TANDEM_CHECK(!waiting.empty(), "surveyed");
       compare(waiting.front().plan, waiting.front().tokens, *result, waiting.front().step);

@@ -67,7 +67,9 @@ class CountedResponse final : public DeferredResponse {
  public:
   CountedResponse(std::unique_ptr<DeferredResponse> inner, std::function<void(int)> count)
       : inner_(std::move(inner)), count_(std::move(count)) {}
-  ~CountedResponse() override { count_(status_); }
+  ~CountedResponse() override {
+    if (count_) count_(status_);
+  }
   CountedResponse(const CountedResponse&) = delete;
   CountedResponse& operator=(const CountedResponse&) = delete;
 
@@ -81,6 +83,10 @@ class CountedResponse final : public DeferredResponse {
       response = error_response(internal_error(failure.what()));
     }
     status_ = response.status;
+    if (response.deferred) {  // its status is not known yet, either
+      response.deferred = std::make_unique<CountedResponse>(std::move(response.deferred),
+                                                            std::exchange(count_, nullptr));
+    }
     return response;
   }
 

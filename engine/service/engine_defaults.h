@@ -13,6 +13,7 @@ inline constexpr std::int32_t kPageTokens = 16;
 inline constexpr std::int32_t kMaxAdapters = 4096;
 inline constexpr std::int32_t kMaxDeviceAdapters = 1024;
 inline constexpr std::int32_t kMaxLoraRank = 512;
+inline constexpr std::int32_t kGrammarCacheMb = 64;
 // Of the handoff to CPU workers: how long they spin without work, the longest wait for them, and
 // most tokens of one step.
 inline constexpr double kWorkerSpinMs = 20;

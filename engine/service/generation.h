@@ -25,7 +25,9 @@ struct SamplingParams {
   double frequency_penalty = 0;
   double repetition_penalty = 1;
   std::vector<std::pair<TokenId, float>> logit_bias;
-  std::optional<std::uint64_t> seed;  // none: drawn when the request is submitted
+  std::vector<TokenId> allowed_token_ids;       // no other may be drawn; empty: all
+  std::vector<std::vector<TokenId>> bad_words;  // may not be generated, as these tokens
+  std::optional<std::uint64_t> seed;            // none: drawn when the request is submitted
 
   // Draws depend on which tokens were there before.
   bool has_penalty() const {
@@ -48,11 +50,15 @@ struct TextConstraint {
   friend bool operator==(const TextConstraint&, const TextConstraint&) = default;
 };
 
+// What an engine has made of one (GenerationService::compile); for its engine alone.
+class CompiledConstraint;
+
 struct GenerationRequest {
   std::string adapter;  // empty: the base model
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   TextConstraint constraint;
+  std::shared_ptr<const CompiledConstraint> compiled;  // null: submit() compiles it, and waits
   std::int32_t n = 1;            // independent continuations of the same prompt
   std::int32_t max_tokens = 16;  // of each; the context length cuts it shorter
   std::int32_t min_tokens = 0;   // end tokens and stops do not count before this

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,16 @@ class GenerationService {
   // Checks the request (prompt not empty, ids in range, context length, adapter known: not_found)
   // and queues it. resource_exhausted when the queue is full, unavailable when draining.
   virtual Result<std::unique_ptr<Generation>> submit(GenerationRequest request) = 0;
+
+  // Compiles what a request's text must be, so that submit() need not
+  // (GenerationRequest::compiled). `done` is called once, from here or later from another thread;
+  // it must be quick and may not throw. invalid_argument says what is wrong with the constraint or
+  // that it takes too long. A service that has others do it gives null, and passes the constraint
+  // on.
+  using ConstraintDone = std::function<void(Result<std::shared_ptr<const CompiledConstraint>>)>;
+  virtual void compile(const TextConstraint& /*constraint*/, ConstraintDone done) {
+    done(std::shared_ptr<const CompiledConstraint>());
+  }
 
   // already_exists when the name is taken by other content and not `in_place`; the same content
   // again is a success. Loading happens on the calling thread; the engine keeps running.

@@ -132,6 +132,10 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
   add(s.pool_pages, "pool_pages", "the same in pages; 0: from pool_gb").range(0, 1 << 30);
   add(s.page_tokens, "page_tokens", "tokens of one page").range(1, 1024);
   add(s.prefix_cache, "prefix_cache", "prompts that begin alike share what was computed of them");
+  add(s.grammar_cache_mb, "grammar_cache_mb",
+      "compiled constraints (JSON schemas, patterns, grammars) kept for the next request; 0: none")
+      .meta("MB")
+      .range(0, 1 << 20);
   add(s.overlap, "overlap", "prepare a step while the one before it runs");
   add(s.graphs, "graphs", "launch decode steps from recordings; auto: on a GPU")
       .choices({"auto", "on", "off"});

@@ -51,6 +51,7 @@ struct EngineSettings {
   std::int64_t pool_pages = 0;  // 0: from pool_gb
   std::int64_t page_tokens = engine_defaults::kPageTokens;
   bool prefix_cache = true;
+  std::int64_t grammar_cache_mb = engine_defaults::kGrammarCacheMb;
   bool overlap = true;
   std::string graphs = "auto";
   std::int64_t max_graph_batch = 256;

@@ -10,6 +10,7 @@
 
 #include "base/http/sse.h"
 #include "base/log.h"
+#include "engine/server/calls/constrained_answer.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/response_building.h"
 
@@ -272,6 +273,26 @@ ApiError too_dear(const CompletionCall& call, std::uint64_t price, std::uint64_t
   return error;
 }
 
+// Of a job for which everything is there.
+HttpResponse run_job(AnswerJob job, GenerationService& service, ServerMetrics& metrics) {
+  auto run = GenerationRun::submit(service, job.requests);
+  if (!run) {
+    // An adapter unloaded since the model's name was looked up.
+    if (run.status().code() == StatusCode::not_found) {
+      return error_response(model_not_found(job.model));
+    }
+    return error_response(to_api_error(run.status()));
+  }
+  if (!job.call.stream) {
+    HttpResponse response;
+    response.deferred = std::make_unique<WholeAnswer>(std::move(job), std::move(*run), metrics);
+    return response;
+  }
+  HttpResponse response = sse_response();
+  response.source = std::make_unique<StreamedAnswer>(std::move(job), std::move(*run), metrics);
+  return response;
+}
+
 }  // namespace
 
 HttpResponse answer(AnswerJob job, const AnswerLimits& limits, GenerationService& service,
@@ -290,22 +311,13 @@ HttpResponse answer(AnswerJob job, const AnswerLimits& limits, GenerationService
   if (job.call.stream) {
     for (GenerationRequest& request : job.requests) request.max_unread = kMaxUnread;
   }
-  auto run = GenerationRun::submit(service, job.requests);
-  if (!run) {
-    // An adapter unloaded since the model's name was looked up.
-    if (run.status().code() == StatusCode::not_found) {
-      return error_response(model_not_found(job.model));
-    }
-    return error_response(to_api_error(run.status()));
-  }
-  if (!job.call.stream) {
-    HttpResponse response;
-    response.deferred = std::make_unique<WholeAnswer>(std::move(job), std::move(*run), metrics);
-    response.guard = std::move(reserved);
-    return response;
-  }
-  HttpResponse response = sse_response();
-  response.source = std::make_unique<StreamedAnswer>(std::move(job), std::move(*run), metrics);
+  const bool constrained = job.requests.front().constraint.kind != TextConstraint::Kind::none;
+  HttpResponse response =
+      constrained ? answer_when_compiled(std::move(job), service,
+                                         [&service, &metrics](AnswerJob ready) {
+                                           return run_job(std::move(ready), service, metrics);
+                                         })
+                  : run_job(std::move(job), service, metrics);
   response.guard = std::move(reserved);
   return response;
 }

@@ -43,7 +43,8 @@ HttpResponse calls::completions(CallContext& context, const HttpRequest& request
                                 const json& body) {
   const TextCodec& text = *context.model().text;
   AnswerJob job;
-  if (auto error = parse_call(body, false, context.options.max_sequences_per_request, job.call)) {
+  if (auto error = parse_call(body, false, context.options.max_sequences_per_request, job.call,
+                              {.bytes = request.body})) {
     return error_response(*error);
   }
   std::string adapter;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "engine/server/messages/chat_fields.h"
+#include "engine/server/messages/constraint_fields.h"
 #include "engine/server/messages/tool_fields.h"
 
 namespace tandem {
@@ -313,6 +314,74 @@ const RequestField kFields[] = {
      .summary = "The answer ends at any of these",
      .take =
          TANDEM_TAKE(return value.is_array() && take_tokens(value, call.request.stop_token_ids))},
+    {.name = "allowed_token_ids",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "a non-empty list of token ids",
+     .schema = R"({"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}})",
+     .summary = "No other token is generated",
+     .take = TANDEM_TAKE(return value.is_array() && !value.empty() &&
+                                take_tokens(value, call.request.sampling.allowed_token_ids))},
+    {.name = "bad_words",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "a list of at most 256 non-empty strings of at most 256 bytes",
+     .schema = R"({"type": "array", "maxItems": 256, "items": {"type": "string", "minLength": 1}})",
+     .summary = "Words that are not generated",
+     .take = take_bad_words},
+    {.name = "response_format",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "{\"type\": \"text\"}, {\"type\": \"json_object\"}, or {\"type\": \"json_schema\", "
+             "\"json_schema\": {\"name\": string, \"schema\": object}}",
+     .schema = R"({"type": "object", "required": ["type"], "properties": {
+                   "type": {"enum": ["text", "json_object", "json_schema", "structural_tag"]},
+                   "json_schema": {"type": "object", "required": ["name", "schema"], "properties": {
+                   "name": {"type": "string"}, "schema": {"type": "object"},
+                   "strict": {"type": ["boolean", "null"]}}}}})",
+     .summary = "What the text must be, as OpenAI has it",
+     .take_constraint = take_response_format},
+    {.name = "structured_outputs",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "an object with one of 'json' (a schema), 'regex', 'choice' (a list of strings), "
+             "'grammar', 'json_object' (true) and 'structural_tag'",
+     .schema = R"({"type": "object", "maxProperties": 1, "properties": {
+                   "json": {"type": ["object", "string"]}, "regex": {"type": "string"},
+                   "choice": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+                   "grammar": {"type": "string"}, "json_object": {"const": true},
+                   "structural_tag": {"type": ["object", "string"]}}})",
+     .summary = "What the text must be, as vLLM has it",
+     .take_constraint = take_structured_outputs},
+    {.name = "guided_json",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "a JSON schema, as an object or a string",
+     .schema = R"({"oneOf": [{"type": "object"}, {"type": "string"}]})",
+     .summary = "The older name of structured_outputs.json",
+     .take_constraint = take_guided_json},
+    {.name = "guided_regex",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "a non-empty string",
+     .schema = R"({"type": "string", "minLength": 1})",
+     .summary = "The older name of structured_outputs.regex",
+     .take_constraint = take_guided_regex},
+    {.name = "guided_choice",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "a list of 1 to 1024 non-empty strings",
+     .schema = R"({"type": "array", "minItems": 1, "maxItems": 1024,
+                   "items": {"type": "string", "minLength": 1}})",
+     .summary = "The older name of structured_outputs.choice",
+     .take_constraint = take_guided_choice},
+    {.name = "guided_grammar",
+     .where = kBoth,
+     .kind = Kind::other,
+     .rule = "a non-empty string",
+     .schema = R"({"type": "string", "minLength": 1})",
+     .summary = "The older name of structured_outputs.grammar",
+     .take_constraint = take_guided_grammar},
     {.name = "ignore_eos",
      .where = kBoth,
      .kind = Kind::boolean,

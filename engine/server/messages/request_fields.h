@@ -30,6 +30,8 @@ struct CompletionCall {
   std::optional<bool> add_generation_prompt;  // chat: as asked
   ToolUse tool_use;                           // chat
   GenerationRequest request;                  // all but adapter, prompt and max_tokens
+  std::string constraint_field;               // that the request's constraint is from; empty: none
+  std::vector<std::string> bad_words;         // not yet tokenized
   std::optional<std::int32_t> max_tokens;
   // The last so many tokens of each prompt are taken; -1: as many as the context has room for.
   std::optional<std::int32_t> truncate_prompt_tokens;
@@ -66,6 +68,11 @@ struct RequestField {
   // Instead, of what a template sees: the order of members counts. Judges the value itself.
   bool (*take_in_order)(const nlohmann::ordered_json& value, ChatInput& chat,
                         std::string& reason) = nullptr;
+  // Instead, of what the text must be: likewise.
+  bool (*take_constraint)(const nlohmann::ordered_json& value, CompletionCall& call,
+                          std::string& reason) = nullptr;
+
+  bool reads_order() const { return take_in_order != nullptr || take_constraint != nullptr; }
 };
 
 std::span<const RequestField> request_fields();

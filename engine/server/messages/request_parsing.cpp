@@ -54,8 +54,9 @@ MaybeError take_fields(const json& body, unsigned where, const ConversationRules
                        CompletionCall& call) {
   std::vector<std::string_view> in_order;
   for (const RequestField& field : request_fields()) {
-    if ((field.where & where) != 0 && field.take_in_order != nullptr)
+    if ((field.where & where) != 0 && field.reads_order() && body.contains(field.name)) {
       in_order.push_back(field.name);
+    }
   }
   const Ordered ordered = in_order.empty()      ? Ordered::object()
                           : rules.bytes.empty() ? Ordered(body)
@@ -64,14 +65,16 @@ MaybeError take_fields(const json& body, unsigned where, const ConversationRules
     if ((field.where & where) == 0) continue;
     const auto found = body.find(field.name);
     if (found == body.end() || found->is_null()) continue;
-    if (field.take_in_order == nullptr) {
+    if (!field.reads_order()) {
       if (auto error = take_field(field, *found, call)) return error;
       continue;
     }
     std::string reason;
     const auto value = ordered.find(field.name);
     const bool good =
-        value != ordered.end() && field.take_in_order(*value, call.chat_input, reason);
+        value != ordered.end() &&
+        (field.take_in_order != nullptr ? field.take_in_order(*value, call.chat_input, reason)
+                                        : field.take_constraint(*value, call, reason));
     if (!good) return broken_rule(field, reason);
   }
   return std::nullopt;
@@ -167,6 +170,27 @@ MaybeError truncate(const CompletionCall& call, std::int32_t max_model_len,
   return std::nullopt;
 }
 
+// Each word as it stands at the beginning of a text, and, if that takes as many tokens but others,
+// after a space: as vLLM reads them.
+MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
+                            std::vector<std::vector<TokenId>>& words) {
+  for (const std::string& word : call.bad_words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(" \t\n"), word.size()));
+    auto plain = text.encode(bare, false);
+    if (!plain) return to_api_error(plain.status());
+    if (plain->empty()) {
+      return bad_field("bad_words", "'bad_words': {} is no word", json(word).dump());
+    }
+    auto spaced = text.encode(" " + bare, false);
+    if (!spaced) return to_api_error(spaced.status());
+    words.push_back(*plain);
+    if (spaced->size() == plain->size() && spaced->front() != plain->front()) {
+      words.push_back(std::move(*spaced));
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void warn_unknown_field(std::string_view call, std::string_view field) {
@@ -244,10 +268,16 @@ MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
   for (const auto& [id, bias] : call.request.sampling.logit_bias) {
     if (auto error = check_ids({id}, text, "logit_bias")) return error;
   }
+  if (auto error = check_ids(call.request.sampling.allowed_token_ids, text, "allowed_token_ids")) {
+    return error;
+  }
+  std::vector<std::vector<TokenId>> bad_words;
+  if (auto error = encode_bad_words(call, text, bad_words)) return error;
   const char* param = call.chat ? "messages" : "prompt";
   const std::size_t num_prompts = call.chat ? 1 : call.prompts.size();
   for (std::size_t i = 0; i < num_prompts; ++i) {
     GenerationRequest request = call.request;
+    request.sampling.bad_words = bad_words;
     if (call.chat) {
       if (auto error = encode_chat(call, text, request.prompt)) return error;
     } else if (const Prompt& prompt = call.prompts[i]; prompt.text) {

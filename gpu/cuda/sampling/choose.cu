@@ -90,6 +90,7 @@ __device__ std::int32_t draw(const RowView& view, const SampleTile* tiles, std::
   } else {
     const bool by_mass = row.top_p < 1;
     Prefix kept{0, view.args->vocab, 0, false};
+    if (masked(row)) kept = allowed_prefix(view);  // often a handful, which need no search
     if (by_mass) kept.mass = mass_of(tiles, view.args->tiles, weigh);
     if (row.top_k > 0 && row.top_k < kept.count) {
       kept = cut_prefix(view, weigh, kept, {row.top_k, -1}, list);

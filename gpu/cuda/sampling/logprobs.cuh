@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "gpu/cuda/sampling/row_kind.cuh"
 #include "gpu/cuda/sampling/truncation.cuh"
 
 namespace tandem::cuda {
@@ -43,7 +44,9 @@ __device__ __noinline__ inline void report(const RowView& raw, const SampleTile*
   const RawSum sum = sum_tiles(tiles, args.tiles);
   const float chosen = number_or_lowest(raw.logits[token]);
   const bool ranks = raw.row->num_logprobs >= 0;
-  const int num_top = min(min(raw.row->num_logprobs, SampledToken::kMaxLogprobs), args.vocab);
+  Prefix all{0, args.vocab, 0, false};
+  if (masked(*raw.row)) all = allowed_prefix(raw);
+  const int num_top = min(min(raw.row->num_logprobs, SampledToken::kMaxLogprobs), all.count);
   std::int32_t rank = 0;
   if (ranks) {
     const std::uint64_t key = order_key(chosen, static_cast<std::uint32_t>(token));
@@ -56,7 +59,7 @@ __device__ __noinline__ inline void report(const RowView& raw, const SampleTile*
   // Infinite logits have no distance; the pivots are then of no use, and the keys alone decide.
   const Weighing weigh{isfinite(sum.best) ? sum.best : 0, 1};
   if (num_top > 0) {
-    cut_prefix(raw, weigh, {0, args.vocab, 0, false}, {num_top, -1}, list);
+    cut_prefix(raw, weigh, all, {num_top, -1}, list);
   }
   const int i = static_cast<int>(threadIdx.x);
   if (i == 0) {

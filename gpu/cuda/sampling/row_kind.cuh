@@ -21,4 +21,8 @@ __device__ inline bool adjusts_in_place(const SampleRow& row) {
   return row.temperature > 0 && cuts(row) && !reports(row);
 }
 
+__device__ inline bool masked(const SampleRow& row) {
+  return row.mask >= 0 && row.forced_token < 0;
+}
+
 }  // namespace tandem::cuda

@@ -32,7 +32,8 @@ struct SampleKernelArgs {
   const SampleRow* rows;
   const std::int32_t* history;
   const TokenBias* biases;
-  SampleTile* partials;  // [rows, tiles]
+  const std::uint32_t* masks;  // [.., mask_words(vocab)]
+  SampleTile* partials;        // [rows, tiles]
   SampledToken* out;
 };
 

@@ -47,6 +47,25 @@ __device__ void read_tile(const float* row, int begin, int vocab, bool vectors,
   }
 }
 
+// What the mask forbids: here, and in memory where somebody reads the row again. The tile begins at
+// a multiple of 32 tokens, so that the four of a vector share a word of the mask.
+__device__ void forbid(float (&logits)[kItems], int begin, const SampleRow& row,
+                       const SampleKernelArgs& args, float* write_back) {
+  static_assert(kSampleTile % 32 == 0);
+  const std::uint32_t* mask = args.masks + row.mask * mask_words(args.vocab);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int at = begin + offset_of(4 * v);
+    const std::uint32_t word = at < args.vocab ? mask[at / 32] : 0U;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if ((word >> ((at + e) % 32) & 1U) != 0) continue;
+      logits[4 * v + e] = -INFINITY;
+      if (write_back != nullptr && at + e < args.vocab) write_back[at + e] = -INFINITY;
+    }
+  }
+}
+
 __device__ void survey_raw(const float (&logits)[kItems], SampleTile& found) {
   float best = -INFINITY;
 #pragma unroll
@@ -119,6 +138,8 @@ __global__ __launch_bounds__(kThreads,
   float* source = args.logits + static_cast<std::int64_t>(blockIdx.y) * args.stride;
   float logits[kItems];
   read_tile(source, begin, args.vocab, args.vectors, logits);
+
+  if (masked(row)) forbid(logits, begin, row, args, cuts(row) || reports(row) ? source : nullptr);
 
   SampleTile found{};
   found.drawn = -1;

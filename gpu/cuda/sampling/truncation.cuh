@@ -38,6 +38,16 @@ struct Prefix {
   bool listed;  // the list holds their keys, in order
 };
 
+// Of the least logit that is one, whatever the token: keys below it are of tokens that are out.
+constexpr std::uint64_t kLeastFinite = std::uint64_t{0x00800000U} << 32;
+
+// The tokens that a mask has left; every thread of the block calls it.
+__device__ inline Prefix allowed_prefix(const RowView& view) {
+  std::int32_t count = 0;
+  view.each([&](float logit, int) { count += logit > -INFINITY ? 1 : 0; });
+  return {kLeastFinite, block_reduce<kChooseThreads>(count, Sum{}), 0, false};
+}
+
 struct Wanted {
   std::int32_t count;
   double mass;
@@ -201,7 +211,7 @@ __device__ __noinline__ inline Prefix cut_prefix(const RowView& view, const Weig
   Prefix low = from;                           // meets `wanted`
   Prefix high{~std::uint64_t{0}, 0, 0, true};  // does not
   const float temperature = 1 / weigh.inverse_temperature;
-  for (bool first = from.key == 0; low.count - high.count > kMaxInRange; first = false) {
+  for (bool first = from.key <= kLeastFinite; low.count - high.count > kMaxInRange; first = false) {
     std::uint64_t pivots[kPivots];
 #pragma unroll
     for (int i = 0; i < kPivots; ++i) {

@@ -27,6 +27,7 @@ class RowSampler {
     SampledToken out;
     // NaN, the mark of a broken model or adapter, must neither win nor spoil the sums.
     for (float& logit : raw_) logit = std::isnan(logit) ? kLowest : logit;
+    if (row_.mask >= 0 && row_.forced_token < 0) forbid();
     out.token = row_.forced_token >= 0 ? row_.forced_token : choose();
     TANDEM_CHECK(out.token < static_cast<std::int64_t>(raw_.size()), "token {}", out.token);
     if (row_.num_logprobs >= 0 || row_.forced_token >= 0) report(out);
@@ -34,6 +35,15 @@ class RowSampler {
   }
 
  private:
+  void forbid() {
+    const auto size = static_cast<std::int64_t>(raw_.size());
+    const std::uint32_t* mask = args_.masks + row_.mask * mask_words(size);
+    for (std::size_t i = 0; i < raw_.size(); ++i) {
+      if ((mask[i / 32] >> (i % 32) & 1U) == 0) raw_[i] = kLowest;
+      if (raw_[i] > kLowest) ++num_allowed_;
+    }
+  }
+
   std::int32_t choose() {
     const bool penalised =
         row_.history_len > 0 &&
@@ -169,7 +179,9 @@ class RowSampler {
     out.rank = 1;
     for (const float logit : raw_.first(id)) out.rank += logit >= chosen.value ? 1 : 0;
     for (const float logit : raw_.subspan(id)) out.rank += logit > chosen.value ? 1 : 0;
-    best_k(raw_, std::min(row_.num_logprobs, SampledToken::kMaxLogprobs), candidates_, work_);
+    auto most = std::min<std::int64_t>(row_.num_logprobs, SampledToken::kMaxLogprobs);
+    if (row_.mask >= 0 && row_.forced_token < 0) most = std::min(most, num_allowed_);
+    best_k(raw_, static_cast<std::int32_t>(most), candidates_, work_);
     for (const Ranked& candidate : candidates_) {
       out.top_tokens[out.num_top] = candidate.id;
       out.top_logprobs[out.num_top] = logprob(candidate.value);
@@ -181,6 +193,7 @@ class RowSampler {
   const SampleRow& row_;
   std::span<float> raw_;
   WorkerScratch& scratch_;
+  std::int64_t num_allowed_ = 0;  // set where there is a mask
   std::vector<Ranked> candidates_;
   std::vector<float> work_;
 };

@@ -53,7 +53,7 @@ EngineOptions plain(const EngineOptions& base) {
 }
 
 // Requests of every kind: adapters, draws, penalties, biases, stops, ends, several continuations,
-// log probabilities of prompt and output.
+// log probabilities of prompt and output, constraints, allowed tokens, bad words.
 std::vector<GenerationRequest> random_requests(std::mt19937& random, std::size_t count) {
   const std::vector<GoldenCase> cases = read_golden("data/golden.json");
   const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
@@ -82,6 +82,20 @@ std::vector<GenerationRequest> random_requests(std::mt19937& random, std::size_t
     if (chance(25)) request.num_logprobs = static_cast<std::int32_t>(random() % 4);
     if (chance(20)) request.prompt_logprobs = true;
     if (chance(10)) request.max_tokens = 0;
+    if (chance(25)) {
+      const TextConstraint constraints[] = {
+          {TextConstraint::Kind::json_schema,
+           R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"}},)"
+           R"("required":["a","b"]})"},
+          {TextConstraint::Kind::regex, "([a-z]{1,5} )+[0-9]{2}"},
+          {TextConstraint::Kind::grammar, "root ::= \"yes\" | \"no\" | \"perhaps\""}};
+      request.constraint = constraints[random() % 3];
+    }
+    if (chance(10)) request.sampling.bad_words = {{golden.output[0]}, {golden.output[1], 7}};
+    if (chance(10)) request.sampling.allowed_token_ids = {golden.output[0], 1, 40, 41, 42};
+    if (request.constraint.kind != TextConstraint::Kind::none) {
+      request.sampling.allowed_token_ids.clear();  // together they may leave nothing
+    }
     requests.push_back(std::move(request));
   }
   return requests;

@@ -28,8 +28,9 @@ const std::filesystem::path kModel = "data/tiny-llama";
 
 class Recording : public ::testing::Test {
  protected:
-  // Adapters, chunks, a shared prefix, sampling, penalties, biases, log probabilities, more
-  // sequences than run at once, and a device with room for one adapter less than are used.
+  // Adapters, chunks, a shared prefix, sampling, penalties, biases, a constraint, log
+  // probabilities, more sequences than run at once, and a device with room for one adapter less
+  // than are used.
   static void SetUpTestSuite() {
     dir_ = new testing::TempDir();
     EngineOptions options = small_engine_options(128);
@@ -52,6 +53,7 @@ class Recording : public ::testing::Test {
       if (i == 1) request.n = 2;
       if (i == 2) request.sampling.repetition_penalty = 1.3;
       if (i == 3) request.sampling.logit_bias = {{17, 3.0F}, {18, -3.0F}};
+      if (i == 2) request.constraint = {TextConstraint::Kind::regex, "[a-z ]+"};
       if (i == 4) request.prompt_logprobs = true;
       if (i == 4) request.num_logprobs = 2;
       request.sampling.seed = i;

@@ -298,8 +298,7 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
     EXPECT_TRUE(said.is_string() && said.get<std::string>().starts_with("Not supported yet"))
         << field.name;
   }
-  EXPECT_EQ(options_of("/v1/chat/completions")["response_format"]["enum"],
-            json({{{"type", "text"}}, nullptr}));
+  EXPECT_EQ(options_of("/v1/chat/completions")["suffix"]["enum"], json({"", nullptr}));
   EXPECT_EQ(options_of("/v1/completions")["temperature"]["maximum"], 2);
   EXPECT_EQ(options_of("/v1/completions")["top_p"]["exclusiveMinimum"], 0);
 }
@@ -339,7 +338,15 @@ TEST(RequestFields, AreThoseOfTheInterface) {
                                        "stream",
                                        "stream_options",
                                        "user",
-                                       "priority"};
+                                       "priority",
+                                       "allowed_token_ids",
+                                       "bad_words",
+                                       "response_format",
+                                       "structured_outputs",
+                                       "guided_json",
+                                       "guided_regex",
+                                       "guided_choice",
+                                       "guided_grammar"};
   std::set<std::string> found;
   for (const RequestField& field : request_fields()) found.insert(field.name);
   EXPECT_EQ(found, expected);

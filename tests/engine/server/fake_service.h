@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/server/messages/text_codec.h"
@@ -178,6 +179,8 @@ class FakeService final : public GenerationService {
   std::function<void()> on_load;
   bool is_ready = true;
   bool enforces = true;
+  // Set: what compile() says of a constraint, from another thread. Else all is well, at once.
+  std::function<Status(const TextConstraint&)> compiler;
 
   Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override {
     std::shared_ptr<FakeRun> run;
@@ -271,6 +274,15 @@ class FakeService final : public GenerationService {
   }
   bool ready() const override { return is_ready; }
   bool enforces_constraints() const override { return enforces; }
+  void compile(const TextConstraint& constraint, ConstraintDone done) override {
+    if (!compiler) return done(std::shared_ptr<const CompiledConstraint>());
+    const std::lock_guard lock(mutex_);
+    compiling_.emplace_back([this, constraint, done = std::move(done)] {
+      const Status status = compiler(constraint);
+      if (status.ok()) return done(std::shared_ptr<const CompiledConstraint>());
+      done(status);
+    });
+  }
   void set_running(const std::string& name, std::int32_t running) {
     const std::lock_guard lock(mutex_);
     adapters_[name].running = running;
@@ -282,6 +294,7 @@ class FakeService final : public GenerationService {
   std::vector<std::shared_ptr<FakeRun>> runs_;
   std::map<std::string, AdapterInfo> adapters_;
   bool drained_ = false;
+  std::vector<std::jthread> compiling_;  // last: ends before what it uses
 };
 
 }  // namespace tandem

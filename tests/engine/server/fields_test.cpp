@@ -84,7 +84,6 @@ TEST_F(FieldsTest, NamesTheFieldThatItDoesNotSupport) {
     json value;
     const char* message;
   } cases[] = {
-      {kChatPath, "response_format", {{"type", "json_object"}}, "yet: only {\"type\":\"text\"}"},
       {kChatPath, "functions", {{{"name", "f"}}}, "give 'tools'"},
       {kChatPath, "function_call", {{"name", "f"}}, "give 'tool_choice'"},
       {kChatPath, "truncation_side", "right", "only \"left\""},
@@ -92,8 +91,8 @@ TEST_F(FieldsTest, NamesTheFieldThatItDoesNotSupport) {
       {kChatPath, "reasoning_effort", "low", "chat_template_kwargs"},
       {kChatPath, "prompt", "p", "a field of /v1/completions"},
       {kChatPath, "echo", true, "a field of /v1/completions"},
-      {kChatPath, "guided_choice", {"a", "b"}, "not supported yet"},
-      {kCompletionsPath, "structured_outputs", {{"regex", "a"}}, "not supported yet"},
+      {kChatPath, "guided_decoding_backend", "outlines", "not supported yet"},
+      {kCompletionsPath, "regex", "a", "give 'structured_outputs'"},
       {kCompletionsPath, "suffix", "end", "only \"\""},
       {kCompletionsPath, "best_of", 3, "only 2"},
       {kCompletionsPath, "use_beam_search", true, "only false"},

@@ -25,6 +25,7 @@ struct Case {
   std::vector<SampleRow> rows;
   std::vector<std::int32_t> history;
   std::vector<TokenBias> biases;
+  std::vector<std::uint32_t> masks;
 };
 
 class SamplerTest : public testing::Test {
@@ -54,6 +55,7 @@ class SamplerTest : public testing::Test {
     const DeviceMemory rows = upload(c.rows);
     const DeviceMemory history = upload(c.history);
     const DeviceMemory biases = upload(c.biases);
+    const DeviceMemory masks = upload(c.masks);
     std::vector<SampledToken> out(c.rows.size());
     for (SampledToken& token : out) token.token = token.num_top = -77;  // must be overwritten
     const DeviceMemory result = upload(out);
@@ -62,7 +64,8 @@ class SamplerTest : public testing::Test {
                                          reinterpret_cast<const SampleRow*>(rows.get()),
                                          reinterpret_cast<const std::int32_t*>(history.get()),
                                          reinterpret_cast<const TokenBias*>(biases.get()),
-                                         reinterpret_cast<SampledToken*>(result.get())},
+                                         reinterpret_cast<SampledToken*>(result.get()),
+                                         reinterpret_cast<const std::uint32_t*>(masks.get())},
                                         nullptr);
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(cudaMemcpy(out.data(), result.get(), out.size() * sizeof(SampledToken),
@@ -76,7 +79,7 @@ class SamplerTest : public testing::Test {
     std::vector<SampledToken> out(c.rows.size());
     const auto count = static_cast<std::int64_t>(c.rows.size());
     host_->sample({TensorView(logits.data(), DType::f32, {count, c.vocab}), c.rows.data(),
-                   c.history.data(), c.biases.data(), out.data()});
+                   c.history.data(), c.biases.data(), out.data(), c.masks.data()});
     EXPECT_TRUE(host_->synchronize().ok());
     return out;
   }
@@ -124,11 +127,28 @@ class SamplerTest : public testing::Test {
         c.biases.push_back({static_cast<std::int32_t>(pick(0, bound)), bias});
       }
     }
+    if (chance(0.4)) add_mask(c, row);
     if (chance(0.4)) row.num_logprobs = static_cast<std::int32_t>(pick(0, 20));
     if (chance(0.1)) row.forced_token = static_cast<std::int32_t>(pick(0, c.vocab - 1));
     row.seed = random_();
     row.position = static_cast<std::uint64_t>(pick(0, 100'000));
     return row;
+  }
+
+  // Few tokens, most of them, or all but a few, as grammars leave.
+  void add_mask(Case& c, SampleRow& row) {
+    const std::int64_t words = mask_words(c.vocab);
+    row.mask = static_cast<std::int32_t>(static_cast<std::int64_t>(c.masks.size()) / words);
+    const std::int64_t kind = pick(0, 2);
+    std::vector<std::uint32_t> mask(static_cast<std::size_t>(words), kind == 0 ? 0 : ~0U);
+    for (std::int64_t i = pick(1, 40); i > 0 && kind != 1; --i) {
+      const auto token = static_cast<std::uint32_t>(pick(0, c.vocab - 1));
+      mask[token / 32] ^= 1U << (token % 32);
+    }
+    if (kind == 1) {
+      for (std::uint32_t& word : mask) word = static_cast<std::uint32_t>(random_());
+    }
+    c.masks.insert(c.masks.end(), mask.begin(), mask.end());
   }
 
   Case random_case(std::int32_t vocab, int num_rows) {
@@ -144,10 +164,11 @@ class SamplerTest : public testing::Test {
 
   static std::string describe(const SampleRow& row) {
     return fmt::format(
-        "T {} k {} p {} min {} rep {} pres {} freq {} history {} biases {} logprobs {} forced {}",
+        "T {} k {} p {} min {} rep {} pres {} freq {} history {} biases {} logprobs {} forced {} "
+        "mask {}",
         row.temperature, row.top_k, row.top_p, row.min_p, row.repetition_penalty,
         row.presence_penalty, row.frequency_penalty, row.history_len, row.num_biases,
-        row.num_logprobs, row.forced_token);
+        row.num_logprobs, row.forced_token, row.mask);
   }
 
   static void expect_same_report(const SampledToken& a, const SampledToken& b) {
@@ -244,6 +265,7 @@ TEST_F(SamplerTest, ReadsRowsThatLieApart) {
   const DeviceMemory rows = upload(c.rows);
   const DeviceMemory history = upload(c.history);
   const DeviceMemory biases = upload(c.biases);
+  const DeviceMemory masks = upload(c.masks);
   std::vector<SampledToken> out(3);
   const DeviceMemory result = upload(out);
   TensorView view(logits.get(), DType::f32, {3, 4100});
@@ -252,7 +274,8 @@ TEST_F(SamplerTest, ReadsRowsThatLieApart) {
                   ->run({view, reinterpret_cast<const SampleRow*>(rows.get()),
                          reinterpret_cast<const std::int32_t*>(history.get()),
                          reinterpret_cast<const TokenBias*>(biases.get()),
-                         reinterpret_cast<SampledToken*>(result.get())},
+                         reinterpret_cast<SampledToken*>(result.get()),
+                         reinterpret_cast<const std::uint32_t*>(masks.get())},
                         nullptr)
                   .ok());
   ASSERT_EQ(cudaMemcpy(out.data(), result.get(), sizeof(SampledToken) * 3, cudaMemcpyDeviceToHost),

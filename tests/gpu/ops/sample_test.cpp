@@ -17,26 +17,29 @@ class Sample : public OpsTest {
   std::vector<SampledToken> run(const std::vector<float>& logits,
                                 const std::vector<SampleRow>& rows,
                                 const std::vector<std::int32_t>& history = {},
-                                const std::vector<TokenBias>& biases = {}) {
+                                const std::vector<TokenBias>& biases = {},
+                                const std::vector<std::uint32_t>& masks = {}) {
     std::vector<float> all;
     for (std::size_t i = 0; i < rows.size(); ++i)
       all.insert(all.end(), logits.begin(), logits.end());
-    return run_rows(all, rows, history, biases);
+    return run_rows(all, rows, history, biases, masks);
   }
   std::vector<SampledToken> run_rows(const std::vector<float>& logits,
                                      const std::vector<SampleRow>& rows,
                                      const std::vector<std::int32_t>& history = {},
-                                     const std::vector<TokenBias>& biases = {}) {
+                                     const std::vector<TokenBias>& biases = {},
+                                     const std::vector<std::uint32_t>& masks = {}) {
     const auto count = static_cast<std::int64_t>(rows.size());
     const auto device_logits = array(logits);
     const auto device_rows = array(rows);
     const auto device_history = array(history);
     const auto device_biases = array(biases);
+    const auto device_masks = array(masks);
     const auto out = array(std::vector<SampledToken>(rows.size()));
     stream_->sample({TensorView(device_logits.on_device(), DType::f32,
                                 {count, static_cast<std::int64_t>(logits.size()) / count}),
                      device_rows.on_device(), device_history.on_device(), device_biases.on_device(),
-                     out.on_device()});
+                     out.on_device(), device_masks.on_device()});
     return out.download(*stream_);
   }
 
@@ -47,14 +50,28 @@ class Sample : public OpsTest {
     return logits;
   }
 
+  // Plainly: -infinity for each token whose bit is not set.
+  static std::vector<float> masked(std::vector<float> logits, const SampleRow& row,
+                                   const std::vector<std::uint32_t>& masks) {
+    if (row.mask < 0) return logits;
+    const std::size_t words = (logits.size() + 31) / 32;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      const std::uint32_t word = masks[static_cast<std::size_t>(row.mask) * words + i / 32];
+      if ((word & (std::uint32_t{1} << (i % 32))) == 0) logits[i] = -kInfinity;
+    }
+    return logits;
+  }
+
   // Draws many times and compares the counts with the twin's probabilities by chi-square.
   void check_distribution(const std::string& what, const std::vector<float>& logits, SampleRow row,
                           const std::vector<std::int32_t>& history = {},
-                          const std::vector<TokenBias>& biases = {}) {
+                          const std::vector<TokenBias>& biases = {},
+                          const std::vector<std::uint32_t>& masks = {}) {
     constexpr int kDraws = 4000;
     const int vocab = static_cast<int>(logits.size());
     std::vector<double> expected(logits.size());
-    reference::probabilities(logits.data(), vocab, row, history.data(), biases.data(),
+    const std::vector<float> left = masked(logits, row, masks);
+    reference::probabilities(left.data(), vocab, row, history.data(), biases.data(),
                              expected.data());
     std::vector<SampleRow> rows;
     for (int i = 0; i < kDraws; ++i) {
@@ -63,7 +80,7 @@ class Sample : public OpsTest {
       rows.push_back(row);
     }
     std::vector<int> counts(logits.size(), 0);
-    for (const SampledToken& token : run(logits, rows, history, biases)) {
+    for (const SampledToken& token : run(logits, rows, history, biases, masks)) {
       ASSERT_GE(token.token, 0);
       ASSERT_LT(token.token, vocab);
       ++counts[static_cast<std::size_t>(token.token)];
@@ -248,6 +265,53 @@ TEST_F(Sample, ReportsAForcedTokenWithoutDrawing) {
   EXPECT_NEAR(out.logprob, std::log(0.25), 1e-6);
   EXPECT_EQ(out.rank, 3);
   EXPECT_EQ(out.num_top, 0);
+}
+
+TEST_F(Sample, DrawsWhatTheMaskLeavesWhateverElseIsAskedFor) {
+  for (const std::size_t vocab :
+       {std::size_t{5}, std::size_t{32}, std::size_t{33}, std::size_t{700}}) {
+    std::vector<std::uint32_t> masks(3 * ((vocab + 31) / 32));
+    for (std::uint32_t& word : masks)
+      word = static_cast<std::uint32_t>(pick(0, 0xFFFFFFFFLL) & pick(0, 0xFFFFFFFFLL));
+    for (const std::size_t first : {0, 1, 2}) masks[first * ((vocab + 31) / 32)] |= 2;
+    for (int round = 0; round < 4; ++round) {
+      SampleRow row;
+      row.mask = static_cast<std::int32_t>(pick(0, 2));
+      row.temperature = 0.9F;
+      if (round == 1) row.top_k = 4;
+      if (round == 2) row.top_p = 0.8F;
+      if (round == 3) {
+        row.min_p = 0.05F;
+        row.history_len = row.prompt_len = 3;
+        row.repetition_penalty = 1.5F;
+        row.num_biases = 1;
+      }
+      check_distribution(fmt::format("vocab {} round {}", vocab, round), random_logits(vocab, 2),
+                         row, {0, 1, 4}, {{3, 2.0F}}, masks);
+    }
+  }
+}
+
+TEST_F(Sample, TakesTheBestOfWhatTheMaskLeavesAndReportsOnlyThat) {
+  const std::vector<float> logits{5, std::log(2.0F), 0, 7, std::log(5.0F), std::nanf("")};
+  SampleRow row;
+  row.mask = 1;
+  row.num_logprobs = 20;
+  SampleRow free;
+  free.num_logprobs = 0;
+  SampleRow forced = row;
+  forced.forced_token = 3;
+  const std::vector<std::uint32_t> masks{0, 0b110110};
+  const auto out = run(logits, {row, free, forced}, {}, {}, masks);
+  EXPECT_EQ(out[0].token, 4);
+  EXPECT_EQ(out[0].rank, 1);
+  EXPECT_NEAR(out[0].logprob, std::log(5.0 / 8), 1e-6);
+  ASSERT_EQ(out[0].num_top, 3) << "three may be drawn";
+  EXPECT_EQ(out[0].top_tokens[1], 1);
+  EXPECT_EQ(out[0].top_tokens[2], 2);
+  EXPECT_EQ(out[1].token, 3);
+  EXPECT_EQ(out[2].token, 3);
+  EXPECT_EQ(out[2].rank, 1) << "a forced token's row has no mask";
 }
 
 TEST_F(Sample, SurvivesLogitsThatAreNotNumbers) {

@@ -1,0 +1,17 @@
+// The masks of a step's samples, when the tokens of the step before it are known.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/batching/plan_builder.h"
+
+namespace tandem {
+
+// Fills masks [.., words] of the entries that have one. A sequence that can have no further token
+// gets an ending (Sequence::ending) in that token's place, and is sampled without a mask, as one is
+// whose entry is void.
+void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
+                std::span<std::uint32_t> masks);
+
+}  // namespace tandem

@@ -1,0 +1,216 @@
+#include "engine/constraint/constraint_check.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+using Kind = TextConstraint::Kind;
+
+// Of a pattern, or of a grammar's text: outside of classes and, in a grammar, of literals.
+struct Shape {
+  std::int32_t repeats = 0;
+  std::int32_t nesting = 0;  // the deepest group
+};
+
+Shape shape_of(std::string_view text, bool grammar) {
+  Shape shape;
+  std::int32_t depth = 0;
+  char inside = 0;  // '[' or '"': what we are in
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\') {
+      ++i;
+    } else if (inside != 0) {
+      if (c == (inside == '[' ? ']' : inside)) inside = 0;
+    } else if (c == '[' || (grammar && c == '"')) {
+      inside = c;
+    } else if (grammar && c == '#') {
+      i = std::min(text.find('\n', i), text.size());
+    } else if (c == '(') {
+      shape.nesting = std::max(shape.nesting, ++depth);
+    } else if (c == ')') {
+      --depth;
+    } else if (c == '*' || c == '+' || c == '?' || c == '{') {
+      ++shape.repeats;
+    }
+  }
+  return shape;
+}
+
+Status check_shape(std::string_view what, std::string_view text, bool grammar,
+                   const ConstraintLimits& limits) {
+  const Shape shape = shape_of(text, grammar);
+  const std::int32_t most = grammar ? limits.grammar_repeats : limits.pattern_repeats;
+  if (shape.repeats > most) {
+    return invalid("{} repeats {} things (*, +, ?, {{}}), at most {} may be", what, shape.repeats,
+                   most);
+  }
+  // Of a grammar XGrammar's own parser counts them, rules included.
+  if (!grammar && shape.nesting > limits.nesting) {
+    return invalid("{} has groups in groups {} deep, at most {} are read", what, shape.nesting,
+                   limits.nesting);
+  }
+  return {};
+}
+
+// nlohmann's parser does not recurse, so that the text's depth is no danger to it; those that come
+// after it are told first.
+class DepthSax final : public nlohmann::json_sax<json> {
+ public:
+  DepthSax(std::int32_t most_depth, std::int32_t most_nodes)
+      : most_depth_(most_depth), most_nodes_(most_nodes) {}
+  const Status& status() const { return status_; }
+
+  bool null() override { return node(); }
+  bool boolean(bool) override { return node(); }
+  bool number_integer(number_integer_t) override { return node(); }
+  bool number_unsigned(number_unsigned_t) override { return node(); }
+  bool number_float(number_float_t, const string_t&) override { return node(); }
+  bool string(string_t&) override { return node(); }
+  bool binary(binary_t&) override { return node(); }
+  bool start_object(std::size_t) override { return open(); }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t at, const std::string&, const json::exception&) override {
+    status_ = invalid("not JSON, at byte {}", at);
+    return false;
+  }
+
+ private:
+  bool node() {
+    if (++nodes_ <= most_nodes_) return true;
+    status_ = invalid("more than {} values", most_nodes_);
+    return false;
+  }
+  bool open() {
+    if (++depth_ <= most_depth_) return node();
+    status_ = invalid("nested more than {} deep", most_depth_);
+    return false;
+  }
+  bool close() {
+    --depth_;
+    return true;
+  }
+
+  std::int32_t most_depth_, most_nodes_, depth_ = 0, nodes_ = 0;
+  Status status_;
+};
+
+Result<json> parse_bounded(const std::string& text, const ConstraintLimits& limits) {
+  DepthSax sax(limits.nesting, limits.schema_nodes);
+  if (!json::sax_parse(text, &sax)) return sax.status();
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+// Keywords that narrow what is valid and that would be left out without a word.
+constexpr std::array<std::string_view, 13> kIgnoredKeywords = {"not",
+                                                               "if",
+                                                               "then",
+                                                               "else",
+                                                               "dependentRequired",
+                                                               "dependentSchemas",
+                                                               "dependencies",
+                                                               "contains",
+                                                               "minContains",
+                                                               "maxContains",
+                                                               "$dynamicRef",
+                                                               "$recursiveRef",
+                                                               "unevaluatedItems"};
+constexpr std::array<std::string_view, 5> kMapsOfSchemas = {
+    "properties", "patternProperties", "$defs", "definitions", "dependentSchemas"};
+constexpr std::array<std::string_view, 4> kSchemas = {"items", "additionalProperties",
+                                                      "propertyNames", "additionalItems"};
+constexpr std::array<std::string_view, 4> kListsOfSchemas = {"anyOf", "oneOf", "allOf",
+                                                             "prefixItems"};
+
+template <std::size_t N>
+bool holds(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// As deep as the text, which is bounded.
+Status check_schema(const json& schema, const std::string& where, const ConstraintLimits& limits) {
+  if (schema.is_boolean()) return {};
+  if (!schema.is_object()) return invalid("{} is no schema: an object, true or false", where);
+  for (const auto& [name, value] : schema.items()) {
+    const std::string here = where + "/" + name;
+    if (holds(kIgnoredKeywords, name) || (name == "uniqueItems" && value == true)) {
+      return invalid("{} is not supported", here);
+    }
+    if (name == "pattern") {
+      if (!value.is_string()) return invalid("{} is no string", here);
+      TANDEM_TRY(check_shape(here, value.get_ref<const std::string&>(), false, limits));
+    } else if (holds(kMapsOfSchemas, name)) {
+      if (!value.is_object()) return invalid("{} is no object", here);
+      for (const auto& [key, each] : value.items()) {
+        if (name == "patternProperties") TANDEM_TRY(check_shape(here, key, false, limits));
+        TANDEM_TRY(check_schema(each, here + "/" + key, limits));
+      }
+    } else if (holds(kListsOfSchemas, name) || (name == "items" && value.is_array())) {
+      if (!value.is_array()) return invalid("{} is no list", here);
+      for (const json& each : value) TANDEM_TRY(check_schema(each, here, limits));
+    } else if (holds(kSchemas, name)) {
+      TANDEM_TRY(check_schema(value, here, limits));
+    }
+  }
+  return {};
+}
+
+// Schemas stand anywhere in a structural tag.
+Status check_tag(const json& value, const ConstraintLimits& limits) {
+  if (!value.is_structured()) return {};
+  for (const auto& [name, each] : value.items()) {
+    if (value.is_object() && (name == "json_schema" || name == "schema")) {
+      TANDEM_TRY(check_schema(each, name, limits));
+    } else if (value.is_object() && name == "pattern" && each.is_string()) {
+      TANDEM_TRY(check_shape(name, each.get_ref<const std::string&>(), false, limits));
+    } else if (value.is_object() && name == "grammar" && each.is_string()) {
+      TANDEM_TRY(check_shape(name, each.get_ref<const std::string&>(), true, limits));
+    } else {
+      TANDEM_TRY(check_tag(each, limits));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_constraint(const TextConstraint& constraint, const ConstraintLimits& limits) {
+  const std::string& text = constraint.text;
+  if (text.size() > limits.text_bytes) {
+    return invalid("it has {} bytes, at most {} are read", text.size(), limits.text_bytes);
+  }
+  if (constraint.kind != Kind::none && constraint.kind != Kind::json_object && text.empty()) {
+    return invalid("it is empty");
+  }
+  switch (constraint.kind) {
+    case Kind::none:
+    case Kind::json_object:
+      return {};
+    case Kind::regex:
+      return check_shape("the pattern", text, false, limits);
+    case Kind::grammar:
+      return check_shape("the grammar", text, true, limits);
+    case Kind::json_schema: {
+      TANDEM_ASSIGN(const json schema, parse_bounded(text, limits));
+      return check_schema(schema, "#", limits);
+    }
+    case Kind::structural_tag: {
+      TANDEM_ASSIGN(const json tag, parse_bounded(text, limits));
+      if (!tag.is_object()) return invalid("it is no object");
+      return check_tag(tag, limits);
+    }
+  }
+  return invalid("an unknown kind of constraint");
+}
+
+}  // namespace tandem

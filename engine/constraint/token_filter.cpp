@@ -1,0 +1,192 @@
+#include "engine/constraint/token_filter.h"
+
+#include <xgrammar/matcher.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "engine/constraint/compiled_constraint.h"
+
+namespace tandem {
+namespace {
+
+// All sequences of a step wait for a mask. Masks take some 10 us; those of a hostile pattern have
+// taken seconds.
+constexpr Duration kLongestMask = std::chrono::milliseconds(250);
+
+void forbid_token(std::span<std::uint32_t> mask, TokenId token) {
+  mask[static_cast<std::size_t>(token) / 32] &= ~(1U << (static_cast<std::uint32_t>(token) % 32));
+}
+
+bool is_allowed(std::span<const std::uint32_t> mask, TokenId token) {
+  return (mask[static_cast<std::size_t>(token) / 32] >> (static_cast<std::uint32_t>(token) % 32) &
+          1U) != 0;
+}
+
+bool allows_any(std::span<const std::uint32_t> mask) {
+  return std::any_of(mask.begin(), mask.end(), [](std::uint32_t word) { return word != 0; });
+}
+
+void allow_all(std::span<std::uint32_t> mask, std::int32_t vocab_size) {
+  std::fill(mask.begin(), mask.end(), ~0U);
+  if (vocab_size % 32 != 0) mask.back() = (1U << (static_cast<std::uint32_t>(vocab_size) % 32)) - 1;
+}
+
+}  // namespace
+
+TokenRules::TokenRules(const SamplingParams& sampling,
+                       std::shared_ptr<const CompiledConstraint> constraint,
+                       std::int32_t vocab_size, std::vector<TokenId> end_tokens)
+    : constraint_(std::move(constraint)),
+      vocab_size_(vocab_size),
+      end_tokens_(std::move(end_tokens)),
+      bad_words_(sampling.bad_words) {
+  std::erase_if(bad_words_, [](const auto& word) { return word.empty(); });
+  if (sampling.allowed_token_ids.empty()) return;
+  allowed_.resize(static_cast<std::size_t>(mask_words(vocab_size)), 0);
+  for (const TokenId token : sampling.allowed_token_ids) {
+    TANDEM_CHECK(token >= 0 && token < vocab_size, "token {}", token);
+    allowed_[static_cast<std::size_t>(token) / 32] |= 1U
+                                                      << (static_cast<std::uint32_t>(token) % 32);
+  }
+}
+
+std::shared_ptr<const TokenRules> TokenRules::of(const GenerationRequest& request,
+                                                 std::int32_t vocab_size,
+                                                 std::vector<TokenId> end_tokens) {
+  const SamplingParams& sampling = request.sampling;
+  if (request.compiled == nullptr && sampling.allowed_token_ids.empty() &&
+      sampling.bad_words.empty()) {
+    return nullptr;
+  }
+  return std::make_shared<const TokenRules>(sampling, request.compiled, vocab_size,
+                                            std::move(end_tokens));
+}
+
+// XGrammar's matcher, brought to the tokens that it is shown.
+class TokenFilter::Matcher {
+ public:
+  explicit Matcher(std::shared_ptr<const CompiledConstraint> constraint)
+      : constraint_(std::move(constraint)), matcher_(constraint_->grammar()) {}
+
+  // invalid_argument: the constraint does not allow `output`.
+  Status go_to(std::span<const TokenId> output) {
+    const auto [mine, theirs] =
+        std::mismatch(accepted_.begin(), accepted_.end(), output.begin(), output.end());
+    if (mine != accepted_.end()) {
+      matcher_.Rollback(static_cast<int>(accepted_.end() - mine));
+      accepted_.erase(mine, accepted_.end());
+    }
+    for (const TokenId token : output.subspan(accepted_.size())) {
+      if (matcher_.IsTerminated() || !matcher_.AcceptToken(token)) {
+        return error(StatusCode::internal, "the constraint does not allow token {} after {} tokens",
+                     token, accepted_.size());
+      }
+      accepted_.push_back(token);
+    }
+    return {};
+  }
+
+  // False: the end token has been accepted, and nothing may follow.
+  bool fill(std::span<std::uint32_t> mask) {
+    if (matcher_.IsTerminated()) return false;
+    std::int64_t words[] = {static_cast<std::int64_t>(mask.size())};
+    DLTensor tensor{};
+    tensor.data = mask.data();
+    tensor.device = {kDLCPU, 0};
+    tensor.ndim = 1;
+    tensor.dtype = xgrammar::GetBitmaskDLType();
+    tensor.shape = words;
+    (void)matcher_.FillNextTokenBitmask(&tensor);
+    return true;
+  }
+
+  bool is_whole() const { return matcher_.IsTerminated() || matcher_.IsCompleted(); }
+  const CompiledConstraint& constraint() const { return *constraint_; }
+
+ private:
+  std::shared_ptr<const CompiledConstraint> constraint_;
+  xgrammar::GrammarMatcher matcher_;
+  std::vector<TokenId> accepted_;
+};
+
+TokenFilter::TokenFilter(std::shared_ptr<const TokenRules> rules) : rules_(std::move(rules)) {
+  if (rules_->has_constraint()) matcher_ = std::make_unique<Matcher>(rules_->constraint_);
+}
+
+TokenFilter::~TokenFilter() = default;
+
+Result<TokenFilter::Outlook> TokenFilter::next(std::span<const TokenId> output, bool hold_end,
+                                               std::span<std::uint32_t> mask) {
+  TANDEM_CHECK(static_cast<std::int64_t>(mask.size()) == mask_words(rules_->vocab_size_),
+               "{} words", mask.size());
+  if (matcher_ != nullptr) {
+    const TimePoint begin = SteadyClock().now();
+    try {
+      TANDEM_TRY(matcher_->go_to(output));
+      if (!matcher_->fill(mask)) return Outlook::ended;
+    } catch (const std::exception& failure) {
+      return error(StatusCode::internal, "the constraint failed: {}", failure.what());
+    }
+    if (SteadyClock().now() - begin > kLongestMask) {
+      matcher_->constraint().condemn();
+      return invalid("the constraint is too costly: of each token it leaves too much open");
+    }
+    if (rules_->vocab_size_ % 32 != 0) {
+      mask.back() &= (1U << (static_cast<std::uint32_t>(rules_->vocab_size_) % 32)) - 1;
+    }
+  } else {
+    allow_all(mask, rules_->vocab_size_);
+  }
+  if (!rules_->allowed_.empty()) {
+    for (std::size_t i = 0; i < mask.size(); ++i) mask[i] &= rules_->allowed_[i];
+  }
+  forbid_bad_words(output, mask);
+  return judge(hold_end, mask);
+}
+
+// Of a word of several tokens the last one, where those before it have just been generated.
+void TokenFilter::forbid_bad_words(std::span<const TokenId> output,
+                                   std::span<std::uint32_t> mask) const {
+  for (const std::vector<TokenId>& word : rules_->bad_words_) {
+    const std::span<const TokenId> before(word.data(), word.size() - 1);
+    if (before.size() > output.size()) continue;
+    if (std::equal(before.begin(), before.end(),
+                   output.end() - static_cast<std::ptrdiff_t>(before.size()))) {
+      forbid_token(mask, word.back());
+    }
+  }
+}
+
+TokenFilter::Outlook TokenFilter::judge(bool hold_end, std::span<std::uint32_t> mask) const {
+  if (matcher_ != nullptr && hold_end) {
+    std::vector<TokenId> ends;
+    for (const TokenId token : rules_->end_tokens_) {
+      if (is_allowed(mask, token)) ends.push_back(token);
+    }
+    for (const TokenId token : ends) forbid_token(mask, token);
+    if (!allows_any(mask)) {
+      for (const TokenId token : ends) {
+        mask[static_cast<std::size_t>(token) / 32] |= 1U
+                                                      << (static_cast<std::uint32_t>(token) % 32);
+      }
+    }
+  }
+  if (allows_any(mask)) return Outlook::open;
+  return matcher_ != nullptr && matcher_->is_whole() ? Outlook::ended : Outlook::stuck;
+}
+
+Status try_first_mask(const std::shared_ptr<const CompiledConstraint>& constraint,
+                      std::int32_t vocab_size) {
+  TokenFilter filter(std::make_shared<const TokenRules>(SamplingParams{}, constraint, vocab_size,
+                                                        std::vector<TokenId>{}));
+  std::vector<std::uint32_t> mask(static_cast<std::size_t>(mask_words(vocab_size)));
+  TANDEM_ASSIGN(const TokenFilter::Outlook outlook, filter.next({}, false, mask));
+  if (outlook != TokenFilter::Outlook::open) return invalid("it allows no text at all");
+  return {};
+}
+
+}  // namespace tandem

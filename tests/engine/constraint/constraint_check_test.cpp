@@ -1,0 +1,83 @@
+// What strangers may ask of a text: refused by name before anything is made of it.
+#include "engine/constraint/constraint_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = TextConstraint::Kind;
+
+std::string repeated(const std::string& text, int times) {
+  std::string result;
+  for (int i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+struct Refused {
+  const char* name;
+  Kind kind;
+  std::string text;
+  const char* reason;
+};
+
+class HostileConstraint : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(HostileConstraint, IsRefusedByName) {
+  const Refused& refused = GetParam();
+  const Status status = check_constraint({refused.kind, refused.text});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(status.message(), HasSubstr(refused.reason));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, HostileConstraint,
+    ::testing::Values(
+        Refused{"long", Kind::regex, std::string(70'000, 'a'), "65536 are read"},
+        Refused{"empty", Kind::grammar, "", "empty"},
+        Refused{"no_json", Kind::json_schema, "{\"type\":", "not JSON"},
+        Refused{"no_schema", Kind::json_schema, "[1]", "no schema"},
+        Refused{"deep_json", Kind::json_schema,
+                repeated("{\"items\":", 70) + "{}" + repeated("}", 70), "64 deep"},
+        Refused{"deep_text", Kind::json_schema, std::string(60'000, '['), "64 deep"},
+        Refused{"many_values", Kind::json_schema, "{\"enum\":[" + repeated("1,", 6000) + "1]}",
+                "5000 values"},
+        Refused{"deep_groups", Kind::regex, repeated("(", 70) + "a" + repeated(")", 70), "70 deep"},
+        Refused{"many_repeats", Kind::regex, repeated("a*", 101), "101 things"},
+        Refused{
+            "many_repeats_in_a_schema", Kind::json_schema,
+            R"({"properties":{"p":{"type":"string","pattern":")" + repeated("a?", 101) + R"("}}})",
+            "#/properties/p/pattern"},
+        Refused{"many_repeats_in_a_grammar", Kind::grammar, "root ::= " + repeated("\"a\"* ", 401),
+                "401 things"},
+        Refused{"not", Kind::json_schema, R"({"not":{"type":"string"}})", "#/not is not supported"},
+        Refused{"if_in_a_list", Kind::json_schema, R"({"anyOf":[{"if":{}}]})",
+                "#/anyOf/if is not supported"},
+        Refused{"unique", Kind::json_schema, R"({"items":{"uniqueItems":true}})",
+                "#/items/uniqueItems is not supported"},
+        Refused{"tag_of_no_object", Kind::structural_tag, "[]", "no object"},
+        Refused{"schema_in_a_tag", Kind::structural_tag,
+                R"({"format":{"elements":[{"json_schema":{"contains":{}}}]}})",
+                "json_schema/contains is not supported"}),
+    [](const auto& param) { return std::string(param.param.name); });
+
+TEST(ConstraintCheck, TellsNamesOfPropertiesFromKeywords) {
+  EXPECT_TRUE(check_constraint({Kind::json_schema,
+                                R"({"properties":{"not":{"type":"string"},"if":{"type":"object"}},
+                                    "required":["not"],"enum":[{"not":1}]})"})
+                  .ok());
+}
+
+TEST(ConstraintCheck, CountsNoRepeatsInClassesAndLiterals) {
+  EXPECT_TRUE(check_constraint({Kind::regex, "[" + repeated("*+?{", 50) + "]"}).ok());
+  EXPECT_TRUE(check_constraint({Kind::regex, repeated("\\*", 200)}).ok());
+  EXPECT_TRUE(check_constraint({Kind::grammar, "root ::= \"" + repeated("*", 500) + "\""}).ok());
+}
+
+}  // namespace
+}  // namespace tandem

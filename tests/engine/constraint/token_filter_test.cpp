@@ -1,0 +1,150 @@
+// Which token may come next.
+#include "engine/constraint/token_filter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/constraint/constraint_compiler.h"
+#include "tests/support/test_seed.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+using Kind = TextConstraint::Kind;
+using Outlook = TokenFilter::Outlook;
+
+constexpr TokenId kEnd = 1;
+
+class Filter : public ::testing::Test {
+ protected:
+  std::unique_ptr<TokenFilter> filter(const TextConstraint& constraint,
+                                      const SamplingParams& sampling = {}) {
+    std::shared_ptr<const CompiledConstraint> compiled;
+    if (constraint.kind != Kind::none) compiled = compiler_.compile_now(constraint).value();
+    return std::make_unique<TokenFilter>(
+        std::make_shared<const TokenRules>(sampling, compiled, size_, std::vector<TokenId>{kEnd}));
+  }
+
+  Outlook look(TokenFilter& each, const std::vector<TokenId>& output, bool hold_end = false) {
+    const auto outlook = each.next(output, hold_end, mask_);
+    EXPECT_TRUE(outlook.ok()) << outlook.status().message();
+    return outlook.ok() ? *outlook : Outlook::stuck;
+  }
+  std::vector<TokenId> allowed() const {
+    std::vector<TokenId> tokens;
+    for (TokenId id = 0; id < size_; ++id) {
+      if ((mask_[static_cast<std::size_t>(id) / 32] >> (id % 32) & 1U) != 0) tokens.push_back(id);
+    }
+    return tokens;
+  }
+  TokenId token(const std::string& text) { return tokenizer_->encode(text, false).value().front(); }
+
+  std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load("data/demo-llama").value();
+  // A few more columns than the tokenizer has tokens, as models have.
+  std::int32_t size_ = static_cast<std::int32_t>(tokenizer_->vocab_size()) + 11;
+  ConstraintCompiler compiler_{*tokenizer_, size_, {kEnd}, {}};
+  std::vector<std::uint32_t> mask_ =
+      std::vector<std::uint32_t>(static_cast<std::size_t>(mask_words(size_)));
+};
+
+TEST_F(Filter, AllowsWhatContinuesTheTextAndTheEndWhenItIsWhole) {
+  auto each = filter({Kind::regex, "ab?"});
+  EXPECT_EQ(look(*each, {}), Outlook::open);
+  for (const TokenId id : allowed()) {
+    EXPECT_THAT((std::vector<std::string>{"a", "ab"}),
+                ::testing::Contains(tokenizer_->token_bytes(id)));
+  }
+  const TokenId a = token("a");
+  EXPECT_EQ(look(*each, {a}), Outlook::open);
+  EXPECT_THAT(allowed(), ::testing::UnorderedElementsAre(token("b"), kEnd));
+  EXPECT_EQ(look(*each, {a, token("b")}), Outlook::open);
+  EXPECT_THAT(allowed(), ::testing::ElementsAre(kEnd));
+  EXPECT_EQ(look(*each, {a, token("b"), kEnd}), Outlook::ended);
+}
+
+TEST_F(Filter, HoldsTheEndBackOnlyWhileSomethingElseMayCome) {
+  auto each = filter({Kind::regex, "ab?"});
+  const TokenId a = token("a");
+  EXPECT_EQ(look(*each, {a}, true), Outlook::open);
+  EXPECT_THAT(allowed(), ::testing::ElementsAre(token("b")));
+  EXPECT_EQ(look(*each, {a, token("b")}, true), Outlook::open);
+  EXPECT_THAT(allowed(), ::testing::ElementsAre(kEnd)) << "the grammar wins";
+}
+
+TEST_F(Filter, SaysThatItCannotHaveBeen) {
+  auto each = filter({Kind::regex, "ab?"});
+  const auto outlook = each->next(std::vector<TokenId>{token("b")}, false, mask_);
+  ASSERT_FALSE(outlook.ok());
+  EXPECT_EQ(outlook.status().code(), StatusCode::internal);
+  EXPECT_THAT(outlook.status().message(), HasSubstr("does not allow token"));
+}
+
+TEST_F(Filter, AllowsOnlyTheAllowedTokens) {
+  SamplingParams sampling;
+  sampling.allowed_token_ids = {5, 6, size_ - 1};
+  auto each = filter({}, sampling);
+  EXPECT_EQ(look(*each, {7, 7}), Outlook::open);
+  EXPECT_EQ(allowed(), sampling.allowed_token_ids);
+  sampling.allowed_token_ids = {token("b")};
+  auto both = filter({Kind::regex, "ab?"}, sampling);
+  EXPECT_EQ(look(*both, {}), Outlook::stuck);
+}
+
+TEST_F(Filter, ForbidsTheLastTokenOfABadWordWhereTheOthersStand) {
+  SamplingParams sampling;
+  sampling.bad_words = {{7}, {8, 9}, {8, 8, 10}};
+  auto each = filter({}, sampling);
+  const auto forbidden = [&](const std::vector<TokenId>& output) {
+    EXPECT_EQ(look(*each, output), Outlook::open);
+    const std::vector<TokenId> left = allowed();
+    std::vector<TokenId> out;
+    for (TokenId id = 0; id < size_; ++id) {
+      if (std::find(left.begin(), left.end(), id) == left.end()) out.push_back(id);
+    }
+    return out;
+  };
+  EXPECT_EQ(forbidden({}), (std::vector<TokenId>{7}));
+  EXPECT_EQ(forbidden({8}), (std::vector<TokenId>{7, 9}));
+  EXPECT_EQ(forbidden({8, 8}), (std::vector<TokenId>{7, 9, 10}));
+  EXPECT_EQ(forbidden({8, 8, 1}), (std::vector<TokenId>{7}));
+}
+
+// Random walks: what is drawn is always a prefix of a match, and a filter that is set back anywhere
+// says what a fresh one says.
+TEST_F(Filter, SaysTheSameAfterGoingBackAsAFreshOne) {
+  const std::uint64_t seed = test_seed(20261122);
+  SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
+  std::mt19937 random(seed);
+  for (
+      const TextConstraint& constraint : std::vector<TextConstraint>{
+          {Kind::json_schema,
+           R"({"type":"object","properties":{"name":{"type":"string","maxLength":6},)"
+           R"("n":{"type":"array","items":{"type":"integer"},"maxItems":3}},"required":["name","n"]})"},
+          {Kind::regex, "(ab|cd)+[0-9]{2,4}"}}) {
+    auto walker = filter(constraint);
+    std::vector<TokenId> output;
+    for (int step = 0; step < 60; ++step) {
+      if (random() % 4 == 0) output.resize(output.size() - random() % (output.size() + 1));
+      ASSERT_EQ(look(*walker, output), Outlook::open);
+      const std::vector<std::uint32_t> after = mask_;
+      const std::vector<TokenId> choice = allowed();
+      if (step % 5 == 0) {
+        auto fresh = filter(constraint);
+        ASSERT_EQ(look(*fresh, output), Outlook::open);
+        ASSERT_EQ(mask_, after) << "after " << output.size();
+      }
+      const TokenId next = choice[random() % choice.size()];
+      if (next != kEnd) output.push_back(next);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem
