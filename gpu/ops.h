@@ -268,8 +268,8 @@ struct AcceptArgs : HandoffJob, LoraModules {
 // argmax if temperature is 0; else softmax(logits / temperature) cut to top_k, top_p and min_p, and
 // a draw by a counter-based generator of (seed, position, token id) alone, whatever else is in the
 // batch. Ties go to the lower id. Log probabilities are of the model's own logits, before this. A
-// mask comes before everything: what it forbids has a logit of -infinity, for the log probabilities,
-// too. A forced token's row looks at no mask.
+// mask comes before everything: what it forbids has a logit of -infinity, for the log
+// probabilities, too. A forced token's row looks at no mask.
 struct SampleRow {
   float temperature = 0;
   float top_p = 1;
@@ -300,8 +300,8 @@ struct TokenBias {
 struct SampledToken {
   static constexpr int kMaxLogprobs = 20;
   std::int32_t token = -1;
-  float logprob = 0;         // set when num_logprobs >= 0 or the token was forced
-  std::int32_t rank = 0;     // 1: the most likely token; set when num_logprobs >= 0
+  float logprob = 0;      // set when num_logprobs >= 0 or the token was forced
+  std::int32_t rank = 0;  // 1: the most likely token; set when num_logprobs >= 0
   // Entries below, most likely first, ties by lower id; where a mask has left fewer, fewer.
   std::int32_t num_top = 0;
   std::int32_t top_tokens[kMaxLogprobs] = {};
@@ -318,7 +318,7 @@ struct SampleArgs {
   const SampleRow* rows;  // [S]
   const std::int32_t* history;
   const TokenBias* biases;
-  SampledToken* out;  // [S]
+  SampledToken* out;                     // [S]
   const std::uint32_t* masks = nullptr;  // [.., mask_words(vocab)]; null: no row has one
 };
 

@@ -210,7 +210,8 @@ void Engine::compile(const TextConstraint& constraint, ConstraintDone done) {
 }
 
 Status Engine::resolve_constraint(GenerationRequest& request) {
-  if (request.constraint.kind == TextConstraint::Kind::none || request.compiled != nullptr) return {};
+  if (request.constraint.kind == TextConstraint::Kind::none || request.compiled != nullptr)
+    return {};
   auto compiled = constraints_->compile_now(request.constraint);
   if (!compiled) return compiled.status().with_context("the constraint of the text");
   request.compiled = *std::move(compiled);

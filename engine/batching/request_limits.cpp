@@ -36,9 +36,10 @@ Status check_sampling(const GenerationRequest& request, std::int64_t vocab_size)
     }
   }
   if (params.bad_words.size() > kMaxBadWords) {
-    return invalid("bad_words has {} entries (each word counts with and without a space before it), "
-                   "the limit is {}",
-                   params.bad_words.size(), kMaxBadWords);
+    return invalid(
+        "bad_words has {} entries (each word counts with and without a space before it), "
+        "the limit is {}",
+        params.bad_words.size(), kMaxBadWords);
   }
   for (const std::vector<TokenId>& word : params.bad_words) {
     for (const TokenId token : word) {

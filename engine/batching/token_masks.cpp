@@ -31,8 +31,8 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
                 std::span<std::uint32_t> masks) {
   for (const PlannedEntry& entry : entries) {
     if (entry.mask < 0) continue;
-    const std::span<std::uint32_t> mask =
-        masks.subspan(static_cast<std::size_t>(entry.mask * words), static_cast<std::size_t>(words));
+    const std::span<std::uint32_t> mask = masks.subspan(
+        static_cast<std::size_t>(entry.mask * words), static_cast<std::size_t>(words));
     Sequence& sequence = *entry.sequence;
     const bool is_void = sequence.ended || entry.replays != sequence.replays;
     if (!is_void) {

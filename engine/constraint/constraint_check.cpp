@@ -112,10 +112,19 @@ Result<json> parse_bounded(const std::string& text, const ConstraintLimits& limi
 }
 
 // Keywords that narrow what is valid and that would be left out without a word.
-constexpr std::array<std::string_view, 13> kIgnoredKeywords = {
-    "not",          "if",       "then",        "else",        "dependentRequired", "dependentSchemas",
-    "dependencies", "contains", "minContains", "maxContains", "$dynamicRef",       "$recursiveRef",
-    "unevaluatedItems"};
+constexpr std::array<std::string_view, 13> kIgnoredKeywords = {"not",
+                                                               "if",
+                                                               "then",
+                                                               "else",
+                                                               "dependentRequired",
+                                                               "dependentSchemas",
+                                                               "dependencies",
+                                                               "contains",
+                                                               "minContains",
+                                                               "maxContains",
+                                                               "$dynamicRef",
+                                                               "$recursiveRef",
+                                                               "unevaluatedItems"};
 constexpr std::array<std::string_view, 5> kMapsOfSchemas = {
     "properties", "patternProperties", "$defs", "definitions", "dependentSchemas"};
 constexpr std::array<std::string_view, 4> kSchemas = {"items", "additionalProperties",

@@ -1,5 +1,5 @@
-// What a constraint may ask for, judged before anything is made of it: a stranger wrote it, and what
-// it asks for may take the compiler minutes or leave out what it cannot do.
+// What a constraint may ask for, judged before anything is made of it: a stranger wrote it, and
+// what it asks for may take the compiler minutes or leave out what it cannot do.
 #pragma once
 
 #include <cstddef>

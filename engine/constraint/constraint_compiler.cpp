@@ -140,8 +140,12 @@ class ConstraintCompiler::Shared : public std::enable_shared_from_this<Shared> {
   }
 
  private:
-  static Status too_long() { return invalid("the constraint takes too long to compile: simplify it"); }
-  static Status too_costly() { return invalid("the constraint is too costly: of each token it leaves too much open"); }
+  static Status too_long() {
+    return invalid("the constraint takes too long to compile: simplify it");
+  }
+  static Status too_costly() {
+    return invalid("the constraint is too costly: of each token it leaves too much open");
+  }
 
   static void take_waiting(Job& job, std::vector<Done>& out) {
     out.insert(out.end(), std::make_move_iterator(job.waiting.begin()),
@@ -243,8 +247,8 @@ class ConstraintCompiler::Shared : public std::enable_shared_from_this<Shared> {
   CompiledCache cache_;
   std::map<Key, std::shared_ptr<Job>> jobs_;  // waiting and running
   std::deque<std::shared_ptr<Job>> queue_;    // waiting
-  std::int32_t running_threads_ = 0;  // of all kinds
-  std::int32_t workers_ = 0;          // those that are past a deadline not among them
+  std::int32_t running_threads_ = 0;          // of all kinds
+  std::int32_t workers_ = 0;                  // those that are past a deadline not among them
   bool has_keeper_ = false;
   std::int32_t overdue_ = 0;
   bool stopping_ = false;

@@ -46,8 +46,8 @@ class ConstraintCompiler {
   ~ConstraintCompiler();
 
   // Calls `done` once, from here or from another thread; it must be quick and may not throw. Equal
-  // constraints that are asked for at the same time are compiled once. Errors: invalid_argument with
-  // what is wrong with it; resource_exhausted: too many at once.
+  // constraints that are asked for at the same time are compiled once. Errors: invalid_argument
+  // with what is wrong with it; resource_exhausted: too many at once.
   void compile(const TextConstraint& constraint, Done done);
   // Waits for it.
   Result<Compiled> compile_now(const TextConstraint& constraint);

@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "base/clock.h"
 #include "engine/constraint/token_filter.h"
 #include "engine/constraint/xgrammar_log.h"
 
@@ -103,7 +102,7 @@ Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
     return invalid("{}", readable(failure.what()));
   }
   if (!warnings.messages().empty()) return invalid("{}", readable(warnings.messages().front()));
-  TANDEM_TRY(try_first_mask(compiled, vocab_size_));
+  TANDEM_TRY(try_out(compiled, vocab_size_));
   return compiled;
 }
 

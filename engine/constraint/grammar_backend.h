@@ -1,4 +1,5 @@
-// Compiles constraints by XGrammar, for one vocabulary. Takes as long as it takes, and never throws.
+// Compiles constraints by XGrammar, for one vocabulary. Takes as long as it takes, and never
+// throws.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // Which token may come next in one sequence: what its constraint, its allowed tokens and its bad
 // words leave, as one mask for the sampler.
 //
-// A mask is as gpu/ops.h has it. The filter is told the tokens there are each time, and goes back by
-// itself where they have become others (a step was void and is computed again), so that whoever sets
-// a sequence back need not think of it. A preempted sequence keeps its tokens, and its filter with
-// them.
+// A mask is as gpu/ops.h has it. The filter is told the tokens there are each time, and goes back
+// by itself where they have become others (a step was void and is computed again), so that whoever
+// sets a sequence back need not think of it. A preempted sequence keeps its tokens, and its filter
+// with them.
 #pragma once
 
 #include <cstdint>
@@ -76,8 +76,9 @@ class TokenFilter {
   std::unique_ptr<Matcher> matcher_;  // null: no constraint
 };
 
-// Whether a constraint just compiled can begin at all, and how long that takes.
-Status try_first_mask(const std::shared_ptr<const CompiledConstraint>& constraint,
-                      std::int32_t vocab_size);
+// Whether a constraint just compiled can begin at all, and how long the masks of its first tokens
+// take, along one of its texts.
+Status try_out(const std::shared_ptr<const CompiledConstraint>& constraint,
+               std::int32_t vocab_size);
 
 }  // namespace tandem

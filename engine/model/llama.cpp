@@ -309,7 +309,8 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
 void LlamaModel::sample(Stream& stream, const StepInput& input, SampledToken* out,
                         const std::uint32_t* masks) {
   if (input.num_samples == 0) return;
-  stream.sample({logits(input.num_samples), input.samples, input.history, input.biases, out, masks});
+  stream.sample(
+      {logits(input.num_samples), input.samples, input.history, input.biases, out, masks});
 }
 
 }  // namespace tandem

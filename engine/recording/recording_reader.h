@@ -22,7 +22,8 @@ class RecordingReader {
 
   // The next record; monostate: that was the end. A plan's lists and ranges are as StepPlan says,
   // what they hold is for check_plan() to say; a result's lengths are for the caller.
-  using Record = std::variant<std::monostate, RecordedAdapter, StepPlan, RecordedMasks, RecordedResult>;
+  using Record =
+      std::variant<std::monostate, RecordedAdapter, StepPlan, RecordedMasks, RecordedResult>;
   Result<Record> next();
 
  private:

@@ -27,7 +27,7 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::vector<TokenId> allowed_token_ids;       // no other may be drawn; empty: all
   std::vector<std::vector<TokenId>> bad_words;  // may not be generated, as these tokens
-  std::optional<std::uint64_t> seed;  // none: drawn when the request is submitted
+  std::optional<std::uint64_t> seed;            // none: drawn when the request is submitted
 
   // Draws depend on which tokens were there before.
   bool has_penalty() const {

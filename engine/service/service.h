@@ -74,12 +74,12 @@ class GenerationService {
   // and queues it. resource_exhausted when the queue is full, unavailable when draining.
   virtual Result<std::unique_ptr<Generation>> submit(GenerationRequest request) = 0;
 
-  // Compiles what a request's text must be, so that submit() need not (GenerationRequest::compiled).
-  // `done` is called once, from here or later from another thread; it must be quick and may not
-  // throw. invalid_argument says what is wrong with the constraint or that it takes too long. A
-  // service that has others do it gives null, and passes the constraint on.
-  using ConstraintDone =
-      std::function<void(Result<std::shared_ptr<const CompiledConstraint>>)>;
+  // Compiles what a request's text must be, so that submit() need not
+  // (GenerationRequest::compiled). `done` is called once, from here or later from another thread;
+  // it must be quick and may not throw. invalid_argument says what is wrong with the constraint or
+  // that it takes too long. A service that has others do it gives null, and passes the constraint
+  // on.
+  using ConstraintDone = std::function<void(Result<std::shared_ptr<const CompiledConstraint>>)>;
   virtual void compile(const TextConstraint& /*constraint*/, ConstraintDone done) {
     done(std::shared_ptr<const CompiledConstraint>());
   }

@@ -17,8 +17,7 @@ using Compiled = std::shared_ptr<const CompiledConstraint>;
 
 ApiError constraint_error(const AnswerJob& job, const Status& why) {
   // Without a field it was made of the tools.
-  const std::string field =
-      job.call.constraint_field.empty() ? "tools" : job.call.constraint_field;
+  const std::string field = job.call.constraint_field.empty() ? "tools" : job.call.constraint_field;
   ApiError error = to_api_error(why);
   if (error.status != 400) return error;
   error.message = fmt::format("'{}': {}", field, why.message());

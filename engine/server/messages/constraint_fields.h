@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// Each takes a field's value into the call's constraint, members in the order of the request's bytes,
-// which is the order of an object's properties in the text. False: it breaks the field's rule;
-// `reason`, when set, says how. What the constraint itself says is judged by who compiles it.
+// Each takes a field's value into the call's constraint, members in the order of the request's
+// bytes, which is the order of an object's properties in the text. False: it breaks the field's
+// rule; `reason`, when set, says how. What the constraint itself says is judged by who compiles it.
 bool take_response_format(const nlohmann::ordered_json& value, CompletionCall& call,
                           std::string& reason);
 bool take_structured_outputs(const nlohmann::ordered_json& value, CompletionCall& call,

@@ -28,8 +28,8 @@ struct CompletionCall {
   std::string chat_template;                  // chat: the request's own; empty: the checkpoint's
   std::optional<bool> add_generation_prompt;  // chat: as asked
   GenerationRequest request;                  // all but adapter, prompt and max_tokens
-  std::string constraint_field;        // that the request's constraint is from; empty: none
-  std::vector<std::string> bad_words;  // not yet tokenized
+  std::string constraint_field;               // that the request's constraint is from; empty: none
+  std::vector<std::string> bad_words;         // not yet tokenized
   std::optional<std::int32_t> max_tokens;
   bool echo = false;
   bool stream = false;

@@ -70,10 +70,10 @@ MaybeError take_fields(const json& body, unsigned where, const ConversationRules
     }
     std::string reason;
     const auto value = ordered.find(field.name);
-    const bool good = value != ordered.end() &&
-                      (field.take_in_order != nullptr
-                           ? field.take_in_order(*value, call.chat_input, reason)
-                           : field.take_constraint(*value, call, reason));
+    const bool good =
+        value != ordered.end() &&
+        (field.take_in_order != nullptr ? field.take_in_order(*value, call.chat_input, reason)
+                                        : field.take_constraint(*value, call, reason));
     if (!good) return broken_rule(field, reason);
   }
   return std::nullopt;

@@ -33,7 +33,7 @@ struct SampleKernelArgs {
   const std::int32_t* history;
   const TokenBias* biases;
   const std::uint32_t* masks;  // [.., mask_words(vocab)]
-  SampleTile* partials;  // [rows, tiles]
+  SampleTile* partials;        // [rows, tiles]
   SampledToken* out;
 };
 

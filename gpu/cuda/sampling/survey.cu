@@ -47,8 +47,8 @@ __device__ void read_tile(const float* row, int begin, int vocab, bool vectors,
   }
 }
 
-// What the mask forbids: here, and in memory where somebody reads the row again. The tile begins at a
-// multiple of 32 tokens, so that the four of a vector share a word of the mask.
+// What the mask forbids: here, and in memory where somebody reads the row again. The tile begins at
+// a multiple of 32 tokens, so that the four of a vector share a word of the mask.
 __device__ void forbid(float (&logits)[kItems], int begin, const SampleRow& row,
                        const SampleKernelArgs& args, float* write_back) {
   static_assert(kSampleTile % 32 == 0);

@@ -44,9 +44,7 @@ struct Judged {
 const std::vector<Judged>& all_kinds() {
   static const std::vector<Judged> kinds{
       {{Kind::json_object, ""},
-       [](const std::string& text) {
-         return json::parse(text, nullptr, false).is_object();
-       }},
+       [](const std::string& text) { return json::parse(text, nullptr, false).is_object(); }},
       {{Kind::json_schema, kSchema},
        [](const std::string& text) {
          const json value = json::parse(text, nullptr, false);
@@ -68,7 +66,8 @@ const std::vector<Judged>& all_kinds() {
 
 class Constrained : public ::testing::Test {
  protected:
-  static std::unique_ptr<TestEngine> load(const EngineOptions& options = small_engine_options(128)) {
+  static std::unique_ptr<TestEngine> load(
+      const EngineOptions& options = small_engine_options(128)) {
     return TestEngine::load(kModel, DType::f32, options);
   }
 };
@@ -78,7 +77,8 @@ TEST_F(Constrained, MakesValidTextOfEveryKindForEveryContinuation) {
   const std::uint64_t seed = test_seed(20261122);
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
   auto engine = load();
-  // Of which schemas allow any amount between values, and random weights like it no less than those.
+  // Of which schemas allow any amount between values, and random weights like it no less than
+  // those.
   std::vector<std::pair<TokenId, float>> against_white_space;
   for (TokenId id = 0; id < static_cast<TokenId>(engine->tokenizer->vocab_size()); ++id) {
     const std::string bytes = engine->tokenizer->token_bytes(id);
@@ -90,7 +90,8 @@ TEST_F(Constrained, MakesValidTextOfEveryKindForEveryContinuation) {
   std::vector<std::pair<std::size_t, std::unique_ptr<Generation>>> running;
   for (std::size_t i = 0; i < 24; ++i) {
     const std::size_t kind = i % all_kinds().size();
-    GenerationRequest request = drawn(all_kinds()[kind].constraint, seed + i, i % 3 == 0 ? "r8" : "");
+    GenerationRequest request =
+        drawn(all_kinds()[kind].constraint, seed + i, i % 3 == 0 ? "r8" : "");
     request.n = i % 5 == 0 ? 3 : 1;
     request.sampling.logit_bias = against_white_space;
     running.emplace_back(kind, engine->engine->submit(std::move(request)).value());

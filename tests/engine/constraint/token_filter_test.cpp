@@ -58,7 +58,8 @@ TEST_F(Filter, AllowsWhatContinuesTheTextAndTheEndWhenItIsWhole) {
   auto each = filter({Kind::regex, "ab?"});
   EXPECT_EQ(look(*each, {}), Outlook::open);
   for (const TokenId id : allowed()) {
-    EXPECT_THAT((std::vector<std::string>{"a", "ab"}), ::testing::Contains(tokenizer_->token_bytes(id)));
+    EXPECT_THAT((std::vector<std::string>{"a", "ab"}),
+                ::testing::Contains(tokenizer_->token_bytes(id)));
   }
   const TokenId a = token("a");
   EXPECT_EQ(look(*each, {a}), Outlook::open);
@@ -121,11 +122,12 @@ TEST_F(Filter, SaysTheSameAfterGoingBackAsAFreshOne) {
   const std::uint64_t seed = test_seed(20261122);
   SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
   std::mt19937 random(seed);
-  for (const TextConstraint& constraint : std::vector<TextConstraint>{
-           {Kind::json_schema,
-            R"({"type":"object","properties":{"name":{"type":"string","maxLength":6},)"
-            R"("n":{"type":"array","items":{"type":"integer"},"maxItems":3}},"required":["name","n"]})"},
-           {Kind::regex, "(ab|cd)+[0-9]{2,4}"}}) {
+  for (
+      const TextConstraint& constraint : std::vector<TextConstraint>{
+          {Kind::json_schema,
+           R"({"type":"object","properties":{"name":{"type":"string","maxLength":6},)"
+           R"("n":{"type":"array","items":{"type":"integer"},"maxItems":3}},"required":["name","n"]})"},
+          {Kind::regex, "(ab|cd)+[0-9]{2,4}"}}) {
     auto walker = filter(constraint);
     std::vector<TokenId> output;
     for (int step = 0; step < 60; ++step) {

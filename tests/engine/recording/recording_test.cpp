@@ -28,8 +28,9 @@ const std::filesystem::path kModel = "data/tiny-llama";
 
 class Recording : public ::testing::Test {
  protected:
-  // Adapters, chunks, a shared prefix, sampling, penalties, biases, a constraint, log probabilities, more
-  // sequences than run at once, and a device with room for one adapter less than are used.
+  // Adapters, chunks, a shared prefix, sampling, penalties, biases, a constraint, log
+  // probabilities, more sequences than run at once, and a device with room for one adapter less
+  // than are used.
   static void SetUpTestSuite() {
     dir_ = new testing::TempDir();
     EngineOptions options = small_engine_options(128);

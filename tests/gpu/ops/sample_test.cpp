@@ -268,9 +268,11 @@ TEST_F(Sample, ReportsAForcedTokenWithoutDrawing) {
 }
 
 TEST_F(Sample, DrawsWhatTheMaskLeavesWhateverElseIsAskedFor) {
-  for (const std::size_t vocab : {std::size_t{5}, std::size_t{32}, std::size_t{33}, std::size_t{700}}) {
+  for (const std::size_t vocab :
+       {std::size_t{5}, std::size_t{32}, std::size_t{33}, std::size_t{700}}) {
     std::vector<std::uint32_t> masks(3 * ((vocab + 31) / 32));
-    for (std::uint32_t& word : masks) word = static_cast<std::uint32_t>(pick(0, 0xFFFFFFFFLL) & pick(0, 0xFFFFFFFFLL));
+    for (std::uint32_t& word : masks)
+      word = static_cast<std::uint32_t>(pick(0, 0xFFFFFFFFLL) & pick(0, 0xFFFFFFFFLL));
     for (const std::size_t first : {0, 1, 2}) masks[first * ((vocab + 31) / 32)] |= 2;
     for (int round = 0; round < 4; ++round) {
       SampleRow row;
@@ -284,8 +286,8 @@ TEST_F(Sample, DrawsWhatTheMaskLeavesWhateverElseIsAskedFor) {
         row.repetition_penalty = 1.5F;
         row.num_biases = 1;
       }
-      check_distribution(fmt::format("vocab {} round {}", vocab, round), random_logits(vocab, 2), row,
-                         {0, 1, 4}, {{3, 2.0F}}, masks);
+      check_distribution(fmt::format("vocab {} round {}", vocab, round), random_logits(vocab, 2),
+                         row, {0, 1, 4}, {{3, 2.0F}}, masks);
     }
   }
 }
