@@ -187,9 +187,10 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (std::int32_t i = 0; i < n; ++i) {
       const GenerationRequest& r = context->request;
-      sequences.push_back(std::make_unique<Sequence>(
-          context, i, first + static_cast<std::uint64_t>(i), pool_,
-          OutputText(*tokenizer_, r.skip_special_tokens, r.stop, r.include_stop)));
+      sequences.push_back(
+          std::make_unique<Sequence>(context, i, first + static_cast<std::uint64_t>(i), pool_,
+                                     OutputText(*tokenizer_, r.skip_special_tokens, r.stop,
+                                                r.include_stop, r.kept_special_tokens)));
       if (rules != nullptr) sequences.back()->filter = std::make_unique<TokenFilter>(rules);
     }
     if (context->adapter != nullptr) {

@@ -6,8 +6,10 @@
 namespace tandem {
 
 OutputText::OutputText(const Tokenizer& tokenizer, bool skip_special,
-                       std::vector<std::string> stops, bool include_stop)
-    : decoder_(tokenizer, skip_special), stops_(std::move(stops)), include_stop_(include_stop) {
+                       std::vector<std::string> stops, bool include_stop, std::vector<TokenId> kept)
+    : decoder_(tokenizer, skip_special, std::move(kept)),
+      stops_(std::move(stops)),
+      include_stop_(include_stop) {
   std::erase_if(stops_, [](const std::string& stop) { return stop.empty(); });
 }
 

@@ -13,9 +13,10 @@ namespace tandem {
 
 class OutputText {
  public:
-  // `include_stop` keeps the stop string in the text. Empty stop strings are ignored.
+  // `include_stop` keeps the stop string in the text. Empty stop strings are ignored. `kept`:
+  // special tokens that are not skipped.
   OutputText(const Tokenizer& tokenizer, bool skip_special, std::vector<std::string> stops,
-             bool include_stop);
+             bool include_stop, std::vector<TokenId> kept = {});
 
   // What became certain with this token. While `stops_count` is false (min_tokens not reached) stop
   // strings pass as text.

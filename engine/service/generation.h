@@ -66,10 +66,11 @@ struct GenerationRequest {
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
   bool skip_special_tokens = true;
-  bool include_stop = false;       // keep the stop string in the text
-  std::int32_t num_logprobs = -1;  // -1: none; k: the chosen token and the k best
-  bool prompt_logprobs = false;    // of every prompt token but the first (`echo` with logprobs)
-  std::int32_t priority = 0;       // lower goes first among the waiting
+  std::vector<TokenId> kept_special_tokens;  // stay in the text all the same
+  bool include_stop = false;                 // keep the stop string in the text
+  std::int32_t num_logprobs = -1;            // -1: none; k: the chosen token and the k best
+  bool prompt_logprobs = false;  // of every prompt token but the first (`echo` with logprobs)
+  std::int32_t priority = 0;     // lower goes first among the waiting
   // Deltas of each continuation that may wait for the reader, on average; with more the request
   // stands aside, its place in the batch and its pages going to others, until half are read. 0:
   // any number may wait.

@@ -1,5 +1,8 @@
 #include "engine/tokenizer/tokenizer.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/file.h"
 #include "engine/tokenizer/tokenizer_impl.h"
 #include "engine/tokenizer/utf8.h"
@@ -102,9 +105,11 @@ struct StreamDecoder::State {
   TokenDecoder::Stream stream;
 };
 
-StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special,
+                             std::vector<TokenId> kept)
     : tokenizer_(&tokenizer),
       skip_special_(skip_special),
+      kept_(std::move(kept)),
       state_(std::make_unique<State>(State{TokenDecoder::Stream(tokenizer.impl_->decoder)})) {}
 
 StreamDecoder::~StreamDecoder() = default;
@@ -113,8 +118,8 @@ StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
 
 std::string StreamDecoder::push(TokenId id) {
   std::string out;
-  if (const auto* e = tokenizer_->impl_->decoded_entry(id, skip_special_))
-    state_->stream.push(e->text, out);
+  const bool skip = skip_special_ && std::find(kept_.begin(), kept_.end(), id) == kept_.end();
+  if (const auto* e = tokenizer_->impl_->decoded_entry(id, skip)) state_->stream.push(e->text, out);
   return out;
 }
 

@@ -54,7 +54,8 @@ class Tokenizer {
 // it into U+FFFD. One thread at a time; `tokenizer` must outlive it.
 class StreamDecoder {
  public:
-  StreamDecoder(const Tokenizer& tokenizer, bool skip_special);
+  // `kept`: special tokens that are not skipped.
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special, std::vector<TokenId> kept = {});
   ~StreamDecoder();
   StreamDecoder(StreamDecoder&&) noexcept;
   StreamDecoder& operator=(StreamDecoder&&) noexcept;
@@ -66,6 +67,7 @@ class StreamDecoder {
   struct State;
   const Tokenizer* tokenizer_;
   bool skip_special_;
+  std::vector<TokenId> kept_;
   std::unique_ptr<State> state_;
 };
 

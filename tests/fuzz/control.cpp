@@ -36,10 +36,8 @@ void fuzz_control(Bytes bytes) {
   static const auto region = ShmRegion::open(control->name(), ShmRegion::Access::read_write);
   TANDEM_CHECK(region.ok(), "{}", region.status().message());
   const std::span<std::byte> memory(region->data(), region->bytes());
-  static const std::vector<std::byte> sound(memory.begin(), memory.end());
-  apply_patches(bytes, memory, place);
+  const Patches patches(bytes, memory, place);
   const Result<ControlInfo> read = read_control(::getpid());
-  std::copy(sound.begin(), sound.end(), memory.begin());
   if (!read) return;
   TANDEM_CHECK(read->groups.size() <= static_cast<std::size_t>(kMaxMailboxes));
   TANDEM_CHECK(read->model.size() < kMaxModelName);

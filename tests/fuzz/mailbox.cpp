@@ -41,10 +41,6 @@ struct Regions {
     const GroupJob groups[] = {sound_job(0, JobSplit::columns), sound_job(1, JobSplit::tokens)};
     publish_job(*mailbox, 1, groups, 2);
     publish_job(*mailbox, 2, groups, 1);
-    const auto in = inbox();
-    const auto out = outbox();
-    sound_inbox.assign(in.begin(), in.end());
-    sound_outbox.assign(out.begin(), out.end());
   }
   std::span<std::byte> inbox() const {
     return {mailbox->inbox_region().data(), mailbox->inbox_region().bytes()};
@@ -55,7 +51,6 @@ struct Regions {
   }
 
   Result<Mailbox> mailbox;
-  std::vector<std::byte> sound_inbox, sound_outbox;
 };
 
 // The inbox's header, then the jobs that are there, then their groups.
@@ -128,8 +123,8 @@ void fuzz_mailbox(Bytes bytes) {
   length |= std::to_integer<std::size_t>(bytes[1]) << 8;
   bytes = bytes.subspan(2);
   length = std::min(length, bytes.size());
-  apply_patches(bytes.first(length), regions.inbox(), inbox_place);
-  apply_patches(bytes.subspan(length), regions.outbox(), [](std::size_t at) { return at; });
+  const Patches inbox(bytes.first(length), regions.inbox(), inbox_place);
+  const Patches outbox(bytes.subspan(length), regions.outbox(), [](std::size_t at) { return at; });
 
   const auto opened = Mailbox::open(regions.mailbox->inbox_region().name(),
                                     regions.mailbox->outbox_region().name());
@@ -146,8 +141,6 @@ void fuzz_mailbox(Bytes bytes) {
     (void)quiet(*regions.mailbox, 0b111, 1);
     (void)quiet(*regions.mailbox, ~std::uint64_t{0} >> 61, 2, 1);
   }
-  std::copy(regions.sound_inbox.begin(), regions.sound_inbox.end(), regions.inbox().begin());
-  std::copy(regions.sound_outbox.begin(), regions.sound_outbox.end(), regions.outbox().begin());
 }
 
 }  // namespace tandem::fuzz

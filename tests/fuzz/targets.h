@@ -34,5 +34,6 @@ void fuzz_request(Bytes bytes);
 void fuzz_safetensors(Bytes bytes);
 void fuzz_template(Bytes bytes);
 void fuzz_tokenizer(Bytes bytes);
+void fuzz_tool_calls(Bytes bytes);
 
 }  // namespace tandem::fuzz

@@ -18,7 +18,7 @@ constexpr std::string_view kNoQuantization =
     "checkpoint";
 constexpr std::string_view kNoTls = "put a proxy in front that ends TLS";
 
-constexpr std::array<Hint, 37> kHints = {{
+constexpr std::array<Hint, 38> kHints = {{
     {"--enable-lora", "adapters are always welcome: leave it out"},
     {"--lora-modules", "--adapter NAME=DIR names one, --adapters DIR a folder of them"},
     {"--max-loras", "here it is --max-device-adapters"},
@@ -52,6 +52,8 @@ constexpr std::array<Hint, 37> kHints = {{
     {"--trust-remote-code", "code of a checkpoint is never run: leave it out"},
     {"--chat-template",
      "the checkpoint's own is used; requests may bring theirs with --trust-request-chat-template"},
+    {"--enable-auto-tool-choice",
+     "calls of tools are read unless --tool-call-parser is none: leave it out"},
     {"--download-dir", "nothing is downloaded; --model names a folder"},
     {"--revision", "nothing is downloaded; --model names a folder"},
     {"--swap-space", "nothing is swapped: leave it out"},

@@ -169,6 +169,9 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       .range(0.001, 1024);
   add(s.trust_request_chat_template, "trust_request_chat_template",
       "requests may bring a chat_template of their own");
+  add(s.tool_call_parser, "tool_call_parser",
+      "how the model writes calls of tools in chat answers; auto: as its chat template shows")
+      .choices({"auto", "llama3", "hermes", "mistral", "none"});
   add(s.max_answer_mb, "max_answer_mb",
       "memory that one answer may take; a request that might take more is told 400")
       .meta("MB")

@@ -72,6 +72,7 @@ struct ServerSettings {
   std::int64_t max_connections = 1024;
   double max_body_mb = 8;
   bool trust_request_chat_template = false;
+  std::string tool_call_parser = "auto";
   double max_answer_mb = 128;
   double max_answers_mb = 1024;
   double drain_timeout_s = 30;

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "engine/server/server.h"
+#include "engine/server/tool_calls/tool_format.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/settings.h"
@@ -58,6 +59,21 @@ std::string url(const ServerSettings& settings, int port) {
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", settings.host, v6 ? "]" : "", port);
 }
 
+ToolFormat choose_tool_format(const std::string& setting, const EngineSetup& setup) {
+  if (const auto format = tool_format(setting)) return *format;
+  const std::string_view chat_template =
+      setup.chat_template == nullptr ? std::string_view() : setup.chat_template->source();
+  const ToolFormat found = detect_tool_format(chat_template, [&](std::string_view token) {
+    return setup.tokenizer->token_to_id(token).has_value();
+  });
+  if (found == ToolFormat::none) {
+    log::info("the chat template shows no known format of tool calls: they stay text");
+  } else {
+    log::info("calls of tools are read as {} writes them", name_of(found));
+  }
+  return found;
+}
+
 Status serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   TANDEM_ASSIGN(const auto adapters,
@@ -78,6 +94,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.max_loras = setup->engine->options().max_device_adapters;
   model.service = setup->engine.get();
   model.text = setup->text.get();
+  model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
   signals->set_graceful(true);
   server->attach(model);
   log::info("ready: {} serves '{}' and {} adapters", address, model.name, adapters.size());

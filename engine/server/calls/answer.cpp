@@ -227,14 +227,18 @@ class StreamedAnswer final : public BodySource, private Answer {
     const bool silent = part.text.empty() && part.logprobs.empty() && !part.prompt_head &&
                         part.finish == FinishReason::none;
     if (silent && !part.first) return;
-    json chunk = base();
-    chunk["choices"] = json::array({job().shape->chunk_choice(part)});
-    if (job().call.include_usage) {
-      chunk["usage"] = nullptr;
-    } else if (part.finish != FinishReason::none && all_finished()) {
-      chunk["tandem"] = tandem_json(run().stats());
+    std::vector<json> choices = job().shape->chunk_choices(part);
+    for (json& choice : choices) {
+      json chunk = base();
+      chunk["choices"] = json::array({std::move(choice)});
+      const bool last = &choice == &choices.back();
+      if (job().call.include_usage) {
+        chunk["usage"] = nullptr;
+      } else if (last && part.finish != FinishReason::none && all_finished()) {
+        chunk["tandem"] = tandem_json(run().stats());
+      }
+      out += sse_event(dump(chunk));
     }
-    out += sse_event(dump(chunk));
   }
 
   void add_last(std::string& out) {

@@ -39,7 +39,9 @@ class AnswerShape {
   virtual const char* id_prefix() const = 0;
   virtual const char* object(bool streamed) const = 0;
   virtual nlohmann::json choice(const ChoicePart& whole) = 0;
-  virtual nlohmann::json chunk_choice(const ChoicePart& part) = 0;
+  // A chunk each, in this order; at least one at the end of a choice. `part` is not empty, or the
+  // first.
+  virtual std::vector<nlohmann::json> chunk_choices(const ChoicePart& part) = 0;
 };
 
 struct AnswerJob {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/server/tool_calls/tool_parser.h"
+
 namespace tandem {
 namespace {
 
@@ -12,6 +14,9 @@ constexpr std::uint64_t kChunkBytes = 512;       // an event around one token
 constexpr std::uint64_t kLogprobBytes = 48;      // of one candidate: completions
 constexpr std::uint64_t kChatLogprobBytes = 96;  // the same with its name, number and bytes
 constexpr std::uint64_t kLogprobTokenBytes = 64;
+constexpr std::uint64_t kToolCallBytes = 192;  // of one call: its id and names
+// Of a choice in which calls are read: those, and what is held back, as text and as arguments.
+constexpr std::uint64_t kToolsBytes = 2 * kMaxHeldBytes + kMaxToolCalls * kToolCallBytes;
 
 }  // namespace
 
@@ -29,6 +34,7 @@ std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationReq
     const std::uint64_t tokens =
         call.stream ? std::min<std::uint64_t>(max_tokens, kMaxUnread) : max_tokens;
     std::uint64_t choice = kChoiceBytes + tokens * kTokenBytes;
+    if (!call.tool_use.tools.empty()) choice += kToolsBytes;
     if (call.stream) choice += tokens * kChunkBytes;
     if (request.num_logprobs >= 0) choice += tokens * scored;
     if (request.prompt_logprobs) choice += request.prompt.size() * scored;

@@ -1,49 +1,51 @@
 // POST /v1/chat/completions
 #include "engine/server/calls/call.h"
+#include "engine/server/calls/chat_shape.h"
 #include "engine/server/messages/request_parsing.h"
 #include "engine/server/messages/response_building.h"
+#include "engine/server/tool_calls/tool_constraint.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
 
-class ChatShape final : public AnswerShape {
- public:
-  ChatShape(const TextCodec& text, bool logprobs) : text_(text), wants_logprobs_(logprobs) {}
-
-  const char* id_prefix() const override { return "chatcmpl-"; }
-  const char* object(bool streamed) const override {
-    return streamed ? "chat.completion.chunk" : "chat.completion";
+// What the request asks of tools, for the model that is served: how calls are read, which special
+// tokens stay in the text for that, and the grammar of calls that are enforced.
+MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools& tools) {
+  const ToolUse& use = call.tool_use;
+  tools.parallel = use.parallel;
+  tools.named = use.choice.kind == ToolChoice::Kind::named;
+  tools.options.format = format_of(use, model.tool_format);
+  tools.options.begins_with_call = begins_with_call(use, tools.options.format);
+  for (const char* const marker : markers_of(tools.options.format)) {
+    const auto token = model.text->special_token(marker);
+    if (!token || !call.request.skip_special_tokens) continue;
+    tools.options.hidden.emplace_back(marker);
+    call.request.kept_special_tokens.push_back(*token);
   }
-  json choice(const ChoicePart& whole) override {
-    return choice_with("message", {{"role", "assistant"}, {"content", whole.text}}, whole);
+  if (!use.is_enforced()) return std::nullopt;
+  if (!model.service->enforces_constraints()) {
+    ApiError error =
+        bad_field("tool_choice", "'tool_choice' is not supported yet: only \"none\" or \"auto\"");
+    error.code = "not_supported";
+    return error;
   }
-  json chunk_choice(const ChoicePart& part) override {
-    json delta = json::object();
-    if (part.first) delta["role"] = "assistant";
-    if (part.first || !part.text.empty()) delta["content"] = part.text;
-    return choice_with("delta", std::move(delta), part);
+  if (call.request.constraint.kind != TextConstraint::Kind::none) {
+    return bad_field("tool_choice",
+                     "'tool_choice' asks for a call, and another field for a text of another form: "
+                     "give one of them");
   }
-
- private:
-  json choice_with(const char* name, json message, const ChoicePart& part) const {
-    return {{"index", part.index},
-            {name, std::move(message)},
-            {"logprobs", wants_logprobs_ ? chat_logprobs(part.logprobs, text_) : json()},
-            {"finish_reason", finish_reason_json(part.finish)},
-            {"stop_reason", part.stop_reason.empty() ? json() : json(part.stop_reason)}};
-  }
-
-  const TextCodec& text_;
-  bool wants_logprobs_;
-};
+  call.request.constraint = tool_constraint(use, tools.options.format);
+  return std::nullopt;
+}
 
 }  // namespace
 
 HttpResponse calls::chat_completions(CallContext& context, const HttpRequest& request,
                                      const json& body) {
   AnswerJob job;
+  const ServedModel& model = context.model();
   const ConversationRules rules{.bytes = request.body,
                                 .trust_chat_template = context.options.trust_request_chat_template};
   if (auto error =
@@ -52,15 +54,17 @@ HttpResponse calls::chat_completions(CallContext& context, const HttpRequest& re
   }
   std::string adapter;
   if (auto error = context.find_adapter(job.call.model, adapter)) return error_response(*error);
-  if (auto error = make_requests(job.call, *context.model().text, context.model().max_model_len,
-                                 job.requests)) {
+  ChatTools tools;
+  if (auto error = plan_tools(model, job.call, tools)) return error_response(*error);
+  if (auto error = make_requests(job.call, *model.text, model.max_model_len, job.requests)) {
     return error_response(*error);
   }
   job.requests.front().adapter = adapter;
-  job.model = job.call.model.empty() ? context.model().name : job.call.model;
+  job.model = job.call.model.empty() ? model.name : job.call.model;
   job.logged = context.logged(request, "/v1/chat/completions", adapter);
-  job.shape = std::make_unique<ChatShape>(*context.model().text, job.call.logprobs);
-  return answer(std::move(job), context.answer_limits(), *context.model().service, context.metrics);
+  job.shape = std::make_unique<ChatShape>(*model.text, job.call.logprobs, std::move(tools),
+                                          static_cast<std::size_t>(job.call.request.n));
+  return answer(std::move(job), context.answer_limits(), *model.service, context.metrics);
 }
 
 }  // namespace tandem

@@ -15,8 +15,8 @@ class CompletionShape final : public AnswerShape {
 
   const char* id_prefix() const override { return "cmpl-"; }
   const char* object(bool) const override { return "text_completion"; }
-  json choice(const ChoicePart& whole) override { return chunk_choice(whole); }
-  json chunk_choice(const ChoicePart& part) override {
+  std::vector<json> chunk_choices(const ChoicePart& part) override { return {choice(part)}; }
+  json choice(const ChoicePart& part) override {
     return {{"index", part.index},
             {"text", part.text},
             {"logprobs", logprobs(part)},
@@ -56,7 +56,11 @@ HttpResponse calls::completions(CallContext& context, const HttpRequest& request
     job.requests[i].adapter = adapter;
     if (!job.call.echo) continue;
     const Prompt& prompt = job.call.prompts[i];
-    job.echoed.push_back(prompt.text ? *prompt.text : text.decode(prompt.tokens, false));
+    if (job.call.truncate_prompt_tokens) {
+      job.echoed.push_back(text.decode(job.requests[i].prompt, prompt.text.has_value()));
+    } else {
+      job.echoed.push_back(prompt.text ? *prompt.text : text.decode(prompt.tokens, false));
+    }
   }
   job.model = job.call.model.empty() ? context.model().name : job.call.model;
   job.logged = context.logged(request, "/v1/completions", adapter);

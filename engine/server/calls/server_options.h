@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "engine/server/messages/text_codec.h"
+#include "engine/server/tool_calls/tool_format.h"
 #include "engine/service/service.h"
 
 namespace tandem {
@@ -45,6 +46,7 @@ struct ServedModel {
       0;  // adapters that fit the device at once, told by the metrics; 0: unset
   GenerationService* service = nullptr;
   const TextCodec* text = nullptr;
+  ToolFormat tool_format = ToolFormat::none;  // how it writes calls of tools
 };
 
 }  // namespace tandem

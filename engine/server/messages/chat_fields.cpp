@@ -113,17 +113,6 @@ bool take_messages(const Json& value, ChatInput& chat, std::string& reason) {
   return true;
 }
 
-bool take_tools(const Json& value, ChatInput& chat, std::string&) {
-  if (!all_objects(value)) return false;
-  for (const Json& tool : value) {
-    const Json* function = member(tool, "function");
-    const Json& described = function == nullptr ? tool : *function;
-    if (!described.is_object() || !has_text(described, "name")) return false;
-  }
-  append_member(chat.variables, "tools", value);
-  return true;
-}
-
 bool take_documents(const Json& value, ChatInput& chat, std::string&) {
   if (!all_objects(value)) return false;
   append_member(chat.variables, "documents", value);

@@ -15,7 +15,6 @@ namespace tandem {
 // a tool call's arguments are parsed, for they are printed as JSON; members that are null are left
 // out; reasoning has the names that templates know it by.
 bool take_messages(const nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
-bool take_tools(const nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_documents(const nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_template_kwargs(const nlohmann::ordered_json& value, ChatInput& chat,
                           std::string& reason);

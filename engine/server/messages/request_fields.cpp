@@ -8,6 +8,7 @@
 
 #include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/constraint_fields.h"
+#include "engine/server/messages/tool_fields.h"
 
 namespace tandem {
 namespace {
@@ -147,9 +148,26 @@ const RequestField kFields[] = {
      .kind = Kind::other,
      .rule = "a list of {\"type\": \"function\", \"function\": {\"name\": string, ...}} or of "
              "such functions themselves",
-     .schema = R"({"type": "array", "items": {"type": "object"}})",
-     .summary = "What the model may call, for the template; calls in the answer are its text",
+     .schema = R"({"type": "array", "maxItems": 128, "items": {"type": "object"}})",
+     .summary = "What the model may call",
      .take_in_order = take_tools},
+    {.name = "tool_choice",
+     .where = kChat,
+     .kind = Kind::other,
+     .rule =
+         "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": "
+         "string}}",
+     .schema = R"({"oneOf": [{"enum": ["auto", "none", "required"]}, {"type": "object",
+                   "required": ["type", "function"], "properties": {"type": {"const": "function"},
+                   "function": {"type": "object", "required": ["name"],
+                   "properties": {"name": {"type": "string"}}}}}]})",
+     .summary = "Whether the model may call tools, must not, must call some, or must call this one",
+     .take = take_tool_choice},
+    {.name = "parallel_tool_calls",
+     .where = kChat,
+     .kind = Kind::boolean,
+     .summary = "false: one call at most, the first; true when absent",
+     .take = TANDEM_TAKE(call.tool_use.parallel = value.get<bool>())},
     {.name = "documents",
      .where = kConversation,
      .kind = Kind::other,
@@ -195,6 +213,17 @@ const RequestField kFields[] = {
      .max = kMaxInt32,
      .summary = "The newer name of max_tokens; wins when both are given",
      .take = TANDEM_TAKE(call.max_tokens = int32(value))},
+    {.name = "truncate_prompt_tokens",
+     .where = kBoth,
+     .kind = Kind::integer,
+     .min = -1,
+     .max = kMaxInt32,
+     .summary = "Take the last so many tokens of each prompt; -1: as many as the context has room "
+                "for beside the answer",
+     .take = TANDEM_TAKE(if (value == 0) {
+       reason = "0 would leave nothing";
+       return false;
+     } call.truncate_prompt_tokens = int32(value))},
     {.name = "min_tokens",
      .where = kBoth,
      .kind = Kind::integer,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/server/tool_calls/tool_constraint.h"
 #include "engine/service/generation.h"
 #include "engine/tokenizer/jinja/chat_template.h"
 
@@ -27,10 +28,13 @@ struct CompletionCall {
   ChatInput chat_input;                       // chat
   std::string chat_template;                  // chat: the request's own; empty: the checkpoint's
   std::optional<bool> add_generation_prompt;  // chat: as asked
+  ToolUse tool_use;                           // chat
   GenerationRequest request;                  // all but adapter, prompt and max_tokens
   std::string constraint_field;               // that the request's constraint is from; empty: none
   std::vector<std::string> bad_words;         // not yet tokenized
   std::optional<std::int32_t> max_tokens;
+  // The last so many tokens of each prompt are taken; -1: as many as the context has room for.
+  std::optional<std::int32_t> truncate_prompt_tokens;
   bool echo = false;
   bool stream = false;
   bool include_usage = false;

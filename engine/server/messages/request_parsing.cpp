@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/ordered_json.h"
+#include "engine/server/messages/tool_fields.h"
 #include "engine/server/messages/unsupported_fields.h"
 
 namespace tandem {
@@ -167,6 +168,29 @@ MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
   return std::nullopt;
 }
 
+constexpr std::int32_t kCompletionsDefault = 16;  // new tokens: OpenAI's
+
+// Keeps the prompt's last tokens, as asked.
+MaybeError truncate(const CompletionCall& call, std::int32_t max_model_len,
+                    std::vector<TokenId>& prompt) {
+  if (!call.truncate_prompt_tokens) return std::nullopt;
+  std::int32_t kept = *call.truncate_prompt_tokens;
+  if (kept > max_model_len) {
+    return bad_field(
+        "truncate_prompt_tokens",
+        "'truncate_prompt_tokens' is {}, but this model's context is {} tokens; -1 takes "
+        "as many as there is room for",
+        kept, max_model_len);
+  }
+  if (kept < 0) {
+    const std::int32_t answer = call.max_tokens.value_or(call.chat ? 1 : kCompletionsDefault);
+    kept = max_model_len - std::min(answer, max_model_len - 1);
+  }
+  const auto size = static_cast<std::ptrdiff_t>(prompt.size());
+  if (size > kept) prompt.erase(prompt.begin(), prompt.end() - kept);
+  return std::nullopt;
+}
+
 }  // namespace
 
 void warn_unknown_field(std::string_view call, std::string_view field) {
@@ -191,6 +215,7 @@ MaybeError parse_call(const json& body, bool chat, std::int32_t max_sequences, C
   const unsigned where = chat ? kChat : kCompletions;
   if (auto error = take_fields(body, where, rules, call)) return error;
   if (auto error = check_other_fields(body, where, call.request.n)) return error;
+  if (auto error = check_tools(call)) return error;
   call.request.num_logprobs = call.logprobs ? call.top_logprobs : -1;
   call.request.prompt_logprobs = call.echo && call.logprobs;
   if (auto error = check_together(body, call, max_sequences)) return error;
@@ -264,12 +289,12 @@ MaybeError make_requests(const CompletionCall& call, const TextCodec& text,
       request.prompt = prompt.tokens;
     }
     if (request.prompt.empty()) return bad_field(param, "'{}' has no tokens", param);
+    if (auto error = truncate(call, max_model_len, request.prompt)) return error;
     if (auto error =
             check_context(request.prompt.size(), call.max_tokens == 0, max_model_len, param)) {
       return error;
     }
     const auto room = max_model_len - static_cast<std::int32_t>(request.prompt.size());
-    constexpr std::int32_t kCompletionsDefault = 16;  // OpenAI's
     request.max_tokens =
         std::min(call.max_tokens.value_or(call.chat ? room : kCompletionsDefault), room);
     request.min_tokens = std::min(request.min_tokens, request.max_tokens);

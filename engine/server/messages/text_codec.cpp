@@ -46,6 +46,10 @@ class TokenizerCodec final : public TextCodec {
     return std::string(tokenizer_.id_to_token(id));
   }
   std::string token_bytes(TokenId id) const override { return tokenizer_.token_bytes(id); }
+  std::optional<TokenId> special_token(std::string_view text) const override {
+    const auto id = tokenizer_.token_to_id(text);
+    return id && tokenizer_.is_special(*id) ? id : std::nullopt;
+  }
   bool has_chat_template() const override { return chat_template_ != nullptr; }
   Result<std::string> render_chat(const ChatInput& input, std::string_view source) const override {
     if (source.empty()) {

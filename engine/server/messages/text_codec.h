@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ class TextCodec {
   virtual std::size_t vocab_size() const = 0;             // highest id + 1
   virtual std::string id_to_token(TokenId id) const = 0;  // as in the vocabulary
   virtual std::string token_bytes(TokenId id) const = 0;  // what the token adds to a text
+  // Nothing: the text is no token, or one that is not special.
+  virtual std::optional<TokenId> special_token(std::string_view text) const = 0;
   virtual bool has_chat_template() const = 0;
   // By `source`, a request's own template; empty: by the checkpoint's, which there must be.
   // Contents of parts are joined to one text, a line each, for a template that does not walk over

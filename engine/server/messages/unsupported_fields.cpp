@@ -16,10 +16,8 @@ constexpr const char* kByTemplate = "templates take such through 'chat_template_
 
 // OpenAI's first, then vLLM's, then other servers'.
 const UnsupportedField kUnsupported[] = {
-    {.name = "tool_choice", .accepted = R"(["none", "auto"])"},
-    {.name = "parallel_tool_calls", .accepted = "[true]"},
     {.name = "functions", .accepted = "[[]]", .instead = "give 'tools'"},
-    {.name = "function_call", .accepted = R"(["none", "auto"])"},
+    {.name = "function_call", .accepted = R"(["none", "auto"])", .instead = "give 'tool_choice'"},
     {.name = "suffix", .accepted = R"([""])"},
     {.name = "best_of", .accepts_n = true},
     {.name = "modalities", .accepted = R"([["text"]])"},
@@ -31,8 +29,7 @@ const UnsupportedField kUnsupported[] = {
     {.name = "guided_decoding_backend"},
     {.name = "guided_whitespace_pattern"},
     {.name = "structural_tag", .instead = "give 'structured_outputs'"},
-    {.name = "truncate_prompt_tokens"},
-    {.name = "truncation_side"},
+    {.name = "truncation_side", .accepted = R"(["left"])"},
     {.name = "use_beam_search", .accepted = "[false]"},
     {.name = "length_penalty", .accepted = "[1]"},
     {.name = "early_stopping", .accepted = "[false]"},

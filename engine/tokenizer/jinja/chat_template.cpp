@@ -107,6 +107,7 @@ std::optional<std::string> template_of(const Json& config) {
 }  // namespace
 
 struct ChatTemplate::Impl {
+  std::string source;
   jinja::Body body;
   Json tokens;
 
@@ -135,6 +136,7 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
   if (!special_tokens.is_object()) return invalid("special tokens must be an object");
   return caught([&]() -> Result<std::unique_ptr<ChatTemplate>> {
     auto impl = std::make_unique<Impl>();
+    impl->source = source;
     impl->body = jinja::parse(source);
     impl->tokens = special_tokens;
     return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(impl)));
@@ -180,6 +182,10 @@ Result<std::string> ChatTemplate::render(const ChatInput& input, const RenderLim
     TANDEM_ASSIGN(const std::string shown, jinja::mark_end(marked.messages));
     return jinja::cut_at_mark(impl_->render(marked), shown);
   });
+}
+
+std::string_view ChatTemplate::source() const {
+  return impl_->source;
 }
 
 bool ChatTemplate::reads_content_parts() const {

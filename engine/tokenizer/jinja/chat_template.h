@@ -51,6 +51,7 @@ class ChatTemplate {
 
   // It walks over the parts of a message's content; else it wants one text.
   bool reads_content_parts() const;
+  std::string_view source() const;
 
  private:
   struct Impl;

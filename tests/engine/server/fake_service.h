@@ -1,6 +1,7 @@
 // A GenerationService whose answers the test scripts, and a codec whose tokens are bytes.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -43,6 +44,11 @@ class ByteCodec : public TextCodec {
   std::string token_bytes(TokenId id) const override {
     return id == kBos ? "" : std::string(1, static_cast<char>(id));
   }
+  std::optional<TokenId> special_token(std::string_view text) const override {
+    const auto found = std::find(special.begin(), special.end(), text);
+    if (found == special.end()) return std::nullopt;
+    return static_cast<TokenId>(300 + (found - special.begin()));
+  }
   bool has_chat_template() const override { return chat; }
   Result<std::string> render_chat(const ChatInput& input, std::string_view) const override {
     std::string text;
@@ -57,6 +63,7 @@ class ByteCodec : public TextCodec {
   }
 
   bool chat = true;
+  std::vector<std::string> special;  // with the ids from 300 on, which no text has
 };
 
 // One submitted request: the test's end.

@@ -84,11 +84,9 @@ TEST_F(FieldsTest, NamesTheFieldThatItDoesNotSupport) {
     json value;
     const char* message;
   } cases[] = {
-      {kChatPath, "tool_choice", "required", "only \"none\" or \"auto\""},
-      {kChatPath, "tool_choice", {{"type", "function"}}, "not supported yet"},
-      {kChatPath, "parallel_tool_calls", false, "only true"},
       {kChatPath, "functions", {{{"name", "f"}}}, "give 'tools'"},
-      {kChatPath, "function_call", {{"name", "f"}}, "not supported yet"},
+      {kChatPath, "function_call", {{"name", "f"}}, "give 'tool_choice'"},
+      {kChatPath, "truncation_side", "right", "only \"left\""},
       {kChatPath, "modalities", {"text", "audio"}, "only [\"text\"]"},
       {kChatPath, "reasoning_effort", "low", "chat_template_kwargs"},
       {kChatPath, "prompt", "p", "a field of /v1/completions"},

@@ -27,11 +27,12 @@ class ServerTest : public ::testing::Test {
     port = server->port();
     if (attached) attach();
   }
-  void attach() { server->attach({"base", "/models/base", 64, 8, &service, &text}); }
+  void attach() { server->attach({"base", "/models/base", 64, 8, &service, &text, tool_format}); }
 
   ServerOptions options;
   FakeService service;
   ByteCodec text;
+  ToolFormat tool_format = ToolFormat::none;
   std::unique_ptr<Server> server;
   int port = 0;
 };

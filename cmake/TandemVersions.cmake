@@ -1,0 +1,53 @@
+# Whether what was found fits: all that does not is named at once, each with the version found, the
+# version needed and the package that has it. Sees nothing but its arguments, so that a test can
+# include it alone.
+
+if(POLICY CMP0174)
+  cmake_policy(SET CMP0174 NEW)  # a keyword may be followed by an empty string
+endif()
+
+# tandem_needs(NAME FOUND yes VERSION version FROM oldest [BELOW first] PACKAGE package)
+# Notes what is wrong with NAME for tandem_needs_met: missing (FOUND is false), older than FROM, or
+# as new as BELOW. FROM is the oldest version that is built and tested (Debian 12 has it), BELOW the
+# first that may break what it promises, by its own rules. An empty VERSION (some libraries do not
+# tell it) passes.
+function(tandem_needs name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "FOUND;VERSION;FROM;BELOW;PACKAGE" "")
+  set(needed "needed is ${ARG_FROM} or newer")
+  if(ARG_BELOW)
+    string(APPEND needed ", below ${ARG_BELOW}")
+  endif()
+  if(NOT ARG_FOUND)
+    set(wrong "${name} is missing: ${needed} (${ARG_PACKAGE})")
+  elseif(NOT ARG_VERSION)
+    return()
+  elseif(ARG_VERSION VERSION_LESS ARG_FROM)
+    set(wrong "${name} ${ARG_VERSION} is too old: ${needed} (${ARG_PACKAGE})")
+  elseif(ARG_BELOW AND ARG_VERSION VERSION_GREATER_EQUAL ARG_BELOW)
+    set(wrong "${name} ${ARG_VERSION} is too new: ${needed} (${ARG_PACKAGE})")
+  else()
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TANDEM_WRONG "${wrong}")
+  if(NOT ARG_FOUND)
+    set_property(GLOBAL PROPERTY TANDEM_MISSING ON)
+  endif()
+endfunction()
+
+# Ends the configuration if something noted does not fit. TANDEM_ANY_VERSION: only warns of versions.
+function(tandem_needs_met)
+  get_property(wrong GLOBAL PROPERTY TANDEM_WRONG)
+  get_property(missing GLOBAL PROPERTY TANDEM_MISSING)
+  if(NOT wrong)
+    return()
+  endif()
+  list(JOIN wrong "\n  " lines)
+  if(TANDEM_ANY_VERSION AND NOT missing)
+    message(WARNING "Tried all the same, by TANDEM_ANY_VERSION:\n  ${lines}")
+    return()
+  endif()
+  message(FATAL_ERROR "Not what Tandem is built with:\n  ${lines}\n"
+    "tools/install-deps installs the packages in brackets; those of Debian 12, Debian 13 and Ubuntu 24.04 fit. "
+    "Where another version was found first, let CMAKE_PREFIX_PATH name the folder of one that fits, in a "
+    "fresh build folder. -DTANDEM_ANY_VERSION=ON tries versions that do not.")
+endfunction()
