@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include "base/clock.h"
 #include "engine/constraint/token_filter.h"
 #include "engine/constraint/xgrammar_log.h"
 
@@ -17,18 +19,8 @@ namespace {
 
 using Kind = TextConstraint::Kind;
 
-xgrammar::TokenizerInfo read_vocabulary(const Tokenizer& tokenizer, std::int32_t vocab_size,
-                                        const std::vector<TokenId>& end_tokens,
-                                        bool special_as_text) {
-  const std::size_t size = std::min(tokenizer.vocab_size(), static_cast<std::size_t>(vocab_size));
-  std::vector<std::string> tokens(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto id = static_cast<TokenId>(i);
-    const bool ends = std::find(end_tokens.begin(), end_tokens.end(), id) != end_tokens.end();
-    tokens[i] = tokenizer.token_bytes(id);
-    if (special_as_text && tokenizer.is_special(id) && !ends) tokens[i] = tokenizer.id_to_token(id);
-  }
-  return {tokens, xgrammar::VocabType::RAW, vocab_size, end_tokens};
+bool is_among(const std::vector<TokenId>& tokens, TokenId token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
 xgrammar::CompiledGrammar compile_by_kind(const TextConstraint& constraint,
@@ -64,11 +56,48 @@ std::string readable(std::string message) {
 
 }  // namespace
 
-// Of special tokens a text holds nothing, so that no constraint of the text allows them. A
-// structural tag may be about them: there they stand for what they are called.
+// Of special tokens a text holds nothing, so that no constraint of the text allows them; but for
+// those that a structural tag names: there they stand for what they are called.
 struct GrammarBackend::Vocabularies {
-  xgrammar::TokenizerInfo text;
-  xgrammar::TokenizerInfo with_special;
+  Vocabularies(const Tokenizer& tokenizer, std::int32_t size,
+               const std::vector<TokenId>& end_tokens)
+      : vocab_size(size), ends(end_tokens) {
+    const std::size_t known = std::min(tokenizer.vocab_size(), static_cast<std::size_t>(size));
+    for (std::size_t i = 0; i < known; ++i) {
+      const auto id = static_cast<TokenId>(i);
+      texts.push_back(tokenizer.token_bytes(id));
+      if (!tokenizer.is_special(id) || is_among(ends, id)) continue;
+      if (const std::string_view name = tokenizer.id_to_token(id); !name.empty()) {
+        special.emplace_back(id, name);
+      }
+    }
+  }
+
+  xgrammar::TokenizerInfo of(const TextConstraint& constraint) {
+    constexpr std::size_t kMost = 8;  // servers have one or two
+    std::vector<TokenId> named;
+    if (constraint.kind == Kind::structural_tag) {
+      for (const auto& [id, name] : special) {
+        if (constraint.text.find(name) != std::string::npos) named.push_back(id);
+      }
+    }
+    if (const auto at = made.find(named); at != made.end()) return at->second;
+    std::vector<std::string> with_named = texts;
+    for (const auto& [id, name] : special) {
+      if (is_among(named, id)) with_named[static_cast<std::size_t>(id)] = name;
+    }
+    if (made.size() >= kMost) made.clear();
+    return made
+        .emplace(named,
+                 xgrammar::TokenizerInfo(with_named, xgrammar::VocabType::RAW, vocab_size, ends))
+        .first->second;
+  }
+
+  const std::int32_t vocab_size;
+  const std::vector<TokenId> ends;
+  std::vector<std::string> texts;                                // by id
+  std::vector<std::pair<TokenId, std::string>> special;          // but for those that end
+  std::map<std::vector<TokenId>, xgrammar::TokenizerInfo> made;  // by the special tokens in them
 };
 
 GrammarBackend::GrammarBackend(const Tokenizer& tokenizer, std::int32_t vocab_size,
@@ -77,25 +106,21 @@ GrammarBackend::GrammarBackend(const Tokenizer& tokenizer, std::int32_t vocab_si
 
 GrammarBackend::~GrammarBackend() = default;
 
-const GrammarBackend::Vocabularies& GrammarBackend::vocabularies() {
-  std::call_once(read_, [this] {
-    vocabularies_ = std::make_unique<const Vocabularies>(
-        Vocabularies{read_vocabulary(*tokenizer_, vocab_size_, end_tokens_, false),
-                     read_vocabulary(*tokenizer_, vocab_size_, end_tokens_, true)});
-  });
-  return *vocabularies_;
-}
-
 Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
     const TextConstraint& constraint) {
   constexpr int kThreads = 1;  // its own: cores belong to the workers and the engine
   XgrammarWarnings warnings;
   std::shared_ptr<const CompiledConstraint> compiled;
   try {
-    const Vocabularies& all = vocabularies();
-    xgrammar::GrammarCompiler compiler(
-        constraint.kind == Kind::structural_tag ? all.with_special : all.text, kThreads,
-        /*cache_enabled=*/false);
+    std::optional<xgrammar::TokenizerInfo> vocabulary;  // a handle
+    {
+      const std::lock_guard lock(mutex_);
+      if (vocabularies_ == nullptr) {
+        vocabularies_ = std::make_unique<Vocabularies>(*tokenizer_, vocab_size_, end_tokens_);
+      }
+      vocabulary = vocabularies_->of(constraint);
+    }
+    xgrammar::GrammarCompiler compiler(*vocabulary, kThreads, /*cache_enabled=*/false);
     compiled = std::make_shared<const CompiledConstraint>(compile_by_kind(constraint, compiler));
   } catch (const std::bad_alloc&) {
     return error(StatusCode::resource_exhausted, "there is no memory for it now");
@@ -103,7 +128,7 @@ Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
     return invalid("{}", readable(failure.what()));
   }
   if (!warnings.messages().empty()) return invalid("{}", readable(warnings.messages().front()));
-  TANDEM_TRY(try_first_mask(compiled, vocab_size_));
+  TANDEM_TRY(try_out(compiled, vocab_size_));
   return compiled;
 }
 

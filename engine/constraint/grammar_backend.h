@@ -30,13 +30,12 @@ class GrammarBackend {
 
  private:
   struct Vocabularies;
-  const Vocabularies& vocabularies();
 
   const Tokenizer* tokenizer_;
   const std::int32_t vocab_size_;
   const std::vector<TokenId> end_tokens_;
-  std::once_flag read_;
-  std::unique_ptr<const Vocabularies> vocabularies_;
+  std::mutex mutex_;
+  std::unique_ptr<Vocabularies> vocabularies_;  // guarded by mutex_
 };
 
 }  // namespace tandem

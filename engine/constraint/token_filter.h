@@ -76,8 +76,9 @@ class TokenFilter {
   std::unique_ptr<Matcher> matcher_;  // null: no constraint
 };
 
-// Whether a constraint just compiled can begin at all, and how long that takes.
-Status try_first_mask(const std::shared_ptr<const CompiledConstraint>& constraint,
-                      std::int32_t vocab_size);
+// Whether a constraint just compiled can begin at all, and how long the masks of its first tokens
+// take, along one of its texts.
+Status try_out(const std::shared_ptr<const CompiledConstraint>& constraint,
+               std::int32_t vocab_size);
 
 }  // namespace tandem

@@ -44,7 +44,8 @@ TEST_P(Fuzz, SeedsPass) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, Fuzz,
-    ::testing::Values(Target{"adapter", fuzz_adapter}, Target{"control", fuzz_control},
+    ::testing::Values(Target{"adapter", fuzz_adapter}, Target{"constraint", fuzz_constraint},
+                      Target{"control", fuzz_control},
                       Target{"http", fuzz_http}, Target{"mailbox", fuzz_mailbox},
                       Target{"model", fuzz_model}, Target{"profile", fuzz_profile},
                       Target{"recording", fuzz_recording}, Target{"request", fuzz_request},

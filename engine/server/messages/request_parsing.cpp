@@ -147,6 +147,27 @@ MaybeError check_ids(const std::vector<TokenId>& ids, const TextCodec& text, con
   return std::nullopt;
 }
 
+// Each word as it stands at the beginning of a text, and, if that takes as many tokens but others,
+// after a space: as vLLM reads them.
+MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
+                            std::vector<std::vector<TokenId>>& words) {
+  for (const std::string& word : call.bad_words) {
+    const std::string bare = word.substr(std::min(word.find_first_not_of(" \t\n"), word.size()));
+    auto plain = text.encode(bare, false);
+    if (!plain) return to_api_error(plain.status());
+    if (plain->empty()) {
+      return bad_field("bad_words", "'bad_words': {} is no word", json(word).dump());
+    }
+    auto spaced = text.encode(" " + bare, false);
+    if (!spaced) return to_api_error(spaced.status());
+    words.push_back(*plain);
+    if (spaced->size() == plain->size() && spaced->front() != plain->front()) {
+      words.push_back(std::move(*spaced));
+    }
+  }
+  return std::nullopt;
+}
+
 constexpr std::int32_t kCompletionsDefault = 16;  // new tokens: OpenAI's
 
 // Keeps the prompt's last tokens, as asked.
@@ -167,27 +188,6 @@ MaybeError truncate(const CompletionCall& call, std::int32_t max_model_len,
   }
   const auto size = static_cast<std::ptrdiff_t>(prompt.size());
   if (size > kept) prompt.erase(prompt.begin(), prompt.end() - kept);
-  return std::nullopt;
-}
-
-// Each word as it stands at the beginning of a text, and, if that takes as many tokens but others,
-// after a space: as vLLM reads them.
-MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
-                            std::vector<std::vector<TokenId>>& words) {
-  for (const std::string& word : call.bad_words) {
-    const std::string bare = word.substr(std::min(word.find_first_not_of(" \t\n"), word.size()));
-    auto plain = text.encode(bare, false);
-    if (!plain) return to_api_error(plain.status());
-    if (plain->empty()) {
-      return bad_field("bad_words", "'bad_words': {} is no word", json(word).dump());
-    }
-    auto spaced = text.encode(" " + bare, false);
-    if (!spaced) return to_api_error(spaced.status());
-    words.push_back(*plain);
-    if (spaced->size() == plain->size() && spaced->front() != plain->front()) {
-      words.push_back(std::move(*spaced));
-    }
-  }
   return std::nullopt;
 }
 

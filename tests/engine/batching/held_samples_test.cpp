@@ -32,6 +32,7 @@ class HeldSamples : public ::testing::Test {
                   .value();
     EXPECT_TRUE(engine_->load_adapter("a", path_, false, false).ok());
     want_ = run(*engine_, greedy({5, 6, 7}, 6, "a"))[0].tokens;
+    want_constrained_ = run(*engine_, constrained())[0].tokens;
     EXPECT_TRUE(engine_->load_adapter("b", other, false, false).ok());
     run(*engine_, greedy({5}, 1, "b"));  // it has the one place on the device
     EXPECT_EQ(engine_->adapter_store().find("a")->residency(), Residency::on_disk);
@@ -56,6 +57,13 @@ class HeldSamples : public ::testing::Test {
     while (engine_->stats().running == 0) std::this_thread::yield();
   }
 
+  // Ends by itself, in the middle of what is held.
+  static GenerationRequest constrained() {
+    GenerationRequest request = greedy({5, 6, 7}, 40, "a");
+    request.constraint = {TextConstraint::Kind::regex, "[ab]{2}[0-9]c"};
+    return request;
+  }
+
   const ModelConfig config_ = small_model(1);
   testing::TempDir dir_;
   std::string path_;
@@ -65,7 +73,7 @@ class HeldSamples : public ::testing::Test {
   std::atomic<bool> hold_{false};
   std::latch shown_{1};
   std::latch go_on_{1};
-  std::vector<TokenId> want_;
+  std::vector<TokenId> want_, want_constrained_;
   std::unique_ptr<Engine> engine_;  // ends first
 };
 
@@ -81,6 +89,18 @@ TEST_F(HeldSamples, LeaveWhenTheFolderIsProvenAndHoldUpNobodyElse) {
   const Collected got = collect(*held)[0];
   EXPECT_TRUE(got.error.ok()) << got.error.message();
   EXPECT_EQ(got.tokens, want_);
+}
+
+TEST_F(HeldSamples, AreFollowedByTheConstraintAllTheSame) {
+  ASSERT_GE(want_constrained_.size(), 2U);
+  const auto held = engine_->submit(constrained()).value();
+  wait_until_computed();
+  EXPECT_EQ(run(*engine_, greedy({9, 8, 7}, 20))[0].tokens.size(), 20U);
+  go_on_.count_down();
+  const Collected got = collect(*held)[0];
+  EXPECT_TRUE(got.error.ok()) << got.error.message();
+  EXPECT_EQ(got.tokens, want_constrained_);
+  EXPECT_EQ(got.finish, FinishReason::stop);
 }
 
 TEST_F(HeldSamples, NeverLeaveWhenTheFolderHoldsSomethingElse) {

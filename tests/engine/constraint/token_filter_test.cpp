@@ -116,6 +116,22 @@ TEST_F(Filter, ForbidsTheLastTokenOfABadWordWhereTheOthersStand) {
   EXPECT_EQ(forbidden({8, 8, 1}), (std::vector<TokenId>{7}));
 }
 
+TEST_F(Filter, AllowsOfSpecialTokensThoseAloneThatATagNames) {
+  const TokenId user = tokenizer_->token_to_id("<|user|>").value();
+  const auto tag = [](const std::string& begin) {
+    return TextConstraint{Kind::structural_tag,
+                          R"({"type":"structural_tag","format":{"type":"tag","begin":")" + begin +
+                              R"(","content":{"type":"any_text"},"end":"<|assistant|>"}})"};
+  };
+  auto named = filter(tag("<|user|>"));
+  EXPECT_EQ(look(*named, {}), Outlook::open);
+  EXPECT_THAT(allowed(), ::testing::Contains(user));
+  auto other = filter(tag("<"));
+  EXPECT_EQ(look(*other, {}), Outlook::open);
+  EXPECT_EQ(look(*other, {token("<")}), Outlook::open);
+  EXPECT_THAT(allowed(), ::testing::Not(::testing::Contains(user)));
+}
+
 // Random walks: what is drawn is always a prefix of a match, and a filter that is set back anywhere
 // says what a fresh one says.
 TEST_F(Filter, SaysTheSameAfterGoingBackAsAFreshOne) {

@@ -35,6 +35,7 @@ std::vector<GenerationRequest> mixed_requests(unsigned seed, int count) {
       request.sampling.temperature = 0.8;
       request.sampling.seed = random();
     }
+    if (random() % 4 == 0) request.constraint = {TextConstraint::Kind::regex, "([a-z]{1,9} )+"};
     requests.push_back(std::move(request));
   }
   return requests;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
+#include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_engine.h"
 #include "tools/bench/engine/bench_engine_gpu.h"
 #include "tools/bench/engine/bench_steps.h"
@@ -155,6 +156,14 @@ void add_bars(BenchReport& report, const StepBench& bench, const Timings& timing
       {"H5", "resident memory beyond weights and pools", overhead_mb, "MB", Must::be_at_most, 200});
 }
 
+// The engine itself, as its steps wait for masks.
+Status time_constrained(EngineSettings settings, BenchReport& report) {
+  settings.max_num_seqs = 32;
+  settings.max_model_len = 256;
+  TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
+  return measure_constrained(*bench, 3, 24, report);
+}
+
 Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettings& bench_settings,
                          const ReportSettings& report_settings, const std::string& command) {
   TANDEM_ASSIGN(const ModelConfig config, find_model_config(settings.model));
@@ -171,14 +180,18 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   double overhead_mb = 0;
   report.fact("device", device->info().name);
 
+  if (bench_settings.only == "S1") {
+    TANDEM_TRY(time_constrained(settings, report));
+    return report.finish(report_settings);
+  }
   const SteadyClock clock;
   Progress progress("making dummy weights", STDERR_FILENO, Progress::is_terminal(STDERR_FILENO),
                     clock);
   const TimePoint start = clock.now();
-  TANDEM_ASSIGN(const auto bench, StepBench::create(*device, config, dtype, options,
-                                                    [&](std::size_t done, std::size_t total) {
-                                                      progress.update(done, total);
-                                                    }));
+  TANDEM_ASSIGN(auto bench, StepBench::create(*device, config, dtype, options,
+                                              [&](std::size_t done, std::size_t total) {
+                                                progress.update(done, total);
+                                              }));
   progress.finish();
   report.fact("set-up, seconds", std::round(seconds_between(start, clock.now()) * 10) / 10);
   report.fact("weights", bytes_text(static_cast<double>(bench->weight_bytes())));
@@ -205,6 +218,8 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   report.fact("FLOPs of the prefill (linear layers)",
               fmt::format("{:.1f} G", bench->prefill_flops() / 1e9));
   add_bars(report, *bench, timings, overhead_mb);
+  bench.reset();
+  TANDEM_TRY(time_constrained(settings, report));
   return report.finish(report_settings);
 }
 
@@ -230,7 +245,9 @@ int run_bench_engine(const std::vector<std::string>& args) {
            "tokens in each sequence's cache; 0: 128 on the host, 512 on a GPU")
       .range(0, 4096)
       .flag_only();
-  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2").meta("IDS").flag_only();
+  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, S1")
+      .meta("IDS")
+      .flag_only();
   add_engine_settings(table, engine, server, {});
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);

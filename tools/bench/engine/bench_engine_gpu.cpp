@@ -11,6 +11,7 @@
 #include "engine/loader/random_fill.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/common/bench_selection.h"
+#include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_link.h"
 #include "tools/bench/measure/bench_gpu_steps.h"
 #include "tools/bench/measure/bench_serving.h"
@@ -21,8 +22,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 8> kBars = {"G1", "G2", "G3",  "G4",
-                                                   "G5", "G9", "G10", "link"};
+constexpr std::array<std::string_view, 9> kBars = {"G1", "G2",  "G3",   "G4", "G5",
+                                                   "G9", "G10", "link", "S1"};
 constexpr std::array<std::int32_t, 4> kBatches = {1, 8, 32, 64};
 constexpr std::array<std::int32_t, 3> kPrompts = {64, 512, 2048};
 constexpr std::int32_t kLoraBatch = 32;
@@ -85,7 +86,7 @@ class GpuBench {
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, true));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
     // The start first: what a process has done before (the driver's context) would not count.
-    if (only_.any("G10", "G5", "G3")) TANDEM_TRY(run_engine());
+    if (only_.any("G10", "G5", "G3", "S1")) TANDEM_TRY(run_engine());
     if (only_.any("G1", "G2", "G4")) TANDEM_TRY(run_steps());
     if (only_.any("link")) {
       TANDEM_ASSIGN(const auto device, make_device(settings_));
@@ -122,6 +123,7 @@ class GpuBench {
                    options_.started_s + loaded + token, "s", Must::be_at_most, 10});
     }
     if (only_.any("G5")) TANDEM_TRY(time_gaps(*bench));
+    if (only_.any("S1")) TANDEM_TRY(measure_constrained(*bench, 7, 200, report_));
     if (only_.any("G3")) {
       TANDEM_TRY(bench->add_adapters(adapters, {}));
       TANDEM_TRY(time_distinct(*bench, adapters));
@@ -130,9 +132,11 @@ class GpuBench {
   }
 
   Status time_gaps(ServingBench& bench) {
+    GenerationRequest greedy;
+    greedy.sampling.temperature = 0;
     for (const std::int32_t batch : kBatches) {
       log::info("the engine at batch {}", batch);
-      TANDEM_ASSIGN(const StepShares shares, bench.steady_decode(batch, 512, 200));
+      TANDEM_ASSIGN(const StepShares shares, bench.steady_decode(batch, 512, 200, greedy));
       report_.fact(fmt::format("engine step at batch {}", batch),
                    fmt::format("{:.3f} ms, {} steps", shares.step * 1e3, shares.steps));
       report_.add({"G5", fmt::format("gap between steps over the step, batch {}", batch),

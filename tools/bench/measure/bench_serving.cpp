@@ -65,11 +65,14 @@ Result<ServedLoad> ServingBench::burst(const std::vector<std::string>& adapters,
 }
 
 Result<StepShares> ServingBench::steady_decode(std::int32_t batch, std::int32_t prompt_tokens,
-                                               std::int32_t output_tokens) {
+                                               std::int32_t output_tokens,
+                                               const GenerationRequest& like) {
   Generations generations;
   for (std::int32_t i = 0; i < batch; ++i) {
-    TANDEM_ASSIGN(generations.emplace_back(),
-                  engine().submit(request("", prompt_tokens, output_tokens)));
+    GenerationRequest each = request("", prompt_tokens, output_tokens);
+    each.sampling = like.sampling;
+    each.constraint = like.constraint;
+    TANDEM_ASSIGN(generations.emplace_back(), engine().submit(std::move(each)));
   }
   for (const auto& generation : generations) {
     TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*generation));

@@ -43,9 +43,10 @@ class ServingBench {
   // One request for each name (empty: the base), all at once.
   Result<ServedLoad> burst(const std::vector<std::string>& adapters, std::int32_t prompt_tokens,
                            std::int32_t output_tokens);
-  // The statistics of a time in which exactly `batch` requests of the base decode.
+  // The statistics of a time in which exactly `batch` requests of the base decode, sampled and
+  // constrained as `like` is.
   Result<StepShares> steady_decode(std::int32_t batch, std::int32_t prompt_tokens,
-                                   std::int32_t output_tokens);
+                                   std::int32_t output_tokens, const GenerationRequest& like);
 
   // S-LoRA's synthetic workload (its section 7.2): Poisson arrivals (Gamma with cv 1) at `rate`,
   // adapters by a power law with exponent 1, lengths of prompt and answer uniform in [8, 512].
