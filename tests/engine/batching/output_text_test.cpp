@@ -42,6 +42,20 @@ TEST(OutputText, ShowsEverythingWithoutStops) {
   EXPECT_FALSE(shown.stopped_by);
 }
 
+TEST(OutputText, KeepsTheSpecialTokensThatItIsToldTo) {
+  const TokenId user = demo_tokenizer().token_to_id("<|user|>").value();
+  const TokenId assistant = demo_tokenizer().token_to_id("<|assistant|>").value();
+  const auto say = [&](bool skip, const std::vector<TokenId>& kept) {
+    OutputText output(demo_tokenizer(), skip, {}, false, kept);
+    std::string shown;
+    for (const TokenId id : {user, assistant}) shown += output.push(id, true);
+    return shown + output.flush();
+  };
+  EXPECT_EQ(say(true, {}), "");
+  EXPECT_EQ(say(true, {user}), "<|user|>");
+  EXPECT_EQ(say(false, {}), "<|user|><|assistant|>");
+}
+
 TEST(OutputText, StopsInsideAToken) {
   const Shown shown = show("one two three", {"wo thr"});
   EXPECT_EQ(shown.all, "one t");

@@ -1,5 +1,7 @@
 """LangChain's langchain-openai: chat models, tools, structured output, plain completions."""
 
+from typing import Literal
+
 import openai
 import pydantic
 from checks import MODEL, call, equal, main, raises, weather_of

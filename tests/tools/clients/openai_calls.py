@@ -1,6 +1,7 @@
 """The official openai package; tests/engine/server/openai_client.py checks its answers closer."""
 
 import asyncio
+from typing import Literal
 
 import openai
 import pydantic
@@ -10,7 +11,7 @@ from checks import MESSAGES, MODEL, WEATHER, call, equal, main, raises, weather_
 class Weather(pydantic.BaseModel):
     """The weather of a city"""
 
-    city: str
+    city: Literal["Oslo", "Lima"]
     warm: bool
 
 
