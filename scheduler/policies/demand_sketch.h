@@ -11,11 +11,11 @@
 namespace tandem {
 
 // A count-min sketch: never too low, too high by what collides in all rows. Every kWindow requests
-// all counts are halved, so that what was popular an hour ago does not count for ever. No
+// all counts are halved, so that what was popular a while ago does not count for ever. No
 // allocation. Not thread-safe.
 class DemandSketch {
  public:
-  static constexpr std::uint32_t kWindow = 20'000;
+  static constexpr std::uint32_t kWindow = 8'000;
 
   void count(ClusterAdapterId adapter) {
     if (++total_ > kWindow) halve();

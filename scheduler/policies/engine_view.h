@@ -19,8 +19,9 @@ using ClusterAdapterId = StrongId<struct ClusterAdapterIdTag>;
 // Sums are kept up to date by whoever fills them, so that a decision reads one view per engine and
 // walks no list.
 struct EngineView {
-  bool accepts = true;  // alive, not draining
-  StepCosts costs;      // of this engine: the profile, corrected by what it reports
+  bool accepts = true;      // alive, not draining
+  bool mixed_steps = true;  // prompts and decode in one step; else prompts have their own
+  StepCosts costs;          // of this engine: the profile, corrected by what it reports
   ColdStartCosts cold;
   DecodeLoad running;
   PrefillLoad waiting;  // prompts not begun
@@ -30,6 +31,9 @@ struct EngineView {
   std::int64_t kv_tokens = 0;       // in all
   std::int64_t adapter_free_bytes = 0;  // of the device tier: free, or of adapters nobody uses
   std::int64_t link_queue_bytes = 0;    // adapters under way to the device
+  std::int64_t fetch_queue_bytes = 0;   // and into the host tier
+  double step_ends_s = -1;              // the step under way, expected, by the clock of
+                                        // RouteRequest::now_s; below zero: not known
   std::int32_t free_workers = 0;
 
   std::int64_t requests() const { return running.requests + waiting.requests; }
@@ -44,8 +48,9 @@ struct EngineView {
   }
 };
 
-// Where an adapter is on an engine, best last.
-enum class AdapterTier { absent, host, loading, resident };
+// Where an adapter is on an engine, best last: nowhere, on its way into host memory, there, on its
+// way to the device, there.
+enum class AdapterTier { absent, fetching, host, loading, resident };
 
 // One engine that has an adapter in some way.
 struct AdapterHold {
@@ -61,6 +66,7 @@ struct PrefixHit {
 };
 
 struct RouteRequest {
+  double now_s = 0;          // of any clock that EngineView::step_ends_s shares
   ClusterAdapterId adapter;  // not valid: the base model
   std::int32_t rank = 0;     // 0: the base model
   std::int64_t adapter_bytes = 0;

@@ -43,8 +43,10 @@ struct PolicyOptions {
   double penalty_s = 1;
   // hashing: an engine takes at most this over the mean of requests.
   double hashing_bound = 1.25;
-  // tandem: an adapter may be on so many engines for each that its share of the demand fills.
-  double replicas_per_share = 3;
+  // tandem: an adapter may be on so many engines for each that its share of the demand fills, and
+  // on `least_replicas` whatever its share.
+  double replicas_per_share = 10;
+  std::int32_t least_replicas = 4;
 };
 
 // In the order in which reports show them.

@@ -9,6 +9,11 @@ namespace {
 // A request that misses its SLO costs as much as ten seconds of waiting: more than any request that
 // is served in time, so that misses decide first and time decides among equals.
 constexpr double kMissS = 10;
+// A second before the first token counts as three: nobody reads yet, and of short answers it is
+// most of the time per token. Between one and two it decides at full load whether requests of large
+// ranks queue for the engines that pad to them already, or go where there is room
+// (docs/simulate.md).
+constexpr double kFirstTokenWeight = 3;
 // How far the hash may move an adapter that no engine has: less than load differs by.
 constexpr double kSettle = 0.01;
 
@@ -27,6 +32,13 @@ double wait_for_place_s(const RouteRequest& request, const EngineView& engine, d
   return wait_s;
 }
 
+// Of the step under way; half of one, if the view does not know.
+double step_left_s(const RouteRequest& request, const EngineView& engine) {
+  if (engine.running.requests == 0) return 0;
+  if (engine.step_ends_s < 0) return engine.costs.decode_time_s(engine.running) / 2;
+  return std::max(0.0, engine.step_ends_s - request.now_s);
+}
+
 struct ColdStart {
   double host_s = 0;    // from now until the adapter is in host memory
   double device_s = 0;  // and on the device
@@ -37,8 +49,12 @@ ColdStart cold_start(const RouteRequest& request, const EngineView& engine, Adap
   const double queue_s =
       static_cast<double>(engine.link_queue_bytes) / engine.cold.link_bytes_per_s;
   if (tier == AdapterTier::loading) return {0, queue_s};
-  const double host_s =
-      tier == AdapterTier::host ? 0 : engine.cold.fetch_time_s(request.adapter_bytes);
+  double host_s = 0;
+  if (tier != AdapterTier::host) {
+    host_s = static_cast<double>(engine.fetch_queue_bytes) / engine.cold.fetch_bytes_per_s;
+    // One that is on its way is in the queue.
+    if (tier == AdapterTier::absent) host_s += engine.cold.fetch_time_s(request.adapter_bytes);
+  }
   return {host_s, std::max(host_s, queue_s) + engine.cold.load_time_s(request.adapter_bytes)};
 }
 
@@ -72,11 +88,13 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   own.rank_tokens = own.tokens * request.rank;
   PrefillLoad together = engine.waiting;
   together.add(own);
-  const double own_work_s = costs.prefill_work_s(together) - costs.prefill_work_s(engine.waiting);
+  // A step for prompts alone stops the others, but what waits already is in it as well.
+  const double own_work_s =
+      engine.mixed_steps ? costs.prefill_work_s(together) - costs.prefill_work_s(engine.waiting)
+                         : costs.prefill_time_s(together) - costs.prefill_time_s(engine.waiting);
 
-  // The step under way is half over, on average.
-  const double start_s = costs.decode_time_s(engine.running) / 2 +
-                         wait_for_place_s(request, engine, answer * exists_s);
+  const double start_s =
+      step_left_s(request, engine) + wait_for_place_s(request, engine, answer * exists_s);
   const ColdStart cold = cold_start(request, engine, tier);
   const double begin_s = std::max(start_s, cold.host_s);
   double stall_s = std::max(0.0, cold.device_s - begin_s);
@@ -85,12 +103,13 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   }
 
   TandemEstimate estimate;
-  estimate.ttft_s = begin_s + stall_s + costs.step_time_s(engine.running, together);
-  const double own_s = estimate.ttft_s + (answer - 1) * with_s;
-  estimate.token_s = own_s / answer;
-  // Those that run have half of their answers before them, on average.
+  estimate.ttft_s = begin_s + stall_s +
+                    costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together);
+  const double decode_s = (answer - 1) * with_s;
+  estimate.token_s = (estimate.ttft_s + decode_s) / answer;
+  // Those that end before it are followed by others, who lose as much.
   const double others_s =
-      running * (own_work_s + stall_s) + (with_s - exists_s) * answer * (running / 2 + waiting);
+      running * (own_work_s + stall_s) + (with_s - exists_s) * answer * (running + waiting);
   const double later_s =
       request.rank == 0 || on_device(tier) ? 0 : engine.cold.load_time_s(request.adapter_bytes);
   double misses = 0;
@@ -100,7 +119,8 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
       misses += running + waiting;
   }
   if (request.slo_ttft_s > 0 && estimate.ttft_s > request.slo_ttft_s) misses += 1;
-  estimate.cost_s = own_s + others_s + later_s + kMissS * misses;
+  estimate.cost_s =
+      kFirstTokenWeight * estimate.ttft_s + decode_s + others_s + later_s + kMissS * misses;
   return estimate;
 }
 
@@ -133,7 +153,8 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   }
   if (replicas > 0 && best_keeps) {
     const double filled = demand_.share(request.adapter) * static_cast<double>(engines.size());
-    if (static_cast<double>(replicas) >= 1 + std::ceil(replicas_per_share_ * filled)) return best;
+    const double most = std::max(least_replicas_, std::ceil(replicas_per_share_ * filled));
+    if (static_cast<double>(replicas) >= most) return best;
   }
 
   for (const AdapterHold& hold : request.holds) {

@@ -11,8 +11,8 @@ namespace tandem {
 // StepCosts and ColdStartCosts:
 //
 //   own     until it starts (the step under way, the queue, a free place), its adapter's fetch and
-//           load or the workers in place of them, its prefill without what the prefix cache has,
-//           and its tokens at the pace of the batch with it
+//           load or the workers in place of them, its prefill without what the prefix cache has:
+//           all this counted three times; and its tokens at the pace of the batch with it
 //   others  its prefill and its adapter's stall for each that runs, and the slower steps, by ranks
 //           and kernel, for as long as they stay
 //   later   a load: what is evicted must come back, and the link is taken from the next
@@ -20,17 +20,21 @@ namespace tandem {
 //
 // So a hot adapter is replicated as soon as its engines are slower than a cold start elsewhere, but
 // while they keep the SLO never beyond replicas_per_share times the engines that its share of the
-// demand fills; and an adapter that nobody has settles where its hash prefers, among equals.
+// demand fills, or least_replicas; and an adapter that nobody has settles where its hash prefers,
+// among equals.
 class TandemPolicy final : public Policy {
  public:
   explicit TandemPolicy(const PolicyOptions& options)
-      : seed_(options.seed), replicas_per_share_(options.replicas_per_share) {}
+      : seed_(options.seed),
+        replicas_per_share_(options.replicas_per_share),
+        least_replicas_(options.least_replicas) {}
   std::string_view name() const override { return "tandem"; }
   Decision choose(const RouteRequest& request, std::span<const EngineView> engines) override;
 
  private:
   std::uint64_t seed_;
   double replicas_per_share_;
+  double least_replicas_;
   DemandSketch demand_;
 };
 

@@ -54,7 +54,7 @@ TEST_P(AnyPolicy, ChoosesOnlyWhoAcceptsAndRepeatsItself) {
       for (std::int32_t i = 0; i < static_cast<std::int32_t>(engines.size()) + 3; ++i) {
         // Three are of engines that have left: a router's index may be ahead of its views.
         if (random() % 4 == 0) {
-          holds.push_back({engine_at(i), static_cast<AdapterTier>(random() % 4),
+          holds.push_back({engine_at(i), static_cast<AdapterTier>(random() % 5),
                            static_cast<std::int32_t>(random() % 3)});
         }
         if (random() % 8 == 0) prefixes.push_back({engine_at(i), 16});

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/scheduler/policies/policy_cases.h"
 
 namespace tandem {
@@ -88,24 +90,24 @@ TEST(TandemPolicy, KeepsADeadlineForTheFirstToken) {
 }
 
 TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
-  // Every engine has requests of others; this adapter's single holder has a few more.
+  // Every engine has requests of others; the four that hold this adapter have more.
   std::vector<EngineView> engines(40, running(idle_engine(), 6, 16));
-  engines[0] = running(idle_engine(), 14, 16);
-  engines[1] = running(idle_engine(), 14, 16);
-  const AdapterHold holds[] = {{engine_at(0), AdapterTier::resident, 1},
-                               {engine_at(1), AdapterTier::resident, 1}};
-  PolicyOptions options;
-  TandemPolicy hot(options);
-  TandemPolicy cold(options);
+  std::vector<AdapterHold> holds;
+  for (std::int32_t i = 0; i < 4; ++i) {
+    engines[static_cast<std::size_t>(i)] = running(idle_engine(), 18, 16);
+    holds.push_back({engine_at(i), AdapterTier::resident, 1});
+  }
+  const auto hot = std::make_unique<TandemPolicy>(PolicyOptions{});
+  const auto cold = std::make_unique<TandemPolicy>(PolicyOptions{});
   RouteRequest request = a_request(16, 3);
   request.holds = holds;
-  // Asked for always: two engines are not its share of forty.
-  EXPECT_GT(hot.choose(request, engines).engine, engine_at(1));
+  // Asked for always: four engines are not its share of forty.
+  EXPECT_GE(hot->choose(request, engines).engine, engine_at(4));
   // One in a thousand requests: it has more engines than it fills.
   for (std::int32_t other = 100; other < 1100; ++other) {
-    (void)cold.choose(a_request(16, other), engines);
+    (void)cold->choose(a_request(16, other), engines);
   }
-  EXPECT_LE(cold.choose(request, engines).engine, engine_at(1));
+  EXPECT_LT(cold->choose(request, engines).engine, engine_at(4));
 }
 
 TEST(TandemEstimate, GrowsWithEverythingThatIsInTheWay) {
