@@ -14,6 +14,7 @@
 #include "tools/profile/profile.h"
 #include "tools/replay/replay.h"
 #include "tools/serve/serve.h"
+#include "tools/simulate/simulate.h"
 #include "tools/worker/worker.h"
 
 namespace tandem {
@@ -25,6 +26,7 @@ constexpr Subcommand kCommands[] = {
     {"pin", "cores: show the machine, plan which serve what", run_pin},
     {"profile", "measure this machine and model, and plan with it", run_profile},
     {"replay", "run the steps again that an engine recorded", run_replay},
+    {"simulate", "many engines in simulated time, policies side by side", run_simulate},
     {"worker", "compute deltas on a CPU core (internal: started by serve or pin)", run_worker},
     {"bench", "measure this machine: engine, tokenizer, loading", run_bench},
 };

@@ -5,15 +5,15 @@
 namespace tandem {
 namespace {
 
-// .s0 .. .s7 are the series of plots: a colour that stands out on either background, and a dash,
+// .s0 .. .s8 are the series of plots: a colour that stands out on either background, and a dash,
 // so that they can be told apart without colours.
 constexpr std::string_view kStyle = R"css(
 :root { color-scheme: light dark; --back: #fff; --text: #1c2024; --dim: #5b6570; --rule: #d9dee3;
   --good: #12703f; --bad: #b3261e; --c0: #1f6fd0; --c1: #d1560b; --c2: #12845c; --c3: #a8309a;
-  --c4: #86690a; --c5: #5b4fc4; --c6: #00798a; --c7: #b3262e; }
+  --c4: #86690a; --c5: #5b4fc4; --c6: #00798a; --c7: #b3262e; --c8: #4a525a; }
 @media (prefers-color-scheme: dark) { :root { --back: #14171a; --text: #e6e9ec; --dim: #9aa5b1;
   --rule: #343b42; --good: #57cf8f; --bad: #ff8077; --c0: #6aa9ff; --c1: #ff9a57; --c2: #4cc795;
-  --c3: #ee86cf; --c4: #d3b743; --c5: #a99dff; --c6: #3fc5d4; --c7: #ff7d80; } }
+  --c3: #ee86cf; --c4: #d3b743; --c5: #a99dff; --c6: #3fc5d4; --c7: #ff7d80; --c8: #b4bcc5; } }
 body { margin: 0 auto; max-width: 88rem; padding: 1.5rem; background: var(--back);
   color: var(--text); font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.4rem; margin: 0 0 .5rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
@@ -36,9 +36,11 @@ path.s0 { stroke: var(--c0); } path.s1 { stroke: var(--c1); stroke-dasharray: 8 
 path.s2 { stroke: var(--c2); stroke-dasharray: 2 3; } path.s3 { stroke: var(--c3); stroke-dasharray: 9 3 2 3; }
 path.s4 { stroke: var(--c4); stroke-dasharray: 5 5; } path.s5 { stroke: var(--c5); stroke-dasharray: 14 4; }
 path.s6 { stroke: var(--c6); stroke-dasharray: 4 2 1 2; } path.s7 { stroke: var(--c7); stroke-dasharray: 1 5; }
+path.s8 { stroke: var(--c8); stroke-dasharray: 6 2; }
 circle.s0 { fill: var(--c0); } circle.s1 { fill: var(--c1); } circle.s2 { fill: var(--c2); }
 circle.s3 { fill: var(--c3); } circle.s4 { fill: var(--c4); } circle.s5 { fill: var(--c5); }
 circle.s6 { fill: var(--c6); } circle.s7 { fill: var(--c7); }
+circle.s8 { fill: var(--c8); }
 )css";
 
 std::string_view class_of(HtmlCell::Look look) {

@@ -18,7 +18,7 @@ constexpr double kLeft = 64;
 constexpr double kRight = 14;
 constexpr double kTop = 10;
 constexpr double kBottom = 46;
-constexpr int kStyles = 8;  // of .s0 .. .s7 in HtmlPage's style sheet
+constexpr int kStyles = 9;  // of .s0 .. .s8 in HtmlPage's style sheet
 // More would make pages of megabytes and look the same.
 constexpr std::size_t kMostSteps = 400;
 

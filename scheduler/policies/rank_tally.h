@@ -1,0 +1,56 @@
+// The ranks of an engine's requests as a sum and a maximum that stay right when one leaves.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+
+namespace tandem {
+
+// A rank is 0 (the base model) to 512. Constant time, no allocation. Not thread-safe.
+class RankTally {
+ public:
+  static constexpr std::int32_t kMaxRank = 512;
+
+  void add(std::int32_t rank) {
+    check(rank);
+    if (count_[index(rank)]++ == 0) used_[index(rank) / 64] |= bit(rank);
+    sum_ += rank;
+    ++requests_;
+  }
+  // One that was added.
+  void remove(std::int32_t rank) {
+    check(rank);
+    TANDEM_CHECK(count_[index(rank)] > 0, "no request of rank {}", rank);
+    if (--count_[index(rank)] == 0) used_[index(rank) / 64] &= ~bit(rank);
+    sum_ -= rank;
+    --requests_;
+  }
+
+  std::int64_t requests() const { return requests_; }
+  std::int64_t sum() const { return sum_; }
+  std::int32_t max() const {  // 0 without requests
+    for (std::size_t word = used_.size(); word-- > 0;) {
+      if (used_[word] != 0)
+        return static_cast<std::int32_t>(word * 64) + std::bit_width(used_[word]) - 1;
+    }
+    return 0;
+  }
+
+ private:
+  static std::size_t index(std::int32_t rank) { return static_cast<std::size_t>(rank); }
+  static std::uint64_t bit(std::int32_t rank) { return std::uint64_t{1} << (rank % 64); }
+  static void check(std::int32_t rank) {
+    TANDEM_CHECK(rank >= 0 && rank <= kMaxRank, "rank {}", rank);
+  }
+
+  std::array<std::int32_t, kMaxRank + 1> count_{};
+  std::array<std::uint64_t, kMaxRank / 64 + 1> used_{};
+  std::int64_t sum_ = 0;
+  std::int64_t requests_ = 0;
+};
+
+}  // namespace tandem

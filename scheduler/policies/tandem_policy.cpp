@@ -1,0 +1,180 @@
+#include "scheduler/policies/tandem_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem {
+namespace {
+
+// A request that misses its SLO costs as much as ten seconds of waiting: more than any request that
+// is served in time, so that misses decide first and time decides among equals.
+constexpr double kMissS = 10;
+// A second before the first token counts as three: nobody reads yet, and of short answers it is
+// most of the time per token. Between one and two it decides at full load whether requests of large
+// ranks queue for the engines that pad to them already, or go where there is room
+// (docs/simulate.md).
+constexpr double kFirstTokenWeight = 3;
+// How far the hash may move an adapter that no engine has: less than load differs by.
+constexpr double kSettle = 0.01;
+
+// Until a place in the batch and KV is free: places come free at the pace at which answers end.
+double wait_for_place_s(const RouteRequest& request, const EngineView& engine, double answer_s) {
+  double wait_s = 0;
+  const std::int64_t over = engine.requests() + 1 - engine.max_requests;
+  if (over > 0 && engine.max_requests > 0) {
+    wait_s = answer_s * static_cast<double>(over) / engine.max_requests;
+  }
+  const std::int64_t missing = request.kv_tokens() - engine.kv_free_tokens;
+  if (missing > 0 && engine.kv_tokens > 0) {
+    wait_s = std::max(
+        wait_s, answer_s * static_cast<double>(missing) / static_cast<double>(engine.kv_tokens));
+  }
+  return wait_s;
+}
+
+// Of the step under way; half of one, if the view does not know.
+double step_left_s(const RouteRequest& request, const EngineView& engine) {
+  if (engine.running.requests == 0) return 0;
+  if (engine.step_ends_s < 0) return engine.costs.decode_time_s(engine.running) / 2;
+  return std::max(0.0, engine.step_ends_s - request.now_s);
+}
+
+struct ColdStart {
+  double host_s = 0;    // from now until the adapter is in host memory
+  double device_s = 0;  // and on the device
+};
+
+ColdStart cold_start(const RouteRequest& request, const EngineView& engine, AdapterTier tier) {
+  if (request.rank == 0 || tier == AdapterTier::resident) return {};
+  const double queue_s =
+      static_cast<double>(engine.link_queue_bytes) / engine.cold.link_bytes_per_s;
+  if (tier == AdapterTier::loading) return {0, queue_s};
+  double host_s = 0;
+  if (tier != AdapterTier::host) {
+    host_s = static_cast<double>(engine.fetch_queue_bytes) / engine.cold.fetch_bytes_per_s;
+    // One that is on its way is in the queue.
+    if (tier == AdapterTier::absent) host_s += engine.cold.fetch_time_s(request.adapter_bytes);
+  }
+  return {host_s, std::max(host_s, queue_s) + engine.cold.load_time_s(request.adapter_bytes)};
+}
+
+AdapterTier tier_on(std::span<const AdapterHold> holds, EngineIndex engine) {
+  const auto found = std::find_if(holds.begin(), holds.end(),
+                                  [&](const AdapterHold& hold) { return hold.engine == engine; });
+  return found == holds.end() ? AdapterTier::absent : found->tier;
+}
+
+bool on_device(AdapterTier tier) {
+  return tier == AdapterTier::loading || tier == AdapterTier::resident;
+}
+
+}  // namespace
+
+TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
+                               AdapterTier tier, std::int64_t cached_tokens) {
+  const StepCosts& costs = engine.costs;
+  DecodeLoad exists = engine.all();
+  const double exists_s = costs.decode_time_s(exists);
+  const auto running = static_cast<double>(engine.running.requests);
+  const auto waiting = static_cast<double>(engine.waiting.requests);
+  exists.add(request.decode());
+  const double with_s = costs.decode_time_s(exists);
+  const double answer = std::max(1.0, request.expected_tokens);
+
+  // One token of the prompt is computed in any case: its output is the first of the answer.
+  PrefillLoad own = request.prefill();
+  own.tokens =
+      std::max<std::int64_t>(1, request.prompt_tokens - std::max<std::int64_t>(0, cached_tokens));
+  own.rank_tokens = own.tokens * request.rank;
+  PrefillLoad together = engine.waiting;
+  together.add(own);
+  // A step for prompts alone stops the others, but what waits already is in it as well.
+  const double own_work_s =
+      engine.mixed_steps ? costs.prefill_work_s(together) - costs.prefill_work_s(engine.waiting)
+                         : costs.prefill_time_s(together) - costs.prefill_time_s(engine.waiting);
+
+  const double start_s =
+      step_left_s(request, engine) + wait_for_place_s(request, engine, answer * exists_s);
+  const ColdStart cold = cold_start(request, engine, tier);
+  const double begin_s = std::max(start_s, cold.host_s);
+  double stall_s = std::max(0.0, cold.device_s - begin_s);
+  if (stall_s > 0) {
+    stall_s = std::min(stall_s, engine.cold.cpu_time_s(own.rank_tokens, engine.free_workers));
+  }
+
+  TandemEstimate estimate;
+  estimate.ttft_s = begin_s + stall_s +
+                    costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together);
+  const double decode_s = (answer - 1) * with_s;
+  estimate.token_s = (estimate.ttft_s + decode_s) / answer;
+  // Those that end before it are followed by others, who lose as much.
+  const double others_s =
+      running * (own_work_s + stall_s) + (with_s - exists_s) * answer * (running + waiting);
+  const double later_s =
+      request.rank == 0 || on_device(tier) ? 0 : engine.cold.load_time_s(request.adapter_bytes);
+  double misses = 0;
+  if (request.slo_token_s > 0) {
+    if (estimate.token_s > request.slo_token_s) misses += 1;
+    if (with_s > request.slo_token_s && exists_s <= request.slo_token_s)
+      misses += running + waiting;
+  }
+  if (request.slo_ttft_s > 0 && estimate.ttft_s > request.slo_ttft_s) misses += 1;
+  estimate.cost_s =
+      kFirstTokenWeight * estimate.ttft_s + decode_s + others_s + later_s + kMissS * misses;
+  return estimate;
+}
+
+Decision TandemPolicy::choose(const RouteRequest& request, std::span<const EngineView> engines) {
+  const bool base = !request.adapter.valid();
+  if (!base) demand_.count(request.adapter);
+  Decision best;
+  bool best_keeps = false;  // its SLO
+  const auto offer = [&](EngineIndex index, AdapterTier tier, std::int64_t cached, double factor) {
+    const TandemEstimate estimate = tandem_estimate(request, engines[index.index()], tier, cached);
+    const double cost = estimate.cost_s * factor;
+    if (best.chosen() && cost >= best.cost) return;
+    best = {index, cost};
+    best_keeps = (request.slo_token_s <= 0 || estimate.token_s <= request.slo_token_s) &&
+                 (request.slo_ttft_s <= 0 || estimate.ttft_s <= request.slo_ttft_s);
+  };
+  const auto usable = [&](EngineIndex index) {
+    return index.valid() && index.index() < engines.size() && engines[index.index()].accepts;
+  };
+
+  std::int64_t replicas = 0;
+  for (const AdapterHold& hold : request.holds) {
+    if (!usable(hold.engine) || !on_device(hold.tier)) continue;
+    ++replicas;
+    offer(hold.engine, hold.tier, 0, 1);
+  }
+  for (const PrefixHit& hit : request.prefixes) {
+    const AdapterTier tier = tier_on(request.holds, hit.engine);
+    if (usable(hit.engine) && (base || on_device(tier))) offer(hit.engine, tier, hit.tokens, 1);
+  }
+  if (replicas > 0 && best_keeps) {
+    const double filled = demand_.share(request.adapter) * static_cast<double>(engines.size());
+    const double most = std::max(least_replicas_, std::ceil(replicas_per_share_ * filled));
+    if (static_cast<double>(replicas) >= most) return best;
+  }
+
+  for (const AdapterHold& hold : request.holds) {
+    if (usable(hold.engine) && !on_device(hold.tier)) offer(hold.engine, hold.tier, 0, 1);
+  }
+  for (const PrefixHit& hit : request.prefixes) {
+    const AdapterTier tier = tier_on(request.holds, hit.engine);
+    if (usable(hit.engine) && !on_device(tier)) offer(hit.engine, tier, hit.tokens, 1);
+  }
+  // All engines as if they held nothing: for those that do hold it, no better than above.
+  const bool settle = !base && request.holds.empty();
+  const std::uint64_t hash =
+      settle ? mix_hash(seed_, static_cast<std::uint64_t>(request.adapter.value())) : 0;
+  for (std::size_t i = 0; i < engines.size(); ++i) {
+    if (!engines[i].accepts) continue;
+    const double preference = settle ? static_cast<double>(mix_hash(hash, i) >> 11) * 0x1p-53 : 0;
+    offer(EngineIndex(static_cast<std::int32_t>(i)), AdapterTier::absent, 0,
+          1 + kSettle * preference);
+  }
+  return best;
+}
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+// The default policy: rank, load, residency and cold start in one figure.
+#pragma once
+
+#include "scheduler/policies/demand_sketch.h"
+#include "scheduler/policies/policy.h"
+
+namespace tandem {
+
+// Chooses the engine where all requests together lose the least time: what the new one will take
+// there, and what it adds to those that run and wait. Seconds of requests, from the engine's own
+// StepCosts and ColdStartCosts:
+//
+//   own     until it starts (the step under way, the queue, a free place), its adapter's fetch and
+//           load or the workers in place of them, its prefill without what the prefix cache has:
+//           all this counted three times; and its tokens at the pace of the batch with it
+//   others  its prefill and its adapter's stall for each that runs, and the slower steps, by ranks
+//           and kernel, for as long as they stay
+//   later   a load: what is evicted must come back, and the link is taken from the next
+//   misses  a fixed price for each request that would leave its SLO
+//
+// So a hot adapter is replicated as soon as its engines are slower than a cold start elsewhere, but
+// while they keep the SLO never beyond replicas_per_share times the engines that its share of the
+// demand fills, or least_replicas; and an adapter that nobody has settles where its hash prefers,
+// among equals.
+class TandemPolicy final : public Policy {
+ public:
+  explicit TandemPolicy(const PolicyOptions& options)
+      : seed_(options.seed),
+        replicas_per_share_(options.replicas_per_share),
+        least_replicas_(options.least_replicas) {}
+  std::string_view name() const override { return "tandem"; }
+  Decision choose(const RouteRequest& request, std::span<const EngineView> engines) override;
+
+ private:
+  std::uint64_t seed_;
+  double replicas_per_share_;
+  double least_replicas_;
+  DemandSketch demand_;
+};
+
+// What the policy expects of a request on one engine; for logs and tests.
+struct TandemEstimate {
+  double ttft_s = 0;
+  double token_s = 0;  // latency over tokens
+  double cost_s = 0;   // of all requests together
+};
+
+// `cached_tokens`: of the prompt, in the prefix cache.
+TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
+                               AdapterTier tier, std::int64_t cached_tokens);
+
+}  // namespace tandem

@@ -1,0 +1,36 @@
+// Invocations of many functions by the minute, in the format of the Azure Functions traces:
+//
+//   HashOwner,HashApp,HashFunction,Trigger,1,2,3, ... ,1440
+//   3f1a...,9b00...,77aa...,http,0,4,12, ... ,0
+//
+// The first line names the minutes, without gaps from 1; each other line is a function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace tandem {
+
+struct AzureTrace {
+  std::int32_t functions = 0;
+  // By minute: (function, calls), for those with calls.
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> minutes;
+
+  std::int64_t calls() const;
+};
+
+// Refuses anything else than the format, by line: columns that are missing or too many, counts that
+// are not whole numbers from 0 to 10,000,000, more than 2,000,000 functions or 20,160 minutes (two
+// weeks), a trace without a call.
+Result<AzureTrace> parse_azure_trace(std::string_view text);
+
+// The text of a trace with Poisson counts: `weights` (their sum one) share `calls_per_s`.
+std::string make_azure_trace(const std::vector<double>& weights, double calls_per_s,
+                             std::int32_t minutes, std::uint64_t seed);
+
+}  // namespace tandem

@@ -1,0 +1,149 @@
+// One engine in simulated time: continuous batching, two tiers of adapters, a link, a disk, CPU
+// workers. The model, in short (docs/simulate.md has it with reasons):
+//
+//   a step     = a row for each request that runs, and the prompts that begin in it, whole, in the
+//                order of arrival, as many as places, KV, adapters and step_tokens allow
+//   its time   = StepCosts, and what cold adapters in it cost
+//   an adapter = fetched into the host tier if it is not there, loaded from the host tier; one at a
+//                time on disk and link; it begins when the request arrives (on_demand: in its step)
+//   KV         is taken for prompt and answer when a request begins: nobody is preempted
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/policies/adapter_index.h"
+#include "scheduler/policies/engine_view.h"
+#include "scheduler/policies/rank_tally.h"
+#include "scheduler/simulator/adapter_cache.h"
+#include "scheduler/simulator/machine.h"
+#include "scheduler/simulator/workload.h"
+
+namespace tandem {
+
+// How cold adapters begin.
+enum class ColdStart {
+  cached,      // every adapter is on every device: no cold start at all
+  on_demand,   // the step that begins a request waits for its adapter (CaraServe's OnDmd)
+  async,       // a request begins in the first step after its adapter has come (Punica)
+  cpu_assist,  // it begins at once; workers compute until the adapter has come, if that is sooner
+};
+Result<ColdStart> parse_cold_start(std::string_view text);
+
+struct SimEngineOptions {
+  SimMachine machine;
+  ColdStart cold_start = ColdStart::cpu_assist;
+  bool mixed_steps = true;      // prompts and decode in one step; else a prompt has its own
+  double expected_answer = 58;  // tokens that the view promises KV for
+};
+
+// Something that happens on an engine later on.
+struct EngineEvent {
+  enum class What { step_end, fetched, loaded };
+  double at_s = 0;
+  What what = What::step_end;
+  ClusterAdapterId adapter;
+};
+
+// A request that has ended.
+struct ServedRequest {
+  SimRequest request;
+  double first_token_s = 0;
+  double end_s = 0;
+  bool cold = false;  // its adapter was not resident when it came
+};
+
+// Driven by one loop that hands its events back at their times. Not thread-safe.
+class SimEngine {
+ public:
+  using Schedule = std::function<void(const EngineEvent&)>;
+  using Served = std::function<void(const ServedRequest&)>;
+
+  // `index` hears where adapters are; it outlives this.
+  SimEngine(EngineIndex self, const SimEngineOptions& options, AdapterIndex& index,
+            Schedule schedule, Served served);
+
+  void submit(const SimRequest& request, double now_s);
+  void handle(const EngineEvent& event, double now_s);
+  // Fills in what has changed since the last call for the same view. Before each decision.
+  void refresh_view(EngineView& view, double now_s);
+
+  std::int64_t loads() const { return loads_; }
+  std::int64_t fetches() const { return fetches_; }
+
+ private:
+  struct Active {
+    SimRequest request;
+    double first_token_s = 0;
+    std::int64_t last_row = 0;  // the decode step that gives its last token
+    bool cold = false;          // when it came
+    bool operator>(const Active& other) const { return last_row > other.last_row; }
+  };
+  enum class Readiness { not_yet, cold, resident };
+
+  std::int64_t bytes_of(const SimRequest& request) const {
+    return options_.machine.bytes_per_rank * request.rank;
+  }
+  static std::int64_t kv_of(const SimRequest& request) {
+    return std::int64_t{request.prompt_tokens} + request.answer_tokens;
+  }
+  std::int64_t promised_kv_of(const SimRequest& request) const {
+    return request.prompt_tokens + static_cast<std::int64_t>(options_.expected_answer);
+  }
+  // Begins what brings the adapter nearer to the device, if nothing does yet.
+  void bring(const SimRequest& request, double now_s);
+  void begin_load(ClusterAdapterId adapter, std::int64_t bytes, double now_s);
+  void fetched(ClusterAdapterId adapter, double now_s);
+  void loaded(ClusterAdapterId adapter);
+  Readiness readiness(const SimRequest& request, double now_s);
+  bool fits(const SimRequest& request) const;
+  void begin_requests(double now_s);
+  void start_step(double now_s);
+  void end_step(double now_s);
+  double cold_stall_s(double now_s) const;
+  void finish(const Active& active, double now_s);
+
+  EngineIndex self_;
+  SimEngineOptions options_;
+  AdapterIndex& index_;
+  Schedule schedule_;
+  Served served_;
+
+  AdapterCache device_;
+  AdapterCache host_;
+  double link_free_s_ = 0;
+  double disk_free_s_ = 0;
+  std::vector<std::pair<ClusterAdapterId, double>> loading_;         // on the link, until when
+  std::vector<std::pair<ClusterAdapterId, std::int64_t>> fetching_;  // bytes
+
+  std::deque<Active> waiting_;
+  RankTally waiting_ranks_;
+  PrefillLoad waiting_load_;       // without rank_max, which is the tally's
+  std::vector<Active> beginning_;  // in the step under way
+  PrefillLoad beginning_load_;
+  std::int64_t beginning_rank_sum_ = 0;
+  std::int64_t beginning_cold_ = 0;  // rank x tokens
+  std::priority_queue<Active, std::vector<Active>, std::greater<>> running_;
+  RankTally running_ranks_;
+  std::int64_t context_tokens_ = 0;
+  std::vector<std::pair<ClusterAdapterId, std::int32_t>>
+      cold_rows_;                 // that run while it loads: rank
+  std::int64_t kv_taken_ = 0;     // by those that run
+  std::int64_t kv_promised_ = 0;  // as the view counts it, with those that wait
+  std::int64_t decode_steps_ = 0;
+  double expected_end_s_ =
+      0;  // of the step under way, by what a profile knows: without cold starts
+  bool stepping_ = false;
+  bool decoding_ = false;  // the step under way has rows of those that ran before
+  bool changed_ = true;    // since the view was filled
+  std::int64_t loads_ = 0;
+  std::int64_t fetches_ = 0;
+};
+
+}  // namespace tandem

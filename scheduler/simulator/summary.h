@@ -1,0 +1,14 @@
+// Samples of a simulation, summed up.
+#pragma once
+
+#include <vector>
+
+#include "scheduler/simulator/simulation.h"
+
+namespace tandem {
+
+// Mean, median and 99th percentile (nearest rank), and at most `points` points of the distribution.
+// All nought without samples. Sorts them.
+Distribution summarise(std::vector<float>& samples, std::size_t points = 200);
+
+}  // namespace tandem

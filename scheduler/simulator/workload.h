@@ -1,0 +1,91 @@
+// The requests of a simulation: when, for which adapter, how long. The same seed gives the same
+// requests, whatever policy serves them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/policies/engine_view.h"
+#include "scheduler/simulator/azure_trace.h"
+#include "scheduler/simulator/popularity.h"
+
+namespace tandem {
+
+struct WorkloadOptions {
+  // poisson; gamma: pauses of the whole traffic with `cv` (S-LoRA's bursts are each adapter's own);
+  // trace: calls spread evenly over their minute.
+  std::string arrivals = "poisson";
+  double requests_per_s = 340;  // of a trace: it is scaled to this
+  double cv = 3;
+  double duration_s = 300;
+  std::int64_t adapters = 40'000;
+  std::string popularity = "azure";
+  double zipf_exponent = 1;
+  // alpaca: log-normal, means 19 and 58 (the vLLM paper's figure 11), sigma 0.6 and 0.9, cut at
+  // 512; sharegpt: means 161 and 338, sigma 1.0 and 0.8, cut at 1024; uniform: 8 to 512, both
+  // (S-LoRA).
+  std::string lengths = "alpaca";
+  std::vector<std::int32_t> ranks = {8, 16, 32, 64};  // of an adapter by its hash, as often each
+  double shift_at = 0;  // the share of the time after which others are popular; 0: never
+  std::uint64_t seed = 1;
+};
+
+struct SimRequest {
+  double arrival_s = 0;
+  ClusterAdapterId adapter;
+  std::int32_t rank = 0;
+  std::int32_t prompt_tokens = 1;
+  std::int32_t answer_tokens = 1;
+};
+
+// Not thread-safe.
+class Workload {
+ public:
+  // `trace` is for arrivals from one, and then outlives it.
+  static Result<Workload> create(const WorkloadOptions& options, const AzureTrace* trace);
+
+  // By time; nothing after the duration.
+  std::optional<SimRequest> next();
+
+  // What planning reads: means over many draws, the largest rank.
+  double mean_prompt_tokens() const { return mean_prompt_tokens_; }
+  double mean_answer_tokens() const { return mean_answer_tokens_; }
+  double mean_rank() const { return mean_rank_; }
+  std::int32_t largest_rank() const { return largest_rank_; }
+
+ private:
+  struct Length {
+    double mean = 0, sigma = 0;  // log-normal
+  };
+  Workload(WorkloadOptions options, const AzureTrace* trace);
+
+  std::optional<double> next_arrival();
+  bool fill_minute();  // false: the trace is over
+  std::int32_t draw_length(const Length& length, std::mt19937_64& random) const;
+
+  WorkloadOptions options_;
+  const AzureTrace* trace_;
+  double trace_scale_ = 1;
+  std::optional<WeightedChoice> choice_;
+  // Separate, so that one option does not change what others draw.
+  std::mt19937_64 arrivals_;
+  std::mt19937_64 adapters_;
+  std::mt19937_64 lengths_;
+  Length prompt_;
+  Length answer_;
+  std::int32_t most_tokens_ = 512;
+  double now_s_ = 0;
+  std::vector<std::pair<double, std::int32_t>> minute_;  // calls of this minute, the first last
+  std::size_t next_minute_ = 0;
+  double mean_prompt_tokens_ = 0;
+  double mean_answer_tokens_ = 0;
+  double mean_rank_ = 0;
+  std::int32_t largest_rank_ = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,136 @@
+#include "scheduler/policies/tandem_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/scheduler/policies/policy_cases.h"
+
+namespace tandem {
+namespace {
+
+TEST(TandemPolicy, ChoosesTheEngineThatHasTheAdapterAmongEqualLoads) {
+  const std::vector<EngineView> engines(6, running(idle_engine(), 8, 16));
+  RouteRequest request = a_request(16);
+  const AdapterHold holds[] = {{engine_at(2), AdapterTier::host, 0},
+                               {engine_at(4), AdapterTier::resident, 0}};
+  request.holds = holds;
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(4));
+  request.holds = std::span(holds).first(1);
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(2));
+}
+
+TEST(TandemPolicy, LeavesAHolderThatIsFull) {
+  std::vector<EngineView> engines(3, running(idle_engine(), 8, 16));
+  engines[1] = running(idle_engine(), 32, 16);
+  engines[1].waiting = {.requests = 6, .tokens = 200, .rank_tokens = 3200, .rank_max = 16};
+  engines[1].waiting_rank_sum = 6 * 16;
+  RouteRequest request = a_request(16);
+  request.slo_token_s = 48e-3;
+  const AdapterHold holds[] = {{engine_at(1), AdapterTier::resident, 30}};
+  request.holds = holds;
+  EXPECT_NE(choose_by("tandem", request, engines).engine, engine_at(1));
+}
+
+TEST(TandemPolicy, SettlesAnAdapterThatNobodyHasWhereItsHashSays) {
+  const std::vector<EngineView> engines(30, idle_engine());
+  std::vector<int> counts(30, 0);
+  for (std::int32_t adapter = 0; adapter < 300; ++adapter) {
+    const EngineIndex first = choose_by("tandem", a_request(16, adapter), engines).engine;
+    EXPECT_EQ(first, choose_by("tandem", a_request(16, adapter), engines).engine);
+    ++counts[first.index()];
+  }
+  for (const int count : counts) EXPECT_GT(count, 0);
+}
+
+TEST(TandemPolicy, WeighsTheLinkAndTheWorkersOfAColdStart) {
+  std::vector<EngineView> engines(2, running(idle_engine(), 8, 64));
+  RouteRequest request = a_request(64);
+  const AdapterHold holds[] = {{engine_at(0), AdapterTier::host, 0},
+                               {engine_at(1), AdapterTier::host, 0}};
+  request.holds = holds;
+  // So far ahead of it on the link that the step under way does not hide it; no worker helps.
+  engines[0].link_queue_bytes = 2'000'000'000;
+  engines[0].free_workers = 0;
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
+  std::swap(engines[0], engines[1]);
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(0));
+  // Workers take the place of a load, so that the same queue costs less with them.
+  const EngineView& queued = engines[1];
+  EngineView helped = queued;
+  helped.free_workers = 12;
+  EXPECT_LT(tandem_estimate(request, helped, AdapterTier::host, 0).ttft_s + 0.1,
+            tandem_estimate(request, queued, AdapterTier::host, 0).ttft_s);
+}
+
+TEST(TandemPolicy, ChoosesTheEngineWhosePrefixCacheHasThePrompt) {
+  const std::vector<EngineView> engines(4, running(idle_engine(), 8, 16));
+  RouteRequest request = a_request(16);
+  request.prompt_tokens = 600;
+  const AdapterHold holds[] = {{engine_at(0), AdapterTier::resident, 1},
+                               {engine_at(2), AdapterTier::resident, 1}};
+  const PrefixHit prefixes[] = {{engine_at(2), 512}};
+  request.holds = holds;
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(0));
+  request.prefixes = prefixes;
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(2));
+}
+
+TEST(TandemPolicy, KeepsADeadlineForTheFirstToken) {
+  // Engine 0 adds less to all, but its queue is longer than the deadline.
+  std::vector<EngineView> engines(2, idle_engine());
+  engines[0].waiting = {.requests = 1, .tokens = 2000, .rank_tokens = 0, .rank_max = 0};
+  engines[1] = running(idle_engine(), 28, 64);
+  RouteRequest request = a_request(64);
+  request.expected_tokens = 1;
+  request.slo_ttft_s = 0.2;
+  EXPECT_GT(tandem_estimate(request, engines[0], AdapterTier::absent, 0).ttft_s, 0.2);
+  EXPECT_LT(tandem_estimate(request, engines[1], AdapterTier::absent, 0).ttft_s, 0.2);
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
+}
+
+TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
+  // Every engine has requests of others; the four that hold this adapter have more.
+  std::vector<EngineView> engines(40, running(idle_engine(), 6, 16));
+  std::vector<AdapterHold> holds;
+  for (std::int32_t i = 0; i < 4; ++i) {
+    engines[static_cast<std::size_t>(i)] = running(idle_engine(), 18, 16);
+    holds.push_back({engine_at(i), AdapterTier::resident, 1});
+  }
+  const auto hot = std::make_unique<TandemPolicy>(PolicyOptions{});
+  const auto cold = std::make_unique<TandemPolicy>(PolicyOptions{});
+  RouteRequest request = a_request(16, 3);
+  request.holds = holds;
+  // Asked for always: four engines are not its share of forty.
+  EXPECT_GE(hot->choose(request, engines).engine, engine_at(4));
+  // One in a thousand requests: it has more engines than it fills.
+  for (std::int32_t other = 100; other < 1100; ++other) {
+    (void)cold->choose(a_request(16, other), engines);
+  }
+  EXPECT_LT(cold->choose(request, engines).engine, engine_at(4));
+}
+
+TEST(TandemEstimate, GrowsWithEverythingThatIsInTheWay) {
+  const RouteRequest request = a_request(64);
+  const EngineView engine = running(idle_engine(), 8, 16);
+  const auto cost = [&](const EngineView& one, AdapterTier tier, std::int64_t cached) {
+    return tandem_estimate(request, one, tier, cached).cost_s;
+  };
+  const double resident = cost(engine, AdapterTier::resident, 0);
+  EXPECT_LT(cost(engine, AdapterTier::resident, 10), resident);
+  EXPECT_LT(resident, cost(engine, AdapterTier::host, 0));
+  EXPECT_LT(cost(engine, AdapterTier::host, 0), cost(engine, AdapterTier::absent, 0));
+  EXPECT_LT(resident, cost(running(engine, 1, 16), AdapterTier::resident, 0));
+  const RouteRequest small = a_request(16);  // one of 64 would be padded to, or pad, either way
+  EXPECT_LT(tandem_estimate(small, running(engine, 1, 16), AdapterTier::resident, 0).cost_s,
+            tandem_estimate(small, running(engine, 1, 64), AdapterTier::resident, 0).cost_s);
+  EngineView full = engine;
+  full.max_requests = 8;
+  EXPECT_LT(resident, cost(full, AdapterTier::resident, 0));
+  EngineView no_kv = engine;
+  no_kv.kv_free_tokens = 0;
+  EXPECT_LT(resident, cost(no_kv, AdapterTier::resident, 0));
+}
+
+}  // namespace
+}  // namespace tandem

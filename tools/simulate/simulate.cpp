@@ -1,0 +1,293 @@
+// tandem simulate: a cluster in simulated time, the same requests under each policy.
+#include "tools/simulate/simulate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/settings/settings.h"
+#include "scheduler/policies/policy.h"
+#include "scheduler/simulator/azure_trace.h"
+#include "scheduler/simulator/popularity.h"
+#include "scheduler/simulator/simulation.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/progress.h"
+#include "tools/simulate/simulate_report.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kInfo{
+    "simulate", "[--compare all|NAME,...] [flags]",
+    "Serves made-up or recorded requests by many engines in simulated time, the same requests "
+    "under\n"
+    "each policy, and compares how soon and how fast answers come. The policies are those that a\n"
+    "router would use; what steps and loads take is from cost models. docs/simulate.md says what "
+    "is\n"
+    "modelled, and where the figures are from. Without flags: the CaraServe paper's cluster with\n"
+    "cold starts.",
+    "  tandem simulate --compare all --engines 60 --adapters 40000 --rps 340 --json FILE\n"
+    "  tandem simulate --cold-start cached --batching separate    # as in the paper's figure 19\n"
+    "  tandem simulate --load 0.85 --shift 0.5 --html FILE        # a change of popularity\n"
+    "  tandem simulate --arrivals trace --trace FILE --compare rank_aware,tandem"};
+
+// A day of 100,000 functions is some 300 MB.
+constexpr std::uint64_t kMaxTraceBytes = std::uint64_t{2} << 30;
+constexpr std::int32_t kMaxTraceMinutes = 1440;
+
+struct SimulateSettings {
+  std::string compare = "all";
+  std::int64_t engines = 60;
+  std::string machine = "a10";
+  std::string kernel = "bgmv";
+  std::string cold_start = "cpu_assist";
+  std::string batching = "mixed";
+  double slo_factor = 1.5;
+  double satisfied_ttft_s = 6;
+  std::string arrivals = "poisson";
+  double rps = 340;
+  double load = 0;
+  double cv = 3;
+  std::string trace;
+  std::string write_trace;
+  double duration_s = 300;
+  double warmup_s = 30;
+  std::int64_t adapters = 40'000;
+  std::string popularity = "azure";
+  double zipf_exponent = 1;
+  double shift = 0;
+  std::string lengths = "alpaca";
+  std::string ranks = "8,16,32,64";
+  std::int64_t seed = 1;
+  std::string json;
+  std::string html;
+};
+
+void add_settings(SettingsTable& table, SimulateSettings& s) {
+  const auto add = [&](auto& member, const char* key, const char* help) -> SettingsField& {
+    return table.add(member, key, help).flag_only();
+  };
+  table.group("Policies and engines");
+  add(s.compare, "compare", "all, or names with commas between").meta("NAMES");
+  add(s.engines, "engines", "in the cluster").range(1, 10'000);
+  add(s.machine, "machine", "that each engine runs on").choices(sim_machine_names());
+  add(s.kernel, "kernel", "of LoRA: padded to the batch's largest rank, or not")
+      .choices({"bgmv", "mbgmv"});
+  add(s.cold_start, "cold_start", "how a cold adapter's request begins; cached: none is cold")
+      .choices({"cached", "on_demand", "async", "cpu_assist"});
+  add(s.batching, "batching", "prompts in the steps of decode, or in steps of their own")
+      .choices({"mixed", "separate"});
+  add(s.slo_factor, "slo_factor", "the SLO's time per token over that of a request alone")
+      .range(0.01, 1000);
+  add(s.satisfied_ttft_s, "satisfied_ttft_s", "the TTFT at which users' satisfaction is nought")
+      .range(0.001, 3600);
+  table.group("Requests");
+  add(s.arrivals, "arrivals", "how requests come").choices({"poisson", "gamma", "trace"});
+  add(s.rps, "rps", "requests a second; a trace is scaled to it").range(0.001, 1e6);
+  add(s.load, "load", "instead of rps: the share of what the cluster can serve").range(0, 10);
+  add(s.cv, "cv", "coefficient of variation of gamma's pauses").range(0.1, 30);
+  add(s.trace, "trace", "calls by function and minute, as the Azure Functions traces").meta("FILE");
+  add(s.write_trace, "write_trace", "write such a trace with this popularity and rps, and stop")
+      .meta("FILE");
+  add(s.duration_s, "duration_s", "in which requests come").range(1, 1e6);
+  add(s.warmup_s, "warmup_s", "at the begin, whose requests do not count").range(0, 1e6);
+  add(s.adapters, "adapters", "of the cluster; a trace's are its functions").range(1, 2'000'000);
+  add(s.popularity, "popularity", "of adapters").choices({"azure", "zipf", "uniform"});
+  add(s.zipf_exponent, "zipf_exponent", "of zipf").range(0, 10);
+  add(s.shift, "shift", "after this share of the time other adapters are popular; 0: never")
+      .range(0, 0.99);
+  add(s.lengths, "lengths", "of prompts and answers").choices({"alpaca", "sharegpt", "uniform"});
+  add(s.ranks, "ranks", "of adapters, as often each").meta("N,...");
+  add(s.seed, "seed", "of the requests, and of policies that draw").at_least(0);
+  table.group("Report");
+  add(s.json, "json", "write all figures to this file").meta("FILE");
+  add(s.html, "html", "write them with plots as a page to this file").meta("FILE");
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else if (c != ' ') {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+Result<std::vector<std::int32_t>> parse_ranks(const std::string& text) {
+  std::vector<std::int32_t> ranks;
+  for (const std::string& part : split_at_commas(text)) {
+    std::int32_t rank = 0;
+    const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), rank);
+    if (failure != std::errc() || end != part.data() + part.size()) {
+      return invalid("ranks: '{}' is no whole number; example: 8,16,32,64", part);
+    }
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+Result<std::vector<std::string>> parse_policies(const std::string& text) {
+  if (text == "all") return policy_names();
+  const std::vector<std::string> names = split_at_commas(text);
+  for (const std::string& name : names) {
+    TANDEM_TRY(make_policy(name, {}).status().with_context("compare"));
+  }
+  return names;
+}
+
+Result<SimulationOptions> simulation_options(const SimulateSettings& s) {
+  SimulationOptions options;
+  const LoraKernel kernel = s.kernel == "bgmv" ? LoraKernel::bgmv : LoraKernel::mbgmv;
+  TANDEM_ASSIGN(options.machine, sim_machine(s.machine, kernel));
+  TANDEM_ASSIGN(options.cold_start, parse_cold_start(s.cold_start));
+  options.mixed_steps = s.batching == "mixed";
+  options.engines = static_cast<std::int32_t>(s.engines);
+  options.warmup_s = s.warmup_s;
+  options.slo_factor = s.slo_factor;
+  options.satisfied_ttft_s = s.satisfied_ttft_s;
+  WorkloadOptions& workload = options.workload;
+  workload.arrivals = s.arrivals;
+  workload.requests_per_s = s.rps;
+  workload.cv = s.cv;
+  workload.duration_s = s.duration_s;
+  workload.adapters = s.adapters;
+  workload.popularity = s.popularity;
+  workload.zipf_exponent = s.zipf_exponent;
+  workload.lengths = s.lengths;
+  TANDEM_ASSIGN(workload.ranks, parse_ranks(s.ranks));
+  workload.shift_at = s.shift;
+  workload.seed = static_cast<std::uint64_t>(s.seed);
+  return options;
+}
+
+// One line that is written over on a terminal, and none elsewhere: a policy takes seconds.
+class SimulateProgress {
+ public:
+  SimulateProgress(std::string policy, std::size_t number, std::size_t all, double duration_s)
+      : policy_(std::move(policy)), number_(number), all_(all), duration_s_(duration_s) {}
+  void update(double simulated_s) {
+    if (!terminal_) return;
+    fmt::print(stderr, "\r{} ({} of {}): {:.0f} of {:.0f} simulated seconds\x1b[K", policy_,
+               number_, all_, simulated_s, duration_s_);
+  }
+  ~SimulateProgress() {
+    if (terminal_) fmt::print(stderr, "\r\x1b[K");
+  }
+  SimulateProgress(const SimulateProgress&) = delete;
+  SimulateProgress& operator=(const SimulateProgress&) = delete;
+
+ private:
+  std::string policy_;
+  std::size_t number_;
+  std::size_t all_;
+  double duration_s_;
+  bool terminal_ = Progress::is_terminal(STDERR_FILENO);
+};
+
+std::vector<std::pair<std::string, nlohmann::json>> setting_of(const SimulateSettings& s,
+                                                               const SimulationOptions& options) {
+  return {{"engines", s.engines},
+          {"machine", s.machine},
+          {"kernel", s.kernel},
+          {"cold_start", s.cold_start},
+          {"batching", s.batching},
+          {"slo_factor", s.slo_factor},
+          {"arrivals", s.arrivals},
+          {"requests_per_s", options.workload.requests_per_s},
+          {"cv", s.cv},
+          {"trace", s.trace},
+          {"duration_s", s.duration_s},
+          {"warmup_s", s.warmup_s},
+          {"adapters", s.adapters},
+          {"popularity", s.popularity},
+          {"zipf_exponent", s.zipf_exponent},
+          {"shift", s.shift},
+          {"lengths", s.lengths},
+          {"ranks", options.workload.ranks},
+          {"seed", s.seed}};
+}
+
+Result<int> write_trace(const SimulateSettings& s) {
+  const auto minutes =
+      std::clamp(static_cast<std::int32_t>(s.duration_s / 60), 1, kMaxTraceMinutes);
+  TANDEM_ASSIGN(const auto weights, popularity_weights(s.popularity, s.adapters, s.zipf_exponent));
+  TANDEM_TRY(
+      write_output("write-trace", s.write_trace,
+                   make_azure_trace(weights, s.rps, minutes, static_cast<std::uint64_t>(s.seed))));
+  fmt::print("written: {}, {} functions, {} minutes\n", s.write_trace, s.adapters, minutes);
+  return kExitOk;
+}
+
+Result<int> simulate(const SimulateSettings& s, const std::string& command) {
+  if (!s.write_trace.empty()) return write_trace(s);
+  TANDEM_ASSIGN(const std::vector<std::string> policies, parse_policies(s.compare));
+  TANDEM_ASSIGN(SimulationOptions options, simulation_options(s));
+  std::optional<AzureTrace> trace;
+  if (!s.trace.empty()) {
+    if (s.arrivals != "trace") return invalid("trace: it is read with --arrivals trace alone");
+    TANDEM_ASSIGN(const std::string text, read_text_file(s.trace, kMaxTraceBytes));
+    auto parsed = parse_azure_trace(text);
+    if (!parsed) return parsed.status().with_context(s.trace);
+    trace = std::move(*parsed);
+  }
+  const AzureTrace* calls = trace ? &*trace : nullptr;
+  TANDEM_ASSIGN(const Workload workload, Workload::create(options.workload, calls));
+  SimulateReport report;
+  report.capacity_per_s = capacity_per_s(options, workload);
+  if (s.load > 0) options.workload.requests_per_s = s.load * report.capacity_per_s;
+  report.command = command;
+  report.machine = options.machine.description;
+  report.setting = setting_of(s, options);
+  report.slo_token_ms = slo_token_s(options, workload) * 1e3;
+  fmt::print(
+      "{} engines: {}\n{:.0f} requests/s of at most {:.0f}; SLO {:.2f} ms per token; times "
+      "in ms\n\n{}",
+      s.engines, report.machine, options.workload.requests_per_s, report.capacity_per_s,
+      report.slo_token_ms, simulate_table_head());
+  const SteadyClock clock;
+  for (const std::string& policy : policies) {
+    std::fflush(stdout);
+    Result<PolicyResult> result = [&] {
+      SimulateProgress progress(policy, report.policies.size() + 1, policies.size(), s.duration_s);
+      return simulate_policy(policy, options, calls, clock,
+                             [&](double simulated_s) { progress.update(simulated_s); });
+    }();
+    if (!result) return result.status();
+    report.policies.push_back(std::move(*result));
+    fmt::print("{}", simulate_table_row(report.policies.back()));
+  }
+  if (!s.json.empty()) {
+    TANDEM_TRY(write_output("json", s.json, report.to_json().dump(2) + '\n'));
+    fmt::print("\nwritten: {}\n", s.json);
+  }
+  if (!s.html.empty()) {
+    TANDEM_TRY(write_output("html", s.html, report.to_html().text()));
+    fmt::print("\nwritten: {}\n", s.html);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+int run_simulate(const std::vector<std::string>& args) {
+  SimulateSettings settings;
+  SettingsTable table;
+  add_settings(table, settings);
+  if (const auto status = read_settings(kInfo, table, args)) return *status;
+  const std::string command =
+      fmt::format("tandem simulate{}{}", args.empty() ? "" : " ", fmt::join(args, " "));
+  const Result<int> status = simulate(settings, command);
+  return status ? *status : report_failure(kInfo, status.status());
+}
+
+}  // namespace tandem

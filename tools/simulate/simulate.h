@@ -1,0 +1,12 @@
+// tandem simulate.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+// The command; returns the exit status.
+int run_simulate(const std::vector<std::string>& args);
+
+}  // namespace tandem

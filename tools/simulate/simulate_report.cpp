@@ -1,0 +1,184 @@
+#include "tools/simulate/simulate_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "tools/report/plot.h"
+
+namespace tandem {
+namespace {
+
+using Look = HtmlCell::Look;
+
+nlohmann::ordered_json distribution_json(const Distribution& one) {
+  nlohmann::ordered_json json = {{"mean", one.mean}, {"p50", one.p50}, {"p99", one.p99}};
+  json["cdf"] = one.cdf;
+  return json;
+}
+
+nlohmann::ordered_json policy_json(const PolicyResult& result) {
+  nlohmann::ordered_json json;
+  json["policy"] = result.policy;
+  json["requests"] = result.requests;
+  json["unfinished"] = result.unfinished;
+  json["slo_attainment"] = result.slo_attainment;
+  json["user_satisfaction"] = result.satisfaction;
+  json["ttft_ms"] = distribution_json(result.ttft_ms);
+  json["tpot_ms"] = distribution_json(result.tpot_ms);
+  json["time_per_token_ms"] = distribution_json(result.token_ms);
+  json["latency_ms"] = distribution_json(result.latency_ms);
+  json["cold_share"] = result.cold_share;
+  json["loads"] = result.loads;
+  json["fetches"] = result.fetches;
+  json["tokens_per_s"] = result.tokens_per_s;
+  json["simulated_s"] = result.simulated_s;
+  json["wall_s"] = result.wall_s;
+  json["decision_us"] = result.decision_us;
+  return json;
+}
+
+std::string ms(double value) {
+  return fmt::format("{:.{}f}", value, value < 99.95 ? 1 : 0);
+}
+
+// The best of a column is set off.
+template <typename Better>
+std::vector<HtmlCell> column(const std::vector<PolicyResult>& all,
+                             double (*get)(const PolicyResult&), std::string (*text)(double),
+                             Better better) {
+  double best = get(all.front());
+  for (const PolicyResult& one : all) {
+    if (better(get(one), best)) best = get(one);
+  }
+  std::vector<HtmlCell> cells;
+  for (const PolicyResult& one : all) {
+    const bool is_best = get(one) == best && all.size() > 1;
+    cells.push_back({text(get(one)), is_best ? Look::good : Look::figure});
+  }
+  return cells;
+}
+
+Plot cdf_of(const SimulateReport& report, const char* title, const char* label,
+            Distribution PolicyResult::*which) {
+  std::vector<PlotSeries> series;
+  for (const PolicyResult& one : report.policies) {
+    series.push_back({one.policy, (one.*which).cdf, PlotSeries::Mark::line});
+  }
+  return cdf_plot(title, label, std::move(series));
+}
+
+}  // namespace
+
+std::string simulate_table_head() {
+  return fmt::format("{:<12}{:>9}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}{:>8}\n",
+                     "policy", "SLO", "satisf.", "TTFT", "p99", "TPOT", "per token", "p99",
+                     "latency", "p99", "cold", "wall");
+}
+
+std::string simulate_table_row(const PolicyResult& one) {
+  return fmt::format(
+      "{:<12}{:>7.2f} %{:>7.2f} %{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>6.1f} %{:>6.1f} s\n",
+      one.policy, one.slo_attainment * 100, one.satisfaction * 100, ms(one.ttft_ms.mean),
+      ms(one.ttft_ms.p99), ms(one.tpot_ms.mean), ms(one.token_ms.mean), ms(one.token_ms.p99),
+      ms(one.latency_ms.mean), ms(one.latency_ms.p99), one.cold_share * 100, one.wall_s);
+}
+
+nlohmann::ordered_json SimulateReport::to_json() const {
+  nlohmann::ordered_json json;
+  json["command"] = command;
+  json["machine"] = machine;
+  for (const auto& [name, value] : setting) json["setting"][name] = value;
+  json["slo_token_ms"] = slo_token_ms;
+  json["capacity_per_s"] = capacity_per_s;
+  json["policies"] = nlohmann::ordered_json::array();
+  for (const PolicyResult& one : policies) json["policies"].push_back(policy_json(one));
+  return json;
+}
+
+HtmlPage SimulateReport::to_html() const {
+  HtmlPage page("tandem simulate");
+  page.paragraph(command);
+  page.paragraph(fmt::format(
+      "A cluster in simulated time: {}. A request meets its SLO if its latency over its tokens is "
+      "at most {:.2f} ms. With full batches and without cold starts the cluster serves at most "
+      "{:.0f} requests a second.",
+      machine, slo_token_ms, capacity_per_s));
+  if (!policies.empty()) {
+    const auto more = [](double a, double b) { return a > b; };
+    const auto less = [](double a, double b) { return a < b; };
+    const auto percent = [](double share) { return fmt::format("{:.2f} %", share * 100); };
+    using R = PolicyResult;
+    const std::vector<std::vector<HtmlCell>> columns = {
+        column(
+            policies, [](const R& r) { return r.slo_attainment; }, percent, more),
+        column(
+            policies, [](const R& r) { return r.satisfaction; }, percent, more),
+        column(
+            policies, [](const R& r) { return r.ttft_ms.mean; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.ttft_ms.p50; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.ttft_ms.p99; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.tpot_ms.mean; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.tpot_ms.p99; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.token_ms.mean; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.token_ms.p99; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.latency_ms.mean; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.latency_ms.p99; }, ms, less),
+        column(
+            policies, [](const R& r) { return r.cold_share; }, percent, less),
+    };
+    std::vector<std::vector<HtmlCell>> rows;
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+      std::vector<HtmlCell>& row = rows.emplace_back();
+      row.push_back({policies[i].policy, Look::text});
+      for (const auto& cells : columns) row.push_back(cells[i]);
+    }
+    page.section("Policies");
+    page.paragraph(
+        "Milliseconds; the best of each column is set off. Satisfaction is S-LoRA's: it "
+        "falls from 1 to 0 with the time to the first token.");
+    page.table({"policy", "SLO attained", "satisfaction", "TTFT", "p50", "p99", "TPOT", "p99",
+                "per token", "p99", "latency", "p99", "cold"},
+               rows);
+    page.section("Distributions");
+    page.plots(
+        {cdf_of(*this, "Time to first token", "ms", &PolicyResult::ttft_ms),
+         cdf_of(*this, "Time per token (latency over tokens)", "ms", &PolicyResult::token_ms),
+         cdf_of(*this, "Time between tokens (TPOT)", "ms", &PolicyResult::tpot_ms),
+         cdf_of(*this, "Latency", "ms", &PolicyResult::latency_ms)});
+    rows.clear();
+    for (const PolicyResult& one : policies) {
+      rows.push_back({{one.policy, Look::text},
+                      {std::to_string(one.requests), Look::figure},
+                      {std::to_string(one.unfinished), Look::figure},
+                      {std::to_string(one.loads), Look::figure},
+                      {std::to_string(one.fetches), Look::figure},
+                      {fmt::format("{:.0f}", one.tokens_per_s), Look::figure},
+                      {fmt::format("{:.2f}", one.decision_us), Look::figure},
+                      {fmt::format("{:.1f}", one.wall_s), Look::figure}});
+    }
+    page.section("The runs");
+    page.table({"policy", "requests", "unfinished", "loads", "fetches", "tokens/s", "decision, us",
+                "wall, s"},
+               rows);
+  }
+  std::vector<std::vector<HtmlCell>> rows;
+  for (const auto& [name, value] : setting) {
+    rows.push_back({{name, Look::text},
+                    {value.is_string() ? value.get<std::string>() : value.dump(), Look::text}});
+  }
+  page.section("Setting");
+  page.table({"", ""}, rows);
+  return page;
+}
+
+}  // namespace tandem
