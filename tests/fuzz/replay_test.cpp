@@ -45,12 +45,12 @@ TEST_P(Fuzz, SeedsPass) {
 INSTANTIATE_TEST_SUITE_P(
     Of, Fuzz,
     ::testing::Values(Target{"adapter", fuzz_adapter}, Target{"constraint", fuzz_constraint},
-                      Target{"control", fuzz_control},
-                      Target{"http", fuzz_http}, Target{"mailbox", fuzz_mailbox},
-                      Target{"model", fuzz_model}, Target{"profile", fuzz_profile},
-                      Target{"recording", fuzz_recording}, Target{"request", fuzz_request},
-                      Target{"safetensors", fuzz_safetensors}, Target{"template", fuzz_template},
-                      Target{"tokenizer", fuzz_tokenizer}, Target{"tool_calls", fuzz_tool_calls}),
+                      Target{"control", fuzz_control}, Target{"http", fuzz_http},
+                      Target{"mailbox", fuzz_mailbox}, Target{"model", fuzz_model},
+                      Target{"profile", fuzz_profile}, Target{"recording", fuzz_recording},
+                      Target{"request", fuzz_request}, Target{"safetensors", fuzz_safetensors},
+                      Target{"template", fuzz_template}, Target{"tokenizer", fuzz_tokenizer},
+                      Target{"tool_calls", fuzz_tool_calls}),
     [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
