@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "gpu/cuda/sampling/order.cuh"
 #include "gpu/cuda/sampling/sampling_kernels.h"
 
 namespace tandem::cuda {

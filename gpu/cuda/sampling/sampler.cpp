@@ -41,6 +41,7 @@ Status Sampler::run(const SampleArgs& args, cudaStream_t stream) {
     kernel.history = args.history;
     kernel.biases = args.biases;
     kernel.masks = args.masks;
+    kernel.mask_words = mask_words(vocab);
     kernel.partials = reinterpret_cast<SampleTile*>(partials_.get());
     kernel.out = args.out + first;
     const auto count = static_cast<std::int32_t>(std::min(part, num_rows - first));

@@ -32,7 +32,8 @@ struct SampleKernelArgs {
   const SampleRow* rows;
   const std::int32_t* history;
   const TokenBias* biases;
-  const std::uint32_t* masks;  // [.., mask_words(vocab)]
+  const std::uint32_t* masks;  // [.., mask_words]
+  std::int64_t mask_words;     // of the vocabulary
   SampleTile* partials;        // [rows, tiles]
   SampledToken* out;
 };

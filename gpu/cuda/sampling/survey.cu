@@ -52,7 +52,7 @@ __device__ void read_tile(const float* row, int begin, int vocab, bool vectors,
 __device__ void forbid(float (&logits)[kItems], int begin, const SampleRow& row,
                        const SampleKernelArgs& args, float* write_back) {
   static_assert(kSampleTile % 32 == 0);
-  const std::uint32_t* mask = args.masks + row.mask * mask_words(args.vocab);
+  const std::uint32_t* mask = args.masks + row.mask * args.mask_words;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     const int at = begin + offset_of(4 * v);
