@@ -59,7 +59,8 @@ def weather_of(arguments):
 
 
 def _needs_grammar(raised):
-    return any(f"'{field}' is not supported yet" in str(raised)
+    said = str(raised).replace("\\'", "'")  # some print what they were told once more
+    return any(f"'{field}' is not supported yet" in said
                for field in ("tool_choice", "response_format"))
 
 

@@ -1,5 +1,9 @@
 """litellm, which calls the server as a provider of OpenAI's kind."""
 
+import os
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it asks GitHub for one
+
 import litellm
 from checks import MESSAGES, MODEL, WEATHER, call, equal, main, raises, weather_of
 

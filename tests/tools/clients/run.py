@@ -19,7 +19,7 @@ VENVS = HERE.parents[2] / "build" / "clients"
 # Name: its packages, the first of which tells the version; none: this Python does.
 CLIENTS = {
     "openai": ["openai"],
-    "litellm": ["litellm"],
+    "litellm": ["litellm", "mcp"],  # which it imports for tools, and does not bring along
     "langchain": ["langchain-openai"],
     "instructor": ["instructor"],
     "llm": ["llm"],
