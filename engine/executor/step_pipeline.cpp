@@ -92,7 +92,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   step.gap_seconds = gap_before_now();
   const TimePoint launched = clock_->now();  // an idle device begins with the first kernel
 
-  const DeviceTier::Step on_stream(*adapters_, *stream_);
+  adapters_->step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
   auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
   if (has_placeholders(plan.tokens)) {
@@ -143,6 +143,7 @@ void StepPipeline::enqueue_samples(Step& step, const StepInput& input, const std
     stream_->copy_to_host(step.sampled.data(), sampled,
                           static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
   }
+  adapters_->step_ends(*stream_);
   stream_->record(*step.done);
   seen_busy_ = clock_->now();
 }
@@ -251,6 +252,25 @@ StepResult StepPipeline::wait() {
     failure_ = Status();
   }
   return result;
+}
+
+Status StepPipeline::abandon() noexcept {
+  Status status;
+  try {
+    status = stream_->synchronize();
+  } catch (const std::bad_alloc&) {  // saying what failed: this is short enough to need none
+    status = Status(StatusCode::fatal, "out of memory");
+  }
+  for (Step& step : steps_) {
+    if (handoff_ != nullptr) handoff_->abandon(step.handoff);
+  }
+  forecast_.clear();
+  cold_.clear();
+  pending_.clear();
+  in_flight_ = 0;
+  failure_ = Status();
+  idle_since_.reset();
+  return status;
 }
 
 // The slots are those of the step: by now another adapter may lie there.
