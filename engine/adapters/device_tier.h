@@ -93,8 +93,9 @@ class DeviceTier {
   void enter(const ServedAdapter& adapter);
   void leave(const ServedAdapter& adapter);
 
-  // Around what is enqueued of a step on `stream`. At most kMaxStepsInFlight are under way. One that
-  // begins and does not end was left by an exception: the stream is waited for, then abandon().
+  // Around what is enqueued of a step on `stream`. At most kMaxStepsInFlight are under way. One
+  // that begins and does not end was left by an exception: the stream is waited for, then
+  // abandon().
   void step_begins(Stream& stream);
   void step_ends(Stream& stream);
 

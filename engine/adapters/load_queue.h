@@ -167,9 +167,9 @@ class LoadQueue {
   std::uint64_t num_steps_ = 0;
   std::size_t num_events_ = 0;                        // of loads, ever made
   std::vector<std::unique_ptr<Event>> spare_events_;  // with room for all: ends take no memory
-  std::vector<std::unique_ptr<Load>> loads_;  // [slots]; null: nothing is on its way there
-  std::vector<SlotId> loading_;               // their slots, in the order of reserve()
-  std::deque<Piece> queue_;                   // in their order, not on the stream yet
+  std::vector<std::unique_ptr<Load>> loads_;          // [slots]; null: nothing is on its way there
+  std::vector<SlotId> loading_;                       // their slots, in the order of reserve()
+  std::deque<Piece> queue_;                           // in their order, not on the stream yet
   std::deque<Ahead> ahead_;
   std::size_t operations_ahead_ = 0;
   std::size_t operations_untold_ = 0;  // of pieces without an event, since the last with one

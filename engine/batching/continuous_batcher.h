@@ -138,7 +138,7 @@ class ContinuousBatcher {
   BatchLimits limits_;
   PagePool* pool_;
   PrefixCache* prefixes_;
-  AdmissionGate* gate_ = nullptr;                   // none: all may run
+  AdmissionGate* gate_ = nullptr;  // none: all may run
   // Each has room for all there are, so that going from one to the other takes no memory.
   std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival

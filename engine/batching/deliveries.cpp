@@ -71,8 +71,13 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     finish(sequence, std::move(delta));
     return false;
   }
+  const TimePoint now = clock_->now();
+  if (sequence.last_token) {
+    inter_token_.count(kInterTokenBounds, seconds_between(*sequence.last_token, now));
+  }
+  sequence.last_token = now;
   if (!context.first_token) {
-    context.first_token = clock_->now();
+    context.first_token = now;
     context.stats.ttft_s = seconds_between(context.submitted, *context.first_token);
   }
   ++context.stats.completion_tokens;
@@ -103,7 +108,7 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     finish(sequence, std::move(delta));
     return false;
   }
-  context.stats.total_s = seconds_between(context.submitted, clock_->now());
+  context.stats.total_s = seconds_between(context.submitted, now);
   outbox_.push_back({context.state, std::move(delta), context.stats});
   return true;
 }

@@ -17,6 +17,7 @@
 #include "engine/batching/continuous_batcher.h"
 #include "engine/batching/generation_state.h"
 #include "engine/batching/sequence.h"
+#include "engine/service/counted_values.h"
 #include "gpu/ops.h"
 
 namespace tandem {
@@ -42,6 +43,7 @@ class Deliveries {
   void send() noexcept;
 
   std::uint64_t num_tokens() const { return num_tokens_; }  // taken
+  const CountedValues<kInterTokenBounds.size()>& inter_token() const { return inter_token_; }
 
  private:
   bool try_to_take(Sequence& sequence, std::span<const SampledToken> samples,
@@ -64,6 +66,7 @@ class Deliveries {
   // Has room for all that may be.
   std::vector<std::unique_ptr<Sequence>> ended_;
   std::uint64_t num_tokens_ = 0;
+  CountedValues<kInterTokenBounds.size()> inter_token_;  // seconds
 };
 
 }  // namespace tandem

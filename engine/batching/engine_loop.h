@@ -97,7 +97,7 @@ class EngineLoop {
   std::size_t num_enqueued_ = 0;
   std::size_t num_digested_ = 0;
   bool step_was_empty_ = true;
-  bool has_news_ = false;  // taken in, not yet looked after
+  bool has_news_ = false;            // taken in, not yet looked after
   std::uint64_t steps_through_ = 0;  // handed out as a whole
   std::uint64_t steps_before_ = 0;   // of them, at the last exception
   int failures_in_row_ = 0;          // exceptions since the last of them

@@ -68,7 +68,8 @@ std::optional<OutputDelta> GenerationState::next(Duration timeout) {
   return delta;
 }
 
-// On the reader's thread, whose memory it takes. Throws where there is none, and may be asked again.
+// On the reader's thread, whose memory it takes. Throws where there is none, and may be asked
+// again.
 OutputDelta GenerationState::take_lost() {
   const auto lost = std::find(ends_.begin(), ends_.end(), End::lost);
   OutputDelta delta;

@@ -80,6 +80,7 @@ struct Sequence {
   OutputText text;
   std::unique_ptr<TokenFilter> filter;  // null: any token may come
   FoundEnding ending;
+  std::optional<TimePoint> last_token;  // when it became known
   std::vector<HeldSamples> held;     // of steps that have ended, oldest first; nothing is planned
   bool admitted = false;             // has been scheduled once; preemption does not undo it
   bool ended = false;                // out of the scheduler; what is still under way is void

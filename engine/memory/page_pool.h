@@ -8,10 +8,10 @@
 // them, until the request fits. It decides nothing else: who of the running gives way is the
 // scheduler's choice.
 //
-// Giving back never allocates. Not thread-safe: the engine thread alone owns it, and what it hands out is given back there. A
-// page may be given back and taken again while a step that uses it is still under way: what is
-// enqueued later on the compute stream comes after it. Another stream that writes (adapter loads)
-// must wait for the last step that was enqueued before the pages were taken.
+// Giving back never allocates. Not thread-safe: the engine thread alone owns it, and what it hands
+// out is given back there. A page may be given back and taken again while a step that uses it is
+// still under way: what is enqueued later on the compute stream comes after it. Another stream that
+// writes (adapter loads) must wait for the last step that was enqueued before the pages were taken.
 #pragma once
 
 #include <cstdint>
