@@ -115,9 +115,9 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
 
 void Deliveries::end(Sequence& sequence, FinishReason reason, const Status& why) noexcept {
   OutputDelta last;
-  if (reason == FinishReason::stop) last.text = sequence.text.flush();
   last.finish = reason;
   try {
+    if (reason == FinishReason::stop) last.text = sequence.text.flush();
     last.error = why;
   } catch (const std::bad_alloc&) {
     return lose(sequence);

@@ -138,6 +138,7 @@ struct Sequence {
     tokens.resize(static_cast<std::size_t>(known_len()));
     pending = 0;
     held.clear();
+    ending = {};
     computed = 0;
     if (index == 0 && output_len() == 0) {
       prompt_logprobs_asked = static_cast<std::int64_t>(context->prompt_logprobs.size());

@@ -111,6 +111,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
     model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
     if (hands_over) handoff_->copy_back(*stream_, step.handoff);
   }
+  adapters_->step_ends(*stream_);
   forecast(step, launched);
   next_ = (next_ + 1) % steps_.size();
   ++in_flight_;
@@ -143,7 +144,6 @@ void StepPipeline::enqueue_samples(Step& step, const StepInput& input, const std
     stream_->copy_to_host(step.sampled.data(), sampled,
                           static_cast<std::size_t>(input.num_samples) * sizeof(SampledToken));
   }
-  adapters_->step_ends(*stream_);
   stream_->record(*step.done);
   seen_busy_ = clock_->now();
 }
@@ -264,6 +264,7 @@ Status StepPipeline::abandon() noexcept {
   for (Step& step : steps_) {
     if (handoff_ != nullptr) handoff_->abandon(step.handoff);
   }
+  open_.reset();
   forecast_.clear();
   cold_.clear();
   pending_.clear();
