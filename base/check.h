@@ -7,7 +7,8 @@
 
 namespace tandem {
 
-// Writes the place, the condition and the message to standard error and aborts.
+// Writes the place, the condition and the message to standard error, as far as somebody reads it,
+// and aborts.
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                std::string_view message);
 

@@ -210,8 +210,9 @@ void Connection::answered(HttpResponse response) {
 void Connection::wait_for_deferred() {
   if (!deferred_->ready()) return watch_half_closed();
   enter(Phase::handling);
-  run_on_worker(false, [deferred = std::shared_ptr<DeferredResponse>(std::move(deferred_))](
-                           Connection& self) { self.result_ = deferred->take(); });
+  const bool is_long = deferred_->is_long();
+  run_on_worker(is_long, [deferred = std::shared_ptr<DeferredResponse>(std::move(deferred_))](
+                             Connection& self) { self.result_ = deferred->take(); });
 }
 
 void Connection::respond(HttpResponse response) {

@@ -55,7 +55,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // connection_io.cpp: bytes
   void guard(const std::function<void()>& step) noexcept;
-  void post(std::function<void(Connection&)> step);
+  void post(std::function<void(Connection&)> step) noexcept;
   void listen();
   void on_readable();
   void on_end();

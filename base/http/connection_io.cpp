@@ -1,9 +1,6 @@
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/post.hpp>
 #include <exception>
-#include <new>
-#include <thread>
 #include <utility>
 
 #include "base/http/connection.h"
@@ -20,19 +17,6 @@ constexpr std::size_t kKeptBytes = 64U << 10;        // more is given back when 
 constexpr int kPulls = 8;                            // at one turn, as others want theirs
 // A call that is answered sooner is answered without a look at whether its client still reads.
 constexpr Duration kProbeAfter = std::chrono::milliseconds(25);
-
-// A failure to allocate a handler is waited out: what is to be told here is told nowhere else.
-template <typename Step>
-void post_surely(const Strand& strand, const Step& step) {
-  for (;;) {
-    try {
-      boost::asio::post(strand, step);
-      return;
-    } catch (const std::bad_alloc&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-}
 
 }  // namespace
 
@@ -51,10 +35,11 @@ void Connection::guard(const std::function<void()>& step) noexcept {
   }
 }
 
-void Connection::post(std::function<void(Connection&)> step) {
-  post_surely(socket_.strand(), [self = shared_from_this(), step = std::move(step)] {
-    self->guard([&] { step(*self); });
-  });
+// `step` captures a word or two at most, which a std::function holds without memory of its own.
+void Connection::post(std::function<void(Connection&)> step) noexcept {
+  (void)post_surely(
+      socket_.strand(), socket_.memory(),
+      [self = shared_from_this(), step = std::move(step)] { self->guard([&] { step(*self); }); });
 }
 
 // Waits for bytes, or the client's end, unless there is no room for them.
@@ -197,9 +182,10 @@ void Connection::watch_half_closed() {
   if (probed_) return;
   probed_ = true;
   probe_timer_.expires_after(kProbeAfter);
-  probe_timer_.async_wait([self = shared_from_this()](const auto& failure) {
-    if (!failure) self->guard([&] { self->probe(); });
-  });
+  probe_timer_.async_wait(
+      WithMemory(socket_.memory(), [self = shared_from_this()](const auto& failure) {
+        if (!failure) self->guard([&] { self->probe(); });
+      }));
 }
 
 // The machine of a client that has gone answers any bytes with a reset; one that has only closed
@@ -219,13 +205,14 @@ void Connection::probe() {
 std::function<void()> Connection::make_wake() {
   // The lock is taken on the strand, not where the news is: dropping the last reference there would
   // destroy what is just being told.
-  return [weak = weak_from_this(), strand = socket_.strand(),
+  return [weak = weak_from_this(), strand = socket_.strand(), memory = socket_.memory(),
           pending = std::make_shared<std::atomic<bool>>(false)] {
     if (pending->exchange(true)) return;
-    post_surely(strand, [weak, pending] {
+    const bool posted = post_surely(strand, memory, [weak, pending] {
       pending->store(false);
       if (const auto self = weak.lock()) self->guard([&] { self->woken(); });
     });
+    if (!posted) pending->store(false);  // the next news may find memory
   };
 }
 
@@ -245,9 +232,10 @@ void Connection::linger(Duration patience) {
 
 void Connection::set_deadline(Duration after) {
   deadline_.expires_after(after);
-  deadline_.async_wait([self = shared_from_this(), id = ++deadline_id_](const auto& failure) {
-    if (!failure && id == self->deadline_id_) self->guard([&] { self->expired(); });
-  });
+  deadline_.async_wait(WithMemory(
+      socket_.memory(), [self = shared_from_this(), id = ++deadline_id_](const auto& failure) {
+        if (!failure && id == self->deadline_id_) self->guard([&] { self->expired(); });
+      }));
 }
 
 void Connection::clear_deadline() {

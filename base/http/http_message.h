@@ -62,6 +62,8 @@ class DeferredResponse {
   virtual void on_ready(std::function<void()> wake) = 0;  // as BodySource's
   // Takes in what has come; true: take() has all it needs. Cheap, as it is called at each news.
   virtual bool ready() = 0;
+  // When ready: take() may take seconds, so that it gets the lane of slow calls.
+  virtual bool is_long() const { return false; }
   // Once, when ready; from a worker, as making a long answer takes its time.
   virtual HttpResponse take() = 0;
 };

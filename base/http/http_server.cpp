@@ -67,7 +67,7 @@ class HttpServer::Impl {
         if (auto alive = connection.lock()) open.push_back(std::move(alive));
       }
     }
-    if (listener_) asio::post(listener_strand_, [this] { listener_->stop(); });
+    if (listener_) (void)post_surely(listener_strand_, memory_, [this] { listener_->stop(); });
     for (const auto& connection : open) connection->break_off();
     open.clear();
     context_.quick.stop();
@@ -87,7 +87,10 @@ class HttpServer::Impl {
         io_.run();
         return;
       } catch (const std::exception& failure) {  // connections guard themselves: the loop's own
-        log::warning("the HTTP server's loop goes on after: {}", failure.what());
+        try {
+          log::warning("the HTTP server's loop goes on after: {}", failure.what());
+        } catch (const std::exception&) {  // nor has the log any memory
+        }
       }
     }
   }
@@ -116,7 +119,7 @@ class HttpServer::Impl {
       if (stopping_) return;
     }
     try {
-      asio::post(listener_strand_, [this] { listener_->resume(); });
+      asio::post(listener_strand_, WithMemory(memory_, [this] { listener_->resume(); }));
     } catch (const std::bad_alloc&) {  // it looks for itself, a little later
     }
   }
@@ -126,6 +129,7 @@ class HttpServer::Impl {
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_{
       io_.get_executor()};
   Strand listener_strand_ = asio::make_strand(io_);
+  const std::shared_ptr<HandlerMemory> memory_ = std::make_shared<HandlerMemory>();
   std::optional<Listener> listener_;
   std::vector<std::thread> io_threads_;
   bool is_ipv6_ = false;

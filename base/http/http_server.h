@@ -1,8 +1,8 @@
 // An HTTP/1.1 server: a few threads for thousands of connections, and a strict reader of requests.
 //
 // Threads: kIoThreads wait for all sockets, read, write and pull streams; workers run the handler's
-// calls, and one more runs its slow ones. A connection belongs to one thread at a time (a strand).
-// Asio and Beast are known to the sources of this folder alone.
+// calls, and one more runs its slow ones and makes long answers. A connection belongs to one thread
+// at a time (a strand). Asio and Beast are known to the sources of this folder alone.
 #pragma once
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -23,6 +24,7 @@ using std::chrono::steady_clock;
 
 // For workers to end when they are told to: a share of a job, and the longest sleep.
 constexpr Duration kEndGrace = milliseconds(1000);
+constexpr Duration kAfterException = milliseconds(20);
 
 Status check(const WorkerPoolOptions& options) {
   TANDEM_CHECK(options.groups.size() <= static_cast<std::size_t>(kMaxMailboxes), "{} groups",
@@ -124,12 +126,27 @@ class Supervisor final : public WorkerPool {
 
   // All of the thread. The kernel kills the workers with it (ChildProcess), so it must be the one
   // that starts them and live as long as they may.
-  void run() {
+  // Where there is no memory for a look, or to start a worker, it is tried again a little later.
+  void run() noexcept {
     while (!quit_.load(std::memory_order_relaxed)) {
-      const TimePoint next = look();
-      wait_.wait(descriptors(), next - steady_clock::now());
+      try {
+        const TimePoint next = look();
+        wait_.wait(descriptors(), next - steady_clock::now());
+      } catch (const std::exception&) {
+        std::this_thread::sleep_for(kAfterException);
+      }
     }
-    end();
+    try {
+      end();
+    } catch (const std::exception&) {
+    }
+    const std::lock_guard lock(mutex_);
+    for (const auto& watch : watches_) {
+      try {
+        watch->kill_and_reap();
+      } catch (const std::exception&) {  // what it would have said of it
+      }
+    }
   }
 
   TimePoint look() {
@@ -177,8 +194,6 @@ class Supervisor final : public WorkerPool {
       if (over || now >= deadline) break;
       wait_.wait(descriptors(), std::min<Duration>(deadline - now, milliseconds(20)));
     }
-    const std::lock_guard lock(mutex_);
-    for (const auto& watch : watches_) watch->kill_and_reap();
   }
 
   const WorkerPoolOptions options_;

@@ -100,7 +100,8 @@ bool AdapterHome::begin_reading() {
 }
 
 // First all that those need who then find out that it has ended.
-void AdapterHome::end_reading(const Status& status) {
+void AdapterHome::end_reading(Status status) {
+  Status copy = status;
   std::shared_ptr<AdapterReading> reading;
   HostTier::Id bad = 0;
   {
@@ -108,13 +109,13 @@ void AdapterHome::end_reading(const Status& status) {
     reading = std::exchange(reading_copy_, nullptr);
     if (reading != nullptr && !status.ok()) bad = std::exchange(host_id_, 0);
     reading_ = false;
-    read_failure_ = status;
+    read_failure_ = std::move(copy);
   }
   if (bad != 0) {
     host_->erase(bad);
     state_->left_host();
   }
-  if (reading != nullptr) reading->end(status);
+  if (reading != nullptr) reading->end(std::move(status));
 }
 
 Status AdapterHome::take_read_failure() {

@@ -69,7 +69,8 @@ class AdapterHome {
   // The folder is to be read: false when it is already, or need not be. Forgets the last failure.
   bool begin_reading();
   // The folder has been read. What was put here with a reading is all there, or is taken back.
-  void end_reading(const Status& status);
+  // Throws where there is no memory for the status, and nothing has changed.
+  void end_reading(Status status);
   Status take_read_failure();  // of the last reading, told once
 
  private:

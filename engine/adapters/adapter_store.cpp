@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
@@ -218,15 +219,32 @@ void AdapterStore::read_loop() {
     AdapterLease adapter = std::move(reads_.front());
     reads_.pop_front();
     lock.unlock();
-    Status read = read_again(*adapter);
-    if (!read) {
-      log::warning("adapter '{}' cannot be read again from {}: {}", adapter->name(),
-                   adapter->path(), read.message());
-    }
-    adapter->home().end_reading(read);
+    read_and_tell(*adapter);
     adapter.reset();
     tell();
     lock.lock();
+  }
+}
+
+// Whatever happens the reading has an end: requests wait for it.
+void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
+  const auto no_memory = [] {  // short enough to need none
+    return Status(StatusCode::unavailable, "out of memory");
+  };
+  try {
+    Status read;
+    try {
+      read = read_again(adapter);
+    } catch (const std::exception&) {
+      read = no_memory();
+    }
+    if (!read) {
+      log::warning("adapter '{}' cannot be read again from {}: {}", adapter.name(), adapter.path(),
+                   read.message());
+    }
+    adapter.home().end_reading(std::move(read));
+  } catch (const std::exception&) {
+    adapter.home().end_reading(no_memory());
   }
 }
 

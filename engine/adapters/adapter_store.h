@@ -91,6 +91,7 @@ class AdapterStore {
   std::size_t with_words(std::size_t num_bytes) const;
   void warn_of_other_base(const std::string& name, const Adapter& adapter);
   Status read_again(ServedAdapter& adapter);
+  void read_and_tell(ServedAdapter& adapter) noexcept;
   static Status explain(const ServedAdapter& adapter, const Result<RereadOutcome>& read);
   void read_loop();
   void tell() const {

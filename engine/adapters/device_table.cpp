@@ -35,6 +35,9 @@ Result<DeviceTable> DeviceTable::create(Device& device, const ModelConfig& confi
                     std::min(all_chunks, most_chunks(config, dtype, max_rank, memory)), memory));
   table.rows_.resize(static_cast<std::size_t>(num_slots));
   table.slot_of_.reserve(static_cast<std::size_t>(num_slots));
+  for (auto* list : {&table.taken_, &table.resident_, &table.unwritten_}) {
+    list->reserve(static_cast<std::size_t>(num_slots));
+  }
   return table;
 }
 
@@ -61,16 +64,17 @@ const DeviceRow* DeviceTable::find(const ServedAdapter& adapter) const {
 
 SlotId DeviceTable::take(const AdapterLease& adapter, ChunkTable chunks,
                          std::shared_ptr<AdapterReading> reading) {
+  const auto [known, is_new] = slot_of_.emplace(adapter.get(), SlotId());
+  TANDEM_CHECK(is_new, "adapter '{}' has a slot", adapter->name());
   const std::optional<SlotId> slot = slots_.take();
   TANDEM_CHECK(slot.has_value(), "no slot for adapter '{}'", adapter->name());
+  known->second = *slot;
   DeviceRow& taken = row(*slot);
   taken.free_since = std::max(taken.free_since, pool_->last_release(chunks.ids()));
   taken.adapter = adapter;
   taken.chunks = std::move(chunks);
   taken.reading = std::move(reading);
   taken.last_use = pool_->clock().stamp();
-  const bool is_new = slot_of_.emplace(adapter.get(), *slot).second;
-  TANDEM_CHECK(is_new, "adapter '{}' has a slot", adapter->name());
   taken_.push_back(*slot);
   adapter->home().state().apply(ResidencyEvent::load);
   return *slot;

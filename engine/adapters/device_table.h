@@ -54,7 +54,8 @@ class DeviceTable {
   const DeviceRow& row(SlotId slot) const { return rows_[slot.index()]; }
 
   // A row for an adapter that is in the host tier and has none; requires a free slot. It is
-  // loading; arrived() makes it resident.
+  // loading; arrived() makes it resident. Throws where there is no memory, and nothing has changed;
+  // the rest of what moves rows never allocates.
   SlotId take(const AdapterLease& adapter, ChunkTable chunks,
               std::shared_ptr<AdapterReading> reading);
   void arrived(SlotId slot);

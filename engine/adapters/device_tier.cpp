@@ -1,5 +1,7 @@
 #include "engine/adapters/device_tier.h"
 
+#include <exception>
+
 #include "base/check.h"
 
 namespace tandem {
@@ -13,6 +15,7 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(Device& device, const Mod
                 DeviceTable::create(device, config, dtype, max_rank, num_slots, memory, pool));
   std::unique_ptr<DeviceTier> tier(new DeviceTier(std::move(table), memory, pool));
   TANDEM_ASSIGN(tier->loads_, LoadQueue::create(device, signals, tier->table_, memory));
+  tier->ended_.reserve(static_cast<std::size_t>(num_slots));
   return tier;
 }
 
@@ -62,6 +65,15 @@ void DeviceTier::let_go_of_retired() {
   }
 }
 
+Status DeviceTier::abandon() noexcept {
+  if (std::exchange(in_step_, false)) pool_->clock().step_enqueued();  // and has ended
+  if (!loads_->is_torn()) return {};
+  ended_.clear();
+  Status status = loads_->abandon(ended_);
+  for (const SlotId slot : ended_) table_.let_go(slot);
+  return status;
+}
+
 Status DeviceTier::finish_loads() {
   TANDEM_TRY(loads_->finish());
   return poll();
@@ -72,7 +84,10 @@ DeviceTier::Turn::Turn(DeviceTier& tier) : tier_(&tier) {
 }
 
 DeviceTier::Turn::~Turn() {
-  enqueue({});
+  try {
+    if (!tier_->loads_->is_torn()) enqueue({});
+  } catch (const std::exception&) {  // the queue knows, and says so at its next poll()
+  }
   tier_->room_.end_turn();
   tier_->in_turn_ = false;
 }
@@ -82,10 +97,17 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
   AdapterHome::Copy source = adapter->home().copy();
   if (source.bytes == nullptr) return Start::not_in_host_tier;
   if (tier_->loads_->is_full()) return Start::busy;
+  reserved_.reserve(reserved_.size() + 1);
+  slots_.reserve(slots_.size() + 1);
   std::optional<ChunkTable> chunks = tier_->room_.make(adapter->bytes());
   if (!chunks) return Start::no_room;
   const SlotId slot = tier_->table_.take(adapter, *std::move(chunks), std::move(source.reading));
-  tier_->loads_->reserve(slot, std::move(source.bytes));
+  try {
+    tier_->loads_->reserve(slot, std::move(source.bytes));
+  } catch (...) {
+    tier_->table_.let_go(slot);
+    throw;
+  }
   reserved_.push_back(adapter);
   slots_.push_back(slot);
   return Start::on_its_way;
@@ -98,13 +120,15 @@ void DeviceTier::Turn::enqueue(std::span<const LoadPiece> order) {
 }
 
 // The rows of the device's tables before all that reads them.
-DeviceTier::Step::Step(DeviceTier& tier, Stream& stream) : tier_(&tier), stream_(&stream) {
-  tier.table_.step_begins(stream);
+void DeviceTier::step_begins(Stream& stream) {
+  in_step_ = true;
+  table_.step_begins(stream);
 }
 
-DeviceTier::Step::~Step() {
-  tier_->pool_->clock().step_enqueued();
-  tier_->loads_->step_enqueued(*stream_, tier_->pool_->clock().steps());
+void DeviceTier::step_ends(Stream& stream) {
+  loads_->step_enqueued(stream, pool_->clock().steps() + 1);
+  pool_->clock().step_enqueued();
+  in_step_ = false;
 }
 
 void DeviceTier::enter(const ServedAdapter& adapter) {

@@ -48,7 +48,11 @@ class DeviceTier {
   // Notices loads that have arrived and lets go of retired adapters that nobody uses, and of those
   // whose content turned out not to be theirs. A failure is one of the device: no load under way
   // has arrived, what runs with one of them is void, and leaves before anything is started again.
+  // Throws where memory ran out on the way of a load, here or before: abandon() then.
   Status poll();
+  // Gives up what an exception has left half done: loads that it hit end, in vain, and all others
+  // with them. No step is under way. A failure is one of the device.
+  Status abandon() noexcept;
   // Something is under way that poll() will notice, though no request comes.
   bool is_expecting() const { return loads_->num_loading() > 0 || retiring_; }
 
@@ -60,7 +64,9 @@ class DeviceTier {
   class Turn {
    public:
     explicit Turn(DeviceTier& tier);
-    ~Turn();  // what was reserved and not enqueued goes as it comes
+    // What was reserved and not enqueued goes as it comes. Where that fails for want of memory all
+    // loads under way are given up, which poll() says.
+    ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
@@ -87,18 +93,11 @@ class DeviceTier {
   void enter(const ServedAdapter& adapter);
   void leave(const ServedAdapter& adapter);
 
-  // Around what is enqueued of a step on `stream`. At most kMaxStepsInFlight are under way.
-  class Step {
-   public:
-    Step(DeviceTier& tier, Stream& stream);
-    ~Step();
-    Step(const Step&) = delete;
-    Step& operator=(const Step&) = delete;
-
-   private:
-    DeviceTier* tier_;
-    Stream* stream_;
-  };
+  // Around what is enqueued of a step on `stream`. At most kMaxStepsInFlight are under way. One
+  // that begins and does not end was left by an exception: the stream is waited for, then
+  // abandon().
+  void step_begins(Stream& stream);
+  void step_ends(Stream& stream);
 
   // Its row of the tables; requires that it is resident or loading.
   AdapterSlot slot(const ServedAdapter& adapter) const;
@@ -125,6 +124,7 @@ class DeviceTier {
   DeviceRoom room_;
   std::unique_ptr<LoadQueue> loads_;  // ends before the table and what it writes to
   bool in_turn_ = false;
+  bool in_step_ = false;
   bool retiring_ = false;  // a retired adapter, or a bad one, is still there
   std::uint64_t num_loads_ = 0;
   std::uint64_t loaded_bytes_ = 0;

@@ -117,9 +117,16 @@ std::shared_ptr<HostTier::Run> HostTier::Arena::take(const std::shared_ptr<Arena
   const std::lock_guard lock(arena->mutex);
   const std::optional<std::size_t> offset = arena->space.take(bytes);
   if (!offset) return nullptr;
-  auto run = std::make_shared<Run>(arena, *offset);
-  arena->runs.emplace(*offset, GivenOut{bytes, run});
-  return run;
+  try {
+    const auto known = arena->runs.emplace(*offset, GivenOut{bytes, {}}).first;
+    auto run = std::make_shared<Run>(arena, *offset);
+    known->second.run = run;
+    return run;
+  } catch (...) {
+    arena->runs.erase(*offset);
+    arena->space.give_back(*offset, bytes);
+    throw;
+  }
 }
 
 HostTier::HostTier(std::vector<std::shared_ptr<Arena>> arenas) : arenas_(std::move(arenas)) {}

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -38,12 +40,28 @@ std::vector<std::size_t> layer_ends(const Adapter& adapter) {
 
 }  // namespace
 
+class LoadQueue::Guard {
+ public:
+  explicit Guard(LoadQueue& queue) : queue_(queue), exceptions_(std::uncaught_exceptions()) {}
+  ~Guard() {
+    if (std::uncaught_exceptions() > exceptions_) queue_.torn_ = true;
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  LoadQueue& queue_;
+  const int exceptions_;
+};
+
 LoadQueue::LoadQueue(Device& device, const LoadSignals& signals, DeviceTable& table,
                      const KvCache& memory)
     : device_(&device), signals_(signals), table_(&table), memory_(&memory) {
   TANDEM_CHECK(!has_words() || signals.clock != nullptr);
   for (auto& step : steps_) step = device.create_event();
-  loads_.resize(static_cast<std::size_t>(table.slots().num_slots()));
+  const auto num_slots = static_cast<std::size_t>(table.slots().num_slots());
+  loads_.resize(num_slots);
+  loading_.reserve(num_slots);
 }
 
 Result<std::unique_ptr<LoadQueue>> LoadQueue::create(Device& device, const LoadSignals& signals,
@@ -57,6 +75,10 @@ LoadQueue::~LoadQueue() {
   if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
 }
 
+void LoadQueue::check_whole() const {
+  if (torn_) throw std::bad_alloc();
+}
+
 // What others see of it.
 
 LoadQueue::Load* LoadQueue::find(const ServedAdapter& adapter) const {
@@ -65,6 +87,7 @@ LoadQueue::Load* LoadQueue::find(const ServedAdapter& adapter) const {
 }
 
 std::optional<ArrivingAdapter> LoadQueue::arriving(const ServedAdapter& adapter) const {
+  check_whole();
   const Load* const load = find(adapter);
   if (load == nullptr || load->layers.empty()) return std::nullopt;
   if (load->whole != nullptr && load->whole->passed()) return std::nullopt;
@@ -75,6 +98,7 @@ std::optional<ArrivingAdapter> LoadQueue::arriving(const ServedAdapter& adapter)
 }
 
 AdapterLease LoadQueue::arriving_in(SlotId slot) const {
+  check_whole();
   return loads_[slot.index()] == nullptr ? nullptr : table_->row(slot).adapter;
 }
 
@@ -91,6 +115,7 @@ void LoadQueue::add_pending(const ServedAdapter& adapter, std::vector<LayerEvent
 }
 
 void LoadQueue::hurry(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind) {
+  check_whole();
   const Load* const load = find(adapter);
   if (load == nullptr || load->sent.empty()) return;
   const auto l = static_cast<std::size_t>(layer);
@@ -107,7 +132,7 @@ bool LoadQueue::is_full() const {
 void LoadQueue::reserve(SlotId slot, AdapterBytes source) {
   auto& load = loads_[slot.index()];
   TANDEM_CHECK(load == nullptr, "slot {} is being loaded", slot.value());
-  load = std::make_unique<Load>();
+  load = std::make_unique<Load>();  // loading_ has room
   load->source = std::move(source);
   if (++generation_ == 0) ++generation_;
   load->generation = generation_;
@@ -117,6 +142,8 @@ void LoadQueue::reserve(SlotId slot, AdapterBytes source) {
 // Events are there when they are recorded: until then nothing has passed.
 void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece> order) {
   if (slots.empty()) return;
+  check_whole();
+  const Guard guard(*this);
   if (has_words()) link_free_at_ = std::max(link_free_at_, signals_.clock->now());
   for (const SlotId slot : slots) {
     Load& each = load(slot);
@@ -187,6 +214,7 @@ void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind) {
 // From the queue onto the stream.
 
 void LoadQueue::feed() {
+  check_whole();
   while (!ahead_.empty() && ahead_.front().event->passed()) {
     operations_ahead_ -= ahead_.front().operations;
     ahead_.pop_front();
@@ -202,6 +230,7 @@ bool LoadQueue::is_due(const Piece& piece) const {
 
 void LoadQueue::send_next() {
   TANDEM_CHECK(!queue_.empty(), "nothing is left to be sent");
+  const Guard guard(*this);
   const Piece piece = queue_.front();
   queue_.pop_front();
   const std::size_t flags = signals_.words == LoadSignals::Words::layers ? 1 : 0;
@@ -269,7 +298,9 @@ const Event* LoadQueue::mark_sent(const Piece& piece) {
 std::unique_ptr<Event> LoadQueue::record_event() {
   std::unique_ptr<Event> event;
   if (spare_events_.empty()) {
+    if (spare_events_.capacity() <= num_events_) spare_events_.reserve(2 * num_events_ + 16);
     event = device_->create_event();
+    ++num_events_;
   } else {
     event = std::move(spare_events_.back());
     spare_events_.pop_back();
@@ -281,28 +312,59 @@ std::unique_ptr<Event> LoadQueue::record_event() {
 // The ends of loads, and of steps.
 
 Status LoadQueue::poll(std::vector<SlotId>& ended) {
+  check_whole();
   if (!loading_.empty() && stream_->failed()) {
     Status status = stream_->synchronize();
-    for (const SlotId slot : loading_) end_load(slot);
-    ended.insert(ended.end(), loading_.begin(), loading_.end());
-    loading_.clear();
-    queue_.clear();
-    ahead_.clear();
-    operations_ahead_ = 0;
-    operations_untold_ = 0;
+    drop_all(ended);
     return status;
   }
   feed();
-  std::erase_if(loading_, [&](SlotId slot) {
+  for (std::size_t i = 0; i < loading_.size();) {
+    const SlotId slot = loading_[i];
     const auto& reading = table_->row(slot).reading;
     if (reading != nullptr) reading->end_if_overdue();
     const std::unique_ptr<Event>& whole = load(slot).whole;
-    if (whole == nullptr || !whole->passed()) return false;
-    end_load(slot);
+    if (whole == nullptr || !whole->passed()) {
+      ++i;
+      continue;
+    }
     ended.push_back(slot);
-    return true;
-  });
+    end_load(slot);
+    loading_.erase(loading_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
   return {};
+}
+
+void LoadQueue::drop_all(std::vector<SlotId>& ended) {
+  ended.insert(ended.end(), loading_.begin(), loading_.end());
+  for (const SlotId slot : loading_) end_load(slot);
+  loading_.clear();
+  queue_.clear();
+  ahead_.clear();
+  operations_ahead_ = 0;
+  operations_untold_ = 0;
+  torn_ = false;
+}
+
+// What the stream waits for beside its own work are layers that are still being read: that has an
+// end of its own, which nobody else looks at meanwhile.
+Status LoadQueue::abandon(std::vector<SlotId>& ended) noexcept {
+  for (const SlotId slot : loading_) {
+    const auto& reading = table_->row(slot).reading;
+    if (reading == nullptr) continue;
+    try {
+      (void)reading->wait();
+    } catch (const std::bad_alloc&) {  // its own thread ends it
+    }
+  }
+  Status status;
+  try {
+    status = stream_->synchronize();
+  } catch (const std::bad_alloc&) {  // saying what failed: this is short enough to need none
+    status = Status(StatusCode::fatal, "out of memory");
+  }
+  drop_all(ended);
+  return status;
 }
 
 void LoadQueue::end_load(SlotId slot) {

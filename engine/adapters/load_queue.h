@@ -94,7 +94,8 @@ class LoadQueue {
 
   // So much waits already that the planner's order would mean nothing for more.
   bool is_full() const;
-  // A load from `source` into the slot's row, which is new; it waits for enqueue().
+  // A load from `source` into the slot's row, which is new; it waits for enqueue(). Throws where
+  // there is no memory, and nothing has changed.
   void reserve(SlotId slot, AdapterBytes source);
   // Enqueues the loads of these reserved slots: `order` first, whose adapters are indices in
   // `slots`; what it does not name after that, adapter by adapter.
@@ -102,6 +103,11 @@ class LoadQueue {
   // Adds the slots of loads that have ended since: those that have arrived, or, on a failure of the
   // device, all that were under way, in vain.
   Status poll(std::vector<SlotId>& ended);
+  // An exception has left a load half done: until abandon() all of the above throw, for there is no
+  // telling what they would miss.
+  bool is_torn() const { return torn_; }
+  // Ends all loads, in vain, when what is on the stream has passed. `ended` has room for all.
+  Status abandon(std::vector<SlotId>& ended) noexcept;
   // Puts all that waits on the stream, and waits for it.
   Status finish();
   // Step number `number` has been enqueued on `stream`; kMaxStepsInFlight are under way at most.
@@ -134,6 +140,9 @@ class LoadQueue {
   };
 
   LoadQueue(Device& device, const LoadSignals& signals, DeviceTable& table, const KvCache& memory);
+  // Whatever leaves the scope by an exception has torn a load.
+  class Guard;
+  void check_whole() const;
   bool has_words() const { return signals_.words != LoadSignals::Words::none; }
   Load* find(const ServedAdapter& adapter) const;
   Load& load(SlotId slot) const { return *loads_[slot.index()]; }
@@ -148,6 +157,7 @@ class LoadQueue {
   const Event* mark_sent(const Piece& piece);
   void end_load(SlotId slot);
   std::unique_ptr<Event> record_event();
+  void drop_all(std::vector<SlotId>& ended);
 
   Device* device_;
   const LoadSignals signals_;
@@ -155,14 +165,16 @@ class LoadQueue {
   const KvCache* memory_;
   std::array<std::unique_ptr<Event>, kMaxStepsInFlight> steps_;  // by the steps' numbers
   std::uint64_t num_steps_ = 0;
-  std::vector<std::unique_ptr<Event>> spare_events_;
-  std::vector<std::unique_ptr<Load>> loads_;  // [slots]; null: nothing is on its way there
-  std::vector<SlotId> loading_;               // their slots, in the order of reserve()
-  std::deque<Piece> queue_;                   // in their order, not on the stream yet
+  std::size_t num_events_ = 0;                        // of loads, ever made
+  std::vector<std::unique_ptr<Event>> spare_events_;  // with room for all: ends take no memory
+  std::vector<std::unique_ptr<Load>> loads_;          // [slots]; null: nothing is on its way there
+  std::vector<SlotId> loading_;                       // their slots, in the order of reserve()
+  std::deque<Piece> queue_;                           // in their order, not on the stream yet
   std::deque<Ahead> ahead_;
   std::size_t operations_ahead_ = 0;
   std::size_t operations_untold_ = 0;  // of pieces without an event, since the last with one
   std::uint32_t generation_ = 0;
+  bool torn_ = false;
   TimePoint link_free_at_{};
   std::unique_ptr<Stream> stream_;  // last: ends before what it writes to
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "base/check.h"
 
@@ -28,8 +29,15 @@ std::optional<std::size_t> OffsetAllocator::take(std::size_t bytes) {
                                  [&](const auto& each) { return each.second >= wanted; });
   if (hole == holes_.end()) return std::nullopt;
   const auto [offset, size] = *hole;
-  holes_.erase(hole);
-  if (size > wanted) holes_.emplace(offset + wanted, size - wanted);
+  Holes made;
+  made.emplace(0, 0);
+  spares_.push_back(made.extract(made.begin()));
+  auto rest = holes_.extract(hole);
+  if (size > wanted) {
+    rest.key() += wanted;
+    rest.mapped() -= wanted;
+    holes_.insert(std::move(rest));
+  }
   free_bytes_ -= wanted;
   return offset;
 }
@@ -50,9 +58,15 @@ void OffsetAllocator::give_back(std::size_t offset, std::size_t bytes) {
   }
   if (before != holes_.end() && before->first + before->second == offset) {
     before->second += size;
-  } else {
+  } else if (spares_.empty()) {
     holes_.emplace(offset, size);
+    return;
+  } else {
+    spares_.back().key() = offset;
+    spares_.back().mapped() = size;
+    holes_.insert(std::move(spares_.back()));
   }
+  if (!spares_.empty()) spares_.pop_back();
 }
 
 std::size_t OffsetAllocator::largest_hole() const {

@@ -90,6 +90,14 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   loads.enqueue(plan.order);
 }
 
+void AdapterGate::restart() noexcept {
+  refused_ = false;
+  blocked_ = nullptr;
+  missing_pages_ = 0;
+  draining_.clear();
+  turns_.clear();
+}
+
 bool AdapterGate::has_turn(const ServedAdapter& adapter) const {
   const auto turn = std::find_if(turns_.begin(), turns_.end(),
                                  [&](const Turn& each) { return each.adapter.get() == &adapter; });

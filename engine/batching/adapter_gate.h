@@ -43,6 +43,9 @@ class AdapterGate final : public AdmissionGate {
   std::vector<std::pair<Sequence*, Status>> request(
       const std::vector<std::unique_ptr<Sequence>>& waiting);
 
+  // Forgets what an exception has left of a request(): loads that were on their way may have gone.
+  void restart() noexcept;
+
   // Why an adapter cannot be kept on the device for good, if it cannot.
   Status check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const;
 

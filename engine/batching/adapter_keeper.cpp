@@ -1,20 +1,28 @@
 #include "engine/batching/adapter_keeper.h"
 
+#include <cstddef>
+#include <new>
 #include <utility>
 
 namespace tandem {
 
 void AdapterKeeper::advance() {
-  std::erase_if(requests_, [&](KeepRequest& request) {
-    std::optional<Status> done = advance(request);
-    if (!done) return false;
-    request.done.set_value(*std::move(done));
-    return true;
-  });
+  for (std::size_t i = 0; i < requests_.size();) {
+    std::optional<Status> done = advance(requests_[i]);
+    if (!done) {
+      ++i;
+      continue;
+    }
+    requests_[i].done.set_value(*std::move(done));
+    requests_.erase(requests_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
-void AdapterKeeper::end(const Status& why) {
-  for (KeepRequest& request : requests_) request.done.set_value(why);
+void AdapterKeeper::end(const Status& why) noexcept {
+  try {
+    for (KeepRequest& request : requests_) request.done.set_value(why);
+  } catch (const std::bad_alloc&) {  // the promises break, which says it, too
+  }
   requests_.clear();
 }
 

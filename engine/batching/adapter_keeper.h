@@ -1,5 +1,6 @@
 // Adapters that are to be on the device for good (pinned ones; all in adapter_mode cached): brings
-// them there and tells who waits. The engine thread alone uses it.
+// them there and tells who waits. Where there is no memory add() and advance() throw: who was to be
+// added hears a broken promise, all others go on waiting. The engine thread alone uses it.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class AdapterKeeper {
   // As far as each can go now; call when the device tier has been polled.
   void advance();
   // Nobody waits any longer.
-  void end(const Status& why);
+  void end(const Status& why) noexcept;
 
  private:
   std::optional<Status> advance(const KeepRequest& request);  // nothing: not yet

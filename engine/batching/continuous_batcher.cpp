@@ -1,6 +1,7 @@
 #include "engine/batching/continuous_batcher.h"
 
 #include <algorithm>
+#include <new>
 #include <span>
 #include <string>
 #include <tuple>
@@ -54,9 +55,17 @@ ContinuousBatcher::ContinuousBatcher(const BatchLimits& limits, PagePool& pool,
     : limits_(limits), pool_(&pool), prefixes_(prefixes) {
   TANDEM_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens > 0);
   TANDEM_CHECK(limits.max_logit_rows >= limits.max_num_seqs, "every sequence needs a logits row");
+  plan_.reserve(static_cast<std::size_t>(limits.max_num_seqs));
 }
 
 void ContinuousBatcher::add(std::unique_ptr<Sequence> sequence) {
+  const std::size_t count = waiting_.size() + running_.size() + 1;
+  const auto make_room = [count](auto& list) {
+    if (list.capacity() < count) list.reserve(2 * count);
+  };
+  make_room(waiting_);
+  make_room(running_);
+  make_room(all_);
   enqueue(std::move(sequence));
 }
 
@@ -89,7 +98,9 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
   plan_running(/*decoding=*/true);
   plan_running(/*decoding=*/false);
   // From here on nobody gives way: what is planned will be computed.
-  for (const auto& [sequence, rows] : plan_) offer_prefix(*sequence, sequence->computed + rows);
+  for (const auto& [sequence, rows] : plan_) {
+    try_offer_prefix(*sequence, sequence->computed + rows);
+  }
   admit();
   const bool waits = waiting_.empty() || stuck_ != nullptr || any_aside_ ||
                      (gate_ != nullptr && gate_->is_waiting());
@@ -136,15 +147,16 @@ void ContinuousBatcher::admit() {
       ++next;
       continue;
     }
-    const std::int32_t rows = reserve_for_admission(sequence);
+    std::int32_t rows = 0;
+    try {
+      rows = reserve_for_admission(sequence);
+    } catch (...) {
+      give_up_admission(sequence);
+      throw;
+    }
     if (rows == 0) {
-      if (gate_ != nullptr) {
-        gate_->leave(sequence);
-        if (running_.empty()) stuck_ = &sequence;
-      }
-      release(sequence);
-      sequence.computed = 0;
-      return;
+      if (gate_ != nullptr && running_.empty()) stuck_ = &sequence;
+      return give_up_admission(sequence);
     }
     note_prefix(sequence);
     const auto at =
@@ -153,8 +165,14 @@ void ContinuousBatcher::admit() {
     running_.insert(at, std::move(waiting_[next]));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(next));
     take_rows(sequence, rows);
-    offer_prefix(sequence, sequence.computed + rows);
+    try_offer_prefix(sequence, sequence.computed + rows);
   }
+}
+
+void ContinuousBatcher::give_up_admission(Sequence& sequence) {
+  if (gate_ != nullptr) gate_->leave(sequence);
+  release(sequence);
+  sequence.computed = 0;
 }
 
 // Its first rows, with their pages; 0 when it has to wait.
@@ -203,6 +221,14 @@ void ContinuousBatcher::offer_prefix(Sequence& sequence, std::int64_t computed) 
   if (gate_ != nullptr && gate_->is_in_doubt(sequence)) return;
   prefixes_->extend(sequence.prefix, known_tokens(sequence, computed), sequence.computed,
                     sequence.table);
+}
+
+// Others will compute it again: no reason to end anything.
+void ContinuousBatcher::try_offer_prefix(Sequence& sequence, std::int64_t computed) {
+  try {
+    offer_prefix(sequence, computed);
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 std::int32_t ContinuousBatcher::page_ids_of(const Sequence& sequence, std::int32_t rows) const {
@@ -279,31 +305,29 @@ void ContinuousBatcher::send_back(Sequence* sequence) {
 
 void ContinuousBatcher::replay(Sequence* sequence) {
   ++sequence->replays;
-  sequence->tokens.resize(static_cast<std::size_t>(sequence->known_len()));
-  sequence->pending = 0;
-  sequence->held.clear();
-  sequence->computed = 0;
-  if (sequence->index == 0 && sequence->output_len() == 0) {
-    sequence->prompt_logprobs_asked =
-        static_cast<std::int64_t>(sequence->context->prompt_logprobs.size());
-  }
-  const auto at = position_of(running_, sequence);
-  if (at == running_.end()) return;
-  std::unique_ptr<Sequence> owned = std::move(*at);
-  running_.erase(at);
-  if (gate_ != nullptr) gate_->leave(*owned);
-  release(*owned);
-  enqueue(std::move(owned));
+  sequence->set_back();
+  if (position_of(running_, sequence) != running_.end()) send_back(sequence);
 }
 
-std::unique_ptr<Sequence> ContinuousBatcher::remove(Sequence* sequence) {
+void ContinuousBatcher::restart() noexcept {
+  plan_.clear();
+  stuck_ = nullptr;
+  ending_ = held_ = 0;
+  while (!running_.empty()) send_back(running_.back().get());
+  for (const auto& sequence : waiting_) {
+    sequence->set_back();
+    sequence->steps_in_flight = 0;
+  }
+}
+
+std::unique_ptr<Sequence> ContinuousBatcher::remove(Sequence* sequence) noexcept {
   for (auto* list : {&running_, &waiting_}) {
     const auto at = position_of(*list, sequence);
     if (at == list->end()) continue;
     std::unique_ptr<Sequence> owned = std::move(*at);
     list->erase(at);
     if (gate_ != nullptr && list == &running_) gate_->leave(*owned);
-    if (list == &running_) offer_prefix(*owned, owned->computed);
+    if (list == &running_) try_offer_prefix(*owned, owned->computed);
     release(*owned);
     return owned;
   }
@@ -311,11 +335,11 @@ std::unique_ptr<Sequence> ContinuousBatcher::remove(Sequence* sequence) {
   return nullptr;
 }
 
-std::vector<Sequence*> ContinuousBatcher::all() const {
-  std::vector<Sequence*> result;
-  for (const auto& each : running_) result.push_back(each.get());
-  for (const auto& each : waiting_) result.push_back(each.get());
-  return result;
+const std::vector<Sequence*>& ContinuousBatcher::all() {
+  all_.clear();
+  for (const auto& each : running_) all_.push_back(each.get());
+  for (const auto& each : waiting_) all_.push_back(each.get());
+  return all_;
 }
 
 }  // namespace tandem

@@ -18,7 +18,9 @@
 // placeholders (Sequence::pending), and those whose last token is under way are passed over; so are
 // those whose tokens are held back (Sequence::held), which keep their pages.
 //
-// Plans over ids only; knows neither device nor model. The engine thread alone uses it.
+// Plans over ids only; knows neither device nor model. The engine thread alone uses it. add() and
+// plan() throw where there is no memory: a sequence that was to be added is gone then, and after a
+// failed plan() everything starts anew (restart). What takes sequences out allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -95,9 +97,13 @@ class ContinuousBatcher {
   // when all whose pages are in doubt have been set back.
   void replay(Sequence* sequence);
   // Takes a sequence out, wherever it is; its pages are free at once.
-  std::unique_ptr<Sequence> remove(Sequence* sequence);
-  // All sequences, running first; for cancellation and shutdown. Valid until the next change.
-  std::vector<Sequence*> all() const;
+  std::unique_ptr<Sequence> remove(Sequence* sequence) noexcept;
+  // No step is under way any more, and what they computed is in doubt: all that ran wait, in their
+  // old places, to be computed again from the tokens that are known. Call PrefixCache::drop_idle()
+  // then.
+  void restart() noexcept;
+  // All sequences, running first; for cancellation and shutdown. Valid until the next call.
+  const std::vector<Sequence*>& all();
 
   // In their order.
   const std::vector<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
@@ -125,14 +131,18 @@ class ContinuousBatcher {
   void preempt(Sequence* victim);
   void send_back(Sequence* sequence);
   void take_rows(Sequence& sequence, std::int32_t rows);
+  void try_offer_prefix(Sequence& sequence, std::int64_t computed);
+  void give_up_admission(Sequence& sequence);
   void enqueue(std::unique_ptr<Sequence> sequence);
 
   BatchLimits limits_;
   PagePool* pool_;
   PrefixCache* prefixes_;
-  AdmissionGate* gate_ = nullptr;                   // none: all may run
+  AdmissionGate* gate_ = nullptr;  // none: all may run
+  // Each has room for all there are, so that going from one to the other takes no memory.
   std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
+  std::vector<Sequence*> all_;                      // see all(); room as above
   Plan plan_;                                       // the step being planned
   Sequence* stuck_ = nullptr;                       // see stuck()
   std::size_t ending_ = 0;                          // running, but their last token is under way

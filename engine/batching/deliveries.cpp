@@ -1,10 +1,12 @@
 #include "engine/batching/deliveries.h"
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/model/steps_in_flight.h"
 
 namespace tandem {
 namespace {
@@ -25,8 +27,24 @@ TokenLogprob to_token_logprob(const SampledToken& sampled) {
 
 }  // namespace
 
+Deliveries::Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs,
+                       std::span<const TokenId> eos_token_ids, const Clock& clock)
+    : scheduler_(&scheduler), eos_token_ids_(eos_token_ids), clock_(&clock) {
+  ended_.reserve(kMaxStepsInFlight * static_cast<std::size_t>(max_num_seqs));
+}
+
 bool Deliveries::take(Sequence& sequence, std::span<const SampledToken> samples,
-                      std::int64_t next_token) {
+                      std::int64_t next_token) noexcept {
+  try {
+    return try_to_take(sequence, samples, next_token);
+  } catch (const std::bad_alloc&) {
+    lose(sequence);
+    return false;
+  }
+}
+
+bool Deliveries::try_to_take(Sequence& sequence, std::span<const SampledToken> samples,
+                             std::int64_t next_token) {
   const std::size_t scored = samples.size() - (next_token >= 0 ? 1 : 0);
   for (const SampledToken& sample : samples.first(scored)) {
     sequence.context->prompt_logprobs.push_back(to_token_logprob(sample));
@@ -53,8 +71,13 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     finish(sequence, std::move(delta));
     return false;
   }
+  const TimePoint now = clock_->now();
+  if (sequence.last_token) {
+    inter_token_.count(kInterTokenBounds, seconds_between(*sequence.last_token, now));
+  }
+  sequence.last_token = now;
   if (!context.first_token) {
-    context.first_token = clock_->now();
+    context.first_token = now;
     context.stats.ttft_s = seconds_between(context.submitted, *context.first_token);
   }
   ++context.stats.completion_tokens;
@@ -85,36 +108,51 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     finish(sequence, std::move(delta));
     return false;
   }
-  context.stats.total_s = seconds_between(context.submitted, clock_->now());
+  context.stats.total_s = seconds_between(context.submitted, now);
   outbox_.push_back({context.state, std::move(delta), context.stats});
   return true;
 }
 
-void Deliveries::end(Sequence& sequence, FinishReason reason, const Status& why) {
+void Deliveries::end(Sequence& sequence, FinishReason reason, const Status& why) noexcept {
   OutputDelta last;
-  if (reason == FinishReason::stop) last.text = sequence.text.flush();
   last.finish = reason;
-  last.error = why;
+  try {
+    if (reason == FinishReason::stop) last.text = sequence.text.flush();
+    last.error = why;
+  } catch (const std::bad_alloc&) {
+    return lose(sequence);
+  }
   finish(sequence, std::move(last));
 }
 
-void Deliveries::finish(Sequence& sequence, OutputDelta delta) {
-  delta.index = sequence.index;
-  std::unique_ptr<Sequence> owned = scheduler_->remove(&sequence);
-  RequestContext& context = *owned->context;
-  if (context.adapter != nullptr) {
-    auto& count = owned->admitted ? context.adapter->running : context.adapter->waiting;
-    count.fetch_sub(1, std::memory_order_relaxed);
-  }
-  context.stats.total_s = seconds_between(context.submitted, clock_->now());
-  outbox_.push_back({context.state, std::move(delta), context.stats});
-  if (owned->steps_in_flight > 0) {
-    owned->ended = true;
-    ended_.push_back(std::move(owned));
-  }
+void Deliveries::lose(Sequence& sequence) noexcept {
+  sequence.context->state->lose(sequence.index);
+  sequence.told = true;
+  remove(sequence);
 }
 
-bool Deliveries::left_step(Sequence& sequence) {
+void Deliveries::finish(Sequence& sequence, OutputDelta delta) noexcept {
+  delta.index = sequence.index;
+  RequestContext& context = *sequence.context;
+  context.stats.total_s = seconds_between(context.submitted, clock_->now());
+  try {
+    outbox_.push_back({context.state, std::move(delta), context.stats});
+  } catch (const std::bad_alloc&) {
+    return lose(sequence);
+  }
+  sequence.told = true;
+  remove(sequence);
+}
+
+void Deliveries::remove(Sequence& sequence) noexcept {
+  std::unique_ptr<Sequence> owned = scheduler_->remove(&sequence);
+  owned->leave_adapter();
+  if (owned->steps_in_flight == 0) return;
+  owned->ended = true;
+  ended_.push_back(std::move(owned));
+}
+
+bool Deliveries::left_step(Sequence& sequence) noexcept {
   --sequence.steps_in_flight;
   if (!sequence.ended) return true;
   if (sequence.steps_in_flight > 0) return false;
@@ -123,7 +161,7 @@ bool Deliveries::left_step(Sequence& sequence) {
   return false;
 }
 
-void Deliveries::send() {
+void Deliveries::send() noexcept {
   for (News& news : outbox_) news.state->push(std::move(news.delta), news.stats);
   outbox_.clear();
 }

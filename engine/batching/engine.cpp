@@ -197,9 +197,10 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
       ServedAdapter& adapter = *context->adapter;
       (is_cold ? adapter.cold_starts : adapter.hits).fetch_add(1, std::memory_order_relaxed);
       // Why it could not be read before is no answer to those who ask now.
-      if (adapter.waiting.fetch_add(n, std::memory_order_relaxed) == 0) {
+      if (adapter.waiting.load(std::memory_order_relaxed) == 0) {
         (void)adapters_->take_read_failure(adapter);
       }
+      for (const auto& sequence : sequences) sequence->join_adapter();
     }
     return sequences;
   }));

@@ -1,6 +1,9 @@
 #include "engine/batching/engine_loop.h"
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -23,7 +26,9 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       scheduler_(limits, parts.pool, parts.prefixes),
       gate_(options.adapter_mode, parts.store, parts.executor.tier(), parts.pool),
       keeper_(parts.store, parts.executor.tier(), gate_, options.max_model_len),
-      deliveries_(scheduler_, parts.executor.model().config().eos_token_ids, parts.clock) {
+      deliveries_(scheduler_, limits.max_num_seqs, parts.executor.model().config().eos_token_ids,
+                  parts.clock),
+      hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
   scheduler_.set_gate(gate_);
   const Handoff* const handoff = executor_->handoff();
   if (handoff == nullptr || !goes_by_figures(options.adapter_mode)) return;
@@ -38,17 +43,28 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
   });
 }
 
-void EngineLoop::run() {
-  while (true) {
-    wait_for_work();
-    take_in();
-    if (inbox_->is_stopping()) break;
-    has_news_ = false;
-    look_after_sequences();
-    look_after_adapters();
-    run_step();
+void EngineLoop::run() noexcept {
+  for (bool goes_on = true; goes_on;) {
+    try {
+      goes_on = run_round();
+    } catch (const std::exception& failure) {
+      recover(failure.what());
+    } catch (...) {
+      recover("an unknown exception");
+    }
   }
   end_all();
+}
+
+bool EngineLoop::run_round() {
+  wait_for_work();
+  take_in();
+  if (inbox_->is_stopping()) return false;
+  has_news_ = false;
+  look_after_sequences();
+  look_after_adapters();
+  run_step();
+  return true;
 }
 
 // Only where there is nothing else to do.
@@ -71,8 +87,18 @@ void EngineLoop::wait_for_work() {
 void EngineLoop::take_in() {
   Inbox::Arrivals arrivals = inbox_->take();
   has_news_ = has_news_ || !arrivals.empty();
-  for (auto& sequence : arrivals.sequences) scheduler_.add(std::move(sequence));
-  for (KeepRequest& request : arrivals.keep) keeper_.add(std::move(request));
+  for (auto& sequence : arrivals.sequences) {
+    try {
+      scheduler_.add(std::move(sequence));
+    } catch (const std::bad_alloc&) {  // gone, and its reader knows
+    }
+  }
+  for (KeepRequest& request : arrivals.keep) {
+    try {
+      keeper_.add(std::move(request));
+    } catch (const std::bad_alloc&) {  // likewise
+    }
+  }
 }
 
 void EngineLoop::look_after_sequences() {
@@ -145,7 +171,9 @@ void EngineLoop::help_stuck() {
 }
 
 void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled, TimePoint now) {
+  std::int64_t step_tokens = 0;
   for (const auto& [sequence, num_tokens] : scheduled) {
+    step_tokens += num_tokens;
     RequestContext& context = *sequence->context;
     const std::int64_t prompt_left = sequence->prompt_len() - sequence->computed;
     counts_.prompt_tokens +=
@@ -154,12 +182,9 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
       context.first_scheduled = now;
       context.stats.queue_s = seconds_between(context.submitted, now);
     }
-    if (!sequence->admitted && context.adapter != nullptr) {
-      context.adapter->waiting.fetch_sub(1, std::memory_order_relaxed);
-      context.adapter->running.fetch_add(1, std::memory_order_relaxed);
-    }
-    sequence->admitted = true;
+    sequence->admit();
   }
+  counts_.step_tokens.count(kStepTokensBounds, static_cast<double>(step_tokens));
 }
 
 void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
@@ -240,6 +265,7 @@ void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>&
   for (const PlannedEntry& entry : entries) digest_entry(step, entry);
   // What the step should have computed was offered when it was planned.
   if (!step.status.ok() && prefixes_ != nullptr) prefixes_->drop_idle();
+  ++steps_through_;
 }
 
 void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
@@ -333,21 +359,30 @@ void EngineLoop::replay(const ServedAdapter& adapter) {
 
 void EngineLoop::publish_stats() {
   counts_.generation_tokens = deliveries_.num_tokens();
+  counts_.inter_token = deliveries_.inter_token();
   count_sequences(scheduler_, counts_);
   count_pages(*pool_, counts_);
   count_adapters(*store_, *executor_, counts_);
   inbox_->publish(counts_);
 }
 
-void EngineLoop::end_all() {
-  const Status failure = inbox_->failure();
-  keeper_.end(failure.ok() ? Status(StatusCode::unavailable, "the server is shutting down")
-                           : failure);
-  for (Sequence* sequence : scheduler_.all()) {
-    deliveries_.end(*sequence, failure.ok() ? FinishReason::cancelled : FinishReason::failed,
-                    failure);
+void EngineLoop::end_all() noexcept {
+  try {
+    const Status failure = inbox_->failure();
+    keeper_.end(failure.ok() ? Status(StatusCode::unavailable, "the server is shutting down")
+                             : failure);
+    for (Sequence* sequence : scheduler_.all()) {
+      deliveries_.end(*sequence, failure.ok() ? FinishReason::cancelled : FinishReason::failed,
+                      failure);
+    }
+    while (!executor_->empty()) (void)hand_out_oldest();
+  } catch (const std::exception&) {
+    (void)executor_->abandon();
+    deliveries_.left_all_steps();
+    scheduler_.restart();
+    lose_sequences(/*waiting_too=*/true);
+    keeper_.end({});
   }
-  while (!executor_->empty()) (void)hand_out_oldest();
   deliveries_.send();
 }
 

@@ -5,6 +5,12 @@
 //
 // It alone writes scheduler, sequences and pages, and it alone uses the executor; everything else
 // crosses through the inbox, atomics (cancellation) and GenerationState (news).
+//
+// An exception ends no thread. What can be laid to one sequence (taking it in, saying its token)
+// ends that one. After any other the steps under way are waited for and forgotten, and every
+// sequence is computed again from the tokens that are known: its reader sees the delay alone. When
+// that happens again before a step has come through, what ran is ended, too, then all there is, and
+// at last the engine.
 #pragma once
 
 #include <array>
@@ -44,9 +50,12 @@ class EngineLoop {
   EngineLoop(const EngineOptions& options, const BatchLimits& limits, const Parts& parts);
 
   // The thread's work, until the inbox says that it ends: every sequence has then been told.
-  void run();
+  void run() noexcept;
 
  private:
+  bool run_round();
+  void recover(const char* why) noexcept;
+  void lose_sequences(bool waiting_too) noexcept;
   void wait_for_work();
   void take_in();
   void look_after_sequences();
@@ -67,7 +76,7 @@ class EngineLoop {
   void release_held(Sequence& sequence);
   void replay(const ServedAdapter& adapter);
   void publish_stats();
-  void end_all();
+  void end_all() noexcept;
 
   const EngineOptions& options_;
   PagePool* pool_;
@@ -88,7 +97,11 @@ class EngineLoop {
   std::size_t num_enqueued_ = 0;
   std::size_t num_digested_ = 0;
   bool step_was_empty_ = true;
-  bool has_news_ = false;  // taken in, not yet looked after
+  bool has_news_ = false;            // taken in, not yet looked after
+  std::uint64_t steps_through_ = 0;  // handed out as a whole
+  std::uint64_t steps_before_ = 0;   // of them, at the last exception
+  int failures_in_row_ = 0;          // exceptions since the last of them
+  Status hopeless_;                  // what the engine ends with when there are too many
   EngineStats counts_;
 };
 

@@ -4,11 +4,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "engine/service/generation.h"
 
@@ -20,10 +22,14 @@ class GenerationState {
   // `max_unread`: see GenerationRequest.
   explicit GenerationState(std::int32_t n, std::int32_t max_unread = 0)
       : max_unread_(static_cast<std::size_t>(n) * static_cast<std::size_t>(max_unread)),
+        ends_(static_cast<std::size_t>(n), End::open),
         unfinished_(n) {}
 
-  // Engine's side.
-  void push(OutputDelta delta, const GenerationStats& stats);
+  // Engine's side. Neither throws: what there is no memory for is lost (below).
+  void push(OutputDelta delta, const GenerationStats& stats) noexcept;
+  // That continuation ends without a word of the engine's, if it has not ended: its reader is told,
+  // once it has read what came before, that the server ran out of memory. Takes no memory itself.
+  void lose(std::int32_t index) noexcept;
   // More waits for the reader than may. Relaxed, as cancelled(): a step late does no harm.
   bool reader_is_behind() const { return behind_.load(std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
@@ -38,13 +44,20 @@ class GenerationState {
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
  private:
+  enum class End : std::uint8_t { open, told, lost };
+  bool has_news() const { return !deltas_.empty() || lost_ > 0 || unfinished_ == 0; }
+  OutputDelta take_lost();
+  void tell() noexcept;
+
   const std::size_t max_unread_;  // 0: no bound
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> behind_{false};
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<OutputDelta> deltas_;  // guarded by mutex_, like all below
-  std::int32_t unfinished_;         // continuations without their last delta
+  std::vector<End> ends_;           // of each continuation
+  std::int32_t unfinished_;         // of them open
+  std::int32_t lost_ = 0;           // of them lost, and their reader does not know yet
   GenerationStats stats_;
   std::mutex tell_mutex_;       // held during the call; never taken under mutex_
   std::function<void()> tell_;  // guarded by tell_mutex_

@@ -16,6 +16,7 @@ Status Inbox::submit(std::int32_t n, const MakeSequences& make) {
       return error(StatusCode::resource_exhausted,
                    "the queue is full: {} continuations wait (max_queue {})", waiting, max_queue_);
     }
+    arrivals_.sequences.reserve(arrivals_.sequences.size() + static_cast<std::size_t>(n));
     for (auto& sequence : make(next_arrival_)) arrivals_.sequences.push_back(std::move(sequence));
     next_arrival_ += static_cast<std::uint64_t>(n);
   }
@@ -32,7 +33,11 @@ Status Inbox::keep_on_device(const AdapterLease& adapter) {
     arrivals_.keep.push_back({adapter, std::move(done)});
   }
   changed_.notify_one();
-  return status.get();  // the engine thread answers, at its end at the latest
+  try {
+    return status.get();  // the engine thread answers, at its end at the latest
+  } catch (const std::future_error&) {
+    return {StatusCode::internal, "the server ran out of memory while it loaded the adapter"};
+  }
 }
 
 void Inbox::tell_news() {
@@ -58,10 +63,13 @@ void Inbox::stop() {
 }
 
 void Inbox::end_if_fatal(const Status& status) {
-  if (status.code() != StatusCode::fatal) return;
+  if (status.code() == StatusCode::fatal) end(status);
+}
+
+void Inbox::end(Status fatal) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (failure_.ok()) failure_ = status;
+    if (failure_.ok()) failure_ = std::move(fatal);
   }
   stop();
 }
@@ -95,6 +103,11 @@ bool Inbox::wait(std::optional<Duration> longest) {
   if (longest) return changed_.wait_for(lock, *longest, news);
   changed_.wait(lock, news);
   return true;
+}
+
+void Inbox::wait_for_stop(Duration longest) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, longest, [this] { return stopping_; });
 }
 
 bool Inbox::is_stopping() const {

@@ -44,6 +44,8 @@ class Inbox {
   void stop();   // and the engine thread ends
   // A device that has failed for good ends the engine; any other status does nothing.
   void end_if_fatal(const Status& status);
+  // The engine ends for this reason. Takes no memory.
+  void end(Status fatal) noexcept;
   bool is_draining() const;
   Status failure() const;  // that ended it
   EngineStats stats() const;
@@ -62,6 +64,8 @@ class Inbox {
   // whether that is so.
   bool wait(std::optional<Duration> longest);
   bool is_stopping() const;
+  // Until the thread is to end, whatever comes; at most for so long.
+  void wait_for_stop(Duration longest);
   void publish(const EngineStats& stats);
 
  private:

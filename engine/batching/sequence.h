@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -56,6 +57,14 @@ struct Sequence {
         table(pool),
         text(std::move(output)) {}
 
+  // However it goes: its reader is told, and its adapter no longer counts it.
+  ~Sequence() {
+    leave_adapter();
+    if (!told) context->state->lose(index);
+  }
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+
   std::shared_ptr<RequestContext> context;
   std::int32_t index;
   std::uint64_t arrival;  // order of submission, kept through preemption
@@ -71,14 +80,33 @@ struct Sequence {
   OutputText text;
   std::unique_ptr<TokenFilter> filter;  // null: any token may come
   FoundEnding ending;
+  std::optional<TimePoint> last_token;  // when it became known
   std::vector<HeldSamples> held;     // of steps that have ended, oldest first; nothing is planned
   bool admitted = false;             // has been scheduled once; preemption does not undo it
   bool ended = false;                // out of the scheduler; what is still under way is void
+  bool told = false;                 // its reader is, or will be with the next news, that it ended
+  bool counted = false;              // among those that wait for its adapter, or run with it
   std::int32_t times_stuck = 0;      // see ContinuousBatcher::stuck()
   std::int32_t steps_in_flight = 0;  // enqueued steps with rows of it
   // How often workers left it without an answer (ContinuousBatcher::replay): what steps under way
   // have of it from before is void. From then on it waits until all of its adapter is there.
   std::uint32_t replays = 0;
+
+  // Once submitted it waits for its adapter; from its first rows on it runs with it.
+  void join_adapter() {
+    if (context->adapter == nullptr || std::exchange(counted, true)) return;
+    context->adapter->waiting.fetch_add(1, std::memory_order_relaxed);
+  }
+  void admit() {
+    if (std::exchange(admitted, true) || !counted) return;
+    context->adapter->waiting.fetch_sub(1, std::memory_order_relaxed);
+    context->adapter->running.fetch_add(1, std::memory_order_relaxed);
+  }
+  void leave_adapter() {
+    if (!std::exchange(counted, false)) return;
+    auto& count = admitted ? context->adapter->running : context->adapter->waiting;
+    count.fetch_sub(1, std::memory_order_relaxed);
+  }
 
   std::int64_t prompt_len() const {
     return static_cast<std::int64_t>(context->request.prompt.size());
@@ -103,6 +131,18 @@ struct Sequence {
   bool wants_prompt_logprobs() const {
     return index == 0 && output_len() == 0 && context->request.prompt_logprobs &&
            prompt_logprobs_asked < prompt_len() - 1;
+  }
+  // Forgets what steps under way were to tell of it: it starts again from the tokens that are
+  // known. Its pages, and who computes with them, are the caller's business.
+  void set_back() {
+    tokens.resize(static_cast<std::size_t>(known_len()));
+    pending = 0;
+    held.clear();
+    ending = {};
+    computed = 0;
+    if (index == 0 && output_len() == 0) {
+      prompt_logprobs_asked = static_cast<std::int64_t>(context->prompt_logprobs.size());
+    }
   }
   // A step with its next `num_tokens` is enqueued, of which `prompt_logprobs` are scored; if they
   // are its last ones, the token that follows is sample number `next_sample` of the step.

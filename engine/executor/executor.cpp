@@ -35,6 +35,12 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
 
 Executor::~Executor() = default;
 
+Status Executor::abandon() noexcept {
+  Status steps = pipeline_->abandon();
+  Status loads = tier_->abandon();
+  return steps.code() == StatusCode::fatal ? std::move(steps) : std::move(loads);
+}
+
 // Without workers every mode waits for the weights, as `pipelined` does: the engine works, and says
 // so once.
 Status Executor::make_handoff(const ExecutorOptions& options, Device& device, const HostTier& host,

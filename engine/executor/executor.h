@@ -77,6 +77,10 @@ class Executor {
   // Waits for the oldest step. After a failure the steps behind it are void: the caller lets them
   // leave, with the same status, before it enqueues another.
   StepResult wait() { return pipeline_->wait(); }
+  // After an exception: waits until the device is done, and forgets what is under way, a step that
+  // was being enqueued and loads that were being started included. Pages and slots stay as they
+  // are; what was computed since the last wait() is in doubt. A failure is one of the device.
+  Status abandon() noexcept;
   // Whether wait() would return at once. Requires !empty().
   bool oldest_has_ended() const { return pipeline_->oldest_has_ended(); }
   // Of a step that is enqueued now.

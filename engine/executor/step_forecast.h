@@ -20,6 +20,9 @@ class StepForecast {
   // The oldest has ended; `counts`: well, so that its time says something.
   void end_oldest(TimePoint now, bool counts);
 
+  // Nothing is under way any more, and nothing was learnt.
+  void clear() { num_steps_ = 0; }
+
   // Seconds until all under way have ended. One that is overdue may end at any time; those behind
   // it still take all of theirs.
   double busy_for(TimePoint now) const;

@@ -92,7 +92,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   step.gap_seconds = gap_before_now();
   const TimePoint launched = clock_->now();  // an idle device begins with the first kernel
 
-  const DeviceTier::Step on_stream(*adapters_, *stream_);
+  adapters_->step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
   auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
   if (has_placeholders(plan.tokens)) {
@@ -111,6 +111,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
     model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
     if (hands_over) handoff_->copy_back(*stream_, step.handoff);
   }
+  adapters_->step_ends(*stream_);
   forecast(step, launched);
   next_ = (next_ + 1) % steps_.size();
   ++in_flight_;
@@ -251,6 +252,26 @@ StepResult StepPipeline::wait() {
     failure_ = Status();
   }
   return result;
+}
+
+Status StepPipeline::abandon() noexcept {
+  Status status;
+  try {
+    status = stream_->synchronize();
+  } catch (const std::bad_alloc&) {  // saying what failed: this is short enough to need none
+    status = Status(StatusCode::fatal, "out of memory");
+  }
+  for (Step& step : steps_) {
+    if (handoff_ != nullptr) handoff_->abandon(step.handoff);
+  }
+  open_.reset();
+  forecast_.clear();
+  cold_.clear();
+  pending_.clear();
+  in_flight_ = 0;
+  failure_ = Status();
+  idle_since_.reset();
+  return status;
 }
 
 // The slots are those of the step: by now another adapter may lie there.

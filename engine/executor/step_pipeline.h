@@ -72,6 +72,7 @@ class StepPipeline {
   bool full() const { return in_flight_ == (options_.overlap ? kMaxStepsInFlight : 1U); }
   bool empty() const { return in_flight_ == 0; }
   StepResult wait();
+  Status abandon() noexcept;
   bool oldest_has_ended() const { return oldest().done->passed(); }
   ExpectedStep next_step() const { return {forecast_.busy_for(clock_->now()), forecast_.pace()}; }
   void rest() { idle_since_.reset(); }

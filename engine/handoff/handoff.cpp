@@ -92,6 +92,7 @@ void Handoff::describe(std::int64_t layer, Site site, std::uint64_t sequence,
     }
     mailboxes_->publish(box, sequence, std::span(jobs).first(count));
   }
+  next_published_ = sequence + 1;
 }
 
 void Handoff::publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step) {
@@ -124,6 +125,7 @@ void Handoff::publish(const StepInput& input, const LoadQueue& under_way, Handof
   for (std::size_t i = 0; i < mailboxes_->size(); ++i)
     device.job.mailboxes[i] = mailboxes_->view(i);
   mailboxes_->step_begins(mailboxes_of(step));
+  step.begun = true;
 }
 
 void Handoff::copy_back(Stream& stream, const HandoffStep& step) {
@@ -158,25 +160,26 @@ std::int32_t Handoff::count_layers(const HandoffStep& step, std::size_t group) {
 HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
   HandoffOutcome outcome;
   if (step.groups.empty()) return outcome;
-  const std::uint64_t used = mailboxes_of(step);
   // Whatever was offered in a step that failed may not have been: the bells that were not rung
   // never will be.
-  std::uint64_t broken = failed ? used : 0;
+  std::uint64_t broken = failed ? mailboxes_of(step) : 0;
+  for (std::size_t g = 0; g < step.groups.size() && !failed; ++g) {
+    if (step.answers[g] == 0) continue;
+    broken |= mask_of(static_cast<std::size_t>(step.groups[g].job.mailbox));
+    ++counts_.voids;
+  }
+  close(step, broken);
   std::vector<std::int32_t> by_workers;  // layers of each group
   for (std::size_t g = 0; g < step.groups.size() && !failed; ++g) {
     const HandoffStep::Group& group = step.groups[g];
     counts_.rows += group.job.rows;
     if (step.answers[g] != 0) {
-      broken |= mask_of(static_cast<std::size_t>(group.job.mailbox));
-      ++counts_.voids;
       outcome.voided.push_back(group.adapter);
       continue;
     }
     by_workers.push_back(count_layers(step, g));
     outcome.served.push_back({group.adapter.get(), by_workers.back()});
   }
-  const std::uint64_t next = step.device.job.sequence + static_cast<std::uint64_t>(step.num_offers);
-  counts_.breaks += static_cast<std::uint64_t>(mailboxes_->step_ended(used, broken, next));
   log::debug("a cold step: {} groups, {} offers, planned {:.3f} ms, took {:.3f} ms; by workers: {}",
              step.groups.size(), step.num_offers, step.planned_s * 1e3, seconds * 1e3,
              fmt::join(by_workers, ", "));
@@ -185,6 +188,24 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
   counts_.actual_s += seconds;
   step.groups.clear();
   return outcome;
+}
+
+void Handoff::close(HandoffStep& step, std::uint64_t broken) noexcept {
+  const std::uint64_t next = step.device.job.sequence + static_cast<std::uint64_t>(step.num_offers);
+  counts_.breaks +=
+      static_cast<std::uint64_t>(mailboxes_->step_ended(mailboxes_of(step), broken, next));
+  step.begun = false;
+}
+
+// Workers take jobs one after another: those that were numbered and never described are empty.
+void Handoff::abandon(HandoffStep& step) noexcept {
+  for (; next_published_ < next_sequence_; ++next_published_) {
+    for (std::size_t box = 0; box < mailboxes_->size(); ++box) {
+      mailboxes_->publish(box, next_published_, {});
+    }
+  }
+  if (step.begun) close(step, mailboxes_of(step));
+  step.groups.clear();
 }
 
 }  // namespace tandem

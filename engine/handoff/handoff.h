@@ -59,6 +59,9 @@ class Handoff {
   void copy_back(Stream& stream, const HandoffStep& step);
   // `failed`: nothing is known of it but that it is over. `seconds` that it took.
   HandoffOutcome end(HandoffStep& step, bool failed, double seconds);
+  // Instead of end(), for a step that an exception has left anywhere between plan() and end(); the
+  // device is done with it.
+  void abandon(HandoffStep& step) noexcept;
 
   double step_time(std::int32_t rows) const { return planner_.step_time(rows); }
   const HandoffCounts& counts() const { return counts_; }
@@ -71,6 +74,7 @@ class Handoff {
           const HostTier& host, const Clock& clock);
   Status make_device_memory(Device& device);
   void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
+  void close(HandoffStep& step, std::uint64_t broken) noexcept;
   std::int32_t count_layers(const HandoffStep& step, std::size_t group);
 
   const ModelConfig config_;
@@ -81,6 +85,7 @@ class Handoff {
   std::array<Buffer, kMaxStepsInFlight> answers_;
   std::size_t turn_ = 0;
   std::uint64_t next_sequence_ = 1;
+  std::uint64_t next_published_ = 1;  // behind it only within a step that is being enqueued
   HandoffCounts counts_;
 };
 

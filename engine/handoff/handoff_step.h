@@ -38,6 +38,7 @@ struct HandoffStep {
   std::vector<LayerHandoff> layers;
   std::vector<std::vector<Event*>> waits;  // [layers]
   StepHandoff device;                      // for LlamaModel::compute, after publish()
+  bool begun = false;                      // its jobs are out: end() has to come
   std::int32_t num_offers = 0;
   double planned_s = 0;              // predicted for the step, were it to begin at once
   std::uint32_t* answers = nullptr;  // pinned: voids [groups], then tickets [offers][groups]

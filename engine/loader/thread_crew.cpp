@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 
@@ -53,6 +54,7 @@ void ThreadCrew::run(std::size_t count, const Body& body) {
   {
     const std::lock_guard lock(mutex_);
     body_ = &body;
+    failure_ = nullptr;
     count_ = count;
     next_.store(0, std::memory_order_relaxed);
     open_ = true;
@@ -63,6 +65,7 @@ void ThreadCrew::run(std::size_t count, const Body& body) {
   std::unique_lock lock(mutex_);
   open_ = false;
   idle_.wait(lock, [this] { return busy_ == 0; });
+  if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadCrew::help(std::size_t thread) {
@@ -83,7 +86,12 @@ void ThreadCrew::help(std::size_t thread) {
 
 void ThreadCrew::work(std::size_t thread) {
   for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
-    (*body_)(i, thread);
+    try {
+      (*body_)(i, thread);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (failure_ == nullptr) failure_ = std::current_exception();
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -31,7 +32,7 @@ class ThreadCrew {
   // Calls body(i, thread) once for every i in [0, count), on this thread and the others, taken in
   // order: a body may wait for those of smaller indices. `thread` is in [0, num_threads()). Returns
   // when all have returned; who has not woken up by then is not waited for. One call at a time.
-  // `body` must not throw.
+  // Rethrows the first exception of any body, when the others have been called nevertheless.
   using Body = std::function<void(std::size_t i, std::size_t thread)>;
   void run(std::size_t count, const Body& body);
 
@@ -45,6 +46,7 @@ class ThreadCrew {
   // All but next_ are guarded by mutex_; body_ and count_ stay as they are while a round is open or
   // anybody is busy.
   const Body* body_ = nullptr;
+  std::exception_ptr failure_;
   std::size_t count_ = 0;
   std::uint64_t round_ = 0;
   bool open_ = false;  // helpers may join
@@ -73,7 +75,7 @@ class BorrowedCrew {
 };
 
 // Calls body(begin, end) for every piece of `chunk` out of [0, count), the last one shorter, on a
-// borrowed crew. `body` must not throw.
+// borrowed crew. As ThreadCrew::run().
 void parallel_chunks(std::size_t count, std::size_t chunk,
                      const std::function<void(std::size_t, std::size_t)>& body);
 

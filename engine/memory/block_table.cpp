@@ -1,5 +1,6 @@
 #include "engine/memory/block_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -20,13 +21,14 @@ BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
 
 void BlockTable::share(std::span<const PageId> pages) {
   TANDEM_CHECK(pages_.empty(), "the table has {} pages already", pages_.size());
-  for (const PageId page : pages) pool_->reference(page);
   pages_.assign(pages.begin(), pages.end());
+  for (const PageId page : pages) pool_->reference(page);
 }
 
 bool BlockTable::reserve(std::int64_t tokens) {
   const auto wanted = static_cast<std::size_t>(pool_->shape().pages_for(tokens));
   if (wanted <= pages_.size()) return true;
+  if (wanted > pages_.capacity()) pages_.reserve(std::max(wanted, 2 * pages_.capacity()));
   if (!pool_->make_room(static_cast<std::int64_t>(wanted - pages_.size()))) return false;
   while (pages_.size() < wanted) pages_.push_back(pool_->take_page());
   return true;

@@ -10,7 +10,8 @@
 
 namespace tandem {
 
-// Holds a reference to each of its pages; drops them when destroyed. Move-only.
+// Holds a reference to each of its pages; drops them when destroyed. Move-only. Where there is no
+// memory for their list share() and reserve() throw, and nothing has changed.
 class BlockTable {
  public:
   explicit BlockTable(PagePool& pool) : pool_(&pool) {}

@@ -14,6 +14,11 @@ PagePool::PagePool(std::int32_t num_pages, std::int32_t page_tokens, std::int32_
                    false) {
   TANDEM_CHECK(num_pages > 0 && page_tokens > 0 && chunks_per_page > 0,
                "{} pages of {} tokens or {} chunks", num_pages, page_tokens, chunks_per_page);
+  if (chunks_per_page == 1) return;  // no page is ever partly an adapter's
+  for (std::int32_t page = 0; page < num_pages; ++page) {
+    pages_[PageId(page).index()].partial =
+        partial_.extract(partial_.emplace(0, PageId(page)).first);
+  }
 }
 
 PagePool::~PagePool() {
@@ -133,14 +138,15 @@ std::optional<ChunkTable> PagePool::take_chunks(std::int64_t count) {
   while (room() < count) {
     if (!reclaim_one()) return std::nullopt;
   }
-  std::vector<ChunkId> ids;
+  ChunkTable table(*this, {});
+  std::vector<ChunkId>& ids = table.ids_;
   ids.reserve(static_cast<std::size_t>(count));
   const auto whole = std::min<std::int64_t>(count / shape_.chunks_per_page, num_free());
   for (const PageId page : free_.take_runs(static_cast<std::int32_t>(whole))) {
     take_from_page(page, shape_.chunks_per_page, ids);
   }
   take_tail(count - static_cast<std::int64_t>(ids.size()), ids);
-  return ChunkTable(*this, std::move(ids));
+  return table;
 }
 
 // Into the fullest page that has room for all of it, else into a page of its own, else scattered.
@@ -207,9 +213,15 @@ void PagePool::note_partial(PageId page, std::int32_t chunks_before) {
   const auto has_room = [&](std::int32_t chunks) {
     return chunks > 0 && chunks < shape_.chunks_per_page;
   };
-  const std::int32_t chunks = pages_[page.index()].chunks;
-  if (has_room(chunks_before)) partial_.erase({shape_.chunks_per_page - chunks_before, page});
-  if (has_room(chunks)) partial_.insert({shape_.chunks_per_page - chunks, page});
+  Page& entry = pages_[page.index()];
+  const std::int32_t chunks = entry.chunks;
+  if (has_room(chunks_before)) {
+    entry.partial = partial_.extract({shape_.chunks_per_page - chunks_before, page});
+  }
+  if (has_room(chunks)) {
+    entry.partial.value() = {shape_.chunks_per_page - chunks, page};
+    partial_.insert(std::move(entry.partial));
+  }
 }
 
 }  // namespace tandem

@@ -8,10 +8,10 @@
 // them, until the request fits. It decides nothing else: who of the running gives way is the
 // scheduler's choice.
 //
-// Not thread-safe: the engine thread alone owns it, and what it hands out is given back there. A
-// page may be given back and taken again while a step that uses it is still under way: what is
-// enqueued later on the compute stream comes after it. Another stream that writes (adapter loads)
-// must wait for the last step that was enqueued before the pages were taken.
+// Giving back never allocates. Not thread-safe: the engine thread alone owns it, and what it hands
+// out is given back there. A page may be given back and taken again while a step that uses it is
+// still under way: what is enqueued later on the compute stream comes after it. Another stream that
+// writes (adapter loads) must wait for the last step that was enqueued before the pages were taken.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,8 @@ class PagePool {
   std::int32_t num_free() const { return free_.count(); }
   PoolCounts counts() const;
 
-  // Adapters: `count` chunks, whole pages first and adjacent where possible. All or nothing.
+  // Adapters: `count` chunks, whole pages first and adjacent where possible. All or nothing, also
+  // where there is no memory for their list (it throws).
   std::optional<ChunkTable> take_chunks(std::int64_t count);
 
   // PoolClock::steps() when the last of these chunks' pages was given back, by KV or by adapters.
@@ -96,11 +97,13 @@ class PagePool {
 
  private:
   friend class ChunkTable;
+  using Partial = std::set<std::pair<std::int32_t, PageId>>;
   struct Page {
     std::int32_t references = 0;  // the cache's included
     std::int32_t chunks = 0;      // owned by adapters
     bool cached = false;
     std::uint64_t released = 0;  // PoolClock::steps() when it, or a chunk of it, was given back
+    Partial::node_type partial;  // its place in partial_, while it is not in there
   };
 
   PageId page_of(ChunkId chunk) const { return PageId(chunk.value() / shape_.chunks_per_page); }
@@ -117,7 +120,7 @@ class PagePool {
   std::vector<Page> pages_;
   std::vector<bool> chunk_owned_;  // [num_pages * chunks_per_page]
   // Adapter pages with room, by how many chunks are free in them.
-  std::set<std::pair<std::int32_t, PageId>> partial_;
+  Partial partial_;
   std::int32_t idle_pages_ = 0;  // cached, no other reference
   std::int32_t adapter_pages_ = 0;
   std::int64_t chunks_ = 0;  // owned

@@ -114,12 +114,11 @@ PrefixCache::Node* PrefixCache::find(const Node* parent, std::uint64_t hash,
 }
 
 PrefixCache::Node& PrefixCache::root_of(const std::string& digest) {
-  std::unique_ptr<Node>& root = roots_[digest];
-  if (root == nullptr) {
-    root = std::make_unique<Node>();
-    root->digest = digest;
-  }
-  return *root;
+  const auto known = roots_.find(digest);
+  if (known != roots_.end()) return *known->second;
+  auto root = std::make_unique<Node>();
+  root->digest = digest;
+  return *roots_.emplace(digest, std::move(root)).first->second;
 }
 
 PrefixCache::Node& PrefixCache::insert(Node& parent, std::uint64_t hash,
@@ -129,9 +128,11 @@ PrefixCache::Node& PrefixCache::insert(Node& parent, std::uint64_t hash,
   node->hash = hash;
   node->tokens.assign(tokens.begin(), tokens.end());
   node->page = page;
+  node->idle = idle_.extract(idle_.emplace(0, node.get()).first);
+  Node& inserted = *nodes_.emplace(hash, std::move(node))->second;
   pool_->set_cached(page);
   ++parent.children;  // its position goes on to the child at once, so it is not among the idle
-  return *nodes_.emplace(hash, std::move(node))->second;
+  return inserted;
 }
 
 bool PrefixCache::idle_leaf(const Node& node) const {
@@ -141,7 +142,7 @@ bool PrefixCache::idle_leaf(const Node& node) const {
 // From a node to its child, or from nowhere to a root.
 void PrefixCache::step_to(Position& position, Node& node) {
   if (node.parent != nullptr) {
-    if (idle_leaf(node)) idle_.erase({node.last_used, &node});
+    if (node.idle.empty()) node.idle = idle_.extract({node.last_used, &node});
     --node.parent->positions;  // has a child now: stays
     ++position.depth_;
   }
@@ -158,7 +159,8 @@ void PrefixCache::leave(Node& node) {
 void PrefixCache::settle(Node& node) {
   if (!idle_leaf(node)) return;
   if (node.parent != nullptr) {
-    idle_.emplace(node.last_used, &node);
+    node.idle.value() = {node.last_used, &node};
+    idle_.insert(std::move(node.idle));
   } else {
     roots_.erase(roots_.find(node.digest));
   }

@@ -11,7 +11,9 @@
 // another. Nodes on the path of a Position stay. The others are given back when the pool asks,
 // those that were used least recently first, children before their parents.
 //
-// The engine thread alone uses it. A page may be offered as soon as the step that computes it is
+// The engine thread alone uses it. Where there is no memory left enter() and extend() throw, and
+// what they were given is as it was, or as after some of the pages; what gives up or forgets never
+// allocates. A page may be offered as soon as the step that computes it is
 // planned for good: a later step comes after it on the stream, and within the same step the keys
 // and values of all rows are written before any row reads them (RopeAppendArgs, AttentionArgs).
 #pragma once
@@ -37,6 +39,7 @@ namespace tandem {
 
 class PrefixCache final : public Reclaimable {
   struct Node;
+  using Idle = std::set<std::pair<std::uint64_t, Node*>>;
 
  public:
   // How far a sequence has come in the tree; keeps that path. Move-only, empty at first.
@@ -92,6 +95,8 @@ class PrefixCache final : public Reclaimable {
     std::int32_t positions = 0;  // that end here
     std::uint64_t last_used = 0;
     std::string digest;  // roots only
+    // Of every node but a root, while it is not in there: so that idling takes no memory.
+    Idle::node_type idle;
   };
 
   std::uint64_t hash_of(const Node* parent, std::span<const TokenId> tokens) const;
@@ -108,7 +113,7 @@ class PrefixCache final : public Reclaimable {
   std::uint64_t hash_mask_;
   std::map<std::string, std::unique_ptr<Node>> roots_;
   std::unordered_multimap<std::uint64_t, std::unique_ptr<Node>> nodes_;  // by hash
-  std::set<std::pair<std::uint64_t, Node*>> idle_;  // leaves without positions, by last_used
+  Idle idle_;  // leaves without positions, by last_used
 };
 
 }  // namespace tandem

@@ -58,7 +58,12 @@ Result<Graph*> DecodeGraphs::find_or_record(Stream& stream, const StepInput& inp
   }
   model_->plan_attention(stream, input, *cache_);
   TANDEM_TRY(stream.begin_recording());
-  model_->compute(stream, input, *cache_, adapters);
+  try {
+    model_->compute(stream, input, *cache_, adapters);
+  } catch (...) {
+    (void)stream.end_recording();  // else what follows would be recorded, and not run
+    throw;
+  }
   TANDEM_ASSIGN(std::unique_ptr<Graph> graph, stream.end_recording());
   Graph* raw = graph.get();
   graphs_.emplace(key, Recorded{std::move(graph), input.ids, input.page_ids});

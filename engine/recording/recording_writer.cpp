@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -82,8 +83,12 @@ Result<std::unique_ptr<RecordingWriter>> RecordingWriter::create(const std::stri
 }
 
 RecordingWriter::~RecordingWriter() {
-  bytes_.put(num_records_);
-  write(RecordKind::end);
+  try {
+    bytes_.put(num_records_);
+    write(RecordKind::end);
+  } catch (const std::bad_alloc&) {
+    break_off();
+  }
   if (file_ != nullptr && std::fclose(file_) != 0) {
     log::error("record_steps: {}: {}", path_, errno_status("close", errno).message());
   }
@@ -117,6 +122,10 @@ void RecordingWriter::add_result(const StepResult& result, std::span<const std::
   bytes_.put_list(std::span<const TokenId>(tokens));
   bytes_.put_list(is_void);
   write(RecordKind::result);
+}
+
+void RecordingWriter::break_off() noexcept {
+  if (file_ != nullptr) std::fclose(std::exchange(file_, nullptr));
 }
 
 void RecordingWriter::write(RecordKind kind) {

@@ -1,6 +1,7 @@
 // Writes a recording (recording.h) while an engine runs. The engine thread alone uses it.
 //
-// A failure to write (a full disk) ends the recording, not the engine: it is logged once.
+// A failure to write (a full disk) ends the recording, not the engine: it is logged once. What
+// writes throws where there is no memory, and break_off() then ends the recording.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,8 @@ class RecordingWriter {
   void add_masks(std::span<const std::uint32_t> masks);
   // Of the oldest plan without one. `is_void`: see RecordedResult.
   void add_result(const StepResult& result, std::span<const std::uint8_t> is_void);
+  // Nothing more is written: a plan or a result is missing.
+  void break_off() noexcept;
 
  private:
   RecordingWriter(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}

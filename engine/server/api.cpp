@@ -75,6 +75,7 @@ class CountedResponse final : public DeferredResponse {
 
   void on_ready(std::function<void()> wake) override { inner_->on_ready(std::move(wake)); }
   bool ready() override { return inner_->ready(); }
+  bool is_long() const override { return inner_->is_long(); }
   HttpResponse take() override {
     HttpResponse response;
     try {
@@ -137,10 +138,13 @@ void Api::abandon() {
   idle_.notify_all();
 }
 
+// The lock is given back first: where there is no memory for the handle, the call ends in making it.
 std::shared_ptr<void> Api::begin_call() {
-  const std::lock_guard lock(mutex_);
-  if (context_.draining.load(std::memory_order_relaxed)) return nullptr;
-  ++running_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (context_.draining.load(std::memory_order_relaxed)) return nullptr;
+    ++running_;
+  }
   return {this, [](Api* api) {
             // Notified under the lock: the waiter may destroy us as soon as it has it.
             const std::lock_guard end(api->mutex_);

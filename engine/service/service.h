@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/service/counted_values.h"
 #include "engine/service/generation.h"
 
 namespace tandem {
@@ -46,7 +47,9 @@ struct EngineStats {
   double step_seconds_total = 0;     // the device at work
   double host_seconds_total = 0;     // the engine thread at work, mostly while the device is, too
   double gap_seconds_total = 0;      // the device at rest because the engine thread was at work
-  std::uint64_t adapter_loads = 0;   // to the device, arrived
+  CountedValues<kInterTokenBounds.size()> inter_token;  // seconds between tokens of a sequence
+  CountedValues<kStepTokensBounds.size()> step_tokens;  // computed by a step
+  std::uint64_t adapter_loads = 0;                      // to the device, arrived
   std::uint64_t adapter_loaded_bytes = 0;
   std::uint64_t adapter_evictions = 0;
   // The handoff of cold adapters' rows to CPU workers.

@@ -9,6 +9,14 @@ std::uint64_t HostEvent::State::take_ticket() {
   return ++taken_;
 }
 
+void HostEvent::State::give_back(std::uint64_t ticket) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (taken_ == ticket) --taken_;
+  }
+  changed_.notify_all();
+}
+
 std::uint64_t HostEvent::State::last_ticket() const {
   const std::lock_guard lock(mutex_);
   return taken_;

@@ -16,6 +16,7 @@ class HostEvent final : public Event {
   class State {
    public:
     std::uint64_t take_ticket();
+    void give_back(std::uint64_t ticket);  // the last that was taken: nobody will pass it
     std::uint64_t last_ticket() const;
     void pass(std::uint64_t ticket);
     bool passed(std::uint64_t ticket) const;

@@ -62,21 +62,31 @@ void HostStream::loop() {
     Status status;
     try {
       if (!skip) operation.body();
-    } catch (const std::bad_alloc&) {
-      status = error(StatusCode::resource_exhausted, "{} on stream {}: out of memory",
-                     operation.what, name_);
-    } catch (const std::exception& failure) {
-      status =
-          error(StatusCode::internal, "{} on stream {}: {}", operation.what, name_, failure.what());
     } catch (...) {
-      status =
-          error(StatusCode::internal, "{} on stream {}: unknown failure", operation.what, name_);
+      status = status_of_exception(operation.what);
     }
     operation.body = nullptr;
     lock.lock();
     running_ = false;
     if (!status.ok() && failure_.ok()) failure_ = std::move(status);
     advanced_.notify_all();
+  }
+}
+
+// Of the exception being handled.
+Status HostStream::status_of_exception(const char* what) const noexcept {
+  try {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      return error(StatusCode::resource_exhausted, "{} on stream {}: out of memory", what, name_);
+    } catch (const std::exception& failure) {
+      return error(StatusCode::internal, "{} on stream {}: {}", what, name_, failure.what());
+    } catch (...) {
+      return error(StatusCode::internal, "{} on stream {}: unknown failure", what, name_);
+    }
+  } catch (...) {  // nor is there memory to say it; this is short enough to need none
+    return {StatusCode::resource_exhausted, "out of memory"};
   }
 }
 
@@ -96,9 +106,14 @@ void HostStream::run(const char* what, std::function<void()> body) {
 }
 
 void HostStream::record(Event& event) {
-  auto state = dynamic_cast<HostEvent&>(event).state();
+  const auto& state = dynamic_cast<HostEvent&>(event).state();
   const std::uint64_t ticket = state->take_ticket();
-  enqueue({"record", true, [state = std::move(state), ticket] { state->pass(ticket); }});
+  try {
+    enqueue({"record", true, [state, ticket] { state->pass(ticket); }});
+  } catch (...) {
+    state->give_back(ticket);
+    throw;
+  }
 }
 
 void HostStream::wait(Event& event) {

@@ -78,6 +78,7 @@ class HostStream final : public Stream {
 
   void enqueue(Operation operation);
   void loop();
+  Status status_of_exception(const char* what) const noexcept;
 
   template <typename Args>
   void enqueue_args(const char* what, void (*operation)(OpContext&, const Args&), const Args& args);

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/stderr_text.h"
 #include "tools/cli/foreign_flags.h"
 
 namespace tandem {
@@ -260,7 +261,8 @@ Status write_output(const std::string& setting, const std::string& path, std::st
 }
 
 int report_failure(const CommandInfo& command, const Status& status) {
-  fmt::print(stderr, "tandem {}: {}\n", command.name, status.message());
+  constexpr int kPatienceMs = 1000;
+  say_on_stderr(fmt::format("tandem {}: {}\n", command.name, status.message()), kPatienceMs);
   return kExitFailure;
 }
 

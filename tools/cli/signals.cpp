@@ -10,22 +10,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <string_view>
 
 #include "base/check.h"
+#include "base/stderr_text.h"
 #include "shm/region.h"
 
 namespace tandem {
-namespace {
-
-// Nobody may read standard error, and the other threads may hang in writing to it: no log, no lock.
-void say_without_waiting(std::string_view line) {
-  pollfd standard_error{STDERR_FILENO, POLLOUT, 0};
-  if (poll(&standard_error, 1, 0) != 1 || (standard_error.revents & POLLOUT) == 0) return;
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-}
-
-}  // namespace
 
 Result<std::unique_ptr<StopSignals>> StopSignals::create() {
   sigset_t set;
@@ -68,7 +58,7 @@ void StopSignals::watch() {
     if (fds[1].revents != 0) return;
     if (fds[2].revents != 0) {
       unlink_own_shm_regions();  // as below
-      say_without_waiting("the time to end is over: what still runs is cut off\n");
+      say_on_stderr("the time to end is over: what still runs is cut off\n");
       _exit(1);
     }
     if (fds[0].revents == 0) continue;

@@ -229,6 +229,11 @@ Status answer_what_if(const Profile& profile, const std::string& text) {
 }
 
 Result<int> answer_questions(const EngineSettings& engine, const ProfileSettings& settings) {
+  if (!settings.out.empty()) {
+    return invalid(
+        "out: --explain, --what-if, --map and --diff measure nothing, so there is no profile to "
+        "write; name the one to answer from with --from FILE, a page to write with --html FILE");
+  }
   // Mistakes in questions first.
   const Result<PlanQuestion> question = parse_question(settings.explain);
   if (!question) return question.status().with_context("explain");
@@ -275,7 +280,8 @@ int run_profile(const std::vector<std::string>& args) {
   table.group("Profile");
   table
       .add(settings.out, "out",
-           "where to write it; default: ~/.config/tandem/profile.json, and the page beside it")
+           "where to write what is measured; default: ~/.config/tandem/profile.json, and the page "
+           "beside it")
       .meta("FILE")
       .flag_only();
   table.add(settings.html, "html", "where to write the page").meta("FILE").flag_only();
@@ -285,7 +291,9 @@ int run_profile(const std::vector<std::string>& args) {
   table.add(settings.quick, "quick", "fewer cases and rounds, as always on the host device")
       .flag_only();
   table.group("Questions");
-  table.add(settings.from, "from", "profile to answer from; default: where --out writes")
+  table
+      .add(settings.from, "from",
+           "profile to answer from; default: ~/.config/tandem/profile.json, or built-in figures")
       .meta("FILE")
       .flag_only();
   table

@@ -99,16 +99,18 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   server->attach(model);
   log::info("ready: {} serves '{}' and {} adapters", address, model.name, adapters.size());
 
+  const auto timeout = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(server_settings.drain_timeout_s));
+  // Before anything that could wait, the log included.
+  const auto bound_the_end = [&] { signals->exit_after(timeout + std::chrono::seconds(1)); };
   while (!signals->wait_for(std::chrono::milliseconds(100))) {
     if (const Status failure = setup->engine->failure(); !failure) {
+      bound_the_end();
       server->drain_and_stop(std::chrono::seconds(1));  // the answers that say so
       return failure.with_context("the engine has ended");
     }
   }
-  const auto timeout = std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(server_settings.drain_timeout_s));
-  // Before anything that could wait, the log included.
-  signals->exit_after(timeout + std::chrono::seconds(1));
+  bound_the_end();
   log::info("signal {}: draining for at most {} s; a second signal ends it at once",
             signals->signal_number(), server_settings.drain_timeout_s);
   if (server->drain_and_stop(timeout)) {

@@ -5,9 +5,12 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/http/sockets/handler_memory.h"
 
 namespace tandem {
 
@@ -41,6 +44,7 @@ class ClientSocket {
   ClientSocket(Strand strand, Descriptor accepted, bool is_ipv6);
 
   const Strand& strand() const { return strand_; }
+  const std::shared_ptr<HandlerMemory>& memory() const { return memory_; }
   // Appends what is there, `max_bytes` at most.
   Io read(std::string& into, std::size_t max_bytes);
   // Writes what fits, and cuts it off the front.
@@ -51,22 +55,23 @@ class ClientSocket {
   // Handlers get an error_code, on the strand.
   template <typename Handler>
   void wait_readable(Handler&& handler) {
-    socket_.async_wait(Socket::wait_read, std::forward<Handler>(handler));
+    socket_.async_wait(Socket::wait_read, WithMemory(memory_, std::forward<Handler>(handler)));
   }
   template <typename Handler>
   void wait_writable(Handler&& handler) {
-    socket_.async_wait(Socket::wait_write, std::forward<Handler>(handler));
+    socket_.async_wait(Socket::wait_write, WithMemory(memory_, std::forward<Handler>(handler)));
   }
   // Until the connection is reset, which is all that may come from a client past its end.
   template <typename Handler>
   void wait_broken(Handler&& handler) {
-    socket_.async_wait(Socket::wait_error, std::forward<Handler>(handler));
+    socket_.async_wait(Socket::wait_error, WithMemory(memory_, std::forward<Handler>(handler)));
   }
 
  private:
   using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
 
   Strand strand_;
+  std::shared_ptr<HandlerMemory> memory_ = std::make_shared<HandlerMemory>();
   Socket socket_;
 };
 

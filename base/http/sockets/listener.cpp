@@ -49,16 +49,23 @@ Listener::~Listener() {
 void Listener::listen() {
   if (listening_ || !acceptor_.is_open()) return;
   listening_ = true;
-  acceptor_.async_wait(boost::asio::socket_base::wait_read, [this](const auto& failure) {
-    listening_ = false;
-    if (failure) return;
+  acceptor_.async_wait(boost::asio::socket_base::wait_read,
+                       WithMemory(memory_, [this](const auto& failure) {
+                         listening_ = false;
+                         if (!failure) try_to_accept();
+                       }));
+}
+
+void Listener::try_to_accept() noexcept {
+  try {
     try {
-      accept();
+      return accept();
     } catch (const std::exception& trouble) {  // no memory: whoever it was has been closed
       log::warning("a connection could not be taken: {}", trouble.what());
-      retry_later();
     }
-  });
+  } catch (const std::exception&) {  // nor has the log any
+  }
+  listen();  // which has its own
 }
 
 void Listener::accept() {
@@ -87,9 +94,9 @@ void Listener::accept_by_spare() {
 
 void Listener::retry_later() {
   retry_.expires_after(kRetry);
-  retry_.async_wait([this](const auto& failure) {
+  retry_.async_wait(WithMemory(memory_, [this](const auto& failure) {
     if (!failure) resume();
-  });
+  }));
 }
 
 void Listener::resume() {

@@ -3,6 +3,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
+#include <memory>
 
 #include "base/http/sockets/client_socket.h"
 #include "base/http/sockets/listening_socket.h"
@@ -28,6 +29,7 @@ class Listener {
   void stop();
 
  private:
+  void try_to_accept() noexcept;
   void accept();
   void accept_by_spare();
   void retry_later();
@@ -36,6 +38,7 @@ class Listener {
   boost::asio::basic_socket_acceptor<boost::asio::ip::tcp, Strand> acceptor_;
   boost::asio::steady_timer retry_;
   const Admit admit_;
+  const std::shared_ptr<HandlerMemory> memory_ = std::make_shared<HandlerMemory>();
   int spare_ = -1;
   bool listening_ = false;
 };

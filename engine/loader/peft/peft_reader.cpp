@@ -82,10 +82,24 @@ class Reading {
     return job > failed_job_.load(std::memory_order_relaxed);
   }
 
-  Status fill_and_check(std::size_t job, PeftScratch& scratch) const {
-    TANDEM_TRY(folder_.fill(jobs_[job], target_, scratch));
-    return checks_finite_ ? folder_.check_finite(jobs_[job], target_) : Status();
+  // Others wait for the job's end: whatever happens it ends.
+  Status fill_and_check(std::size_t job, PeftScratch& scratch) const noexcept {
+    try {
+      TANDEM_TRY(folder_.fill(jobs_[job], target_, scratch));
+      return checks_finite_ ? folder_.check_finite(jobs_[job], target_) : Status();
+    } catch (const std::exception&) {
+      return no_memory();
+    }
   }
+  void tell(std::size_t job, std::size_t layer) noexcept {
+    try {
+      layer_there_(layer);
+    } catch (const std::exception&) {
+      fail(job, no_memory());
+    }
+  }
+  // Short enough to need none.
+  static Status no_memory() { return {StatusCode::unavailable, "out of memory"}; }
 
   void fill(std::size_t job, std::size_t thread) {
     if (!is_in_vain(job)) {
@@ -97,7 +111,7 @@ class Reading {
     // acq_rel: the last job of the layer, or piece, sees what all of them wrote
     if (layer_jobs_[layer].fetch_sub(1, std::memory_order_acq_rel) == 1 && !has_failed() &&
         layer_there_) {
-      layer_there_(layer);
+      tell(job, layer);
     }
     for (std::size_t piece = first_piece(job); piece <= last_piece(job); ++piece) {
       if (piece_jobs_[piece].fetch_sub(1, std::memory_order_acq_rel) == 1) {

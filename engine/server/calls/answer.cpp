@@ -23,6 +23,7 @@ constexpr int kRetryWhenFullS = 1;
 constexpr int kOk = 200;
 constexpr int kInternalError = 500;
 constexpr std::size_t kPullBytes = 32U << 10;  // of events at a time
+constexpr std::size_t kLongAnswer = 1U << 20;  // bytes; written in some 20 ms
 
 // What both ways to answer have in common: news becomes parts of choices.
 class Answer {
@@ -148,10 +149,12 @@ class WholeAnswer final : public DeferredResponse, private Answer {
       : Answer(std::move(job), std::move(run), metrics), choices_(num_choices()) {}
 
   void on_ready(std::function<void()> wake) override { run().on_news(std::move(wake)); }
+  bool is_long() const override { return bytes_ > kLongAnswer; }
 
   bool ready() override {
     const auto add = [this](ChoicePart part) {
       ChoicePart& choice = choices_[static_cast<std::size_t>(part.index)];
+      bytes_ += bytes_of(part);
       if (part.first) {
         choice = std::move(part);
         return;
@@ -193,7 +196,22 @@ class WholeAnswer final : public DeferredResponse, private Answer {
   }
 
  private:
+  // As JSON, roughly.
+  static std::size_t bytes_of(const ChoicePart& part) {
+    constexpr std::size_t kToken = 64;
+    constexpr std::size_t kAlternative = 32;
+    std::size_t bytes = part.text.size();
+    const auto add = [&](const std::vector<TokenLogprob>& list) {
+      if (list.empty()) return;
+      bytes += list.size() * (kToken + kAlternative * list.back().top.size());
+    };
+    add(part.logprobs);
+    if (part.prompt_logprobs != nullptr) add(*part.prompt_logprobs);
+    return bytes;
+  }
+
   std::vector<ChoicePart> choices_;
+  std::size_t bytes_ = 0;  // of what has come
 };
 
 // An event for each piece of news.

@@ -1,17 +1,18 @@
 #include "engine/server/calls/generation_run.h"
 
 #include <algorithm>
-#include <deque>
 #include <mutex>
 #include <utility>
 
 namespace tandem {
 
-// Which prompts have news: a call may have hundreds, and most news is of one.
+// Which prompts have news: a call may have hundreds, and most news is of one. The engine's thread
+// adds, which must not fail: the list has room for all of them from the start.
 class GenerationRun::Told {
  public:
   void start(std::size_t num_prompts, std::function<void()> tell) {
     listed_.assign(num_prompts, false);
+    prompts_.resize(num_prompts);
     tell_ = std::move(tell);
   }
   void add(std::size_t prompt) {
@@ -19,15 +20,16 @@ class GenerationRun::Told {
       const std::lock_guard lock(mutex_);
       if (listed_[prompt]) return;
       listed_[prompt] = true;
-      prompts_.push_back(prompt);
+      prompts_[(first_ + count_++) % prompts_.size()] = prompt;
     }
     tell_();
   }
   std::optional<std::size_t> take() {
     const std::lock_guard lock(mutex_);
-    if (prompts_.empty()) return std::nullopt;
-    const std::size_t prompt = prompts_.front();
-    prompts_.pop_front();
+    if (count_ == 0) return std::nullopt;
+    const std::size_t prompt = prompts_[first_];
+    first_ = (first_ + 1) % prompts_.size();
+    --count_;
     listed_[prompt] = false;  // before its news is read: what comes meanwhile lists it again
     return prompt;
   }
@@ -35,8 +37,10 @@ class GenerationRun::Told {
  private:
   std::function<void()> tell_;
   std::mutex mutex_;
-  std::deque<std::size_t> prompts_;  // guarded by mutex_
-  std::vector<bool> listed_;         // guarded by mutex_
+  std::vector<std::size_t> prompts_;  // guarded by mutex_, like all below; count_ from first_ on
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+  std::vector<bool> listed_;
 };
 
 GenerationRun::GenerationRun() : told_(std::make_shared<Told>()) {}

@@ -7,7 +7,11 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
 #include <map>
+#include <new>
 #include <vector>
 
 #include "engine/server/calls/server_options.h"
@@ -58,6 +62,21 @@ class Families {
                const Labels& labels = {}) {
     add(name, help, MetricType::Counter, value, labels);
   }
+  template <std::size_t N>
+  void histogram(const std::string& name, const std::string& help,
+                 const std::array<double, N>& bounds, const CountedValues<N>& values) {
+    ClientMetric metric;
+    metric.label = common_;
+    std::uint64_t count = 0;
+    for (std::size_t i = 0; i <= N; ++i) {
+      count += values.counts[i];
+      const double bound = i < N ? bounds[i] : std::numeric_limits<double>::infinity();
+      metric.histogram.bucket.push_back({count, bound});
+    }
+    metric.histogram.sample_count = count;
+    metric.histogram.sample_sum = values.sum;
+    all_.push_back({name, help, MetricType::Histogram, {std::move(metric)}});
+  }
   std::vector<MetricFamily> take() { return std::move(all_); }
 
  private:
@@ -76,6 +95,10 @@ void add_engine(const EngineStats& stats, Families& families) {
                    static_cast<double>(stats.prompt_tokens));
   families.counter("vllm:generation_tokens_total", "Tokens generated",
                    static_cast<double>(stats.generation_tokens));
+  families.histogram("vllm:inter_token_latency_seconds", "Between two tokens of a sequence",
+                     kInterTokenBounds, stats.inter_token);
+  families.histogram("vllm:iteration_tokens_total", "Tokens that an iteration computed",
+                     kStepTokensBounds, stats.step_tokens);
   families.counter("vllm:num_preemptions_total", "Sequences set back for want of pages",
                    static_cast<double>(stats.preemptions));
   families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the cache",
@@ -235,13 +258,20 @@ void ServerMetrics::observe(const GenerationStats& stats, std::int32_t n) {
   }
 }
 
-void ServerMetrics::count_finish(const char* reason) {
-  impl_->finished.Add({{"finished_reason", reason}}).Increment();
+void ServerMetrics::count_finish(const char* reason) noexcept {
+  try {
+    impl_->finished.Add({{"finished_reason", reason}}).Increment();
+  } catch (const std::bad_alloc&) {
+  }
 }
 
-void ServerMetrics::count_request(const std::string& path, const std::string& method, int status) {
-  impl_->requests.Add({{"path", path}, {"method", method}, {"status", std::to_string(status)}})
-      .Increment();
+void ServerMetrics::count_request(const char* path, const std::string& method,
+                                  int status) noexcept {
+  try {
+    impl_->requests.Add({{"path", path}, {"method", method}, {"status", std::to_string(status)}})
+        .Increment();
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 std::string ServerMetrics::text(const ServedModel* model) const {

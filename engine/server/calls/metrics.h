@@ -1,5 +1,6 @@
 // /metrics: what Prometheus reads. Every label has a bounded set of values, but for adapter names
-// in vllm:lora_requests_info, which are those of the moment.
+// in vllm:lora_requests_info, which are those of the moment. Where there is no memory for a series,
+// what it would have counted is lost.
 #pragma once
 
 #include <memory>
@@ -21,9 +22,9 @@ class ServerMetrics {
   // A generation that came to its end.
   void observe(const GenerationStats& stats, std::int32_t n);
   // "stop", "length", "abort", "error"
-  void count_finish(const char* reason);
+  void count_finish(const char* reason) noexcept;
   // `path` is a route's template, never what the client wrote.
-  void count_request(const std::string& path, const std::string& method, int status);
+  void count_request(const char* path, const std::string& method, int status) noexcept;
 
   // Prometheus text, version 0.0.4. `model` is null while starting.
   std::string text(const ServedModel* model) const;

@@ -115,7 +115,7 @@ class AdapterLoads : public ::testing::TestWithParam<Setup> {};
 
 TEST_P(AdapterLoads, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   constexpr unsigned kSeed = 20261120;
-  // A sanitizer slows the arithmetic twentyfold.
+  // A sanitizer spares the kernels and slows all that is around them.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr int kRequests = 40;
 #else
@@ -261,7 +261,7 @@ TEST_F(AdapterFolders, AreReadAgainWhenTheHostTierHasNoRoom) {
   auto engine = make(tight());
   std::vector<std::unique_ptr<Generation>> running;
   std::vector<GoldenCase> cases;
-  // A sanitizer slows the arithmetic twentyfold.
+  // A sanitizer spares the kernels and slows all that is around them.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr std::size_t kLongest = 16;
 #else

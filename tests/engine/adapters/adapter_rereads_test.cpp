@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int32_t kAdapters = 4;
 constexpr std::int32_t kRank = 48;
-// A sanitizer slows the arithmetic twentyfold.
+// A sanitizer spares the kernels and slows all that is around them.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::int32_t kRounds = 6;
 constexpr double kLinkGbps = 0.005;  // steps are slow as well: loads must not be over before them

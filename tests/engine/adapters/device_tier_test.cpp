@@ -53,8 +53,9 @@ class DeviceTierTest : public ::testing::Test {
   // A step that runs until the promise is kept.
   void enqueue_step(std::promise<void>& end) {
     auto& stream = dynamic_cast<host::HostStream&>(*compute_);
-    const DeviceTier::Step step(*tier_, *compute_);
+    tier_->step_begins(*compute_);
     stream.run("step", [ended = end.get_future().share()] { ended.wait(); });
+    tier_->step_ends(*compute_);
   }
 
   ModelConfig config_ = small_model(2);
@@ -229,7 +230,7 @@ TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
   end.set_value();
   ASSERT_TRUE(tier_->finish_loads().ok());
   EXPECT_FALSE(tier_->loads().arriving(*lease(1)).has_value());
-  const DeviceTier::Step step(*tier_, *compute_);  // writes the tables
+  tier_->step_begins(*compute_);  // writes the tables
   for (const int i : {0, 1}) {
     EXPECT_EQ(words(tier_->slot(*lease(i)).slot), std::vector<std::uint32_t>(6, 2U + unsigned(i)));
     const Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {Module::q, Module::down},

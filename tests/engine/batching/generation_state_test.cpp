@@ -62,5 +62,32 @@ TEST(GenerationState, TellsNobodyAfterTheReaderHasGone) {
   }
 }
 
+TEST(GenerationState, TellsOfALostContinuationOnceAndAfterWhatCameBefore) {
+  const auto state = std::make_shared<GenerationState>(2);
+  GenerationHandle reader(state);
+  int told = 0;
+  reader.on_news([&] { ++told; });
+  OutputDelta delta;
+  delta.index = 1;
+  delta.text = "before";
+  state->push(delta, {});
+  state->lose(1);
+  state->lose(1);
+  EXPECT_EQ(told, 2);
+  delta.text = "after";
+  state->push(delta, {});
+  EXPECT_EQ(reader.next(Duration::zero())->text, "before");
+  const auto lost = reader.next(Duration::zero());
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->index, 1);
+  EXPECT_EQ(lost->finish, FinishReason::failed);
+  EXPECT_EQ(lost->error.code(), StatusCode::internal);
+  EXPECT_FALSE(reader.next(Duration::zero()));
+  EXPECT_FALSE(reader.done());
+  state->push(last(), {});
+  EXPECT_TRUE(reader.next(Duration::zero()));
+  EXPECT_TRUE(reader.done());
+}
+
 }  // namespace
 }  // namespace tandem

@@ -40,8 +40,8 @@ void expect_golden(const Collected& got, const GoldenCase& golden, DType dtype) 
   }
 }
 
-// All cases; under a sanitizer, which slows the arithmetic twentyfold, one in `share`: of 3 or 7,
-// so that all adapters are among them (a prompt has four or five cases).
+// All cases; under a sanitizer, which spares the kernels and slows all that is around them, one in
+// `share`: of 3 or 7, so that all adapters are among them (a prompt has four or five cases).
 std::vector<GoldenCase> cases_of(const GoldenModel& model, [[maybe_unused]] std::size_t share = 7) {
   std::vector<GoldenCase> cases = read_golden(model.golden);
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

@@ -18,7 +18,7 @@ namespace {
 
 const std::filesystem::path kDemo = "data/demo-llama";
 
-// A sanitizer slows the arithmetic twentyfold.
+// A sanitizer spares the kernels and slows all that is around them.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kRequests = 8;
 constexpr int kRounds = 1;

@@ -158,7 +158,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
     return tokens;
   };
   std::vector<std::vector<TokenId>> prompts = {counted(30), counted(30, 400)};
-  // A sanitizer slows the arithmetic twentyfold.
+  // A sanitizer spares the kernels and slows all that is around them.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr unsigned kRounds = 3;
 #else

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <latch>
+#include <new>
 #include <vector>
 
 namespace tandem {
@@ -54,6 +55,21 @@ TEST(ThreadCrew, GivesEachOfItsThreadsANumberOfItsOwn) {
     all.arrive_and_wait();
   });
   EXPECT_EQ(calls, std::vector<int>(4, 1));
+}
+
+TEST(ThreadCrew, RethrowsAnExceptionWhenAllHaveBeenCalledAndGoesOn) {
+  ThreadCrew crew(3);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> called{0};
+    const auto body = [&](std::size_t i, std::size_t) {
+      ++called;
+      if (i % 7 == 3) throw std::bad_alloc();
+    };
+    EXPECT_THROW(crew.run(40, body), std::bad_alloc);
+    EXPECT_EQ(called, 40);
+    crew.run(5, [&](std::size_t, std::size_t) { ++called; });
+    EXPECT_EQ(called, 45);
+  }
 }
 
 TEST(ParallelChunks, CoverAllOfItOnceOneWithinAnother) {

@@ -258,6 +258,19 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(of_request("request_decode_time_seconds"), 0.25);
   EXPECT_EQ(of_request("request_inference_time_seconds"), 0.375);
   EXPECT_EQ(value("vllm:cache_config_info{model_name=\"base\",num_gpu_blocks=\"100\"}"), 1);
+  const auto up_to = [&](const char* series, const char* bound) {
+    return value("vllm:" + std::string(series) + "_bucket{model_name=\"base\",le=\"" + bound +
+                 "\"}");
+  };
+  EXPECT_EQ(up_to("inter_token_latency_seconds", "0.001"), 1);
+  EXPECT_EQ(up_to("inter_token_latency_seconds", "0.005"), 2);
+  EXPECT_EQ(up_to("inter_token_latency_seconds", "2.5"), 2);
+  EXPECT_EQ(up_to("inter_token_latency_seconds", "+Inf"), 3);
+  EXPECT_EQ(value("vllm:inter_token_latency_seconds_count{model_name=\"base\"}"), 3);
+  EXPECT_EQ(value("vllm:inter_token_latency_seconds_sum{model_name=\"base\"}"), 9.0045);
+  EXPECT_EQ(up_to("iteration_tokens_total", "1"), 1);
+  EXPECT_EQ(up_to("iteration_tokens_total", "16"), 2);
+  EXPECT_EQ(value("vllm:iteration_tokens_total_sum{model_name=\"base\"}"), 10);
   std::istringstream all_lines(text_of);
   for (std::string line; std::getline(all_lines, line);) {
     EXPECT_TRUE(line.starts_with('#') || line.find("model_name=\"base\"") != std::string::npos)

@@ -262,6 +262,10 @@ class FakeService final : public GenerationService {
     stats.prompt_tokens = 1234;
     stats.generation_tokens = 567;
     stats.preemptions = 4;
+    for (const double seconds : {0.0005, 0.004, 9.0}) {
+      stats.inter_token.count(kInterTokenBounds, seconds);
+    }
+    for (const double tokens : {1.0, 9.0}) stats.step_tokens.count(kStepTokensBounds, tokens);
     return stats;
   }
   bool has_adapter(const std::string& name) const override {

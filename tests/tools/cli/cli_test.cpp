@@ -43,7 +43,7 @@ class ScratchFile {
   std::filesystem::path path_;
 };
 
-// A sanitizer slows the arithmetic twentyfold: there one adapter stands for all.
+// A sanitizer slows the start of a process severalfold: there one adapter stands for all.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool kAllAdapters = false;
 #else

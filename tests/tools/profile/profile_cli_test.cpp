@@ -58,6 +58,10 @@ TEST(ProfileCli, NamesMistakes) {
   const Finished value = run_tandem({"profile", "--what-if", "cores=many"});
   EXPECT_EQ(value.status, 2);
   EXPECT_THAT(value.error, HasSubstr("cores=many"));
+  const Finished out = run_tandem({"profile", "--map", "--out", "p.json"});
+  EXPECT_EQ(out.status, 2);
+  EXPECT_THAT(out.error, HasSubstr("measure nothing"));
+  EXPECT_THAT(out.error, HasSubstr("--from FILE"));
   const Finished file = run_tandem({"profile", "--map", "--from", "no/such.json"});
   EXPECT_EQ(file.status, 1);
   EXPECT_THAT(file.error, HasSubstr("no/such.json"));

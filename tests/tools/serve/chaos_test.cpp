@@ -1,7 +1,8 @@
 // A real server in a bad neighbourhood: clients vanish, close their half, never read and send
 // garbage; adapters are loaded again in place, are truncated or deleted on disk; its CPU workers
-// are killed, stopped and write garbage. Meanwhile every sound request gets the text of a server
-// that is left in peace, and afterwards the server holds no more than before.
+// are killed, stopped and write garbage; /dev/shm fills up, where the test may have one of its own.
+// Meanwhile every sound request gets the text of a server that is left in peace, and afterwards the
+// server holds no more than before.
 //
 //   TANDEM_TEST_CHAOS_SECONDS=1800  how long it goes on; default: seconds
 //   TANDEM_TEST_SEED=1              of what happens; printed by each run
@@ -10,21 +11,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -35,6 +30,8 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_seed.h"
 #include "tests/tools/process.h"
+#include "tests/tools/serve/besieged_server.h"
+#include "tests/tools/serve/private_shm.h"
 #include "tests/tools/serve/worker_faults.h"
 
 namespace tandem {
@@ -42,7 +39,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -54,48 +50,16 @@ constexpr int kDefaultSeconds = 8;
 constexpr int kMaxTokens = 16;
 constexpr std::int64_t kMaxGrowthKb = 48 << 10;
 #endif
-// What is tested is never the limit: the machine may be busy with others.
-constexpr seconds kLong(60);
 constexpr std::size_t kNeverRead = 6;  // sockets of clients that never read, at one time
 
-// The last ones that this process may use.
-std::string worker_cpus() {
-  cpu_set_t mask;
-  TANDEM_CHECK(sched_getaffinity(0, sizeof mask, &mask) == 0);
-  std::string list;
-  int count = 0;
-  for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && count < 2; --cpu) {
-    if (CPU_ISSET(cpu, &mask)) list += (count++ == 0 ? "" : ",") + std::to_string(cpu);
-  }
-  return list;
-}
-
-// In f32, or a near-tie would fall as the batch wants it.
 std::vector<std::string> serve(const std::string& mode, const fs::path& adapters) {
-  return {"serve",
-          "--model",
-          "data/demo-llama",
-          "--adapters",
-          adapters,
-          "--adapter-root",
-          adapters.parent_path(),
-          "--port",
-          "0",
-          "--no-pin",
-          "--dtype",
-          "f32",
-          "--device",
-          "host",
-          "--pool-gb",
-          "0.25",
-          "--adapter-mode",
-          mode,
-          "--worker-cpus",
-          worker_cpus(),
-          "--max-device-adapters",
-          mode == "cached" ? "8" : "2",
-          "--handoff-deadline-ms",
-          "500"};
+  ServeChoices choices;
+  choices.mode = mode;
+  choices.adapters = adapters;
+  choices.adapter_root = adapters.parent_path();
+  std::vector<std::string> words = serve_with_workers(choices);
+  words.insert(words.end(), {"--host-tier-gb", "0.03"});
+  return words;
 }
 
 std::string body_of(const std::string& answer) {
@@ -194,45 +158,28 @@ struct Ask {
 class Neighbourhood {
  public:
   Neighbourhood(int port, const std::vector<Ask>& asks, fs::path adapters, unsigned seed)
-      : port_(port), asks_(asks), adapters_(std::move(adapters)), seed_(seed) {
+      : port_(port), asks_(asks), adapters_(std::move(adapters)) {
     for (const auto act : {&Neighbourhood::ask, &Neighbourhood::ask, &Neighbourhood::misbehave,
                            &Neighbourhood::change_adapters}) {
-      threads_.emplace_back([this, act, random = std::mt19937(seed_++)]() mutable {
-        while (!stop_) (this->*act)(random);
-      });
+      crowd_.add([this, act](std::mt19937& random) { (this->*act)(random); }, seed++);
     }
   }
-  ~Neighbourhood() { stop(); }
-  Neighbourhood(const Neighbourhood&) = delete;
-  Neighbourhood& operator=(const Neighbourhood&) = delete;
-
-  void stop() {
-    stop_ = true;
-    for (std::thread& thread : threads_) {
-      if (thread.joinable()) thread.join();
-    }
+  // Now and then there is none of it left.
+  void fill_shared_memory(unsigned seed) {
+    crowd_.add(
+        [this](std::mt19937& random) {
+          std::this_thread::sleep_for(milliseconds(random() % 400));
+          const FullShm full;
+          std::this_thread::sleep_for(milliseconds(random() % 200));
+          if (full.bytes() > 0) count("shared memory full");
+        },
+        seed);
   }
-  bool failed() const { return failed_; }
-  std::string failure() const {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
-  std::map<std::string, int> counts() const {
-    const std::lock_guard lock(mutex_);
-    return counts_;
-  }
+  Crowd& crowd() { return crowd_; }
 
  private:
-  void count(const std::string& what) {
-    const std::lock_guard lock(mutex_);
-    ++counts_[what];
-  }
-  void fail(const std::string& what) {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = what;
-    failed_ = true;
-    stop_ = true;
-  }
+  void count(const std::string& what) { crowd_.count(what); }
+  void fail(const std::string& what) { crowd_.fail(what); }
   const Ask& some(std::mt19937& random) const { return asks_[random() % asks_.size()]; }
   void expect_text(const std::string& what, const std::string& answer, const std::string& wanted) {
     if (text_of(answer) != wanted) {
@@ -363,18 +310,19 @@ class Neighbourhood {
   const int port_;
   const std::vector<Ask>& asks_;
   const fs::path adapters_;
-  unsigned seed_;
-  std::atomic<bool> stop_ = false, failed_ = false;
-  mutable std::mutex mutex_;
-  std::string failure_;
-  std::map<std::string, int> counts_;
   std::deque<Socket> silent_;  // of misbehave()
-  std::vector<std::thread> threads_;
+  Crowd crowd_;                // last: its threads use the rest
 };
 
 class Chaos : public ::testing::Test {
  protected:
   void SetUp() override {
+    constexpr std::size_t kSharedMemory = std::size_t{128} << 20;
+    if (const std::string why = make_shm_private(kSharedMemory); why.empty()) {
+      has_own_shm_ = true;
+    } else {
+      fmt::print("/dev/shm is not filled up, as the test may have none of its own: {}\n", why);
+    }
     fs::copy("data/demo-llama/adapters", adapters_, fs::copy_options::recursive);
     ReadyServer oracle(serve("cached", adapters_));
     ASSERT_GT(oracle.port, 0) << oracle.process.error();
@@ -397,47 +345,25 @@ class Chaos : public ::testing::Test {
         asks_.push_back(std::move(one));
       }
     }
-    end(oracle);
-  }
-
-  static bool eventually(ReadyServer& server, const std::function<bool()>& happens) {
-    const auto deadline = steady_clock::now() + kLong;
-    while (!happens()) {
-      if (steady_clock::now() > deadline) return false;
-      server.process.read_what_is_there();
-      std::this_thread::sleep_for(milliseconds(20));
-    }
-    return true;
-  }
-  static void end(ReadyServer& server) {
-    const pid_t pid = server.process.pid();
-    const auto begin = steady_clock::now();
-    server.process.send_signal(SIGTERM);
-    EXPECT_EQ(server.process.wait(), 0) << server.process.error();
-    EXPECT_LT(steady_clock::now() - begin, kLong);
-    const auto deadline = begin + 2 * kLong;
-    while (!workers_of(pid).empty() && steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    EXPECT_THAT(workers_of(pid), ::testing::IsEmpty());
-    EXPECT_THAT(regions_of(pid), ::testing::IsEmpty());
+    expect_end(oracle, SIGTERM);
   }
 
   // For so long, and then peace. What happened is printed.
   void disturb(ReadyServer& server, FaultInjector& faults, milliseconds length, unsigned seed) {
     Neighbourhood all(server.port, asks_, adapters_, seed);
+    if (has_own_shm_) all.fill_shared_memory(seed + 100);
     std::mt19937 random(seed);
     const auto finish = steady_clock::now() + length;
-    while (steady_clock::now() < finish && !all.failed()) {
+    while (steady_clock::now() < finish && !all.crowd().failed()) {
       faults.act();
       server.process.read_what_is_there();
       std::this_thread::sleep_for(milliseconds(random() % 200));
     }
     faults.heal();
-    all.stop();
-    EXPECT_EQ(all.failure(), "") << faults.history() << server.process.error();
-    for (const auto& [what, count] : all.counts()) fmt::print("{:6} {}\n", count, what);
-    EXPECT_GT(all.counts()["right"], 0);
+    all.crowd().stop();
+    EXPECT_EQ(all.crowd().failure(), "") << faults.history() << server.process.error();
+    for (const auto& [what, count] : all.crowd().counts()) fmt::print("{:6} {}\n", count, what);
+    EXPECT_GT(all.crowd().counts()["right"], 0);
   }
   // All connections of clients are over when one is asked for alone.
   void expect_text_of_each(ReadyServer& server) {
@@ -451,6 +377,7 @@ class Chaos : public ::testing::Test {
   const testing::TempDir dir_;
   const fs::path adapters_ = dir_.path() / "adapters";
   std::vector<Ask> asks_;
+  bool has_own_shm_ = false;
 };
 
 TEST_F(Chaos, LeavesSoundRequestsRightAndNothingBehind) {
@@ -475,7 +402,7 @@ TEST_F(Chaos, LeavesSoundRequestsRightAndNothingBehind) {
     return after.descriptors <= before.descriptors + 8 && after.threads <= before.threads + 2 &&
            after.resident_kb <= before.resident_kb + kMaxGrowthKb;
   };
-  EXPECT_TRUE(eventually(server, flat));
+  EXPECT_TRUE(eventually(flat, [&] { server.process.read_what_is_there(); }));
   fmt::print("descriptors {} -> {}, threads {} -> {}, resident {} -> {} KiB\n", before.descriptors,
              after.descriptors, before.threads, after.threads, before.resident_kb,
              after.resident_kb);
@@ -489,7 +416,7 @@ TEST_F(Chaos, LeavesSoundRequestsRightAndNothingBehind) {
     silent.emplace_back(server.port).send(completions(stream));
   }
   EXPECT_NE(silent.back().read_some(), "");
-  end(server);
+  expect_end(server, SIGTERM);
 }
 
 }  // namespace

@@ -9,15 +9,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -26,6 +22,7 @@
 #include "base/check.h"
 #include "tests/support/test_seed.h"
 #include "tests/tools/process.h"
+#include "tests/tools/serve/besieged_server.h"
 #include "tests/tools/serve/worker_faults.h"
 
 namespace tandem {
@@ -35,7 +32,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// A sanitizer slows the arithmetic twentyfold.
+// A sanitizer slows the server (its arithmetic is spared), and workers and link then have to be
+// slow enough for rows to be handed over.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kDefaultSeconds = 5;
 constexpr int kMaxTokens = 6;
@@ -52,17 +50,6 @@ constexpr const char* kDeadlineMs = "100";
 constexpr int kLayersAfterwards = 50;
 #endif
 constexpr int kMaxWorkers = 3;
-// What is tested is never the limit: the machine may be busy with others.
-constexpr seconds kLong(60);
-
-bool eventually(const std::function<bool()>& happens) {
-  const auto deadline = steady_clock::now() + kLong;
-  while (!happens()) {
-    if (steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-  return true;
-}
 
 unsigned number_from(const char* variable, unsigned otherwise) {
   const char* const given = std::getenv(variable);
@@ -74,53 +61,19 @@ unsigned seed_of_run() {
   return static_cast<unsigned>(test_seed());
 }
 
-// The last ones that this process may use, as `tandem serve` takes them.
-std::string worker_cpus(int& count) {
-  cpu_set_t mask;
-  TANDEM_CHECK(sched_getaffinity(0, sizeof mask, &mask) == 0);
-  std::string list;
-  count = 0;
-  for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && count < kMaxWorkers; --cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
-    list += (count++ == 0 ? "" : ",") + std::to_string(cpu);
-  }
-  return list;
-}
-
-// In f32, or a near-tie would fall as the batch wants it.
 std::vector<std::string> serve(const std::string& mode) {
   const char* const device = std::getenv("TANDEM_TEST_DEVICE");
-  int workers = 0;
-  return {"serve",
-          "--model",
-          "data/demo-llama",
-          "--adapters",
-          "data/demo-llama/adapters",
-          "--port",
-          "0",
-          "--no-pin",
-          "--dtype",
-          "f32",
-          "--device",
-          device == nullptr ? "host" : device,
-          "--pool-gb",
-          "0.25",
-          "--adapter-mode",
-          mode,
-          "--worker-cpus",
-          worker_cpus(workers),
-          "--max-device-adapters",
-          mode == "cached" ? "8" : "2",
-          "--link-gbps",
-          mode == "cached" ? "0" : kLinkGbps,
-          "--handoff-deadline-ms",
-          kDeadlineMs};
+  ServeChoices choices;
+  choices.mode = mode;
+  if (device != nullptr) choices.device = device;
+  choices.link_gbps = kLinkGbps;
+  choices.deadline_ms = kDeadlineMs;
+  choices.max_workers = kMaxWorkers;
+  return serve_with_workers(choices);
 }
 
 int num_workers() {
-  int count = 0;
-  (void)worker_cpus(count);
-  return count;
+  return worker_cpus(kMaxWorkers).count;
 }
 
 // The same in every run: that none of their choices of a token is a near-tie is a fact, then.
@@ -181,57 +134,27 @@ Answer ask_server(int port, const nlohmann::json& ask) {
   return answer.ok ? answer : Answer{false, whole};
 }
 
-// Threads that ask for one after another, and compare.
+// Clients that ask for one after another, and compare.
 class Load {
  public:
   Load(int port, const std::vector<nlohmann::json>& asks, const std::vector<std::string>& wanted,
-       unsigned seed)
-      : port_(port), asks_(asks), wanted_(wanted) {
-    for (unsigned i = 0; i < kClients; ++i) {
-      threads_.emplace_back([this, seed, i] { run(seed + i); });
-    }
+       unsigned seed) {
+    const auto ask = [this, port, asks, wanted](std::mt19937& random) {
+      const std::size_t i = random() % asks.size();
+      const Answer answer = ask_server(port, asks[i]);
+      if (answer.ok && answer.text == wanted[i]) return crowd_.count("right");
+      crowd_.fail(fmt::format("asked {}\nwanted '{}'\ngot    '{}'\n", asks[i].dump(), wanted[i],
+                              answer.text));
+    };
+    for (unsigned i = 0; i < kClients; ++i) crowd_.add(ask, seed + i);
   }
-  ~Load() { stop(); }
-  void stop() {
-    stop_ = true;
-    for (std::thread& thread : threads_) {
-      if (thread.joinable()) thread.join();
-    }
-  }
-  int answered() const { return answered_; }
+  void stop() { crowd_.stop(); }
+  int answered() const { return crowd_.counts()["right"]; }
   // Empty: all were right so far.
-  std::string failure() const {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
+  std::string failure() const { return crowd_.failure(); }
 
  private:
-  void run(unsigned seed) {
-    std::mt19937 random(seed);
-    while (!stop_) {
-      const std::size_t i = random() % asks_.size();
-      const Answer answer = ask_server(port_, asks_[i]);
-      if (answer.ok && answer.text == wanted_[i]) {
-        ++answered_;
-        continue;
-      }
-      const std::lock_guard lock(mutex_);
-      if (failure_.empty()) {
-        failure_ = fmt::format("asked {}\nwanted '{}'\ngot    '{}'\n", asks_[i].dump(), wanted_[i],
-                               answer.text);
-      }
-      return;
-    }
-  }
-
-  const int port_;
-  const std::vector<nlohmann::json> asks_;
-  const std::vector<std::string> wanted_;
-  std::atomic<bool> stop_ = false;
-  std::atomic<int> answered_ = 0;
-  mutable std::mutex mutex_;
-  std::string failure_;
-  std::vector<std::thread> threads_;
+  Crowd crowd_;
 };
 
 // What /v1/adapters says of the handoff; -1: it says nothing.
@@ -254,20 +177,11 @@ class RealWorkers : public ::testing::Test {
       ASSERT_TRUE(answer.ok) << answer.text;
       wanted_.push_back(answer.text);
     }
-    end(oracle);
+    expect_end(oracle, SIGINT);
   }
 
   static std::int64_t by_workers(const ReadyServer& server) { return count(server, "cpu_layers"); }
   static std::int64_t live(const ReadyServer& server) { return count(server, "cpu_workers"); }
-  // Nothing of it is left.
-  static void end(ReadyServer& server) {
-    const pid_t pid = server.process.pid();
-    server.process.send_signal(SIGINT);
-    EXPECT_EQ(server.process.wait(), 0) << server.process.error();
-    EXPECT_TRUE(eventually([&] { return workers_of(pid).empty(); }));
-    EXPECT_THAT(regions_of(pid), ::testing::IsEmpty());
-  }
-
   const std::vector<nlohmann::json> asks_ = make_asks();
   std::vector<std::string> wanted_;
 };
@@ -316,7 +230,7 @@ TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
   fmt::print("{} requests, {} layers by workers, {} restarts, {} deadlines missed, {} replays\n",
              load.answered(), by_workers(server), count(server, "restarts"),
              count(server, "deadline_misses"), count(server, "replays"));
-  end(server);
+  expect_end(server, SIGINT);
 }
 
 TEST_F(RealWorkers, EndWithAnEngineThatIsKilledAndTheNextRemovesItsRegions) {
@@ -345,7 +259,7 @@ TEST_F(RealWorkers, EndWithAnEngineThatIsKilledAndTheNextRemovesItsRegions) {
   ASSERT_GT(next.port, 0) << next.process.error();
   EXPECT_THAT(regions_of(engine), ::testing::IsEmpty());
   EXPECT_EQ(ask_server(next.port, asks_[0]).text, wanted_[0]);
-  end(next);
+  expect_end(next, SIGINT);
 }
 
 TEST_F(RealWorkers, OfTwoEnginesDoNotMeet) {
@@ -364,13 +278,13 @@ TEST_F(RealWorkers, OfTwoEnginesDoNotMeet) {
   load.stop();
   EXPECT_EQ(load.failure(), "");
   const std::vector<std::string> regions = regions_of(other.process.pid());
-  end(one);
+  expect_end(one, SIGINT);
   EXPECT_EQ(regions_of(other.process.pid()), regions);
   const std::int64_t before = by_workers(other);
   EXPECT_TRUE(eventually([&] { return by_workers(other) > before; }));
   other_load.stop();
   EXPECT_EQ(other_load.failure(), "");
-  end(other);
+  expect_end(other, SIGINT);
 }
 
 }  // namespace

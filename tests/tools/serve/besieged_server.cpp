@@ -1,0 +1,105 @@
+#include "tests/tools/serve/besieged_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "tests/tools/serve/worker_faults.h"
+
+namespace tandem {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kLong(60);
+
+WorkerCpus worker_cpus(int most) {
+  cpu_set_t mask;
+  TANDEM_CHECK(sched_getaffinity(0, sizeof mask, &mask) == 0);
+  WorkerCpus cpus;
+  for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && cpus.count < most; --cpu) {
+    if (!CPU_ISSET(cpu, &mask)) continue;
+    cpus.list += (cpus.count++ == 0 ? "" : ",") + std::to_string(cpu);
+  }
+  return cpus;
+}
+
+std::vector<std::string> serve_with_workers(const ServeChoices& choices) {
+  const bool cached = choices.mode == "cached";
+  std::vector<std::string> words = {"serve",     "--model",  "data/demo-llama", "--port",
+                                    "0",         "--no-pin", "--dtype",         "f32",
+                                    "--pool-gb", "0.25"};
+  const auto add = [&](const char* flag, const std::string& value) {
+    words.emplace_back(flag);
+    words.push_back(value);
+  };
+  add("--adapters", choices.adapters);
+  if (!choices.adapter_root.empty()) add("--adapter-root", choices.adapter_root);
+  add("--device", choices.device);
+  add("--adapter-mode", choices.mode);
+  add("--worker-cpus", worker_cpus(choices.max_workers).list);
+  add("--max-device-adapters", cached ? "8" : "2");
+  add("--link-gbps", cached ? "0" : choices.link_gbps);
+  add("--handoff-deadline-ms", choices.deadline_ms);
+  return words;
+}
+
+bool eventually(const std::function<bool()>& happens, const std::function<void()>& meanwhile) {
+  const auto deadline = steady_clock::now() + kLong;
+  while (!happens()) {
+    if (steady_clock::now() > deadline) return false;
+    if (meanwhile) meanwhile();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+void expect_end(ReadyServer& server, int signal) {
+  const pid_t pid = server.process.pid();
+  const auto begin = steady_clock::now();
+  server.process.send_signal(signal);
+  EXPECT_EQ(server.process.wait(), 0) << server.process.error();
+  EXPECT_LT(steady_clock::now() - begin, kLong);
+  EXPECT_TRUE(eventually([&] { return workers_of(pid).empty(); }));
+  EXPECT_THAT(regions_of(pid), ::testing::IsEmpty());
+}
+
+void Crowd::add(Act act, unsigned seed) {
+  threads_.emplace_back([this, act = std::move(act), random = std::mt19937(seed)]() mutable {
+    while (!stop_) act(random);
+  });
+}
+
+void Crowd::stop() {
+  stop_ = true;
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void Crowd::count(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  ++counts_[what];
+}
+
+void Crowd::fail(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) failure_ = what;
+  failed_ = true;
+  stop_ = true;
+}
+
+std::string Crowd::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::map<std::string, int> Crowd::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+}  // namespace tandem
