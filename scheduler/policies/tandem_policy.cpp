@@ -58,6 +58,15 @@ ColdStart cold_start(const RouteRequest& request, const EngineView& engine, Adap
   return {host_s, std::max(host_s, queue_s) + engine.cold.load_time_s(request.adapter_bytes)};
 }
 
+// There is room on the device for its adapter and those of all that wait. If not, one of them is
+// evicted before it is used, and its step waits for it after all, however long ago it was loaded.
+bool fits_beside_queue(const RouteRequest& request, const EngineView& engine, AdapterTier tier) {
+  if (request.rank == 0 || tier == AdapterTier::resident) return true;
+  const double bytes_per_rank = static_cast<double>(request.adapter_bytes) / request.rank;
+  return static_cast<double>(engine.adapter_free_bytes) >=
+         bytes_per_rank * static_cast<double>(engine.waiting_rank_sum + request.rank);
+}
+
 AdapterTier tier_on(std::span<const AdapterHold> holds, EngineIndex engine) {
   const auto found = std::find_if(holds.begin(), holds.end(),
                                   [&](const AdapterHold& hold) { return hold.engine == engine; });
@@ -98,6 +107,9 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   const ColdStart cold = cold_start(request, engine, tier);
   const double begin_s = std::max(start_s, cold.host_s);
   double stall_s = std::max(0.0, cold.device_s - begin_s);
+  if (!fits_beside_queue(request, engine, tier)) {
+    stall_s = std::max(stall_s, engine.cold.load_time_s(request.adapter_bytes));
+  }
   if (stall_s > 0) {
     stall_s = std::min(stall_s, engine.cold.cpu_time_s(own.rank_tokens, engine.free_workers));
   }

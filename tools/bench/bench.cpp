@@ -2,6 +2,7 @@
 #include "tools/bench/bench.h"
 
 #include "tools/bench/bench_load.h"
+#include "tools/bench/bench_route.h"
 #include "tools/bench/bench_tokenizer.h"
 #include "tools/bench/coldstart/bench_coldstart.h"
 #include "tools/bench/engine/bench_engine.h"
@@ -18,6 +19,7 @@ constexpr Subcommand kBenchmarks[] = {
     {"kernels", "single CUDA kernels against other projects' and the memory", run_bench_kernels},
     {"tokenizer", "encoding speed on one core", run_bench_tokenizer},
     {"load", "reading a checkpoint against the memory's speed", run_bench_load},
+    {"route", "a scheduler's decision over many engines", run_bench_route},
 };
 
 }  // namespace

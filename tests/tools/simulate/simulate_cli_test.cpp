@@ -1,0 +1,78 @@
+// `tandem simulate`, as it is typed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/file.h"
+#include "tests/support/temp_dir.h"
+#include "tests/tools/process.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Simulate, ComparesAllPoliciesAndWritesJsonAndPage) {
+  const testing::TempDir dir;
+  const std::string json_file = (dir.path() / "out.json").string();
+  const std::string html_file = (dir.path() / "out.html").string();
+  const Finished ran = run_tandem({"simulate", "--compare", "all", "--engines", "6", "--adapters",
+                                   "4000", "--rps", "34", "--duration-s", "20", "--warmup-s", "5",
+                                   "--json", json_file, "--html", html_file});
+  ASSERT_EQ(ran.status, 0) << ran.error;
+  EXPECT_EQ(ran.error, "");  // the progress line is for terminals
+  const auto text = read_text_file(json_file, 10'000'000);
+  ASSERT_TRUE(text.ok());
+  const auto json = nlohmann::json::parse(*text);
+  ASSERT_EQ(json["policies"].size(), 9U);
+  for (const auto& policy : json["policies"]) {
+    EXPECT_GT(policy["requests"], 300);
+    EXPECT_GT(policy["slo_attainment"], 0.5);
+    for (const char* figure : {"ttft_ms", "tpot_ms", "latency_ms"}) {
+      EXPECT_GT(policy[figure]["mean"], 0);
+      EXPECT_GE(policy[figure]["p99"], policy[figure]["p50"]);
+    }
+  }
+  const auto page = read_text_file(html_file, 10'000'000);
+  ASSERT_TRUE(page.ok());
+  EXPECT_THAT(*page, HasSubstr("rank_aware"));
+  EXPECT_THAT(ran.output, HasSubstr("tandem  "));
+}
+
+TEST(Simulate, ReadsTheTraceThatItWrites) {
+  const testing::TempDir dir;
+  const std::string file = (dir.path() / "calls.csv").string();
+  const Finished wrote = run_tandem({"simulate", "--write-trace", file, "--adapters", "300",
+                                     "--rps", "20", "--duration-s", "120"});
+  ASSERT_EQ(wrote.status, 0) << wrote.error;
+  EXPECT_THAT(wrote.output, HasSubstr("300 functions, 2 minutes"));
+  const Finished ran =
+      run_tandem({"simulate", "--arrivals", "trace", "--trace", file, "--compare", "tandem",
+                  "--engines", "4", "--rps", "20", "--duration-s", "120"});
+  EXPECT_EQ(ran.status, 0) << ran.error;
+  std::ofstream(file, std::ios::app) << "a,b,c,http,1,x\n";
+  const Finished broken = run_tandem({"simulate", "--arrivals", "trace", "--trace", file});
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_THAT(broken.error, HasSubstr("line 302, minute 2: 'x' is no number of calls"));
+}
+
+TEST(Simulate, SaysWhatIsWrong) {
+  const auto error_of = [](const std::vector<std::string>& args) {
+    const Finished ran = run_tandem(args);
+    EXPECT_NE(ran.status, 0);
+    return ran.error;
+  };
+  EXPECT_THAT(error_of({"simulate", "--compare", "tandem,best"}),
+              HasSubstr("policy 'best' is unknown; there are random"));
+  EXPECT_THAT(error_of({"simulate", "--ranks", "8,many"}), HasSubstr("'many' is no whole number"));
+  EXPECT_THAT(error_of({"simulate", "--engines", "0"}), HasSubstr("engines"));
+  EXPECT_THAT(error_of({"simulate", "--arrivals", "trace"}), HasSubstr("--trace FILE"));
+  EXPECT_THAT(error_of({"simulate", "--trace", "/nowhere"}), HasSubstr("--arrivals trace"));
+}
+
+}  // namespace
+}  // namespace tandem

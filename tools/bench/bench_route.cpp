@@ -1,0 +1,109 @@
+// tandem bench route: what one decision of each policy takes.
+#include "tools/bench/bench_route.h"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "base/clock.h"
+#include "base/settings/settings.h"
+#include "scheduler/policies/policy.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/bench/common/command_line.h"
+#include "tools/cli/flags.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kInfo{"bench route", "[--engines N] [flags]",
+                        "Lets each policy choose among engines of random loads, on one thread. "
+                        "Before it is timed, two of\n"
+                        "its kind must choose alike, and an engine that accepts.",
+                        "  tandem bench route --engines 1000"};
+
+constexpr std::uint64_t kSeed = 1;
+constexpr double kBarUs = 50;
+
+struct RouteBenchSettings {
+  std::int64_t engines = 1000;
+  std::int64_t decisions = 2000;
+};
+
+std::vector<EngineView> loaded_engines(std::int64_t count, std::mt19937_64& random) {
+  std::vector<EngineView> engines;
+  for (std::int64_t i = 0; i < count; ++i) {
+    EngineView engine;
+    engine.costs = {.step_s = 32e-3, .rank_s = 3.6e-6, .prefill_token_s = 0.2e-3};
+    const auto requests = static_cast<std::int64_t>(random() % 30);
+    const auto rank = static_cast<std::int32_t>(8U << (random() % 4));
+    engine.running = {.requests = requests,
+                      .rank_sum = requests * rank,
+                      .rank_max = rank,
+                      .context_tokens = 100 * requests};
+    engine.max_requests = 32;
+    engine.kv_tokens = 12'000;
+    engine.kv_free_tokens = engine.kv_tokens - engine.running.context_tokens;
+    engine.adapter_free_bytes = std::int64_t{1} << 31;
+    engine.free_workers = 12;
+    engines.push_back(engine);
+  }
+  return engines;
+}
+
+Result<int> bench_route(const RouteBenchSettings& settings, const ReportSettings& reporting,
+                        const std::string& command) {
+  BenchReport report("route", command);
+  report.fact("engines", settings.engines);
+  const SteadyClock clock;
+  for (const std::string& name : policy_names()) {
+    std::mt19937_64 random(kSeed);
+    const std::vector<EngineView> engines = loaded_engines(settings.engines, random);
+    TANDEM_ASSIGN(const auto policy, make_policy(name, {}));
+    TANDEM_ASSIGN(const auto twin, make_policy(name, {}));
+    Samples samples{name, "us", {}};
+    for (std::int64_t i = 0; i < settings.decisions; ++i) {
+      // On eight engines already, as a popular adapter is.
+      std::vector<AdapterHold> holds;
+      for (int hold = 0; hold < 8; ++hold) {
+        const std::uint64_t engine = random() % engines.size();
+        holds.push_back({EngineIndex(static_cast<std::int32_t>(engine)), AdapterTier::resident, 1});
+      }
+      RouteRequest request;
+      request.adapter = ClusterAdapterId(static_cast<std::int32_t>(random() % 10'000));
+      request.rank = static_cast<std::int32_t>(8U << (random() % 4));
+      request.adapter_bytes = std::int64_t{1'572'864} * request.rank;
+      request.prompt_tokens = 19;
+      request.expected_tokens = 58;
+      request.slo_token_s = 48e-3;
+      request.holds = holds;
+      const EngineIndex expected = twin->choose(request, engines).engine;
+      const TimePoint begin = clock.now();
+      const Decision decision = policy->choose(request, engines);
+      samples.values.push_back(seconds_between(begin, clock.now()) * 1e6);
+      if (decision.engine != expected || !decision.chosen()) {
+        return error(StatusCode::internal, "{} does not choose the same twice", name);
+      }
+    }
+    report.add({name, fmt::format("one decision over {} engines, median", settings.engines),
+                samples.median(), "us", Must::be_at_most, kBarUs});
+    report.add(samples);
+  }
+  return report.finish(reporting);
+}
+
+}  // namespace
+
+int run_bench_route(const std::vector<std::string>& args) {
+  RouteBenchSettings settings;
+  ReportSettings reporting;
+  SettingsTable table;
+  add_report_settings(table, reporting);
+  table.group("Benchmark");
+  table.add(settings.engines, "engines", "to choose among").range(1, 100'000).flag_only();
+  table.add(settings.decisions, "decisions", "of each policy").range(1, 1'000'000).flag_only();
+  if (const auto status = read_settings(kInfo, table, args)) return *status;
+  const Result<int> status = bench_route(settings, reporting, bench_command_line("route", args));
+  return status ? *status : report_failure(kInfo, status.status());
+}
+
+}  // namespace tandem
