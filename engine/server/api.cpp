@@ -138,7 +138,8 @@ void Api::abandon() {
   idle_.notify_all();
 }
 
-// The lock is given back first: where there is no memory for the handle, the call ends in making it.
+// The lock is given back first: where there is no memory for the handle, the call ends in making
+// it.
 std::shared_ptr<void> Api::begin_call() {
   {
     const std::lock_guard lock(mutex_);

@@ -13,7 +13,8 @@ void may_fail_here(bool whether);
 void may_fail_elsewhere(bool whether);
 
 // From now on the allocation number `first` (1: the next) of the threads that take part fails, and
-// the `count` - 1 after it. Smaller ones than `min_bytes` are not counted. Any thread, like all below.
+// the `count` - 1 after it. Smaller ones than `min_bytes` are not counted. Any thread, like all
+// below.
 void fail_allocations(std::int64_t first, std::int64_t count, std::size_t min_bytes = 0);
 // None fails any more. Returns how many did.
 std::int64_t stop_failing();

@@ -19,8 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kForEver = std::int64_t{1} << 60;
-// nlohmann's destructor of an array or object allocates 16 bytes for each member, and ends the process
-// where it cannot: those of the calls below are smaller.
+// nlohmann's destructor of an array or object allocates 16 bytes for each member, and ends the
+// process where it cannot: those of the calls below are smaller.
 constexpr std::size_t kMinBytes = 640;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr int kRounds = 100;
