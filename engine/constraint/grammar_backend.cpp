@@ -23,14 +23,23 @@ bool is_among(const std::vector<TokenId>& tokens, TokenId token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
+// Characters of whitespace between two tokens of JSON. Without a bound a model that likes line
+// breaks makes nothing else of all its tokens.
+constexpr int kMaxWhitespace = 16;
+
+xgrammar::CompiledGrammar compile_json(const std::string& schema, bool strict,
+                                       xgrammar::GrammarCompiler& compiler) {
+  return compiler.CompileJSONSchema(schema, /*any_whitespace=*/true, /*indent=*/std::nullopt,
+                                    /*separators=*/std::nullopt, strict, kMaxWhitespace);
+}
+
 xgrammar::CompiledGrammar compile_by_kind(const TextConstraint& constraint,
                                           xgrammar::GrammarCompiler& compiler) {
   switch (constraint.kind) {
     case Kind::json_object:
-      return compiler.CompileJSONSchema(R"({"type":"object"})", true, std::nullopt, std::nullopt,
-                                        /*strict_mode=*/false);
+      return compile_json(R"({"type":"object"})", /*strict=*/false, compiler);
     case Kind::json_schema:
-      return compiler.CompileJSONSchema(constraint.text);
+      return compile_json(constraint.text, /*strict=*/true, compiler);
     case Kind::regex:
       return compiler.CompileRegex(constraint.text);
     case Kind::grammar:

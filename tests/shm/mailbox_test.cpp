@@ -38,17 +38,18 @@ TEST(Mailbox, HasPartsThatFollowEachOtherWithinTheirRegions) {
     EXPECT_EQ(at(inbox, &mailbox.job(0)), at(inbox, mailbox.bells() + kMaxColdGroups));
     EXPECT_EQ(at(inbox, &mailbox.group_job(0)),
               at(inbox, &mailbox.job(kNumJobs - 1)) + sizeof(Job));
-    EXPECT_LE(at(inbox, &mailbox.group_job(kNumGroupJobs - 1) + 1), at(inbox, mailbox.x()));
-    EXPECT_EQ(at(inbox, mailbox.x()) % 4096, 0U);
+    EXPECT_LE(at(inbox, &mailbox.group_job(kNumGroupJobs - 1) + 1), at(inbox, mailbox.x_of(0)));
+    EXPECT_EQ(at(inbox, mailbox.x_of(0)) % 4096, 0U);
     EXPECT_LE(at(inbox, mailbox.x_of(shape.max_rows)), mailbox.inbox_region().bytes());
-    EXPECT_EQ(at(mailbox.x(), mailbox.x_of(1)), shape.max_in * element);
+    EXPECT_EQ(at(mailbox.x_of(0), mailbox.x_of(1)), shape.max_in * element);
     EXPECT_EQ(at(outbox, &mailbox.seat(0)), sizeof(OutboxHeader));
-    EXPECT_LE(at(outbox, &mailbox.seat(0) + shape.num_seats), at(outbox, mailbox.v()));
-    EXPECT_LE(mailbox.v_of(shape.max_rows), mailbox.v() + mailbox.v_plane());
-    EXPECT_LE(at(outbox, mailbox.v() + kNumVPlanes * mailbox.v_plane()), at(outbox, mailbox.y()));
-    EXPECT_EQ(mailbox.v_of(1) - mailbox.v(), shape.max_rank * kMaxModulesOfJob);
+    EXPECT_LE(at(outbox, &mailbox.seat(0) + shape.num_seats), at(outbox, mailbox.v_of(0)));
+    EXPECT_LE(mailbox.v_of(shape.max_rows), mailbox.v_of(0) + mailbox.v_plane());
+    EXPECT_LE(at(outbox, mailbox.v_of(0) + kNumVPlanes * mailbox.v_plane()),
+              at(outbox, mailbox.y_of(0)));
+    EXPECT_EQ(mailbox.v_of(1) - mailbox.v_of(0), shape.max_rank * kMaxModulesOfJob);
     EXPECT_LE(at(outbox, mailbox.y_of(shape.max_rows)), mailbox.outbox_region().bytes());
-    EXPECT_EQ(at(mailbox.y(), mailbox.y_of(1)), shape.max_out * element);
+    EXPECT_EQ(at(mailbox.y_of(0), mailbox.y_of(1)), shape.max_out * element);
   }
 }
 

@@ -137,7 +137,7 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
   return caught([&]() -> Result<std::unique_ptr<ChatTemplate>> {
     auto impl = std::make_unique<Impl>();
     impl->source = source;
-    impl->body = jinja::parse(source);
+    impl->body = jinja::parse(source, {jinja::find_filter, jinja::find_test});
     impl->tokens = special_tokens;
     return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(impl)));
   });

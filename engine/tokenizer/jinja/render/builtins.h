@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/tokenizer/jinja/render/interpreter.h"
+#include "engine/tokenizer/jinja/syntax/ast.h"
 #include "engine/tokenizer/jinja/values/value.h"
 
 namespace tandem::jinja {
@@ -24,6 +26,10 @@ String format_percent(std::string_view format, const Value& values);
 std::int64_t truncated(double d);
 
 bool is_digit(char32_t c);  // str.isdigit
+
+// The built-in filters and tests (Names); null for names that do not exist.
+FilterFunction find_filter(std::string_view name);
+TestFunction find_test(std::string_view name);
 
 // The functions every template sees: range, namespace, dict, raise_exception, strftime_now.
 void add_globals(Interpreter& interpreter);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "engine/tokenizer/jinja/render/builtins.h"
 #include "engine/tokenizer/jinja/render/interpreter.h"
 #include "engine/tokenizer/jinja/syntax/ast.h"
 #include "engine/tokenizer/jinja/values/print.h"

@@ -90,11 +90,13 @@ struct Stmt {
   std::vector<std::pair<ExprPtr, ExprPtr>> assignments;
 };
 
-// The built-in filters and tests; null for names that do not exist.
-FilterFunction find_filter(std::string_view name);
-TestFunction find_test(std::string_view name);
+// The filters and tests that there are; null for names that do not exist.
+struct Names {
+  FilterFunction (*filter)(std::string_view name);
+  TestFunction (*test)(std::string_view name);
+};
 
 // Throws Error, naming what is not supported.
-Body parse(std::string_view source);
+Body parse(std::string_view source, const Names& names);
 
 }  // namespace tandem::jinja

@@ -13,7 +13,8 @@ namespace tandem::jinja {
 
 class Parser {
  public:
-  explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  Parser(std::vector<Token> tokens, const Names& names)
+      : tokens_(std::move(tokens)), names_(names) {}
   Body parse_template();
 
  private:
@@ -68,6 +69,7 @@ class Parser {
   void end_tag(std::string_view name);  // the closing tag, at which parse_body stopped
 
   std::vector<Token> tokens_;
+  Names names_;
   std::size_t pos_ = 0;
   int nesting_ = 0;  // of the descent itself
   int loops_ = 0;    // around this place, for break and continue
