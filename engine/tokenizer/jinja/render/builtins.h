@@ -27,7 +27,7 @@ std::int64_t truncated(double d);
 
 bool is_digit(char32_t c);  // str.isdigit
 
-// The built-in filters and tests (Names); null for names that do not exist.
+// The built-in filters and tests (Builtins); null for names that do not exist.
 FilterFunction find_filter(std::string_view name);
 TestFunction find_test(std::string_view name);
 

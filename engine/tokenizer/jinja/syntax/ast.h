@@ -91,12 +91,12 @@ struct Stmt {
 };
 
 // The filters and tests that there are; null for names that do not exist.
-struct Names {
+struct Builtins {
   FilterFunction (*filter)(std::string_view name);
   TestFunction (*test)(std::string_view name);
 };
 
 // Throws Error, naming what is not supported.
-Body parse(std::string_view source, const Names& names);
+Body parse(std::string_view source, const Builtins& builtins);
 
 }  // namespace tandem::jinja

@@ -13,8 +13,8 @@ namespace tandem::jinja {
 
 class Parser {
  public:
-  Parser(std::vector<Token> tokens, const Names& names)
-      : tokens_(std::move(tokens)), names_(names) {}
+  Parser(std::vector<Token> tokens, const Builtins& builtins)
+      : tokens_(std::move(tokens)), builtins_(builtins) {}
   Body parse_template();
 
  private:
@@ -69,7 +69,7 @@ class Parser {
   void end_tag(std::string_view name);  // the closing tag, at which parse_body stopped
 
   std::vector<Token> tokens_;
-  Names names_;
+  Builtins builtins_;
   std::size_t pos_ = 0;
   int nesting_ = 0;  // of the descent itself
   int loops_ = 0;    // around this place, for break and continue

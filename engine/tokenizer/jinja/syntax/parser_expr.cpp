@@ -303,7 +303,7 @@ ExprPtr Parser::parse_filters(ExprPtr input) {
 ExprPtr Parser::parse_one_filter(ExprPtr input) {
   ExprPtr result = node(Kind::filter);
   result->text = expect_name();
-  result->filter = names_.filter(result->text);
+  result->filter = builtins_.filter(result->text);
   if (result->filter == nullptr) fail(fmt::format("filter \"{}\" is not supported", result->text));
   adopt(*result, std::move(input));
   if (is_op("(")) parse_arguments(*result);
@@ -315,7 +315,7 @@ ExprPtr Parser::parse_test(ExprPtr input) {
   take();  // is
   const bool negated = skip_name("not");
   result->text = expect_name();
-  result->test = names_.test(result->text);
+  result->test = builtins_.test(result->text);
   if (result->test == nullptr) fail(fmt::format("test \"{}\" is not supported", result->text));
   adopt(*result, std::move(input));
   const Type type = current().type;

@@ -7,8 +7,8 @@ namespace tandem::jinja {
 
 using Type = Token::Type;
 
-Body parse(std::string_view source, const Names& names) {
-  return Parser(tokenize(source), names).parse_template();
+Body parse(std::string_view source, const Builtins& builtins) {
+  return Parser(tokenize(source), builtins).parse_template();
 }
 
 Body Parser::parse_template() {
