@@ -21,7 +21,7 @@ class Parser {
   // Tokens.
   const Token& current() const { return tokens_[pos_]; }
   const Token& ahead() const { return tokens_[pos_ + 1 < tokens_.size() ? pos_ + 1 : pos_]; }
-  Token take();
+  const Token& take();
   bool is_op(std::string_view op) const;
   bool is_name(std::string_view name) const;
   bool skip_op(std::string_view op);

@@ -11,8 +11,8 @@ namespace tandem::jinja {
 using Kind = Expr::Kind;
 using Type = Token::Type;
 
-Token Parser::take() {
-  Token token = current();
+const Token& Parser::take() {
+  const Token& token = current();
   if (token.type != Type::end) ++pos_;
   return token;
 }
@@ -196,7 +196,7 @@ ExprPtr Parser::parse_unary(bool with_filter) {
 ExprPtr Parser::parse_primary() {
   ExprPtr result = node(Kind::constant);
   if (current().type == Type::name) {
-    const std::string name = take().text;
+    const std::string& name = take().text;
     if (name == "true" || name == "True") {
       result->value = Value(true);
     } else if (name == "false" || name == "False") {
@@ -210,13 +210,13 @@ ExprPtr Parser::parse_primary() {
     while (current().type == Type::string) text += take().text;
     result->value = Value(std::string_view(text));
   } else if (current().type == Type::integer) {
-    const std::string digits = take().text;
+    const std::string& digits = take().text;
     std::int64_t number = 0;
     if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc())
       fail(fmt::format("{} is too large", digits));
     result->value = Value(number);
   } else if (current().type == Type::floating) {
-    const std::string digits = take().text;
+    const std::string& digits = take().text;
     double number = 0;
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
     result->value = Value(number);

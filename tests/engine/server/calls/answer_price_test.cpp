@@ -1,7 +1,7 @@
 // What an answer may take in memory is asked for before it runs.
 #include "engine/server/calls/answer_price.h"
 
-#include "server_fixture.h"
+#include "tests/engine/server/server_fixture.h"
 
 namespace tandem {
 namespace {

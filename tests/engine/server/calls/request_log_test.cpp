@@ -3,7 +3,7 @@
 #include <functional>
 #include <regex>
 
-#include "server_fixture.h"
+#include "tests/engine/server/server_fixture.h"
 
 namespace tandem {
 namespace {

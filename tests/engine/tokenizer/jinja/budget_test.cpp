@@ -34,7 +34,7 @@ Outcome run(const std::string& source, const Budget::Limits& limits = kLimits,
             Budget::Watch watch = {}) {
   Outcome outcome;
   try {
-    const Body body = parse(source);
+    const Body body = parse(source, {find_filter, find_test});
     Budget budget(limits, std::move(watch));
     const Budget::Scope scope(budget);
     try {
