@@ -1,7 +1,6 @@
 #include "engine/server/messages/tool_fields.h"
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 
 #include "engine/server/messages/ordered_json.h"
@@ -66,7 +65,6 @@ bool take_tools(const OrderedJson& value, ChatInput& chat, std::string& reason) 
     reason = fmt::format("at most {} are taken", kMaxTools);
     return false;
   }
-  std::set<std::string> names;
   for (std::size_t i = 0; i < value.size(); ++i) {
     const OrderedJson& tool = value[i];
     if (!tool.is_object()) return false;
@@ -81,11 +79,6 @@ bool take_tools(const OrderedJson& value, ChatInput& chat, std::string& reason) 
     }
     if (!reason.empty()) {
       reason = fmt::format("tools[{}]: {}", i, reason);
-      return false;
-    }
-    const auto name = function_of(tool)["name"].get<std::string>();
-    if (!names.insert(name).second) {
-      reason = fmt::format("two have the name '{}'", name);
       return false;
     }
   }

@@ -359,7 +359,10 @@ TEST(RequestFields, AreThoseOfTheInterface) {
                                        "guided_json",
                                        "guided_regex",
                                        "guided_choice",
-                                       "guided_grammar"};
+                                       "guided_grammar",
+                                       "tool_choice",
+                                       "parallel_tool_calls",
+                                       "truncate_prompt_tokens"};
   std::set<std::string> found;
   for (const RequestField& field : request_fields()) found.insert(field.name);
   EXPECT_EQ(found, expected);
