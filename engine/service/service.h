@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -84,7 +85,8 @@ class GenerationService {
   // on.
   using ConstraintDone = std::function<void(Result<std::shared_ptr<const CompiledConstraint>>)>;
   virtual void compile(const TextConstraint& /*constraint*/, ConstraintDone done) {
-    done(std::shared_ptr<const CompiledConstraint>());
+    const ConstraintDone once = std::move(done);
+    once(std::shared_ptr<const CompiledConstraint>());
   }
 
   // already_exists when the name is taken by other content and not `in_place`; the same content

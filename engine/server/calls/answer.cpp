@@ -248,8 +248,8 @@ class StreamedAnswer final : public BodySource, private Answer {
     std::vector<json> choices = job().shape->chunk_choices(part);
     for (json& choice : choices) {
       json chunk = base();
-      chunk["choices"] = json::array({std::move(choice)});
       const bool last = &choice == &choices.back();
+      chunk["choices"] = json::array({std::move(choice)});
       if (job().call.include_usage) {
         chunk["usage"] = nullptr;
       } else if (last && part.finish != FinishReason::none && all_finished()) {
