@@ -1,5 +1,7 @@
 #include "engine/constraint/constraint_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -142,7 +144,7 @@ Status check_schema(const json& schema, const std::string& where, const Constrai
   if (schema.is_boolean()) return {};
   if (!schema.is_object()) return invalid("{} is no schema: an object, true or false", where);
   for (const auto& [name, value] : schema.items()) {
-    const std::string here = where + "/" + name;
+    const std::string here = fmt::format("{}/{}", where, name);
     if (holds(kIgnoredKeywords, name) || (name == "uniqueItems" && value == true)) {
       return invalid("{} is not supported", here);
     }
@@ -153,7 +155,7 @@ Status check_schema(const json& schema, const std::string& where, const Constrai
       if (!value.is_object()) return invalid("{} is no object", here);
       for (const auto& [key, each] : value.items()) {
         if (name == "patternProperties") TANDEM_TRY(check_shape(here, key, false, limits));
-        TANDEM_TRY(check_schema(each, here + "/" + key, limits));
+        TANDEM_TRY(check_schema(each, fmt::format("{}/{}", here, key), limits));
       }
     } else if (holds(kListsOfSchemas, name) || (name == "items" && value.is_array())) {
       if (!value.is_array()) return invalid("{} is no list", here);
