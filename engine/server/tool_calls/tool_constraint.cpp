@@ -7,6 +7,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Characters between two tokens of the arguments' JSON: as engine/constraint has for schemas. A
+// model that likes line breaks would make nothing else.
+constexpr int kMaxWhitespace = 16;
+
 // How a format writes calls: as models of the family are taught to, so that a grammar leads them
 // where they would go.
 struct Layout {
@@ -53,7 +57,10 @@ Json tag_of(const ToolFunction& tool, const Layout& layout) {
                             "\": ";
   return {{"type", "tag"},
           {"begin", begin},
-          {"content", {{"type", "json_schema"}, {"json_schema", schema_of(tool)}}},
+          {"content",
+           {{"type", "json_schema"},
+            {"json_schema", schema_of(tool)},
+            {"max_whitespace_cnt", kMaxWhitespace}}},
           {"end", std::string("}") + layout.call_end}};
 }
 
