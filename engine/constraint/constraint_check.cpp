@@ -127,8 +127,8 @@ constexpr std::array<std::string_view, 13> kIgnoredKeywords = {"not",
                                                                "$dynamicRef",
                                                                "$recursiveRef",
                                                                "unevaluatedItems"};
-constexpr std::array<std::string_view, 5> kMapsOfSchemas = {
-    "properties", "patternProperties", "$defs", "definitions", "dependentSchemas"};
+constexpr std::array<std::string_view, 4> kMapsOfSchemas = {"properties", "patternProperties",
+                                                            "$defs", "definitions"};
 constexpr std::array<std::string_view, 4> kSchemas = {"items", "additionalProperties",
                                                       "propertyNames", "additionalItems"};
 constexpr std::array<std::string_view, 4> kListsOfSchemas = {"anyOf", "oneOf", "allOf",

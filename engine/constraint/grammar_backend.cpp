@@ -13,6 +13,7 @@
 
 #include "engine/constraint/token_filter.h"
 #include "engine/constraint/xgrammar_log.h"
+#include "engine/service/engine_defaults.h"
 
 namespace tandem {
 namespace {
@@ -23,14 +24,11 @@ bool is_among(const std::vector<TokenId>& tokens, TokenId token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
-// Characters of whitespace between two tokens of JSON. Without a bound a model that likes line
-// breaks makes nothing else of all its tokens.
-constexpr int kMaxWhitespace = 16;
-
 xgrammar::CompiledGrammar compile_json(const std::string& schema, bool strict,
                                        xgrammar::GrammarCompiler& compiler) {
   return compiler.CompileJSONSchema(schema, /*any_whitespace=*/true, /*indent=*/std::nullopt,
-                                    /*separators=*/std::nullopt, strict, kMaxWhitespace);
+                                    /*separators=*/std::nullopt, strict,
+                                    engine_defaults::kMaxJsonWhitespace);
 }
 
 xgrammar::CompiledGrammar compile_by_kind(const TextConstraint& constraint,

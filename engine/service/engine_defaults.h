@@ -14,6 +14,9 @@ inline constexpr std::int32_t kMaxAdapters = 4096;
 inline constexpr std::int32_t kMaxDeviceAdapters = 1024;
 inline constexpr std::int32_t kMaxLoraRank = 512;
 inline constexpr std::int32_t kGrammarCacheMb = 64;
+// Characters between two tokens of constrained JSON. Without a bound a model that likes line breaks
+// makes nothing else of all its tokens.
+inline constexpr int kMaxJsonWhitespace = 16;
 // Of the handoff to CPU workers: how long they spin without work, the longest wait for them, and
 // most tokens of one step.
 inline constexpr double kWorkerSpinMs = 20;

@@ -2,14 +2,12 @@
 
 #include <utility>
 
+#include "engine/service/engine_defaults.h"
+
 namespace tandem {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Characters between two tokens of the arguments' JSON: as engine/constraint has for schemas. A
-// model that likes line breaks would make nothing else.
-constexpr int kMaxWhitespace = 16;
 
 // How a format writes calls: as models of the family are taught to, so that a grammar leads them
 // where they would go.
@@ -60,7 +58,7 @@ Json tag_of(const ToolFunction& tool, const Layout& layout) {
           {"content",
            {{"type", "json_schema"},
             {"json_schema", schema_of(tool)},
-            {"max_whitespace_cnt", kMaxWhitespace}}},
+            {"max_whitespace_cnt", engine_defaults::kMaxJsonWhitespace}}},
           {"end", std::string("}") + layout.call_end}};
 }
 
