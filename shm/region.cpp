@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/memory_info.h"
+#include "base/memory/memory_info.h"
 #include "shm/numa.h"
 
 namespace tandem {

@@ -6,13 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "tools/adapters/adapters.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/version.h"
 #include "tools/generate/generate.h"
+#include "tools/pick/pick.h"
 #include "tools/pin/pin.h"
 #include "tools/profile/profile.h"
 #include "tools/replay/replay.h"
+#include "tools/route/route.h"
 #include "tools/serve/serve.h"
 #include "tools/simulate/simulate.h"
 #include "tools/worker/worker.h"
@@ -22,7 +25,11 @@ namespace {
 
 constexpr Subcommand kCommands[] = {
     {"serve", "serve one model and its adapters over REST", run_serve},
+    {"route", "one address in front of several engines", run_route},
+    {"drain", "empty an engine; its streams go on elsewhere", run_drain},
+    {"pick", "tell Envoy which engine a request goes to", run_pick},
     {"generate", "one prompt in, text out, no server", run_generate},
+    {"adapters", "a cluster's registry: add, list, show, verify, remove", run_adapters},
     {"pin", "cores: show the machine, plan which serve what", run_pin},
     {"profile", "measure this machine and model, and plan with it", run_profile},
     {"replay", "run the steps again that an engine recorded", run_replay},

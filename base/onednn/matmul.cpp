@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/aligned_bytes.h"
+#include "base/memory/aligned_bytes.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

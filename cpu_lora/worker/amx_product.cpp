@@ -12,8 +12,8 @@
 #include <array>
 #include <cstring>
 
-#include "base/aligned_bytes.h"
 #include "base/check.h"
+#include "base/memory/aligned_bytes.h"
 #include "cpu_lora/worker/amx_tiles.h"
 
 #if defined(__x86_64__)

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/aligned_bytes.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/status.h"
 #include "cpu_lora/worker/product.h"
 #include "cpu_lora/worker/share.h"

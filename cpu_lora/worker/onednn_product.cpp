@@ -4,7 +4,7 @@
 #include <cstring>
 #include <exception>
 
-#include "base/aligned_bytes.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/onednn/matmul.h"
 
 namespace tandem {

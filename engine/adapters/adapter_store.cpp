@@ -202,6 +202,8 @@ void AdapterStore::request_read(const AdapterLease& adapter) {
   {
     const std::lock_guard lock(reads_mutex_);
     reads_.push_back(adapter);
+    bytes_to_read_.fetch_add(static_cast<std::int64_t>(adapter->bytes()),
+                             std::memory_order_relaxed);
   }
   reads_changed_.notify_one();
 }
@@ -220,6 +222,8 @@ void AdapterStore::read_loop() {
     reads_.pop_front();
     lock.unlock();
     read_and_tell(*adapter);
+    bytes_to_read_.fetch_sub(static_cast<std::int64_t>(adapter->bytes()),
+                             std::memory_order_relaxed);
     adapter.reset();
     tell();
     lock.lock();

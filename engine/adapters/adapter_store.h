@@ -77,6 +77,8 @@ class AdapterStore {
   // (the folder is gone, its content has changed) is told once, by take_read_failure().
   void request_read(const AdapterLease& adapter);
   Status take_read_failure(ServedAdapter& adapter);
+  // Of adapters whose folders are being read again, or will be.
+  std::int64_t bytes_to_read() const { return bytes_to_read_.load(std::memory_order_relaxed); }
 
   const HostTier& host_tier() const { return *host_; }
   // Of the readings that ended well, those whose content was proven by its digest, and not by its
@@ -113,6 +115,7 @@ class AdapterStore {
   std::deque<AdapterLease> reads_;  // guarded by reads_mutex_, like stopping_
   bool stopping_ = false;
   std::atomic<std::uint64_t> hashed_reads_{0};
+  std::atomic<std::int64_t> bytes_to_read_{0};  // relaxed: it guards nothing
   // Of the reading thread.
   std::uint32_t generation_ = 0;  // of the last reading
   ThreadCrew crew_{ThreadCrew::helpers_for_machine()};

@@ -125,6 +125,12 @@ void LoadQueue::hurry(const ServedAdapter& adapter, std::int64_t layer, PieceKin
 
 // From the reservation to the queue.
 
+std::int64_t LoadQueue::bytes_loading() const {
+  std::int64_t bytes = 0;
+  for (const SlotId slot : loading_) bytes += static_cast<std::int64_t>(contents(slot).num_bytes);
+  return bytes;
+}
+
 bool LoadQueue::is_full() const {
   return queue_.size() > kMostQueued;
 }
@@ -134,6 +140,7 @@ void LoadQueue::reserve(SlotId slot, AdapterBytes source) {
   TANDEM_CHECK(load == nullptr, "slot {} is being loaded", slot.value());
   load = std::make_unique<Load>();  // loading_ has room
   load->source = std::move(source);
+  if (signals_.clock != nullptr) load->reserved = signals_.clock->now();
   if (++generation_ == 0) ++generation_;
   load->generation = generation_;
   loading_.push_back(slot);
@@ -329,6 +336,10 @@ Status LoadQueue::poll(std::vector<SlotId>& ended) {
       continue;
     }
     ended.push_back(slot);
+    if (signals_.clock != nullptr) {
+      load_times_.count(kAdapterLoadBounds,
+                        seconds_between(load(slot).reserved, signals_.clock->now()));
+    }
     end_load(slot);
     loading_.erase(loading_.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -30,6 +30,7 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/model/llama.h"
 #include "engine/model/steps_in_flight.h"
+#include "engine/service/counted_values.h"
 #include "gpu/device.h"
 #include "scheduler/coldstart/load_piece.h"
 
@@ -44,8 +45,10 @@ struct LoadSignals {
   };
   Words words = Words::none;
   double link_bytes_per_s = 50e9;
-  double copy_s = 2e-6;          // of each copy beyond its bytes
-  const Clock* clock = nullptr;  // for LayerArrival; outlives the queue; not for `none`
+  double copy_s = 2e-6;  // of each copy beyond its bytes
+  // For LayerArrival, and what loads take. Outlives the queue; null, with `none` alone: they are
+  // not timed.
+  const Clock* clock = nullptr;
 };
 
 // When the parts of a layer are expected on the device.
@@ -87,8 +90,11 @@ class LoadQueue {
   void feed();
   // When the link has nothing left to do, by what is known of it; in the past if so already.
   TimePoint link_free_at() const { return link_free_at_; }
+  // Seconds from reserve() until it was there.
+  const CountedValues<kAdapterLoadBounds.size()>& load_times() const { return load_times_; }
   const std::uint32_t* ready_words() const { return table_->slots().ready_words(); }
   std::size_t num_loading() const { return loading_.size(); }  // the reserved ones as well
+  std::int64_t bytes_loading() const;                          // of all of these, whole
 
   // For the device tier.
 
@@ -115,6 +121,7 @@ class LoadQueue {
 
  private:
   struct Load {
+    TimePoint reserved{};
     std::uint32_t generation = 0;  // of this load: what its ready words will hold
     AdapterBytes source;
     std::vector<std::unique_ptr<Event>> layers;   // passed when both parts of the layer are there
@@ -176,6 +183,7 @@ class LoadQueue {
   std::uint32_t generation_ = 0;
   bool torn_ = false;
   TimePoint link_free_at_{};
+  CountedValues<kAdapterLoadBounds.size()> load_times_;
   std::unique_ptr<Stream> stream_;  // last: ends before what it writes to
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/batching/line/waiting_line.h"
+
 namespace tandem {
 
 std::vector<std::pair<Sequence*, Status>> AdapterGate::request(

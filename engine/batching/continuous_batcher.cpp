@@ -4,7 +4,6 @@
 #include <new>
 #include <span>
 #include <string>
-#include <tuple>
 
 #include "base/check.h"
 
@@ -45,39 +44,28 @@ auto position_of(List& list, const Sequence* sequence) {
 
 }  // namespace
 
-bool goes_before(const Sequence& a, const Sequence& b) {
-  return std::tuple(a.context->request.priority, a.arrival) <
-         std::tuple(b.context->request.priority, b.arrival);
-}
-
 ContinuousBatcher::ContinuousBatcher(const BatchLimits& limits, PagePool& pool,
-                                     PrefixCache* prefixes)
-    : limits_(limits), pool_(&pool), prefixes_(prefixes) {
+                                     PrefixCache* prefixes, const LineOptions& line)
+    : limits_(limits), pool_(&pool), prefixes_(prefixes), line_(line) {
   TANDEM_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens > 0);
   TANDEM_CHECK(limits.max_logit_rows >= limits.max_num_seqs, "every sequence needs a logits row");
   plan_.reserve(static_cast<std::size_t>(limits.max_num_seqs));
 }
 
 void ContinuousBatcher::add(std::unique_ptr<Sequence> sequence) {
-  const std::size_t count = waiting_.size() + running_.size() + 1;
+  const std::size_t count = num_waiting() + running_.size() + 1;
   const auto make_room = [count](auto& list) {
     if (list.capacity() < count) list.reserve(2 * count);
   };
-  make_room(waiting_);
+  line_.reserve(count);
   make_room(running_);
   make_room(all_);
-  enqueue(std::move(sequence));
-}
-
-void ContinuousBatcher::enqueue(std::unique_ptr<Sequence> sequence) {
-  const auto at =
-      std::upper_bound(waiting_.begin(), waiting_.end(), sequence,
-                       [](const auto& a, const auto& b) { return goes_before(*a, *b); });
-  waiting_.insert(at, std::move(sequence));
+  line_.add(std::move(sequence));
 }
 
 const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
   plan_.clear();
+  if (!line_.is_arranged()) arrange();
   if (gate_ != nullptr) gate_->plan_begins();
   waits_for_pages_ = false;
   stuck_ = nullptr;
@@ -102,11 +90,11 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
     try_offer_prefix(*sequence, sequence->computed + rows);
   }
   admit();
-  const bool waits = waiting_.empty() || stuck_ != nullptr || any_aside_ ||
+  const bool waits = waiting().empty() || stuck_ != nullptr || any_aside_ ||
                      (gate_ != nullptr && gate_->is_waiting());
   TANDEM_CHECK(!plan_.empty() || ending_ + held_ > 0 || (running_.empty() && waits),
                "nothing can be scheduled: {} running, {} waiting, {} of {} pages free",
-               running_.size(), waiting_.size(), pool_->num_free(), pool_->shape().num_pages);
+               running_.size(), num_waiting(), pool_->num_free(), pool_->shape().num_pages);
   return plan_;
 }
 
@@ -134,9 +122,9 @@ void ContinuousBatcher::plan_running(bool decoding) {
 
 void ContinuousBatcher::admit() {
   std::size_t next = 0;
-  while (!waits_for_pages_ && next < waiting_.size() && rows_left_ > 0 &&
+  while (!waits_for_pages_ && next < num_waiting() && rows_left_ > 0 &&
          running_.size() - ending_ < static_cast<std::size_t>(limits_.max_num_seqs)) {
-    Sequence& sequence = *waiting_[next];
+    Sequence& sequence = *waiting()[next];
     if (sequence.stands_aside()) {
       any_aside_ = true;
       ++next;
@@ -160,10 +148,9 @@ void ContinuousBatcher::admit() {
     }
     note_prefix(sequence);
     const auto at =
-        std::upper_bound(running_.begin(), running_.end(), waiting_[next],
-                         [](const auto& a, const auto& b) { return a->arrival < b->arrival; });
-    running_.insert(at, std::move(waiting_[next]));
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(next));
+        std::upper_bound(running_.begin(), running_.end(), sequence.arrival,
+                         [](std::uint64_t arrival, const auto& b) { return arrival < b->arrival; });
+    running_.insert(at, line_.admit(next));
     take_rows(sequence, rows);
     try_offer_prefix(sequence, sequence.computed + rows);
   }
@@ -209,9 +196,10 @@ void ContinuousBatcher::find_prefix(Sequence& sequence) {
 void ContinuousBatcher::note_prefix(const Sequence& sequence) {
   if (prefixes_ == nullptr || sequence.admitted) return;
   prefix_queries_ += static_cast<std::uint64_t>(sequence.prompt_len());
-  prefix_hits_ += static_cast<std::uint64_t>(sequence.computed);
-  if (sequence.index == 0) {
-    sequence.context->stats.cached_tokens = static_cast<std::int32_t>(sequence.computed);
+  const std::int64_t found = std::min(sequence.computed, sequence.prompt_len());
+  prefix_hits_ += static_cast<std::uint64_t>(found);
+  if (sequence.index == sequence.context->lead) {
+    sequence.context->stats.cached_tokens = static_cast<std::int32_t>(found);
   }
 }
 
@@ -300,7 +288,7 @@ void ContinuousBatcher::send_back(Sequence* sequence) {
   if (gate_ != nullptr) gate_->leave(*owned);
   release(*owned);
   owned->computed = 0;
-  enqueue(std::move(owned));
+  line_.put_back(std::move(owned));
 }
 
 void ContinuousBatcher::replay(Sequence* sequence) {
@@ -314,31 +302,31 @@ void ContinuousBatcher::restart() noexcept {
   stuck_ = nullptr;
   ending_ = held_ = 0;
   while (!running_.empty()) send_back(running_.back().get());
-  for (const auto& sequence : waiting_) {
+  for (const auto& sequence : waiting()) {
     sequence->set_back();
     sequence->steps_in_flight = 0;
   }
 }
 
 std::unique_ptr<Sequence> ContinuousBatcher::remove(Sequence* sequence) noexcept {
-  for (auto* list : {&running_, &waiting_}) {
-    const auto at = position_of(*list, sequence);
-    if (at == list->end()) continue;
-    std::unique_ptr<Sequence> owned = std::move(*at);
-    list->erase(at);
-    if (gate_ != nullptr && list == &running_) gate_->leave(*owned);
-    if (list == &running_) try_offer_prefix(*owned, owned->computed);
-    release(*owned);
-    return owned;
+  std::unique_ptr<Sequence> owned;
+  if (const auto at = position_of(running_, sequence); at != running_.end()) {
+    owned = std::move(*at);
+    running_.erase(at);
+    if (gate_ != nullptr) gate_->leave(*owned);
+    try_offer_prefix(*owned, owned->computed);
+  } else {
+    owned = line_.remove(sequence);
+    TANDEM_CHECK(owned != nullptr, "removing a sequence that is not scheduled");
   }
-  TANDEM_CHECK(false, "removing a sequence that is not scheduled");
-  return nullptr;
+  release(*owned);
+  return owned;
 }
 
 const std::vector<Sequence*>& ContinuousBatcher::all() {
   all_.clear();
   for (const auto& each : running_) all_.push_back(each.get());
-  for (const auto& each : waiting_) all_.push_back(each.get());
+  for (const auto& each : waiting()) all_.push_back(each.get());
   return all_;
 }
 

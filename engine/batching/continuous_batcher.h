@@ -1,11 +1,11 @@
 // The iteration scheduler: which sequences compute how many tokens in the next step.
 //
-// First come, first served: running sequences go on (those that decode first, so that a long
-// prompt does not stall them), then waiting ones are admitted in order of priority and arrival
-// while rows and pages last. Prompts are cut into chunks and mixed with decode rows (Sarathi's and
-// Orca's iteration-level batching). When pages run out and the pool has nothing idle to reclaim,
-// the newest running sequence gives way: its pages are freed and it waits, in its old place, to be
-// recomputed.
+// Running sequences go on (those that decode first, so that a long prompt does not stall them),
+// then waiting ones are admitted in the order of their line (line/waiting_line.h: by priority and
+// arrival, unless told otherwise) while rows and pages last. Prompts are cut into chunks and mixed
+// with decode rows (Sarathi's and Orca's iteration-level batching). When pages run out and the pool
+// has nothing idle to reclaim, the newest running sequence gives way: its pages are freed and it
+// waits, in its old place, to be recomputed.
 //
 // An admitted sequence begins after what the prefix cache has of it, its own pages after a
 // preemption included; every sequence offers its whole pages as soon as their step is planned, so
@@ -28,7 +28,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/batching/sequence.h"
+#include "engine/batching/line/sequence.h"
+#include "engine/batching/line/waiting_line.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/prefix_cache.h"
 
@@ -50,9 +51,6 @@ struct ScheduledSequence {
   Sequence* sequence;
   std::int32_t num_tokens;  // its next tokens: tokens[computed .. computed + num_tokens)
 };
-
-// In the queue: by priority, then arrival.
-bool goes_before(const Sequence& a, const Sequence& b);
 
 // What a sequence needs to run beside pages: its adapter.
 class AdmissionGate {
@@ -77,11 +75,14 @@ class ContinuousBatcher {
  public:
   // Requires that the pool holds at least one sequence of the longest context. `prefixes` null: no
   // prefix cache.
-  ContinuousBatcher(const BatchLimits& limits, PagePool& pool, PrefixCache* prefixes);
+  ContinuousBatcher(const BatchLimits& limits, PagePool& pool, PrefixCache* prefixes,
+                    const LineOptions& line = {});
   // Outlives the scheduler; set before the first sequence is added.
   void set_gate(AdmissionGate& gate) { gate_ = &gate; }
 
   void add(std::unique_ptr<Sequence> sequence);
+  // Puts the line into the order of now; plan() does so itself, if anything has come or gone since.
+  void arrange() { line_.arrange(running_); }
 
   // The next step; empty when there is nothing to do before the steps under way have ended. Pages
   // for all of it are reserved. Valid until the next call.
@@ -105,11 +106,15 @@ class ContinuousBatcher {
   // All sequences, running first; for cancellation and shutdown. Valid until the next call.
   const std::vector<Sequence*>& all();
 
-  // In their order.
-  const std::vector<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
+  // In their order; those that run, by arrival.
+  const std::vector<std::unique_ptr<Sequence>>& waiting() const { return line_.list(); }
+  const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
 
   std::size_t num_running() const { return running_.size(); }
-  std::size_t num_waiting() const { return waiting_.size(); }
+  std::size_t num_waiting() const { return line_.list().size(); }
+  // Add, arrange and take out by the calls above.
+  WaitingLine& line() { return line_; }
+  const WaitingLine& line() const { return line_; }
   std::uint64_t num_preemptions() const { return preemptions_; }
   // Over all first admissions: prompt tokens looked for in the prefix cache, and found there.
   std::uint64_t prefix_queries() const { return prefix_queries_; }
@@ -133,14 +138,13 @@ class ContinuousBatcher {
   void take_rows(Sequence& sequence, std::int32_t rows);
   void try_offer_prefix(Sequence& sequence, std::int64_t computed);
   void give_up_admission(Sequence& sequence);
-  void enqueue(std::unique_ptr<Sequence> sequence);
 
   BatchLimits limits_;
   PagePool* pool_;
   PrefixCache* prefixes_;
   AdmissionGate* gate_ = nullptr;  // none: all may run
   // Each has room for all there are, so that going from one to the other takes no memory.
-  std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
+  WaitingLine line_;
   std::vector<std::unique_ptr<Sequence>> running_;  // by arrival
   std::vector<Sequence*> all_;                      // see all(); room as above
   Plan plan_;                                       // the step being planned

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/continuation/token_outcome.h"
 #include "engine/model/steps_in_flight.h"
 
 namespace tandem {
 namespace {
-
-bool holds(std::span<const TokenId> ids, TokenId token) {
-  return std::find(ids.begin(), ids.end(), token) != ids.end();
-}
 
 TokenLogprob to_token_logprob(const SampledToken& sampled) {
   TokenLogprob result;
@@ -63,8 +59,9 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
 
   OutputDelta delta;
   delta.index = sequence.index;
-  if (output_len == 1 && sequence.index == 0) {
+  if (sequence.scores_prompt()) {
     delta.prompt_logprobs = std::move(context.prompt_logprobs);
+    context.prompt_told = true;
   }
   if (request.max_tokens == 0) {  // only the prompt was asked about
     delta.finish = FinishReason::length;
@@ -79,30 +76,26 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
   if (!context.first_token) {
     context.first_token = now;
     context.stats.ttft_s = seconds_between(context.submitted, *context.first_token);
+    // What a cold adapter took is no prefill, and says nothing of other adapters' prompts.
+    if (context.first_scheduled && context.began_warm && sequence.replays == 0) {
+      scheduler_->line().saw_prefill(seconds_between(*context.first_scheduled, now),
+                                     sequence.prompt_len());
+    }
   }
+  if (sequence.entry.tenant != nullptr) FairShare::charge_output(*sequence.entry.tenant, 1);
   ++context.stats.completion_tokens;
   ++num_tokens_;
-  const bool stops_count = output_len >= request.min_tokens;
-  const bool is_stop = holds(request.stop_token_ids, sampled.token);
-  const bool is_end = holds(eos_token_ids_, sampled.token);
-  // A constraint lets it come where nothing else may.
-  const bool whole = is_end && sequence.filter != nullptr && sequence.filter->has_constraint();
-  if (whole || (stops_count && (is_stop || (!request.ignore_eos && is_end)))) {
-    delta.text = sequence.text.flush();
-    delta.finish = FinishReason::stop;
-    if (is_stop && stops_count) delta.stop_reason = std::to_string(sampled.token);
-    finish(sequence, std::move(delta));
-    return false;
-  }
-  delta.tokens.push_back(sampled.token);
-  if (request.num_logprobs >= 0) delta.logprobs.push_back(to_token_logprob(sampled));
-  delta.text = sequence.text.push(sampled.token, stops_count);
-  if (const auto& stop = sequence.text.stopped_by()) {
-    delta.finish = FinishReason::stop;
-    delta.stop_reason = *stop;
-  } else if (output_len >= request.max_tokens) {
-    delta.text += sequence.text.flush();
-    delta.finish = FinishReason::length;
+  const bool constrained = sequence.filter != nullptr && sequence.filter->has_constraint();
+  TokenOutcome outcome =
+      take_token(request, eos_token_ids_, constrained, output_len, sampled.token, sequence.text);
+  delta.text = std::move(outcome.text);
+  delta.finish = outcome.finish;
+  delta.stop_reason = std::move(outcome.stop_reason);
+  if (outcome.is_end_token) {
+    delta.end_token = sampled.token;
+  } else {
+    delta.tokens.push_back(sampled.token);
+    if (request.num_logprobs >= 0) delta.logprobs.push_back(to_token_logprob(sampled));
   }
   if (delta.finish != FinishReason::none) {
     finish(sequence, std::move(delta));
@@ -119,6 +112,21 @@ void Deliveries::end(Sequence& sequence, FinishReason reason, const Status& why)
   try {
     if (reason == FinishReason::stop) last.text = sequence.text.flush();
     last.error = why;
+  } catch (const std::bad_alloc&) {
+    return lose(sequence);
+  }
+  finish(sequence, std::move(last));
+}
+
+void Deliveries::give_up(Sequence& sequence, std::int32_t retry_after_s) noexcept {
+  OutputDelta last;
+  last.finish = FinishReason::failed;
+  last.retry_after_s = retry_after_s;
+  try {
+    last.error = error(StatusCode::resource_exhausted,
+                       "the first token would come later than its deadline, {:g} ms after the "
+                       "request was queued",
+                       sequence.context->request.ttft_deadline_s * 1e3);
   } catch (const std::bad_alloc&) {
     return lose(sequence);
   }

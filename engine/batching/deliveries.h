@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/batching/continuous_batcher.h"
-#include "engine/batching/generation_state.h"
-#include "engine/batching/sequence.h"
+#include "engine/batching/line/generation_state.h"
+#include "engine/batching/line/sequence.h"
 #include "engine/service/counted_values.h"
 #include "gpu/ops.h"
 
@@ -34,6 +34,9 @@ class Deliveries {
             std::int64_t next_token) noexcept;
   // Ends a sequence without a token.
   void end(Sequence& sequence, FinishReason reason, const Status& why) noexcept;
+  // Ends one that has not begun, as its first token would come too late; it may come again after
+  // so many seconds.
+  void give_up(Sequence& sequence, std::int32_t retry_after_s) noexcept;
   // Ends it for want of memory.
   void lose(Sequence& sequence) noexcept;
   // A step with rows of it is over. False: the sequence had ended before, and may be gone.

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/batching/engine_reporter.h"
 #include "engine/batching/request_limits.h"
 #include "engine/batching/statistics.h"
+#include "engine/continuation/resumption.h"
 
 namespace tandem {
 
@@ -85,6 +87,7 @@ RecordedSettings recorded_settings(const EngineOptions& options, const ModelConf
 
 EngineStats first_stats(const EngineOptions& options) {
   EngineStats stats;
+  stats.page_tokens = options.page_tokens;
   stats.pages_total = options.num_pages;
   stats.pages_free = options.num_pages;
   return stats;
@@ -136,10 +139,13 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
         engine->recording_,
         RecordingWriter::create(options.recording.path, recorded_settings(options, config, dtype)));
   }
+  const EngineView view = first_view(options, config, dtype);
+  engine->inbox_.publish(view, std::nullopt);
   engine->loop_ = std::make_unique<EngineLoop>(
       engine->options_, batch_limits(options),
       EngineLoop::Parts{engine->pool_, engine->prefixes_.get(), *engine->adapters_,
-                        *engine->executor_, engine->inbox_, engine->recording_.get(), clock});
+                        *engine->executor_, engine->inbox_, engine->recording_.get(), clock, view,
+                        static_cast<std::int64_t>(layout.chunk_bytes())});
   engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
   engine->thread_ = std::thread([raw = engine.get()] { raw->loop_->run(); });
   return engine;
@@ -171,27 +177,35 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   const std::int64_t room =
       options_.max_model_len - static_cast<std::int64_t>(request.prompt.size());
   request.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(request.max_tokens, room));
-  const std::int32_t n = request.n;
-  context->stats.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
-  context->submitted = clock_->now();
-  context->state = std::make_shared<GenerationState>(n, request.max_unread);
-  context->request = std::move(request);
-  const ModelConfig& config = executor_->model().config();
+  const ModelConfig& config = model().config();
+  TANDEM_TRY(check_before(request, config.vocab_size));
+  const auto vocab_size = static_cast<std::int32_t>(config.vocab_size);
   std::shared_ptr<const TokenRules> rules;
-  if (context->request.max_tokens > 0) {
-    rules = TokenRules::of(context->request, static_cast<std::int32_t>(config.vocab_size),
-                           config.eos_token_ids);
+  if (request.max_tokens > 0) rules = TokenRules::of(request, vocab_size, config.eos_token_ids);
+  // What has been generated before is walked over here, while nobody waits.
+  TANDEM_ASSIGN(Continuations continuations,
+                make_continuations(request, *tokenizer_, config.eos_token_ids, rules, vocab_size));
+  context->lead = -1;
+  std::int32_t num_open = 0;
+  for (std::int32_t i = 0; i < request.n; ++i) {
+    if (continuations.all[static_cast<std::size_t>(i)].is_over) continue;
+    if (num_open++ == 0) context->lead = i;
   }
-  TANDEM_TRY(inbox_.submit(n, [&](std::uint64_t first) {
+  context->stats.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
+  context->stats.completion_tokens = static_cast<std::int32_t>(continuations.num_tokens);
+  context->submitted = clock_->now();
+  context->state = std::make_shared<GenerationState>(request.n, request.max_unread);
+  context->state->take_up(std::move(continuations.said), context->stats);
+  context->request = std::move(request);
+  TANDEM_TRY(inbox_.submit(num_open, [&](std::uint64_t first) {
     context->seed = context->request.sampling.seed.value_or(seeds_());
     std::vector<std::unique_ptr<Sequence>> sequences;
-    for (std::int32_t i = 0; i < n; ++i) {
-      const GenerationRequest& r = context->request;
-      sequences.push_back(
-          std::make_unique<Sequence>(context, i, first + static_cast<std::uint64_t>(i), pool_,
-                                     OutputText(*tokenizer_, r.skip_special_tokens, r.stop,
-                                                r.include_stop, r.kept_special_tokens)));
-      if (rules != nullptr) sequences.back()->filter = std::make_unique<TokenFilter>(rules);
+    for (std::int32_t i = 0; i < context->request.n; ++i) {
+      Continuation& each = continuations.all[static_cast<std::size_t>(i)];
+      if (each.is_over) continue;
+      sequences.push_back(std::make_unique<Sequence>(context, i, first + sequences.size(), pool_,
+                                                     std::move(each.text)));
+      sequences.back()->filter = std::move(each.filter);
     }
     if (context->adapter != nullptr) {
       ServedAdapter& adapter = *context->adapter;
@@ -232,6 +246,25 @@ Status Engine::load_adapter(const std::string& name, const std::string& path, bo
   return status;
 }
 
+Status Engine::load_proven_adapter(const std::string& name, const std::string& path,
+                                   const std::string& digest) {
+  const auto prove = [&](const AdapterLease& adapter) -> Status {
+    if (adapter->contents().digest == digest) return {};
+    return invalid("its folder holds other weights than it should (digest {}, not {})",
+                   adapter->contents().digest, digest);
+  };
+  const bool keeps = keeps_all(options_.adapter_mode);
+  Status status = adapters_->load(name, path, true, false, [&](const AdapterLease& adapter) {
+    TANDEM_TRY(prove(adapter));
+    return keeps ? inbox_.keep_on_device(adapter) : Status();
+  });
+  inbox_.end_if_fatal(status);
+  TANDEM_TRY(status);
+  // What was served under the name already is not prepared again.
+  const AdapterLease served = adapters_->find(name);
+  return served == nullptr ? Status() : prove(served);
+}
+
 Status Engine::unload_adapter(const std::string& name) {
   return adapters_->unload(name);
 }
@@ -250,6 +283,23 @@ EngineStats Engine::stats() const {
   EngineStats result = inbox_.stats();
   if (executor_->handoff() != nullptr) count_workers(*executor_->handoff(), result);
   return result;
+}
+
+EngineView Engine::view() const {
+  EngineView view = inbox_.view(clock_->now());
+  view.fetch_queue_bytes = adapters_->bytes_to_read();
+  if (executor_->handoff() != nullptr) view.free_workers = executor_->handoff()->live_workers();
+  return view;
+}
+
+std::vector<AdapterPresence> Engine::presences() const {
+  std::vector<AdapterPresence> result;
+  for (const AdapterLease& lease : adapters_->list()) result.push_back(presence_of(lease));
+  return result;
+}
+
+void Engine::resume() {
+  inbox_.resume();
 }
 
 void Engine::drain() {

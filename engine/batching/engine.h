@@ -49,11 +49,18 @@ class Engine final : public GenerationService {
   void compile(const TextConstraint& constraint, ConstraintDone done) override;
   Status load_adapter(const std::string& name, const std::string& path, bool in_place,
                       bool pinned) override;
+  // The same, in place, for an adapter that must have this digest (AdapterInfo::digest) before any
+  // request meets it: invalid_argument where its folder holds other weights.
+  Status load_proven_adapter(const std::string& name, const std::string& path,
+                             const std::string& digest);
   Status unload_adapter(const std::string& name) override;
   std::vector<AdapterInfo> adapters() const override;
   EngineStats stats() const override;
   bool has_adapter(const std::string& name) const override;
+  EngineView view() const override;
+  std::vector<AdapterPresence> presences() const override;
   void drain() override;
+  void resume() override;
   bool ready() const override;
   bool enforces_constraints() const override { return true; }
 

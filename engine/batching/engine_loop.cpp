@@ -23,11 +23,12 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       inbox_(&parts.inbox),
       recording_(parts.recording),
       clock_(&parts.clock),
-      scheduler_(limits, parts.pool, parts.prefixes),
+      scheduler_(limits, parts.pool, parts.prefixes, options.line),
       gate_(options.adapter_mode, parts.store, parts.executor.tier(), parts.pool),
       keeper_(parts.store, parts.executor.tier(), gate_, options.max_model_len),
       deliveries_(scheduler_, limits.max_num_seqs, parts.executor.model().config().eos_token_ids,
                   parts.clock),
+      report_(parts.view, parts.pool, parts.chunk_bytes),
       hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
   scheduler_.set_gate(gate_);
   const Handoff* const handoff = executor_->handoff();
@@ -62,6 +63,7 @@ bool EngineLoop::run_round() {
   if (inbox_->is_stopping()) return false;
   has_news_ = false;
   look_after_sequences();
+  give_up_late();
   look_after_adapters();
   run_step();
   return true;
@@ -111,6 +113,17 @@ void EngineLoop::look_after_sequences() {
   }
 }
 
+// Before their adapters are brought in, and before anything else is done for them.
+void EngineLoop::give_up_late() {
+  WaitingLine& line = scheduler_.line();
+  const TimePoint now = clock_->now();
+  line.tick(now);
+  const std::vector<Sequence*>& late = line.late(now, scheduler_.num_running() == 0);
+  if (late.empty()) return;
+  const std::int32_t retry_after_s = line.retry_after_s();
+  for (Sequence* sequence : late) deliveries_.give_up(*sequence, retry_after_s);
+}
+
 void EngineLoop::look_after_adapters() {
   if (const Status status = executor_->tier().poll(); !status) {
     log::error("loading adapters failed, all requests end: {}", status.message());
@@ -124,6 +137,7 @@ void EngineLoop::look_after_adapters() {
 }
 
 void EngineLoop::start_loads() {
+  scheduler_.arrange();  // loads begin in the order in which sequences will
   for (const auto& [sequence, why] : gate_.request(scheduler_.waiting())) {
     deliveries_.end(*sequence, FinishReason::failed, why);
   }
@@ -145,6 +159,7 @@ void EngineLoop::run_step() {
   if (executor_->full() || (scheduled.empty() && !executor_->empty())) waited = hand_out_oldest();
   give_masks();
   publish_stats();
+  publish_view();
   deliveries_.send();
   const Duration worked = clock_->now() - begin - waited;
   counts_.host_seconds_total += std::chrono::duration<double>(worked).count();
@@ -180,6 +195,8 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(prompt_left, 0, num_tokens));
     if (!context.first_scheduled) {
       context.first_scheduled = now;
+      context.began_warm =
+          context.adapter == nullptr || context.adapter->residency() == Residency::resident;
       context.stats.queue_s = seconds_between(context.submitted, now);
     }
     sequence->admit();
@@ -188,6 +205,7 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
 }
 
 void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
+  report_.begins(scheduled, clock_->now());
   std::vector<PlannedEntry>& entries = planned_[num_enqueued_++ % planned_.size()];
   build_plan(scheduled, executor_->model().config().eos_token_ids, executor_->tier(), plan_,
              entries);
@@ -239,6 +257,7 @@ void EngineLoop::wait_for_step() {
 }
 
 void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>& entries) {
+  report_.ends(step, clock_->now());
   ++counts_.steps;
   counts_.step_seconds_total += step.seconds;
   counts_.gap_seconds_total += step.gap_seconds;
@@ -364,6 +383,13 @@ void EngineLoop::publish_stats() {
   count_pages(*pool_, counts_);
   count_adapters(*store_, *executor_, counts_);
   inbox_->publish(counts_);
+}
+
+void EngineLoop::publish_view() {
+  const TimePoint now = clock_->now();
+  if (!report_.is_due(now, step_was_empty_)) return;
+  const EngineView& view = report_.look(scheduler_, executor_->tier(), now);
+  inbox_->publish(view, report_.step_ends());
 }
 
 void EngineLoop::end_all() noexcept {

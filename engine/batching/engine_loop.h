@@ -24,6 +24,7 @@
 #include "engine/batching/continuous_batcher.h"
 #include "engine/batching/deliveries.h"
 #include "engine/batching/engine_options.h"
+#include "engine/batching/engine_reporter.h"
 #include "engine/batching/inbox.h"
 #include "engine/batching/plan_builder.h"
 #include "engine/executor/executor.h"
@@ -46,6 +47,8 @@ class EngineLoop {
     Inbox& inbox;
     RecordingWriter* recording;  // null: off
     const Clock& clock;
+    EngineView view;           // EngineReporter's first
+    std::int64_t chunk_bytes;  // of the pool's chunks
   };
   EngineLoop(const EngineOptions& options, const BatchLimits& limits, const Parts& parts);
 
@@ -59,6 +62,7 @@ class EngineLoop {
   void wait_for_work();
   void take_in();
   void look_after_sequences();
+  void give_up_late();
   void look_after_adapters();
   void start_loads();
   void run_step();
@@ -76,6 +80,7 @@ class EngineLoop {
   void release_held(Sequence& sequence);
   void replay(const ServedAdapter& adapter);
   void publish_stats();
+  void publish_view();
   void end_all() noexcept;
 
   const EngineOptions& options_;
@@ -90,6 +95,7 @@ class EngineLoop {
   AdapterGate gate_;
   AdapterKeeper keeper_;
   Deliveries deliveries_;
+  EngineReporter report_;
 
   StepPlan plan_;  // of the step being enqueued
   // Of the steps under way, by turns.

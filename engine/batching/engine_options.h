@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "engine/batching/line/line_options.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/recording/recording.h"
 #include "engine/service/adapter_mode.h"
@@ -24,6 +25,7 @@ struct EngineOptions {
   bool prefix_cache = true;
   std::size_t grammar_cache_bytes = std::size_t{engine_defaults::kGrammarCacheMb} << 20;
   std::int32_t max_queue = engine_defaults::kMaxQueue;        // waiting continuations before 429
+  LineOptions line = {};                                      // in which order they wait
   std::int32_t max_adapters = engine_defaults::kMaxAdapters;  // loaded at once, in any tier
   // On the device at once, if their pages fit.
   std::int32_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;

@@ -19,6 +19,7 @@ void EngineLoop::recover(const char* why) noexcept {
   Status broken = executor_->abandon();
   deliveries_.left_all_steps();
   num_digested_ = num_enqueued_;
+  report_.forget();
   gate_.restart();
   scheduler_.restart();
   const char* what_ends = "its requests start anew";

@@ -1,6 +1,9 @@
 #include "engine/batching/inbox.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "engine/batching/engine_reporter.h"
 
 namespace tandem {
 
@@ -10,7 +13,9 @@ Status Inbox::submit(std::int32_t n, const MakeSequences& make) {
     if (!failure_.ok()) {
       return error(StatusCode::unavailable, "the engine has ended: {}", failure_.message());
     }
-    if (draining_) return Status(StatusCode::unavailable, "the server is shutting down");
+    if (draining_) {
+      return Status(StatusCode::unavailable, "the engine is draining and takes no new requests");
+    }
     const std::size_t waiting = arrivals_.sequences.size() + waiting_;
     if (waiting + static_cast<std::size_t>(n) > static_cast<std::size_t>(max_queue_)) {
       return error(StatusCode::resource_exhausted,
@@ -53,6 +58,11 @@ void Inbox::drain() {
   draining_ = true;
 }
 
+void Inbox::resume() {
+  const std::lock_guard lock(mutex_);
+  draining_ = stopping_;
+}
+
 void Inbox::stop() {
   {
     const std::lock_guard lock(mutex_);
@@ -89,6 +99,22 @@ EngineStats Inbox::stats() const {
   EngineStats result = stats_;
   result.waiting += static_cast<std::int32_t>(arrivals_.sequences.size());
   return result;
+}
+
+EngineView Inbox::view(TimePoint now) const {
+  const std::lock_guard lock(mutex_);
+  EngineView view = view_;
+  for (const auto& sequence : arrivals_.sequences) add_waiting(*sequence, view);
+  view.accepts = !draining_ && failure_.ok();
+  view.step_ends_s =
+      step_ends_ ? std::max(0.0, seconds_between(now, *step_ends_)) : EngineView{}.step_ends_s;
+  return view;
+}
+
+void Inbox::publish(const EngineView& view, std::optional<TimePoint> step_ends) {
+  const std::lock_guard lock(mutex_);
+  view_ = view;
+  step_ends_ = step_ends;
 }
 
 Inbox::Arrivals Inbox::take() {

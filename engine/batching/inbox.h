@@ -14,8 +14,9 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
-#include "engine/batching/sequence.h"
+#include "engine/batching/line/sequence.h"
 #include "engine/service/service.h"
+#include "scheduler/policies/engine_view.h"
 
 namespace tandem {
 
@@ -40,8 +41,9 @@ class Inbox {
   Status keep_on_device(const AdapterLease& adapter);
   // Of adapters: the engine thread has something to look at.
   void tell_news();
-  void drain();  // nothing more is let in
-  void stop();   // and the engine thread ends
+  void drain();   // nothing more is let in
+  void resume();  // but for a thread that is to end
+  void stop();    // and the engine thread ends
   // A device that has failed for good ends the engine; any other status does nothing.
   void end_if_fatal(const Status& status);
   // The engine ends for this reason. Takes no memory.
@@ -49,6 +51,8 @@ class Inbox {
   bool is_draining() const;
   Status failure() const;  // that ended it
   EngineStats stats() const;
+  // As publish() told it, with what has come since; `step_ends_s` from `now` on.
+  EngineView view(TimePoint now) const;
 
   // The engine thread.
 
@@ -67,6 +71,8 @@ class Inbox {
   // Until the thread is to end, whatever comes; at most for so long.
   void wait_for_stop(Duration longest);
   void publish(const EngineStats& stats);
+  // `step_ends`: of the step under way; nothing: not known.
+  void publish(const EngineView& view, std::optional<TimePoint> step_ends);
 
  private:
   bool has_news() const { return stopping_ || !arrivals_.empty(); }
@@ -81,6 +87,8 @@ class Inbox {
   bool stopping_ = false;
   Status failure_;
   EngineStats stats_;
+  EngineView view_;
+  std::optional<TimePoint> step_ends_;
 };
 
 }  // namespace tandem

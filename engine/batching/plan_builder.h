@@ -7,7 +7,7 @@
 
 #include "engine/adapters/device_tier.h"
 #include "engine/batching/continuous_batcher.h"
-#include "engine/batching/sequence.h"
+#include "engine/batching/line/sequence.h"
 #include "engine/executor/step_plan.h"
 
 namespace tandem {

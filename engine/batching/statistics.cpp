@@ -8,10 +8,17 @@ void count_sequences(const ContinuousBatcher& scheduler, EngineStats& stats) {
   stats.prefix_queries = scheduler.prefix_queries();
   stats.prefix_hits = scheduler.prefix_hits();
   stats.preemptions = scheduler.num_preemptions();
+  const LineCounts line = scheduler.line().counts();
+  stats.aborts_expired = line.aborts_expired;
+  stats.aborts_unreachable = line.aborts_unreachable;
+  stats.tenants = static_cast<std::int32_t>(line.tenants);
+  stats.overloaded = line.overloaded;
+  stats.longest_prefill_s = line.longest_prefill_s;
 }
 
 void count_pages(const PagePool& pool, EngineStats& stats) {
   const PoolCounts pages = pool.counts();
+  stats.page_tokens = pool.shape().page_tokens;
   stats.pages_total = pool.shape().num_pages;
   stats.pages_free = pages.free;
   stats.pages_kv = pages.kv;
@@ -24,6 +31,7 @@ void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& 
   stats.adapter_loads = adapters.loads;
   stats.adapter_loaded_bytes = adapters.loaded_bytes;
   stats.adapter_evictions = adapters.evictions;
+  stats.adapter_load = executor.tier().loads().load_times();
   stats.host_tier_bytes = store.host_tier().capacity();
   stats.host_tier_used = store.host_tier().used();
   if (executor.handoff() == nullptr) return;
@@ -43,6 +51,32 @@ void count_workers(const Handoff& handoff, EngineStats& stats) {
     stats.worker_restarts += worker.restarts;
     stats.worker_busy_s += worker.busy_s;
   }
+}
+
+AdapterPresence presence_of(const AdapterLease& adapter) {
+  const auto tier = [](Residency residency) {
+    switch (residency) {
+      case Residency::on_disk:
+        return AdapterTier::absent;
+      case Residency::host:
+      case Residency::evicting:
+        return AdapterTier::host;
+      case Residency::loading:
+        return AdapterTier::loading;
+      case Residency::resident:
+        return AdapterTier::resident;
+    }
+    return AdapterTier::absent;
+  };
+  AdapterPresence presence;
+  presence.name = std::shared_ptr<const std::string>(adapter, &adapter->name());
+  presence.digest = std::shared_ptr<const std::string>(adapter, &adapter->contents().digest);
+  presence.rank = adapter->contents().max_rank;
+  presence.bytes = adapter->bytes();
+  presence.tier = tier(adapter->residency());
+  presence.active = adapter->running.load(std::memory_order_relaxed) +
+                    adapter->waiting.load(std::memory_order_relaxed);
+  return presence;
 }
 
 AdapterInfo describe(const ServedAdapter& adapter) {

@@ -17,6 +17,8 @@ void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& 
 // Workers come and go while the engine has nothing to do, too. Any thread.
 void count_workers(const Handoff& handoff, EngineStats& stats);
 
-AdapterInfo describe(const ServedAdapter& adapter);  // any thread
+// Any thread.
+AdapterInfo describe(const ServedAdapter& adapter);
+AdapterPresence presence_of(const AdapterLease& adapter);
 
 }  // namespace tandem

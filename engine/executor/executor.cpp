@@ -62,11 +62,11 @@ Status Executor::make_handoff(const ExecutorOptions& options, Device& device, co
 Status Executor::make_tier(const ExecutorOptions& options, Device& device, PagePool& pool,
                            const Clock& clock) {
   LoadSignals signals;
+  signals.clock = &clock;
   if (handoff_ != nullptr) {
     signals.words = options.whole_loads ? LoadSignals::Words::whole : LoadSignals::Words::layers;
     signals.link_bytes_per_s = options.handoff.costs.link_bytes_per_s;
     signals.copy_s = options.handoff.costs.copy_s;
-    signals.clock = &clock;
   }
   TANDEM_ASSIGN(tier_, DeviceTier::create(device, model_->config(), model_->dtype(),
                                           options.model.max_lora_rank, options.max_device_adapters,

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/json_text.h"
+#include "base/json/json_text.h"
 #include "base/status.h"
 
 namespace tandem {

@@ -8,9 +8,13 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/http/auth.h"
 #include "base/http/request_id.h"
+#include "base/http/rest/media_type.h"
+#include "base/json/json_release.h"
 #include "base/log.h"
-#include "engine/server/auth.h"
+#include "base/memory/memory_reserve.h"
+#include "engine/server/cluster/stats_feed.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/response_building.h"
 
@@ -52,14 +56,6 @@ std::string allowed(std::string_view path) {
     list += std::string_view(route.method) == "GET" ? "GET, HEAD" : route.method;
   }
   return list;
-}
-
-bool is_json(std::string_view content_type) {
-  std::string type(content_type.substr(0, content_type.find(';')));
-  while (!type.empty() && type.back() == ' ') type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(),
-                 [](unsigned char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  return type == "application/json";
 }
 
 // Counts a call when its status is known.
@@ -108,6 +104,12 @@ void Api::attach(ServedModel model) {
   TANDEM_CHECK(model.service != nullptr && model.text != nullptr && model.max_model_len > 0);
   owned_model_ = std::make_unique<const ServedModel>(std::move(model));
   context_.attached_unix = unix_seconds();
+  const EngineIdentity engine{
+      owned_model_->engine_id.empty() ? new_engine_id() : owned_model_->engine_id,
+      owned_model_->version, owned_model_->name, owned_model_->max_model_len};
+  context_.stats = std::make_unique<StatsFeed>(*owned_model_->service, engine, [this] {
+    return context_.draining.load(std::memory_order_relaxed);  // told soon, guards nothing
+  });
   context_.served.store(owned_model_.get(),
                         std::memory_order_release);  // pairs with every acquire load
 }
@@ -197,7 +199,16 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
   if (match.route->when == Route::When::attached) {
     if (auto error = not_serving(context_)) return refused(*error);
   }
-  if (request.has_body && request.method == "POST" && !is_json(request.header("content-type"))) {
+  if (request.method == "POST" && memory_is_short()) {
+    return refused({503,
+                    "The server has run out of memory and takes no new work until what is under "
+                    "way gives some back",
+                    {},
+                    "overloaded",
+                    kRetryAfterS});
+  }
+  if (request.has_body && request.method == "POST" &&
+      !is_json_type(request.header("content-type"))) {
     return refused({415,
                     "Send the body as 'Content-Type: application/json'",
                     {},
@@ -245,6 +256,7 @@ bool Api::slow(const HttpRequest& request) {
 
 HttpResponse Api::dispatch(const Route& route, const HttpRequest& request) {
   nlohmann::json body;
+  const EmptiedFromLeaves at_end(body);
   if (std::string_view(route.method) == "POST") {
     if (auto error = parse_json_body(request.body, body)) return error_response(*error);
   }

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/http/http_message.h"
+#include "base/http/rest/cors.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/calls/server_options.h"
-#include "engine/server/cors.h"
 
 namespace tandem {
 

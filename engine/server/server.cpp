@@ -4,9 +4,9 @@
 #include <system_error>
 
 #include "base/http/http_server.h"
+#include "base/http/rest/cors.h"
 #include "base/log.h"
 #include "engine/server/api.h"
-#include "engine/server/cors.h"
 
 namespace tandem {
 namespace {

@@ -9,6 +9,7 @@ namespace tandem::engine_defaults {
 inline constexpr std::int32_t kMaxNumSeqs = 256;
 inline constexpr std::int32_t kMaxNumBatchedTokens = 512;
 inline constexpr std::int32_t kMaxQueue = 4096;
+inline constexpr std::int32_t kMaxPassedOver = 64;
 inline constexpr std::int32_t kPageTokens = 16;
 inline constexpr std::int32_t kMaxAdapters = 4096;
 inline constexpr std::int32_t kMaxDeviceAdapters = 1024;

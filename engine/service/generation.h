@@ -53,6 +53,13 @@ struct TextConstraint {
 // What an engine has made of one (GenerationService::compile); for its engine alone.
 class CompiledConstraint;
 
+// What a continuation has generated before this request, here or on another engine, from the same
+// prompt with the same options and seed.
+struct GeneratedBefore {
+  std::vector<TokenId> tokens;  // in order; a stop token that ended it is the last
+  bool is_over = false;         // it has ended, and nothing more is to be said of it
+};
+
 struct GenerationRequest {
   std::string adapter;  // empty: the base model
   std::vector<TokenId> prompt;
@@ -71,10 +78,19 @@ struct GenerationRequest {
   std::int32_t num_logprobs = -1;            // -1: none; k: the chosen token and the k best
   bool prompt_logprobs = false;  // of every prompt token but the first (`echo` with logprobs)
   std::int32_t priority = 0;     // lower goes first among the waiting
+  std::string tenant;            // whose service is shared fairly; empty: a tenant like any other
+  // Objectives in seconds; 0: none. The first token is due so long after the request was submitted:
+  // an engine may give up what will miss that (OutputDelta::retry_after_s). The time between tokens
+  // is told and counted, and changes nothing.
+  double ttft_deadline_s = 0;
+  double tpot_deadline_s = 0;
   // Deltas of each continuation that may wait for the reader, on average; with more the request
   // stands aside, its place in the batch and its pages going to others, until half are read. 0:
   // any number may wait.
   std::int32_t max_unread = 0;
+  // Empty, or of each continuation: it goes on as if it had generated these tokens now. The reader
+  // gets what they said in a first delta of each (OutputDelta::is_before), then the news.
+  std::vector<GeneratedBefore> before;
 };
 
 struct TokenLogprob {
@@ -91,10 +107,20 @@ struct OutputDelta {
   std::string text;                           // whole UTF-8 characters; may be empty
   std::vector<TokenId> tokens;                // new ids, stop token excluded
   std::vector<TokenLogprob> logprobs;         // as tokens, when asked for
-  std::vector<TokenLogprob> prompt_logprobs;  // with the first delta of index 0, when asked for
+  std::vector<TokenLogprob> prompt_logprobs;  // with the first news of index 0 (or of the first
+                                              // that was not over), if asked for
   FinishReason finish = FinishReason::none;
   std::string stop_reason;  // the stop string, or the stop token's id, that ended it
   Status error;             // with FinishReason::failed
+  // With FinishReason::failed: it was given up before it began, since its first token would have
+  // come too late. Seconds until such a request may be served, a guess; 0: it failed otherwise.
+  std::int32_t retry_after_s = 0;
+  TokenId end_token = -1;  // the stop token that ended it; -1: none did
+  // What GenerationRequest::before has said: comes first, and is no news. `text` is that of all its
+  // tokens, token i's ends at byte text_ends[i]; an end token is among them, too; no log
+  // probabilities. Of a continuation that was over, `finish` alone.
+  bool is_before = false;
+  std::vector<std::uint32_t> text_ends;
 };
 
 // Told with the last delta; REST's `usage` and `tandem` fields.

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/service/counted_values.h"
 #include "engine/service/generation.h"
+#include "scheduler/policies/engine_view.h"
 
 namespace tandem {
 
@@ -31,9 +32,20 @@ struct AdapterInfo {
   std::uint64_t cold_starts = 0;  // requests that did not
 };
 
+// An adapter as a router sees it. The strings are the engine's own: telling them copies nothing.
+struct AdapterPresence {
+  std::shared_ptr<const std::string> name;
+  std::shared_ptr<const std::string> digest;
+  std::int32_t rank = 0;
+  std::uint64_t bytes = 0;
+  AdapterTier tier = AdapterTier::absent;  // absent: in its folder alone
+  std::int32_t active = 0;                 // requests that run or wait
+};
+
 struct EngineStats {
   std::int32_t running = 0;  // sequences
   std::int32_t waiting = 0;
+  std::int32_t page_tokens = 0;  // of a page
   std::int64_t pages_total = 0;
   std::int64_t pages_kv = 0;       // of sequences
   std::int64_t pages_cached = 0;   // of the prefix cache alone: reclaimed when need be
@@ -43,6 +55,13 @@ struct EngineStats {
   std::uint64_t prompt_tokens = 0;  // computed
   std::uint64_t generation_tokens = 0;
   std::uint64_t preemptions = 0;
+  // Sequences given up before they began, since their first token was due already, or would have
+  // been by the end of a prefill begun at once.
+  std::uint64_t aborts_expired = 0;
+  std::uint64_t aborts_unreachable = 0;
+  std::int32_t tenants = 0;          // with sequences that wait or run; 0 where fairness is off
+  bool overloaded = false;           // more come than are admitted
+  double longest_prefill_s = 0;      // of late, from a request's first step to its first token
   std::uint64_t prefix_queries = 0;  // prompt tokens looked for in the prefix cache
   std::uint64_t prefix_hits = 0;     // and found there
   double step_seconds_total = 0;     // the device at work
@@ -52,6 +71,7 @@ struct EngineStats {
   CountedValues<kStepTokensBounds.size()> step_tokens;  // computed by a step
   std::uint64_t adapter_loads = 0;                      // to the device, arrived
   std::uint64_t adapter_loaded_bytes = 0;
+  CountedValues<kAdapterLoadBounds.size()> adapter_load;  // seconds of each, from its order
   std::uint64_t adapter_evictions = 0;
   // The handoff of cold adapters' rows to CPU workers.
   std::int32_t cpu_workers = 0;  // that are up
@@ -99,8 +119,16 @@ class GenerationService {
   virtual EngineStats stats() const = 0;
   virtual bool has_adapter(const std::string& name) const = 0;
 
+  // For who chooses among engines, and asks many times a second: a copy of what the engine told
+  // last, at most a few milliseconds ago or as of its last step. `step_ends_s` counts from now.
+  virtual EngineView view() const { return {}; }
+  // By name. Takes time with their number, and no lock that a step waits for.
+  virtual std::vector<AdapterPresence> presences() const { return {}; }
+
   // Refuses new requests from now on; running and waiting ones finish.
   virtual void drain() = 0;
+  // Takes new requests again.
+  virtual void resume() {}
   virtual bool ready() const = 0;
   // What GenerationRequest::constraint asks for is what the text will be; else requests that need
   // one are not to be submitted.

@@ -3,7 +3,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
-#include "base/json_text.h"
+#include "base/json/json_text.h"
 #include "engine/tokenizer/json_fields.h"
 #include "engine/tokenizer/tokenizer_impl.h"
 

@@ -59,9 +59,10 @@ ColdStart cold_start(const RouteRequest& request, const EngineView& engine, Adap
 }
 
 // There is room on the device for its adapter and those of all that wait. If not, one of them is
-// evicted before it is used, and its step waits for it after all, however long ago it was loaded.
-bool fits_beside_queue(const RouteRequest& request, const EngineView& engine, AdapterTier tier) {
-  if (request.rank == 0 || tier == AdapterTier::resident) return true;
+// evicted before it is used, and its step waits for it after all, however long ago it was loaded;
+// unless another that runs or waits has it in use.
+bool fits_beside_queue(const RouteRequest& request, const EngineView& engine, std::int32_t active) {
+  if (request.rank == 0 || active > 0) return true;
   const double bytes_per_rank = static_cast<double>(request.adapter_bytes) / request.rank;
   return static_cast<double>(engine.adapter_free_bytes) >=
          bytes_per_rank * static_cast<double>(engine.waiting_rank_sum + request.rank);
@@ -80,7 +81,7 @@ bool on_device(AdapterTier tier) {
 }  // namespace
 
 TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
-                               AdapterTier tier, std::int64_t cached_tokens) {
+                               AdapterTier tier, std::int64_t cached_tokens, std::int32_t active) {
   const StepCosts& costs = engine.costs;
   DecodeLoad exists = engine.all();
   const double exists_s = costs.decode_time_s(exists);
@@ -107,7 +108,7 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   const ColdStart cold = cold_start(request, engine, tier);
   const double begin_s = std::max(start_s, cold.host_s);
   double stall_s = std::max(0.0, cold.device_s - begin_s);
-  if (!fits_beside_queue(request, engine, tier)) {
+  if (!fits_beside_queue(request, engine, active)) {
     stall_s = std::max(stall_s, engine.cold.load_time_s(request.adapter_bytes));
   }
   if (stall_s > 0) {
@@ -119,9 +120,10 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
                     costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together);
   const double decode_s = (answer - 1) * with_s;
   estimate.token_s = (estimate.ttft_s + decode_s) / answer;
-  // Those that end before it are followed by others, who lose as much.
-  const double others_s =
-      running * (own_work_s + stall_s) + (with_s - exists_s) * answer * (running + waiting);
+  // Those that end before it are followed by others, who lose as much. A stall holds up who waits,
+  // too; its prompt shares a step with theirs.
+  const double others_s = running * (own_work_s + stall_s) + waiting * stall_s +
+                          (with_s - exists_s) * answer * (running + waiting);
   const double later_s =
       request.rank == 0 || on_device(tier) ? 0 : engine.cold.load_time_s(request.adapter_bytes);
   double misses = 0;
@@ -141,8 +143,10 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   if (!base) demand_.count(request.adapter);
   Decision best;
   bool best_keeps = false;  // its SLO
-  const auto offer = [&](EngineIndex index, AdapterTier tier, std::int64_t cached, double factor) {
-    const TandemEstimate estimate = tandem_estimate(request, engines[index.index()], tier, cached);
+  const auto offer = [&](EngineIndex index, AdapterTier tier, std::int64_t cached, double factor,
+                         std::int32_t active = 0) {
+    const TandemEstimate estimate =
+        tandem_estimate(request, engines[index.index()], tier, cached, active);
     const double cost = estimate.cost_s * factor;
     if (best.chosen() && cost >= best.cost) return;
     best = {index, cost};
@@ -157,7 +161,7 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   for (const AdapterHold& hold : request.holds) {
     if (!usable(hold.engine) || !on_device(hold.tier)) continue;
     ++replicas;
-    offer(hold.engine, hold.tier, 0, 1);
+    offer(hold.engine, hold.tier, 0, 1, hold.active_requests);
   }
   for (const PrefixHit& hit : request.prefixes) {
     const AdapterTier tier = tier_on(request.holds, hit.engine);
@@ -170,7 +174,8 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   }
 
   for (const AdapterHold& hold : request.holds) {
-    if (usable(hold.engine) && !on_device(hold.tier)) offer(hold.engine, hold.tier, 0, 1);
+    if (usable(hold.engine) && !on_device(hold.tier))
+      offer(hold.engine, hold.tier, 0, 1, hold.active_requests);
   }
   for (const PrefixHit& hit : request.prefixes) {
     const AdapterTier tier = tier_on(request.holds, hit.engine);

@@ -13,8 +13,8 @@ namespace tandem {
 //   own     until it starts (the step under way, the queue, a free place), its adapter's fetch and
 //           load or the workers in place of them, its prefill without what the prefix cache has:
 //           all this counted three times; and its tokens at the pace of the batch with it
-//   others  its prefill and its adapter's stall for each that runs, and the slower steps, by ranks
-//           and kernel, for as long as they stay
+//   others  its prefill for each that runs, its adapter's stall for each that runs or waits, and
+//           the slower steps, by ranks and kernel, for as long as they stay
 //   later   a load: what is evicted must come back, and the link is taken from the next
 //   misses  a fixed price for each request that would leave its SLO
 //
@@ -45,8 +45,10 @@ struct TandemEstimate {
   double cost_s = 0;   // of all requests together
 };
 
-// `cached_tokens`: of the prompt, in the prefix cache.
+// `cached_tokens`: of the prompt, in the prefix cache. `active`: requests with its adapter that run
+// or wait there.
 TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
-                               AdapterTier tier, std::int64_t cached_tokens);
+                               AdapterTier tier, std::int64_t cached_tokens,
+                               std::int32_t active = 0);
 
 }  // namespace tandem

@@ -38,6 +38,13 @@ Result<Workload> Workload::create(const WorkloadOptions& options, const AzureTra
   }
   if (options.shift_at < 0 || options.shift_at >= 1) return invalid("shift must be 0 to below 1");
   Workload workload(options, trace);
+  if (options.arrivals == "recorded") {
+    if (options.recorded == nullptr || options.recorded->empty()) {
+      return invalid("recorded arrivals need their requests: --requests FILE");
+    }
+    workload.measure_recorded();
+    return workload;
+  }
   if (options.lengths == "alpaca") {
     workload.prompt_ = {19, 0.6};
     workload.answer_ = {58, 0.9};
@@ -60,7 +67,8 @@ Result<Workload> Workload::create(const WorkloadOptions& options, const AzureTra
                   popularity_weights(options.popularity, options.adapters, options.zipf_exponent));
     workload.choice_.emplace(weights);
   } else {
-    return invalid("arrivals '{}' are unknown; there are poisson, gamma, trace", options.arrivals);
+    return invalid("arrivals '{}' are unknown; there are poisson, gamma, trace, recorded",
+                   options.arrivals);
   }
   constexpr int kDraws = 20'000;
   std::mt19937_64 random(7);
@@ -113,7 +121,21 @@ std::optional<double> Workload::next_arrival() {
   return now_s_;
 }
 
+void Workload::measure_recorded() {
+  const auto count = static_cast<double>(options_.recorded->size());
+  for (const SimRequest& request : *options_.recorded) {
+    mean_prompt_tokens_ += request.prompt_tokens / count;
+    mean_answer_tokens_ += request.answer_tokens / count;
+    mean_rank_ += request.rank / count;
+    largest_rank_ = std::max(largest_rank_, request.rank);
+  }
+}
+
 std::optional<SimRequest> Workload::next() {
+  if (options_.arrivals == "recorded") {
+    if (next_recorded_ == options_.recorded->size()) return std::nullopt;
+    return (*options_.recorded)[next_recorded_++];
+  }
   SimRequest request;
   std::int64_t place = 0;  // of the adapter in the order of popularity
   if (trace_ != nullptr && options_.arrivals == "trace") {

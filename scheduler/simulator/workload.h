@@ -16,9 +16,17 @@
 
 namespace tandem {
 
+struct SimRequest {
+  double arrival_s = 0;
+  ClusterAdapterId adapter;
+  std::int32_t rank = 0;
+  std::int32_t prompt_tokens = 1;
+  std::int32_t answer_tokens = 1;
+};
+
 struct WorkloadOptions {
   // poisson; gamma: pauses of the whole traffic with `cv` (S-LoRA's bursts are each adapter's own);
-  // trace: calls spread evenly over their minute.
+  // trace: calls spread evenly over their minute; recorded: those of `recorded`, as they are.
   std::string arrivals = "poisson";
   double requests_per_s = 340;  // of a trace: it is scaled to this
   double cv = 3;
@@ -33,14 +41,7 @@ struct WorkloadOptions {
   std::vector<std::int32_t> ranks = {8, 16, 32, 64};  // of an adapter by its hash, as often each
   double shift_at = 0;  // the share of the time after which others are popular; 0: never
   std::uint64_t seed = 1;
-};
-
-struct SimRequest {
-  double arrival_s = 0;
-  ClusterAdapterId adapter;
-  std::int32_t rank = 0;
-  std::int32_t prompt_tokens = 1;
-  std::int32_t answer_tokens = 1;
+  const std::vector<SimRequest>* recorded = nullptr;  // by time; outlives the workload
 };
 
 // Not thread-safe.
@@ -49,10 +50,10 @@ class Workload {
   // `trace` is for arrivals from one, and then outlives it.
   static Result<Workload> create(const WorkloadOptions& options, const AzureTrace* trace);
 
-  // By time; nothing after the duration.
+  // By time; nothing after the duration, of recorded requests after the last.
   std::optional<SimRequest> next();
 
-  // What planning reads: means over many draws, the largest rank.
+  // What planning reads: means over many draws, or of what was recorded; the largest rank.
   double mean_prompt_tokens() const { return mean_prompt_tokens_; }
   double mean_answer_tokens() const { return mean_answer_tokens_; }
   double mean_rank() const { return mean_rank_; }
@@ -65,6 +66,7 @@ class Workload {
   Workload(WorkloadOptions options, const AzureTrace* trace);
 
   std::optional<double> next_arrival();
+  void measure_recorded();
   bool fill_minute();  // false: the trace is over
   std::int32_t draw_length(const Length& length, std::mt19937_64& random) const;
 
@@ -82,6 +84,7 @@ class Workload {
   double now_s_ = 0;
   std::vector<std::pair<double, std::int32_t>> minute_;  // calls of this minute, the first last
   std::size_t next_minute_ = 0;
+  std::size_t next_recorded_ = 0;
   double mean_prompt_tokens_ = 0;
   double mean_answer_tokens_ = 0;
   double mean_rank_ = 0;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "engine/server/cluster/relayed_call.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/request_parsing.h"
@@ -22,6 +23,14 @@ MaybeError take(std::string_view body, unsigned how, const TextCodec& text,
                 std::vector<GenerationRequest>& requests) {
   nlohmann::json object;
   if (MaybeError failure = parse_json_body(body, object)) return failure;
+  std::string inner;
+  RelayedCall relayed;
+  if ((how & 8) != 0) {
+    if (MaybeError failure = parse_relayed(body, object, relayed, inner)) return failure;
+    body = inner;
+    object = nlohmann::json(object.at("request"));
+    TANDEM_CHECK(nlohmann::json::parse(inner) == object, "{}", inner);
+  }
   const ConversationRules rules{body, (how & 2) != 0};
   CompletionCall call;
   if ((how & 4) != 0) {
@@ -31,7 +40,8 @@ MaybeError take(std::string_view body, unsigned how, const TextCodec& text,
   }
   const bool chat = (how & 1) != 0;
   if (MaybeError failure = parse_call(object, chat, kMaxSequences, call, rules)) return failure;
-  return make_requests(call, text, kMaxModelLen, requests);
+  if (MaybeError failure = make_requests(call, text, kMaxModelLen, requests)) return failure;
+  return (how & 8) != 0 ? take_up(relayed, call.stream, requests) : std::nullopt;
 }
 
 }  // namespace

@@ -19,18 +19,14 @@
 
 #include "shm/jobs.h"
 #include "shm/mailbox.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_seed.h"
 
 namespace tandem {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kMessages = 100'000;
-constexpr std::uint64_t kMessagesBetweenThreads = 100'000;
-#else
-constexpr std::uint64_t kMessages = 10'000'000;
-constexpr std::uint64_t kMessagesBetweenThreads = 1'000'000;
-#endif
+const std::uint64_t kMessages = sanitized() ? 100'000 : 10'000'000;
+const std::uint64_t kMessagesBetweenThreads = sanitized() ? 100'000 : 1'000'000;
 
 constexpr std::uint32_t kWords = 16;  // of f32 in a row of x and of y: a cache line
 constexpr std::uint32_t kMaxGroupsOfJob = 4;

@@ -65,7 +65,7 @@ Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
   Pipe in;
   Pipe out;
   Pipe err;
-  std::vector<std::string> words = {program()};
+  std::vector<std::string> words = {options.program.empty() ? program() : options.program};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<std::string> environment = variables(options.environment);
   posix_spawn_file_actions_t actions;
@@ -80,10 +80,10 @@ Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
   if (!options.folder.empty()) {
     posix_spawn_file_actions_addchdir_np(&actions, options.folder.c_str());
   }
-  const int failure = posix_spawn(&pid_, program(), &actions, nullptr, pointers(words).data(),
-                                  pointers(environment).data());
+  const int failure = posix_spawn(&pid_, words.front().c_str(), &actions, nullptr,
+                                  pointers(words).data(), pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  TANDEM_CHECK(failure == 0, "posix_spawn {}: {}", program(), failure);
+  TANDEM_CHECK(failure == 0, "posix_spawn {}: {}", words.front(), failure);
   close(in.ends[0]);
   close(out.ends[1]);
   close(err.ends[1]);

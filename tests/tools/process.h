@@ -16,6 +16,7 @@ struct ProcessOptions {
   std::string input;                               // standard input, less than 60 kB
   std::string folder;                              // working directory; empty: ours
   std::string output_file;  // takes standard output instead of output(); it must exist
+  std::string program;      // another one than `tandem`; its path
 };
 
 class Process {

@@ -1,4 +1,4 @@
-// tandem bench route: what one decision of each policy takes.
+// tandem bench route: what one decision of each policy takes, and a request the router.
 #include "tools/bench/bench_route.h"
 
 #include <fmt/format.h>
@@ -10,23 +10,31 @@
 #include "scheduler/policies/policy.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
+#include "tools/bench/relay_cost.h"
 #include "tools/cli/flags.h"
 
 namespace tandem {
 namespace {
 
-const CommandInfo kInfo{"bench route", "[--engines N] [flags]",
-                        "Lets each policy choose among engines of random loads, on one thread. "
-                        "Before it is timed, two of\n"
-                        "its kind must choose alike, and an engine that accepts.",
-                        "  tandem bench route --engines 1000"};
+const CommandInfo kInfo{
+    "bench route", "[--engines N] [flags]",
+    "Lets each policy choose among engines of random loads, on one thread. "
+    "Before it is timed, two of\n"
+    "its kind must choose alike, and an engine that accepts. Then a router passes "
+    "streams of two stub\n"
+    "engines on over loopback: its process's CPU is counted, and the delay beside the "
+    "same streams\nwithout it.",
+    "  tandem bench route --engines 1000"};
 
 constexpr std::uint64_t kSeed = 1;
 constexpr double kBarUs = 50;
+constexpr double kRelayBarUs = 400;
+constexpr double kDelayBarUs = 500;
 
 struct RouteBenchSettings {
   std::int64_t engines = 1000;
   std::int64_t decisions = 2000;
+  RelayLoad relay;
 };
 
 std::vector<EngineView> loaded_engines(std::int64_t count, std::mt19937_64& random) {
@@ -88,6 +96,26 @@ Result<int> bench_route(const RouteBenchSettings& settings, const ReportSettings
                 samples.median(), "us", Must::be_at_most, kBarUs});
     report.add(samples);
   }
+  if (settings.relay.requests > 0) {
+    TANDEM_ASSIGN(const RelayCost cost, measure_relay(settings.relay));
+    report.add({"relay",
+                fmt::format("the router's CPU for a request with {} streamed tokens",
+                            settings.relay.tokens),
+                cost.cpu_us, "us", Must::be_at_most, kRelayBarUs});
+    report.add({"delay", "what the router adds to a streamed token's way, median",
+                cost.relayed.event_us - cost.direct.event_us, "us", Must::be_at_most, kDelayBarUs});
+    report.add({"delay_first", "what it adds to the first event, median",
+                cost.relayed.first_event_us - cost.direct.first_event_us, "us", Must::be_at_most,
+                kDelayBarUs});
+    report.fact("relay streams at once", settings.relay.concurrent);
+    report.fact("relay requests/s", cost.requests_per_s);
+    report.fact("relay token us, routed", cost.relayed.event_us);
+    report.fact("relay token us, direct", cost.direct.event_us);
+    report.fact("relay first event us, routed", cost.relayed.first_event_us);
+    report.fact("relay first event us, direct", cost.direct.first_event_us);
+    report.fact("relay memory MiB", cost.memory_mib);
+    report.fact("relay memory MiB, grown since the first round", cost.grown_mib);
+  }
   return report.finish(reporting);
 }
 
@@ -101,6 +129,11 @@ int run_bench_route(const std::vector<std::string>& args) {
   table.group("Benchmark");
   table.add(settings.engines, "engines", "to choose among").range(1, 100'000).flag_only();
   table.add(settings.decisions, "decisions", "of each policy").range(1, 1'000'000).flag_only();
+  table.add(settings.relay.requests, "requests", "passed on by a router; 0: none")
+      .range(0, 10'000'000)
+      .flag_only();
+  table.add(settings.relay.concurrent, "concurrent", "of them at once").range(1, 2000).flag_only();
+  table.add(settings.relay.tokens, "tokens", "of each answer").range(1, 100'000).flag_only();
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   const Result<int> status = bench_route(settings, reporting, bench_command_line("route", args));
   return status ? *status : report_failure(kInfo, status.status());

@@ -125,6 +125,24 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
       "tokens of one step; longer prompts are computed in chunks")
       .range(1, 1048576);
   add(s.max_queue, "max_queue", "sequences that may wait; more are told 429").range(1, 10000000);
+  add(s.queue_order, "queue_order",
+      "who goes first. priority: the lowest `priority` of requests (0 where none is given), then "
+      "as "
+      "they came; arrival: as they came, priorities count for nothing")
+      .choices({"priority", "arrival"});
+  add(s.fair_tenants, "fair_tenants",
+      "tenants take turns by the tokens they have had; a tenant is the header "
+      "x-gateway-inference-fairness-id, else `user`, else the API key");
+  add(s.early_abort, "early_abort",
+      "requests with a first-token deadline that would miss it are told 429 before they begin");
+  add(s.adapter_clusters, "adapter_clusters",
+      "once so many adapters are in the batch, requests of others wait while there are some of "
+      "these; 0: any number")
+      .range(0, 65536);
+  add(s.max_passed_over, "max_passed_over",
+      "admissions of later requests that clusters or overload may put before one; then it is "
+      "passed no more")
+      .range(0, 1000000);
   add(s.pool_gb, "pool_gb",
       "memory that KV and adapters share; 0: what a GPU has left, or enough for the settings above")
       .meta("GB")
@@ -172,6 +190,14 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
   add(s.tool_call_parser, "tool_call_parser",
       "how the model writes calls of tools in chat answers; auto: as its chat template shows")
       .choices({"auto", "llama3", "hermes", "mistral", "none"});
+  add(s.slo_ttft_ms, "slo_ttft_ms",
+      "first-token deadline of requests that give none by x-slo-ttft-ms; 0: none")
+      .meta("MS")
+      .range(0, 86400000);
+  add(s.slo_tpot_ms, "slo_tpot_ms",
+      "objective for the time between tokens where x-slo-tpot-ms gives none; 0: none")
+      .meta("MS")
+      .range(0, 86400000);
   add(s.max_answer_mb, "max_answer_mb",
       "memory that one answer may take; a request that might take more is told 400")
       .meta("MB")
@@ -184,6 +210,13 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       "after SIGTERM, wait this long for running requests to end")
       .meta("SECONDS")
       .range(0, 86400);
+  add(s.registry, "registry",
+      "a cluster's registry, sqlite:FILE or etcd://HOST:PORT,...: the server is entered there, and "
+      "serves the adapters there whose folders are under an adapter_root")
+      .meta("URL");
+  add(s.advertise, "advertise",
+      "how others reach this server, told in the registry; default: http://HOST:PORT")
+      .meta("URL");
 }
 
 }  // namespace

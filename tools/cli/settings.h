@@ -46,6 +46,11 @@ struct EngineSettings {
   std::int64_t max_num_seqs = engine_defaults::kMaxNumSeqs;
   std::int64_t max_num_batched_tokens = engine_defaults::kMaxNumBatchedTokens;
   std::int64_t max_queue = engine_defaults::kMaxQueue;
+  std::string queue_order = "priority";
+  bool fair_tenants = false;
+  bool early_abort = true;
+  std::int64_t adapter_clusters = 0;  // 0: any number
+  std::int64_t max_passed_over = engine_defaults::kMaxPassedOver;
   // Page pool
   double pool_gb = 0;           // 0: automatic
   std::int64_t pool_pages = 0;  // 0: from pool_gb
@@ -73,9 +78,13 @@ struct ServerSettings {
   double max_body_mb = 8;
   bool trust_request_chat_template = false;
   std::string tool_call_parser = "auto";
+  double slo_ttft_ms = 0;  // 0: none
+  double slo_tpot_ms = 0;  // 0: none
   double max_answer_mb = 128;
   double max_answers_mb = 1024;
   double drain_timeout_s = 30;
+  std::string registry;   // URL; empty: none
+  std::string advertise;  // URL; empty: of host and port
 };
 
 // Which of them a command takes as flags. The others are another command's, accepted in config

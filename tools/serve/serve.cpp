@@ -8,12 +8,16 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/memory/memory_reserve.h"
+#include "engine/server/cluster/engine_report.h"
 #include "engine/server/server.h"
 #include "engine/server/tool_calls/tool_format.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/machine.h"
+#include "tools/cli/serving.h"
 #include "tools/cli/settings.h"
 #include "tools/cli/signals.h"
+#include "tools/cli/version.h"
+#include "tools/serve/registry_adapters.h"
 #include "tools/serve/serve.h"
 #include "tools/setup/engine_setup.h"
 
@@ -27,7 +31,10 @@ const CommandInfo kInfo{
     "  tandem serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters\n"
     "  tandem serve --config configs/demo.toml --port 9000"};
 
-ServerOptions server_options(const ServerSettings& settings) {
+// Two such halves: each holds what the largest bodies (max_body_mb) need to be let go.
+constexpr std::size_t kReserveBytes = std::size_t{32} << 20;
+
+ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
   ServerOptions options;
   options.host = settings.host;
   options.port = static_cast<int>(settings.port);
@@ -40,23 +47,9 @@ ServerOptions server_options(const ServerSettings& settings) {
   options.max_answers_bytes = static_cast<std::uint64_t>(settings.max_answers_mb * 1024 * 1024);
   options.max_connections = static_cast<int>(settings.max_connections);
   options.trust_request_chat_template = settings.trust_request_chat_template;
+  options.objectives = {settings.slo_ttft_ms / 1e3, settings.slo_tpot_ms / 1e3};
+  options.early_abort = early_abort;
   return options;
-}
-
-// A shell's usual limit of 1024 files is below the default of max_connections, and a server without
-// a descriptor left can accept nobody, not even to say 503.
-void make_room_for_connections(std::int64_t max_connections) {
-  constexpr std::int64_t kOtherFiles = 128;  // refusals, adapters being loaded, the log
-  const auto wanted = static_cast<std::size_t>(max_connections + kOtherFiles);
-  if (const std::size_t allowed = allow_open_files(wanted); allowed < wanted) {
-    log::warning("{} open files are allowed, too few for max_connections {}; raise ulimit -n to {}",
-                 allowed, max_connections, wanted);
-  }
-}
-
-std::string url(const ServerSettings& settings, int port) {
-  const bool v6 = settings.host.find(':') != std::string::npos;
-  return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", settings.host, v6 ? "]" : "", port);
 }
 
 ToolFormat choose_tool_format(const std::string& setting, const EngineSetup& setup) {
@@ -74,15 +67,50 @@ ToolFormat choose_tool_format(const std::string& setting, const EngineSetup& set
   return found;
 }
 
+// Before the model is loaded, which takes minutes.
+Status check_registry(const ServerSettings& settings) {
+  if (settings.registry.empty()) return {};
+  const bool is_any = settings.host == "0.0.0.0" || settings.host == "::";
+  if (is_any && settings.advertise.empty()) {
+    return invalid(
+        "advertise: host {} is every address of this machine; tell the registry how "
+        "others reach it, as in --advertise http://10.0.0.7:{}",
+        settings.host, settings.port);
+  }
+  return open_registry(settings.registry).status();
+}
+
+Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& settings,
+                                                        const std::string& address,
+                                                        const std::string& engine_id,
+                                                        EngineSetup& setup) {
+  const EngineOptions& options = setup.engine->options();
+  EngineEntry entry;
+  entry.id = engine_id;
+  entry.address = settings.advertise.empty() ? address : settings.advertise;
+  entry.model = setup.model_name;
+  entry.capacity.max_requests = options.max_num_seqs;
+  entry.capacity.kv_tokens = std::int64_t{options.num_pages} * options.page_tokens;
+  entry.capacity.adapter_bytes = static_cast<std::int64_t>(options.host_tier_bytes);
+  TANDEM_ASSIGN(auto adapters, RegistryAdapters::join(settings.registry, entry, *setup.engine,
+                                                      setup.dtype, settings.adapter_root));
+  log::info("registered as engine {} at {}", entry.id, entry.address);
+  return adapters;
+}
+
 Status serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
+  keep_memory_reserve(kReserveBytes);
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   TANDEM_ASSIGN(const auto adapters,
                 list_adapters(engine_settings.adapters, engine_settings.adapter));
-  std::unique_ptr<EngineSetup> setup;  // outlives the server, which points into it
-  TANDEM_ASSIGN(const auto server, Server::create(server_options(server_settings)));
-  make_room_for_connections(server_settings.max_connections);
+  TANDEM_TRY(check_registry(server_settings));
+  std::unique_ptr<EngineSetup> setup;          // outlives the server, which points into it
+  std::unique_ptr<RegistryAdapters> registry;  // so does this; null: none
+  TANDEM_ASSIGN(const auto server,
+                Server::create(server_options(server_settings, engine_settings.early_abort)));
+  make_room_for_connections(server_settings.max_connections, 1);
   TANDEM_TRY(server->start());
-  const std::string address = url(server_settings, server->port());
+  const std::string address = listening_url(server_settings.host, server->port());
   log::info("listening on {}; loading, /ready says when it is done", address);
 
   TANDEM_ASSIGN(setup, set_up_engine(engine_settings, adapters, LoadReport::progress,
@@ -95,29 +123,29 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.service = setup->engine.get();
   model.text = setup->text.get();
   model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
+  model.engine_id = new_engine_id();
+  if (!server_settings.registry.empty()) {
+    TANDEM_ASSIGN(registry, join_registry(server_settings, address, model.engine_id, *setup));
+    model.fetch_adapter = [&registry](const std::string& name) { return registry->fetch(name); };
+  }
+  model.version = version_number();
   signals->set_graceful(true);
   server->attach(model);
   log::info("ready: {} serves '{}' and {} adapters", address, model.name, adapters.size());
 
-  const auto timeout = std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(server_settings.drain_timeout_s));
-  // Before anything that could wait, the log included.
-  const auto bound_the_end = [&] { signals->exit_after(timeout + std::chrono::seconds(1)); };
   while (!signals->wait_for(std::chrono::milliseconds(100))) {
+    if (registry != nullptr) registry->set_serving(setup->engine->ready());
     if (const Status failure = setup->engine->failure(); !failure) {
-      bound_the_end();
+      bound_the_end(*signals, server_settings.drain_timeout_s);
       server->drain_and_stop(std::chrono::seconds(1));  // the answers that say so
       return failure.with_context("the engine has ended");
     }
   }
-  bound_the_end();
-  log::info("signal {}: draining for at most {} s; a second signal ends it at once",
-            signals->signal_number(), server_settings.drain_timeout_s);
-  if (server->drain_and_stop(timeout)) {
-    log::info("drained, stopped");
-  } else {
-    log::warning("stopped with requests unfinished: drain_timeout_s passed");
-  }
+  drain_after_signal(*signals, server_settings.drain_timeout_s, [&](Duration timeout) {
+    // Routers hear of it by the engine's statistics; who starts now shall not find it any more.
+    if (registry != nullptr) registry->set_serving(false);
+    return server->drain_and_stop(timeout);
+  });
   return {};
 }
 

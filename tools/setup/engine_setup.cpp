@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/memory_info.h"
+#include "base/memory/memory_info.h"
 #include "cpu_lora/topology/topology.h"
 #include "engine/adapters/base_name.h"
 #include "engine/loader/peft/peft_folder.h"
@@ -234,6 +234,11 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.record_at_start = graphs;
   options.tune_at_start = device.info().is_cuda;
   options.max_queue = static_cast<std::int32_t>(settings.max_queue);
+  options.line.by_priority = settings.queue_order == "priority";
+  options.line.fair = settings.fair_tenants;
+  options.line.early_abort = settings.early_abort;
+  options.line.adapter_clusters = static_cast<std::int32_t>(settings.adapter_clusters);
+  options.line.max_passed_over = static_cast<std::int32_t>(settings.max_passed_over);
   options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
   options.max_device_adapters = static_cast<std::int32_t>(settings.max_device_adapters);
   options.host_tier_bytes = choose_host_tier_bytes(settings);

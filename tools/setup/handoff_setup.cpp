@@ -131,12 +131,15 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name) {
   HandoffOptions options;
-  if (!has_workers(settings)) return options;
-  TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
+  if (has_workers(settings)) {
+    TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
+  }
+  // Also without workers: routers and pickers are told what a cold start takes.
   if (settings.link_gbps > 0) {
     options.costs.link_bytes_per_s =
         std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
   }
+  if (!has_workers(settings)) return options;
   options.max_rows = static_cast<std::int32_t>(settings.handoff_tokens);
   options.deadline_us = static_cast<std::uint32_t>(settings.handoff_deadline_ms * 1000);
   options.spin_ms = settings.worker_spin_ms;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/memory_info.h"
+#include "base/memory/memory_info.h"
 #include "engine/batching/request_limits.h"
 #include "engine/memory/pool_layout.h"
 #include "engine/model/llama.h"

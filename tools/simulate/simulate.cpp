@@ -16,9 +16,11 @@
 #include "scheduler/policies/policy.h"
 #include "scheduler/simulator/azure_trace.h"
 #include "scheduler/simulator/popularity.h"
+#include "scheduler/simulator/recorded_requests.h"
 #include "scheduler/simulator/simulation.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/progress.h"
+#include "tools/simulate/recorded_cluster.h"
 #include "tools/simulate/simulate_report.h"
 
 namespace tandem {
@@ -36,16 +38,19 @@ const CommandInfo kInfo{
     "  tandem simulate --compare all --engines 60 --adapters 40000 --rps 340 --json FILE\n"
     "  tandem simulate --cold-start cached --batching separate    # as in the paper's figure 19\n"
     "  tandem simulate --load 0.85 --shift 0.5 --html FILE        # a change of popularity\n"
-    "  tandem simulate --arrivals trace --trace FILE --compare rank_aware,tandem"};
+    "  tandem simulate --arrivals trace --trace FILE --compare rank_aware,tandem\n"
+    "  tandem simulate --stats FILE --requests FILE --engines 3   # a cluster of yours"};
 
 // A day of 100,000 functions is some 300 MB.
 constexpr std::uint64_t kMaxTraceBytes = std::uint64_t{2} << 30;
 constexpr std::int32_t kMaxTraceMinutes = 1440;
+constexpr std::uint64_t kMaxStatsBytes = std::uint64_t{64} << 20;
 
 struct SimulateSettings {
   std::string compare = "all";
   std::int64_t engines = 60;
   std::string machine = "a10";
+  std::string stats;
   std::string kernel = "bgmv";
   std::string cold_start = "cpu_assist";
   std::string batching = "mixed";
@@ -56,6 +61,7 @@ struct SimulateSettings {
   double load = 0;
   double cv = 3;
   std::string trace;
+  std::string requests;
   std::string write_trace;
   double duration_s = 300;
   double warmup_s = 30;
@@ -78,6 +84,8 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
   add(s.compare, "compare", "all, or names with commas between").meta("NAMES");
   add(s.engines, "engines", "in the cluster").range(1, 10'000);
   add(s.machine, "machine", "that each engine runs on").choices(sim_machine_names());
+  add(s.stats, "stats", "instead of machine: what GET /v1/stats of an idle engine answered")
+      .meta("FILE");
   add(s.kernel, "kernel", "of LoRA: padded to the batch's largest rank, or not")
       .choices({"bgmv", "mbgmv"});
   add(s.cold_start, "cold_start", "how a cold adapter's request begins; cached: none is cold")
@@ -94,6 +102,8 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
   add(s.load, "load", "instead of rps: the share of what the cluster can serve").range(0, 10);
   add(s.cv, "cv", "coefficient of variation of gamma's pauses").range(0.1, 30);
   add(s.trace, "trace", "calls by function and minute, as the Azure Functions traces").meta("FILE");
+  add(s.requests, "requests", "recorded ones, an object a line (docs/simulate.md), as they came")
+      .meta("FILE");
   add(s.write_trace, "write_trace", "write such a trace with this popularity and rps, and stop")
       .meta("FILE");
   add(s.duration_s, "duration_s", "in which requests come").range(1, 1e6);
@@ -145,10 +155,36 @@ Result<std::vector<std::string>> parse_policies(const std::string& text) {
   return names;
 }
 
+Result<SimMachine> machine_of(const SimulateSettings& s) {
+  if (s.stats.empty()) {
+    return sim_machine(s.machine, s.kernel == "bgmv" ? LoraKernel::bgmv : LoraKernel::mbgmv);
+  }
+  TANDEM_ASSIGN(const std::string text, read_text_file(s.stats, kMaxStatsBytes));
+  Result<SimMachine> machine = machine_from_stats(text);
+  if (!machine) return machine.status().with_context(s.stats);
+  return machine;
+}
+
+// What was recorded says when requests come, for which adapters, and of what lengths.
+void use_recorded(const std::vector<SimRequest>& requests, WorkloadOptions& workload) {
+  workload.arrivals = "recorded";
+  workload.recorded = &requests;
+  workload.duration_s = std::max(requests.back().arrival_s, 1.0);
+  workload.requests_per_s = static_cast<double>(requests.size()) / workload.duration_s;
+  workload.ranks.clear();
+  workload.adapters = 0;
+  for (const SimRequest& request : requests) {
+    workload.adapters = std::max<std::int64_t>(workload.adapters, request.adapter.value() + 1);
+    if (std::find(workload.ranks.begin(), workload.ranks.end(), request.rank) ==
+        workload.ranks.end()) {
+      workload.ranks.push_back(request.rank);
+    }
+  }
+}
+
 Result<SimulationOptions> simulation_options(const SimulateSettings& s) {
   SimulationOptions options;
-  const LoraKernel kernel = s.kernel == "bgmv" ? LoraKernel::bgmv : LoraKernel::mbgmv;
-  TANDEM_ASSIGN(options.machine, sim_machine(s.machine, kernel));
+  TANDEM_ASSIGN(options.machine, machine_of(s));
   TANDEM_ASSIGN(options.cold_start, parse_cold_start(s.cold_start));
   options.mixed_steps = s.batching == "mixed";
   options.engines = static_cast<std::int32_t>(s.engines);
@@ -197,18 +233,18 @@ class SimulateProgress {
 std::vector<std::pair<std::string, nlohmann::json>> setting_of(const SimulateSettings& s,
                                                                const SimulationOptions& options) {
   return {{"engines", s.engines},
-          {"machine", s.machine},
-          {"kernel", s.kernel},
+          {"machine", options.machine.name},
+          {"kernel", options.machine.costs.kernel == LoraKernel::bgmv ? "bgmv" : "mbgmv"},
           {"cold_start", s.cold_start},
           {"batching", s.batching},
           {"slo_factor", s.slo_factor},
-          {"arrivals", s.arrivals},
+          {"arrivals", options.workload.arrivals},
           {"requests_per_s", options.workload.requests_per_s},
           {"cv", s.cv},
           {"trace", s.trace},
-          {"duration_s", s.duration_s},
+          {"duration_s", options.workload.duration_s},
           {"warmup_s", s.warmup_s},
-          {"adapters", s.adapters},
+          {"adapters", options.workload.adapters},
           {"popularity", s.popularity},
           {"zipf_exponent", s.zipf_exponent},
           {"shift", s.shift},
@@ -241,6 +277,16 @@ Result<int> simulate(const SimulateSettings& s, const std::string& command) {
     trace = std::move(*parsed);
   }
   const AzureTrace* calls = trace ? &*trace : nullptr;
+  std::vector<SimRequest> recorded;
+  if (!s.requests.empty()) {
+    if (s.load > 0 || trace)
+      return invalid("requests: recorded ones come as they came; no load or trace beside it");
+    TANDEM_ASSIGN(const std::string text, read_text_file(s.requests, kMaxTraceBytes));
+    auto parsed = parse_recorded_requests(text);
+    if (!parsed) return parsed.status().with_context(s.requests);
+    recorded = std::move(*parsed);
+    use_recorded(recorded, options.workload);
+  }
   TANDEM_ASSIGN(const Workload workload, Workload::create(options.workload, calls));
   SimulateReport report;
   report.capacity_per_s = capacity_per_s(options, workload);
@@ -258,7 +304,8 @@ Result<int> simulate(const SimulateSettings& s, const std::string& command) {
   for (const std::string& policy : policies) {
     std::fflush(stdout);
     Result<PolicyResult> result = [&] {
-      SimulateProgress progress(policy, report.policies.size() + 1, policies.size(), s.duration_s);
+      SimulateProgress progress(policy, report.policies.size() + 1, policies.size(),
+                                options.workload.duration_s);
       return simulate_policy(policy, options, calls, clock,
                              [&](double simulated_s) { progress.update(simulated_s); });
     }();

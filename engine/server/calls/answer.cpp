@@ -1,5 +1,6 @@
 #include "engine/server/calls/answer.h"
 
+#include <algorithm>
 #include <exception>
 #include <iterator>
 #include <new>
@@ -10,6 +11,8 @@
 
 #include "base/http/sse.h"
 #include "base/log.h"
+#include "engine/server/admission/stream_start.h"
+#include "engine/server/calls/answer_parts.h"
 #include "engine/server/calls/constrained_answer.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/response_building.h"
@@ -23,132 +26,16 @@ constexpr int kRetryWhenFullS = 1;
 constexpr int kOk = 200;
 constexpr int kInternalError = 500;
 constexpr std::size_t kPullBytes = 32U << 10;  // of events at a time
+constexpr int kPullPieces = 512;               // of news
 constexpr std::size_t kLongAnswer = 1U << 20;  // bytes; written in some 20 ms
 
-// What both ways to answer have in common: news becomes parts of choices.
-class Answer {
- public:
-  Answer(AnswerJob job, GenerationRun run, ServerMetrics& metrics)
-      : job_(std::move(job)), run_(std::move(run)), metrics_(metrics) {
-    base_ = {{"id", random_id(job_.shape->id_prefix())},
-             {"object", job_.shape->object(job_.call.stream)},
-             {"created", unix_seconds()},
-             {"model", job_.model}};
-    parts_.resize(job_.requests.size() * static_cast<std::size_t>(n()));
-    scores_.resize(job_.requests.size());
-    held_.resize(job_.requests.size());
-  }
-  ~Answer() {
-    if (!counted_) metrics_.count_finish("abort");
-    log_end(kClientGone);
-  }
-  Answer(const Answer&) = delete;
-  Answer& operator=(const Answer&) = delete;
-
- protected:
-  using TakePart = std::function<void(ChoicePart)>;
-
-  const AnswerJob& job() const { return job_; }
-  GenerationRun& run() { return run_; }
-  const json& base() const { return base_; }
-  std::size_t num_choices() const { return parts_.size(); }
-  bool all_finished() const { return finished_ == parts_.size(); }
-
-  // One piece of news. False: there is none now, or no more will come (`ended`).
-  bool take_one(const TakePart& take) {
-    auto news = run_.next();
-    if (!news) return false;
-    take_delta(news->prompt, news->delta, take);
-    return true;
-  }
-  // To its end or to a failure, and then counted.
-  bool ended() {
-    if (!all_finished() && !run_.failed()) return false;
-    if (counted_) return true;
-    counted_ = true;
-    if (run_.failed()) {
-      metrics_.count_finish("error");
-    } else {
-      for (const GenerationStats& stats : run_.stats()) metrics_.observe(stats, n());
-    }
-    return true;
-  }
-  // Once: what the log says of it.
-  void log_end(int status) {
-    if (logged_ || !job_.logged.enabled) return;
-    logged_ = true;
-    try {
-      log::info("{}", log_line(job_.logged, status, run_.stats()));
-    } catch (const std::bad_alloc&) {  // the answer is worth more than its line
-    }
-  }
-  ApiError failure() const {
-    if (run_.error().code() == StatusCode::not_found) return model_not_found(job_.model);
-    return to_api_error(run_.error());
-  }
-
- private:
-  std::int32_t n() const { return job_.call.request.n; }
-
-  // The log probabilities of an echoed prompt come with continuation 0; the others' news waits for
-  // them, because every choice's text starts with the prompt.
-  void take_delta(std::size_t prompt, OutputDelta& delta, const TakePart& take) {
-    if (job_.call.request.prompt_logprobs && !scores_[prompt]) {
-      if (delta.index != 0) return held_[prompt].push_back(std::move(delta));
-      scores_[prompt] =
-          std::make_shared<const std::vector<TokenLogprob>>(std::move(delta.prompt_logprobs));
-      pass(prompt, delta, take);
-      for (OutputDelta& held : held_[prompt]) pass(prompt, held, take);
-      held_[prompt].clear();
-      return;
-    }
-    pass(prompt, delta, take);
-  }
-
-  void pass(std::size_t prompt, OutputDelta& delta, const TakePart& take) {
-    const auto index =
-        static_cast<std::size_t>(n()) * prompt + static_cast<std::size_t>(delta.index);
-    ChoicePart part;
-    part.index = static_cast<std::int32_t>(index);
-    part.first = parts_[index].first;
-    parts_[index].first = false;
-    if (part.first && job_.call.echo) {
-      part.text = job_.echoed[prompt];
-      if (scores_[prompt]) {
-        part.prompt_head = job_.requests[prompt].prompt.front();
-        part.prompt_logprobs = scores_[prompt];
-      }
-    }
-    part.text += delta.text;
-    part.logprobs = std::move(delta.logprobs);
-    part.finish = delta.finish;
-    part.stop_reason = std::move(delta.stop_reason);
-    if (part.finish != FinishReason::none) {
-      metrics_.count_finish(part.finish == FinishReason::stop ? "stop" : "length");
-      ++finished_;
-    }
-    take(std::move(part));
-  }
-
-  AnswerJob job_;
-  GenerationRun run_;
-  ServerMetrics& metrics_;
-  json base_;
-  std::vector<ChoicePart> parts_;  // what has been said of each choice: whether anything
-  std::vector<std::shared_ptr<const std::vector<TokenLogprob>>> scores_;  // per prompt
-  std::vector<std::vector<OutputDelta>> held_;                            // per prompt
-  std::size_t finished_ = 0;                                              // choices
-  bool counted_ = false;
-  bool logged_ = false;
-};
-
 // Known when everything is.
-class WholeAnswer final : public DeferredResponse, private Answer {
+class WholeAnswer final : public DeferredResponse, private AnswerParts {
  public:
-  WholeAnswer(AnswerJob job, GenerationRun run, ServerMetrics& metrics)
-      : Answer(std::move(job), std::move(run), metrics), choices_(num_choices()) {}
+  WholeAnswer(AnswerJob job, GenerationRun run, HandOver& hand_over, ServerMetrics& metrics)
+      : AnswerParts(std::move(job), std::move(run), hand_over, metrics), choices_(num_choices()) {}
 
-  void on_ready(std::function<void()> wake) override { run().on_news(std::move(wake)); }
+  void on_ready(std::function<void()> wake) override { wake_by(std::move(wake)); }
   bool is_long() const override { return bytes_ > kLongAnswer; }
 
   bool ready() override {
@@ -167,10 +54,16 @@ class WholeAnswer final : public DeferredResponse, private Answer {
     };
     while (take_one(add)) {
     }
-    return ended();
+    return ended() || is_moved();
   }
 
   HttpResponse take() override {
+    if (!ended()) {
+      run().cancel();
+      const ApiError moved = moved_error();
+      log_end(moved.status);
+      return error_response(moved);
+    }
     if (run().failed()) {
       const ApiError error = failure();
       log_end(error.status);
@@ -214,18 +107,42 @@ class WholeAnswer final : public DeferredResponse, private Answer {
   std::size_t bytes_ = 0;  // of what has come
 };
 
-// An event for each piece of news.
-class StreamedAnswer final : public BodySource, private Answer {
+// An event for each piece of news. Of a relayed call each is preceded by the tokens that it says,
+// and those that came before and said nothing yet, in a comment: with them another engine can go on
+// where this one ends.
+class StreamedAnswer final : public StartingSource, private AnswerParts {
  public:
-  using Answer::Answer;
+  StreamedAnswer(AnswerJob job, GenerationRun run, HandOver& hand_over, ServerMetrics& metrics)
+      : AnswerParts(std::move(job), std::move(run), hand_over, metrics), untold_(num_choices()) {}
 
-  void on_ready(std::function<void()> wake) override { run().on_news(std::move(wake)); }
+  void on_ready(std::function<void()> wake) override { wake_by(std::move(wake)); }
   std::string_view filler() const override { return kSseComment; }
 
+  bool has_started() override {
+    const auto say = [this](const ChoicePart& part) { add_event(part, first_); };
+    while (first_.empty() && !is_moved() && take_one(say)) {
+    }
+    return !first_.empty() || is_moved() || ended();
+  }
+
+  std::optional<ApiError> refused() override {
+    if (!first_.empty() || !(run().failed() || is_moved())) return std::nullopt;
+    const ApiError why = run().failed() ? failure() : moved_error();
+    run().cancel();
+    log_end(why.status);
+    return why;
+  }
+
   Pull pull(std::string& out) override {
+    if (!first_.empty()) {
+      out += std::exchange(first_, {});
+      return Pull::more;
+    }
     try {
       const auto say = [&](const ChoicePart& part) { add_event(part, out); };
-      while (out.size() < kPullBytes) {
+      // What was said before says nothing now, and takes its time all the same.
+      for (int pieces = 0; out.size() < kPullBytes && pieces < kPullPieces; ++pieces) {
+        if (is_moved()) return move_away(out);
         if (take_one(say)) continue;
         if (!ended()) return Pull::wait;
         add_last(out);
@@ -242,21 +159,44 @@ class StreamedAnswer final : public BodySource, private Answer {
 
  private:
   void add_event(const ChoicePart& part, std::string& out) {
+    std::string& untold = untold_[static_cast<std::size_t>(part.index)];
+    if (job().relayed) {
+      for (const TokenId token : part.tokens) untold += fmt::format(" {}", token);
+    }
     const bool silent = part.text.empty() && part.logprobs.empty() && !part.prompt_head &&
                         part.finish == FinishReason::none;
     if (silent && !part.first) return;
     std::vector<json> choices = job().shape->chunk_choices(part);
+    std::size_t left_out = part.is_before ? part.told.value_or(choices.size()) : 0;
     for (json& choice : choices) {
+      if (left_out > 0) {
+        --left_out;
+        continue;
+      }
       json chunk = base();
       const bool last = &choice == &choices.back();
+      const bool is_end = last && part.finish != FinishReason::none;
+      if (!untold.empty()) out += fmt::format(":tokens {}{}\n", part.index, untold);
+      untold.clear();
+      if (job().relayed && is_end) {
+        out += fmt::format(":finish {} {}\n", part.index,
+                           choice["finish_reason"].get_ref<const std::string&>());
+      }
       chunk["choices"] = json::array({std::move(choice)});
       if (job().call.include_usage) {
         chunk["usage"] = nullptr;
-      } else if (last && part.finish != FinishReason::none && all_finished()) {
+      } else if (is_end && all_finished()) {
         chunk["tandem"] = tandem_json(run().stats());
       }
       out += sse_event(dump(chunk));
     }
+  }
+
+  Pull move_away(std::string& out) {
+    run().cancel();
+    log_end(moved_error().status);
+    out += kMovedLine;
+    return Pull::end;
   }
 
   void add_last(std::string& out) {
@@ -275,6 +215,9 @@ class StreamedAnswer final : public BodySource, private Answer {
     out += kSseDone;
     log_end(kOk);
   }
+
+  std::string first_;                // words, taken in to know that there are some
+  std::vector<std::string> untold_;  // tokens of each choice, " 17 4", that no comment has named
 };
 
 // Names what makes the answer long.
@@ -291,8 +234,18 @@ ApiError too_dear(const CompletionCall& call, std::uint64_t price, std::uint64_t
   return error;
 }
 
+// It may be given up before it begins, which must be known before a stream's head.
+bool may_be_given_up(const AnswerJob& job) {
+  return std::ranges::any_of(job.requests, [](const GenerationRequest& request) {
+    return request.ttft_deadline_s > 0 && request.before.empty();
+  });
+}
+
 // Of a job for which everything is there.
-HttpResponse run_job(AnswerJob job, GenerationService& service, ServerMetrics& metrics) {
+HttpResponse run_job(AnswerJob job, const AnswerLimits& limits, GenerationService& service,
+                     ServerMetrics& metrics) {
+  HandOver& hand_over = *limits.hand_over;
+  if (job.relayed && hand_over.is_asked()) return error_response(moved_error());
   auto run = GenerationRun::submit(service, job.requests);
   if (!run) {
     // An adapter unloaded since the model's name was looked up.
@@ -303,11 +256,16 @@ HttpResponse run_job(AnswerJob job, GenerationService& service, ServerMetrics& m
   }
   if (!job.call.stream) {
     HttpResponse response;
-    response.deferred = std::make_unique<WholeAnswer>(std::move(job), std::move(*run), metrics);
+    response.deferred =
+        std::make_unique<WholeAnswer>(std::move(job), std::move(*run), hand_over, metrics);
     return response;
   }
+  const bool waits = limits.early_abort && may_be_given_up(job);
+  auto source =
+      std::make_unique<StreamedAnswer>(std::move(job), std::move(*run), hand_over, metrics);
+  if (waits) return answer_when_started(std::move(source));
   HttpResponse response = sse_response();
-  response.source = std::make_unique<StreamedAnswer>(std::move(job), std::move(*run), metrics);
+  response.source = std::move(source);
   return response;
 }
 
@@ -331,11 +289,12 @@ HttpResponse answer(AnswerJob job, const AnswerLimits& limits, GenerationService
   }
   const bool constrained = job.requests.front().constraint.kind != TextConstraint::Kind::none;
   HttpResponse response =
-      constrained ? answer_when_compiled(std::move(job), service,
-                                         [&service, &metrics](AnswerJob ready) {
-                                           return run_job(std::move(ready), service, metrics);
-                                         })
-                  : run_job(std::move(job), service, metrics);
+      constrained
+          ? answer_when_compiled(std::move(job), service,
+                                 [limits, &service, &metrics](AnswerJob ready) {
+                                   return run_job(std::move(ready), limits, service, metrics);
+                                 })
+          : run_job(std::move(job), limits, service, metrics);
   response.guard = std::move(reserved);
   return response;
 }

@@ -14,6 +14,8 @@
 #include "engine/server/calls/metrics.h"
 #include "engine/server/calls/request_log.h"
 #include "engine/server/calls/server_options.h"
+#include "engine/server/cluster/hand_over.h"
+#include "engine/server/cluster/relayed_call.h"
 #include "engine/server/messages/request_fields.h"
 
 namespace tandem {
@@ -23,6 +25,7 @@ struct ChoicePart {
   std::int32_t index = 0;  // prompt x n + continuation
   bool first = true;       // of this choice
   std::string text;
+  std::vector<TokenId> tokens;  // that were generated, an end token too
   std::vector<TokenLogprob> logprobs;
   // Of an echoed prompt, with the first part: its first token, and the others' log probabilities.
   std::optional<TokenId> prompt_head;
@@ -30,6 +33,10 @@ struct ChoicePart {
       prompt_logprobs;  // the choices' own; may be null
   FinishReason finish = FinishReason::none;
   std::string stop_reason;
+  // It was said before, by another engine; what a shape remembers of it counts, what it makes of it
+  // does not, but for the chunks after the first `told` (nothing: all were told).
+  bool is_before = false;
+  std::optional<std::size_t> told;
 };
 
 // How a kind of call looks. One per call: may keep state between the parts of a choice.
@@ -51,11 +58,14 @@ struct AnswerJob {
   std::vector<std::string> echoed;  // per prompt, with echo
   std::unique_ptr<AnswerShape> shape;
   LoggedCall logged;
+  std::optional<RelayedCall> relayed;  // by a router; its `sent` is in the requests, too
 };
 
 struct AnswerLimits {
   std::uint64_t max_bytes;  // of one answer; a dearer call is a 400
   AnswerBudget* budget;     // of all at once; a 429 when it is used up
+  HandOver* hand_over;      // ends those that a router has passed on; outlives the answers
+  bool early_abort;         // the engine gives up what would miss its first-token deadline
 };
 
 // Submits; a refusal is the response. Waits for nothing: the response is deferred, or streamed.

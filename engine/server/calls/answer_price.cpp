@@ -14,6 +14,7 @@ constexpr std::uint64_t kChunkBytes = 512;       // an event around one token
 constexpr std::uint64_t kLogprobBytes = 48;      // of one candidate: completions
 constexpr std::uint64_t kChatLogprobBytes = 96;  // the same with its name, number and bytes
 constexpr std::uint64_t kLogprobTokenBytes = 64;
+constexpr std::uint64_t kSaidBytes = 32;       // of a token that was generated before
 constexpr std::uint64_t kToolCallBytes = 192;  // of one call: its id and names
 // Of a choice in which calls are read: those, and what is held back, as text and as arguments.
 constexpr std::uint64_t kToolsBytes = 2 * kMaxHeldBytes + kMaxToolCalls * kToolCallBytes;
@@ -39,6 +40,9 @@ std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationReq
     if (request.num_logprobs >= 0) choice += tokens * scored;
     if (request.prompt_logprobs) choice += request.prompt.size() * scored;
     if (i < echoed.size()) choice += 2 * echoed[i].size();  // what JSON escapes is longer
+    for (const GeneratedBefore& before : request.before) {
+      total += before.tokens.size() * kSaidBytes;
+    }
     total += choice * static_cast<std::uint64_t>(std::max(request.n, 1));
   }
   return total;

@@ -24,7 +24,12 @@ const ServedModel& CallContext::model() const {
 
 MaybeError CallContext::find_adapter(const std::string& asked, std::string& adapter) const {
   if (asked.empty() || asked == model().name) return std::nullopt;
-  if (!model().service->has_adapter(asked)) return model_not_found(asked);
+  if (!model().service->has_adapter(asked)) {
+    if (!model().fetch_adapter) return model_not_found(asked);
+    const Status fetched = model().fetch_adapter(asked);
+    if (fetched.code() == StatusCode::not_found) return model_not_found(asked);
+    if (!fetched) return to_api_error(fetched);
+  }
   adapter = asked;
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -17,6 +18,8 @@
 #include "engine/server/calls/answer_price.h"
 #include "engine/server/calls/metrics.h"
 #include "engine/server/calls/server_options.h"
+#include "engine/server/cluster/hand_over.h"
+#include "engine/server/cluster/stats_feed.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/request_fields.h"
 
@@ -33,17 +36,21 @@ struct CallContext {
   // Whose adapter a request wants: empty for the base.
   MaybeError find_adapter(const std::string& asked, std::string& adapter) const;
   LoggedCall logged(const HttpRequest& request, const char* path, const std::string& adapter) const;
-  AnswerLimits answer_limits() { return {options.max_answer_bytes, &answer_budget}; }
+  AnswerLimits answer_limits() {
+    return {options.max_answer_bytes, &answer_budget, &hand_over, options.early_abort};
+  }
 
   const ServerOptions options;
   std::vector<std::filesystem::path> adapter_roots;  // links resolved
   ServerMetrics metrics;
   AnswerBudget answer_budget;
-  std::mutex loading;  // one load or unload at a time
-  std::atomic<bool> draining{false};
+  HandOver hand_over;
+  std::mutex loading;                 // one load or unload at a time
+  std::atomic<bool> draining{false};  // for good: the server shuts down
   std::int64_t attached_unix = 0;
   // release when it is attached, acquire in every reader: it then sees the model and attached_unix
   std::atomic<const ServedModel*> served{nullptr};
+  std::unique_ptr<StatsFeed> stats;  // there when the model is; ends before what it asks
 };
 
 // 503 while starting or draining.
@@ -58,8 +65,16 @@ namespace calls {
 Call health, ready, metrics, openapi;
 Call completions, chat_completions, tokenize, detokenize;
 Call list_models, show_model, list_adapters, load_adapter, unload_adapter;
+Call relay, stats, drain;
 
 }  // namespace calls
+
+// What the body of such a call asks for, ready for answer(). The request's own body is that of the
+// call: `body` has lost the order of its members.
+MaybeError make_completions_job(CallContext& context, const HttpRequest& request,
+                                const nlohmann::json& body, AnswerJob& job);
+MaybeError make_chat_job(CallContext& context, const HttpRequest& request,
+                         const nlohmann::json& body, AnswerJob& job);
 
 struct Route {
   const char* method;  // "GET" serves HEAD as well

@@ -1,4 +1,6 @@
 // POST /v1/chat/completions
+#include "base/json/json_release.h"
+#include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/calls/chat_shape.h"
 #include "engine/server/messages/request_parsing.h"
@@ -42,29 +44,44 @@ MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools&
 
 }  // namespace
 
-HttpResponse calls::chat_completions(CallContext& context, const HttpRequest& request,
-                                     const json& body) {
-  AnswerJob job;
+MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const json& body,
+                         AnswerJob& job) {
+  ChatInput& chat = job.call.chat_input;
+  const EmptiedFromLeaves messages_at_end(chat.messages);
+  const EmptiedFromLeaves variables_at_end(chat.variables);
   const ServedModel& model = context.model();
   const ConversationRules rules{.bytes = request.body,
                                 .trust_chat_template = context.options.trust_request_chat_template};
   if (auto error =
           parse_call(body, true, context.options.max_sequences_per_request, job.call, rules)) {
-    return error_response(*error);
+    return error;
+  }
+  if (auto error = take_queue_headers(request, context.options.objectives, job.call.request)) {
+    return error;
   }
   std::string adapter;
-  if (auto error = context.find_adapter(job.call.model, adapter)) return error_response(*error);
+  if (auto error = context.find_adapter(job.call.model, adapter)) return error;
   ChatTools tools;
-  if (auto error = plan_tools(model, job.call, tools)) return error_response(*error);
+  if (auto error = plan_tools(model, job.call, tools)) return error;
   if (auto error = make_requests(job.call, *model.text, model.max_model_len, job.requests)) {
-    return error_response(*error);
+    return error;
   }
+  // All of it is in the prompt now.
+  empty_from_leaves(chat.messages);
+  empty_from_leaves(chat.variables);
   job.requests.front().adapter = adapter;
   job.model = job.call.model.empty() ? model.name : job.call.model;
   job.logged = context.logged(request, "/v1/chat/completions", adapter);
   job.shape = std::make_unique<ChatShape>(*model.text, job.call.logprobs, std::move(tools),
                                           static_cast<std::size_t>(job.call.request.n));
-  return answer(std::move(job), context.answer_limits(), *model.service, context.metrics);
+  return std::nullopt;
+}
+
+HttpResponse calls::chat_completions(CallContext& context, const HttpRequest& request,
+                                     const json& body) {
+  AnswerJob job;
+  if (auto error = make_chat_job(context, request, body, job)) return error_response(*error);
+  return answer(std::move(job), context.answer_limits(), *context.model().service, context.metrics);
 }
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
 // POST /v1/completions
+#include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/request_parsing.h"
 #include "engine/server/messages/response_building.h"
@@ -39,18 +40,20 @@ class CompletionShape final : public AnswerShape {
 
 }  // namespace
 
-HttpResponse calls::completions(CallContext& context, const HttpRequest& request,
-                                const json& body) {
+MaybeError make_completions_job(CallContext& context, const HttpRequest& request, const json& body,
+                                AnswerJob& job) {
   const TextCodec& text = *context.model().text;
-  AnswerJob job;
   if (auto error = parse_call(body, false, context.options.max_sequences_per_request, job.call,
                               {.bytes = request.body})) {
-    return error_response(*error);
+    return error;
+  }
+  if (auto error = take_queue_headers(request, context.options.objectives, job.call.request)) {
+    return error;
   }
   std::string adapter;
-  if (auto error = context.find_adapter(job.call.model, adapter)) return error_response(*error);
+  if (auto error = context.find_adapter(job.call.model, adapter)) return error;
   if (auto error = make_requests(job.call, text, context.model().max_model_len, job.requests)) {
-    return error_response(*error);
+    return error;
   }
   for (std::size_t i = 0; i < job.requests.size(); ++i) {
     job.requests[i].adapter = adapter;
@@ -66,6 +69,13 @@ HttpResponse calls::completions(CallContext& context, const HttpRequest& request
   job.logged = context.logged(request, "/v1/completions", adapter);
   job.shape = std::make_unique<CompletionShape>(
       text, job.requests.size() * static_cast<std::size_t>(job.call.request.n), job.call.logprobs);
+  return std::nullopt;
+}
+
+HttpResponse calls::completions(CallContext& context, const HttpRequest& request,
+                                const json& body) {
+  AnswerJob job;
+  if (auto error = make_completions_job(context, request, body, job)) return error_response(*error);
   return answer(std::move(job), context.answer_limits(), *context.model().service, context.metrics);
 }
 

@@ -89,6 +89,7 @@ void GenerationRun::fail(OutputDelta& delta) {
     error_ = Status(StatusCode::internal, "the engine gave no reason");
   } else {
     error_ = std::move(delta.error);
+    retry_after_s_ = delta.retry_after_s;
   }
   cancel();
 }

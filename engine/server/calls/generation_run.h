@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,6 +36,8 @@ class GenerationRun {
 
   bool failed() const { return !error_.ok(); }
   const Status& error() const { return error_; }
+  // As OutputDelta's: 0 unless it failed by being given up.
+  std::int32_t retry_after_s() const { return retry_after_s_; }
   // All has been read.
   bool done() const;
   // Of each prompt's generation; final once done.
@@ -50,6 +53,7 @@ class GenerationRun {
   std::vector<std::unique_ptr<Generation>> generations_;
   std::optional<std::size_t> reading_;  // a prompt of which there may be more news
   Status error_;
+  std::int32_t retry_after_s_ = 0;
 };
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "engine/server/calls/server_options.h"
@@ -101,12 +102,29 @@ void add_engine(const EngineStats& stats, Families& families) {
                      kStepTokensBounds, stats.step_tokens);
   families.counter("vllm:num_preemptions_total", "Sequences set back for want of pages",
                    static_cast<double>(stats.preemptions));
+  const auto aborts = [&](const char* reason, std::uint64_t count) {
+    families.counter("tandem_early_aborts_total",
+                     "Sequences given up before they began, by whether the first token's deadline "
+                     "had passed or was out of reach",
+                     static_cast<double>(count), {{"reason", reason}});
+  };
+  aborts("expired", stats.aborts_expired);
+  aborts("unreachable", stats.aborts_unreachable);
+  families.gauge("tandem_queue_overloaded", "1: more requests come than are admitted",
+                 stats.overloaded ? 1 : 0);
+  families.gauge("tandem_queue_tenants",
+                 "Tenants with requests that wait or run, where they are served fairly",
+                 stats.tenants);
+  families.gauge("tandem_queue_longest_prefill_seconds",
+                 "Of the last seconds, from a request's first step to its first token",
+                 stats.longest_prefill_s);
   families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the cache",
                    static_cast<double>(stats.prefix_queries));
   families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the cache",
                    static_cast<double>(stats.prefix_hits));
   families.gauge("vllm:cache_config_info", "What the cache is: the labels; the value is 1", 1,
-                 {{"num_gpu_blocks", std::to_string(stats.pages_total)}});
+                 {{"block_size", std::to_string(stats.page_tokens)},
+                  {"num_gpu_blocks", std::to_string(stats.pages_total)}});
   const auto pages = [&](const char* state, std::int64_t count) {
     families.gauge("tandem_pages", "Pages of the device's pool", static_cast<double>(count),
                    {{"state", state}});
@@ -123,6 +141,9 @@ void add_engine(const EngineStats& stats, Families& families) {
                    static_cast<double>(stats.adapter_loads));
   families.counter("tandem_adapter_loaded_bytes_total", "Bytes of these copies",
                    static_cast<double>(stats.adapter_loaded_bytes));
+  families.histogram("vllm:lora_adapter_load_seconds",
+                     "From when an adapter was ordered onto the device until it was there",
+                     kAdapterLoadBounds, stats.adapter_load);
   families.counter("tandem_adapter_evictions_total", "Adapters that left the device",
                    static_cast<double>(stats.adapter_evictions));
   families.gauge("tandem_cpu_workers", "CPU workers that are up", stats.cpu_workers);
@@ -163,6 +184,19 @@ void add_engine(const EngineStats& stats, Families& families) {
                    stats.gap_seconds_total);
 }
 
+// After the first one; nothing: there are no others.
+std::optional<double> seconds_per_token(const GenerationStats& stats, std::int32_t n) {
+  const double tokens_each = static_cast<double>(stats.completion_tokens) / n;
+  if (tokens_each <= 1) return std::nullopt;
+  return (stats.total_s - stats.ttft_s) / (tokens_each - 1);
+}
+
+// As the metrics that were proposed to vLLM call it.
+const char* level_of(const AdapterInfo& adapter) {
+  if (adapter.tier == "device") return "gpu";
+  return adapter.tier == "disk" ? "disk" : "cpu";
+}
+
 void add_adapters(const std::vector<AdapterInfo>& adapters, std::int32_t max_loras,
                   Families& families) {
   std::map<std::string, int> tiers{{"disk", 0}, {"host", 0}, {"loading", 0}, {"device", 0}};
@@ -176,7 +210,8 @@ void add_adapters(const std::vector<AdapterInfo>& adapters, std::int32_t max_lor
   };
   for (const AdapterInfo& adapter : adapters) {
     ++tiers[adapter.tier];
-    if (adapter.running > 0) append(running, adapter.name);
+    // Those that are there count as running: what the Gateway API's pickers ask is where one is.
+    if (adapter.running > 0 || adapter.tier == "device") append(running, adapter.name);
     if (adapter.waiting > 0) append(waiting, adapter.name);
     hits += static_cast<double>(adapter.hits);
     cold_starts += static_cast<double>(adapter.cold_starts);
@@ -187,6 +222,13 @@ void add_adapters(const std::vector<AdapterInfo>& adapters, std::int32_t max_lor
                  {{"max_lora", std::to_string(max_loras)},
                   {"running_lora_adapters", running},
                   {"waiting_lora_adapters", waiting}});
+  for (const AdapterInfo& adapter : adapters) {
+    families.gauge("vllm:lora_adapter_loaded", "Adapters by where their weights are: 1 each", 1,
+                   {{"adapter_name", adapter.name},
+                    {"level", level_of(adapter)},
+                    {"pinned", adapter.pinned ? "true" : "false"},
+                    {"rank", std::to_string(adapter.rank)}});
+  }
   for (const auto& [tier, count] : tiers) {
     families.gauge("tandem_adapters", "Adapters by where their weights are", count,
                    {{"tier", tier}});
@@ -225,6 +267,11 @@ struct ServerMetrics::Impl {
                                                           .Name("vllm:request_success_total")
                                                           .Help("Answers by how they ended")
                                                           .Register(registry);
+  prometheus::Family<prometheus::Counter>& objectives =
+      prometheus::BuildCounter()
+          .Name("tandem_slo_requests_total")
+          .Help("Requests with an objective, by what it was of and whether it was met")
+          .Register(registry);
   prometheus::Family<prometheus::Counter>& requests = prometheus::BuildCounter()
                                                           .Name("tandem_http_requests_total")
                                                           .Help("HTTP requests answered")
@@ -250,11 +297,26 @@ void ServerMetrics::observe(const GenerationStats& stats, std::int32_t n) {
   impl_->generation_tokens.Observe(stats.completion_tokens);
   impl_->queue.Observe(stats.queue_s);
   impl_->e2e.Observe(stats.total_s);
-  const double tokens_each = static_cast<double>(stats.completion_tokens) / n;
-  if (tokens_each > 1) {
-    const double per_token = (stats.total_s - stats.ttft_s) / (tokens_each - 1);
-    impl_->tpot.Observe(per_token);
-    impl_->tpot_of_request.Observe(per_token);
+  if (const auto per_token = seconds_per_token(stats, n)) {
+    impl_->tpot.Observe(*per_token);
+    impl_->tpot_of_request.Observe(*per_token);
+  }
+}
+
+void ServerMetrics::observe_objectives(const GenerationRequest& request,
+                                       const GenerationStats& stats) noexcept {
+  const auto count = [this](const char* objective, bool met) {
+    impl_->objectives.Add({{"objective", objective}, {"met", met ? "true" : "false"}}).Increment();
+  };
+  try {
+    if (request.ttft_deadline_s > 0) {
+      count("ttft", stats.completion_tokens > 0 && stats.ttft_s <= request.ttft_deadline_s);
+    }
+    const auto per_token = seconds_per_token(stats, request.n);
+    if (request.tpot_deadline_s > 0 && per_token) {
+      count("tpot", *per_token <= request.tpot_deadline_s);
+    }
+  } catch (const std::bad_alloc&) {
   }
 }
 

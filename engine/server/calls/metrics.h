@@ -1,6 +1,6 @@
 // /metrics: what Prometheus reads. Every label has a bounded set of values, but for adapter names
-// in vllm:lora_requests_info, which are those of the moment. Where there is no memory for a series,
-// what it would have counted is lost.
+// in vllm:lora_requests_info and vllm:lora_adapter_loaded, which are those of the moment. Where
+// there is no memory for a series, what it would have counted is lost.
 #pragma once
 
 #include <memory>
@@ -21,6 +21,8 @@ class ServerMetrics {
 
   // A generation that came to its end.
   void observe(const GenerationStats& stats, std::int32_t n);
+  // And whether it met the objectives that it had; one without a token missed that for the first.
+  void observe_objectives(const GenerationRequest& request, const GenerationStats& stats) noexcept;
   // "stop", "length", "abort", "error"
   void count_finish(const char* reason) noexcept;
   // `path` is a route's template, never what the client wrote.

@@ -1,4 +1,5 @@
 // GET /openapi.json, made from the tables that the server itself obeys.
+#include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/messages/response_building.h"
@@ -30,6 +31,29 @@ json property(const char* type, const char* description) {
 json body_schema(std::string_view path) {
   if (path == "/v1/completions") return fields_schema(kCompletions, "prompt");
   if (path == "/v1/chat/completions") return fields_schema(kChat, "messages");
+  if (path == "/v1/relay") {
+    json choice{{"type", "object"},
+                {"properties",
+                 {{"tokens", {{"type", "array"}, {"items", {{"type", "integer"}}}}},
+                  {"finish", {{"type", {"string", "null"}}}},
+                  {"events", {{"type", "integer"}, {"minimum", 0}}}}}};
+    return {{"type", "object"},
+            {"required", {"path", "id", "created", "seed", "request"}},
+            {"properties",
+             {{"path", property("string", "/v1/completions or /v1/chat/completions")},
+              {"id", property("string", "The answer's id")},
+              {"created", property("integer", "The answer's time, seconds since the epoch")},
+              {"seed", property("integer", "Draws begin from it where the request gives none")},
+              {"sent", {{"type", "array"}, {"items", std::move(choice)}}},
+              {"request", property("object", "The client's body")}}}};
+  }
+  if (path == "/v1/drain") {
+    return {
+        {"type", "object"},
+        {"properties",
+         {{"drain", property("boolean", "false: takes new requests again")},
+          {"hand_over", property("boolean", "Relayed requests end, for others to go on with")}}}};
+  }
   const json name = property("string", "1 to 128 letters, digits, '.', '_', ':', '/' and '-'");
   if (path == "/v1/load_lora_adapter") {
     return {{"type", "object"},
@@ -84,7 +108,7 @@ json content_of(std::string_view path) {
     return {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   }
   json content{{"application/json", {{"schema", {{"type", "object"}}}}}};
-  if (path.ends_with("completions")) {
+  if (path.ends_with("completions") || path == "/v1/relay" || path == "/v1/stats") {
     content["text/event-stream"] = {{"schema", {{"type", "string"}}}};
   }
   return content;
@@ -103,6 +127,15 @@ json operation(const Route& route) {
   if (path.find('{') != std::string_view::npos) {
     described["parameters"] = json::array(
         {{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+  }
+  if (path == "/v1/completions" || path == "/v1/chat/completions" || path == "/v1/relay") {
+    for (const QueueHeader& header : queue_headers()) {
+      described["parameters"].push_back({{"name", header.name},
+                                         {"in", "header"},
+                                         {"required", false},
+                                         {"description", header.summary},
+                                         {"schema", {{"type", header.type}}}});
+    }
   }
   if (std::string_view(route.method) == "POST") {
     described["requestBody"] = {

@@ -10,6 +10,13 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/completions", When::attached, calls::completions, "Continue prompts"},
     {"POST", "/v1/chat/completions", When::attached, calls::chat_completions,
      "Answer a conversation"},
+    {"POST", "/v1/relay", When::attached, calls::relay,
+     "Internal: a call that a router passes on, and may continue on another engine"},
+    {"GET", "/v1/stats", When::always, calls::stats,
+     "Load, room, costs and adapters, for who chooses among engines; ?watch=1: a stream of "
+     "changes"},
+    {"POST", "/v1/drain", When::attached, calls::drain,
+     "Take no new requests, and hand relayed ones over if asked; or take them again"},
     {"GET", "/v1/models", When::attached, calls::list_models, "The base model and its adapters"},
     {"GET", "/v1/models/{id}", When::attached, calls::show_model, "One of them"},
     {"POST", "/v1/load_lora_adapter", When::attached, calls::load_adapter,

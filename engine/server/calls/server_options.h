@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/server/admission/queue_headers.h"
 #include "engine/server/messages/text_codec.h"
 #include "engine/server/tool_calls/tool_format.h"
 #include "engine/service/service.h"
@@ -31,6 +33,8 @@ struct ServerOptions {
   std::vector<std::string> cors_origins;
   bool request_log = true;                   // a line in the log for each request that ended
   bool trust_request_chat_template = false;  // requests may bring a chat template of their own
+  Objectives objectives;                     // of requests that give none
+  bool early_abort = true;  // the engine gives up what would miss its first-token deadline
   // What one answer, and all of them at once, may take in memory (answer_price.h): a call that
   // might take more is a 400, one for which too little is left a 429.
   std::uint64_t max_answer_bytes = 128U << 20;
@@ -47,6 +51,11 @@ struct ServedModel {
   GenerationService* service = nullptr;
   const TextCodec* text = nullptr;
   ToolFormat tool_format = ToolFormat::none;  // how it writes calls of tools
+  // Makes an adapter servable that `service` lacks; not_found: there is none of this name. Called
+  // from any of the calls' threads, and may take as long as reading it takes. Null: there are none.
+  std::function<Status(const std::string& name)> fetch_adapter = nullptr;
+  std::string version = {};    // of the program, told by /v1/stats
+  std::string engine_id = {};  // told by /v1/stats, and the registry's; empty: a new one
 };
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
 // POST /tokenize, POST /detokenize
+#include "base/json/json_release.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/request_parsing.h"
@@ -37,6 +38,8 @@ HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, c
   std::vector<TokenId> tokens;
   if (chat) {
     CompletionCall call;
+    const EmptiedFromLeaves messages_at_end(call.chat_input.messages);
+    const EmptiedFromLeaves variables_at_end(call.chat_input.variables);
     const ConversationRules rules{
         .bytes = request.body, .trust_chat_template = context.options.trust_request_chat_template};
     if (auto error = parse_conversation(body, rules, call)) return error_response(*error);

@@ -97,9 +97,9 @@ bool all_objects(const Json& list) {
 
 }  // namespace
 
-bool take_messages(const Json& value, ChatInput& chat, std::string& reason) {
+bool take_messages(Json& value, ChatInput& chat, std::string& reason) {
   if (!value.is_array() || value.empty()) return false;
-  chat.messages = value;
+  chat.messages = std::move(value);
   for (Json& message : chat.messages) {
     if (!message.is_object() || !has_text(message, "role")) return false;
     if (!good_content(message, reason)) return false;
@@ -113,24 +113,24 @@ bool take_messages(const Json& value, ChatInput& chat, std::string& reason) {
   return true;
 }
 
-bool take_documents(const Json& value, ChatInput& chat, std::string&) {
+bool take_documents(Json& value, ChatInput& chat, std::string&) {
   if (!all_objects(value)) return false;
-  append_member(chat.variables, "documents", value);
+  append_member(chat.variables, "documents", std::move(value));
   return true;
 }
 
-bool take_template_kwargs(const Json& value, ChatInput& chat, std::string& reason) {
+bool take_template_kwargs(Json& value, ChatInput& chat, std::string& reason) {
   static constexpr std::array<std::string_view, 6> kFields = {
       "messages",      "tools",
       "documents",     "add_generation_prompt",
       "chat_template", "continue_final_message"};
   if (!value.is_object()) return false;
-  for (const auto& [name, variable] : value.items()) {
+  for (auto& [name, variable] : value.items()) {
     if (std::find(kFields.begin(), kFields.end(), name) != kFields.end()) {
       reason = fmt::format("'{}' is a field of the request itself", name);
       return false;
     }
-    append_member(chat.variables, name, variable);
+    append_member(chat.variables, name, std::move(variable));
   }
   return true;
 }

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/http/rest/error_envelope.h"
 #include "base/log.h"
 #include "engine/server/messages/response_building.h"
 
@@ -10,27 +11,8 @@ namespace {
 
 constexpr int kRetryAfterS = 1;
 
-std::string_view type_of(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 409:
-      return "conflict_error";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "service_unavailable_error";
-    default:
-      return status >= 500 ? "server_error" : "invalid_request_error";
-  }
-}
-
-nlohmann::json text_or_null(const std::string& text) {
-  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+ErrorEnvelope envelope_of(const ApiError& error) {
+  return {error.status, error.message, error.param, error.code, error.retry_after_s};
 }
 
 }  // namespace
@@ -81,19 +63,11 @@ ApiError to_api_error(const Status& status) {
 }
 
 nlohmann::json error_json(const ApiError& error) {
-  return {{"error",
-           {{"message", error.message},
-            {"type", type_of(error.status)},
-            {"param", text_or_null(error.param)},
-            {"code", text_or_null(error.code)}}}};
+  return envelope_json(envelope_of(error));
 }
 
 HttpResponse error_response(const ApiError& error) {
-  HttpResponse response = json_response(error_json(error), error.status);
-  if (error.retry_after_s > 0) {
-    response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
-  }
-  return response;
+  return envelope_response(envelope_of(error));
 }
 
 }  // namespace tandem

@@ -1,8 +1,7 @@
 #include "engine/server/messages/json_body.h"
 
-#include <exception>
-
-#include "base/json_text.h"
+#include "base/json/json_builder.h"
+#include "base/json/json_text.h"
 #include "base/utf8.h"
 
 namespace tandem {
@@ -21,13 +20,14 @@ MaybeError parse_json_body(std::string_view body, nlohmann::json& object) {
   if (nests_deeper_than(body, kMaxJsonDepth)) {
     return not_json(fmt::format("The body's JSON is nested more than {} deep", kMaxJsonDepth));
   }
-  try {
-    object = nlohmann::json::parse(body);
-  } catch (const nlohmann::json::parse_error& failure) {
-    return not_json(fmt::format("The body is not valid JSON at byte {}", failure.byte));
-  } catch (const std::exception&) {  // a number that no double can hold
+  JsonBuilder<nlohmann::json> builder;
+  if (!nlohmann::json::sax_parse(body, &builder)) {
+    if (builder.wrong_byte() > 0) {
+      return not_json(fmt::format("The body is not valid JSON at byte {}", builder.wrong_byte()));
+    }
     return not_json("The body is not valid JSON: a number is out of range");
   }
+  object = builder.take_result();
   if (!object.is_object()) {
     return not_json(fmt::format("The body must be a JSON object, not {}", object.type_name()));
   }

@@ -1,6 +1,4 @@
-// JSON whose objects keep the order of their members, as templates print them. In time linear in
-// the text, which nlohmann's own parser of ordered_json is not: it looks through an object for
-// every new member.
+// JSON whose objects keep the order of their members, as templates print them.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,13 +1,11 @@
 #include "engine/server/messages/request_fields.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
 #include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/constraint_fields.h"
+#include "engine/server/messages/plain_fields.h"
 #include "engine/server/messages/tool_fields.h"
 
 namespace tandem {
@@ -18,93 +16,11 @@ using Kind = RequestField::Kind;
 
 constexpr double kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr double kMinInt32 = std::numeric_limits<std::int32_t>::min();
-constexpr double kInt64 = 9223372036854775807.0;  // read_field() compares as integers
-constexpr std::size_t kMaxStops = 16;
-constexpr std::size_t kMaxStopBytes = 1024;
 constexpr unsigned kBoth = kCompletions | kChat;
 constexpr unsigned kConversation = kChat | kTokenize;
 
 std::int32_t int32(const json& value) {
   return static_cast<std::int32_t>(value.get<std::int64_t>());
-}
-
-std::optional<TokenId> as_token(const json& value) {
-  const auto id = as_integer(value);
-  if (!id || *id < 0 || *id > std::numeric_limits<TokenId>::max()) return std::nullopt;
-  return static_cast<TokenId>(*id);
-}
-
-bool take_tokens(const json& list, std::vector<TokenId>& tokens) {
-  tokens.reserve(list.size());
-  for (const json& entry : list) {
-    const auto id = as_token(entry);
-    if (!id) return false;
-    tokens.push_back(*id);
-  }
-  return true;
-}
-
-bool take_prompt(const json& value, CompletionCall& call, std::string&) {
-  if (value.is_string()) {
-    call.prompts.push_back({value.get<std::string>(), {}});
-    return true;
-  }
-  if (!value.is_array() || value.empty()) return false;
-  if (value.front().is_number()) {
-    call.prompts.emplace_back();
-    return take_tokens(value, call.prompts.back().tokens);
-  }
-  for (const json& entry : value) {
-    Prompt prompt;
-    if (entry.is_string()) {
-      prompt.text = entry.get<std::string>();
-    } else if (!entry.is_array() || entry.empty() || !take_tokens(entry, prompt.tokens)) {
-      return false;
-    }
-    call.prompts.push_back(std::move(prompt));
-  }
-  return true;
-}
-
-bool take_stop(const json& value, CompletionCall& call, std::string&) {
-  const json list = value.is_array() ? value : json::array({value});
-  if (list.size() > kMaxStops) return false;
-  for (const json& stop : list) {
-    if (!stop.is_string()) return false;
-    const auto& text = stop.get_ref<const std::string&>();
-    if (text.empty() || text.size() > kMaxStopBytes) return false;
-    call.request.stop.push_back(text);
-  }
-  return true;
-}
-
-bool take_logit_bias(const json& value, CompletionCall& call, std::string&) {
-  if (!value.is_object()) return false;
-  for (const auto& [key, bias] : value.items()) {
-    TokenId id = -1;
-    const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (failure != std::errc{} || end != key.data() + key.size() || id < 0) return false;
-    if (!bias.is_number()) return false;
-    const double number = bias.get<double>();
-    if (!(number >= -100 && number <= 100)) return false;
-    call.request.sampling.logit_bias.emplace_back(id, static_cast<float>(number));
-  }
-  return true;
-}
-
-bool take_stream_options(const json& value, CompletionCall& call, std::string& reason) {
-  if (!value.is_object()) return false;
-  call.has_stream_options = true;
-  if (const auto often = value.find("continuous_usage_stats");
-      often != value.end() && !often->is_null() && *often != false) {
-    reason = "'continuous_usage_stats' is not supported yet";
-    return false;
-  }
-  const auto found = value.find("include_usage");
-  if (found == value.end() || found->is_null()) return true;
-  if (!found->is_boolean()) return false;
-  call.include_usage = found->get<bool>();
-  return true;
 }
 
 #define TANDEM_TAKE(...)                                                                      \
@@ -293,8 +209,8 @@ const RequestField kFields[] = {
     {.name = "seed",
      .where = kBoth,
      .kind = Kind::integer,
-     .min = -kInt64,
-     .max = kInt64,
+     .min = -kMaxInt64,
+     .max = kMaxInt64,
      .summary = "The same seed, request and model give the same answer",
      .take = TANDEM_TAKE(call.request.sampling.seed =
                              static_cast<std::uint64_t>(value.get<std::int64_t>()))},
@@ -443,8 +359,8 @@ const RequestField kFields[] = {
     {.name = "user",
      .where = kBoth,
      .kind = Kind::text,
-     .summary = "Accepted and not used",
-     .take = TANDEM_TAKE((void)value; (void)call)},
+     .summary = "Whose request it is, where tenants are served fairly",
+     .take = TANDEM_TAKE(call.request.tenant = value.get<std::string>())},
     {.name = "priority",
      .where = kBoth,
      .kind = Kind::integer,
@@ -460,60 +376,6 @@ const RequestField kFields[] = {
 
 std::span<const RequestField> request_fields() {
   return kFields;
-}
-
-std::string rule_of(const RequestField& field) {
-  switch (field.kind) {
-    case Kind::boolean:
-      return "true or false";
-    case Kind::text:
-      return "a string";
-    case Kind::other:
-      return field.rule;
-    case Kind::integer:
-    case Kind::number:
-      break;
-  }
-  const char* what = field.kind == Kind::integer ? "an integer" : "a number";
-  if (field.max == kInt64) return "an integer of 64 bits";
-  return field.above_min
-             ? fmt::format("{} above {:.15g} and up to {:.15g}", what, field.min, field.max)
-             : fmt::format("{} from {:.15g} to {:.15g}", what, field.min, field.max);
-}
-
-json schema_of(const RequestField& field) {
-  json schema = field.kind == Kind::other     ? json::parse(field.schema)
-                : field.kind == Kind::boolean ? json{{"type", "boolean"}}
-                : field.kind == Kind::text    ? json{{"type", "string"}}
-                : field.kind == Kind::integer ? json{{"type", "integer"}}
-                                              : json{{"type", "number"}};
-  if (field.kind == Kind::integer && field.max == kInt64) {
-    schema["format"] = "int64";
-  } else if (field.kind == Kind::integer) {
-    schema["minimum"] = static_cast<std::int64_t>(field.min);
-    schema["maximum"] = static_cast<std::int64_t>(field.max);
-  } else if (field.kind == Kind::number) {
-    schema[field.above_min ? "exclusiveMinimum" : "minimum"] = field.min;
-    schema["maximum"] = field.max;
-  }
-  schema["description"] = field.summary;
-  return schema;
-}
-
-std::optional<std::int64_t> as_integer(const json& value) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<std::uint64_t>();
-    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return std::nullopt;
-    }
-    return static_cast<std::int64_t>(number);
-  }
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (!value.is_number_float()) return std::nullopt;
-  const double number = value.get<double>();
-  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a double skips integers
-  if (!(std::abs(number) <= kExact) || number != std::trunc(number)) return std::nullopt;
-  return static_cast<std::int64_t>(number);
 }
 
 }  // namespace tandem

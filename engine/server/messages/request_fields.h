@@ -66,7 +66,7 @@ struct RequestField {
   // value itself; false: it breaks the rule. `reason`, when set, is told with the rule.
   bool (*take)(const nlohmann::json& value, CompletionCall& call, std::string& reason) = nullptr;
   // Instead, of what a template sees: the order of members counts. Judges the value itself.
-  bool (*take_in_order)(const nlohmann::ordered_json& value, ChatInput& chat,
+  bool (*take_in_order)(nlohmann::ordered_json& value, ChatInput& chat,
                         std::string& reason) = nullptr;
   // Instead, of what the text must be: likewise.
   bool (*take_constraint)(const nlohmann::ordered_json& value, CompletionCall& call,
@@ -74,6 +74,9 @@ struct RequestField {
 
   bool reads_order() const { return take_in_order != nullptr || take_constraint != nullptr; }
 };
+
+// The bound of a field of 64 bits, which is compared as an integer.
+inline constexpr double kMaxInt64 = 9223372036854775807.0;
 
 std::span<const RequestField> request_fields();
 // "a number from 0 to 2"

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/json/json_release.h"
 #include "base/log.h"
 #include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/ordered_json.h"
@@ -27,7 +28,7 @@ ApiError broken_rule(const RequestField& field, const std::string& reason) {
 }
 
 MaybeError take_field(const RequestField& field, const json& value, CompletionCall& call) {
-  json checked = value;
+  json integer;  // what was written as 16.0
   bool good = true;
   std::string reason;
   if (field.kind == Kind::boolean) {
@@ -42,9 +43,9 @@ MaybeError take_field(const RequestField& field, const json& value, CompletionCa
     // Doubles hold the limits of 32 bits exactly, and those of 64 bits are int64's own.
     good = number && static_cast<double>(*number) >= field.min &&
            static_cast<double>(*number) <= field.max;
-    if (good) checked = *number;
+    if (good) integer = *number;
   }
-  if (good) good = field.take(checked, call, reason);
+  if (good) good = field.take(integer.is_null() ? value : integer, call, reason);
   if (good) return std::nullopt;
   return broken_rule(field, reason);
 }
@@ -58,9 +59,10 @@ MaybeError take_fields(const json& body, unsigned where, const ConversationRules
       in_order.push_back(field.name);
     }
   }
-  const Ordered ordered = in_order.empty()      ? Ordered::object()
-                          : rules.bytes.empty() ? Ordered(body)
-                                                : parse_members_in_order(rules.bytes, in_order);
+  Ordered ordered = in_order.empty()      ? Ordered::object()
+                    : rules.bytes.empty() ? Ordered(body)
+                                          : parse_members_in_order(rules.bytes, in_order);
+  const EmptiedFromLeaves at_end(ordered);
   for (const RequestField& field : request_fields()) {
     if ((field.where & where) == 0) continue;
     const auto found = body.find(field.name);

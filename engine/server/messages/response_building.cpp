@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/json/json_release.h"
 #include "base/utf8.h"
 
 namespace tandem {
@@ -145,6 +146,11 @@ json CompletionLogprobs::format(std::span<const TokenLogprob> prompt,
   json logprobs = json::array();
   json tops = json::array();
   json offsets = json::array();
+  // Where memory runs out on the way; else they are given away.
+  const EmptiedFromLeaves texts_at_end(texts);
+  const EmptiedFromLeaves logprobs_at_end(logprobs);
+  const EmptiedFromLeaves tops_at_end(tops);
+  const EmptiedFromLeaves offsets_at_end(offsets);
   const auto add = [&](TokenId id, json logprob, json top) {
     std::size_t characters = 0;
     texts.push_back(token_text(id, characters));

@@ -59,7 +59,7 @@ std::string fault_of(const OrderedJson& function) {
 
 }  // namespace
 
-bool take_tools(const OrderedJson& value, ChatInput& chat, std::string& reason) {
+bool take_tools(OrderedJson& value, ChatInput& chat, std::string& reason) {
   if (!value.is_array()) return false;
   if (value.size() > kMaxTools) {
     reason = fmt::format("at most {} are taken", kMaxTools);

@@ -11,7 +11,7 @@ namespace tandem {
 
 // A list of OpenAI's tools or of functions themselves, for the template. False: it breaks the
 // field's rule; `reason`, when set, says how.
-bool take_tools(const nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
+bool take_tools(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_tool_choice(const nlohmann::json& value, CompletionCall& call, std::string& reason);
 
 // After the fields: tool_use gets the functions that take_tools() gave to the template, and a

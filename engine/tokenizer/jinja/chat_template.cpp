@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "base/json_text.h"
+#include "base/json/json_text.h"
 #include "engine/tokenizer/jinja/content_format.h"
 #include "engine/tokenizer/jinja/continue_final.h"
 #include "engine/tokenizer/jinja/render/builtins.h"

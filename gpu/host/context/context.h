@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/aligned_bytes.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/onednn/matmul.h"
 #include "gpu/host/context/thread_pool.h"
 

@@ -11,6 +11,7 @@
 #include "base/onednn/matmul.h"
 #include "cpu_lora/worker/amx_product.h"
 #include "tests/cpu_lora/worker/delta_case.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem {
 namespace {
@@ -18,11 +19,7 @@ namespace {
 constexpr std::byte kPoison{0xff};  // a NaN in every dtype
 
 // The loops in double that judge are slow under a sanitizer.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+const bool kSanitized = sanitized();
 
 // All workers' shares one after another; v and y as the mailbox would have them.
 struct DeltaRun {

@@ -10,6 +10,7 @@
 #include "engine/loader/weights.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/golden.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_engine.h"
@@ -116,11 +117,7 @@ class AdapterLoads : public ::testing::TestWithParam<Setup> {};
 TEST_P(AdapterLoads, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   constexpr unsigned kSeed = 20261120;
   // A sanitizer spares the kernels and slows all that is around them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int kRequests = 40;
-#else
-  constexpr int kRequests = 80;
-#endif
+  const int kRequests = sanitized() ? 40 : 80;
   SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
   const std::vector<GenerationRequest> requests = random_requests(kSeed, kRequests);
   const std::int32_t all = kAdapters * pages_of(64) + 300;
@@ -262,11 +259,7 @@ TEST_F(AdapterFolders, AreReadAgainWhenTheHostTierHasNoRoom) {
   std::vector<std::unique_ptr<Generation>> running;
   std::vector<GoldenCase> cases;
   // A sanitizer spares the kernels and slows all that is around them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr std::size_t kLongest = 16;
-#else
-  constexpr std::size_t kLongest = 60;
-#endif
+  const std::size_t kLongest = sanitized() ? 16 : 60;
   for (const GoldenCase& golden : read_golden("data/golden.json")) {
     if (golden.prompt.size() > kLongest) continue;
     running.push_back(

@@ -13,6 +13,7 @@
 #include "gpu/host/host_device.h"
 #include "tests/support/in_process_pool.h"
 #include "tests/support/peft_writer.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_engine.h"
 
@@ -24,13 +25,9 @@ using ::testing::HasSubstr;
 constexpr std::int32_t kAdapters = 4;
 constexpr std::int32_t kRank = 48;
 // A sanitizer spares the kernels and slows all that is around them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::int32_t kRounds = 6;
-constexpr double kLinkGbps = 0.005;  // steps are slow as well: loads must not be over before them
-#else
-constexpr std::int32_t kRounds = 40;
-constexpr double kLinkGbps = 0.05;
-#endif
+const std::int32_t kRounds = sanitized() ? 6 : 40;
+const double kLinkGbps =
+    sanitized() ? 0.005 : 0.05;  // steps are slow as well: loads must not be over before them
 const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::down};
 
 struct RereadSetup {

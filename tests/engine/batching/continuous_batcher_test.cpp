@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "engine/batching/request_limits.h"
@@ -23,11 +26,12 @@ const Tokenizer& demo_tokenizer() {
 // sequence whose last token was computed gets one more.
 class Simulation {
  public:
-  Simulation(const BatchLimits& limits, std::int32_t num_pages, std::int32_t page_tokens)
+  Simulation(const BatchLimits& limits, std::int32_t num_pages, std::int32_t page_tokens,
+             const LineOptions& line = {})
       : limits_(limits),
         pool_(num_pages, page_tokens),
         prefixes_(pool_),
-        scheduler_(limits, pool_, &prefixes_) {}
+        scheduler_(limits, pool_, &prefixes_, line) {}
 
   Sequence* add(std::int64_t prompt_len, std::int32_t max_tokens, std::int32_t priority = 0,
                 bool prompt_logprobs = false) {
@@ -38,6 +42,9 @@ class Simulation {
     context->request.max_tokens = max_tokens;
     context->request.priority = priority;
     context->request.prompt_logprobs = prompt_logprobs;
+    context->request.tenant = tenant;
+    context->request.ttft_deadline_s = deadline_s;
+    context->submitted = clock.now();
     auto sequence = std::make_unique<Sequence>(context, 0, arrivals_++, pool_,
                                                OutputText(demo_tokenizer(), true, {}, false));
     Sequence* raw = sequence.get();
@@ -60,15 +67,36 @@ class Simulation {
     }
     EXPECT_LE(rows, limits_.max_num_batched_tokens);
     EXPECT_LE(scheduler_.num_running(), static_cast<std::size_t>(limits_.max_num_seqs));
+    for (const auto& [sequence, num_tokens] : plan) {
+      auto& begun = sequence->context->first_scheduled;
+      if (!begun) begun = clock.now();
+      sequence->admitted = true;
+    }
+    clock.advance(step_time);
     for (const auto& [sequence, num_tokens] : plan) play(*sequence, num_tokens);
     return plan;
   }
 
+  // What the engine does between two steps; how many were given up.
+  std::size_t give_up_late() {
+    WaitingLine& line = scheduler_.line();
+    line.tick(clock.now());
+    const std::vector<Sequence*> late = line.late(clock.now(), scheduler_.num_running() == 0);
+    for (Sequence* sequence : late) (void)scheduler_.remove(sequence);
+    return late.size();
+  }
+
   std::uint64_t num_prompts = 1000;  // different ones; the others are longer or shorter
+  // Of those added next.
+  std::string tenant;
+  double deadline_s = 0;
+  ManualClock clock;
+  Duration step_time = std::chrono::milliseconds(10);
 
   ContinuousBatcher& scheduler() { return scheduler_; }
   PagePool& pool() { return pool_; }
   const std::vector<std::uint64_t>& finished() const { return finished_; }
+  const std::vector<double>& first_tokens() const { return first_tokens_; }
 
  private:
   void play(Sequence& sequence, std::int32_t num_tokens) {
@@ -82,6 +110,13 @@ class Simulation {
     if (sequence.pending == 0) return;
     sequence.tokens.back() = 6;
     sequence.pending = 0;
+    RequestContext& context = *sequence.context;
+    if (!context.first_token) {
+      context.first_token = clock.now();
+      first_tokens_.push_back(seconds_between(context.submitted, clock.now()));
+      scheduler_.line().saw_prefill(seconds_between(*context.first_scheduled, clock.now()),
+                                    sequence.prompt_len());
+    }
     if (sequence.output_len() < sequence.context->request.max_tokens) return;
     finished_.push_back(sequence.arrival);
     (void)scheduler_.remove(&sequence);
@@ -93,6 +128,7 @@ class Simulation {
   ContinuousBatcher scheduler_;
   std::uint64_t arrivals_ = 0;
   std::vector<std::uint64_t> finished_;
+  std::vector<double> first_tokens_;  // seconds after they came
 };
 
 BatchLimits limits(std::int32_t seqs, std::int32_t tokens, std::int32_t chunk = 0) {
@@ -204,18 +240,68 @@ TEST(ContinuousBatcher, FreesThePagesOfARemovedSequence) {
   EXPECT_TRUE(simulation.step().empty());
 }
 
+TEST(ContinuousBatcher, LetsATenantWithFiftyRequestsStarveNobody) {
+  for (const bool fair : {false, true}) {
+    Simulation simulation(limits(2, 100), 64, 4, {.fair = fair});
+    simulation.tenant = "busy";
+    for (int i = 0; i < 50; ++i) simulation.add(3, 4);
+    simulation.step();
+    simulation.tenant = "quiet";
+    const std::uint64_t quiet = simulation.add(3, 4)->arrival;
+    while (!simulation.step().empty()) {
+    }
+    const auto& finished = simulation.finished();
+    ASSERT_EQ(finished.size(), 51U);
+    const auto place = std::find(finished.begin(), finished.end(), quiet) - finished.begin();
+    EXPECT_GE(place, fair ? 2 : 50);
+    EXPECT_LE(place, fair ? 3 : 50);
+  }
+}
+
+// Twice as many come as can be served.
+TEST(ContinuousBatcher, ServesThoseThatItDoesNotGiveUpWithinTheirDeadlines) {
+  for (const bool early_abort : {false, true}) {
+    Simulation simulation(limits(4, 100), 256, 4, {.early_abort = early_abort});
+    simulation.deadline_s = 0.2;
+    std::size_t added = 0;
+    std::size_t given_up = 0;
+    for (int step = 0; step < 2000; ++step) {
+      // Four places of ten steps each: four in ten steps can be served.
+      for (int i = 0; i < (step % 5 == 0 ? 4 : 0); ++i, ++added) simulation.add(8, 10);
+      given_up += simulation.give_up_late();
+      simulation.step();
+    }
+    const auto& times = simulation.first_tokens();
+    const auto in_time = static_cast<double>(
+        std::count_if(times.begin(), times.end(), [](double each) { return each <= 0.2; }));
+    const auto all = static_cast<double>(added);
+    if (early_abort) {
+      EXPECT_EQ(in_time, static_cast<double>(times.size())) << "one that was let in came too late";
+      EXPECT_GT(in_time, 0.45 * all);
+      EXPECT_GT(static_cast<double>(given_up), 0.45 * all);
+    } else {
+      EXPECT_LT(in_time, 0.1 * all) << "without it the line is what all are late by";
+      EXPECT_EQ(given_up, 0U);
+    }
+  }
+}
+
 TEST(ContinuousBatcher, FinishesEverythingUnderRandomLoad) {
   for (const unsigned seed : {11U, 12U, 13U, 14U, 15U, 16U}) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
     const auto seqs = static_cast<std::int32_t>(1 + random() % 8);
     const auto rows = static_cast<std::int32_t>(1 + random() % 40);
-    Simulation simulation(limits(seqs, rows, static_cast<std::int32_t>(random() % 9)), 20, 3);
+    const LineOptions line{.fair = seed % 2 == 0, .max_passed_over = 5};
+    Simulation simulation(limits(seqs, rows, static_cast<std::int32_t>(random() % 9)), 20, 3, line);
     simulation.num_prompts = 1 + random() % 4;
     std::size_t added = 0;
     std::int64_t work = 0;
     for (int step = 0; step < 400; ++step) {
       if (random() % 3 == 0) {
+        simulation.tenant = std::to_string(added % 3);
+        simulation.deadline_s = seed % 3 == 0 && added % 2 == 0 ? 1000 : 0;
+        simulation.scheduler().line().tick(simulation.clock.now());
         const auto prompt = static_cast<std::int64_t>(1 + random() % 40);
         const auto output = static_cast<std::int32_t>(1 + random() % 20);
         simulation.add(prompt, output, static_cast<std::int32_t>(random() % 2), random() % 3 == 0);

@@ -12,6 +12,7 @@
 #include "engine/loader/peft/peft_reader.h"
 #include "engine/memory/pool_layout.h"
 #include "tests/support/golden.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem::test {
@@ -44,13 +45,10 @@ void expect_golden(const Collected& got, const GoldenCase& golden, DType dtype) 
 // `share`: of 3 or 7, so that all adapters are among them (a prompt has four or five cases).
 std::vector<GoldenCase> cases_of(const GoldenModel& model, [[maybe_unused]] std::size_t share = 7) {
   std::vector<GoldenCase> cases = read_golden(model.golden);
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  if (!sanitized()) return cases;
   std::vector<GoldenCase> some;
   for (std::size_t i = 0; i < cases.size(); i += share) some.push_back(std::move(cases[i]));
   return some;
-#else
-  return cases;
-#endif
 }
 
 GenerationRequest request_for(const GoldenCase& golden) {
@@ -139,9 +137,7 @@ std::vector<Setting> settings() {
   for (const GoldenModel& model : golden_models()) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       if (dtype == DType::f16 && model.name != "demo-llama") continue;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-      if (dtype != (model.name == "tiny-qwen3" ? DType::bf16 : DType::f32)) continue;
-#endif
+      if (sanitized() && dtype != (model.name == "tiny-qwen3" ? DType::bf16 : DType::f32)) continue;
       result.push_back({model, dtype});
     }
   }

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "tests/support/failing_memory.h"
 #include "tests/support/handoff_engine.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_engine.h"
 #include "tests/support/test_seed.h"
@@ -22,11 +23,7 @@ namespace tandem::test {
 namespace {
 
 constexpr std::int64_t kForEver = std::int64_t{1} << 60;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 40;
-#else
-constexpr int kRounds = 100;
-#endif
+const int kRounds = sanitized() ? 40 : 100;
 
 bool begins_with(const std::vector<TokenId>& whole, const std::vector<TokenId>& part) {
   return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());

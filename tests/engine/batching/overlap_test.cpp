@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/golden.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_engine.h"
 #include "tests/support/test_seed.h"
 
@@ -19,15 +20,9 @@ namespace {
 const std::filesystem::path kDemo = "data/demo-llama";
 
 // A sanitizer spares the kernels and slows all that is around them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kRequests = 8;
-constexpr int kRounds = 1;
-constexpr bool kEveryWay = false;
-#else
-constexpr std::size_t kRequests = 24;
-constexpr int kRounds = 2;
-constexpr bool kEveryWay = true;
-#endif
+const std::size_t kRequests = sanitized() ? 8 : 24;
+const int kRounds = sanitized() ? 1 : 2;
+const bool kEveryWay = !sanitized();
 
 struct Way {
   const char* name;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/batching/engine.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_engine.h"
 
 namespace tandem::test {
@@ -159,11 +160,7 @@ TEST(PrefixReuse, NeverChangesTheTextWhateverIsSharedReloadedEvictedAndPreempted
   };
   std::vector<std::vector<TokenId>> prompts = {counted(30), counted(30, 400)};
   // A sanitizer spares the kernels and slows all that is around them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr unsigned kRounds = 3;
-#else
-  constexpr unsigned kRounds = 20;
-#endif
+  const unsigned kRounds = sanitized() ? 3 : 20;
   for (unsigned round = 0; round < kRounds; ++round) {
     struct Asked {
       std::string folder;

@@ -8,17 +8,14 @@
 #include <vector>
 
 #include "tests/support/handoff_engine.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem::test {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRequests = 16;
-constexpr double kLinkGbps = 0.002;  // steps are slow as well: loads must not be over before them
-#else
-constexpr int kRequests = 48;
-constexpr double kLinkGbps = 0.01;
-#endif
+const int kRequests = sanitized() ? 16 : 48;
+const double kLinkGbps =
+    sanitized() ? 0.002 : 0.01;  // steps are slow as well: loads must not be over before them
 constexpr int kAdapters = 10;
 constexpr unsigned kSeed = 20261120;
 

@@ -5,15 +5,13 @@
 #include <string>
 
 #include "tests/engine/handoff/protocol_model.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem::protocol {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kAll = false;  // one thread and small memory: nothing here is a sanitizer's matter
-#else
-constexpr bool kAll = true;
-#endif
+const bool kAll =
+    !sanitized();  // one thread and small memory: nothing here is a sanitizer's matter
 
 // One adapter's load evicts the other, which has been answered by then.
 constexpr Scenario kOneAfterTheOther = {.same_slot = true};

@@ -6,16 +6,13 @@
 #include <vector>
 
 #include "tests/support/handoff_engine.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem::test {
 namespace {
 
 // Operations of a prefill and a decode step: the last boundaries lie beyond both.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kStride = 7;
-#else
-constexpr int kStride = 1;
-#endif
+const int kStride = sanitized() ? 7 : 1;
 constexpr int kBoundaries = 150;
 constexpr int kPrompt = 6;
 constexpr int kTokens = 3;

@@ -242,6 +242,12 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
       value("vllm:lora_requests_info{model_name=\"base\",max_lora=\"8\",running_lora_adapters="
             "\"poet\",waiting_lora_adapters=\"\"}"),
       1700000000);
+  EXPECT_EQ(
+      value("vllm:lora_adapter_loaded{model_name=\"base\",adapter_name=\"poet\",level=\"cpu\","
+            "pinned=\"false\",rank=\"8\"}"),
+      1);
+  EXPECT_EQ(value("vllm:lora_adapter_load_seconds_count{model_name=\"base\"}"), 2);
+  EXPECT_EQ(value("vllm:lora_adapter_load_seconds_sum{model_name=\"base\"}"), 0.75);
   EXPECT_EQ(value("vllm:time_to_first_token_seconds_count{model_name=\"base\"}"), 1);
   EXPECT_EQ(value("vllm:time_to_first_token_seconds_sum{model_name=\"base\"}"), 0.25);
   EXPECT_EQ(value("vllm:time_per_output_token_seconds_sum{model_name=\"base\"}"), 0.25);
@@ -257,7 +263,9 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(of_request("request_prefill_time_seconds"), 0.125);
   EXPECT_EQ(of_request("request_decode_time_seconds"), 0.25);
   EXPECT_EQ(of_request("request_inference_time_seconds"), 0.375);
-  EXPECT_EQ(value("vllm:cache_config_info{model_name=\"base\",num_gpu_blocks=\"100\"}"), 1);
+  EXPECT_EQ(value("vllm:cache_config_info{model_name=\"base\",block_size=\"16\","
+                  "num_gpu_blocks=\"100\"}"),
+            1);
   const auto up_to = [&](const char* series, const char* bound) {
     return value("vllm:" + std::string(series) + "_bucket{model_name=\"base\",le=\"" + bound +
                  "\"}");

@@ -1,4 +1,4 @@
-#include "engine/server/cors.h"
+#include "base/http/rest/cors.h"
 
 #include "server_fixture.h"
 

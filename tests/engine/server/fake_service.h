@@ -252,7 +252,9 @@ class FakeService final : public GenerationService {
     EngineStats stats;
     stats.running = 3;
     stats.waiting = 2;
+    stats.page_tokens = 16;
     stats.pages_total = 100;
+    for (const double seconds : {0.25, 0.5}) stats.adapter_load.count(kAdapterLoadBounds, seconds);
     stats.pages_kv = 25;
     stats.pages_free = 60;
     stats.pages_cached = 5;

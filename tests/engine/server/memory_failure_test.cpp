@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/json/json_release.h"
 #include "server_fixture.h"
 #include "tests/support/failing_memory.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_seed.h"
 
 namespace tandem {
@@ -22,11 +24,7 @@ constexpr std::int64_t kForEver = std::int64_t{1} << 60;
 // nlohmann's destructor of an array or object allocates 16 bytes for each member, and ends the
 // process where it cannot: those of the calls below are smaller.
 constexpr std::size_t kMinBytes = 640;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 100;
-#else
-constexpr int kRounds = 400;
-#endif
+const int kRounds = sanitized() ? 100 : 400;
 
 struct Call {
   std::string name;
@@ -88,6 +86,22 @@ class ServerMemoryFailure : public ServerTest {
   }
   static void testing_thread_stays_out() { test::may_fail_here(false); }
 };
+
+TEST(JsonRelease, NeedsNoMemory) {
+  json tree = json::array();
+  for (int i = 0; i < 100; ++i) {
+    tree.push_back({{"list", {1, "two", {{"three", {3, 3.5}}}}}, {"text", std::string(100, 'x')}});
+  }
+  auto ordered = nlohmann::ordered_json::parse(tree.dump());
+  test::may_fail_here(true);
+  test::fail_allocations(1, kForEver);
+  empty_from_leaves(tree);
+  { const EmptiedFromLeaves at_end(ordered); }
+  tree = nullptr;
+  ordered = nullptr;
+  EXPECT_EQ(test::stop_failing(), 0);
+  test::may_fail_here(false);
+}
 
 TEST_F(ServerMemoryFailure, EndsOneCallAndNoServer) {
   const std::vector<Call> all = calls();

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/sanitized.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"
 
@@ -44,11 +45,7 @@ class ScratchFile {
 };
 
 // A sanitizer slows the start of a process severalfold: there one adapter stands for all.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kAllAdapters = false;
-#else
-constexpr bool kAllAdapters = true;
-#endif
+const bool kAllAdapters = !sanitized();
 
 nlohmann::json golden() {
   std::ifstream file("data/golden.json");

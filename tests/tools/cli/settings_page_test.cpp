@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "tools/cli/settings.h"
+#include "tools/pick/pick_settings.h"
+#include "tools/route/route_settings.h"
 
 namespace tandem {
 namespace {
@@ -56,6 +58,18 @@ std::string written() {
     out += fmt::format("\n## {}\n\n| setting | value | default | meaning |\n", name);
     out += "| --- | --- | --- | --- |\n" + rows;
   }
+  out += "\n## tandem route\n\n| setting | value | default | meaning |\n";
+  out += "| --- | --- | --- | --- |\n";
+  RouteSettings route;
+  SettingsTable of_router;
+  add_route_settings(of_router, route);
+  for (const SettingsField& field : of_router.fields()) out += row(field);
+  out += "\n## tandem pick\n\n| setting | value | default | meaning |\n";
+  out += "| --- | --- | --- | --- |\n";
+  PickSettings pick;
+  SettingsTable of_picker;
+  add_pick_settings(of_picker, pick);
+  for (const SettingsField& field : of_picker.fields()) out += row(field);
   return out + "\n";
 }
 

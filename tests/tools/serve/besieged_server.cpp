@@ -47,16 +47,6 @@ std::vector<std::string> serve_with_workers(const ServeChoices& choices) {
   return words;
 }
 
-bool eventually(const std::function<bool()>& happens, const std::function<void()>& meanwhile) {
-  const auto deadline = steady_clock::now() + kLong;
-  while (!happens()) {
-    if (steady_clock::now() > deadline) return false;
-    if (meanwhile) meanwhile();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
-}
-
 void expect_end(ReadyServer& server, int signal) {
   const pid_t pid = server.process.pid();
   const auto begin = steady_clock::now();
@@ -65,41 +55,6 @@ void expect_end(ReadyServer& server, int signal) {
   EXPECT_LT(steady_clock::now() - begin, kLong);
   EXPECT_TRUE(eventually([&] { return workers_of(pid).empty(); }));
   EXPECT_THAT(regions_of(pid), ::testing::IsEmpty());
-}
-
-void Crowd::add(Act act, unsigned seed) {
-  threads_.emplace_back([this, act = std::move(act), random = std::mt19937(seed)]() mutable {
-    while (!stop_) act(random);
-  });
-}
-
-void Crowd::stop() {
-  stop_ = true;
-  for (std::thread& thread : threads_) {
-    if (thread.joinable()) thread.join();
-  }
-}
-
-void Crowd::count(const std::string& what) {
-  const std::lock_guard lock(mutex_);
-  ++counts_[what];
-}
-
-void Crowd::fail(const std::string& what) {
-  const std::lock_guard lock(mutex_);
-  if (failure_.empty()) failure_ = what;
-  failed_ = true;
-  stop_ = true;
-}
-
-std::string Crowd::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
-
-std::map<std::string, int> Crowd::counts() const {
-  const std::lock_guard lock(mutex_);
-  return counts_;
 }
 
 }  // namespace tandem

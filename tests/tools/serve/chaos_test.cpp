@@ -27,6 +27,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_seed.h"
 #include "tests/tools/process.h"
@@ -41,16 +42,11 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kDefaultSeconds = 4;
-constexpr int kMaxTokens = 4;
-constexpr std::int64_t kMaxGrowthKb = 512 << 10;  // what was freed is kept aside
-#else
-constexpr int kDefaultSeconds = 8;
-constexpr int kMaxTokens = 16;
-constexpr std::int64_t kMaxGrowthKb = 48 << 10;
-#endif
-constexpr std::size_t kNeverRead = 6;  // sockets of clients that never read, at one time
+const int kDefaultSeconds = sanitized() ? 4 : 8;
+const int kMaxTokens = sanitized() ? 4 : 16;
+const std::int64_t kMaxGrowthKb =
+    sanitized() ? 512 << 10 : 48 << 10;  // what was freed is kept aside
+constexpr std::size_t kNeverRead = 6;    // sockets of clients that never read, at one time
 
 std::vector<std::string> serve(const std::string& mode, const fs::path& adapters) {
   ServeChoices choices;

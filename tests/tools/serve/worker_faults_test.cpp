@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_seed.h"
 #include "tests/tools/process.h"
 #include "tests/tools/serve/besieged_server.h"
@@ -34,21 +35,12 @@ using std::chrono::steady_clock;
 
 // A sanitizer slows the server (its arithmetic is spared), and workers and link then have to be
 // slow enough for rows to be handed over.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kDefaultSeconds = 5;
-constexpr int kMaxTokens = 6;
-constexpr int kClients = 2;
-constexpr const char* kLinkGbps = "0.004";
-constexpr const char* kDeadlineMs = "2000";
-constexpr int kLayersAfterwards = 4;
-#else
-constexpr int kDefaultSeconds = 20;
-constexpr int kMaxTokens = 24;
-constexpr int kClients = 4;
-constexpr const char* kLinkGbps = "0.02";
-constexpr const char* kDeadlineMs = "100";
-constexpr int kLayersAfterwards = 50;
-#endif
+const int kDefaultSeconds = sanitized() ? 5 : 20;
+const int kMaxTokens = sanitized() ? 6 : 24;
+const unsigned kClients = sanitized() ? 2 : 4;
+const char* const kLinkGbps = sanitized() ? "0.004" : "0.02";
+const char* const kDeadlineMs = sanitized() ? "2000" : "100";
+const int kLayersAfterwards = sanitized() ? 4 : 50;
 constexpr int kMaxWorkers = 3;
 
 unsigned number_from(const char* variable, unsigned otherwise) {

@@ -43,6 +43,40 @@ TEST(Simulate, ComparesAllPoliciesAndWritesJsonAndPage) {
   EXPECT_THAT(ran.output, HasSubstr("tandem  "));
 }
 
+TEST(Simulate, TakesAnEngineAtItsWordAndRequestsAsTheyCame) {
+  const testing::TempDir dir;
+  const std::string stats = (dir.path() / "stats.json").string();
+  const std::string requests = (dir.path() / "requests.jsonl").string();
+  const std::string json_file = (dir.path() / "out.json").string();
+  const std::string zero = R"({"requests":0,"tokens":0,"rank_tokens":0,"rank_sum":0,"rank_max":0,)"
+                           R"("context_tokens":0})";
+  std::ofstream(stats) << R"({"engine":{"id":"1","model":"m","max_model_len":64},"seq":1,)"
+                          R"("accepts":true,"draining":false,"mixed_steps":true,"max_requests":4,)"
+                          R"("kv_tokens":4096,"kv_free_tokens":4096,"adapter_free_bytes":1000000,)"
+                          R"("link_queue_bytes":0,"fetch_queue_bytes":0,"free_workers":1,)"
+                          R"("costs":{"step_s":0.01},"adapters":[{"name":"a","rank":8,)"
+                          R"("bytes":8000,"active":0,"tier":"host"}],"running":)"
+                       << zero << R"(,"waiting":)" << zero << "}";
+  // One that is alone, and two that come together: each token takes a step of 10 ms.
+  std::ofstream(requests)
+      << R"({"arrival_s":1,"adapter":"a","rank":8,"prompt_tokens":5,"answer_tokens":11})" << '\n'
+      << R"({"arrival_s":2,"adapter":"a","rank":8,"prompt_tokens":5,"answer_tokens":11})" << '\n'
+      << R"({"arrival_s":2,"adapter":"b","rank":8,"prompt_tokens":5,"answer_tokens":11})" << '\n';
+  const Finished ran = run_tandem({"simulate", "--stats", stats, "--requests", requests,
+                                   "--engines", "2", "--warmup-s", "0", "--compare", "most_idle",
+                                   "--cold-start", "cached", "--json", json_file});
+  ASSERT_EQ(ran.status, 0) << ran.error;
+  const auto text = read_text_file(json_file, 10'000'000);
+  ASSERT_TRUE(text.ok());
+  const auto policy = nlohmann::json::parse(*text)["policies"][0];
+  EXPECT_EQ(policy["requests"], 3);
+  EXPECT_NEAR(policy["ttft_ms"]["mean"], 10, 1e-3);
+  EXPECT_NEAR(policy["tpot_ms"]["mean"], 10, 1e-3);
+  const Finished busy = run_tandem({"simulate", "--stats", requests, "--requests", requests});
+  EXPECT_EQ(busy.status, 1);
+  EXPECT_THAT(busy.error, HasSubstr("requests.jsonl"));
+}
+
 TEST(Simulate, ReadsTheTraceThatItWrites) {
   const testing::TempDir dir;
   const std::string file = (dir.path() / "calls.csv").string();

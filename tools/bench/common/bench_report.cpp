@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/memory_info.h"
+#include "base/memory/memory_info.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/version.h"

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/aligned_bytes.h"
 #include "base/clock.h"
+#include "base/memory/aligned_bytes.h"
 #include "base/onednn/matmul.h"
 #include "cpu_lora/worker/line_wait.h"
 #include "cpu_lora/worker/worker_loop.h"

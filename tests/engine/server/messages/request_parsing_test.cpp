@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "base/http/auth.h"
 #include "base/log.h"
-#include "engine/server/auth.h"
 #include "engine/server/messages/json_body.h"
 #include "tests/engine/server/fake_service.h"
 #include "tests/support/test_seed.h"

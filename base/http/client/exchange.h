@@ -1,0 +1,75 @@
+// One call of the client: connect, send, read.
+//
+//   connecting -> sending and reading -> done
+//        ^______________| a kept connection was dead: once
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <string>
+
+#include "base/http/client/http_client.h"
+#include "base/http/client/response_reader.h"
+
+namespace tandem {
+
+// A connection, in use or kept.
+struct Wire {
+  explicit Wire(boost::asio::io_context& io) : socket(io) {}
+  boost::asio::ip::tcp::socket socket;
+  TimePoint idle_since{};
+
+  // The server has neither closed it nor said anything unasked.
+  bool is_quiet();
+};
+
+class Exchange final : public std::enable_shared_from_this<Exchange> {
+ public:
+  Exchange(HttpClient& client, HttpAddress address, std::string message, CallDeadlines deadlines,
+           CallEvents& events);
+
+  void begin();
+  void abandon();  // no more events
+  void set_paused(bool paused);
+
+ private:
+  using Failure = boost::system::error_code;
+
+  void connect();
+  void resolve();
+  void connected(const Failure& failure);
+  void send();
+  void wait_readable();
+  void read();
+  void feed(std::string_view bytes);
+  void finish();
+  void fail(CallEnd end, const std::string& reason);
+  void close();
+
+  void set_deadline(Duration after);
+  void arm();
+
+  HttpClient& client_;  // gone when done_
+  const HttpAddress address_;
+  std::string message_;  // what is sent; kept until the response begins
+  const CallDeadlines deadlines_;
+  CallEvents* events_;  // null: abandoned
+  std::unique_ptr<Wire> wire_;
+  boost::asio::ip::tcp::resolver resolver_;
+  boost::asio::steady_timer timer_;
+  TimePoint due_{};
+  TimePoint armed_until_{};
+  bool armed_ = false;
+  ResponseReader reader_;
+  bool reused_ = false;  // the connection was a kept one
+  bool sent_ = false;    // all of message_
+  bool began_ = false;   // the response
+  bool head_told_ = false;
+  bool reading_ = false;  // waits for bytes
+  bool paused_ = false;
+  bool done_ = false;
+};
+
+}  // namespace tandem

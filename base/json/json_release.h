@@ -1,0 +1,36 @@
+// The end of large JSON values where memory is short.
+#pragma once
+
+namespace tandem {
+
+// Empties a value from its leaves up, which allocates nothing. nlohmann's destructor moves the
+// members of a list or object into a vector of its own, 16 bytes each, and ends the process where
+// there is no room for it; of an empty one it does not. Recurses: for values of bounded depth
+// (kMaxJsonDepth).
+template <typename Json>
+void empty_from_leaves(Json& value) noexcept {
+  if (value.is_array()) {
+    auto& list = value.template get_ref<typename Json::array_t&>();
+    for (auto& element : list) empty_from_leaves(element);
+    list.clear();
+  } else if (value.is_object()) {
+    auto& object = value.template get_ref<typename Json::object_t&>();
+    for (auto& member : object) empty_from_leaves(member.second);
+    object.clear();
+  }
+}
+
+// Does so at the end of its scope to a value that lives longer.
+template <typename Json>
+class EmptiedFromLeaves {
+ public:
+  explicit EmptiedFromLeaves(Json& value) : value_(value) {}
+  ~EmptiedFromLeaves() { empty_from_leaves(value_); }
+  EmptiedFromLeaves(const EmptiedFromLeaves&) = delete;
+  EmptiedFromLeaves& operator=(const EmptiedFromLeaves&) = delete;
+
+ private:
+  Json& value_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+#include "engine/batching/engine_reporter.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "engine/adapters/residency.h"
+#include "scheduler/costs/first_guess.h"
+
+namespace tandem {
+namespace {
+
+constexpr auto kOld = std::chrono::milliseconds(5);
+
+std::int32_t rank_of(const Sequence& sequence) {
+  const AdapterLease& adapter = sequence.context->adapter;
+  return adapter == nullptr ? 0 : adapter->contents().max_rank;
+}
+
+ModelSizes sizes_of(const ModelConfig& config, DType dtype) {
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t inputs_and_outputs = 2 * (hidden + config.q_size()) +   // q and o
+                                          2 * (hidden + config.kv_size()) +  // k and v
+                                          3 * (hidden + config.ffn_size);    // gate, up, down
+  return {.layers = config.num_layers,
+          .kv_per_token = config.num_layers * 2 * config.kv_size() * element,
+          .adapter_per_rank = config.num_layers * inputs_and_outputs * element};
+}
+
+}  // namespace
+
+void add_waiting(const Sequence& sequence, EngineView& view) {
+  const std::int32_t rank = rank_of(sequence);
+  const std::int64_t tokens = sequence.left_to_compute();
+  view.waiting.add(
+      {.requests = 1, .tokens = tokens, .rank_tokens = tokens * rank, .rank_max = rank});
+  view.waiting_rank_sum += rank;
+  view.kv_free_tokens -= tokens;
+}
+
+EngineView first_view(const EngineOptions& options, const ModelConfig& config, DType dtype) {
+  const ModelSizes sizes = sizes_of(config, dtype);
+  const CostModel& costs = options.handoff.costs;
+  const bool has_workers = hands_over(options.adapter_mode) && !options.handoff.groups.empty();
+  EngineView view;
+  view.costs = first_step_costs(costs, sizes);
+  view.cold = first_cold_costs(costs, sizes, has_workers);
+  view.max_requests = options.max_num_seqs;
+  view.kv_tokens = std::int64_t{options.num_pages} * options.page_tokens;
+  view.kv_free_tokens = view.kv_tokens;
+  return view;
+}
+
+EngineReporter::EngineReporter(const EngineView& first, const PagePool& pool,
+                               std::int64_t chunk_bytes)
+    : pool_(&pool), chunk_bytes_(chunk_bytes), tracker_(first.costs), view_(first) {}
+
+void EngineReporter::begins(const std::vector<ScheduledSequence>& scheduled, TimePoint now) {
+  TANDEM_CHECK(num_steps_ < steps_.size());
+  Step step;
+  for (const auto& [sequence, num_tokens] : scheduled) {
+    const std::int32_t rank = rank_of(*sequence);
+    if (num_tokens == 1 && sequence->left_to_compute() == 1) {
+      step.decode.add({.requests = 1,
+                       .rank_sum = rank,
+                       .rank_max = rank,
+                       .context_tokens = sequence->computed + 1});
+    } else {
+      step.prefill.add({.requests = 1,
+                        .tokens = num_tokens,
+                        .rank_tokens = std::int64_t{num_tokens} * rank,
+                        .rank_max = rank});
+    }
+    const AdapterLease& adapter = sequence->context->adapter;
+    if (adapter != nullptr && adapter->residency() != Residency::resident) step.teaches = false;
+  }
+  if (num_steps_ == 0) begun_ = now;
+  steps_[num_steps_++] = step;
+}
+
+void EngineReporter::ends(const StepResult& step, TimePoint now) {
+  if (num_steps_ == 0) return;
+  const Step& oldest = steps_.front();
+  if (oldest.teaches && step.status.ok() && step.voided.empty()) {
+    (void)tracker_.observe(oldest.decode, oldest.prefill, step.seconds);
+  }
+  std::move(steps_.begin() + 1, steps_.end(), steps_.begin());
+  --num_steps_;
+  begun_ = now;
+}
+
+bool EngineReporter::is_due(TimePoint now, bool rests) const {
+  return rests || !looked_ || now - *looked_ >= kOld;
+}
+
+const EngineView& EngineReporter::look(const ContinuousBatcher& scheduler,
+                                       const DeviceTier& adapters, TimePoint now) {
+  looked_ = now;
+  const std::int64_t available = pool_->available_pages();
+  view_.costs = tracker_.costs();
+  view_.kv_free_tokens = available * pool_->shape().page_tokens;
+  view_.adapter_free_bytes =
+      (available * pool_->shape().chunks_per_page + pool_->counts().spare_chunks) * chunk_bytes_;
+  view_.link_queue_bytes = adapters.loads().bytes_loading();
+  view_.running = {};
+  for (const auto& sequence : scheduler.running()) {
+    const std::int32_t rank = rank_of(*sequence);
+    view_.running.add({.requests = 1,
+                       .rank_sum = rank,
+                       .rank_max = rank,
+                       .context_tokens = static_cast<std::int64_t>(sequence->tokens.size())});
+  }
+  view_.waiting = {};
+  view_.waiting_rank_sum = 0;
+  for (const auto& sequence : scheduler.waiting()) add_waiting(*sequence, view_);
+  return view_;
+}
+
+std::optional<TimePoint> EngineReporter::step_ends() const {
+  if (num_steps_ == 0) return std::nullopt;
+  const double takes_s =
+      tracker_.costs().step_time_s(steps_.front().decode, steps_.front().prefill);
+  return begun_ + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(takes_s));
+}
+
+}  // namespace tandem

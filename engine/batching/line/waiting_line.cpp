@@ -1,0 +1,184 @@
+#include "engine/batching/line/waiting_line.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+// Of those that came since the line was arranged: behind all others for now.
+constexpr std::uint32_t kNoTurnYet = std::numeric_limits<std::uint32_t>::max();
+// Rounds of the engine are shorter than a few tokens, and say nothing of rates one by one.
+constexpr auto kPeriod = std::chrono::milliseconds(20);
+
+std::uint64_t adapter_number(const AdapterLease& adapter) {
+  return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(adapter.get()));
+}
+
+// No step has had anything of its request, so that it may still be told to come again.
+bool has_not_begun(const Sequence& sequence) {
+  return !sequence.admitted && !sequence.context->first_scheduled;
+}
+
+}  // namespace
+
+bool goes_before(const Sequence& a, const Sequence& b) {
+  return std::tuple(a.turn, a.entry.priority, a.arrival) <
+         std::tuple(b.turn, b.entry.priority, b.arrival);
+}
+
+WaitingLine::WaitingLine(const LineOptions& options)
+    : options_(options),
+      order_({.by_priority = options.by_priority,
+              .fair = options.fair,
+              .adapter_clusters = options.adapter_clusters,
+              .max_passed_over = static_cast<std::uint32_t>(options.max_passed_over)}) {}
+
+void WaitingLine::reserve(std::size_t count) {
+  for (Sequences* list : {&list_, &arranging_}) {
+    if (list->capacity() < count) list->reserve(2 * count);
+  }
+}
+
+void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
+  const GenerationRequest& request = sequence->context->request;
+  QueueEntry& entry = sequence->entry;
+  entry.priority = options_.by_priority ? request.priority : 0;
+  entry.arrival = sequence->arrival;
+  entry.adapter = adapter_number(sequence->context->adapter);
+  entry.prompt_tokens = sequence->left_to_compute();
+  // What goes on here had its first token elsewhere.
+  entry.has_deadline =
+      options_.early_abort && request.ttft_deadline_s > 0 && request.before.empty();
+  if (options_.fair) {
+    sequence->stay = TenantStay(share_, request.tenant);
+    entry.tenant = sequence->stay.tenant();
+  }
+  sequence->turn = has_turns_ ? kNoTurnYet : 0;
+  reserve(list_.size() + 1);
+  ++arrived_;
+  insert(std::move(sequence));
+}
+
+void WaitingLine::put_back(std::unique_ptr<Sequence> sequence) noexcept {
+  sequence->turn = 0;  // before all whose turns were given
+  insert(std::move(sequence));
+}
+
+void WaitingLine::insert(std::unique_ptr<Sequence> sequence) noexcept {
+  is_arranged_ = false;
+  if (sequence->entry.has_deadline && has_not_begun(*sequence)) ++deadlines_;
+  const auto at =
+      std::upper_bound(list_.begin(), list_.end(), sequence,
+                       [](const auto& a, const auto& b) { return goes_before(*a, *b); });
+  list_.insert(at, std::move(sequence));
+}
+
+std::unique_ptr<Sequence> WaitingLine::take(Sequences::iterator at) noexcept {
+  is_arranged_ = false;
+  std::unique_ptr<Sequence> sequence = std::move(*at);
+  list_.erase(at);
+  return sequence;
+}
+
+std::unique_ptr<Sequence> WaitingLine::admit(std::size_t place) noexcept {
+  std::unique_ptr<Sequence> sequence = take(list_.begin() + static_cast<std::ptrdiff_t>(place));
+  QueueEntry& entry = sequence->entry;
+  if (has_turns_) {
+    for (const auto& each : list_) QueueOrder::count_passed_over(entry, each->entry);
+  }
+  if (std::exchange(entry.begun, true)) return sequence;
+  ++admitted_;
+  if (entry.tenant != nullptr) share_.begin(*entry.tenant, sequence->left_to_compute());
+  return sequence;
+}
+
+std::unique_ptr<Sequence> WaitingLine::remove(const Sequence* sequence) noexcept {
+  const auto at = std::find_if(list_.begin(), list_.end(),
+                               [&](const auto& each) { return each.get() == sequence; });
+  return at == list_.end() ? nullptr : take(at);
+}
+
+// Only where turns have been given before: by priority and arrival the line is all the time.
+void WaitingLine::order_plainly() {
+  for (const auto& each : list_) each->turn = 0;
+  std::sort(list_.begin(), list_.end(),
+            [](const auto& a, const auto& b) { return goes_before(*a, *b); });
+  has_turns_ = false;
+}
+
+void WaitingLine::arrange(std::span<const std::unique_ptr<Sequence>> running) {
+  is_arranged_ = true;
+  const bool overloaded = deadlines_ > 0 && abort_.is_overloaded();
+  if (!options_.fair && options_.adapter_clusters == 0 && !overloaded) {
+    if (has_turns_) order_plainly();
+    return;
+  }
+  entries_.clear();
+  for (const auto& each : list_) entries_.push_back(&each->entry);
+  in_batch_.clear();
+  if (options_.adapter_clusters > 0) {
+    for (const auto& each : running) in_batch_.push_back(each->entry.adapter);
+  }
+  const std::vector<std::uint32_t>& places = order_.arrange(entries_, in_batch_, overloaded);
+  std::uint32_t turn = 0;
+  for (const std::uint32_t place : places) {
+    list_[place]->turn = ++turn;
+    arranging_.push_back(std::move(list_[place]));
+  }
+  list_.swap(arranging_);
+  arranging_.clear();
+  has_turns_ = true;
+}
+
+void WaitingLine::tick(TimePoint now) {
+  if (!period_begin_) period_begin_ = now;
+  const Duration passed = now - *period_begin_;
+  if (passed < kPeriod) return;
+  abort_.end_period(arrived_, admitted_, std::chrono::duration<double>(passed).count());
+  period_begin_ = now;
+  arrived_ = admitted_ = 0;
+}
+
+void WaitingLine::saw_prefill(double seconds, std::int64_t prompt_tokens) {
+  abort_.saw_prefill(seconds, prompt_tokens);
+}
+
+const std::vector<Sequence*>& WaitingLine::late(TimePoint now, bool idle) {
+  late_.clear();
+  if (deadlines_ == 0) return late_;
+  deadlines_ = 0;  // counted anew: a sibling's first step takes a request's deadline off the others
+  for (const auto& each : list_) {
+    if (!each->entry.has_deadline || !has_not_begun(*each)) continue;
+    ++deadlines_;
+    const RequestContext& context = *each->context;
+    const double waited_s = seconds_between(context.submitted, now);
+    const double deadline_s = context.request.ttft_deadline_s;
+    const bool expired = waited_s > deadline_s;
+    if (!expired && (idle || !abort_.is_late(waited_s, deadline_s, each->left_to_compute()))) {
+      continue;
+    }
+    late_.push_back(each.get());
+    ++(expired ? counts_.aborts_expired : counts_.aborts_unreachable);
+  }
+  return late_;
+}
+
+std::int32_t WaitingLine::retry_after_s() const {
+  return static_cast<std::int32_t>(
+      std::ceil(abort_.retry_after_s(static_cast<std::int64_t>(list_.size()))));
+}
+
+LineCounts WaitingLine::counts() const {
+  LineCounts counts = counts_;
+  counts.tenants = share_.num_present();
+  counts.overloaded = !list_.empty() && abort_.is_overloaded();
+  counts.longest_prefill_s = abort_.longest_prefill_s(std::numeric_limits<std::int64_t>::max());
+  return counts;
+}
+
+}  // namespace tandem

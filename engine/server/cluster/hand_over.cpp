@@ -1,0 +1,31 @@
+#include "engine/server/cluster/hand_over.h"
+
+#include <utility>
+
+namespace tandem {
+
+ApiError moved_error() {
+  return {503, "This engine hands its requests over; ask another one", {}, "moved", 0};
+}
+
+void HandOver::ask() {
+  asked_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, wake] : wakes_) wake();
+}
+
+std::shared_ptr<void> HandOver::watch(std::function<void()> wake) {
+  std::uint64_t id = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    id = next_++;
+    wakes_.emplace(id, std::move(wake));
+  }
+  // Without memory for the handle its deleter is called by the constructor that fails.
+  return {this, [id](HandOver* from) {
+            const std::lock_guard lock(from->mutex_);
+            from->wakes_.erase(id);
+          }};
+}
+
+}  // namespace tandem

@@ -1,0 +1,21 @@
+// Fields of a request whose values are lists or objects, without a meaning beyond their parts:
+// prompts, stops, biases. Each function is a RequestField::take.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/server/messages/request_fields.h"
+
+namespace tandem {
+
+// A list of token ids; false if it holds anything else. They need not be of the vocabulary.
+bool take_tokens(const nlohmann::json& list, std::vector<TokenId>& tokens);
+
+bool take_prompt(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+bool take_stop(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+bool take_logit_bias(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+bool take_stream_options(const nlohmann::json& value, CompletionCall& call, std::string& reason);
+
+}  // namespace tandem

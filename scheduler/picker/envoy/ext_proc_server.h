@@ -1,0 +1,40 @@
+// The picker as Envoy calls it: the service of external processing, and gRPC's health service.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "scheduler/picker/pick_stream.h"
+
+namespace tandem {
+
+struct ExtProcOptions {
+  std::string host = "127.0.0.1";  // a name or an address; IPv6 without brackets
+  int port = 9002;                 // 0: any free one
+  std::size_t max_body_bytes = 8U << 20;
+};
+
+// Threads: gRPC's own. Life: start -> stop.
+class ExtProcServer {
+ public:
+  ExtProcServer(ExtProcOptions options, PickDesk& desk);  // which outlives it
+  ~ExtProcServer();                                       // stop()
+  ExtProcServer(const ExtProcServer&) = delete;
+  ExtProcServer& operator=(const ExtProcServer&) = delete;
+
+  Status start();
+  int port() const;  // 0 before start()
+  // What health says of "", "readiness" and the service; "liveness" is always well. Thread-safe,
+  // also before start().
+  void set_ready(bool ready);
+  // Ends all streams, well, and joins. Idempotent.
+  void stop();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem

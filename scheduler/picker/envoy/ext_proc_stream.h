@@ -1,0 +1,74 @@
+// One stream of external processing on gRPC's callbacks. Thin: what is said is PickStream's.
+//
+// One operation at a time: a message is read, its answers are written one after the other, and the
+// next is read. So nothing piles up for a peer that does not read, and gRPC's threads take turns.
+#pragma once
+
+#include <envoy/service/ext_proc/v3/external_processor.grpc.pb.h>
+#include <grpcpp/grpcpp.h>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "scheduler/picker/pick_stream.h"
+
+namespace tandem {
+
+class ExtProcStream;
+
+// The streams that are open. Thread-safe.
+class OpenStreams {
+ public:
+  // False: no more are taken.
+  bool enter(const std::shared_ptr<ExtProcStream>& stream);
+  void leave(const ExtProcStream* stream);
+  // Ends each with OK: Envoy carries on by itself with requests that have their engine.
+  void close_all();
+
+ private:
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::unordered_map<const ExtProcStream*, std::weak_ptr<ExtProcStream>> streams_;
+};
+
+class ExtProcStream final
+    : public grpc::ServerBidiReactor<envoy::service::ext_proc::v3::ProcessingRequest,
+                                     envoy::service::ext_proc::v3::ProcessingResponse> {
+ public:
+  // Both outlive it. It lives until gRPC is done with it.
+  static ExtProcStream* open(PickDesk& desk, std::size_t max_body_bytes, OpenStreams& open);
+  ExtProcStream(PickDesk& desk, std::size_t max_body_bytes, OpenStreams& open);
+
+  void close(const grpc::Status& status);  // once counts; thread-safe
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone() override;
+
+ private:
+  // Closes the stream if the step throws.
+  template <typename Step>
+  void guard(Step step);
+  void take_request();
+  // Writes the next answer, or reads, or ends.
+  void go_on();
+
+  OpenStreams& open_;
+  PickStream stream_;
+  envoy::service::ext_proc::v3::ProcessingRequest request_;
+  envoy::service::ext_proc::v3::ProcessingResponse response_;
+  std::vector<StreamReply> replies_;
+  std::size_t written_ = 0;  // of them
+  bool last_ = false;        // after these replies it ends
+  std::shared_ptr<ExtProcStream> self_;
+  // No operation is begun under the lock: gRPC may call back before it returns.
+  std::mutex mutex_;
+  bool writing_ = false;   // guarded by mutex_
+  bool closing_ = false;   // guarded by mutex_: it ends after what is being written
+  bool finished_ = false;  // guarded by mutex_
+};
+
+}  // namespace tandem

@@ -1,0 +1,83 @@
+// The picker with its engines: their statistics are listened to on a loop of its own, decisions are
+// made by whoever asks, under one lock.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/http/client/http_client.h"
+#include "base/status.h"
+#include "scheduler/picker/pick_stream.h"
+#include "scheduler/picker/picker.h"
+#include "scheduler/picker/picker_metrics.h"
+#include "scheduler/policies/policy.h"
+#include "scheduler/router/engine_source.h"
+#include "scheduler/router/stats_watch.h"
+
+namespace tandem {
+
+struct PickerOptions {
+  std::string policy = "tandem";
+  PolicyOptions policy_options;
+  PickLimits limits;
+  WatchTimes watch;
+  std::string api_key;  // shown to the engines; empty: none
+  std::size_t max_body_bytes = 8U << 20;
+};
+
+// Life: create -> start -> stop. Thread-safe otherwise.
+class PickerHost final : public PickDesk {
+ public:
+  // An unknown policy is an error.
+  static Result<std::unique_ptr<PickerHost>> create(PickerOptions options,
+                                                    std::unique_ptr<EngineSource> source);
+  ~PickerHost() override;  // stop()
+  PickerHost(const PickerHost&) = delete;
+  PickerHost& operator=(const PickerHost&) = delete;
+
+  // Once. The source's addresses must be numbers (endpoint.h). `readiness` is told, from any thread
+  // and under the lock, when an engine accepts requests and when none does any more.
+  void start(std::function<void(bool ready)> readiness = {});
+  void stop();  // idempotent
+
+  Pick pick(const PickRequest& request) override;
+  void served(PickId id, std::string_view endpoint) override;
+  void over(PickId id, bool answered) override;
+
+  bool ready() const { return ready_.load(std::memory_order_relaxed); }
+  PickerMetrics& metrics() { return metrics_; }
+  const PickerOptions& options() const { return options_; }
+  void look(const std::function<void(const Picker&)>& see) const;  // under the lock
+
+ private:
+  PickerHost(PickerOptions options, std::unique_ptr<Policy> policy,
+             std::unique_ptr<EngineSource> source);
+  void set_engines(const std::vector<HttpAddress>& addresses);
+  void add_engine(const HttpAddress& address);
+  Status reported(EngineIndex engine, EngineReport report, bool first);
+  void lost(EngineIndex engine, const std::string& why);
+  void note_engines();  // under the lock
+
+  const PickerOptions options_;
+  PickerMetrics metrics_;
+  std::function<void(bool)> readiness_;
+  std::atomic<bool> ready_{false};
+  mutable std::mutex mutex_;
+  Picker picker_;  // guarded by mutex_
+  EventLoop loop_;
+  HttpClient client_{loop_};
+  std::vector<std::unique_ptr<StatsWatch>> watches_;  // the loop's, of each engine; null: gone
+  std::thread thread_;
+  std::unique_ptr<EngineSource> source_;  // the first to go: it calls
+};
+
+}  // namespace tandem

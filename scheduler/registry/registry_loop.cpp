@@ -1,0 +1,57 @@
+#include "scheduler/registry/registry_loop.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{500};  // after a failure
+
+}  // namespace
+
+RegistryLoop::RegistryLoop(std::string name, std::function<Status()> step)
+    : name_(std::move(name)), step_(std::move(step)), thread_([this] { run(); }) {}
+
+RegistryLoop::~RegistryLoop() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  ends_.notify_all();
+  thread_.join();
+}
+
+bool RegistryLoop::goes_on() const {
+  const std::lock_guard lock(mutex_);
+  return !ending_;
+}
+
+void RegistryLoop::run() {
+  pthread_setname_np(pthread_self(), name_.c_str());
+  bool told = false;  // of this outage
+  while (goes_on()) {
+    Status status;
+    try {
+      status = step_();
+    } catch (const std::exception& failure) {  // no memory
+      status = error(StatusCode::unavailable, "{}", failure.what());
+    }
+    if (!status && !told) {
+      log::warning("registry: {}; what was known last stands, and it is tried again",
+                   status.message());
+    }
+    if (status && told) log::info("registry: it answers again");
+    told = !status;
+    if (status) continue;
+    std::unique_lock lock(mutex_);
+    ends_.wait_for(lock, kPause, [this] { return ending_; });
+  }
+}
+
+}  // namespace tandem

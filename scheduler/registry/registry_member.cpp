@@ -1,0 +1,112 @@
+#include "scheduler/registry/registry_member.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace tandem {
+
+RegistryMember::RegistryMember(std::unique_ptr<Registry> registry, EngineEntry engine,
+                               std::function<void()> on_change, const MemberOptions& options)
+    : registry_(std::move(registry)),
+      engine_(std::move(engine)),
+      on_change_(std::move(on_change)),
+      options_(options) {}
+
+Result<std::unique_ptr<RegistryMember>> RegistryMember::join(std::unique_ptr<Registry> registry,
+                                                             const EngineEntry& engine,
+                                                             std::function<void()> on_change,
+                                                             const MemberOptions& options) {
+  std::unique_ptr<RegistryMember> member(
+      new RegistryMember(std::move(registry), engine, std::move(on_change), options));
+  TANDEM_TRY(member->register_anew());
+  TANDEM_TRY(member->read_all());
+  member->loop_ = std::make_unique<RegistryLoop>("registry", [raw = member.get()] {
+    const Status kept = raw->keep_lease();
+    return kept ? raw->follow() : kept;
+  });
+  return member;
+}
+
+RegistryMember::~RegistryMember() {
+  loop_.reset();
+  if (lease_.lease == 0) return;
+  const Status left = registry_->release(lease_);
+  if (!left) log::warning("leaving the registry: {}; the lease will lapse", left.message());
+}
+
+std::optional<AdapterEntry> RegistryMember::find_adapter(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = adapters_.find(name);
+  if (found == adapters_.end()) return std::nullopt;
+  return found->second.rbegin()->second;
+}
+
+Status RegistryMember::register_anew() {
+  TANDEM_ASSIGN(lease_, registry_->register_engine(engine_, options_.ttl));
+  keep_at_ = std::chrono::steady_clock::now() + options_.ttl / 3;
+  return {};
+}
+
+Status RegistryMember::give_back() {
+  if (lease_.lease == 0) return {};
+  TANDEM_TRY(registry_->release(lease_));
+  lease_ = {};
+  log::info("registry: engine {} has given its lease back", engine_.id);
+  return {};
+}
+
+Status RegistryMember::keep_lease() {
+  if (!serving_.load(std::memory_order_relaxed))
+    return give_back();  // a word alone: guards nothing
+  if (lease_.lease == 0) {
+    TANDEM_TRY(register_anew());
+    log::info("registry: engine {} is registered again", engine_.id);
+    return {};
+  }
+  if (std::chrono::steady_clock::now() < keep_at_) return {};
+  Status kept = registry_->keep_alive(lease_);
+  if (kept.code() == StatusCode::not_found) {
+    log::warning("registry: the lease of this engine had lapsed; it registers again");
+    return register_anew();
+  }
+  if (kept) keep_at_ = std::chrono::steady_clock::now() + options_.ttl / 3;
+  return kept;
+}
+
+Status RegistryMember::follow() {
+  if (must_read_all_) {
+    TANDEM_TRY(read_all());
+    if (on_change_) on_change_();
+  }
+  TANDEM_ASSIGN(const RegistryNews news, registry_->watch(revision_, options_.patience));
+  must_read_all_ = news.lost;
+  if (news.lost) return {};
+  revision_ = news.revision;
+  if (take(news) && on_change_) on_change_();
+  return {};
+}
+
+Status RegistryMember::read_all() {
+  TANDEM_ASSIGN(const RegistrySnapshot all, registry_->snapshot());
+  const std::lock_guard lock(mutex_);
+  adapters_.clear();
+  for (const AdapterEntry& entry : all.adapters) adapters_[entry.name][entry.version] = entry;
+  revision_ = all.revision;
+  must_read_all_ = false;
+  return {};
+}
+
+bool RegistryMember::take(const RegistryNews& news) {
+  const std::lock_guard lock(mutex_);
+  for (const AdapterEntry& entry : news.adapters) adapters_[entry.name][entry.version] = entry;
+  for (const AdapterVersion& removed : news.removed_adapters) {
+    const auto found = adapters_.find(removed.name);
+    if (found == adapters_.end()) continue;
+    found->second.erase(removed.version);
+    if (found->second.empty()) adapters_.erase(found);
+  }
+  return !news.adapters.empty() || !news.removed_adapters.empty();
+}
+
+}  // namespace tandem

@@ -1,0 +1,161 @@
+// The engines as a policy sees them: what they report, corrected by what this router has sent
+// since.
+//
+// A report tells of a request only when the engine has it and a report is due (every 20 ms at
+// most). Until then the router counts what it sent itself, or all that arrives in between would go
+// to the engine that was idle a moment ago.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/http/client/http_address.h"
+#include "base/status.h"
+#include "scheduler/policies/adapter_index.h"
+#include "scheduler/policies/policy.h"
+#include "scheduler/router/engine_report.h"
+#include "scheduler/router/engine_source.h"
+
+namespace tandem {
+
+// What a policy is to find an engine for.
+struct Wanted {
+  std::string model;  // base or adapter; empty: any engine's base
+  std::int64_t prompt_tokens = 0;
+  double expected_tokens = 0;
+  double slo_ttft_s = 0;        // 0: none
+  double slo_token_s = 0;       // 0: none
+  EngineIndex avoid = {};       // another one, if there is one: this has just failed it
+  bool avoid_strictly = false;  // and rather none than that one
+  // By engine: who may get it; null: all. Outlives the call.
+  const std::vector<bool>* among = nullptr;
+
+  bool allows(std::size_t engine) const {
+    return among == nullptr || (engine < among->size() && (*among)[engine]);
+  }
+};
+
+struct Choice {
+  enum class Kind {
+    engine,
+    wait,     // engines accept, but the policy wants none of them now
+    nobody,   // no engine that has the model accepts
+    unknown,  // no engine has, or had, such a model
+  };
+  Kind kind = Kind::nobody;
+  EngineIndex engine;
+};
+
+// Names one request that was sent; 0 is none.
+using SentId = std::uint64_t;
+
+// One engine, for those who show it.
+struct EngineState {
+  HttpAddress address;
+  bool gone = false;     // no longer among the engines
+  bool listed = true;    // its source vouches for it; else it goes when its reports are silent
+  bool up = false;       // its reports come and are believed
+  bool is_twin = false;  // another address of one that is up
+  bool doubted = false;  // a call to it has failed since its last report: it gets nothing new
+  std::string why_not;   // it is not up
+  EngineReport report;   // the last, without its adapters
+  TimePoint reported_at{};
+  std::int64_t sent = 0;  // requests of this router's that are there now
+
+  bool usable() const { return up && !doubted && report.view.accepts; }
+};
+
+// On the loop's thread. Times are the caller's, so that tests need no clock.
+class Cluster {
+ public:
+  explicit Cluster(std::unique_ptr<Policy> policy);
+
+  EngineIndex add(HttpAddress address);
+  void remove(EngineIndex engine);
+  void set_listed(EngineIndex engine, bool listed) { engines_[engine.index()].listed = listed; }
+  // Adapters that an engine without them loads when it is asked for them: all there are.
+  void set_offered(const std::vector<OfferedAdapter>& adapters);
+
+  // A failure: it contradicts what others say (two engines of one id), and the engine is not up.
+  Status report(EngineIndex engine, EngineReport report, bool first, TimePoint now);
+  void set_aside(EngineIndex engine, std::string why);
+  // A call to it has failed. Until its next report it gets nothing new.
+  void doubt(EngineIndex engine);
+  // It has loaded an adapter, or unloaded it, and its report will say so in a moment.
+  void expect_adapter(EngineIndex engine, const std::string& address, const std::string& name,
+                      bool loaded);
+
+  Choice choose(const Wanted& wanted, TimePoint now);
+  // Who else could serve it: engines that accept and have the model, without `chosen`. First where
+  // its adapter is nearest to the device, then where least is asked. Asks no policy, as some count
+  // what they chose.
+  std::vector<EngineIndex> others(const Wanted& wanted, EngineIndex chosen) const;
+  SentId sent(EngineIndex engine, const Wanted& wanted, TimePoint now);
+  void ended(EngineIndex engine, SentId id);
+
+  const std::vector<EngineState>& engines() const { return engines_; }
+  const EngineView& view(EngineIndex engine) const { return views_[engine.index()]; }
+  std::string_view policy() const { return policy_->name(); }
+
+ private:
+  // A name that requests may call: a base model or an adapter.
+  struct Model {
+    ClusterAdapterId adapter;  // not valid: a base
+    std::int32_t rank = 0;
+    std::int64_t bytes = 0;
+    bool offered = false;              // to every engine
+    std::vector<EngineIndex> engines;  // that have it, up or not
+  };
+  struct Sent {
+    ClusterAdapterId adapter;
+    std::int32_t rank = 0;
+    PrefillLoad prefill;
+    std::int64_t kv_tokens = 0;
+    TimePoint at{};
+  };
+  struct Held {
+    AdapterTier tier = AdapterTier::absent;
+    std::int32_t active = 0;  // as reported
+  };
+  // What the index and the views are made from, of one engine.
+  struct Books {
+    std::unordered_map<std::string, Held> adapters;
+    std::map<SentId, Sent> sent;  // not in a report yet, oldest first
+  };
+
+  using Models = std::unordered_map<std::string, Model>;
+
+  Model& model(const std::string& name, bool is_adapter);
+  static bool is_unknown(const Model& model) { return model.engines.empty() && !model.offered; }
+  Models::iterator forget(Models::iterator model);
+  ClusterAdapterId take_id(const std::string& name);
+  void list(const std::string& name, bool is_adapter, EngineIndex engine);
+  void unlist(const std::string& name, EngineIndex engine);
+  void take_adapter(EngineIndex engine, const AdapterReport& adapter);
+  void drop_adapter(EngineIndex engine, const std::string& name);
+  void drop_all_adapters(EngineIndex engine);
+  void forget_sent(EngineIndex engine, TimePoint sent_before);
+  void refresh(EngineIndex engine);
+  static void count(const Sent& sent, EngineView& view);
+  RouteRequest route_request(const Wanted& wanted, const Model* model, TimePoint now) const;
+
+  std::unique_ptr<Policy> policy_;
+  std::vector<EngineState> engines_;
+  std::vector<EngineView> views_;  // of each engine
+  std::vector<Books> books_;       // of each engine
+  Models models_;
+  std::unordered_set<std::int32_t> taken_ids_;  // of adapters
+  AdapterIndex index_;
+  SentId next_sent_ = 1;
+  std::vector<EngineIndex> masked_;  // scratch of choose()
+};
+
+}  // namespace tandem

@@ -1,0 +1,17 @@
+#include "scheduler/router/engine_news.h"
+
+#include "base/log.h"
+
+namespace tandem {
+
+void EngineNews::log_change(const EngineState& after) const {
+  if (!was_up_) {
+    log::info("{}: the engine serves '{}' (id {})", after.address.text(), after.report.model,
+              after.report.id);
+  }
+  if (after.report.draining && !drained_) {
+    log::info("{}: the engine drains and gets nothing new", after.address.text());
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// What is told of engines by whoever listens to them, the router and the picker: how many there
+// are, and in the log what a report changed.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/router/cluster.h"
+
+namespace tandem {
+
+struct EngineCounts {
+  std::int64_t up = 0;   // whose statistics come
+  std::int64_t all = 0;  // that there should be
+  bool ready = false;    // one of them accepts requests
+};
+
+inline EngineCounts count_engines(const std::vector<EngineState>& engines) {
+  EngineCounts counts;
+  for (const EngineState& engine : engines) {
+    counts.all += engine.gone ? 0 : 1;
+    counts.up += engine.up ? 1 : 0;
+    counts.ready = counts.ready || engine.usable();
+  }
+  return counts;
+}
+
+// What a report changed of an engine's state.
+class EngineNews {
+ public:
+  explicit EngineNews(const EngineState& before)
+      : was_up_(before.up), drained_(before.report.draining) {}
+  void log_change(const EngineState& after) const;
+
+ private:
+  bool was_up_;
+  bool drained_;
+};
+
+}  // namespace tandem

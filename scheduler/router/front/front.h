@@ -1,0 +1,53 @@
+// The router's REST: who may call what, and which call does what. Knows nothing of sockets.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/http/http_message.h"
+#include "base/http/rest/cors.h"
+#include "scheduler/router/router.h"
+
+namespace tandem {
+
+// Thread-safe.
+class Front final : public HttpHandler {
+ public:
+  // `router` outlives it. An empty key: everybody may call.
+  Front(Router& router, std::string api_key, std::vector<std::string> cors_origins)
+      : router_(router), api_key_(std::move(api_key)), cors_(std::move(cors_origins)) {}
+
+  // New calls are refused from now on.
+  void drain();
+  // Waits until no call runs, at most `timeout`, or until abandon(). True: all came to their end.
+  bool wait_idle(Duration timeout);
+  void abandon();
+
+  std::optional<HttpResponse> screen(const HttpRequest& request) override;
+  HttpResponse handle(const HttpRequest& request) override;
+  HttpResponse refuse(int status, std::string_view reason) override;
+  void finish(const HttpRequest& request, HttpResponse& response) override;
+
+ private:
+  HttpResponse dispatch(const HttpRequest& request);
+  std::shared_ptr<void> begin_call();  // nothing when draining
+
+  Router& router_;
+  const std::string api_key_;
+  const Cors cors_;
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  bool draining_ = false;   // guarded by mutex_
+  bool abandoned_ = false;  // guarded by mutex_
+  int running_ = 0;         // guarded by mutex_
+};
+
+}  // namespace tandem

@@ -1,0 +1,158 @@
+#include "scheduler/router/front/lists.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/json/json_text.h"
+#include "scheduler/router/route_error.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kBadGateway = 502;
+
+json parsed(const EngineAnswer& answer) {
+  if (nests_deeper_than(answer.body, kMaxJsonDepth)) return nullptr;
+  json value = json::parse(answer.body, nullptr, false);
+  return value.is_discarded() ? json() : value;
+}
+
+// The list "data" of an answer; empty if there is none.
+json data_of(const EngineAnswer& answer) {
+  if (!answer.ok()) return json::array();
+  json value = parsed(answer);
+  if (!value.is_object()) return json::array();
+  const auto data = value.find("data");
+  return data != value.end() && data->is_array() ? std::move(*data) : json::array();
+}
+
+HttpResponse list_response(json data) {
+  HttpResponse response;
+  const json body = {{"object", "list"}, {"data", std::move(data)}};
+  response.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  return response;
+}
+
+HttpResponse as_it_came(const EngineAnswer& answer) {
+  HttpResponse response;
+  response.status = answer.status;
+  if (!answer.content_type.empty()) response.content_type = answer.content_type;
+  response.body = answer.body;
+  return response;
+}
+
+// What an engine says went wrong.
+std::string reason_of(const EngineAnswer& answer) {
+  if (answer.status == 0) return answer.body;
+  const json value = parsed(answer);
+  if (value.is_object() && value.contains("error") && value["error"].is_object()) {
+    const auto message = value["error"].find("message");
+    if (message != value["error"].end() && message->is_string()) {
+      return message->get<std::string>();
+    }
+  }
+  return fmt::format("status {}", answer.status);
+}
+
+}  // namespace
+
+HttpResponse join_models(const EngineAnswers& answers) {
+  if (std::none_of(answers.begin(), answers.end(), [](const auto& one) { return one.ok(); })) {
+    return refusal(nobody_accepts());
+  }
+  json all = json::array();
+  std::set<std::string> known;
+  for (const EngineAnswer& answer : answers) {
+    for (json& model : data_of(answer)) {
+      if (!model.is_object() || !model.contains("id") || !model["id"].is_string()) continue;
+      if (known.insert(model["id"].get<std::string>()).second) all.push_back(std::move(model));
+    }
+  }
+  return list_response(std::move(all));
+}
+
+HttpResponse join_model(const EngineAnswers& answers) {
+  const EngineAnswer* best = nullptr;
+  for (const EngineAnswer& answer : answers) {
+    if (answer.status == 0) continue;
+    if (best == nullptr || (answer.ok() && !best->ok())) best = &answer;
+  }
+  return best == nullptr ? refusal(nobody_accepts()) : as_it_came(*best);
+}
+
+HttpResponse join_adapters(const EngineAnswers& answers) {
+  if (std::none_of(answers.begin(), answers.end(), [](const auto& one) { return one.ok(); })) {
+    return refusal(nobody_accepts());
+  }
+  json all = json::array();
+  for (const EngineAnswer& answer : answers) {
+    for (json& adapter : data_of(answer)) {
+      if (!adapter.is_object()) continue;
+      adapter["engine"] = answer.url;
+      all.push_back(std::move(adapter));
+    }
+  }
+  return list_response(std::move(all));
+}
+
+HttpResponse join_openapi(const EngineAnswers& answers, const std::vector<std::string>& calls) {
+  const auto is_called = [&](std::string method, std::string_view path) {
+    for (char& c : method) c = static_cast<char>(c - 32);
+    const std::string call = fmt::format("{} {}", method, path.substr(0, path.find('{')));
+    return std::find(calls.begin(), calls.end(), call) != calls.end();
+  };
+  for (const EngineAnswer& answer : answers) {
+    json description = answer.ok() ? parsed(answer) : json();
+    if (!description.is_object() || !description["paths"].is_object()) continue;
+    json paths = json::object();
+    for (const auto& [path, methods] : description["paths"].items()) {
+      if (!methods.is_object()) continue;
+      for (const auto& [method, operation] : methods.items()) {
+        if (is_called(method, path)) paths[path][method] = operation;
+      }
+    }
+    const auto say = [&](const char* path, const char* summary) {
+      json& get = paths[path]["get"];
+      if (!get.is_object()) get = {{"responses", {{"200", {{"description", "Success"}}}}}};
+      get["summary"] = summary;
+    };
+    say("/v1/scale", "How many engines the load needs");
+    say("/v1/stats", "The engines as the router sees them");
+    say("/ready", "An engine accepts requests");
+    description["paths"] = std::move(paths);
+    HttpResponse response;
+    response.body = description.dump(-1, ' ', false, json::error_handler_t::replace);
+    return response;
+  }
+  return refusal(nobody_accepts());
+}
+
+HttpResponse join_changes(const EngineAnswers& answers, const char* done) {
+  if (answers.empty()) return refusal(nobody_accepts());
+  std::string failures;
+  std::size_t succeeded = 0;
+  int status = 0;  // of all that failed, if it is the same
+  for (const EngineAnswer& answer : answers) {
+    if (answer.ok()) {
+      ++succeeded;
+      continue;
+    }
+    const int one = answer.status == 0 ? kBadGateway : answer.status;
+    status = status == 0 || status == one ? one : kBadGateway;
+    failures +=
+        fmt::format("{}{}: {}", failures.empty() ? "" : "; ", answer.url, reason_of(answer));
+  }
+  if (failures.empty()) return as_it_came(answers.front());
+  return refusal(
+      {status, fmt::format("{} on {} of {} engines. {}", done, succeeded, answers.size(), failures),
+       succeeded == 0 ? "engines_refused" : "partly_done", 0});
+}
+
+}  // namespace tandem

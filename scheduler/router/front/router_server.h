@@ -1,0 +1,49 @@
+// The router behind an HTTP server.
+//
+// Threads: those of base/http, which read requests and write answers; and the router's loop, which
+// does all else. Life: create -> start -> drain_and_stop.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "scheduler/router/engine_source.h"
+#include "scheduler/router/router.h"
+
+namespace tandem {
+
+struct RouterServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;                        // 0: any free one
+  std::string api_key;                    // of clients, and of the engines; empty: none
+  std::vector<std::string> cors_origins;  // whose pages may call from a browser: Cors
+  std::size_t max_body_bytes = 8U << 20;
+  int max_connections = 4096;
+  RouterOptions router;  // its api_key is the one above
+};
+
+class RouterServer {
+ public:
+  // An unknown policy, or an origin that is none, is an error.
+  static Result<std::unique_ptr<RouterServer>> create(RouterServerOptions options,
+                                                      std::unique_ptr<EngineSource> source);
+  ~RouterServer();  // stop()
+
+  Status start();
+  int port() const;    // 0 before start()
+  bool ready() const;  // an engine accepts
+  // New calls get 503, those under way at most `timeout` to end. True: all did.
+  bool drain_and_stop(Duration timeout);
+  void stop();
+
+ private:
+  struct Impl;
+  explicit RouterServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem

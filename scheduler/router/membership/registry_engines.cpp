@@ -1,0 +1,90 @@
+#include "scheduler/router/membership/registry_engines.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace tandem {
+
+RegistryEngines::RegistryEngines(std::unique_ptr<Registry> registry, std::vector<HttpAddress> fixed,
+                                 const RegistryEnginesOptions& options)
+    : registry_(std::move(registry)), fixed_(std::move(fixed)), options_(options) {}
+
+RegistryEngines::~RegistryEngines() = default;
+
+void RegistryEngines::watch(Changed changed) {
+  changed_ = std::move(changed);
+  if (!fixed_.empty()) changed_(fixed_);
+  loop_ = std::make_unique<RegistryLoop>("registry", [this] { return follow(); });
+}
+
+Status RegistryEngines::follow() {
+  if (must_read_all_) TANDEM_TRY(read_all());
+  TANDEM_ASSIGN(const RegistryNews news, registry_->watch(revision_, options_.patience));
+  must_read_all_ = news.lost;
+  if (news.lost) return {};
+  revision_ = news.revision;
+  take(news);
+  return {};
+}
+
+Status RegistryEngines::read_all() {
+  TANDEM_ASSIGN(const RegistrySnapshot all, registry_->snapshot());
+  engines_.clear();
+  adapters_.clear();
+  for (const EngineEntry& entry : all.engines) engines_[entry.id] = entry;
+  for (const AdapterEntry& entry : all.adapters) adapters_[entry.name][entry.version] = entry;
+  revision_ = all.revision;
+  must_read_all_ = false;
+  tell();
+  return {};
+}
+
+void RegistryEngines::take(const RegistryNews& news) {
+  if (news.engines.empty() && news.gone_engines.empty() && news.adapters.empty() &&
+      news.removed_adapters.empty()) {
+    return;
+  }
+  for (const EngineEntry& entry : news.engines) engines_[entry.id] = entry;
+  for (const std::string& id : news.gone_engines) engines_.erase(id);
+  for (const AdapterEntry& entry : news.adapters) adapters_[entry.name][entry.version] = entry;
+  for (const AdapterVersion& removed : news.removed_adapters) {
+    const auto found = adapters_.find(removed.name);
+    if (found == adapters_.end()) continue;
+    found->second.erase(removed.version);
+    if (found->second.empty()) adapters_.erase(found);
+  }
+  tell();
+}
+
+// One address may have two leases for a while: an engine that was killed and started again has a
+// new id, and its old lease lapses later.
+void RegistryEngines::tell() {
+  std::vector<HttpAddress> addresses = fixed_;
+  for (const auto& [id, engine] : engines_) {
+    const Result<HttpAddress> address = HttpAddress::parse(engine.address);
+    if (!address) {
+      if (refused_.insert(engine.address).second) {
+        log::warning("registry: engine {}: {}; it is left out", id, address.status().message());
+      }
+      continue;
+    }
+    if (std::ranges::find(addresses, *address) == addresses.end()) addresses.push_back(*address);
+  }
+  std::vector<OfferedAdapter> adapters;
+  for (const auto& [name, versions] : adapters_) {
+    const AdapterEntry& newest = versions.rbegin()->second;
+    adapters.push_back(
+        {name, static_cast<std::int32_t>(newest.rank), static_cast<std::int64_t>(newest.bytes)});
+  }
+  if (adapters_changed_ && told_adapters_ != adapters) {
+    told_adapters_ = adapters;
+    adapters_changed_(std::move(adapters));
+  }
+  if (told_ == addresses) return;
+  told_ = addresses;
+  changed_(std::move(addresses));
+}
+
+}  // namespace tandem

@@ -1,0 +1,64 @@
+// The engines that have a lease in a registry, as they come and go.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/http/client/http_address.h"
+#include "base/status.h"
+#include "scheduler/registry/registry.h"
+#include "scheduler/registry/registry_loop.h"
+#include "scheduler/router/engine_source.h"
+
+namespace tandem {
+
+struct RegistryEnginesOptions {
+  // A watch lasts so long: as often it is looked whether to end.
+  std::chrono::milliseconds patience{500};
+};
+
+// A thread of its own follows the registry. While that does not answer, what it said last stands,
+// and nothing is told; the log says so once, and once when it is over.
+class RegistryEngines final : public EngineSource {
+ public:
+  // `fixed`: engines that are there whatever the registry says.
+  RegistryEngines(std::unique_ptr<Registry> registry, std::vector<HttpAddress> fixed = {},
+                  const RegistryEnginesOptions& options = {});
+  // Takes as long as a watch and the store's deadline at most.
+  ~RegistryEngines() override;
+
+  // The fixed ones are told at once, the others when the registry has answered.
+  void watch(Changed changed) override;
+  void watch_adapters(const AdaptersChanged& changed) override { adapters_changed_ = changed; }
+
+ private:
+  Status follow();
+  Status read_all();
+  void take(const RegistryNews& news);
+  void tell();
+
+  const std::unique_ptr<Registry> registry_;
+  const std::vector<HttpAddress> fixed_;
+  const RegistryEnginesOptions options_;
+  Changed changed_;
+  AdaptersChanged adapters_changed_;
+
+  // Of the loop, once it runs.
+  std::int64_t revision_ = 0;
+  bool must_read_all_ = true;
+  std::map<std::string, EngineEntry> engines_;                            // by id
+  std::map<std::string, std::map<std::int64_t, AdapterEntry>> adapters_;  // by version
+  std::optional<std::vector<HttpAddress>> told_;
+  std::optional<std::vector<OfferedAdapter>> told_adapters_;
+  std::set<std::string> refused_;  // addresses that are none, which the log has
+
+  std::unique_ptr<RegistryLoop> loop_;  // uses all of the above
+};
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+#include "scheduler/router/route_error.h"
+
+#include <fmt/format.h>
+
+#include "base/http/rest/error_envelope.h"
+
+namespace tandem {
+namespace {
+
+ErrorEnvelope envelope_of_route(const RouteError& error) {
+  return {error.status, error.message, error.param, error.code, error.retry_after_s};
+}
+
+}  // namespace
+
+std::string error_body(const RouteError& error) {
+  return envelope_text(envelope_of_route(error));
+}
+
+HttpResponse refusal(const RouteError& error) {
+  return envelope_response(envelope_of_route(error));
+}
+
+RouteError nobody_accepts() {
+  return {503, "No engine that serves this model accepts requests now", "no_engine", 1};
+}
+
+RouteError unknown_model(const std::string& name) {
+  return {404,
+          fmt::format("The model '{}' does not exist. GET /v1/models lists those that do.", name),
+          "model_not_found", 0, "model"};
+}
+
+}  // namespace tandem

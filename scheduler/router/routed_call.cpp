@@ -1,0 +1,248 @@
+#include "scheduler/router/routed_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/http/sse.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kOk = 200;
+constexpr int kNotFound = 404;
+constexpr int kTooMany = 429;
+constexpr int kServerError = 500;
+constexpr int kUnavailable = 503;
+constexpr const char* kRelay = "/v1/relay";
+constexpr std::string_view kDeadline = "x-slo-ttft-ms";
+constexpr double kLeastDeadlineMs = 0.001;  // it has passed: the engine says so
+constexpr std::string_view kTooLate = "deadline_unreachable";
+
+}  // namespace
+
+RoutedCall::RoutedCall(CallHost& host, ClientCall call, std::shared_ptr<AnswerChannel> channel)
+    : host_(host), call_(std::move(call)), channel_(std::move(channel)), came_at_(host.now()) {
+  wanted_.model = call_.model;
+  wanted_.prompt_tokens = call_.prompt_tokens;
+  wanted_.slo_ttft_s = call_.slo_ttft_s;
+  wanted_.slo_token_s = call_.slo_token_s;
+  waiting_since_ = came_at_;
+  if (call_.stream) ledger_.emplace(call_.choices, call_.include_usage);
+}
+
+RoutedCall::~RoutedCall() = default;
+
+void RoutedCall::go(EngineIndex engine, SentId sent) {
+  engine_ = engine;
+  sent_ = sent;
+  if (num_tokens() > tokens_before_) attempts_ = 0;  // the last engine got somewhere
+  tokens_before_ = num_tokens();
+  ++attempts_;
+  tried_ = true;
+  wanted_.avoid_strictly = false;
+  kind_ = Kind::whole;
+  head_ = {};
+  body_.clear();
+  CallRequest request;
+  request.method = "POST";
+  request.target = call_.relayed ? kRelay : call_.path;
+  request.headers = headers_now();
+  request.body = call_.body;
+  if (call_.relayed) {
+    request.body = relay_body(call_, ledger_ && ledger_->began() ? ledger_->sent() : std::string());
+  }
+  const RouteLimits& limits = host_.limits();
+  http_ = host_.ask(engine, request,
+                    {.connect = limits.connect_timeout,
+                     .first_byte = call_.stream ? limits.first_byte_timeout : limits.answer_timeout,
+                     .between = limits.stall_timeout},
+                    *this);
+}
+
+// The client's deadline counts from when it asked, not from each attempt.
+std::vector<std::pair<std::string, std::string>> RoutedCall::headers_now() const {
+  auto headers = call_.headers;
+  const double passed_ms = seconds_between(came_at_, host_.now()) * 1e3;
+  for (auto& [name, value] : headers) {
+    if (name != kDeadline || call_.slo_ttft_s <= 0) continue;
+    value = fmt::format("{:.3f}", std::max(call_.slo_ttft_s * 1e3 - passed_ms, kLeastDeadlineMs));
+  }
+  return headers;
+}
+
+void RoutedCall::on_head(const CallHead& head) {
+  head_ = head;
+  if (head.status != kOk) {
+    kind_ = Kind::error;
+  } else if (call_.stream) {
+    if (!head.header("content-type").starts_with("text/event-stream")) {
+      return again("it answered a stream with something else", true);
+    }
+    kind_ = Kind::stream;
+    if (!std::exchange(began_, true)) channel_->begin_stream();
+  }
+}
+
+void RoutedCall::on_bytes(std::string_view bytes) {
+  if (kind_ == Kind::stream) return take_stream(bytes);
+  take_whole(bytes);
+}
+
+void RoutedCall::take_stream(std::string_view bytes) {
+  if (told_all_) return;
+  passed_.clear();
+  const StreamLedger::News news = ledger_->take(bytes, passed_);
+  const bool room = passed_.empty() || channel_->write(passed_);
+  switch (news) {
+    case StreamLedger::News::more:
+      if (!room) http_->pause();
+      return;
+    case StreamLedger::News::done:
+      // The end of the response is still to come, after which the connection can be used again.
+      told_all_ = true;
+      channel_->end();
+      return http_->resume();
+    case StreamLedger::News::moved:
+      return again("it gave the stream away", true);
+    case StreamLedger::News::failed:
+      return again("it could not go on", true);
+    case StreamLedger::News::hostile:
+      return again("its stream made no sense", true);
+  }
+}
+
+void RoutedCall::take_whole(std::string_view bytes) {
+  if (body_.size() + bytes.size() > host_.limits().max_answer_bytes) {
+    return refuse({502, "The engine's answer is too long", "answer_too_long", 0});
+  }
+  body_ += bytes;
+}
+
+void RoutedCall::on_end(CallEnd end, std::string_view reason) {
+  if (told_all_) return this->end(Outcome::served);
+  if (end == CallEnd::complete) {
+    if (kind_ == Kind::whole) return finish_whole();
+    if (kind_ == Kind::error) return finish_error();
+    return again("the stream ended early", true);
+  }
+  head_ = {};  // half an answer is none
+  if (end == CallEnd::late) {
+    // The engine's own statistics may come all the same: this request alone is unlucky there.
+    return again("it said nothing for too long", false);
+  }
+  again(end == CallEnd::malformed ? "what it said is no HTTP" : reason, true);
+}
+
+void RoutedCall::finish_whole() {
+  HttpResponse response;
+  response.status = head_.status;
+  if (const auto type = head_.header("content-type"); !type.empty()) response.content_type = type;
+  response.body = std::move(body_);
+  say(response);
+  end(Outcome::served);
+}
+
+// 503: it drains or is starting; 429: it is full; other 5xx: it may be broken, or the request may
+// be one that breaks engines, so that one more has to do; a deadline out of reach is asked of one
+// more, too, or all engines of a cluster under overload would be asked in vain. 404: the registry's
+// news, or the registry itself, may not have reached it. What is the client's fault is so
+// everywhere.
+void RoutedCall::finish_error() {
+  const bool late = head_.status == kTooMany && body_.find(kTooLate) != std::string::npos;
+  const bool scarce = (head_.status == kTooMany && !late) || head_.status == kUnavailable;
+  const bool another =
+      attempts_ < 2 && (late || head_.status >= kServerError || head_.status == kNotFound);
+  if (scarce || another) {
+    wanted_.avoid_strictly = head_.status == kTooMany || head_.status == kNotFound;
+    return again(fmt::format("it answered {}", head_.status), head_.status == kUnavailable);
+  }
+  // Another engine has begun it, so it is not the client's fault: this one lacks something.
+  if (began_) return again(fmt::format("it answered {}", head_.status), false);
+  finish_whole();
+}
+
+void RoutedCall::again(std::string_view why, bool doubted) {
+  http_.reset();
+  const auto held_head = std::exchange(head_, {});
+  host_.engine_failed(*this, why, doubted);
+  wanted_.avoid = std::exchange(engine_, EngineIndex());
+  sent_ = 0;
+  if (ledger_) ledger_->cut();
+  if (ledger_ && ledger_->complete()) {
+    // The engine died between the last word and the mark that it was the last.
+    channel_->write(kSseDone);
+    channel_->end();
+    return end(Outcome::served);
+  }
+  head_ = held_head;  // said when nobody does better
+  if (attempts_ >= host_.limits().max_attempts) return give_up(why);
+  waiting_since_ = host_.now();
+  host_.place_again(*this);
+}
+
+void RoutedCall::engine_lost(std::string_view why) {
+  if (!over_ && engine_.valid()) again(why, true);
+}
+
+void RoutedCall::give_up(std::string_view why) {
+  refuse({kUnavailable, fmt::format("The engines could not answer it; of the last one: {}", why),
+          "engines_failed", 1});
+}
+
+void RoutedCall::refuse(const RouteError& error) {
+  http_.reset();
+  if (began_) {
+    std::string last = ledger_->error_event();
+    if (last.empty()) last = sse_event(error_body(error));
+    channel_->write(last);
+    channel_->write(kSseDone);
+    channel_->end();
+    return end(Outcome::failed);
+  }
+  // An engine's own refusal tells more than that no other could be found.
+  if (head_.status >= 400) {
+    HttpResponse response;
+    response.status = head_.status;
+    response.body = std::move(body_);
+    if (const auto after = head_.header("retry-after"); !after.empty()) {
+      response.headers.emplace_back("Retry-After", std::string(after));
+    }
+    say(response);
+  } else {
+    channel_->answer([error] { return refusal(error); });
+  }
+  end(error.status == kTooMany || error.status == 404 ? Outcome::refused : Outcome::failed);
+}
+
+// An HttpResponse cannot be copied, as the stream in it could not.
+void RoutedCall::say(const HttpResponse& response) {
+  channel_->answer([status = response.status, type = response.content_type, body = response.body,
+                    headers = response.headers] {
+    HttpResponse copy;
+    copy.status = status;
+    copy.content_type = type;
+    copy.body = body;
+    copy.headers = headers;
+    return copy;
+  });
+}
+
+void RoutedCall::client_gone() {
+  if (over_) return;
+  http_.reset();
+  end(Outcome::gone);
+}
+
+void RoutedCall::client_drained() {
+  if (http_ != nullptr) http_->resume();
+}
+
+void RoutedCall::end(Outcome outcome) {
+  over_ = true;
+  http_.reset();
+  host_.over(*this, outcome);
+}
+
+}  // namespace tandem

@@ -1,0 +1,122 @@
+// One request of a client on its way: to an engine, and when that one fails it, to another.
+//
+//   placing -> asking -> answering -> over
+//      ^__________|__________| the engine broke, moved it, refused it for want of room, or stalled
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/http/client/http_client.h"
+#include "scheduler/router/answer_channel.h"
+#include "scheduler/router/client_call.h"
+#include "scheduler/router/cluster.h"
+#include "scheduler/router/stream_ledger.h"
+
+namespace tandem {
+
+struct RouteLimits {
+  std::size_t max_queue = 1024;                       // requests that wait before the engines
+  Duration queue_timeout = std::chrono::seconds(10);  // and for how long each
+  Duration connect_timeout = std::chrono::seconds(2);
+  Duration first_byte_timeout = std::chrono::seconds(120);
+  Duration stall_timeout = std::chrono::seconds(20);    // between two pieces of a stream
+  Duration answer_timeout = std::chrono::seconds(600);  // of one that is no stream
+  std::int32_t max_attempts = 6;
+  Duration recover_timeout = std::chrono::seconds(30);  // from a failure to the next engine
+  std::size_t max_answer_bytes = 256U << 20;            // that is no stream
+};
+
+class RoutedCall;
+
+// How a call ended, for the metrics.
+enum class Outcome { served, refused, failed, gone };
+
+// What a call needs of the router. On the loop's thread.
+class CallHost {
+ public:
+  virtual ~CallHost() = default;
+  virtual const RouteLimits& limits() const = 0;
+  virtual TimePoint now() const = 0;
+  virtual std::unique_ptr<HttpCall> ask(EngineIndex engine, const CallRequest& request,
+                                        const CallDeadlines& deadlines, CallEvents& events) = 0;
+  // The engine did not do it; `doubted`: it is unlikely to do another.
+  virtual void engine_failed(RoutedCall& call, std::string_view why, bool doubted) = 0;
+  // It wants another engine.
+  virtual void place_again(RoutedCall& call) = 0;
+  // The last call from it; it is destroyed afterwards, not at once.
+  virtual void over(RoutedCall& call, Outcome outcome) = 0;
+};
+
+// On the loop's thread.
+class RoutedCall final : public CallEvents {
+ public:
+  RoutedCall(CallHost& host, ClientCall call, std::shared_ptr<AnswerChannel> channel);
+  ~RoutedCall() override;
+
+  // From the host: it has a place.
+  void go(EngineIndex engine, SentId sent);
+  // Its engine is lost.
+  void engine_lost(std::string_view why);
+  // No engine took it: what is said instead, if it has not begun.
+  void refuse(const RouteError& error);
+  void client_gone();
+  void client_drained();
+
+  const ClientCall& call() const { return call_; }
+  const Wanted& wanted() const { return wanted_; }
+  Wanted& wanted() { return wanted_; }
+  bool began() const { return began_; }  // the client has been told something
+  // It was tried, and waits for another engine.
+  bool recovering() const { return tried_; }
+  EngineIndex engine() const { return engine_; }  // not valid: none now
+  SentId sent() const { return sent_; }
+  TimePoint waiting_since() const { return waiting_since_; }
+  std::size_t num_tokens() const { return ledger_ ? ledger_->num_tokens() : 0; }
+
+ private:
+  enum class Kind { stream, whole, error };  // what the engine answers
+
+  void on_head(const CallHead& head) override;
+  void on_bytes(std::string_view bytes) override;
+  void on_end(CallEnd end, std::string_view reason) override;
+
+  void take_stream(std::string_view bytes);
+  void take_whole(std::string_view bytes);
+  void finish_whole();
+  void finish_error();
+  void again(std::string_view why, bool doubted);
+  void give_up(std::string_view why);
+  std::vector<std::pair<std::string, std::string>> headers_now() const;
+  void say(const HttpResponse& response);
+  void end(Outcome outcome);
+
+  CallHost& host_;
+  const ClientCall call_;
+  Wanted wanted_;
+  const std::shared_ptr<AnswerChannel> channel_;
+  std::optional<StreamLedger> ledger_;  // of a stream
+  std::unique_ptr<HttpCall> http_;
+  EngineIndex engine_;
+  SentId sent_ = 0;
+  const TimePoint came_at_;
+  TimePoint waiting_since_{};
+  std::int32_t attempts_ = 0;      // since something was told
+  std::size_t tokens_before_ = 0;  // the last attempt
+  bool tried_ = false;
+  Kind kind_ = Kind::whole;
+  CallHead head_;
+  std::string body_;    // that is not passed on as it comes
+  std::string passed_;  // what is, of this turn
+  bool began_ = false;
+  bool told_all_ = false;  // of a stream
+  bool over_ = false;
+};
+
+}  // namespace tandem

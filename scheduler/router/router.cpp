@@ -1,0 +1,249 @@
+#include "scheduler/router/router.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(25);
+// So many that wait are looked at when there is news: those in front may wait for an adapter whose
+// engines are full, and hold up nobody.
+constexpr std::size_t kLook = 64;
+constexpr std::size_t kShortQueue = 8;
+constexpr double kAnswerMemory = 0.02;
+
+std::string_view name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::served:
+      return "served";
+    case Outcome::refused:
+      return "refused";
+    case Outcome::failed:
+      return "failed";
+    case Outcome::gone:
+      return "gone";
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Router>> Router::create(RouterOptions options,
+                                               std::unique_ptr<EngineSource> source) {
+  TANDEM_ASSIGN(auto policy, make_policy(options.policy, options.policy_options));
+  return std::unique_ptr<Router>(
+      new Router(std::move(options), std::move(policy), std::move(source)));
+}
+
+Router::Router(RouterOptions options, std::unique_ptr<Policy> policy,
+               std::unique_ptr<EngineSource> source)
+    : options_(std::move(options)),
+      cluster_(std::move(policy)),
+      answer_tokens_(options_.policy_options.average_answer_tokens),
+      tick_(loop_,
+            [this] {
+              ticking_ = false;
+              serve_queue();
+              expire_queue();
+            }),
+      source_(std::move(source)) {}
+
+Router::~Router() {
+  stop();
+}
+
+void Router::start() {
+  thread_ = std::thread([this] { loop_.run(); });
+  source_->watch_adapters([this](std::vector<OfferedAdapter> adapters) {
+    loop_.post([this, adapters = std::move(adapters)] { cluster_.set_offered(adapters); });
+  });
+  source_->watch([this](std::vector<HttpAddress> addresses) {
+    loop_.post([this, addresses = std::move(addresses)] { set_engines(addresses); });
+  });
+}
+
+void Router::stop() {
+  source_.reset();
+  loop_.stop();
+  if (thread_.joinable()) thread_.join();
+  watches_.clear();
+  jobs_.clear();
+  queue_.clear();
+  calls_.clear();
+}
+
+void Router::post(std::function<void()> step) {
+  loop_.post(std::move(step));
+}
+
+void Router::let_go(const void* job) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end()) return;
+  // Not at once: it is what calls.
+  loop_.post([job = std::move(found->second)] {});
+  jobs_.erase(found);
+}
+
+HttpResponse Router::relay(ClientCall call) {
+  const auto channel = std::make_shared<AnswerChannel>();
+  if (!options_.api_key.empty()) {
+    call.headers.emplace_back("Authorization", "Bearer " + options_.api_key);
+  }
+  CallHost& host = *this;
+  const auto routed = std::make_shared<RoutedCall>(host, std::move(call), channel);
+  const std::weak_ptr<RoutedCall> weak = routed;
+  channel->on_gone([this, weak] {
+    loop_.post([weak] {
+      if (const auto alive = weak.lock()) alive->client_gone();
+    });
+  });
+  channel->on_drained([this, weak] {
+    loop_.post([weak] {
+      if (const auto alive = weak.lock()) alive->client_drained();
+    });
+  });
+  loop_.post([this, routed] { submit(routed); });
+  return AnswerChannel::defer(channel);
+}
+
+void Router::submit(const CallPointer& call) {
+  calls_.emplace(call.get(), call);
+  if (queue_.empty()) {
+    if (try_place(*call) == Place::waits) enqueue(call, false);
+    return;
+  }
+  // Who came first goes first. A few that wait, perhaps for an engine to come back, delay nobody;
+  // behind many, the next news is awaited.
+  enqueue(call, false);
+  if (queue_.size() <= kShortQueue) serve_queue();
+}
+
+Router::Place Router::try_place(RoutedCall& call) {
+  Wanted& wanted = call.wanted();
+  const double most = static_cast<double>(call.call().max_tokens);
+  wanted.expected_tokens = most > 0 ? std::min(most, answer_tokens_) : answer_tokens_;
+  const TimePoint begin = now();
+  const Choice choice = cluster_.choose(wanted, begin);
+  metrics_.observe_decision(seconds_between(begin, now()));
+  switch (choice.kind) {
+    case Choice::Kind::engine: {
+      const SentId sent = cluster_.sent(choice.engine, wanted, begin);
+      ++running_;
+      call.go(choice.engine, sent);
+      note_calls();
+      return Place::placed;
+    }
+    case Choice::Kind::wait:
+      return Place::waits;
+    case Choice::Kind::nobody:
+    case Choice::Kind::unknown:
+      break;
+  }
+  // An engine had it: that one may come back, or another come.
+  if (call.recovering() && !wanted.avoid_strictly) return Place::waits;
+  call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts() : unknown_model(wanted.model));
+  return Place::refused;
+}
+
+void Router::enqueue(const CallPointer& call, bool first) {
+  if (!first && queue_.size() >= options_.limits.max_queue) {
+    return call->refuse({429, "Too many requests wait for an engine", "queue_full", 1});
+  }
+  if (first) {
+    queue_.push_front(call);
+  } else {
+    queue_.push_back(call);
+  }
+  note_calls();
+  if (!std::exchange(ticking_, true)) tick_.start(kTick);
+}
+
+void Router::serve_queue() {
+  for (std::size_t i = 0, looked = 0; i < queue_.size() && looked < kLook; ++looked) {
+    const CallPointer call = queue_[i];
+    // What is placed may end others, which changes the queue: it is looked for again.
+    if (calls_.contains(call.get()) && try_place(*call) == Place::waits) {
+      ++i;
+      continue;
+    }
+    const auto place = std::find(queue_.begin(), queue_.end(), call);
+    if (place != queue_.end()) queue_.erase(place);
+  }
+  note_calls();
+}
+
+void Router::expire_queue() {
+  const TimePoint at = now();
+  std::vector<CallPointer> late;
+  for (const CallPointer& call : queue_) {
+    const Duration patience =
+        call->recovering() ? options_.limits.recover_timeout : options_.limits.queue_timeout;
+    if (at - call->waiting_since() >= patience) late.push_back(call);
+  }
+  for (const CallPointer& call : late) {
+    if (call->recovering()) {
+      call->refuse({503, "No engine could go on with it in time", "engines_failed", 1});
+    } else {
+      call->refuse({429, "No engine had room for it in time", "queue_timeout", 1});
+    }
+  }
+  if (!queue_.empty() && !std::exchange(ticking_, true)) tick_.start(kTick);
+}
+
+void Router::note_calls() {
+  metrics_.set_waiting(static_cast<std::int64_t>(queue_.size()));
+  metrics_.set_running(running_);
+}
+
+std::unique_ptr<HttpCall> Router::ask(EngineIndex engine, const CallRequest& request,
+                                      const CallDeadlines& deadlines, CallEvents& events) {
+  return client_.call(cluster_.engines()[engine.index()].address, request, deadlines, events);
+}
+
+void Router::engine_failed(RoutedCall& call, std::string_view why, bool doubted) {
+  const std::string engine = cluster_.engines()[call.engine().index()].address.text();
+  log::warning("{}: request {} is asked elsewhere: {}", engine, call.call().id, why);
+  metrics_.count_failover(engine, call.began());
+  --running_;
+  cluster_.ended(call.engine(), call.sent());
+  if (doubted) cluster_.doubt(call.engine());
+  note_engines();
+}
+
+void Router::place_again(RoutedCall& call) {
+  const auto found = calls_.find(&call);
+  if (found == calls_.end()) return;
+  const CallPointer pointer = found->second;
+  // It was in front of all that wait now.
+  if (try_place(call) == Place::waits) enqueue(pointer, true);
+}
+
+void Router::over(RoutedCall& call, Outcome outcome) {
+  const auto found = calls_.find(&call);
+  if (found == calls_.end()) return;
+  const CallPointer pointer = std::move(found->second);
+  calls_.erase(found);
+  std::string engine;
+  if (call.engine().valid()) {
+    engine = cluster_.engines()[call.engine().index()].address.text();
+    --running_;
+    cluster_.ended(call.engine(), call.sent());
+  } else {
+    const auto place = std::find(queue_.begin(), queue_.end(), pointer);
+    if (place != queue_.end()) queue_.erase(place);
+  }
+  metrics_.count_request(engine, name_of(outcome));
+  if (outcome == Outcome::served && call.num_tokens() > 0) {
+    answer_tokens_ += kAnswerMemory * (static_cast<double>(call.num_tokens()) - answer_tokens_);
+  }
+  note_calls();
+  // Not at once: it is what calls. Then there may be a place for who waits.
+  loop_.post([this, pointer] {
+    if (!queue_.empty()) serve_queue();
+  });
+}
+
+}  // namespace tandem

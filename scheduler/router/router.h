@@ -1,0 +1,122 @@
+// The router: one loop that knows the engines, chooses among them and carries requests to them.
+//
+//   server's threads --relay()--> queue -> policy -> engine -> AnswerChannel --> server's threads
+//                                   ^                  | it failed
+//                                   '------------------'
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/http/client/http_client.h"
+#include "base/http/http_message.h"
+#include "base/status.h"
+#include "scheduler/policies/policy.h"
+#include "scheduler/router/cluster.h"
+#include "scheduler/router/engine_source.h"
+#include "scheduler/router/routed_call.h"
+#include "scheduler/router/router_metrics.h"
+#include "scheduler/router/stats_watch.h"
+
+namespace tandem {
+
+struct RouterOptions {
+  std::string policy = "tandem";
+  PolicyOptions policy_options;
+  RouteLimits limits;
+  WatchTimes watch;
+  std::string api_key;  // sent to the engines; empty: none
+};
+
+class Router final : private CallHost {
+ public:
+  // An unknown policy is an error.
+  static Result<std::unique_ptr<Router>> create(RouterOptions options,
+                                                std::unique_ptr<EngineSource> source);
+  ~Router() override;  // stop()
+  Router(const Router&) = delete;
+  Router& operator=(const Router&) = delete;
+
+  void start();  // once
+  // Ends the loop; calls under way get no answer any more. Idempotent. After the server's end.
+  void stop();
+
+  // Thread-safe. The response is deferred.
+  HttpResponse relay(ClientCall call);
+  // Thread-safe. `step` runs on the loop.
+  void post(std::function<void()> step);
+  bool ready() const { return ready_.load(std::memory_order_relaxed); }  // an engine accepts
+  RouterMetrics& metrics() { return metrics_; }
+  const std::string& api_key() const { return options_.api_key; }
+
+  // On the loop.
+  const Cluster& cluster() const { return cluster_; }
+  HttpClient& client() { return client_; }
+  std::int64_t num_waiting() const { return static_cast<std::int64_t>(queue_.size()); }
+  // Lives until it is let go.
+  void keep(const std::shared_ptr<void>& job) { jobs_.emplace(job.get(), job); }
+  void let_go(const void* job);
+  void expect_adapter(EngineIndex engine, const std::string& address, const std::string& name,
+                      bool loaded) {
+    cluster_.expect_adapter(engine, address, name, loaded);
+  }
+
+ private:
+  using CallPointer = std::shared_ptr<RoutedCall>;
+  enum class Place { placed, waits, refused };
+
+  Router(RouterOptions options, std::unique_ptr<Policy> policy,
+         std::unique_ptr<EngineSource> source);
+
+  // router_engines.cpp
+  void set_engines(const std::vector<HttpAddress>& addresses);
+  void add_engine(const HttpAddress& address);
+  void let_go_if_silent(EngineIndex engine);
+  Status reported(EngineIndex engine, EngineReport report, bool first);
+  void lost(EngineIndex engine, const std::string& why);
+  void note_engines();
+
+  // router.cpp
+  void submit(const CallPointer& call);
+  Place try_place(RoutedCall& call);
+  void enqueue(const CallPointer& call, bool first);
+  void serve_queue();
+  void expire_queue();
+  void note_calls();
+
+  // CallHost
+  const RouteLimits& limits() const override { return options_.limits; }
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  std::unique_ptr<HttpCall> ask(EngineIndex engine, const CallRequest& request,
+                                const CallDeadlines& deadlines, CallEvents& events) override;
+  void engine_failed(RoutedCall& call, std::string_view why, bool doubted) override;
+  void place_again(RoutedCall& call) override;
+  void over(RoutedCall& call, Outcome outcome) override;
+
+  const RouterOptions options_;
+  RouterMetrics metrics_;
+  std::atomic<bool> ready_{false};
+  EventLoop loop_;
+  HttpClient client_{loop_};
+  Cluster cluster_;
+  std::unordered_map<const void*, std::shared_ptr<void>> jobs_;
+  std::unordered_map<RoutedCall*, CallPointer> calls_;  // all that are not over
+  std::deque<CallPointer> queue_;                       // of them, those before the engines
+  std::int64_t running_ = 0;                            // and those with one
+  double answer_tokens_;                                // of late, the mean
+  LoopTimer tick_;                                      // while queue_ is not empty
+  bool ticking_ = false;
+  std::vector<std::unique_ptr<StatsWatch>> watches_;  // of each engine; null: it is gone
+  std::thread thread_;
+  std::unique_ptr<EngineSource> source_;  // the first to go: it calls
+};
+
+}  // namespace tandem

@@ -1,0 +1,142 @@
+// REST over a real engine, without sockets: calls of the handler, and their streams by events.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "engine/server/api.h"
+#include "engine/server/messages/text_codec.h"
+#include "engine/tokenizer/jinja/chat_template.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem::test {
+
+// What a response becomes whose status is not known at once: of a call that is compiled first, or
+// answered whole. A minute without it fails the test.
+inline HttpResponse settled(HttpResponse response) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (response.deferred) {
+    std::shared_ptr<DeferredResponse> deferred = std::move(response.deferred);
+    deferred->on_ready([] {});
+    while (!deferred->ready()) {
+      if (std::chrono::steady_clock::now() > end) {
+        ADD_FAILURE() << "no response for a minute";
+        return {};
+      }
+      std::this_thread::yield();
+    }
+    response = deferred->take();
+  }
+  return response;
+}
+
+// A stream, read by events.
+class EventReader {
+ public:
+  explicit EventReader(HttpResponse response) : response_(settled(std::move(response))) {
+    if (response_.source) response_.source->on_ready([this] { wake(); });
+  }
+  ~EventReader() { response_.source.reset(); }  // before what it wakes
+  EventReader(const EventReader&) = delete;
+  EventReader& operator=(const EventReader&) = delete;
+
+  int status() const { return response_.status; }
+  const std::string& body() const { return response_.body; }
+
+  // The next event with its comments, up to the empty line; empty: that was all. A minute without
+  // one fails the test.
+  std::string next() {
+    while (true) {
+      const std::size_t end = buffer_.find("\n\n");
+      if (end != std::string::npos) {
+        std::string event = buffer_.substr(0, end + 2);
+        buffer_.erase(0, end + 2);
+        return event;
+      }
+      if (ended_ || !response_.source) return {};
+      woken_ = false;
+      const BodySource::Pull pull = response_.source->pull(buffer_);
+      if (pull == BodySource::Pull::end || pull == BodySource::Pull::broken) ended_ = true;
+      if (pull != BodySource::Pull::wait) continue;
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait_for(lock, std::chrono::minutes(1), [&] { return woken_.load(); })) {
+        ADD_FAILURE() << "no event for a minute";
+        ended_ = true;
+      }
+    }
+  }
+  std::vector<std::string> rest() {
+    std::vector<std::string> events;
+    for (std::string event = next(); !event.empty(); event = next()) {
+      events.push_back(std::move(event));
+    }
+    return events;
+  }
+
+ private:
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    changed_.notify_one();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> woken_ = false;
+  std::string buffer_;
+  bool ended_ = false;
+  HttpResponse response_;
+};
+
+// An engine of the demo model and the calls over it.
+struct RestEngine {
+  explicit RestEngine(EngineOptions options = small_engine_options(256),
+                      const std::string& dir = "data/demo-llama")
+      : engine(TestEngine::load(dir, DType::f32, options)),
+        chat_template(ChatTemplate::load(dir).value()),
+        text(make_text_codec(*engine->tokenizer, chat_template.get())) {
+    log::set_level(log::Level::off);
+    api = std::make_unique<Api>(ServerOptions{});
+    api->attach({"base", "/models/base", options.max_model_len, 8, engine->engine.get(), text.get(),
+                 ToolFormat::hermes});
+  }
+
+  HttpResponse post(const std::string& path, const nlohmann::json& body,
+                    std::map<std::string, std::string> headers = {}) {
+    HttpRequest request;
+    request.headers = std::move(headers);
+    request.method = "POST";
+    request.path = path;
+    request.has_body = true;
+    request.body = body.dump();
+    return api->handle(request);
+  }
+  HttpResponse get(const std::string& path, const std::string& query = "") {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = path;
+    request.query = query;
+    return api->handle(request);
+  }
+
+  std::unique_ptr<TestEngine> engine;
+  std::unique_ptr<ChatTemplate> chat_template;
+  std::unique_ptr<TextCodec> text;
+  std::unique_ptr<Api> api;  // last: ends before what it serves
+};
+
+}  // namespace tandem::test

@@ -1,0 +1,127 @@
+#include "scheduler/registry/registry_member.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "base/clock.h"
+#include "scheduler/registry/sqlite_store.h"
+#include "tests/scheduler/registry/registry_suite.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using tandem::testing::make_adapter;
+using tandem::testing::make_engine;
+using tandem::testing::TempDir;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class RegistryMembers : public ::testing::Test {
+ protected:
+  std::unique_ptr<Registry> connect() {
+    SqliteStoreOptions options;
+    options.clock = &clock_;
+    auto store = SqliteStore::open((dir_.path() / "registry.db").string(), options);
+    EXPECT_TRUE(store.ok()) << store.status().message();
+    return std::make_unique<Registry>(std::move(*store));
+  }
+  Result<std::unique_ptr<RegistryMember>> join(const std::string& id, seconds ttl = seconds(30)) {
+    return RegistryMember::join(connect(), make_engine(id),
+                                [this] {
+                                  const std::lock_guard lock(mutex_);
+                                  ++changes_;
+                                  changed_.notify_all();
+                                },
+                                {ttl, milliseconds(20)});
+  }
+  // Until it holds, looked at after each change.
+  bool comes_true(const std::function<bool()>& what) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, seconds(20), what);
+  }
+  std::vector<EngineEntry> engines() { return connect()->snapshot()->engines; }
+
+  TempDir dir_;
+  ManualClock clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int changes_ = 0;
+};
+
+TEST_F(RegistryMembers, AreThereUntilTheyLeave) {
+  auto member = join("e1");
+  ASSERT_TRUE(member.ok()) << member.status().message();
+  EXPECT_THAT(engines(), ElementsAre(make_engine("e1")));
+  EXPECT_EQ(join("e1").status().code(), StatusCode::already_exists);
+  member->reset();
+  EXPECT_THAT(engines(), IsEmpty());
+}
+
+TEST_F(RegistryMembers, KnowTheNewestVersionOfEachAdapter) {
+  const auto registry = connect();
+  ASSERT_TRUE(registry->add_adapter(make_adapter("sql", 1)).ok());
+  const auto joined = join("e1");
+  ASSERT_TRUE(joined.ok());
+  const RegistryMember& member = **joined;
+  ASSERT_TRUE(member.find_adapter("sql").has_value());
+  EXPECT_EQ(member.find_adapter("sql")->version, 1);
+  EXPECT_FALSE(member.find_adapter("law").has_value());
+
+  ASSERT_TRUE(registry->add_adapter(make_adapter("sql", 2)).ok());
+  EXPECT_TRUE(comes_true([&] { return member.find_adapter("sql")->version == 2; }));
+  ASSERT_TRUE(registry->remove_adapter("sql", 2).ok());
+  EXPECT_TRUE(comes_true([&] { return member.find_adapter("sql")->version == 1; }));
+  ASSERT_TRUE(registry->remove_adapter("sql").ok());
+  EXPECT_TRUE(comes_true([&] { return !member.find_adapter("sql").has_value(); }));
+}
+
+TEST_F(RegistryMembers, AreAwayWhileTheyDoNotServe) {
+  const auto member = join("e1");
+  ASSERT_TRUE(member.ok());
+  const auto registry = connect();
+  const auto wait_for = [&](std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+    while (engines().size() != count && std::chrono::steady_clock::now() < deadline) {
+    }
+    return engines().size() == count;
+  };
+  (*member)->set_serving(false);
+  EXPECT_TRUE(wait_for(0));
+  ASSERT_TRUE(registry->add_adapter(make_adapter("sql", 1)).ok());
+  EXPECT_TRUE(comes_true([&] { return (*member)->find_adapter("sql").has_value(); }));
+  (*member)->set_serving(true);
+  EXPECT_TRUE(wait_for(1));
+}
+
+TEST_F(RegistryMembers, RegisterAgainWhenTheirLeaseHasLapsed) {
+  const auto member = join("e1", seconds(1));
+  ASSERT_TRUE(member.ok());
+  const auto registry = connect();
+  const auto before = registry->snapshot();
+  ASSERT_TRUE(before.ok());
+  clock_.advance(seconds(5));
+  EXPECT_THAT(registry->snapshot()->engines, IsEmpty());
+  std::int64_t since = before->revision;
+  bool is_back = false;
+  const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+  while (!is_back && std::chrono::steady_clock::now() < deadline) {
+    const auto news = registry->watch(since, milliseconds(500));
+    ASSERT_TRUE(news.ok()) << news.status().message();
+    since = news->revision;
+    is_back = !news->engines.empty();
+  }
+  EXPECT_TRUE(is_back);
+  EXPECT_THAT(engines(), ElementsAre(make_engine("e1")));
+}
+
+}  // namespace
+}  // namespace tandem

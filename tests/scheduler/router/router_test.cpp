@@ -1,0 +1,483 @@
+// The router over real sockets, in front of stub engines.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "scheduler/router/front/router_server.h"
+#include "tests/base/http/test_client.h"
+#include "tests/scheduler/router/stub_engine.h"
+#include "tests/support/test_seed.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+// A source whose news are the test's.
+class ToldEngines final : public EngineSource {
+ public:
+  void watch(Changed changed) override { changed_ = std::move(changed); }
+  void tell(const std::vector<std::string>& urls) const {
+    std::vector<HttpAddress> addresses;
+    for (const std::string& url : urls) addresses.push_back(HttpAddress::parse(url).value());
+    changed_(std::move(addresses));
+  }
+
+ private:
+  Changed changed_;
+};
+
+class RouterTest : public ::testing::Test {
+ protected:
+  RouterTest() {
+    log::set_level(log::Level::off);
+    options_.port = 0;
+    options_.router.watch.retry = std::chrono::milliseconds(20);
+    options_.router.policy = "round_robin";  // the first request goes to the first engine
+  }
+  ~RouterTest() override { log::set_level(log::Level::info); }
+
+  StubEngine& add(std::vector<StubAdapter> adapters = {}) {
+    const auto id = fmt::format("e{}", engines_.size());
+    return *engines_.emplace_back(std::make_unique<StubEngine>(id, std::move(adapters)));
+  }
+  void route() {
+    std::vector<HttpAddress> addresses;
+    for (const auto& engine : engines_) {
+      addresses.push_back(HttpAddress::parse(engine->url()).value());
+    }
+    server_ = RouterServer::create(options_, std::make_unique<FixedEngines>(addresses)).value();
+    ASSERT_TRUE(server_->start());
+    ASSERT_TRUE(eventually([&] { return up() == engines_.size(); }));
+  }
+  int port() const { return server_->port(); }
+  json stats() const { return get(port(), "/v1/stats").json(); }
+  std::size_t up() const {
+    std::size_t count = 0;
+    const json now = stats();
+    for (const json& engine : now["engines"]) count += engine["up"].get<bool>() ? 1 : 0;
+    return count;
+  }
+
+  // The others drain.
+  void accept_only(StubEngine& chosen) {
+    for (const auto& engine : engines_) engine->set_accepts(engine.get() == &chosen);
+    ASSERT_TRUE(eventually([&] {
+      const json now = stats();
+      for (const json& engine : now["engines"]) {
+        if (engine["accepts"].get<bool>() != (engine["url"] == chosen.url())) return false;
+      }
+      return true;
+    }));
+  }
+
+  static json stream_request(int tokens = 40) {
+    return {
+        {"model", "base"}, {"prompt", "x"}, {"max_tokens", tokens}, {"stream", true}, {"seed", 7}};
+  }
+  // The body of a stream, without what differs from run to run.
+  std::string stream(const json& request) const {
+    return plain(post(port(), "/v1/completions", request));
+  }
+  // Each choice's events in their order: which of several speaks first is left to the engine.
+  static std::map<int, std::string> by_choice(const std::string& body) {
+    std::map<int, std::string> choices;
+    for (const std::string& event : events_of(body)) {
+      const std::size_t at = event.find("\"index\":");
+      choices[at == std::string::npos ? -1 : event[at + 8] - '0'] += event;
+    }
+    return choices;
+  }
+  static std::string plain(const ClientResponse& response) {
+    EXPECT_EQ(response.status, 200) << response.body;
+    EXPECT_TRUE(response.complete);
+    const auto events = events_of(response.body);
+    if (events.empty()) return response.body;
+    const json first = json::parse(events.front());
+    if (!first.contains("id")) return response.body;
+    std::string text = response.body;
+    const auto blank = [&text](const std::string& what) {
+      for (std::size_t at = 0; (at = text.find(what)) != std::string::npos;) {
+        text.replace(at, what.size(), "?");
+      }
+    };
+    blank(first["id"].get<std::string>());
+    blank(fmt::format("\"created\":{}", first["created"].get<std::int64_t>()));
+    return text;
+  }
+
+  RouterServerOptions options_;
+  std::vector<std::unique_ptr<StubEngine>> engines_;
+  std::unique_ptr<RouterServer> server_;
+};
+
+TEST_F(RouterTest, PassesAStreamOnWithoutTheRoutersComments) {
+  StubEngine& engine = add();
+  route();
+  const ClientResponse response = post(port(), "/v1/completions", stream_request(4));
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.headers.at("content-type"), "text/event-stream");
+  EXPECT_EQ(response.body.find(":tokens"), std::string::npos);
+  const auto events = events_of(response.body);
+  ASSERT_EQ(events.size(), 4U);  // one of four tokens is held back
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(json::parse(events[0])["id"], engine.last_request()["id"]);
+  EXPECT_EQ(engine.last_request()["request"], stream_request(4));
+  EXPECT_EQ(engine.last_request()["path"], "/v1/completions");
+  EXPECT_FALSE(engine.last_request().contains("sent"));
+}
+
+TEST_F(RouterTest, ContinuesABrokenStreamWhereverItBreaks) {
+  StubEngine& dying = add();
+  StubEngine& other = add();
+  route();
+  std::mt19937_64 random(test_seed());
+  for (const int n : {1, 3}) {
+    json request = stream_request(20);
+    request["n"] = n;
+    request["stream_options"] = {{"include_usage", true}};
+    dying.set_script({});
+    const auto whole = by_choice(stream(request));
+    const int before = other.continued();
+    for (int i = 0; i < 8; ++i) {
+      StubScript script;
+      const int at = static_cast<int>(random() % static_cast<unsigned>(20 * n));
+      script.within_event = random() % 2 == 0;
+      (i % 3 == 0 ? script.break_at : i % 3 == 1 ? script.move_at : script.error_at) = at;
+      dying.set_script(script);
+      // Whichever engine it comes to first: half of them meet the script.
+      EXPECT_EQ(by_choice(stream(request)), whole)
+          << "n " << n << ", at " << at << ", kind " << i % 3;
+      // A doubted engine gets nothing until its next report.
+      ASSERT_TRUE(eventually([&] {
+        const json now = stats();
+        return now["engines"][0]["accepts"].get<bool>() && now["engines"][1]["accepts"].get<bool>();
+      }));
+    }
+    EXPECT_GT(other.continued(), before);
+  }
+}
+
+TEST_F(RouterTest, ContinuesWhenTheEnginesProcessDies) {
+  StubEngine& dying = add();
+  StubEngine& other = add();
+  route();
+  accept_only(dying);
+  const std::string whole = stream(stream_request());
+  StubScript script;
+  script.stall_at = 9;
+  dying.set_script(script);
+  TestClient client(port());
+  client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+  ClientResponse response = client.receive_head();
+  response.body = client.next_chunk();
+  other.set_accepts(true);
+  ASSERT_TRUE(eventually([&] { return stats()["engines"][1]["accepts"].get<bool>(); }));
+  dying.kill();
+  response.body += client.receive_chunks();
+  response.complete = true;
+  EXPECT_EQ(plain(response), whole);
+  EXPECT_EQ(other.continued(), 1);
+  EXPECT_TRUE(eventually([&] { return up() == 1; }));
+}
+
+TEST_F(RouterTest, MovesStreamsOffAnEngineWhoseHeartbeatStops) {
+  options_.router.watch.heartbeat = std::chrono::milliseconds(400);
+  StubEngine& silent = add();
+  StubEngine& other = add();
+  route();
+  const std::string whole = stream(stream_request());
+  (void)stream(stream_request());
+  StubScript script;
+  script.stall_at = 5;
+  silent.set_script(script);
+  silent.set_silent(true);
+  EXPECT_EQ(stream(stream_request()), whole);
+  EXPECT_EQ(stream(stream_request()), whole);
+  EXPECT_GE(other.relays(), 2);
+  EXPECT_TRUE(eventually([&] { return up() == 1; }));
+  silent.set_script({});
+  silent.set_silent(false);
+  EXPECT_TRUE(eventually([&] { return up() == 2; }));
+}
+
+TEST_F(RouterTest, GoesOnElsewhereWhenAStreamStallsThoughTheEngineLives) {
+  options_.router.limits.stall_timeout = std::chrono::milliseconds(200);
+  StubEngine& stalling = add();
+  StubEngine& other = add();
+  route();
+  StubScript script;
+  script.stall_at = 3;
+  stalling.set_script(script);
+  const std::string one = stream(stream_request());
+  EXPECT_EQ(stream(stream_request()), one);
+  EXPECT_GE(other.continued(), 1);
+  EXPECT_EQ(up(), 2U);
+}
+
+TEST_F(RouterTest, AsksAnotherEngineWhenOneIsFullOrStartingOrBroken) {
+  StubEngine& bad = add();
+  add();
+  route();
+  json request = stream_request(3);
+  request["stream"] = false;
+  for (const int status : {503, 429, 500}) {
+    StubScript script;
+    script.status = status;
+    bad.set_script(script);
+    EXPECT_EQ(post(port(), "/v1/completions", request).status, 200) << status;
+    EXPECT_EQ(post(port(), "/v1/completions", request).status, 200) << status;
+  }
+  StubScript breaks;
+  breaks.break_at = 1;
+  bad.set_script(breaks);
+  EXPECT_EQ(post(port(), "/v1/completions", request).status, 200);
+  EXPECT_EQ(post(port(), "/v1/completions", request).status, 200);
+}
+
+TEST_F(RouterTest, PassesTheEnginesRefusalsOn) {
+  StubEngine& engine = add();
+  route();
+  StubScript script;
+  script.status = 400;
+  engine.set_script(script);
+  const ClientResponse refused = post(port(), "/v1/completions", stream_request());
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.error(), "as the script says");
+  EXPECT_EQ(engine.relays(), 1);
+  script.status = 404;  // there is no other engine that may have it
+  engine.set_script(script);
+  EXPECT_EQ(post(port(), "/v1/completions", stream_request()).status, 404);
+  script.status = 429;  // nor one that may have room
+  engine.set_script(script);
+  EXPECT_EQ(post(port(), "/v1/completions", stream_request()).status, 429);
+}
+
+TEST_F(RouterTest, EndsAStreamWithAnErrorWhenNoEngineCanGoOn) {
+  options_.router.limits.recover_timeout = std::chrono::milliseconds(100);
+  StubEngine& engine = add();
+  route();
+  StubScript script;
+  script.stall_at = 2;
+  engine.set_script(script);
+  TestClient client(port());
+  client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+  EXPECT_EQ(client.receive_head().status, 200);
+  EXPECT_FALSE(client.next_event().empty());
+  engine.kill();
+  EXPECT_EQ(json::parse(client.next_event())["error"]["code"], "engines_failed");
+  EXPECT_EQ(client.next_event(), "[DONE]");
+}
+
+TEST_F(RouterTest, CancelsUpstreamWhenTheClientGoes) {
+  StubEngine& engine = add();
+  route();
+  StubScript script;
+  script.stall_at = 2;
+  engine.set_script(script);
+  {
+    TestClient client(port());
+    client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+    EXPECT_EQ(client.receive_head().status, 200);
+    EXPECT_FALSE(client.next_chunk().empty());
+  }
+  EXPECT_TRUE(eventually([&] { return engine.cancelled() == 1; }));
+  EXPECT_TRUE(eventually([&] { return stats()["engines"][0]["requests_of_this_router"] == 0; }));
+}
+
+TEST_F(RouterTest, SetsALyingEngineAsideUntilItTellsTheTruth) {
+  StubEngine& liar = add();
+  StubEngine& honest = add();
+  route();
+  liar.set_lie({{"running", {{"requests", -5}}}});
+  EXPECT_TRUE(eventually([&] { return up() == 1; }));
+  EXPECT_EQ(stats()["engines"][0]["why_not"],
+            "its statistics are not to be believed: running.requests is out of bounds");
+  const int before = liar.relays();
+  for (int i = 0; i < 4; ++i) (void)stream(stream_request(2));
+  EXPECT_EQ(liar.relays(), before);
+  EXPECT_GE(honest.relays(), 4);
+  liar.set_lie(json::object());
+  EXPECT_TRUE(eventually([&] { return up() == 2; }));
+}
+
+TEST_F(RouterTest, SendsNothingToADrainingEngineAndSaysSoWhenNoneIsLeft) {
+  StubEngine& first = add();
+  StubEngine& second = add();
+  route();
+  first.set_accepts(false);
+  EXPECT_TRUE(eventually([&] { return !stats()["engines"][0]["accepts"].get<bool>(); }));
+  for (int i = 0; i < 3; ++i) (void)stream(stream_request(2));
+  EXPECT_EQ(first.relays(), 0);
+  second.set_accepts(false);
+  EXPECT_TRUE(eventually([&] { return get(port(), "/ready").status == 503; }));
+  const ClientResponse none = post(port(), "/v1/completions", stream_request());
+  EXPECT_EQ(none.status, 503);
+  EXPECT_EQ(none.headers.at("retry-after"), "1");
+}
+
+TEST_F(RouterTest, LetsAnEngineGoWhenItIsNeitherListedNorHeard) {
+  StubEngine& first = add();
+  StubEngine& second = add();
+  auto source = std::make_unique<ToldEngines>();
+  const ToldEngines& registry = *source;
+  server_ = RouterServer::create(options_, std::move(source)).value();
+  ASSERT_TRUE(server_->start());
+  EXPECT_EQ(get(port(), "/ready").status, 503);
+  registry.tell({first.url(), second.url()});
+  EXPECT_TRUE(eventually([&] { return up() == 2; }));
+  // A lease that lapsed, or a registry that was lost, says nothing of the engine.
+  registry.tell({second.url()});
+  EXPECT_TRUE(eventually([&] { return !stats()["engines"][0]["listed"].get<bool>(); }));
+  for (int i = 0; i < 4; ++i) (void)stream(stream_request(2));
+  EXPECT_EQ(first.relays(), 2);
+  first.kill();
+  EXPECT_TRUE(eventually([&] { return stats()["engines"].size() == 1; }));
+  EXPECT_EQ(stats()["engines"][0]["url"], second.url());
+  // One that is listed stays, whatever happens to it, and is back when it is.
+  second.kill();
+  EXPECT_TRUE(eventually([&] { return up() == 0; }));
+  EXPECT_EQ(stats()["engines"].size(), 1U);
+  registry.tell({});
+  EXPECT_TRUE(eventually([&] { return stats()["engines"].empty(); }));
+}
+
+TEST_F(RouterTest, KnowsWhichEngineHasWhichAdapter) {
+  StubEngine& first = add({{.name = "a"}, {.name = "b", .rank = 64}});
+  StubEngine& second = add({{.name = "b", .rank = 64}});
+  route();
+  json request = stream_request(2);
+  request["model"] = "a";
+  for (int i = 0; i < 3; ++i) (void)stream(request);
+  EXPECT_EQ(first.relays(), 3);
+  EXPECT_EQ(second.relays(), 0);
+  request["model"] = "nobody's";
+  EXPECT_EQ(post(port(), "/v1/completions", request).status, 404);
+  const json models = get(port(), "/v1/models").json();
+  EXPECT_EQ(models["data"].size(), 3U);
+  const json adapters = get(port(), "/v1/adapters").json();
+  EXPECT_EQ(adapters["data"].size(), 3U);
+  EXPECT_EQ(adapters["data"][2]["engine"], second.url());
+}
+
+TEST_F(RouterTest, LoadsAnAdapterOnEveryEngineAndSaysWhereItFailed) {
+  add();
+  route();
+  json request = stream_request(2);
+  request["model"] = "new";
+  EXPECT_EQ(post(port(), "/v1/completions", request).status, 404);
+  EXPECT_EQ(post(port(), "/v1/load_lora_adapter", {{"lora_name", "new"}}).body, "Success");
+  EXPECT_EQ(post(port(), "/v1/completions", request).status, 200);
+
+  server_.reset();
+  engines_.push_back(std::make_unique<StubEngine>("refuses"));
+  route();
+  const ClientResponse partly = post(port(), "/v1/load_lora_adapter", {{"lora_name", "new"}});
+  EXPECT_EQ(partly.status, 409);
+  EXPECT_EQ(partly.error(),
+            fmt::format("Loaded on 1 of 2 engines. {}: the name is taken", engines_[1]->url()));
+}
+
+TEST_F(RouterTest, AsksOneMoreEngineWhereADeadlineIsOutOfReach) {
+  for (int i = 0; i < 3; ++i) add().set_script({.status = 429, .reason = "deadline_unreachable"});
+  route();
+  const ClientResponse late = post(port(), "/v1/completions", stream_request());
+  EXPECT_EQ(late.status, 429);
+  int asked = 0;
+  for (const auto& engine : engines_) asked += engine->relays();
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(RouterTest, TellsThoseWhoWaitTooLongToComeAgain) {
+  options_.router.policy = "first_fit";
+  options_.router.limits.queue_timeout = std::chrono::milliseconds(50);
+  options_.router.limits.max_queue = 1;
+  StubEngine& engine = add();
+  engine.set_lie({{"kv_free_tokens", 0}});
+  route();
+  const ClientResponse late = post(port(), "/v1/completions", stream_request());
+  EXPECT_EQ(late.status, 429);
+  EXPECT_EQ(late.error("code"), "queue_timeout");
+  EXPECT_EQ(late.headers.at("retry-after"), "1");
+}
+
+TEST_F(RouterTest, ServesThoseWhoWaitWhenThereIsRoom) {
+  options_.router.policy = "first_fit";
+  StubEngine& engine = add();
+  engine.set_lie({{"kv_free_tokens", 0}});
+  route();
+  TestClient client(port());
+  client.send(http_request("POST", "/v1/completions", stream_request(2).dump()));
+  EXPECT_TRUE(eventually([&] { return stats()["waiting"] == 1; }));
+  EXPECT_EQ(get(port(), "/v1/scale").json()["action"], "grow");
+  engine.set_lie(json::object());
+  EXPECT_EQ(client.receive().status, 200);
+}
+
+TEST_F(RouterTest, AsksForItsKeyAndGivesItToTheEngines) {
+  options_.api_key = "secret";
+  add();
+  std::vector<HttpAddress> addresses{HttpAddress::parse(engines_[0]->url()).value()};
+  server_ = RouterServer::create(options_, std::make_unique<FixedEngines>(addresses)).value();
+  ASSERT_TRUE(server_->start());
+  EXPECT_EQ(get(port(), "/v1/stats").status, 401);
+  EXPECT_EQ(get(port(), "/v1/stats", "Authorization: Bearer secret\r\n").status, 200);
+  EXPECT_EQ(get(port(), "/health").status, 200);
+}
+
+TEST_F(RouterTest, TellsBrowsersWhoMayCall) {
+  options_.cors_origins = {"https://chat.example.org"};
+  options_.api_key = "secret";
+  server_ = RouterServer::create(options_, std::make_unique<ToldEngines>()).value();
+  ASSERT_TRUE(server_->start());
+  const std::string page = "Origin: https://chat.example.org\r\n";
+  TestClient client(port());
+  client.send(http_request("OPTIONS", "/v1/completions", {},
+                           page + "Connection: close\r\nAccess-Control-Request-Method: POST\r\n"));
+  const ClientResponse told = client.receive();
+  EXPECT_EQ(told.status, 204);
+  EXPECT_EQ(told.headers.at("access-control-allow-methods"), "POST");
+  EXPECT_EQ(get(port(), "/health", page).headers.at("access-control-allow-origin"),
+            "https://chat.example.org");
+  options_.cors_origins = {"chat.example.org"};
+  const auto refused = RouterServer::create(options_, std::make_unique<ToldEngines>());
+  EXPECT_NE(refused.status().message().find("cors_origins"), std::string::npos);
+}
+
+TEST_F(RouterTest, DescribesTheCallsThatItHasAsAnEngineDoes) {
+  add();
+  route();
+  const json description = get(port(), "/openapi.json").json();
+  const json& paths = description["paths"];
+  EXPECT_EQ(paths["/v1/completions"]["post"]["summary"], "Continue prompts");
+  EXPECT_TRUE(paths.contains("/v1/models/{id}"));
+  EXPECT_EQ(paths["/v1/scale"]["get"]["summary"], "How many engines the load needs");
+  EXPECT_FALSE(paths.contains("/v1/relay")) << description;
+}
+
+TEST_F(RouterTest, RefusesWhatIsNoJsonItselfAndCountsEverything) {
+  add();
+  route();
+  EXPECT_EQ(post_raw(port(), "/v1/completions", R"({"model": )").status, 400);
+  EXPECT_EQ(post_raw(port(), "/v1/completions", std::string("{}\0{}", 5)).status, 400);
+  EXPECT_EQ(post_raw(port(), "/v1/completions", "[]").status, 400);
+  EXPECT_EQ(get(port(), "/v1/completions").status, 405);
+  EXPECT_EQ(get(port(), "/nothing").status, 404);
+  EXPECT_EQ(post(port(), "/tokenize", {{"prompt", "x"}}).body, R"({"tokens":[1,2]})");
+  (void)stream(stream_request(2));
+  const std::string served = fmt::format(
+      R"(tandem_router_requests_total{{engine="{}",outcome="served"}} 2)", engines_[0]->url());
+  EXPECT_TRUE(
+      eventually([&] { return get(port(), "/metrics").body.find(served) != std::string::npos; }));
+  EXPECT_NE(get(port(), "/metrics").body.find("tandem_router_engines_up 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,87 @@
+// `tandem pick` as it is typed: real processes in front of stub engines.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "base/log.h"
+#include "tests/base/http/test_client.h"
+#include "tests/scheduler/router/stub_engine.h"
+#include "tests/support/temp_dir.h"
+#include "tests/tools/process.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Pick, SaysWhatABuildWithoutItLacks) {
+  const testing::TempDir folder;
+  ProcessOptions options;
+  options.program = (folder.path() / "tandem").string();
+  std::filesystem::copy_file(TANDEM_PROGRAM, options.program);
+  const Finished finished = run_tandem({"pick", "--engine", "http://127.0.0.1:9"}, options);
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_THAT(finished.error, HasSubstr("this build has no picker"));
+  EXPECT_THAT(finished.error, HasSubstr("tools/install-deps --picker"));
+}
+
+TEST(Pick, ExplainsItselfWithAndWithoutGrpc) {
+  const Finished help = run_tandem({"pick", "--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.output, HasSubstr("--max-fallbacks"));
+  EXPECT_EQ(run_tandem({"pick"}).status, 2);
+  EXPECT_EQ(run_tandem({"pick", "--engine", "http://a:1", "--policy", "best"}).status, 2);
+}
+
+#ifdef TANDEM_HAVE_PICKER
+
+int number_after(const std::string& text, std::string_view before) {
+  const std::size_t at = text.find(before);
+  int number = 0;
+  if (at != std::string::npos) {
+    std::from_chars(text.data() + at + before.size(), text.data() + text.size(), number);
+  }
+  return number;
+}
+
+TEST(Pick, TellsOfItsEnginesAndEndsAtOnce) {
+  log::set_level(log::Level::off);
+  StubEngine engine("one");
+  Process pick({"pick", "--port", "0", "--metrics-port", "0", "--engine",
+                "http://localhost:" + std::to_string(engine.port())});
+  ASSERT_TRUE(pick.wait_for_error("id one")) << pick.error();
+  ASSERT_TRUE(pick.wait_for_error("for Envoy")) << pick.error();
+  const int metrics = number_after(pick.error(), "metrics on http://127.0.0.1:");
+  const int port = number_after(pick.error(), "listening on 127.0.0.1:");
+  ASSERT_GT(metrics, 0);
+  EXPECT_EQ(get(metrics, "/ready").status, 200);
+  EXPECT_THAT(get(metrics, "/metrics").body, HasSubstr("tandem_picker_engines_up 1"));
+
+  const Finished second = run_tandem(
+      {"pick", "--port", std::to_string(port), "--metrics-port", "0", "--engine", engine.url()});
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.error, HasSubstr("Address already in use"));
+
+  const auto begin = std::chrono::steady_clock::now();
+  pick.send_signal(SIGTERM);
+  EXPECT_EQ(pick.wait(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_THAT(pick.error(), HasSubstr("stopped"));
+}
+
+TEST(Pick, RefusesEnginesThatHaveNoAddress) {
+  const Finished finished = run_tandem({"pick", "--engine", "http://no-such-host.invalid:1"});
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_THAT(finished.error, HasSubstr("no-such-host.invalid"));
+  EXPECT_THAT(finished.error, HasSubstr("has no address"));
+}
+
+#endif
+
+}  // namespace
+}  // namespace tandem

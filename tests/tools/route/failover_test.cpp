@@ -1,0 +1,136 @@
+// Real engines behind a real router: one is killed, or drained, while it streams, and every client
+// reads what it would have read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/base/http/test_client.h"
+#include "tests/tools/process.h"
+#include "tests/tools/route/stream_calls.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kTokens = 200;
+
+class Stream {
+ public:
+  Stream(int port, const StreamCall& call) : client_(port) {
+    client_.send(http_request("POST", call.path, call.body.dump()));
+    status_ = client_.receive_head().status;
+  }
+  void read(int events) {
+    for (int i = 0; i < events; ++i) {
+      const std::string event = client_.next_event();
+      if (event.empty()) return;
+      told_.take(event);
+    }
+  }
+  const Told& read_all() {
+    for (std::string event = client_.next_event(); !event.empty(); event = client_.next_event()) {
+      told_.take(event);
+    }
+    return told_;
+  }
+  int status() const { return status_; }
+
+ private:
+  TestClient client_;
+  int status_ = 0;
+  Told told_;
+};
+
+int port_of(const Process& route) {
+  const std::string marker = "listening on http://127.0.0.1:";
+  const std::size_t at = route.error().find(marker);
+  return at == std::string::npos ? 0 : std::stoi(route.error().substr(at + marker.size()));
+}
+
+// Over all engines and reasons.
+double failovers(int port) {
+  const std::string metrics = get(port, "/metrics").body;
+  const std::string name = "\ntandem_router_failovers_total{";
+  double sum = 0;
+  for (std::size_t at = 0; (at = metrics.find(name, at)) != std::string::npos;) {
+    at = metrics.find("} ", at);
+    if (at == std::string::npos) break;
+    sum += std::stod(metrics.substr(at + 2));
+  }
+  return sum;
+}
+
+class Failover : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (auto& each : engines_) {
+      each = std::make_unique<ReadyServer>(engine_words());
+      ASSERT_NE(each->port, 0) << each->process.error();
+    }
+    for (const StreamCall& call : stream_calls(kTokens)) {
+      right_.push_back(Stream(engines_[1]->port, call).read_all());
+      ASSERT_TRUE(right_.back().done && right_.back().wrong.empty()) << right_.back();
+    }
+    route_ = std::make_unique<Process>(std::vector<std::string>{
+        "route", "--port", "0", "--policy", "round_robin", "--engine", url(0), "--engine", url(1)});
+    for (const auto& each : engines_) {
+      ASSERT_TRUE(route_->wait_for_error(std::to_string(each->port) + ": the engine serves"))
+          << route_->error();
+    }
+    port_ = port_of(*route_);
+    ASSERT_GT(port_, 0);
+  }
+
+  std::string url(int i) const {
+    return "http://127.0.0.1:" + std::to_string(engines_[static_cast<std::size_t>(i)]->port);
+  }
+  void begin_streams() {
+    for (const StreamCall& call : stream_calls(kTokens)) {
+      streams_.push_back(std::make_unique<Stream>(port_, call));
+      ASSERT_EQ(streams_.back()->status(), 200) << route_->error();
+      streams_.back()->read(2);
+    }
+  }
+  void expect_right() {
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      EXPECT_EQ(streams_[i]->read_all(), right_[i]) << stream_calls(kTokens)[i].body.dump();
+    }
+  }
+
+  std::unique_ptr<ReadyServer> engines_[2];
+  std::vector<Told> right_;  // told by an engine that nobody disturbs
+  std::unique_ptr<Process> route_;
+  int port_ = 0;
+  std::vector<std::unique_ptr<Stream>> streams_;
+};
+
+TEST_F(Failover, TellsClientsOfAKilledEngineWhatTheyWouldHaveBeenTold) {
+  begin_streams();
+  engines_[0]->process.send_signal(SIGKILL);
+  expect_right();
+  EXPECT_GT(failovers(port_), 0) << get(port_, "/metrics").body;
+  // And the next request finds the other one.
+  EXPECT_EQ(Stream(port_, stream_calls(kTokens)[0]).read_all().texts, right_[0].texts);
+}
+
+TEST_F(Failover, MovesTheStreamsOfADrainedEngine) {
+  begin_streams();
+  // Asked here first: until a program has started, a busy machine's streams may have ended.
+  TestClient client(engines_[0]->port);
+  client.send(http_request("POST", "/v1/drain", R"({"hand_over":true})"));
+  EXPECT_EQ(client.receive_head().status, 200);
+  const Finished drain = run_tandem({"drain", url(0)});
+  EXPECT_EQ(drain.status, 0) << drain.error;
+  EXPECT_THAT(drain.output, HasSubstr("is empty"));
+  expect_right();
+  EXPECT_GT(failovers(port_), 0) << get(port_, "/metrics").body;
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Serves a recorded load by real engines behind a router, and once more in simulated time.
+
+  tests/tools/simulated_and_real.py PROGRAM [--engines 3] [--policy tandem] [--rps 12] [--seconds 60]
+
+Engines on the host device, each with its own cores and all adapters resident, and `PROGRAM route`
+in front of them. A first load teaches the engines what their steps take; then requests with random
+prompts come by a Poisson process, and what each client saw is kept. `PROGRAM simulate` is given what
+the engines say of themselves (/v1/stats) and the same requests. Printed are throughput, mean TTFT and
+mean TPOT of both. Exit status: 1 if throughput differs by more than 5 %, a time by more than 10 %, or
+a request failed.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+MODEL = ROOT / "tests/data/demo-llama"
+BARS = {"throughput": 0.05, "TTFT": 0.10, "TPOT": 0.10}
+COSTS = ("step_s", "request_s", "rank_s", "context_token_s", "prefill_token_s", "prefill_rank_token_s")
+
+
+class Process:
+    """`PROGRAM COMMAND`, ready when its log says so."""
+
+    def __init__(self, arguments, ready, cpus=None):
+        pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+        self.process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=pin)
+        for line in self.process.stderr:
+            found = re.search(r"listening on http://[^:]+:(\d+)", line)
+            self.port = int(found[1]) if found else getattr(self, "port", None)
+            if ready in line:
+                return
+        sys.exit(f"{' '.join(map(str, arguments[:2]))} ended with {self.process.wait()}")
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+def stats_of(engine):
+    with urllib.request.urlopen(engine.url + "/v1/stats", timeout=10) as answer:
+        return json.load(answer)
+
+
+def make_load(options, adapters, seconds, seed):
+    """(arrival, adapter, prompt, answer tokens), by arrival."""
+    draw = random.Random(seed)
+    load, now = [], 0.0
+    while (now := now + draw.expovariate(options.rps)) < seconds:
+        prompt = [draw.randrange(16, 4000) for _ in range(draw.randint(8, 64))]
+        load.append((now, draw.choice(adapters), prompt, draw.randint(8, 64)))
+    return load
+
+
+async def ask(port, began, request):
+    arrival, adapter, prompt, answer_tokens = request
+    await asyncio.sleep(max(0, began + arrival - time.monotonic()))
+    body = json.dumps({"model": adapter["name"], "prompt": prompt, "max_tokens": answer_tokens,
+                       "ignore_eos": True, "temperature": 0, "stream": True})
+    sent = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+                 f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    first = last = None
+    done = False
+    async for line in reader:
+        if line.startswith(b"data: [DONE]"):
+            done = True
+        elif line.startswith(b"data: "):
+            last = time.monotonic()
+            first = first or last
+    writer.close()
+    if not done or first is None:
+        return None
+    return {"arrival_s": sent - began, "adapter": adapter["name"], "rank": adapter["rank"],
+            "prompt_tokens": len(prompt), "answer_tokens": answer_tokens,
+            "ttft_s": first - sent, "tpot_s": (last - first) / (answer_tokens - 1),
+            "end_s": last - began}
+
+
+async def serve(port, load):
+    began = time.monotonic()
+    return await asyncio.gather(*(ask(port, began, request) for request in load))
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def real_figures(served):
+    tokens = sum(each["answer_tokens"] for each in served)
+    return {"throughput": tokens / max(each["end_s"] for each in served),
+            "TTFT": 1e3 * mean(each["ttft_s"] for each in served),
+            "TPOT": 1e3 * mean(each["tpot_s"] for each in served)}
+
+
+def simulated_figures(options, stats, served):
+    costs = {name: mean(each["costs"][name] for each in stats) for name in COSTS}
+    machine = dict(stats[0], costs=dict(stats[0]["costs"], **costs))
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "stats.json").write_text(json.dumps(machine))
+        lines = (json.dumps(each) for each in sorted(served, key=lambda each: each["arrival_s"]))
+        (folder / "requests.jsonl").write_text("\n".join(lines))
+        subprocess.run([options.program, "simulate", "--stats", folder / "stats.json", "--requests",
+                        folder / "requests.jsonl", "--engines", str(options.engines), "--compare",
+                        options.policy, "--cold-start", "cached", "--warmup-s", "0", "--json",
+                        folder / "out.json"], check=True, stdout=subprocess.DEVNULL)
+        policy = json.loads((folder / "out.json").read_text())["policies"][0]
+    return {"throughput": policy["tokens_per_s"], "TTFT": policy["ttft_ms"]["mean"],
+            "TPOT": policy["tpot_ms"]["mean"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--engines", type=int, default=3)
+    parser.add_argument("--policy", default="tandem")
+    parser.add_argument("--rps", type=float, default=12)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", metavar="FILE", help="write what each client saw, an object a line")
+    options = parser.parse_args()
+
+    cpus = sorted(os.sched_getaffinity(0))
+    each = max(1, len(cpus) // (options.engines + 1))  # the last share is the router's and ours
+    engines, router = [], None
+    try:
+        for i in range(options.engines):
+            own = set(cpus[i * each:(i + 1) * each]) if len(cpus) > options.engines else None
+            engines.append(Process(
+                [options.program, "serve", "--model", MODEL, "--adapters", MODEL / "adapters",
+                 "--port", "0", "--device", "host", "--no-pin", "--threads", str(each),
+                 "--adapter-mode", "cached", "--no-request-log"], " ready: ", own))
+        router = Process([options.program, "route", "--port", "0", "--policy", options.policy]
+                         + [flag for engine in engines for flag in ("--engine", engine.url)],
+                         "listening on", set(cpus[options.engines * each:]) or None)
+        time.sleep(1)  # until it has heard them all
+        adapters = [adapter for adapter in stats_of(engines[0])["adapters"] if adapter["rank"] > 0]
+        if not adapters:
+            sys.exit("the engine reports no adapter")
+        asyncio.run(serve(router.port, make_load(options, adapters, options.seconds / 2, 99)))
+        served = asyncio.run(serve(router.port,
+                                   make_load(options, adapters, options.seconds, options.seed)))
+        stats = [stats_of(engine) for engine in engines]
+    finally:
+        for process in [router] * (router is not None) + engines:
+            process.stop()
+
+    failed = sum(one is None for one in served)
+    served = [one for one in served if one is not None]
+    if options.keep:
+        pathlib.Path(options.keep).write_text("\n".join(map(json.dumps, served)) + "\n")
+    real, simulated = real_figures(served), simulated_figures(options, stats, served)
+    print(f"{len(served)} requests at {options.rps:g} a second, {options.engines} engines of {each} "
+          f"cores, {options.policy}; {failed} failed")
+    missed = failed > 0
+    for name, bar in BARS.items():
+        off = simulated[name] / real[name] - 1
+        missed |= abs(off) > bar
+        unit = "tokens/s" if name == "throughput" else "ms"
+        print(f"{name:10}: real {real[name]:8.2f} {unit}, simulated {simulated[name]:8.2f}: "
+              f"{100 * off:+.1f} % (bar {100 * bar:.0f} %)")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+// tandem adapters: picks the command; what its commands share.
+#include "tools/adapters/adapters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "tools/adapters/adapters_commands.h"
+
+namespace tandem {
+namespace {
+
+constexpr Subcommand kAdaptersCommands[] = {
+    {"add", "check an adapter's folder and enter it, as the next version of its name",
+     run_adapters_add},
+    {"list", "the newest version of each adapter", run_adapters_list},
+    {"show", "all that is known of one adapter", run_adapters_show},
+    {"verify", "read the folders again and compare their digests", run_adapters_verify},
+    {"remove", "take an adapter, or one version of it, out of the registry", run_adapters_remove},
+};
+
+// Stands for no model where none is required. No folder has this name: it has no end.
+constexpr const char* kNoModel = "that of the entry";
+
+// The rows of `tandem serve`, so that TANDEM_CONFIG and --config may name its file; those that are
+// not offered are read past.
+void add_server_keys(SettingsTable& table, const AdaptersCommand& command, AdaptersSettings& s) {
+  if (!command.needs_model) s.engine.model = kNoModel;
+  const std::size_t first = table.fields().size();
+  add_serve_settings(table, s.engine, s.server);
+  for (std::size_t i = first; i < table.fields().size(); ++i) {
+    SettingsField& field = table.fields()[i];
+    const bool offered =
+        std::ranges::find(command.server_keys, field.facts().key) != command.server_keys.end();
+    if (field.facts().key == "registry") {
+      field.required();
+    } else if (!offered) {
+      field.in_file_only();
+    }
+  }
+}
+
+int report_usage(const CommandInfo& info, const std::string& message) {
+  fmt::print(stderr, "tandem {}: {}\nUsage: tandem {} {}\n", info.name, message, info.name,
+             info.usage);
+  return kExitUsage;
+}
+
+}  // namespace
+
+std::string given_model(const AdaptersSettings& settings) {
+  return settings.engine.model == kNoModel ? std::string() : settings.engine.model;
+}
+
+int run_adapters_command(const AdaptersCommand& command, const std::vector<std::string>& args) {
+  AdaptersCall call;
+  const auto flags =
+      std::ranges::find_if(args, [](const std::string& word) { return word.starts_with("-"); });
+  call.words.assign(args.begin(), flags);
+  SettingsTable table;
+  if (command.add_settings != nullptr) command.add_settings(table, call.settings);
+  add_server_keys(table, command, call.settings);
+  if (const auto status = read_settings(command.info, std::move(table), {flags, args.end()})) {
+    return *status;
+  }
+  if (call.words.size() < command.least_words) {
+    return report_usage(command.info, "which adapter? Names come before flags");
+  }
+  if (call.words.size() > command.most_words) {
+    return report_usage(command.info,
+                        fmt::format("unexpected argument '{}'", call.words[command.most_words]));
+  }
+  const auto registry = open_registry(call.settings.server.registry);
+  if (!registry) return report_failure(command.info, registry.status());
+  const Result<int> status = command.run(call, **registry);
+  return status ? *status : report_failure(command.info, status.status());
+}
+
+int run_adapters(const std::vector<std::string>& args) {
+  return run_subcommand(
+      {"tandem adapters", "command",
+       "Usage: tandem adapters COMMAND [NAME] [flags]\n\nThe registry of a cluster's adapters: a "
+       "file of SQLite for one host, etcd for many.\n\nCommands:\n",
+       "\nWhere it is: --registry URL, or the variable TANDEM_REGISTRY.\n"
+       "`tandem adapters COMMAND --help` lists the flags.\n",
+       kAdaptersCommands},
+      args);
+}
+
+}  // namespace tandem

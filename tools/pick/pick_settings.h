@@ -1,0 +1,34 @@
+// The settings of `tandem pick`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/settings/settings.h"
+#include "scheduler/picker/picker_host.h"
+
+namespace tandem {
+
+struct PickSettings {
+  std::vector<std::string> engine;
+  std::string policy = "tandem";
+  std::int64_t seed = 1;
+  double slo_decode_ms = 0;
+  std::int64_t max_waiting = 128;
+  std::int64_t max_fallbacks = 3;
+  double heartbeat_timeout_s = 2;
+  // Server
+  std::string host = "127.0.0.1";
+  std::int64_t port = 9002;
+  std::string metrics_host = "127.0.0.1";
+  std::int64_t metrics_port = 9090;
+  std::string api_key;
+  double max_body_mb = 8;
+  std::string log_level = "info";
+};
+
+void add_pick_settings(SettingsTable& table, PickSettings& settings);
+PickerOptions picker_options(const PickSettings& settings);
+
+}  // namespace tandem

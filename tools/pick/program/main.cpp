@@ -1,0 +1,97 @@
+// tandem-pick: what `tandem pick` becomes. The settings were read once already, by that.
+//
+// Threads: main waits for signals; gRPC's carry the streams and decide; the picker's loop listens
+// to the engines; the HTTP server's answer operators.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/http/http_server.h"
+#include "base/log.h"
+#include "scheduler/picker/endpoint.h"
+#include "scheduler/picker/envoy/ext_proc_server.h"
+#include "scheduler/picker/picker_front.h"
+#include "scheduler/picker/picker_host.h"
+#include "scheduler/router/engine_source.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/signals.h"
+#include "tools/pick/pick.h"
+#include "tools/pick/pick_settings.h"
+
+namespace tandem {
+namespace {
+
+constexpr Duration kStopPatience = std::chrono::seconds(5);
+
+HttpOptions metrics_options(const PickSettings& settings) {
+  HttpOptions http;
+  http.host = settings.metrics_host;
+  http.port = static_cast<int>(settings.metrics_port);
+  http.max_body_bytes = 1024;
+  http.max_connections = 64;
+  http.keep_alive = std::chrono::seconds(75);
+  http.client_timeout = std::chrono::seconds(20);
+  http.worker_threads = 1;
+  return http;
+}
+
+std::string shown(const std::string& host, int port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
+}
+
+Status pick(const PickSettings& settings) {
+  TANDEM_ASSIGN(const auto signals, StopSignals::create());
+  TANDEM_ASSIGN(auto addresses, numeric_addresses(settings.engine));
+  const std::size_t count = addresses.size();
+  const PickerOptions options = picker_options(settings);
+  TANDEM_ASSIGN(const auto host,
+                PickerHost::create(options, std::make_unique<FixedEngines>(std::move(addresses))));
+  PickerFront front(*host);
+  HttpServer metrics(metrics_options(settings), front);
+  ExtProcServer server({settings.host, static_cast<int>(settings.port), options.max_body_bytes},
+                       *host);
+  if (Status started = metrics.start(); !started) return started.with_context("metrics_port");
+  TANDEM_TRY(server.start());
+  host->start([&server](bool ready) { server.set_ready(ready); });
+  signals->set_graceful(true);  // before anyone is told, and may ask for the end
+  log::info("metrics on http://{}/metrics", shown(settings.metrics_host, metrics.port()));
+  log::info("listening on {} for Envoy, in front of {} engines, by policy {}",
+            shown(settings.host, server.port()), count, settings.policy);
+  signals->wait();
+  signals->exit_after(kStopPatience);
+  server.stop();
+  host->stop();
+  metrics.stop();
+  log::info("signal {}: stopped", signals->signal_number());
+  return {};
+}
+
+int run(const std::vector<std::string>& args) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away takes nobody along
+  PickSettings settings;
+  SettingsTable table;
+  add_pick_settings(table, settings);
+  if (const auto status = read_settings(pick_command(), table, args)) return *status;
+  if (const auto level = log::parse_level(settings.log_level)) log::set_level(*level);
+  const Status status = pick(settings);
+  return status ? kExitOk : report_failure(pick_command(), status);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  try {
+    return tandem::run({argv + 1, argv + argc});
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "tandem pick: internal error: {}\n", failure.what());
+    return tandem::kExitFailure;
+  }
+}

@@ -1,0 +1,72 @@
+// tandem route: the router in front of several engines.
+//
+// Threads: main waits for signals; the server's and the router's threads are theirs.
+#include "tools/route/route.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+
+#include "base/log.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/serving.h"
+#include "tools/cli/signals.h"
+#include "tools/route/route_settings.h"
+
+namespace tandem {
+namespace {
+
+const CommandInfo kRouteInfo{
+    "route", "--engine URL [--engine URL ...] | --registry URL [flags]",
+    "One address in front of several engines (`tandem serve`): each request goes to the engine\n"
+    "that a policy chooses by ranks, residency and load, and goes on at another when that one "
+    "dies\n"
+    "or drains. SIGTERM or Ctrl-C drains the router itself; a second signal ends it at once.",
+    "  tandem route --engine http://127.0.0.1:8001 --engine http://127.0.0.1:8002\n"
+    "  tandem route --registry etcd://10.0.0.1:2379,10.0.0.2:2379"};
+
+std::string engines_in_words(const RouteSettings& settings) {
+  std::string given = fmt::format("{} engines", settings.engine.size());
+  if (settings.registry.empty()) return given;
+  return settings.engine.empty() ? "the registry's engines" : given + " and the registry's";
+}
+
+Status route(const RouteSettings& settings) {
+  TANDEM_ASSIGN(const auto signals, StopSignals::create());
+  TANDEM_ASSIGN(auto source, engine_source(settings));
+  make_room_for_connections(settings.max_connections, 2);  // the engine's end, too
+  TANDEM_ASSIGN(const auto server,
+                RouterServer::create(router_options(settings), std::move(source)));
+  TANDEM_TRY(server->start());
+  signals->set_graceful(true);  // before anyone is told, and may ask for the end
+  log::info("listening on {}, in front of {}, by policy {}",
+            listening_url(settings.host, server->port()), engines_in_words(settings),
+            settings.policy);
+  signals->wait();
+  drain_after_signal(*signals, settings.drain_timeout_s,
+                     [&](Duration timeout) { return server->drain_and_stop(timeout); });
+  return {};
+}
+
+}  // namespace
+
+int run_route(const std::vector<std::string>& args) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away takes nobody along
+  RouteSettings settings;
+  SettingsTable table;
+  add_route_settings(table, settings);
+  if (const auto status = read_settings(kRouteInfo, table, args)) return *status;
+  if (settings.engine.empty() && settings.registry.empty()) {
+    fmt::print(stderr,
+               "tandem route: which engines? Give --engine http://HOST:PORT for each, or "
+               "--registry URL\n");
+    return kExitUsage;
+  }
+  if (const auto level = log::parse_level(settings.log_level)) log::set_level(*level);
+  const Status status = route(settings);
+  return status ? kExitOk : report_failure(kRouteInfo, status);
+}
+
+}  // namespace tandem

@@ -1,0 +1,141 @@
+#include "tools/route/route_settings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "scheduler/policies/policy.h"
+#include "scheduler/registry/registry.h"
+#include "scheduler/router/membership/registry_engines.h"
+
+namespace tandem {
+namespace {
+
+Duration duration(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+void add_route_settings(SettingsTable& table, RouteSettings& s) {
+  table.group("Engines");
+  table.add(s.engine, "engine", "an engine's address, http://HOST:PORT; may be repeated")
+      .meta("URL");
+  table
+      .add(s.registry, "registry",
+           "a cluster's registry, sqlite:FILE or etcd://HOST:PORT,...: engines that have a lease "
+           "there come and go by themselves; instead of engine, or beside it")
+      .meta("URL");
+  table.add(s.policy, "policy", "who chooses an engine for a request").choices(policy_names());
+  table.add(s.seed, "seed", "of policies that draw or hash: the same for all routers").at_least(0);
+  table
+      .add(s.slo_decode_ms, "slo_decode_ms",
+           "rank_aware avoids engines where a step would take longer; 0: no such limit")
+      .meta("MS")
+      .range(0, 60000);
+  table.group("Server");
+  table.add(s.host, "host", "address to listen on; 0.0.0.0: all of this machine's").meta("ADDR");
+  table.add(s.port, "port", "port to listen on; 0: any free one, told in the log").range(0, 65535);
+  table
+      .add(s.api_key, "api_key",
+           "clients must send it as bearer token, and the router sends it to the engines; the "
+           "variable keeps it out of process lists")
+      .meta("KEY")
+      .secret();
+  table
+      .add(
+          s.cors_origins, "cors_origins",
+          "pages of this origin (https://chat.example.org; *: all) may call from a browser; may be "
+          "repeated")
+      .meta("ORIGIN");
+  table.add(s.max_connections, "max_connections", "connections at once; more are told 503")
+      .range(1, 65536);
+  table.add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
+      .meta("MB")
+      .range(0.001, 1024);
+  table
+      .add(s.drain_timeout_s, "drain_timeout_s",
+           "after SIGTERM, wait this long for running requests to end")
+      .meta("SECONDS")
+      .range(0, 86400);
+  table.group("Patience");
+  table.add(s.max_queue, "max_queue", "requests that may wait for an engine; more are told 429")
+      .range(0, 1000000);
+  table.add(s.queue_timeout_s, "queue_timeout_s", "a request that waited longer is told 429")
+      .meta("SECONDS")
+      .range(0.001, 86400);
+  table
+      .add(s.first_byte_timeout_s, "first_byte_timeout_s",
+           "a stream that has not begun by then is asked of another engine")
+      .meta("SECONDS")
+      .range(0.001, 86400);
+  table
+      .add(s.stall_timeout_s, "stall_timeout_s",
+           "a stream that says nothing for longer goes on at another engine")
+      .meta("SECONDS")
+      .range(0.001, 86400);
+  table
+      .add(s.answer_timeout_s, "answer_timeout_s",
+           "an answer that is no stream and not there by then is asked of another engine")
+      .meta("SECONDS")
+      .range(0.001, 86400);
+  table
+      .add(s.heartbeat_timeout_s, "heartbeat_timeout_s",
+           "an engine whose statistics are silent for longer is set aside, its requests moved")
+      .meta("SECONDS")
+      .range(0.6, 3600);
+  table
+      .add(s.recover_timeout_s, "recover_timeout_s",
+           "how long a request that an engine failed waits for another")
+      .meta("SECONDS")
+      .range(0, 86400);
+  table
+      .add(s.max_attempts, "max_attempts",
+           "engines that a request is asked of, one after the other, without a token's progress")
+      .range(1, 100);
+  table.group("Log");
+  table.add(s.log_level, "log_level", "what reaches standard error")
+      .choices({"debug", "info", "warning", "error", "off"});
+}
+
+RouterServerOptions router_options(const RouteSettings& s) {
+  RouterServerOptions options;
+  options.host = s.host;
+  options.port = static_cast<int>(s.port);
+  options.api_key = s.api_key;
+  options.cors_origins = s.cors_origins;
+  options.max_body_bytes = static_cast<std::size_t>(s.max_body_mb * 1024 * 1024);
+  options.max_connections = static_cast<int>(s.max_connections);
+  options.router.policy = s.policy;
+  options.router.policy_options.seed = static_cast<std::uint64_t>(s.seed);
+  options.router.policy_options.slo_decode_s = s.slo_decode_ms / 1e3;
+  RouteLimits& limits = options.router.limits;
+  limits.max_queue = static_cast<std::size_t>(s.max_queue);
+  limits.queue_timeout = duration(s.queue_timeout_s);
+  limits.first_byte_timeout = duration(s.first_byte_timeout_s);
+  limits.stall_timeout = duration(s.stall_timeout_s);
+  limits.answer_timeout = duration(s.answer_timeout_s);
+  limits.recover_timeout = duration(s.recover_timeout_s);
+  limits.max_attempts = static_cast<std::int32_t>(s.max_attempts);
+  options.router.watch.heartbeat = duration(s.heartbeat_timeout_s);
+  return options;
+}
+
+Result<std::unique_ptr<EngineSource>> engine_source(const RouteSettings& settings) {
+  std::vector<HttpAddress> addresses;
+  for (const std::string& url : settings.engine) {
+    Result<HttpAddress> address = HttpAddress::parse(url);
+    if (!address) return address.status().with_context("engine");
+    if (std::find(addresses.begin(), addresses.end(), *address) != addresses.end()) {
+      return invalid("engine: {} is given twice", url);
+    }
+    addresses.push_back(*std::move(address));
+  }
+  if (settings.registry.empty()) {
+    return std::unique_ptr<EngineSource>(std::make_unique<FixedEngines>(std::move(addresses)));
+  }
+  TANDEM_ASSIGN(auto registry, open_registry(settings.registry));
+  return std::unique_ptr<EngineSource>(
+      std::make_unique<RegistryEngines>(std::move(registry), std::move(addresses)));
+}
+
+}  // namespace tandem

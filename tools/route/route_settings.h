@@ -1,0 +1,47 @@
+// The settings of `tandem route`.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/settings/settings.h"
+#include "base/status.h"
+#include "scheduler/router/engine_source.h"
+#include "scheduler/router/front/router_server.h"
+
+namespace tandem {
+
+struct RouteSettings {
+  std::vector<std::string> engine;
+  std::string registry;
+  std::string policy = "tandem";
+  std::int64_t seed = 1;
+  double slo_decode_ms = 0;
+  // Server
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8080;
+  std::string api_key;
+  std::vector<std::string> cors_origins;
+  std::int64_t max_connections = 4096;
+  double max_body_mb = 8;
+  double drain_timeout_s = 30;
+  // Patience
+  std::int64_t max_queue = 1024;
+  double queue_timeout_s = 10;
+  double first_byte_timeout_s = 120;
+  double stall_timeout_s = 20;
+  double answer_timeout_s = 600;
+  double heartbeat_timeout_s = 2;
+  double recover_timeout_s = 30;
+  std::int64_t max_attempts = 6;
+  std::string log_level = "info";
+};
+
+void add_route_settings(SettingsTable& table, RouteSettings& settings);
+RouterServerOptions router_options(const RouteSettings& settings);
+// A bad address, one that is named twice, or a registry that cannot be opened, is an error.
+Result<std::unique_ptr<EngineSource>> engine_source(const RouteSettings& settings);
+
+}  // namespace tandem
