@@ -109,6 +109,7 @@ void AdapterHome::end_reading(Status status) {
     reading = std::exchange(reading_copy_, nullptr);
     if (reading != nullptr && !status.ok()) bad = std::exchange(host_id_, 0);
     reading_ = false;
+    ++num_readings_;
     read_failure_ = std::move(copy);
   }
   if (bad != 0) {
@@ -118,9 +119,14 @@ void AdapterHome::end_reading(Status status) {
   if (reading != nullptr) reading->end(std::move(status));
 }
 
-Status AdapterHome::take_read_failure() {
+std::uint64_t AdapterHome::num_readings() const {
   const std::lock_guard lock(mutex_);
-  return std::exchange(read_failure_, {});
+  return num_readings_;
+}
+
+Status AdapterHome::read_failure(std::uint64_t after) const {
+  const std::lock_guard lock(mutex_);
+  return num_readings_ > after ? read_failure_ : Status();
 }
 
 }  // namespace tandem

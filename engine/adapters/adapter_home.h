@@ -71,7 +71,11 @@ class AdapterHome {
   // The folder has been read. What was put here with a reading is all there, or is taken back.
   // Throws where there is no memory for the status, and nothing has changed.
   void end_reading(Status status);
-  Status take_read_failure();  // of the last reading, told once
+  // How many readings have ended. Who asks for the adapter notes it, and what ended before is no
+  // answer to them.
+  std::uint64_t num_readings() const;
+  // Why the last reading failed, if it ended after so many had; ok: it did not, or another began.
+  Status read_failure(std::uint64_t after) const;
 
  private:
   const bool may_drop_;
@@ -83,6 +87,7 @@ class AdapterHome {
   HostTier::Id host_id_ = 0;
   std::shared_ptr<AdapterReading> reading_copy_;  // of the host tier's, while it goes on
   bool reading_ = false;                          // asked of the disk thread
+  std::uint64_t num_readings_ = 0;
   Status read_failure_;
 };
 

@@ -208,10 +208,6 @@ void AdapterStore::request_read(const AdapterLease& adapter) {
   reads_changed_.notify_one();
 }
 
-Status AdapterStore::take_read_failure(ServedAdapter& adapter) {
-  return adapter.home().take_read_failure();
-}
-
 void AdapterStore::read_loop() {
   pthread_setname_np(pthread_self(), "adapter disk");
   std::unique_lock lock(reads_mutex_);

@@ -74,9 +74,8 @@ class AdapterStore {
   std::vector<AdapterLease> list() const;            // by name
 
   // Asks for an adapter that fell out of the host tier; returns at once, on_news() tells. A failure
-  // (the folder is gone, its content has changed) is told once, by take_read_failure().
+  // (the folder is gone, its content has changed) is told by AdapterHome::read_failure().
   void request_read(const AdapterLease& adapter);
-  Status take_read_failure(ServedAdapter& adapter);
   // Of adapters whose folders are being read again, or will be.
   std::int64_t bytes_to_read() const { return bytes_to_read_.load(std::memory_order_relaxed); }
 

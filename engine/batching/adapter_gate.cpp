@@ -9,7 +9,6 @@ namespace tandem {
 std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
     const std::vector<std::unique_ptr<Sequence>>& waiting) {
   std::vector<std::pair<Sequence*, Status>> failed;
-  std::vector<std::pair<ServedAdapter*, Status>> failures;
   refused_ = false;
   blocked_ = nullptr;
   // What has arrived has had its turn, and is nobody's here.
@@ -29,12 +28,6 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
     if (blocked_ != nullptr || busy) continue;
     turn.want(*adapter);
     if (residency == Residency::resident || residency == Residency::loading) continue;
-    const auto known = std::find_if(failures.begin(), failures.end(),
-                                    [&](const auto& each) { return each.first == adapter.get(); });
-    if (known != failures.end()) {
-      failed.emplace_back(sequence.get(), known->second);
-      continue;
-    }
     switch (turn.reserve(adapter)) {
       case DeviceTier::Start::on_its_way:
         if (keeps_all(mode_)) device_->room().keep(*adapter);
@@ -47,8 +40,8 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
         hold_room_for(*adapter);
         break;
       case DeviceTier::Start::not_in_host_tier:
-        if (Status failure = store_->take_read_failure(*adapter); !failure) {
-          failures.emplace_back(adapter.get(), failure);
+        if (Status failure = adapter->home().read_failure(sequence->context->readings_before);
+            !failure) {
           failed.emplace_back(sequence.get(), std::move(failure));
         } else {
           store_->request_read(adapter);
@@ -192,7 +185,10 @@ bool AdapterGate::enter(const Sequence& sequence) {
     refused_ = true;
     return false;
   }
-  if (adapter != nullptr) device_->enter(*adapter);
+  if (adapter != nullptr) {
+    device_->enter(*adapter);
+    sequence.context->readings_before = adapter->home().num_readings();  // it has what it asked for
+  }
   return true;
 }
 

@@ -43,7 +43,8 @@ std::optional<Status> AdapterKeeper::advance(const KeepRequest& request) {
     case DeviceTier::Start::busy:
       return std::nullopt;
     case DeviceTier::Start::not_in_host_tier:
-      if (Status failure = store_->take_read_failure(adapter); !failure) return failure;
+      if (Status failure = adapter.home().read_failure(request.readings_before); !failure)
+        return failure;
       store_->request_read(request.adapter);
       return std::nullopt;
     case DeviceTier::Start::no_room:

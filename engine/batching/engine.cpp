@@ -170,6 +170,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter == nullptr) {
       return error(StatusCode::not_found, "adapter '{}' is not loaded", request.adapter);
     }
+    context->readings_before = context->adapter->home().num_readings();
     const Residency residency = context->adapter->residency();
     context->stats.adapter_tier = tier_name(residency);
     is_cold = residency != Residency::resident;
@@ -210,10 +211,6 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
     if (context->adapter != nullptr) {
       ServedAdapter& adapter = *context->adapter;
       (is_cold ? adapter.cold_starts : adapter.hits).fetch_add(1, std::memory_order_relaxed);
-      // Why it could not be read before is no answer to those who ask now.
-      if (adapter.waiting.load(std::memory_order_relaxed) == 0) {
-        (void)adapters_->take_read_failure(adapter);
-      }
       for (const auto& sequence : sequences) sequence->join_adapter();
     }
     return sequences;

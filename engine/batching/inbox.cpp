@@ -35,7 +35,7 @@ Status Inbox::keep_on_device(const AdapterLease& adapter) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return Status(StatusCode::unavailable, "the server is shutting down");
-    arrivals_.keep.push_back({adapter, std::move(done)});
+    arrivals_.keep.push_back({adapter, adapter->home().num_readings(), std::move(done)});
   }
   changed_.notify_one();
   try {

@@ -23,6 +23,7 @@ namespace tandem {
 // An adapter that is to be on the device for good, and who waits to hear that it is.
 struct KeepRequest {
   AdapterLease adapter;
+  std::uint64_t readings_before = 0;  // of its folder that had ended (AdapterHome)
   std::promise<Status> done;
 };
 

@@ -25,7 +25,8 @@ namespace tandem {
 // What the n continuations of a request share. Written by the engine thread alone after submit.
 struct RequestContext {
   GenerationRequest request;
-  AdapterLease adapter;  // null: base model
+  AdapterLease adapter;               // null: base model
+  std::uint64_t readings_before = 0;  // of its folder that had ended (AdapterHome)
   std::shared_ptr<GenerationState> state;
   std::uint64_t seed = 0;
   GenerationStats stats;

@@ -248,8 +248,10 @@ TEST_F(AdaptersBeingRead, AreLetGoWhenTheirContentHasChanged) {
   tier_->leave(*lease_);
   EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::on_disk; }));
   Status told;
-  EXPECT_TRUE(soon([&] { return !(told = store_->take_read_failure(*lease_)).ok(); }));
+  EXPECT_TRUE(soon([&] { return !(told = lease_->home().read_failure(0)).ok(); }));
   EXPECT_EQ(told.message(), why.message());
+  EXPECT_TRUE(lease_->home().read_failure(lease_->home().num_readings()).ok())
+      << "it is no answer to who asks after it";
 
   restore_content();
   EXPECT_TRUE(soon([&] {
@@ -267,7 +269,7 @@ TEST_F(AdaptersBeingRead, FallBackToTheirFolderWhenItFailsBeforeTheyAreLoaded) {
   EXPECT_EQ(lease_->residency(), Residency::host);
   go_on_.count_down();
   Status told;
-  EXPECT_TRUE(soon([&] { return !(told = store_->take_read_failure(*lease_)).ok(); }));
+  EXPECT_TRUE(soon([&] { return !(told = lease_->home().read_failure(0)).ok(); }));
   EXPECT_THAT(told.message(), HasSubstr("has changed since it was loaded"));
   EXPECT_EQ(tier_->start(lease_), DeviceTier::Start::not_in_host_tier);
   EXPECT_TRUE(soon([&] { return lease_->residency() == Residency::on_disk; }));

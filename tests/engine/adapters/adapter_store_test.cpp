@@ -73,7 +73,7 @@ TEST_F(FullHostTier, IsWaitedForNoLongerWhenTheStoreEnds) {
   store_->request_read(a);
   while (store_->host_tier().room().num_waiting() == 0) std::this_thread::yield();
   store_.reset();
-  EXPECT_THAT(a->home().take_read_failure().message(), HasSubstr("has no room"));
+  EXPECT_THAT(a->home().read_failure(0).message(), HasSubstr("has no room"));
 }
 
 }  // namespace

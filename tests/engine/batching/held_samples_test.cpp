@@ -57,6 +57,17 @@ class HeldSamples : public ::testing::Test {
     while (engine_->stats().running == 0) std::this_thread::yield();
   }
 
+  // Puts another value into the third byte of a float; returns what it was.
+  char exchange_byte(char value) const {
+    std::fstream weights(std::filesystem::path(path_) / "adapter_model.safetensors",
+                         std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekg(-2, std::ios::end);
+    const auto was = static_cast<char>(weights.get());
+    weights.seekp(-2, std::ios::end);
+    weights.put(value);
+    return was;
+  }
+
   // Ends by itself, in the middle of what is held.
   static GenerationRequest constrained() {
     GenerationRequest request = greedy({5, 6, 7}, 40, "a");
@@ -104,11 +115,7 @@ TEST_F(HeldSamples, AreFollowedByTheConstraintAllTheSame) {
 }
 
 TEST_F(HeldSamples, NeverLeaveWhenTheFolderHoldsSomethingElse) {
-  std::fstream weights(std::filesystem::path(path_) / "adapter_model.safetensors",
-                       std::ios::in | std::ios::out | std::ios::binary);
-  weights.seekp(-2, std::ios::end);  // the third byte of a float
-  weights.put('\x11');
-  weights.close();
+  const char was = exchange_byte('\x11');
   const auto held = engine_->submit(greedy({5, 6, 7}, 6, "a")).value();
   wait_until_computed();
   EXPECT_EQ(run(*engine_, greedy({9, 8, 7}, 20))[0].tokens.size(), 20U);
@@ -118,6 +125,11 @@ TEST_F(HeldSamples, NeverLeaveWhenTheFolderHoldsSomethingElse) {
   EXPECT_THAT(got.error.message(), ::testing::HasSubstr("has changed since it was loaded"));
   EXPECT_TRUE(got.tokens.empty());
   EXPECT_EQ(run(*engine_, greedy({9, 8, 7}, 3))[0].tokens.size(), 3U);
+  // That it failed is no answer to who asks after it.
+  exchange_byte(was);
+  const Collected again = run(*engine_, greedy({5, 6, 7}, 6, "a"))[0];
+  EXPECT_TRUE(again.error.ok()) << again.error.message();
+  EXPECT_EQ(again.tokens, want_);
 }
 
 TEST_F(HeldSamples, GoWithTheirRequestWhenItIsCancelled) {
