@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/batching/continuous_batcher.h"
+#include "engine/batching/batch/continuous_batcher.h"
 #include "engine/batching/line/generation_state.h"
 #include "engine/batching/line/sequence.h"
 #include "engine/service/counted_values.h"

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/batching/statistics.h"
-#include "engine/batching/token_masks.h"
+#include "engine/batching/batch/token_masks.h"
 
 namespace tandem {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/adapters/adapter_store.h"
-#include "engine/batching/continuous_batcher.h"
+#include "engine/batching/batch/continuous_batcher.h"
 #include "engine/executor/executor.h"
 #include "engine/memory/page_pool.h"
 #include "engine/service/service.h"

@@ -13,7 +13,7 @@
 #include "base/http/http_message.h"
 #include "base/http/rest/cors.h"
 #include "engine/server/calls/call.h"
-#include "engine/server/calls/server_options.h"
+#include "engine/server/options/server_options.h"
 
 namespace tandem {
 

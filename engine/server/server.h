@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/server/calls/server_options.h"
+#include "engine/server/options/server_options.h"
 
 namespace tandem {
 

@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "base/http/http_message.h"
-#include "engine/server/calls/answer.h"
-#include "engine/server/calls/answer_price.h"
-#include "engine/server/calls/metrics.h"
-#include "engine/server/calls/server_options.h"
+#include "engine/server/answer/answer.h"
+#include "engine/server/answer/answer_price.h"
+#include "engine/server/answer/metrics.h"
 #include "engine/server/cluster/hand_over.h"
 #include "engine/server/cluster/stats_feed.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/request_fields.h"
+#include "engine/server/options/server_options.h"
 
 namespace tandem {
 

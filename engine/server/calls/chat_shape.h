@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/server/calls/answer.h"
+#include "engine/server/answer/answer.h"
 #include "engine/server/messages/text_codec.h"
 #include "engine/server/tool_calls/tool_parser.h"
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "engine/server/calls/answer.h"
-#include "engine/server/calls/generation_run.h"
-#include "engine/server/calls/metrics.h"
+#include "engine/server/answer/answer.h"
+#include "engine/server/answer/generation_run.h"
+#include "engine/server/answer/metrics.h"
 #include "engine/server/messages/errors.h"
 
 namespace tandem {

@@ -1,5 +1,5 @@
 // What an answer may take in memory is asked for before it runs.
-#include "engine/server/calls/answer_price.h"
+#include "engine/server/answer/answer_price.h"
 
 #include "tests/engine/server/server_fixture.h"
 

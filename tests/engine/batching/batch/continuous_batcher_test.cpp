@@ -1,4 +1,4 @@
-#include "engine/batching/continuous_batcher.h"
+#include "engine/batching/batch/continuous_batcher.h"
 
 #include <gtest/gtest.h>
 

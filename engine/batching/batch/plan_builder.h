@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/adapters/device_tier.h"
-#include "engine/batching/continuous_batcher.h"
+#include "engine/batching/batch/continuous_batcher.h"
 #include "engine/batching/line/sequence.h"
 #include "engine/executor/step_plan.h"
 

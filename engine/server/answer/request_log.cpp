@@ -1,4 +1,4 @@
-#include "engine/server/calls/request_log.h"
+#include "engine/server/answer/request_log.h"
 
 #include <fmt/format.h>
 

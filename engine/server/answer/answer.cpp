@@ -1,4 +1,4 @@
-#include "engine/server/calls/answer.h"
+#include "engine/server/answer/answer.h"
 
 #include <algorithm>
 #include <exception>
@@ -12,8 +12,8 @@
 #include "base/http/sse.h"
 #include "base/log.h"
 #include "engine/server/admission/stream_start.h"
-#include "engine/server/calls/answer_parts.h"
-#include "engine/server/calls/constrained_answer.h"
+#include "engine/server/answer/answer_parts.h"
+#include "engine/server/answer/constrained_answer.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/response_building.h"
 

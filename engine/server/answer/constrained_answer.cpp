@@ -1,4 +1,4 @@
-#include "engine/server/calls/constrained_answer.h"
+#include "engine/server/answer/constrained_answer.h"
 
 #include <memory>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "engine/server/calls/answer_price.h"
+#include "engine/server/answer/answer_price.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "engine/server/calls/answer_parts.h"
+#include "engine/server/answer/answer_parts.h"
 
 #include <new>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "engine/server/calls/metrics.h"
+#include "engine/server/answer/metrics.h"
 
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
@@ -15,8 +15,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/server/calls/server_options.h"
 #include "engine/server/messages/response_building.h"
+#include "engine/server/options/server_options.h"
 
 namespace tandem {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/batching/plan_builder.h"
+#include "engine/batching/batch/plan_builder.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "engine/batching/token_masks.h"
+#include "engine/batching/batch/token_masks.h"
 
 #include <algorithm>
 #include <vector>

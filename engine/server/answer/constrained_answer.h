@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "base/http/http_message.h"
-#include "engine/server/calls/answer.h"
+#include "engine/server/answer/answer.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "engine/server/calls/generation_run.h"
+#include "engine/server/answer/generation_run.h"
 
 #include <algorithm>
 #include <mutex>

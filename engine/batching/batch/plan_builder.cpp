@@ -1,4 +1,4 @@
-#include "engine/batching/plan_builder.h"
+#include "engine/batching/batch/plan_builder.h"
 
 #include <algorithm>
 #include <limits>

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "base/http/http_message.h"
-#include "engine/server/calls/answer_price.h"
-#include "engine/server/calls/generation_run.h"
-#include "engine/server/calls/metrics.h"
-#include "engine/server/calls/request_log.h"
-#include "engine/server/calls/server_options.h"
+#include "engine/server/answer/answer_price.h"
+#include "engine/server/answer/generation_run.h"
+#include "engine/server/answer/metrics.h"
+#include "engine/server/answer/request_log.h"
 #include "engine/server/cluster/hand_over.h"
 #include "engine/server/cluster/relayed_call.h"
 #include "engine/server/messages/request_fields.h"
+#include "engine/server/options/server_options.h"
 
 namespace tandem {
 
