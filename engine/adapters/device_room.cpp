@@ -1,6 +1,7 @@
 #include "engine/adapters/device_room.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/check.h"
 
@@ -17,8 +18,10 @@ DeviceRoom::~DeviceRoom() {
 
 std::optional<ChunkTable> DeviceRoom::make(std::uint64_t bytes) {
   if (table_->slots().num_free() == 0) {
-    if (!oldest()) return std::nullopt;
-    reclaim_oldest();
+    const std::optional<Worth> worth = least();
+    if (!worth) return std::nullopt;
+    pool_->clock().went(*worth);
+    reclaim_least();
   }
   const std::int64_t count = memory_->layout().chunks_for(bytes);
   const std::int64_t others = pool_->available_pages() - reclaimable_pages();  // free or cached KV
@@ -61,7 +64,7 @@ std::vector<AdapterLease> DeviceRoom::candidates() const {
   for (const SlotId slot : table_->resident()) {
     if (const DeviceRow& row = table_->row(slot); !row.kept) rows.push_back(&row);
   }
-  std::ranges::sort(rows, {}, &DeviceRow::last_use);
+  std::ranges::sort(rows, std::less{}, [](const DeviceRow* row) { return row->worth.last_use; });
   std::vector<AdapterLease> result;
   result.reserve(rows.size());
   for (const DeviceRow* row : rows) result.push_back(row->adapter);
@@ -69,7 +72,7 @@ std::vector<AdapterLease> DeviceRoom::candidates() const {
 }
 
 void DeviceRoom::evict_idle() {
-  while (oldest()) reclaim_oldest();
+  while (least()) reclaim_least();
 }
 
 void DeviceRoom::evict(SlotId slot) {
@@ -81,24 +84,24 @@ bool DeviceRoom::evictable(const DeviceRow& row) const {
   return row.users == 0 && !row.kept && row.wanted != turn_;
 }
 
-SlotId DeviceRoom::oldest_slot() const {
-  SlotId oldest;
+SlotId DeviceRoom::least_slot() const {
+  SlotId least;
   for (const SlotId slot : table_->resident()) {
     const DeviceRow& row = table_->row(slot);
     if (!evictable(row)) continue;
-    if (!oldest.valid() || row.last_use < table_->row(oldest).last_use) oldest = slot;
+    if (!least.valid() || row.worth < table_->row(least).worth) least = slot;
   }
-  return oldest;
+  return least;
 }
 
-std::optional<std::uint64_t> DeviceRoom::oldest() const {
-  const SlotId slot = oldest_slot();
+std::optional<Worth> DeviceRoom::least() const {
+  const SlotId slot = least_slot();
   if (!slot.valid()) return std::nullopt;
-  return table_->row(slot).last_use;
+  return table_->row(slot).worth;
 }
 
-void DeviceRoom::reclaim_oldest() {
-  const SlotId slot = oldest_slot();
+void DeviceRoom::reclaim_least() {
+  const SlotId slot = least_slot();
   TANDEM_CHECK(slot.valid(), "no idle adapter to reclaim");
   evict(slot);
 }

@@ -1,4 +1,4 @@
-// Whose adapters give way on the device when room is wanted: those used longest ago that no running
+// Whose adapters give way on the device when room is wanted: those worth least that no running
 // sequence uses, nobody wants in this turn, and that are not kept for good. What is being loaded
 // never does. Eviction only lets slots and chunks go, since the host tier or the disk has the
 // bytes.
@@ -49,11 +49,11 @@ class DeviceRoom final : public Reclaimable {
   std::uint64_t num_evicted() const { return num_evicted_; }
 
  private:
-  std::optional<std::uint64_t> oldest() const override;
-  void reclaim_oldest() override;
+  std::optional<Worth> least() const override;
+  void reclaim_least() override;
   std::int64_t reclaimable_pages() const override;
   bool evictable(const DeviceRow& row) const;
-  SlotId oldest_slot() const;  // invalid: none is evictable
+  SlotId least_slot() const;  // invalid: none is evictable
   std::int64_t idle_chunks() const;
 
   DeviceTable* table_;

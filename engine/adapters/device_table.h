@@ -20,6 +20,7 @@
 #include "engine/memory/chunk_table.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
+#include "engine/memory/reclaimable.h"
 #include "engine/model/llama.h"
 #include "gpu/device.h"
 
@@ -30,7 +31,8 @@ struct DeviceRow {
   ChunkTable chunks;
   std::shared_ptr<AdapterReading> reading;  // what was loaded was still being read; or null
   std::uint64_t free_since = 0;  // PoolClock::steps(): later steps read nothing where it lies
-  std::uint64_t last_use = 0;    // PoolClock::stamp()
+  Worth worth;                   // since its last use
+  std::uint64_t uses = 0;        // by sequences, since it came
   std::uint64_t wanted = 0;      // in which turn of loads it was last
   std::int32_t users = 0;        // running sequences
   bool kept = false;             // never evicted: pinned, or the mode is cached
@@ -52,6 +54,8 @@ class DeviceTable {
   const DeviceRow* find(const ServedAdapter& adapter) const;
   DeviceRow& row(SlotId slot) { return rows_[slot.index()]; }
   const DeviceRow& row(SlotId slot) const { return rows_[slot.index()]; }
+  // It is used now, by one sequence more or by one that used it.
+  void use(DeviceRow& row, bool is_another);
 
   // A row for an adapter that is in the host tier and has none; requires a free slot. It is
   // loading; arrived() makes it resident. Throws where there is no memory, and nothing has changed;
@@ -73,6 +77,8 @@ class DeviceTable {
 
  private:
   DeviceTable(const KvCache& memory, PagePool& pool) : memory_(&memory), pool_(&pool) {}
+
+  Worth worth_of(const ServedAdapter& adapter, std::uint64_t uses) const;
 
   const KvCache* memory_;
   PagePool* pool_;

@@ -135,7 +135,7 @@ void DeviceTier::enter(const ServedAdapter& adapter) {
   DeviceRow* const row = table_.find(adapter);
   TANDEM_CHECK(row != nullptr, "adapter '{}' is not on the device", adapter.name());
   ++row->users;
-  row->last_use = pool_->clock().stamp();
+  table_.use(*row, /*is_another=*/true);
 }
 
 // Where its load came to nothing there is nothing to leave any more.
@@ -144,7 +144,7 @@ void DeviceTier::leave(const ServedAdapter& adapter) {
   if (row == nullptr) return;
   TANDEM_CHECK(row->users > 0, "adapter '{}' is left twice", adapter.name());
   --row->users;
-  row->last_use = pool_->clock().stamp();
+  table_.use(*row, /*is_another=*/false);
 }
 
 AdapterSlot DeviceTier::slot(const ServedAdapter& adapter) const {

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "engine/batching/statistics.h"
 #include "engine/batching/batch/token_masks.h"
+#include "engine/batching/statistics.h"
 
 namespace tandem {
 
@@ -30,6 +30,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
                   parts.clock),
       report_(parts.view, parts.pool, parts.chunk_bytes),
       hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
+  pool_->set_costs(reclaim_costs(parts.view, pool_->shape().page_tokens));
   scheduler_.set_gate(gate_);
   const Handoff* const handoff = executor_->handoff();
   if (handoff == nullptr || !goes_by_figures(options.adapter_mode)) return;
@@ -389,6 +390,7 @@ void EngineLoop::publish_view() {
   const TimePoint now = clock_->now();
   if (!report_.is_due(now, step_was_empty_)) return;
   const EngineView& view = report_.look(scheduler_, executor_->tier(), now);
+  pool_->set_costs(reclaim_costs(view, pool_->shape().page_tokens));
   inbox_->publish(view, report_.step_ends());
 }
 

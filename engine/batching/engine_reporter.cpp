@@ -39,6 +39,11 @@ void add_waiting(const Sequence& sequence, EngineView& view) {
   view.kv_free_tokens -= tokens;
 }
 
+ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens) {
+  return {.kv_page = std::max(view.costs.prefill_token_s, 0.0) * page_tokens,
+          .adapter_byte = 1 / view.cold.link_bytes_per_s};
+}
+
 EngineView first_view(const EngineOptions& options, const ModelConfig& config, DType dtype) {
   const ModelSizes sizes = sizes_of(config, dtype);
   const CostModel& costs = options.handoff.costs;

@@ -29,6 +29,9 @@ namespace tandem {
 // A sequence that waits, in the sums of a view.
 void add_waiting(const Sequence& sequence, EngineView& view);
 
+// What adapters and KV that give way would take to be brought back, by the same figures.
+ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens);
+
 // Before anything has run.
 EngineView first_view(const EngineOptions& options, const ModelConfig& config, DType dtype);
 

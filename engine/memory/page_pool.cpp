@@ -57,15 +57,16 @@ std::int64_t PagePool::available_pages() const {
 
 bool PagePool::reclaim_one() {
   Reclaimable* first = nullptr;
-  std::uint64_t oldest = 0;
+  Worth least;
   for (Reclaimable* each : reclaimables_) {
-    const std::optional<std::uint64_t> used = each->oldest();
-    if (!used || (first != nullptr && *used >= oldest)) continue;
+    const std::optional<Worth> worth = each->least();
+    if (!worth || (first != nullptr && *worth >= least)) continue;
     first = each;
-    oldest = *used;
+    least = *worth;
   }
   if (first == nullptr) return false;
-  first->reclaim_oldest();
+  clock_.went(least);
+  first->reclaim_least();
   return true;
 }
 

@@ -4,9 +4,9 @@
 // prefix cache), or holds chunks of adapters. Ids only: the memory that they stand for is
 // KvCache's.
 //
-// When pages run out the pool takes from its reclaimables, least recently used first over all of
-// them, until the request fits. It decides nothing else: who of the running gives way is the
-// scheduler's choice.
+// When pages run out the pool takes from its reclaimables, what is worth least first over all of
+// them, until the request fits: an adapter and the KV that it computed are weighed on one scale. It
+// decides nothing else: who of the running gives way is the scheduler's choice.
 //
 // Giving back never allocates. Not thread-safe: the engine thread alone owns it, and what it hands
 // out is given back there. A page may be given back and taken again while a step that uses it is
@@ -14,6 +14,7 @@
 // writes (adapter loads) must wait for the last step that was enqueued before the pages were taken.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -46,7 +47,13 @@ struct PoolShape {
   }
 };
 
-// What is told in steps and uses instead of seconds.
+// What bringing something back takes, in seconds. Zero: not known, and only age counts.
+struct ReclaimCosts {
+  double kv_page = 0;       // to compute the tokens of a page once more
+  double adapter_byte = 0;  // to copy to the device
+};
+
+// What is told in steps and uses instead of seconds, and what uses make of seconds.
 class PoolClock {
  public:
   // How many steps have been enqueued: those that may read a page that is given back now. Told by
@@ -56,9 +63,21 @@ class PoolClock {
   // A moment later than all before it: the time of a use, comparable over all reclaimables.
   std::uint64_t stamp() { return ++uses_; }
 
+  // Of what is used now, has been used so many times in all, and would take `seconds_per_page` to
+  // be brought back: GreedyDual-Size with Frequency (Cherkasova, 1998). It is above what went last,
+  // so that what nobody uses any more falls behind, however much was made of it once.
+  Worth worth(std::uint64_t uses, double seconds_per_page) {
+    const auto counted = static_cast<double>(std::min(uses, kMostUses));
+    return {went_last_ + counted * seconds_per_page, stamp()};
+  }
+  void went(const Worth& worth) { went_last_ = std::max(went_last_, worth.seconds); }
+  // So many count: more would take long to be forgotten when what is popular changes.
+  static constexpr std::uint64_t kMostUses = 16;
+
  private:
   std::uint64_t steps_ = 0;
   std::uint64_t uses_ = 0;
+  double went_last_ = 0;  // the seconds of its worth
 };
 
 class PagePool {
@@ -70,6 +89,9 @@ class PagePool {
 
   const PoolShape& shape() const { return shape_; }
   PoolClock& clock() { return clock_; }
+  // Of uses from now on; finite, not negative.
+  void set_costs(const ReclaimCosts& costs) { costs_ = costs; }
+  const ReclaimCosts& costs() const { return costs_; }
   std::int32_t num_free() const { return free_.count(); }
   PoolCounts counts() const;
 
@@ -116,6 +138,7 @@ class PagePool {
 
   const PoolShape shape_;
   PoolClock clock_;
+  ReclaimCosts costs_;
   FreePages free_;
   std::vector<Page> pages_;
   std::vector<bool> chunk_owned_;  // [num_pages * chunks_per_page]

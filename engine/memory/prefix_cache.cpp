@@ -80,15 +80,15 @@ void PrefixCache::extend(Position& position, std::span<const TokenId> tokens, st
 }
 
 void PrefixCache::drop_idle() {
-  while (!idle_.empty()) reclaim_oldest();
+  while (!idle_.empty()) reclaim_least();
 }
 
-std::optional<std::uint64_t> PrefixCache::oldest() const {
+std::optional<Worth> PrefixCache::least() const {
   if (idle_.empty()) return std::nullopt;
   return idle_.begin()->first;
 }
 
-void PrefixCache::reclaim_oldest() {
+void PrefixCache::reclaim_least() {
   TANDEM_CHECK(!idle_.empty(), "nothing is idle");
   drop(*idle_.begin()->second);
 }
@@ -128,7 +128,7 @@ PrefixCache::Node& PrefixCache::insert(Node& parent, std::uint64_t hash,
   node->hash = hash;
   node->tokens.assign(tokens.begin(), tokens.end());
   node->page = page;
-  node->idle = idle_.extract(idle_.emplace(0, node.get()).first);
+  node->idle = idle_.extract(idle_.emplace(Worth(), node.get()).first);
   Node& inserted = *nodes_.emplace(hash, std::move(node))->second;
   pool_->set_cached(page);
   ++parent.children;  // its position goes on to the child at once, so it is not among the idle
@@ -142,7 +142,9 @@ bool PrefixCache::idle_leaf(const Node& node) const {
 // From a node to its child, or from nowhere to a root.
 void PrefixCache::step_to(Position& position, Node& node) {
   if (node.parent != nullptr) {
-    if (node.idle.empty()) node.idle = idle_.extract({node.last_used, &node});
+    if (node.idle.empty()) node.idle = idle_.extract({node.worth, &node});
+    ++node.uses;
+    node.worth = worth_now(node);
     --node.parent->positions;  // has a child now: stays
     ++position.depth_;
   }
@@ -150,8 +152,12 @@ void PrefixCache::step_to(Position& position, Node& node) {
   position.node_ = &node;
 }
 
+Worth PrefixCache::worth_now(const Node& node) const {
+  return pool_->clock().worth(node.uses, pool_->costs().kv_page);
+}
+
 void PrefixCache::leave(Node& node) {
-  node.last_used = pool_->clock().stamp();
+  node.worth = worth_now(node);
   --node.positions;
   settle(node);
 }
@@ -159,7 +165,7 @@ void PrefixCache::leave(Node& node) {
 void PrefixCache::settle(Node& node) {
   if (!idle_leaf(node)) return;
   if (node.parent != nullptr) {
-    node.idle.value() = {node.last_used, &node};
+    node.idle.value() = {node.worth, &node};
     idle_.insert(std::move(node.idle));
   } else {
     roots_.erase(roots_.find(node.digest));
@@ -168,10 +174,10 @@ void PrefixCache::settle(Node& node) {
 
 void PrefixCache::drop(Node& node) {
   Node& parent = *node.parent;
-  idle_.erase({node.last_used, &node});
+  idle_.erase({node.worth, &node});
   pool_->drop_cached(node.page);
   // Whoever used the child used the parent.
-  parent.last_used = std::max(parent.last_used, node.last_used);
+  parent.worth = std::max(parent.worth, node.worth);
   const auto [begin, end] = nodes_.equal_range(node.hash);
   nodes_.erase(
       std::find_if(begin, end, [&](const auto& entry) { return entry.second.get() == &node; }));

@@ -9,7 +9,7 @@
 //
 // A page belongs to the pool; the cache holds one reference to it, every block table that shares it
 // another. Nodes on the path of a Position stay. The others are given back when the pool asks,
-// those that were used least recently first, children before their parents.
+// those that are worth least first, children before their parents.
 //
 // The engine thread alone uses it. Where there is no memory left enter() and extend() throw, and
 // what they were given is as it was, or as after some of the pages; what gives up or forgets never
@@ -39,7 +39,7 @@ namespace tandem {
 
 class PrefixCache final : public Reclaimable {
   struct Node;
-  using Idle = std::set<std::pair<std::uint64_t, Node*>>;
+  using Idle = std::set<std::pair<Worth, Node*>>;
 
  public:
   // How far a sequence has come in the tree; keeps that path. Move-only, empty at first.
@@ -81,8 +81,8 @@ class PrefixCache final : public Reclaimable {
 
   std::size_t num_pages() const { return nodes_.size(); }
 
-  std::optional<std::uint64_t> oldest() const override;
-  void reclaim_oldest() override;
+  std::optional<Worth> least() const override;
+  void reclaim_least() override;
   std::int64_t reclaimable_pages() const override { return pool_->counts().cached; }
 
  private:
@@ -93,7 +93,8 @@ class PrefixCache final : public Reclaimable {
     PageId page;
     std::int32_t children = 0;
     std::int32_t positions = 0;  // that end here
-    std::uint64_t last_used = 0;
+    std::uint64_t uses = 0;      // by Positions that came past
+    Worth worth;
     std::string digest;  // roots only
     // Of every node but a root, while it is not in there: so that idling takes no memory.
     Idle::node_type idle;
@@ -105,6 +106,7 @@ class PrefixCache final : public Reclaimable {
   Node& insert(Node& parent, std::uint64_t hash, std::span<const TokenId> tokens, PageId page);
   bool idle_leaf(const Node& node) const;
   void step_to(Position& position, Node& node);
+  Worth worth_now(const Node& node) const;
   void leave(Node& node);
   void settle(Node& node);  // after a child or a position has left it
   void drop(Node& node);
@@ -113,7 +115,7 @@ class PrefixCache final : public Reclaimable {
   std::uint64_t hash_mask_;
   std::map<std::string, std::unique_ptr<Node>> roots_;
   std::unordered_multimap<std::uint64_t, std::unique_ptr<Node>> nodes_;  // by hash
-  Idle idle_;  // leaves without positions, by last_used
+  Idle idle_;  // leaves without positions, by worth
 };
 
 }  // namespace tandem

@@ -163,12 +163,12 @@ class Hoard : public Reclaimable {
  public:
   explicit Hoard(PagePool& pool) : pool_(pool) { pool.add(*this); }
   ~Hoard() override { pool_.remove(*this); }
-  void take() { held_.emplace_back(pool_.clock().stamp(), pool_.take_page()); }
-  std::optional<std::uint64_t> oldest() const override {
+  void take() { held_.emplace_back(pool_.clock().worth(1, 0), pool_.take_page()); }
+  std::optional<Worth> least() const override {
     if (held_.empty()) return std::nullopt;
     return held_.front().first;
   }
-  void reclaim_oldest() override {
+  void reclaim_least() override {
     pool_.drop_reference(held_.front().second);
     held_.erase(held_.begin());
   }
@@ -176,12 +176,12 @@ class Hoard : public Reclaimable {
     return static_cast<std::int64_t>(held_.size());
   }
   void drop_all() {
-    while (!held_.empty()) reclaim_oldest();
+    while (!held_.empty()) reclaim_least();
   }
 
  private:
   PagePool& pool_;
-  std::vector<std::pair<std::uint64_t, PageId>> held_;
+  std::vector<std::pair<Worth, PageId>> held_;
 };
 
 TEST(PagePool, TakesFromItsReclaimablesTheLeastRecentlyUsedFirst) {

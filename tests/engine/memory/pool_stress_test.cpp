@@ -26,19 +26,19 @@ class Adapters : public Reclaimable {
  public:
   struct Entry {
     ChunkTable chunks;
-    std::uint64_t last_used = 0;
+    Worth worth;
     int users = 0;
   };
 
   explicit Adapters(PagePool& pool) : pool_(pool) { pool.add(*this); }
   ~Adapters() override { pool_.remove(*this); }
 
-  std::optional<std::uint64_t> oldest() const override {
-    const auto at = oldest_entry();
+  std::optional<Worth> least() const override {
+    const auto at = least_entry();
     if (at == entries.end()) return std::nullopt;
-    return at->second.last_used;
+    return at->second.worth;
   }
-  void reclaim_oldest() override { entries.erase(oldest_entry()); }
+  void reclaim_least() override { entries.erase(least_entry()); }
   std::int64_t reclaimable_pages() const override {
     std::int64_t chunks = 0;
     for (const auto& [id, entry] : entries) {
@@ -50,11 +50,11 @@ class Adapters : public Reclaimable {
   std::map<int, Entry> entries;
 
  private:
-  std::map<int, Entry>::const_iterator oldest_entry() const {
+  std::map<int, Entry>::const_iterator least_entry() const {
     auto best = entries.end();
     for (auto at = entries.begin(); at != entries.end(); ++at) {
       if (at->second.users > 0) continue;
-      if (best == entries.end() || at->second.last_used < best->second.last_used) best = at;
+      if (best == entries.end() || at->second.worth < best->second.worth) best = at;
     }
     return best;
   }
@@ -64,7 +64,10 @@ class Adapters : public Reclaimable {
 
 class Stress {
  public:
-  explicit Stress(unsigned seed) : random_(seed) {}
+  // Every second one weighs by age alone.
+  explicit Stress(unsigned seed) : random_(seed) {
+    if (seed % 2 == 0) pool_.set_costs({.kv_page = 1, .adapter_byte = 1});
+  }
 
   void operation() {
     switch (random_() % 8) {
@@ -147,6 +150,9 @@ class Stress {
     return {sequence.adapter,
             {sequence.tokens.begin(), sequence.tokens.begin() + static_cast<std::ptrdiff_t>(end)}};
   }
+  Worth worth_of(int adapter) {
+    return pool_.clock().worth(static_cast<std::uint64_t>(adapter), pool_.costs().adapter_byte);
+  }
   static std::string digest(int adapter) { return adapter == 0 ? "" : std::to_string(adapter); }
 
   // Loads an adapter of any size, with the idle giving way. False: there is no room.
@@ -162,14 +168,14 @@ class Stress {
       entries[id].chunks = std::move(*chunks);
       ++loads;
     }
-    entries[id].last_used = pool_.clock().stamp();
+    entries[id].worth = worth_of(id);
     return true;
   }
 
   void load() { (void)resident(1 + static_cast<int>(random_() % 9)); }
 
   void evict() {
-    if (adapters_.oldest()) adapters_.reclaim_oldest();
+    if (adapters_.least()) adapters_.reclaim_least();
   }
 
   void start() {
@@ -235,7 +241,7 @@ class Stress {
     const int adapter = sequences_[index].adapter;
     if (adapter > 0) {
       --adapters_.entries[adapter].users;
-      adapters_.entries[adapter].last_used = pool_.clock().stamp();
+      adapters_.entries[adapter].worth = worth_of(adapter);
     }
     sequences_.erase(sequences_.begin() + static_cast<std::ptrdiff_t>(index));
   }
