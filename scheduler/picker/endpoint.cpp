@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -46,20 +45,10 @@ std::string endpoint_text(const HttpAddress& address) {
   return address.text().substr(kSchemeBytes);
 }
 
-Result<std::vector<HttpAddress>> numeric_addresses(const std::vector<std::string>& urls) {
-  std::vector<HttpAddress> numeric;
-  for (const std::string& url : urls) {
-    Result<HttpAddress> address = HttpAddress::parse(url);
-    if (!address) return address.status().with_context("engine");
-    Result<std::string> host = numeric_host(address->host);
-    if (!host) return host.status().with_context(address->text());
-    address->host = *std::move(host);
-    if (std::find(numeric.begin(), numeric.end(), *address) != numeric.end()) {
-      return invalid("engine: {} is given twice", url);
-    }
-    numeric.push_back(*std::move(address));
-  }
-  return numeric;
+Result<HttpAddress> numeric_address(const HttpAddress& address) {
+  Result<std::string> host = numeric_host(address.host);
+  if (!host) return host.status().with_context(address.text());
+  return HttpAddress{*std::move(host), address.port};
 }
 
 }  // namespace tandem

@@ -20,22 +20,14 @@ RouteError engines_full() {
 Picker::Picker(std::unique_ptr<Policy> policy, PickLimits limits)
     : limits_(limits), cluster_(std::move(policy)) {}
 
-EngineIndex Picker::add(const HttpAddress& address) {
-  const EngineIndex engine = cluster_.add(address);
+void Picker::engine_added(EngineIndex engine) {
   if (endpoints_.size() <= engine.index()) endpoints_.resize(engine.index() + 1);
-  endpoints_[engine.index()] = endpoint_text(address);
-  return engine;
+  endpoints_[engine.index()] = endpoint_text(cluster_.engines()[engine.index()].address);
 }
 
-void Picker::remove(EngineIndex engine) {
+void Picker::engine_gone(EngineIndex engine) {
   std::erase_if(running_, [&](const auto& one) { return one.second.engine == engine; });
-  cluster_.remove(engine);
   endpoints_[engine.index()].clear();
-}
-
-Status Picker::report(EngineIndex engine, EngineReport report, bool first, TimePoint now) {
-  settle(now);
-  return cluster_.report(engine, std::move(report), first, now);
 }
 
 Pick Picker::pick(Wanted wanted, const std::optional<std::vector<std::string>>& subset,

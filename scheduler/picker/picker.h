@@ -42,12 +42,13 @@ class Picker {
  public:
   Picker(std::unique_ptr<Policy> policy, PickLimits limits);
 
-  EngineIndex add(const HttpAddress& address);
-  void remove(EngineIndex engine);
-  Status report(EngineIndex engine, EngineReport report, bool first, TimePoint now);
-  void set_aside(EngineIndex engine, std::string why) {
-    cluster_.set_aside(engine, std::move(why));
-  }
+  // Whoever follows the engines (engine_follower.h) keeps them there, and tells of those that come
+  // and go for good.
+  Cluster& cluster() { return cluster_; }
+  void engine_added(EngineIndex engine);  // its address has a number for a host
+  void engine_gone(EngineIndex engine);
+  // Ends what has been over for a moment; as each choice does.
+  void settle(TimePoint now);
 
   // `wanted` of read_pick_request(). `subset`: as in PickRequest.
   Pick pick(Wanted wanted, const std::optional<std::vector<std::string>>& subset, TimePoint now);
@@ -73,7 +74,6 @@ class Picker {
     PickId id = 0;
   };
 
-  void settle(TimePoint now);
   void end(PickId id);
   RouteError refusal_of(const Wanted& wanted, Choice::Kind kind);
 

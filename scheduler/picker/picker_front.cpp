@@ -24,6 +24,7 @@ json state_json(const PickerHost& host) {
       if (engine.gone) continue;
       json one = {{"endpoint", picker.endpoint(index)},
                   {"up", engine.up},
+                  {"listed", engine.listed},
                   {"accepts", view.accepts},
                   {"requests_of_this_picker", engine.sent}};
       if (!engine.up) one["why_not"] = engine.why_not;

@@ -1,6 +1,6 @@
 #include "scheduler/picker/picker_host.h"
 
-#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/log.h"
@@ -26,7 +26,8 @@ PickerHost::PickerHost(PickerOptions options, std::unique_ptr<Policy> policy,
                        std::unique_ptr<EngineSource> source)
     : options_(std::move(options)),
       picker_(std::move(policy), options_.limits),
-      source_(std::move(source)) {}
+      follower_(loop_, client_, picker_.cluster(), *this, std::move(source),
+                {.watch = options_.watch, .api_key = options_.api_key}) {}
 
 PickerHost::~PickerHost() {
   stop();
@@ -35,16 +36,13 @@ PickerHost::~PickerHost() {
 void PickerHost::start(std::function<void(bool ready)> readiness) {
   readiness_ = std::move(readiness);
   thread_ = std::thread([this] { loop_.run(); });
-  source_->watch([this](std::vector<HttpAddress> addresses) {
-    loop_.post([this, addresses = std::move(addresses)] { set_engines(addresses); });
-  });
+  follower_.begin();
 }
 
 void PickerHost::stop() {
-  source_.reset();
   loop_.stop();
   if (thread_.joinable()) thread_.join();
-  watches_.clear();
+  follower_.stop();
 }
 
 Pick PickerHost::pick(const PickRequest& request) {
@@ -90,67 +88,9 @@ void PickerHost::look(const std::function<void(const Picker&)>& see) const {
   see(picker_);
 }
 
-void PickerHost::set_engines(const std::vector<HttpAddress>& addresses) {
-  std::vector<EngineIndex> gone;
-  std::vector<HttpAddress> fresh;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto& engines = picker_.cluster().engines();
-    for (std::size_t i = 0; i < engines.size(); ++i) {
-      if (!engines[i].gone && std::ranges::find(addresses, engines[i].address) == addresses.end()) {
-        gone.emplace_back(static_cast<std::int32_t>(i));
-      }
-    }
-    for (const HttpAddress& address : addresses) {
-      const bool known = std::ranges::any_of(engines, [&](const EngineState& engine) {
-        return !engine.gone && engine.address == address;
-      });
-      if (!known) fresh.push_back(address);
-    }
-  }
-  for (const EngineIndex engine : gone) {
-    watches_[engine.index()].reset();
-    const std::lock_guard lock(mutex_);
-    log::info("{}: the engine is gone", picker_.endpoint(engine));
-    picker_.remove(engine);
-  }
-  for (const HttpAddress& address : fresh) add_engine(address);
-  const std::lock_guard lock(mutex_);
-  note_engines();
-}
-
-void PickerHost::add_engine(const HttpAddress& address) {
-  EngineIndex engine;
-  {
-    const std::lock_guard lock(mutex_);
-    engine = picker_.add(address);
-  }
-  if (watches_.size() <= engine.index()) watches_.resize(engine.index() + 1);
-  auto& watch = watches_[engine.index()];
-  watch = std::make_unique<StatsWatch>(
-      loop_, client_, address, watch_request(options_.api_key), options_.watch,
-      StatsWatch::Listener{[this, engine](EngineReport report, bool first) {
-                             return reported(engine, std::move(report), first);
-                           },
-                           [this, engine](const std::string& why) { lost(engine, why); }});
-  watch->begin();
-}
-
-Status PickerHost::reported(EngineIndex engine, EngineReport report, bool first) {
-  const std::lock_guard lock(mutex_);
-  const EngineState& state = picker_.cluster().engines()[engine.index()];
-  const EngineNews news(state);
-  TANDEM_TRY(picker_.report(engine, std::move(report), first, time_now()));
-  news.log_change(state);
+void PickerHost::engines_changed() {
+  picker_.settle(time_now());
   metrics_.set_running(picker_.running());
-  note_engines();
-  return {};
-}
-
-void PickerHost::lost(EngineIndex engine, const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  log::warning("{}: the engine is set aside: {}", picker_.endpoint(engine), why);
-  picker_.set_aside(engine, why);
   note_engines();
 }
 

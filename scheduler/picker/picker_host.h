@@ -20,6 +20,7 @@
 #include "scheduler/picker/picker.h"
 #include "scheduler/picker/picker_metrics.h"
 #include "scheduler/policies/policy.h"
+#include "scheduler/router/engine_follower.h"
 #include "scheduler/router/engine_source.h"
 #include "scheduler/router/stats_watch.h"
 
@@ -35,7 +36,7 @@ struct PickerOptions {
 };
 
 // Life: create -> start -> stop. Thread-safe otherwise.
-class PickerHost final : public PickDesk {
+class PickerHost final : public PickDesk, private FollowerHost {
  public:
   // An unknown policy is an error.
   static Result<std::unique_ptr<PickerHost>> create(PickerOptions options,
@@ -61,11 +62,13 @@ class PickerHost final : public PickDesk {
  private:
   PickerHost(PickerOptions options, std::unique_ptr<Policy> policy,
              std::unique_ptr<EngineSource> source);
-  void set_engines(const std::vector<HttpAddress>& addresses);
-  void add_engine(const HttpAddress& address);
-  Status reported(EngineIndex engine, EngineReport report, bool first);
-  void lost(EngineIndex engine, const std::string& why);
   void note_engines();  // under the lock
+
+  // FollowerHost
+  std::unique_lock<std::mutex> guard() override { return std::unique_lock(mutex_); }
+  void engine_added(EngineIndex engine) override { picker_.engine_added(engine); }
+  void engine_gone(EngineIndex engine) override { picker_.engine_gone(engine); }
+  void engines_changed() override;
 
   const PickerOptions options_;
   PickerMetrics metrics_;
@@ -75,9 +78,8 @@ class PickerHost final : public PickDesk {
   Picker picker_;  // guarded by mutex_
   EventLoop loop_;
   HttpClient client_{loop_};
-  std::vector<std::unique_ptr<StatsWatch>> watches_;  // the loop's, of each engine; null: gone
+  EngineFollower follower_;
   std::thread thread_;
-  std::unique_ptr<EngineSource> source_;  // the first to go: it calls
 };
 
 }  // namespace tandem

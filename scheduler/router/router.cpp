@@ -49,7 +49,8 @@ Router::Router(RouterOptions options, std::unique_ptr<Policy> policy,
               serve_queue();
               expire_queue();
             }),
-      source_(std::move(source)) {}
+      follower_(loop_, client_, cluster_, *this, std::move(source),
+                {.watch = options_.watch, .api_key = options_.api_key}) {}
 
 Router::~Router() {
   stop();
@@ -57,19 +58,13 @@ Router::~Router() {
 
 void Router::start() {
   thread_ = std::thread([this] { loop_.run(); });
-  source_->watch_adapters([this](std::vector<OfferedAdapter> adapters) {
-    loop_.post([this, adapters = std::move(adapters)] { cluster_.set_offered(adapters); });
-  });
-  source_->watch([this](std::vector<HttpAddress> addresses) {
-    loop_.post([this, addresses = std::move(addresses)] { set_engines(addresses); });
-  });
+  follower_.begin();
 }
 
 void Router::stop() {
-  source_.reset();
   loop_.stop();
   if (thread_.joinable()) thread_.join();
-  watches_.clear();
+  follower_.stop();
   jobs_.clear();
   queue_.clear();
   calls_.clear();

@@ -21,10 +21,10 @@
 #include "base/status.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/router/cluster.h"
+#include "scheduler/router/engine_follower.h"
 #include "scheduler/router/engine_source.h"
 #include "scheduler/router/routed_call.h"
 #include "scheduler/router/router_metrics.h"
-#include "scheduler/router/stats_watch.h"
 
 namespace tandem {
 
@@ -36,7 +36,7 @@ struct RouterOptions {
   std::string api_key;  // sent to the engines; empty: none
 };
 
-class Router final : private CallHost {
+class Router final : private CallHost, private FollowerHost {
  public:
   // An unknown policy is an error.
   static Result<std::unique_ptr<Router>> create(RouterOptions options,
@@ -76,15 +76,7 @@ class Router final : private CallHost {
   Router(RouterOptions options, std::unique_ptr<Policy> policy,
          std::unique_ptr<EngineSource> source);
 
-  // router_engines.cpp
-  void set_engines(const std::vector<HttpAddress>& addresses);
-  void add_engine(const HttpAddress& address);
-  void let_go_if_silent(EngineIndex engine);
-  Status reported(EngineIndex engine, EngineReport report, bool first);
-  void lost(EngineIndex engine, const std::string& why);
   void note_engines();
-
-  // router.cpp
   void submit(const CallPointer& call);
   Place try_place(RoutedCall& call);
   void enqueue(const CallPointer& call, bool first);
@@ -101,6 +93,10 @@ class Router final : private CallHost {
   void place_again(RoutedCall& call) override;
   void over(RoutedCall& call, Outcome outcome) override;
 
+  // FollowerHost
+  void engine_lost(EngineIndex engine, const std::string& why) override;
+  void engines_changed() override;
+
   const RouterOptions options_;
   RouterMetrics metrics_;
   std::atomic<bool> ready_{false};
@@ -114,9 +110,8 @@ class Router final : private CallHost {
   double answer_tokens_;                                // of late, the mean
   LoopTimer tick_;                                      // while queue_ is not empty
   bool ticking_ = false;
-  std::vector<std::unique_ptr<StatsWatch>> watches_;  // of each engine; null: it is gone
+  EngineFollower follower_;
   std::thread thread_;
-  std::unique_ptr<EngineSource> source_;  // the first to go: it calls
 };
 
 }  // namespace tandem

@@ -1,8 +1,10 @@
 #include "tools/pick/pick.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "tools/pick/pick_settings.h"
@@ -34,11 +36,12 @@ Status become(const std::vector<std::string>& args) {
 }  // namespace
 
 CommandInfo pick_command() {
-  return {"pick", "--engine URL [--engine URL ...] [flags]",
+  return {"pick", "--engine URL [--engine URL ...] | --registry URL [flags]",
           "Tells Envoy which engine a request goes to: an endpoint picker by the protocol of the\n"
           "Gateway API Inference Extension, over Envoy's external processing (gRPC), with the\n"
           "policies of tandem route. SIGTERM or Ctrl-C ends it at once.",
-          "  tandem pick --engine http://127.0.0.1:8001 --engine http://127.0.0.1:8002"};
+          "  tandem pick --engine http://127.0.0.1:8001 --engine http://127.0.0.1:8002\n"
+          "  tandem pick --registry etcd://10.0.0.1:2379,10.0.0.2:2379"};
 }
 
 int run_pick(const std::vector<std::string>& args) {
@@ -46,6 +49,12 @@ int run_pick(const std::vector<std::string>& args) {
   SettingsTable table;
   add_pick_settings(table, settings);
   if (const auto status = read_settings(pick_command(), table, args)) return *status;
+  if (named_engines(settings).none()) {
+    fmt::print(stderr,
+               "tandem pick: which engines? Give --engine http://HOST:PORT for each, or "
+               "--registry URL\n");
+    return kExitUsage;
+  }
   return report_failure(pick_command(), become(args));
 }
 

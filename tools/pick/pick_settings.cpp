@@ -9,8 +9,12 @@ namespace tandem {
 void add_pick_settings(SettingsTable& table, PickSettings& s) {
   table.group("Engines");
   table.add(s.engine, "engine", "an engine's address, http://HOST:PORT; may be repeated")
-      .meta("URL")
-      .required();
+      .meta("URL");
+  table
+      .add(s.registry, "registry",
+           "a cluster's registry, sqlite:FILE or etcd://HOST:PORT,...: engines that have a lease "
+           "there come and go by themselves; instead of engine, or beside it")
+      .meta("URL");
   table.add(s.policy, "policy", "who chooses an engine for a request").choices(policy_names());
   table.add(s.seed, "seed", "of policies that draw or hash: the same for all pickers").at_least(0);
   table
@@ -53,6 +57,10 @@ void add_pick_settings(SettingsTable& table, PickSettings& s) {
   table.group("Log");
   table.add(s.log_level, "log_level", "what reaches standard error")
       .choices({"debug", "info", "warning", "error", "off"});
+}
+
+NamedEngines named_engines(const PickSettings& settings) {
+  return {.urls = settings.engine, .registry = settings.registry};
 }
 
 PickerOptions picker_options(const PickSettings& s) {

@@ -7,11 +7,13 @@
 
 #include "base/settings/settings.h"
 #include "scheduler/picker/picker_host.h"
+#include "scheduler/router/membership/named_engines.h"
 
 namespace tandem {
 
 struct PickSettings {
   std::vector<std::string> engine;
+  std::string registry;
   std::string policy = "tandem";
   std::int64_t seed = 1;
   double slo_decode_ms = 0;
@@ -29,6 +31,7 @@ struct PickSettings {
 };
 
 void add_pick_settings(SettingsTable& table, PickSettings& settings);
+NamedEngines named_engines(const PickSettings& settings);
 PickerOptions picker_options(const PickSettings& settings);
 
 }  // namespace tandem

@@ -27,23 +27,17 @@ const CommandInfo kRouteInfo{
     "  tandem route --engine http://127.0.0.1:8001 --engine http://127.0.0.1:8002\n"
     "  tandem route --registry etcd://10.0.0.1:2379,10.0.0.2:2379"};
 
-std::string engines_in_words(const RouteSettings& settings) {
-  std::string given = fmt::format("{} engines", settings.engine.size());
-  if (settings.registry.empty()) return given;
-  return settings.engine.empty() ? "the registry's engines" : given + " and the registry's";
-}
-
 Status route(const RouteSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
-  TANDEM_ASSIGN(auto source, engine_source(settings));
+  const NamedEngines engines = named_engines(settings);
+  TANDEM_ASSIGN(auto source, engine_source(engines));
   make_room_for_connections(settings.max_connections, 2);  // the engine's end, too
   TANDEM_ASSIGN(const auto server,
                 RouterServer::create(router_options(settings), std::move(source)));
   TANDEM_TRY(server->start());
   signals->set_graceful(true);  // before anyone is told, and may ask for the end
   log::info("listening on {}, in front of {}, by policy {}",
-            listening_url(settings.host, server->port()), engines_in_words(settings),
-            settings.policy);
+            listening_url(settings.host, server->port()), engines.in_words(), settings.policy);
   signals->wait();
   drain_after_signal(*signals, settings.drain_timeout_s,
                      [&](Duration timeout) { return server->drain_and_stop(timeout); });
@@ -58,7 +52,7 @@ int run_route(const std::vector<std::string>& args) {
   SettingsTable table;
   add_route_settings(table, settings);
   if (const auto status = read_settings(kRouteInfo, table, args)) return *status;
-  if (settings.engine.empty() && settings.registry.empty()) {
+  if (named_engines(settings).none()) {
     fmt::print(stderr,
                "tandem route: which engines? Give --engine http://HOST:PORT for each, or "
                "--registry URL\n");

@@ -1,11 +1,8 @@
 #include "tools/route/route_settings.h"
 
-#include <algorithm>
-#include <utility>
+#include <chrono>
 
 #include "scheduler/policies/policy.h"
-#include "scheduler/registry/registry.h"
-#include "scheduler/router/membership/registry_engines.h"
 
 namespace tandem {
 namespace {
@@ -120,22 +117,8 @@ RouterServerOptions router_options(const RouteSettings& s) {
   return options;
 }
 
-Result<std::unique_ptr<EngineSource>> engine_source(const RouteSettings& settings) {
-  std::vector<HttpAddress> addresses;
-  for (const std::string& url : settings.engine) {
-    Result<HttpAddress> address = HttpAddress::parse(url);
-    if (!address) return address.status().with_context("engine");
-    if (std::find(addresses.begin(), addresses.end(), *address) != addresses.end()) {
-      return invalid("engine: {} is given twice", url);
-    }
-    addresses.push_back(*std::move(address));
-  }
-  if (settings.registry.empty()) {
-    return std::unique_ptr<EngineSource>(std::make_unique<FixedEngines>(std::move(addresses)));
-  }
-  TANDEM_ASSIGN(auto registry, open_registry(settings.registry));
-  return std::unique_ptr<EngineSource>(
-      std::make_unique<RegistryEngines>(std::move(registry), std::move(addresses)));
+NamedEngines named_engines(const RouteSettings& settings) {
+  return {.urls = settings.engine, .registry = settings.registry};
 }
 
 }  // namespace tandem

@@ -2,14 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/settings/settings.h"
-#include "base/status.h"
-#include "scheduler/router/engine_source.h"
 #include "scheduler/router/front/router_server.h"
+#include "scheduler/router/membership/named_engines.h"
 
 namespace tandem {
 
@@ -41,7 +39,6 @@ struct RouteSettings {
 
 void add_route_settings(SettingsTable& table, RouteSettings& settings);
 RouterServerOptions router_options(const RouteSettings& settings);
-// A bad address, one that is named twice, or a registry that cannot be opened, is an error.
-Result<std::unique_ptr<EngineSource>> engine_source(const RouteSettings& settings);
+NamedEngines named_engines(const RouteSettings& settings);
 
 }  // namespace tandem

@@ -8,8 +8,8 @@
 namespace tandem {
 
 RegistryEngines::RegistryEngines(std::unique_ptr<Registry> registry, std::vector<HttpAddress> fixed,
-                                 const RegistryEnginesOptions& options)
-    : registry_(std::move(registry)), fixed_(std::move(fixed)), options_(options) {}
+                                 RegistryEnginesOptions options)
+    : registry_(std::move(registry)), fixed_(std::move(fixed)), options_(std::move(options)) {}
 
 RegistryEngines::~RegistryEngines() = default;
 
@@ -44,6 +44,7 @@ Status RegistryEngines::read_all() {
 void RegistryEngines::take(const RegistryNews& news) {
   if (news.engines.empty() && news.gone_engines.empty() && news.adapters.empty() &&
       news.removed_adapters.empty()) {
+    if (unresolved_) tell();
     return;
   }
   for (const EngineEntry& entry : news.engines) engines_[entry.id] = entry;
@@ -58,18 +59,28 @@ void RegistryEngines::take(const RegistryNews& news) {
   tell();
 }
 
+Result<HttpAddress> RegistryEngines::address_of(const EngineEntry& engine) {
+  Result<HttpAddress> address = HttpAddress::parse(engine.address);
+  if (!address || !options_.resolve) return address;
+  address = options_.resolve(*address);
+  unresolved_ = unresolved_ || !address;
+  return address;
+}
+
 // One address may have two leases for a while: an engine that was killed and started again has a
 // new id, and its old lease lapses later.
 void RegistryEngines::tell() {
   std::vector<HttpAddress> addresses = fixed_;
+  unresolved_ = false;
   for (const auto& [id, engine] : engines_) {
-    const Result<HttpAddress> address = HttpAddress::parse(engine.address);
+    const Result<HttpAddress> address = address_of(engine);
     if (!address) {
       if (refused_.insert(engine.address).second) {
         log::warning("registry: engine {}: {}; it is left out", id, address.status().message());
       }
       continue;
     }
+    refused_.erase(engine.address);
     if (std::ranges::find(addresses, *address) == addresses.end()) addresses.push_back(*address);
   }
   std::vector<OfferedAdapter> adapters;

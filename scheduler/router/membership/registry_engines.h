@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,16 +22,19 @@ namespace tandem {
 struct RegistryEnginesOptions {
   // A watch lasts so long: as often it is looked whether to end.
   std::chrono::milliseconds patience{500};
+  // What is told of an address in its place: for those who need a number where a name stands. May
+  // take its time. Those that it fails for are left out, and tried again after each watch.
+  std::function<Result<HttpAddress>(const HttpAddress&)> resolve = {};
 };
 
 // A thread of its own follows the registry. While that does not answer, what it said last stands,
 // and nothing is told; the log says so once, and once when it is over.
 class RegistryEngines final : public EngineSource {
  public:
-  // `fixed`: engines that are there whatever the registry says.
+  // `fixed`: engines that are there whatever the registry says, resolved already.
   RegistryEngines(std::unique_ptr<Registry> registry, std::vector<HttpAddress> fixed = {},
-                  const RegistryEnginesOptions& options = {});
-  // Takes as long as a watch and the store's deadline at most.
+                  RegistryEnginesOptions options = {});
+  // Takes as long as a watch, the store's deadline and `resolve` at most.
   ~RegistryEngines() override;
 
   // The fixed ones are told at once, the others when the registry has answered.
@@ -41,6 +45,7 @@ class RegistryEngines final : public EngineSource {
   Status follow();
   Status read_all();
   void take(const RegistryNews& news);
+  Result<HttpAddress> address_of(const EngineEntry& engine);
   void tell();
 
   const std::unique_ptr<Registry> registry_;
@@ -57,6 +62,7 @@ class RegistryEngines final : public EngineSource {
   std::optional<std::vector<HttpAddress>> told_;
   std::optional<std::vector<OfferedAdapter>> told_adapters_;
   std::set<std::string> refused_;  // addresses that are none, which the log has
+  bool unresolved_ = false;        // one of them may be one a little later
 
   std::unique_ptr<RegistryLoop> loop_;  // uses all of the above
 };

@@ -14,6 +14,24 @@
 namespace tandem {
 namespace {
 
+// A source whose news are the test's.
+class ToldSource final : public EngineSource {
+ public:
+  void watch(Changed changed) override { changed_ = std::move(changed); }
+  void watch_adapters(const AdaptersChanged& changed) override { adapters_changed_ = changed; }
+  void tell(const std::vector<const StubEngine*>& engines) const {
+    std::vector<HttpAddress> addresses;
+    for (const StubEngine* engine : engines)
+      addresses.push_back(*HttpAddress::parse(engine->url()));
+    changed_(std::move(addresses));
+  }
+  void offer(std::vector<OfferedAdapter> adapters) const { adapters_changed_(std::move(adapters)); }
+
+ private:
+  Changed changed_;
+  AdaptersChanged adapters_changed_;
+};
+
 class PickerHostTest : public ::testing::Test {
  protected:
   PickerHostTest() {
@@ -27,7 +45,10 @@ class PickerHostTest : public ::testing::Test {
     std::vector<HttpAddress> addresses;
     for (const StubEngine* engine : engines)
       addresses.push_back(*HttpAddress::parse(engine->url()));
-    host_ = *PickerHost::create(options_, std::make_unique<FixedEngines>(std::move(addresses)));
+    start(std::make_unique<FixedEngines>(std::move(addresses)));
+  }
+  void start(std::unique_ptr<EngineSource> source) {
+    host_ = *PickerHost::create(options_, std::move(source));
     host_->start([this](bool ready) { told_ready_ = ready; });
   }
   bool all_up(std::size_t count) {
@@ -88,6 +109,33 @@ TEST_F(PickerHostTest, KnowsWhereAdaptersAreAndWhichEnginesLive) {
   EXPECT_EQ(front.handle(request).status, 503);
 }
 
+TEST_F(PickerHostTest, FollowsEnginesThatComeAndGoAndWhatTheyCanLoad) {
+  StubEngine first("one");
+  StubEngine second("two");
+  auto told = std::make_unique<ToldSource>();
+  const ToldSource& source = *told;
+  start(std::move(told));
+  EXPECT_EQ(ask("base").refused->status, 503);
+  source.tell({&first});
+  EXPECT_TRUE(all_up(1));
+  EXPECT_EQ(ask("law").refused->status, 404);
+  source.offer({{"law", 8, 1000}});
+  EXPECT_TRUE(eventually([&] { return ask("law").endpoints == endpoint(first); }));
+  // Whoever is listed no more stays for as long as it is heard.
+  source.tell({&second});
+  EXPECT_TRUE(all_up(2));
+  EXPECT_TRUE(eventually([&] { return !ask("base").refused; }));
+  first.kill();
+  EXPECT_TRUE(eventually([&] {
+    bool gone = false;
+    host_->look([&](const Picker& picker) { gone = picker.cluster().engines()[0].gone; });
+    return gone;
+  }));
+  EXPECT_EQ(ask("law").endpoints, endpoint(second));
+  source.offer({});
+  EXPECT_TRUE(eventually([&] { return ask("law").refused.has_value(); }));
+}
+
 // Under the thread sanitizer: decisions, ends and reports of several threads at once.
 TEST_F(PickerHostTest, DecidesForManyAtOnce) {
   StubEngine first("one");
@@ -120,15 +168,13 @@ TEST_F(PickerHostTest, RefusesAPolicyThatThereIsNot) {
 }
 
 TEST(Endpoint, IsWrittenInNumbers) {
-  const auto numeric = numeric_addresses({"http://localhost:80", "http://[::1]:81"});
+  const auto numeric = numeric_address({"localhost", 80});
   ASSERT_TRUE(numeric) << numeric.status().message();
-  EXPECT_EQ(endpoint_text((*numeric)[0]), "127.0.0.1:80");
-  EXPECT_EQ(endpoint_text((*numeric)[1]), "[::1]:81");
-  const auto nobody = numeric_addresses({"http://no-such-host.invalid:80"});
+  EXPECT_EQ(endpoint_text(*numeric), "127.0.0.1:80");
+  EXPECT_EQ(endpoint_text(*numeric_address({"::1", 81})), "[::1]:81");
+  const auto nobody = numeric_address({"no-such-host.invalid", 80});
   ASSERT_FALSE(nobody);
   EXPECT_NE(nobody.status().message().find("no-such-host.invalid"), std::string::npos);
-  EXPECT_FALSE(numeric_addresses({"http://localhost:80", "http://127.0.0.1:80"}));
-  EXPECT_FALSE(numeric_addresses({"https://localhost:80"}));
 }
 
 }  // namespace

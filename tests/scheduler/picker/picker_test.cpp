@@ -25,13 +25,18 @@ struct Three {
   explicit Three(const std::string& policy = "most_idle", PickLimits limits = {})
       : picker(make_policy(policy, {}).value(), limits) {
     for (int i = 0; i < 3; ++i) {
-      const EngineIndex engine = picker.add({"10.0.0.1", i + 1});
+      const EngineIndex engine = add({"10.0.0.1", i + 1});
       const AdapterTier tier = i == 1 ? AdapterTier::resident : AdapterTier::host;
       const std::vector<AdapterReport> adapters{
           {.name = "law", .rank = 16, .bytes = 4000, .tier = tier, .active = i == 1 ? 1 : 0}};
-      EXPECT_TRUE(
-          picker.report(engine, report_of("engine" + std::to_string(i), adapters), true, now));
+      EXPECT_TRUE(picker.cluster().report(engine, report_of("engine" + std::to_string(i), adapters),
+                                          true, now));
     }
+  }
+  EngineIndex add(const HttpAddress& address) {
+    const EngineIndex engine = picker.cluster().add(address);
+    picker.engine_added(engine);
+    return engine;
   }
   Pick ask(const std::string& model, const Subset& subset = {}) {
     return picker.pick({.model = model, .prompt_tokens = 10, .expected_tokens = 10}, subset, now);
@@ -39,7 +44,7 @@ struct Three {
   void fill(int engine, std::int64_t waiting) {
     EngineReport report = report_of("engine" + std::to_string(engine), {});
     report.view.waiting.requests = waiting;
-    EXPECT_TRUE(picker.report(EngineIndex(engine), std::move(report), false, now));
+    EXPECT_TRUE(picker.cluster().report(EngineIndex(engine), std::move(report), false, now));
   }
 
   TimePoint now = TimePoint() + std::chrono::hours(1);
@@ -87,7 +92,7 @@ TEST(Picker, TellsOfNoMoreFallbacksThanItMay) {
 TEST(Picker, RefusesWhatNoEngineHas) {
   Three three;
   EXPECT_EQ(status_of(three.ask("nobody's")), 404);
-  for (int i = 0; i < 3; ++i) three.picker.set_aside(EngineIndex(i), "silent");
+  for (int i = 0; i < 3; ++i) three.picker.cluster().set_aside(EngineIndex(i), "silent");
   const Pick pick = three.ask("law");
   EXPECT_EQ(status_of(pick), 503);
   EXPECT_EQ(pick.refused->retry_after_s, 1);
@@ -150,9 +155,10 @@ TEST(Picker, SendsNothingNewWhereAnotherHadToAnswer) {
 TEST(Picker, ForgetsAnEngineThatIsGone) {
   Three three;
   const Pick pick = three.ask("base");
-  three.picker.remove(EngineIndex(0));
+  three.picker.cluster().remove(EngineIndex(0));
+  three.picker.engine_gone(EngineIndex(0));
   EXPECT_EQ(three.picker.running(), 0);
-  EXPECT_EQ(three.picker.add({"10.0.0.2", 9}), EngineIndex(0));
+  EXPECT_EQ(three.add({"10.0.0.2", 9}), EngineIndex(0));
   three.picker.over(pick.id, true, three.now);
   EXPECT_EQ(three.picker.cluster().engines()[0].sent, 0);
   EXPECT_EQ(three.picker.endpoint(EngineIndex(0)), "10.0.0.2:9");

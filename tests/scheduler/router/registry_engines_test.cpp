@@ -93,7 +93,7 @@ class RegistryEnginesTest : public ::testing::Test {
   }
   void watch(std::vector<HttpAddress> fixed = {}) {
     source_ = std::make_unique<RegistryEngines>(connect(), std::move(fixed),
-                                                RegistryEnginesOptions{milliseconds(20)});
+                                                RegistryEnginesOptions{milliseconds(20), resolve_});
     source_->watch_adapters([this](std::vector<OfferedAdapter> adapters) {
       const std::lock_guard lock(mutex_);
       adapters_ = std::move(adapters);
@@ -132,6 +132,7 @@ class RegistryEnginesTest : public ::testing::Test {
   std::optional<std::vector<std::string>> told_;
   std::vector<OfferedAdapter> adapters_;
   int times_ = 0;
+  std::function<Result<HttpAddress>(const HttpAddress&)> resolve_;
   std::unique_ptr<RegistryEngines> source_;
 };
 
@@ -186,6 +187,28 @@ TEST_F(RegistryEnginesTest, AreToldThoughTheRegistryAnswersLate) {
   wait_for_refusals(1);
   cut_ = false;
   EXPECT_TRUE(told({"http://fixed:9", "http://h:1"}));
+}
+
+TEST_F(RegistryEnginesTest, AreToldByNumberAndLaterWhereANameHasNoneYet) {
+  std::atomic<bool> known{false};
+  std::atomic<int> failures{0};
+  resolve_ = [&](const HttpAddress& address) -> Result<HttpAddress> {
+    if (address.host == "late" && !known) {
+      ++failures;
+      return error(StatusCode::unavailable, "no such name");
+    }
+    return HttpAddress{"10.0.0.1", address.port};
+  };
+  const auto registry = connect();
+  ASSERT_TRUE(registry->register_engine(engine("a", "http://h:1"), seconds(60)).ok());
+  ASSERT_TRUE(registry->register_engine(engine("b", "http://same:1"), seconds(60)).ok());
+  ASSERT_TRUE(registry->register_engine(engine("c", "http://late:2"), seconds(60)).ok());
+  watch();
+  EXPECT_TRUE(told({"http://10.0.0.1:1"}));
+  known = true;  // and nothing is new in the registry
+  EXPECT_TRUE(told({"http://10.0.0.1:1", "http://10.0.0.1:2"}));
+  EXPECT_GT(failures, 0);
+  source_.reset();  // it calls what is on this stack
 }
 
 TEST_F(RegistryEnginesTest, BringTheNewestVersionsOfTheRegistrysAdapters) {

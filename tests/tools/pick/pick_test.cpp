@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "scheduler/registry/registry.h"
 #include "tests/base/http/test_client.h"
 #include "tests/scheduler/router/stub_engine.h"
 #include "tests/support/temp_dir.h"
@@ -34,7 +35,9 @@ TEST(Pick, ExplainsItselfWithAndWithoutGrpc) {
   const Finished help = run_tandem({"pick", "--help"});
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.output, HasSubstr("--max-fallbacks"));
-  EXPECT_EQ(run_tandem({"pick"}).status, 2);
+  const Finished none = run_tandem({"pick"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.error, HasSubstr("--registry URL"));
   EXPECT_EQ(run_tandem({"pick", "--engine", "http://a:1", "--policy", "best"}).status, 2);
 }
 
@@ -72,6 +75,44 @@ TEST(Pick, TellsOfItsEnginesAndEndsAtOnce) {
   EXPECT_EQ(pick.wait(), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   EXPECT_THAT(pick.error(), HasSubstr("stopped"));
+}
+
+// One of them by a name, which Envoy could not use.
+TEST(Pick, FollowsTheEnginesOfARegistry) {
+  log::set_level(log::Level::off);
+  const testing::TempDir folder;
+  const std::string url = "sqlite:" + (folder.path() / "registry.db").string();
+  const auto registry = open_registry(url);
+  ASSERT_TRUE(registry) << registry.status().message();
+  const auto enter = [&](const std::string& id, const StubEngine& engine) {
+    EngineEntry entry;
+    entry.id = id;
+    entry.address = "http://localhost:" + std::to_string(engine.port());
+    entry.model = "base";
+    entry.capacity = {8, 1000, 1000};
+    return (*registry)->register_engine(entry, std::chrono::seconds(60));
+  };
+  StubEngine first("one");
+  StubEngine second("two");
+  const auto lease = enter("one", first);
+  ASSERT_TRUE(lease) << lease.status().message();
+  Process pick({"pick", "--port", "0", "--metrics-port", "0", "--registry", url});
+  ASSERT_TRUE(pick.wait_for_error("in front of the registry's engines")) << pick.error();
+  ASSERT_TRUE(pick.wait_for_error("id one")) << pick.error();
+  ASSERT_TRUE(enter("two", second));
+  ASSERT_TRUE(pick.wait_for_error("id two")) << pick.error();
+  const int metrics = number_after(pick.error(), "metrics on http://127.0.0.1:");
+  EXPECT_THAT(get(metrics, "/v1/stats").body,
+              HasSubstr("\"endpoint\":\"127.0.0.1:" + std::to_string(first.port())));
+  EXPECT_TRUE((*registry)->release(*lease));
+  ASSERT_TRUE(pick.wait_for_error("listed no more")) << pick.error();
+  first.kill();
+  ASSERT_TRUE(pick.wait_for_error("the engine is gone")) << pick.error();
+  EXPECT_TRUE(eventually([&] {
+    return get(metrics, "/metrics").body.find("tandem_picker_engines 1") != std::string::npos;
+  }));
+  pick.send_signal(SIGTERM);
+  EXPECT_EQ(pick.wait(), 0);
 }
 
 TEST(Pick, RefusesEnginesThatHaveNoAddress) {

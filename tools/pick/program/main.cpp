@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/http/http_server.h"
@@ -18,7 +19,7 @@
 #include "scheduler/picker/envoy/ext_proc_server.h"
 #include "scheduler/picker/picker_front.h"
 #include "scheduler/picker/picker_host.h"
-#include "scheduler/router/engine_source.h"
+#include "scheduler/router/membership/named_engines.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/signals.h"
 #include "tools/pick/pick.h"
@@ -48,11 +49,10 @@ std::string shown(const std::string& host, int port) {
 
 Status pick(const PickSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
-  TANDEM_ASSIGN(auto addresses, numeric_addresses(settings.engine));
-  const std::size_t count = addresses.size();
+  const NamedEngines engines = named_engines(settings);
+  TANDEM_ASSIGN(auto source, engine_source(engines, {.resolve = numeric_address}));
   const PickerOptions options = picker_options(settings);
-  TANDEM_ASSIGN(const auto host,
-                PickerHost::create(options, std::make_unique<FixedEngines>(std::move(addresses))));
+  TANDEM_ASSIGN(const auto host, PickerHost::create(options, std::move(source)));
   PickerFront front(*host);
   HttpServer metrics(metrics_options(settings), front);
   ExtProcServer server({settings.host, static_cast<int>(settings.port), options.max_body_bytes},
@@ -62,8 +62,8 @@ Status pick(const PickSettings& settings) {
   host->start([&server](bool ready) { server.set_ready(ready); });
   signals->set_graceful(true);  // before anyone is told, and may ask for the end
   log::info("metrics on http://{}/metrics", shown(settings.metrics_host, metrics.port()));
-  log::info("listening on {} for Envoy, in front of {} engines, by policy {}",
-            shown(settings.host, server.port()), count, settings.policy);
+  log::info("listening on {} for Envoy, in front of {}, by policy {}",
+            shown(settings.host, server.port()), engines.in_words(), settings.policy);
   signals->wait();
   signals->exit_after(kStopPatience);
   server.stop();
