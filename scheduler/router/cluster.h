@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -52,6 +53,15 @@ struct Choice {
   };
   Kind kind = Kind::nobody;
   EngineIndex engine;
+};
+
+// What it would cost a stream to go on at another engine, and what it would take there.
+struct MoveCost {
+  double pause_s = 0;  // it is expected to say nothing for so long
+  bool cold = false;   // its adapter is not on that engine's device
+  PrefillLoad prefill;
+  std::int64_t kv_tokens = 0;
+  std::int64_t load_bytes = 0;  // of the adapter, if it is cold
 };
 
 // Names one request that was sent; 0 is none.
@@ -98,6 +108,10 @@ class Cluster {
   // its adapter is nearest to the device, then where least is asked. Asks no policy, as some count
   // what they chose.
   std::vector<EngineIndex> others(const Wanted& wanted, EngineIndex chosen) const;
+  // `as`: the engine's view, and what else is to come there. Nothing: it accepts nothing, or has no
+  // such model.
+  std::optional<MoveCost> move_cost(const Wanted& wanted, EngineIndex to, const EngineView& as,
+                                    TimePoint now) const;
   SentId sent(EngineIndex engine, const Wanted& wanted, TimePoint now);
   void ended(EngineIndex engine, SentId id);
 

@@ -95,6 +95,10 @@ void RoutedCall::take_stream(std::string_view bytes) {
   passed_.clear();
   const StreamLedger::News news = ledger_->take(bytes, passed_);
   const bool room = passed_.empty() || channel_->write(passed_);
+  if (silent_ && !passed_.empty()) {
+    silent_ = false;
+    host_.went_on(seconds_between(*moved_at_, host_.now()));
+  }
   switch (news) {
     case StreamLedger::News::more:
       if (!room) http_->pause();
@@ -167,19 +171,33 @@ void RoutedCall::again(std::string_view why, bool doubted) {
   http_.reset();
   const auto held_head = std::exchange(head_, {});
   host_.engine_failed(*this, why, doubted);
-  wanted_.avoid = std::exchange(engine_, EngineIndex());
-  sent_ = 0;
-  if (ledger_) ledger_->cut();
-  if (ledger_ && ledger_->complete()) {
-    // The engine died between the last word and the mark that it was the last.
-    channel_->write(kSseDone);
-    channel_->end();
-    return end(Outcome::served);
-  }
+  if (!leave()) return;
   head_ = held_head;  // said when nobody does better
   if (attempts_ >= host_.limits().max_attempts) return give_up(why);
   waiting_since_ = host_.now();
   host_.place_again(*this);
+}
+
+// The engine has been told of in the host's books already. False: it is over.
+bool RoutedCall::leave() {
+  wanted_.avoid = std::exchange(engine_, EngineIndex());
+  sent_ = 0;
+  if (ledger_) ledger_->cut();
+  if (!ledger_ || !ledger_->complete()) return true;
+  // The engine died, or was left, between the last word and the mark that it was the last.
+  channel_->write(kSseDone);
+  channel_->end();
+  end(Outcome::served);
+  return false;
+}
+
+bool RoutedCall::leave_for_another() {
+  http_.reset();
+  head_ = {};
+  if (!leave()) return false;
+  moved_at_ = host_.now();
+  silent_ = true;
+  return true;
 }
 
 void RoutedCall::engine_lost(std::string_view why) {

@@ -48,6 +48,8 @@ class CallHost {
                                         const CallDeadlines& deadlines, CallEvents& events) = 0;
   // The engine did not do it; `doubted`: it is unlikely to do another.
   virtual void engine_failed(RoutedCall& call, std::string_view why, bool doubted) = 0;
+  // After a move, the client has been told more: it was told nothing for so long.
+  virtual void went_on(double silent_s) = 0;
   // It wants another engine.
   virtual void place_again(RoutedCall& call) = 0;
   // The last call from it; it is destroyed afterwards, not at once.
@@ -64,6 +66,9 @@ class RoutedCall final : public CallEvents {
   void go(EngineIndex engine, SentId sent);
   // Its engine is lost.
   void engine_lost(std::string_view why);
+  // It leaves the engine that it is with, for another that has nothing to do with a failure; go()
+  // is to follow. False: nothing but the end of the stream was missing, and it is over.
+  bool leave_for_another();
   // No engine took it: what is said instead, if it has not begun.
   void refuse(const RouteError& error);
   void client_gone();
@@ -75,7 +80,10 @@ class RoutedCall final : public CallEvents {
   bool began() const { return began_; }  // the client has been told something
   // It was tried, and waits for another engine.
   bool recovering() const { return tried_; }
-  EngineIndex engine() const { return engine_; }  // not valid: none now
+  // A stream that is with an engine, and not at its end.
+  bool can_move() const { return ledger_ && engine_.valid() && !told_all_ && !over_; }
+  std::optional<TimePoint> moved_at() const { return moved_at_; }  // the last time
+  EngineIndex engine() const { return engine_; }                   // not valid: none now
   SentId sent() const { return sent_; }
   TimePoint waiting_since() const { return waiting_since_; }
   std::size_t num_tokens() const { return ledger_ ? ledger_->num_tokens() : 0; }
@@ -92,6 +100,7 @@ class RoutedCall final : public CallEvents {
   void finish_whole();
   void finish_error();
   void again(std::string_view why, bool doubted);
+  bool leave();
   void give_up(std::string_view why);
   std::vector<std::pair<std::string, std::string>> headers_now() const;
   void say(const HttpResponse& response);
@@ -114,6 +123,8 @@ class RoutedCall final : public CallEvents {
   CallHead head_;
   std::string body_;    // that is not passed on as it comes
   std::string passed_;  // what is, of this turn
+  std::optional<TimePoint> moved_at_;
+  bool silent_ = false;  // since then
   bool began_ = false;
   bool told_all_ = false;  // of a stream
   bool over_ = false;

@@ -49,6 +49,8 @@ Router::Router(RouterOptions options, std::unique_ptr<Policy> policy,
               serve_queue();
               expire_queue();
             }),
+      consolidator_(options_.consolidation),
+      consolidation_(loop_, [this] { consolidate(); }),
       follower_(loop_, client_, cluster_, *this, std::move(source),
                 {.watch = options_.watch, .api_key = options_.api_key}) {}
 
@@ -57,6 +59,7 @@ Router::~Router() {
 }
 
 void Router::start() {
+  look_soon();
   thread_ = std::thread([this] { loop_.run(); });
   follower_.begin();
 }
@@ -121,7 +124,7 @@ Router::Place Router::try_place(RoutedCall& call) {
   const double most = static_cast<double>(call.call().max_tokens);
   wanted.expected_tokens = most > 0 ? std::min(most, answer_tokens_) : answer_tokens_;
   const TimePoint begin = now();
-  const Choice choice = cluster_.choose(wanted, begin);
+  const Choice choice = choose(wanted, begin);
   metrics_.observe_decision(seconds_between(begin, now()));
   switch (choice.kind) {
     case Choice::Kind::engine: {

@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/router/cluster.h"
+#include "scheduler/router/consolidator.h"
 #include "scheduler/router/engine_follower.h"
 #include "scheduler/router/engine_source.h"
 #include "scheduler/router/routed_call.h"
@@ -33,6 +34,7 @@ struct RouterOptions {
   PolicyOptions policy_options;
   RouteLimits limits;
   WatchTimes watch;
+  ConsolidationOptions consolidation;
   std::string api_key;  // sent to the engines; empty: none
 };
 
@@ -60,6 +62,7 @@ class Router final : private CallHost, private FollowerHost {
   // On the loop.
   const Cluster& cluster() const { return cluster_; }
   HttpClient& client() { return client_; }
+  bool rests(EngineIndex engine) const { return consolidator_.rests(engine); }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(queue_.size()); }
   // Lives until it is let go.
   void keep(const std::shared_ptr<void>& job) { jobs_.emplace(job.get(), job); }
@@ -76,7 +79,19 @@ class Router final : private CallHost, private FollowerHost {
   Router(RouterOptions options, std::unique_ptr<Policy> policy,
          std::unique_ptr<EngineSource> source);
 
+  // router_engines.cpp
   void note_engines();
+
+  // router_moves.cpp
+  void look_soon();
+  void consolidate();
+  MovableStream as_movable(const RoutedCall& call) const;
+  Wanted wanted_elsewhere(const RoutedCall& call) const;
+  void move(RoutedCall& call, const StreamMove& to);
+  Choice choose(Wanted& wanted, TimePoint at);
+  void wake(EngineIndex engine);
+
+  // router.cpp
   void submit(const CallPointer& call);
   Place try_place(RoutedCall& call);
   void enqueue(const CallPointer& call, bool first);
@@ -91,10 +106,12 @@ class Router final : private CallHost, private FollowerHost {
                                 const CallDeadlines& deadlines, CallEvents& events) override;
   void engine_failed(RoutedCall& call, std::string_view why, bool doubted) override;
   void place_again(RoutedCall& call) override;
+  void went_on(double silent_s) override { metrics_.observe_move(silent_s); }
   void over(RoutedCall& call, Outcome outcome) override;
 
   // FollowerHost
   void engine_lost(EngineIndex engine, const std::string& why) override;
+  void engine_gone(EngineIndex engine) override { wake(engine); }
   void engines_changed() override;
 
   const RouterOptions options_;
@@ -110,6 +127,8 @@ class Router final : private CallHost, private FollowerHost {
   double answer_tokens_;                                // of late, the mean
   LoopTimer tick_;                                      // while queue_ is not empty
   bool ticking_ = false;
+  Consolidator consolidator_;
+  LoopTimer consolidation_;  // if it is wanted
   EngineFollower follower_;
   std::thread thread_;
 };

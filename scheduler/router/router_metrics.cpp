@@ -12,6 +12,8 @@ namespace {
 
 const prometheus::Histogram::BucketBoundaries kDecisionBuckets{1e-6, 2.5e-6, 5e-6,   1e-5, 2.5e-5,
                                                                5e-5, 1e-4,   2.5e-4, 1e-3, 1e-2};
+const prometheus::Histogram::BucketBoundaries kMoveBuckets{0.01, 0.025, 0.05, 0.1, 0.25,
+                                                           0.5,  1,     2.5,  5,   10};
 
 }  // namespace
 
@@ -34,6 +36,13 @@ struct RouterMetrics::Families {
               "Requests that an engine failed and another was asked for; kind continuation: the "
               "client had read of it")
           .Register(registry);
+  prometheus::Family<prometheus::Counter>& moves =
+      prometheus::BuildCounter()
+          .Name("tandem_router_moves_total")
+          .Help(
+              "Streams that were moved to free an engine, by that engine; start cold: their "
+              "adapter was not on the other's device")
+          .Register(registry);
   prometheus::Family<prometheus::Gauge>& gauges(const char* name, const char* help) {
     return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
   }
@@ -44,6 +53,14 @@ struct RouterMetrics::Families {
   prometheus::Gauge& up =
       gauges("tandem_router_engines_up", "Engines whose statistics come").Add({});
   prometheus::Gauge& all = gauges("tandem_router_engines", "Engines that there should be").Add({});
+  prometheus::Gauge& resting = gauges("tandem_router_engines_resting",
+                                      "Engines that get nothing new while the others have room")
+                                   .Add({});
+  prometheus::Histogram& move = prometheus::BuildHistogram()
+                                    .Name("tandem_router_move_seconds")
+                                    .Help("How long clients of moved streams were told nothing")
+                                    .Register(registry)
+                                    .Add({}, kMoveBuckets);
   prometheus::Histogram& decision = prometheus::BuildHistogram()
                                         .Name("tandem_router_decision_seconds")
                                         .Help("What the choice of an engine takes")
@@ -71,6 +88,18 @@ void RouterMetrics::count_request(const std::string& engine, std::string_view ou
 void RouterMetrics::count_failover(const std::string& engine, bool continued) {
   families_->failovers.Add({{"engine", engine}, {"kind", continued ? "continuation" : "retry"}})
       .Increment();
+}
+
+void RouterMetrics::count_move(const std::string& engine, bool cold) {
+  families_->moves.Add({{"engine", engine}, {"start", cold ? "cold" : "warm"}}).Increment();
+}
+
+void RouterMetrics::observe_move(double seconds) {
+  families_->move.Observe(seconds);
+}
+
+void RouterMetrics::set_resting(std::int64_t engines) {
+  families_->resting.Set(static_cast<double>(engines));
 }
 
 void RouterMetrics::observe_decision(double seconds) {

@@ -19,6 +19,11 @@ class RouterMetrics {
   void count_request(const std::string& engine, std::string_view outcome);
   // An engine failed a request, which goes on elsewhere. `continued`: the client has read of it.
   void count_failover(const std::string& engine, bool continued);
+  // A stream was moved to free that engine. `cold`: its adapter was not on the other's device.
+  void count_move(const std::string& engine, bool cold);
+  // And its client was told nothing for so long.
+  void observe_move(double seconds);
+  void set_resting(std::int64_t engines);
   void observe_decision(double seconds);
   void set_waiting(std::int64_t requests);
   void set_running(std::int64_t requests);

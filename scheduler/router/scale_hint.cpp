@@ -16,7 +16,22 @@ double share(std::int64_t part, std::int64_t whole) {
              : static_cast<double>(std::max<std::int64_t>(0, part)) / static_cast<double>(whole);
 }
 
+double places_taken(const EngineView& engine) {
+  return share(engine.requests(), engine.max_requests);
+}
+double kv_taken(const EngineView& engine) {
+  return share(engine.kv_tokens - engine.kv_free_tokens, engine.kv_tokens);
+}
+
 }  // namespace
+
+bool is_light(const EngineView& engine) {
+  return places_taken(engine) <= kLight && kv_taken(engine) <= kLight;
+}
+
+bool is_full(const EngineView& engine) {
+  return places_taken(engine) > kFull || kv_taken(engine) > kFull;
+}
 
 std::string_view ScaleHint::action() const {
   if (wanted > engines) return "grow";
@@ -33,12 +48,10 @@ ScaleHint scale_hint(std::span<const EngineView> engines, std::int64_t waiting) 
     if (!engine.accepts) continue;
     ++hint.engines;
     const EngineIndex index(static_cast<std::int32_t>(i));
-    const double requests = share(engine.requests(), engine.max_requests);
-    const double tokens = share(engine.kv_tokens - engine.kv_free_tokens, engine.kv_tokens);
-    places += requests;
-    kv += tokens;
+    places += places_taken(engine);
+    kv += kv_taken(engine);
     most_requests += engine.max_requests;
-    if (requests <= kLight && tokens <= kLight) hint.light.push_back(index);
+    if (is_light(engine)) hint.light.push_back(index);
     if (engine.requests() == 0) hint.idle.push_back(index);
   }
   if (hint.engines == 0) {

@@ -20,6 +20,11 @@ struct ScaleHint {
   std::string_view action() const;  // "grow", "shrink" or "hold"
 };
 
+// At most half of its places and of its KV are taken.
+bool is_light(const EngineView& engine);
+// More than three quarters of either are.
+bool is_full(const EngineView& engine);
+
 // Lightly loaded: at most half of the places and of the KV are taken. The load needs as many
 // engines as hold it at three quarters of either, and one more than there are if none is lightly
 // loaded or requests wait. `waiting`: requests before the engines.

@@ -29,6 +29,27 @@ void add_route_settings(SettingsTable& table, RouteSettings& s) {
            "rank_aware avoids engines where a step would take longer; 0: no such limit")
       .meta("MS")
       .range(0, 60000);
+  table.group("Consolidation");
+  table.add(s.consolidate, "consolidate",
+            "move streams from lightly loaded engines to others that have room, so that engines "
+            "become free");
+  table
+      .add(s.consolidate_after_s, "consolidate_after_s",
+           "when the load has fitted on fewer engines for so long; also the least time between two "
+           "that are freed")
+      .meta("SECONDS")
+      .range(0.02, 86400);
+  table
+      .add(s.consolidate_again_s, "consolidate_again_s",
+           "a stream that was moved stays where it is for so long")
+      .meta("SECONDS")
+      .range(0, 86400);
+  table
+      .add(s.consolidate_pause_ms, "consolidate_pause_ms",
+           "an engine with a stream that is expected to say nothing for longer while it moves, its "
+           "adapter's cold start counted, is left as it is")
+      .meta("MS")
+      .range(0, 600000);
   table.group("Server");
   table.add(s.host, "host", "address to listen on; 0.0.0.0: all of this machine's").meta("ADDR");
   table.add(s.port, "port", "port to listen on; 0: any free one, told in the log").range(0, 65535);
@@ -105,6 +126,11 @@ RouterServerOptions router_options(const RouteSettings& s) {
   options.router.policy = s.policy;
   options.router.policy_options.seed = static_cast<std::uint64_t>(s.seed);
   options.router.policy_options.slo_decode_s = s.slo_decode_ms / 1e3;
+  ConsolidationOptions& consolidation = options.router.consolidation;
+  consolidation.on = s.consolidate;
+  consolidation.after = duration(s.consolidate_after_s);
+  consolidation.again = duration(s.consolidate_again_s);
+  consolidation.max_pause_s = s.consolidate_pause_ms / 1e3;
   RouteLimits& limits = options.router.limits;
   limits.max_queue = static_cast<std::size_t>(s.max_queue);
   limits.queue_timeout = duration(s.queue_timeout_s);

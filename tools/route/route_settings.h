@@ -17,6 +17,11 @@ struct RouteSettings {
   std::string policy = "tandem";
   std::int64_t seed = 1;
   double slo_decode_ms = 0;
+  // Consolidation
+  bool consolidate = false;
+  double consolidate_after_s = 10;
+  double consolidate_again_s = 60;
+  double consolidate_pause_ms = 1000;
   // Server
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;

@@ -16,6 +16,7 @@ using nlohmann::json;
 struct Snapshot {
   std::vector<EngineState> engines;
   std::vector<EngineView> views;
+  std::vector<bool> rests;
   std::int64_t waiting = 0;
   std::string policy;
   TimePoint at{};
@@ -29,7 +30,9 @@ HttpResponse with_snapshot(Router& router, std::function<json(const Snapshot&)> 
     const Cluster& cluster = router.cluster();
     snapshot->engines = cluster.engines();
     for (std::size_t i = 0; i < snapshot->engines.size(); ++i) {
-      snapshot->views.push_back(cluster.view(EngineIndex(static_cast<std::int32_t>(i))));
+      const EngineIndex engine(static_cast<std::int32_t>(i));
+      snapshot->views.push_back(cluster.view(engine));
+      snapshot->rests.push_back(router.rests(engine));
     }
     snapshot->waiting = router.num_waiting();
     snapshot->policy = cluster.policy();
@@ -75,6 +78,7 @@ json stats_json(const Snapshot& snapshot) {
   for (std::size_t i = 0; i < snapshot.engines.size(); ++i) {
     if (snapshot.engines[i].gone) continue;
     engines.push_back(engine_json(snapshot.engines[i], snapshot.views[i], snapshot.at));
+    engines.back()["rests"] = static_cast<bool>(snapshot.rests[i]);
   }
   return {{"policy", snapshot.policy}, {"waiting", snapshot.waiting}, {"engines", engines}};
 }

@@ -1,5 +1,5 @@
-// Real engines behind a real router: one is killed, or drained, while it streams, and every client
-// reads what it would have read.
+// Real engines behind a real router: one is killed, drained, or freed of its few streams, and every
+// client reads what it would have read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kTokens = 200;
+const std::string kFailovers = "tandem_router_failovers_total";
 
 class Stream {
  public:
@@ -53,10 +54,10 @@ int port_of(const Process& route) {
   return at == std::string::npos ? 0 : std::stoi(route.error().substr(at + marker.size()));
 }
 
-// Over all engines and reasons.
-double failovers(int port) {
+// A counter of the router over all its labels.
+double sum_of(int port, const std::string& counter) {
   const std::string metrics = get(port, "/metrics").body;
-  const std::string name = "\ntandem_router_failovers_total{";
+  const std::string name = "\n" + counter + "{";
   double sum = 0;
   for (std::size_t at = 0; (at = metrics.find(name, at)) != std::string::npos;) {
     at = metrics.find("} ", at);
@@ -77,8 +78,12 @@ class Failover : public testing::Test {
       right_.push_back(Stream(engines_[1]->port, call).read_all());
       ASSERT_TRUE(right_.back().done && right_.back().wrong.empty()) << right_.back();
     }
-    route_ = std::make_unique<Process>(std::vector<std::string>{
-        "route", "--port", "0", "--policy", "round_robin", "--engine", url(0), "--engine", url(1)});
+  }
+  void route(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words{"route",    "--port", "0",        "--policy", "round_robin",
+                                   "--engine", url(0),   "--engine", url(1)};
+    words.insert(words.end(), more.begin(), more.end());
+    route_ = std::make_unique<Process>(words);
     for (const auto& each : engines_) {
       ASSERT_TRUE(route_->wait_for_error(std::to_string(each->port) + ": the engine serves"))
           << route_->error();
@@ -89,6 +94,11 @@ class Failover : public testing::Test {
 
   std::string url(int i) const {
     return "http://127.0.0.1:" + std::to_string(engines_[static_cast<std::size_t>(i)]->port);
+  }
+  void drain(int i, const std::string& how) const {
+    TestClient client(engines_[static_cast<std::size_t>(i)]->port);
+    client.send(http_request("POST", "/v1/drain", how));
+    EXPECT_EQ(client.receive_head().status, 200);
   }
   void begin_streams() {
     for (const StreamCall& call : stream_calls(kTokens)) {
@@ -111,25 +121,43 @@ class Failover : public testing::Test {
 };
 
 TEST_F(Failover, TellsClientsOfAKilledEngineWhatTheyWouldHaveBeenTold) {
+  route();
   begin_streams();
   engines_[0]->process.send_signal(SIGKILL);
   expect_right();
-  EXPECT_GT(failovers(port_), 0) << get(port_, "/metrics").body;
+  EXPECT_GT(sum_of(port_, kFailovers), 0) << get(port_, "/metrics").body;
   // And the next request finds the other one.
   EXPECT_EQ(Stream(port_, stream_calls(kTokens)[0]).read_all().texts, right_[0].texts);
 }
 
 TEST_F(Failover, MovesTheStreamsOfADrainedEngine) {
+  route();
   begin_streams();
   // Asked here first: until a program has started, a busy machine's streams may have ended.
-  TestClient client(engines_[0]->port);
-  client.send(http_request("POST", "/v1/drain", R"({"hand_over":true})"));
-  EXPECT_EQ(client.receive_head().status, 200);
-  const Finished drain = run_tandem({"drain", url(0)});
-  EXPECT_EQ(drain.status, 0) << drain.error;
-  EXPECT_THAT(drain.output, HasSubstr("is empty"));
+  drain(0, R"({"hand_over":true})");
+  const Finished drained = run_tandem({"drain", url(0)});
+  EXPECT_EQ(drained.status, 0) << drained.error;
+  EXPECT_THAT(drained.output, HasSubstr("is empty"));
   expect_right();
-  EXPECT_GT(failovers(port_), 0) << get(port_, "/metrics").body;
+  EXPECT_GT(sum_of(port_, kFailovers), 0) << get(port_, "/metrics").body;
+}
+
+// The second engine has more to do, from elsewhere, and is there for the router once the streams
+// are with the first: which of the two is freed is certain then.
+TEST_F(Failover, MovesTheStreamsOfAnEngineThatCouldRest) {
+  TestClient other(engines_[1]->port);
+  const nlohmann::json load{{"prompt", "import os"}, {"max_tokens", 900},  {"n", 12},
+                            {"ignore_eos", true},    {"temperature", 0.5}, {"stream", true}};
+  other.send(http_request("POST", "/v1/completions", load.dump()));
+  EXPECT_EQ(other.receive_head().status, 200);
+  drain(1, R"({"drain":true})");
+  route({"--consolidate", "--consolidate-after-s", "0.02"});
+  begin_streams();
+  drain(1, R"({"drain":false})");
+  expect_right();
+  EXPECT_GT(sum_of(port_, "tandem_router_moves_total"), 0) << get(port_, "/metrics").body;
+  EXPECT_EQ(sum_of(port_, kFailovers), 0) << get(port_, "/metrics").body;
+  EXPECT_THAT(get(port_, "/metrics").body, HasSubstr("tandem_router_engines_resting 1"));
 }
 
 }  // namespace

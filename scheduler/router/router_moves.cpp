@@ -1,0 +1,96 @@
+// Streams that the router moves to free an engine.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "base/log.h"
+#include "scheduler/router/router.h"
+#include "scheduler/router/scale_hint.h"
+
+namespace tandem {
+namespace {
+
+constexpr Duration kLookAtMost = std::chrono::milliseconds(500);
+constexpr Duration kLookAtLeast = std::chrono::milliseconds(20);
+constexpr int kLooksInAfter = 4;
+
+}  // namespace
+
+void Router::look_soon() {
+  if (!options_.consolidation.on) return;
+  consolidation_.start(
+      std::clamp(options_.consolidation.after / kLooksInAfter, kLookAtLeast, kLookAtMost));
+}
+
+void Router::consolidate() {
+  std::vector<RoutedCall*> there;
+  const auto streams_of = [&](EngineIndex engine) {
+    there.clear();
+    std::vector<MovableStream> streams;
+    for (const auto& [pointer, call] : calls_) {
+      if (call->engine() != engine || !call->can_move()) continue;
+      there.push_back(call.get());
+      streams.push_back(as_movable(*call));
+    }
+    return streams;
+  };
+  const Consolidation found = consolidator_.look(cluster_, num_waiting(), streams_of, now());
+  metrics_.set_resting(consolidator_.num_resting());
+  if (found.rests.valid()) {
+    log::info("{}: the engine rests; {} streams go on at others",
+              cluster_.engines()[found.rests.index()].address.text(), found.moves.size());
+    for (const StreamMove& each : found.moves) move(*there[each.stream], each);
+    note_calls();
+  }
+  look_soon();
+}
+
+MovableStream Router::as_movable(const RoutedCall& call) const {
+  MovableStream stream;
+  stream.wanted = wanted_elsewhere(call);
+  stream.places = static_cast<std::int64_t>(call.call().choices);
+  const auto moved = call.moved_at();
+  stream.may_move = !moved || now() - *moved >= options_.consolidation.again;
+  return stream;
+}
+
+// What it has said is part of its prompt.
+Wanted Router::wanted_elsewhere(const RoutedCall& call) const {
+  Wanted wanted = call.wanted();
+  const auto told = static_cast<std::int64_t>(call.num_tokens());
+  wanted.prompt_tokens += told;
+  wanted.expected_tokens = std::max(1.0, wanted.expected_tokens - static_cast<double>(told));
+  return wanted;
+}
+
+void Router::move(RoutedCall& call, const StreamMove& to) {
+  metrics_.count_move(cluster_.engines()[call.engine().index()].address.text(), to.cost.cold);
+  --running_;
+  cluster_.ended(call.engine(), call.sent());
+  if (!call.leave_for_another()) return;
+  ++running_;
+  call.go(to.to, cluster_.sent(to.to, wanted_elsewhere(call), now()));
+}
+
+// Among the engines that are in use, while they have room and it is not one of them that has just
+// failed the request.
+Choice Router::choose(Wanted& wanted, TimePoint at) {
+  wanted.among = consolidator_.in_use(cluster_.engines().size());
+  Choice choice = cluster_.choose(wanted, at);
+  const bool all = wanted.among == nullptr;
+  const bool fits = choice.kind == Choice::Kind::engine && choice.engine != wanted.avoid &&
+                    !is_full(cluster_.view(choice.engine));
+  wanted.among = nullptr;
+  if (all || fits) return choice;
+  choice = cluster_.choose(wanted, at);
+  if (choice.kind == Choice::Kind::engine) wake(choice.engine);
+  return choice;
+}
+
+void Router::wake(EngineIndex engine) {
+  consolidator_.wake(engine);
+  metrics_.set_resting(consolidator_.num_resting());
+}
+
+}  // namespace tandem
