@@ -5,7 +5,7 @@ set(TANDEM_PICKER AUTO CACHE STRING "tandem pick: AUTO (where gRPC is), ON or OF
 set(TANDEM_HAVE_PICKER OFF)
 set(ext_proc "${PROJECT_SOURCE_DIR}/.deps/ext-proc-1.85.0")
 
-if(TANDEM_SANITIZE STREQUAL "thread" OR TANDEM_SANITIZE STREQUAL "fuzzer")
+if(TANDEM_SANITIZE STREQUAL "thread")
   # gRPC is not instrumented, and its own locks (Abseil's) are not seen: the thread sanitizer would
   # report what is none. What the picker decides is in scheduler/picker, which is tested here, too.
   set(TANDEM_NO_PICKER "not under this sanitizer")

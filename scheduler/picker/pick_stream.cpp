@@ -45,6 +45,7 @@ PickStream::~PickStream() {
 PickStream::Next PickStream::take(StreamEvent event, std::vector<StreamReply>& replies) {
   if (over_) return Next::malformed;
   if (event.phase == Phase::unknown || begun_ == (event.phase == Phase::request_headers)) {
+    over_ = true;
     return Next::malformed;
   }
   if (only_shown_) return Next::go_on;

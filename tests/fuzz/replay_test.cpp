@@ -42,16 +42,21 @@ TEST_P(Fuzz, SeedsPass) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Of, Fuzz,
-    ::testing::Values(Target{"adapter", fuzz_adapter}, Target{"constraint", fuzz_constraint},
-                      Target{"control", fuzz_control}, Target{"http", fuzz_http},
-                      Target{"mailbox", fuzz_mailbox}, Target{"model", fuzz_model},
-                      Target{"profile", fuzz_profile}, Target{"recording", fuzz_recording},
-                      Target{"request", fuzz_request}, Target{"safetensors", fuzz_safetensors},
-                      Target{"template", fuzz_template}, Target{"tokenizer", fuzz_tokenizer},
-                      Target{"tool_calls", fuzz_tool_calls}),
-    [](const auto& each) { return std::string(each.param.name); });
+constexpr Target kTargets[] = {
+    {"adapter", fuzz_adapter},       {"constraint", fuzz_constraint},
+    {"control", fuzz_control},       {"http", fuzz_http},
+    {"mailbox", fuzz_mailbox},       {"model", fuzz_model},
+#ifdef TANDEM_HAVE_PICKER
+    {"picker", fuzz_picker},
+#endif
+    {"profile", fuzz_profile},       {"recording", fuzz_recording},
+    {"request", fuzz_request},       {"safetensors", fuzz_safetensors},
+    {"template", fuzz_template},     {"tokenizer", fuzz_tokenizer},
+    {"tool_calls", fuzz_tool_calls},
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, Fuzz, ::testing::ValuesIn(kTargets),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace tandem::fuzz

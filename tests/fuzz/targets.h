@@ -28,6 +28,7 @@ void fuzz_control(Bytes bytes);
 void fuzz_http(Bytes bytes);
 void fuzz_mailbox(Bytes bytes);
 void fuzz_model(Bytes bytes);
+void fuzz_picker(Bytes bytes);  // where gRPC is
 void fuzz_profile(Bytes bytes);
 void fuzz_recording(Bytes bytes);
 void fuzz_request(Bytes bytes);

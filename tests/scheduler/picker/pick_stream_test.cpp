@@ -176,6 +176,9 @@ TEST(PickStream, RefusesAnOrderThatMakesNoSense) {
   FakeDesk desk;
   EXPECT_EQ(Talk(desk, BodyMode::buffered).say(Phase::request_body), Next::malformed);
   EXPECT_EQ(Talk(desk, BodyMode::buffered).say(Phase::unknown), Next::malformed);
+  Talk early(desk, BodyMode::buffered);
+  EXPECT_EQ(early.say(Phase::request_body), Next::malformed);
+  EXPECT_EQ(early.say(Phase::request_headers), Next::malformed) << "it is over";
   Talk twice(desk, BodyMode::buffered);
   EXPECT_EQ(twice.say(Phase::request_headers), Next::go_on);
   EXPECT_EQ(twice.say(Phase::request_headers), Next::malformed);
