@@ -5,21 +5,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/base/http/test_client.h"
-#include "tests/support/temp_dir.h"
+#include "tests/tools/envoy_process.h"
 #include "tests/tools/process.h"
 
 namespace tandem {
@@ -37,21 +34,6 @@ std::vector<std::string> engine_words() {
           "--port",    "0",       "--no-pin",        "--device",   "host",
           "--pool-gb", "0.25",    "--adapter-mode",  "on_demand",  "--link-gbps",
           "0.002"};  // so that a cold start is dear
-}
-
-int port_after(const std::string& text, std::string_view before) {
-  const std::size_t at = text.find(before);
-  int port = 0;
-  if (at != std::string::npos) {
-    std::from_chars(text.data() + at + before.size(), text.data() + text.size(), port);
-  }
-  return port;
-}
-
-std::string text_of(const std::filesystem::path& file) {
-  std::stringstream read;
-  read << std::ifstream(file).rdbuf();
-  return read.str();
 }
 
 int ask(int port, const std::string& model) {
@@ -82,9 +64,7 @@ double metric(int port, const std::string& name) {
 class EnvoyTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(TANDEM_ENVOY)) {
-      GTEST_SKIP() << "there is no " << TANDEM_ENVOY << "; tools/install-headers envoy brings it";
-    }
+    if (const std::string why = EnvoyProcess::missing(); !why.empty()) GTEST_SKIP() << why;
     for (auto& engine : engines_) {
       engine = std::make_unique<ReadyServer>(engine_words());
       ASSERT_NE(engine->port, 0) << engine->process.error();
@@ -109,45 +89,28 @@ class EnvoyTest : public ::testing::Test {
           << picker_->error();
     }
     ASSERT_TRUE(picker_->wait_for_error("for Envoy")) << picker_->error();
-    metrics_ = port_after(picker_->error(), "metrics on http://127.0.0.1:");
+    metrics_ = number_behind(picker_->error(), "metrics on http://127.0.0.1:");
   }
 
   void start_envoy() {
-    std::string config = text_of("../configs/envoy.yaml");
-    const auto replace = [&](int from, int to) {
-      const std::string word = "port_value: " + std::to_string(from);
-      const std::size_t at = config.find(word);
-      ASSERT_NE(at, std::string::npos) << word;
-      config.replace(at, word.size(), "port_value: " + std::to_string(to));
-    };
-    replace(9901, 0);
-    replace(8080, 0);
-    replace(8001, engines_[0]->port);
-    replace(8002, engines_[1]->port);
-    replace(9002, port_after(picker_->error(), "listening on 127.0.0.1:"));
-    const auto file = folder_.write("envoy.yaml", config);
-    const auto admin_file = folder_.path() / "admin";
-    ProcessOptions options;
-    options.program = TANDEM_ENVOY;
-    envoy_ = std::make_unique<Process>(
-        std::vector<std::string>{"-c", file.string(), "--use-dynamic-base-id", "--concurrency", "1",
-                                 "--admin-address-path", admin_file.string()},
-        options);
-    ASSERT_TRUE(envoy_->wait_for_error("starting main dispatch loop")) << envoy_->error();
-    const int admin = port_after(text_of(admin_file), "127.0.0.1:");
-    port_ = port_after(get(admin, "/listeners").body, "127.0.0.1:");
-    ASSERT_GT(port_, 0) << get(admin, "/listeners").body;
+    envoy_ = std::make_unique<EnvoyProcess>(
+        "../configs/envoy.yaml",
+        std::vector<std::pair<int, int>>{
+            {8001, engines_[0]->port},
+            {8002, engines_[1]->port},
+            {9002, number_behind(picker_->error(), "listening on 127.0.0.1:")}});
+    port_ = envoy_->port();
+    ASSERT_GT(port_, 0) << envoy_->log();
   }
 
   std::string url(int i) const {
     return "http://127.0.0.1:" + std::to_string(engines_[static_cast<std::size_t>(i)]->port);
   }
 
-  testing::TempDir folder_;
   std::unique_ptr<ReadyServer> engines_[2];
   std::map<std::string, std::string> before_[2];
   std::unique_ptr<Process> picker_;
-  std::unique_ptr<Process> envoy_;
+  std::unique_ptr<EnvoyProcess> envoy_;
   int metrics_ = 0;
   int port_ = 0;  // Envoy's
 };
@@ -157,7 +120,7 @@ TEST_F(EnvoyTest, SendsRequestsWhereTheirAdapterIsAndOutlivesAnEngine) {
   const int half = requests_wanted() / 2;
   for (int i = 0; i < half; ++i) {
     const std::string& model = models[static_cast<std::size_t>(i) % (models.size() - 1)];
-    ASSERT_EQ(ask(port_, model), 200) << i << "\n" << envoy_->error() << picker_->error();
+    ASSERT_EQ(ask(port_, model), 200) << i << "\n" << envoy_->log() << picker_->error();
   }
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(tiers(engines_[i]->port), before_[i]);  // no adapter came anywhere else
