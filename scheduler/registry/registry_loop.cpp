@@ -15,8 +15,8 @@ constexpr std::chrono::milliseconds kPause{500};  // after a failure
 
 }  // namespace
 
-RegistryLoop::RegistryLoop(std::string name, std::function<Status()> step)
-    : name_(std::move(name)), step_(std::move(step)), thread_([this] { run(); }) {}
+RegistryLoop::RegistryLoop(std::string name, std::function<Status()> step, bool is_out)
+    : name_(std::move(name)), step_(std::move(step)), told_(is_out), thread_([this] { run(); }) {}
 
 RegistryLoop::~RegistryLoop() {
   {
@@ -34,7 +34,6 @@ bool RegistryLoop::goes_on() const {
 
 void RegistryLoop::run() {
   pthread_setname_np(pthread_self(), name_.c_str());
-  bool told = false;  // of this outage
   while (goes_on()) {
     Status status;
     try {
@@ -42,12 +41,12 @@ void RegistryLoop::run() {
     } catch (const std::exception& failure) {  // no memory
       status = error(StatusCode::unavailable, "{}", failure.what());
     }
-    if (!status && !told) {
+    if (!status && !told_) {
       log::warning("registry: {}; what was known last stands, and it is tried again",
                    status.message());
     }
-    if (status && told) log::info("registry: it answers again");
-    told = !status;
+    if (status && told_) log::info("registry: it answers again");
+    told_ = !status;
     if (status) continue;
     std::unique_lock lock(mutex_);
     ends_.wait_for(lock, kPause, [this] { return ending_; });

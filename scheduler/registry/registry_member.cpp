@@ -19,13 +19,26 @@ Result<std::unique_ptr<RegistryMember>> RegistryMember::join(std::unique_ptr<Reg
                                                              const MemberOptions& options) {
   std::unique_ptr<RegistryMember> member(
       new RegistryMember(std::move(registry), engine, std::move(on_change), options));
-  TANDEM_TRY(member->register_anew());
-  TANDEM_TRY(member->read_all());
-  member->loop_ = std::make_unique<RegistryLoop>("registry", [raw = member.get()] {
+  const Status begun = member->begin();
+  const bool is_out = begun.code() == StatusCode::unavailable;
+  if (is_out) {
+    log::warning("registry: {}; the engine begins without it, and is registered when it answers",
+                 begun.message());
+    member->must_read_all_ = true;
+  } else {
+    TANDEM_TRY(begun);
+  }
+  const auto step = [raw = member.get()] {
     const Status kept = raw->keep_lease();
     return kept ? raw->follow() : kept;
-  });
+  };
+  member->loop_ = std::make_unique<RegistryLoop>("registry", step, is_out);
   return member;
+}
+
+Status RegistryMember::begin() {
+  TANDEM_TRY(register_anew());
+  return read_all();
 }
 
 RegistryMember::~RegistryMember() {
@@ -42,9 +55,24 @@ std::optional<AdapterEntry> RegistryMember::find_adapter(const std::string& name
   return found->second.rbegin()->second;
 }
 
+std::vector<EngineEntry> RegistryMember::other_engines() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<EngineEntry> others;
+  for (const auto& [id, entry] : engines_) {
+    if (id != engine_.id) others.push_back(entry);
+  }
+  return others;
+}
+
+bool RegistryMember::has_read() const {
+  const std::lock_guard lock(mutex_);
+  return has_read_;
+}
+
 Status RegistryMember::register_anew() {
   TANDEM_ASSIGN(lease_, registry_->register_engine(engine_, options_.ttl));
   keep_at_ = std::chrono::steady_clock::now() + options_.ttl / 3;
+  log::info("registry: engine {} is registered at {}", engine_.id, engine_.address);
   return {};
 }
 
@@ -59,11 +87,7 @@ Status RegistryMember::give_back() {
 Status RegistryMember::keep_lease() {
   if (!serving_.load(std::memory_order_relaxed))
     return give_back();  // a word alone: guards nothing
-  if (lease_.lease == 0) {
-    TANDEM_TRY(register_anew());
-    log::info("registry: engine {} is registered again", engine_.id);
-    return {};
-  }
+  if (lease_.lease == 0) return register_anew();
   if (std::chrono::steady_clock::now() < keep_at_) return {};
   Status kept = registry_->keep_alive(lease_);
   if (kept.code() == StatusCode::not_found) {
@@ -92,6 +116,9 @@ Status RegistryMember::read_all() {
   const std::lock_guard lock(mutex_);
   adapters_.clear();
   for (const AdapterEntry& entry : all.adapters) adapters_[entry.name][entry.version] = entry;
+  engines_.clear();
+  for (const EngineEntry& entry : all.engines) engines_[entry.id] = entry;
+  has_read_ = true;
   revision_ = all.revision;
   must_read_all_ = false;
   return {};
@@ -99,6 +126,8 @@ Status RegistryMember::read_all() {
 
 bool RegistryMember::take(const RegistryNews& news) {
   const std::lock_guard lock(mutex_);
+  for (const EngineEntry& entry : news.engines) engines_[entry.id] = entry;
+  for (const std::string& id : news.gone_engines) engines_.erase(id);
   for (const AdapterEntry& entry : news.adapters) adapters_[entry.name][entry.version] = entry;
   for (const AdapterVersion& removed : news.removed_adapters) {
     const auto found = adapters_.find(removed.name);

@@ -1,5 +1,5 @@
 // An engine's membership of a cluster: it is in the registry for as long as this lives, and knows
-// which adapters the registry has without asking for each.
+// which adapters the registry has, and which other engines, without asking for each.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "scheduler/registry/registry.h"
@@ -28,9 +29,10 @@ struct MemberOptions {
 // what was known last stands; a lease that has lapsed meanwhile is taken anew.
 class RegistryMember {
  public:
-  // Registers the engine and reads all adapters. `on_change` is called on the member's thread after
-  // adapters have changed, and may ask find_adapter(). A failure: the registry cannot be reached,
-  // or an engine of this id lives.
+  // Registers the engine and reads all of the registry. Where that does not answer
+  // (StatusCode::unavailable) the log says so, and both are done when it does. `on_change` is
+  // called on the member's thread after adapters have changed, and may ask find_adapter(). A
+  // failure: the registry refuses, or an engine of this id lives.
   static Result<std::unique_ptr<RegistryMember>> join(std::unique_ptr<Registry> registry,
                                                       const EngineEntry& engine,
                                                       std::function<void()> on_change,
@@ -43,6 +45,13 @@ class RegistryMember {
   // The newest version, as far as is known here. Thread-safe.
   std::optional<AdapterEntry> find_adapter(const std::string& name) const;
 
+  const EngineEntry& engine() const { return engine_; }
+  // The others that are registered, by id; what was known last. Thread-safe.
+  std::vector<EngineEntry> other_engines() const;
+  // Whether the registry has ever answered: before, nobody knows which adapters there are.
+  // Thread-safe.
+  bool has_read() const;
+
   // False: an engine that drains. It gives its lease back, a watch later at most, and is registered
   // again when it serves again; adapters are followed all the while. Thread-safe.
   void set_serving(bool serving) { serving_.store(serving, std::memory_order_relaxed); }
@@ -50,6 +59,7 @@ class RegistryMember {
  private:
   RegistryMember(std::unique_ptr<Registry> registry, EngineEntry engine,
                  std::function<void()> on_change, const MemberOptions& options);
+  Status begin();
   Status register_anew();
   Status give_back();
   Status keep_lease();
@@ -70,9 +80,10 @@ class RegistryMember {
 
   std::atomic<bool> serving_{true};
 
-  mutable std::mutex mutex_;
-  // By version; guarded by mutex_.
-  std::map<std::string, std::map<std::int64_t, AdapterEntry>> adapters_;
+  mutable std::mutex mutex_;  // guards these
+  bool has_read_ = false;
+  std::map<std::string, std::map<std::int64_t, AdapterEntry>> adapters_;  // by version
+  std::map<std::string, EngineEntry> engines_;                            // by id; this one, too
 
   std::unique_ptr<RegistryLoop> loop_;  // uses all of the above
 };

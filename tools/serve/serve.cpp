@@ -94,7 +94,6 @@ Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& se
   entry.capacity.adapter_bytes = static_cast<std::int64_t>(options.host_tier_bytes);
   TANDEM_ASSIGN(auto adapters, RegistryAdapters::join(settings.registry, entry, *setup.engine,
                                                       setup.dtype, settings.adapter_root));
-  log::info("registered as engine {} at {}", entry.id, entry.address);
   return adapters;
 }
 

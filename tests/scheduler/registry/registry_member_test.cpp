@@ -8,9 +8,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "base/clock.h"
 #include "scheduler/registry/sqlite_store.h"
+#include "tests/scheduler/registry/etcd_process.h"
 #include "tests/scheduler/registry/registry_suite.h"
 #include "tests/support/temp_dir.h"
 
@@ -121,6 +123,46 @@ TEST_F(RegistryMembers, RegisterAgainWhenTheirLeaseHasLapsed) {
   }
   EXPECT_TRUE(is_back);
   EXPECT_THAT(engines(), ElementsAre(make_engine("e1")));
+}
+
+TEST_F(RegistryMembers, KnowTheOtherEngines) {
+  const auto first = join("e1");
+  ASSERT_TRUE(first.ok());
+  auto second = join("e2");
+  ASSERT_TRUE(second.ok());
+  EXPECT_THAT((*second)->other_engines(), ElementsAre(make_engine("e1")));
+  const auto wait_for = [&](std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+    while ((*first)->other_engines().size() != count &&
+           std::chrono::steady_clock::now() < deadline) {
+    }
+    return (*first)->other_engines().size() == count;
+  };
+  EXPECT_TRUE(wait_for(1));
+  second->reset();
+  EXPECT_TRUE(wait_for(0));
+}
+
+TEST(RegistryMembersOfEtcd, BeginWithoutItAndAreRegisteredWhenItAnswers) {
+  const auto etcd = tandem::testing::EtcdCluster::start(1);
+  if (etcd == nullptr) GTEST_SKIP() << "no etcd is installed (etcd-server)";
+  const auto connect = [&] { return std::move(*open_registry(etcd->url())); };
+  ASSERT_TRUE(connect()->add_adapter(make_adapter("sql", 1)).ok());
+  etcd->kill_member(0);
+  std::atomic<int> changes{0};
+  const auto member = RegistryMember::join(connect(), make_engine("e1"), [&] { ++changes; },
+                                           {seconds(10), milliseconds(20)});
+  ASSERT_TRUE(member.ok()) << member.status().message();
+  EXPECT_FALSE((*member)->has_read());
+  EXPECT_FALSE((*member)->find_adapter("sql").has_value());
+  etcd->start_member(0);
+  const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+  while (changes == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE((*member)->has_read());
+  EXPECT_TRUE((*member)->find_adapter("sql").has_value());
+  EXPECT_THAT(connect()->snapshot()->engines, ElementsAre(make_engine("e1")));
 }
 
 }  // namespace
