@@ -224,10 +224,10 @@ void Connection::respond(HttpResponse response) {
   const bool silent = request.method == "HEAD" || !may_have_body(response.status);
   ResponseFraming framing;
   framing.http_1_0 = asked.http_1_0;
-  if (!response.source) framing.length = response.body.size();
-  chunked_ = framing.chunked = response.source != nullptr && !asked.http_1_0;
+  framing.length = response.source ? response.source_bytes : response.body.size();
+  chunked_ = framing.chunked = !framing.length && !asked.http_1_0;
   // Else the end of the connection is the end of the body.
-  if (response.source && !chunked_ && !silent) close_ = true;
+  if (!framing.length && !chunked_ && !silent) close_ = true;
   framing.close = close_;
   out_ += response_head(response, framing);
   if (silent) {

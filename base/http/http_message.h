@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -76,6 +77,9 @@ struct HttpResponse {
   std::string body;
   std::vector<std::pair<std::string, std::string>> headers;
   std::unique_ptr<BodySource> source;
+  // Of what `source` gives, where that is known: told as Content-Length. It gives exactly so many
+  // bytes, or breaks.
+  std::optional<std::uint64_t> source_bytes;
   std::unique_ptr<DeferredResponse> deferred;
   std::shared_ptr<void> guard;  // let go when the response has been sent (or could not be)
 };

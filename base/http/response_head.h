@@ -1,7 +1,7 @@
 // The bytes that go before a body.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +11,8 @@
 namespace tandem {
 
 struct ResponseFraming {
-  std::optional<std::size_t> length;  // of the body; nothing: a stream
-  bool chunked = false;               // a stream in chunks, else it ends with the connection
+  std::optional<std::uint64_t> length;  // of the body; nothing: not known
+  bool chunked = false;                 // a stream in chunks, else it ends with the connection
   bool close = false;
   bool http_1_0 = false;  // the client's version, which has to be told that a connection stays
 };

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/adapters/base_name.h"
+#include "engine/loader/peft/peft_source.h"
 #include "shm/region.h"
 
 namespace tandem {
@@ -193,6 +194,36 @@ std::vector<AdapterLease> AdapterStore::list() const {
   std::vector<AdapterLease> result;
   for (const auto& [name, lease] : names_) result.push_back(lease);
   return result;
+}
+
+// What is known of the folder's files judges them; where nothing is known (they were new when they
+// were read, or lie with another machine), who gets them has the digest.
+Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
+                                            std::string_view file) const {
+  const bool is_config = file == kPeftConfigName;
+  if (!is_config && file != kPeftWeightsName) {
+    return error(StatusCode::not_found, "an adapter's files are {} and {}", kPeftConfigName,
+                 kPeftWeightsName);
+  }
+  Status status = error(StatusCode::not_found, "no adapter here has the digest {}", digest);
+  for (const AdapterLease& lease : list()) {
+    if (lease->contents().digest != digest) continue;
+    const AdapterHome::Folder folder = lease->home().folder();
+    if (folder.path.empty()) continue;  // it was made in memory
+    Result<File> opened =
+        File::open_in(folder.path, is_config ? kPeftConfigName : kPeftWeightsName, options_.links);
+    status = opened.status();
+    if (!opened) continue;
+    TANDEM_ASSIGN(const FileIdentity now, opened->identity());
+    const FileIdentity* const before =
+        folder.source == nullptr ? &now
+                                 : (is_config ? &folder.source->config : &folder.source->weights);
+    if (now == *before) return AdapterFile{*std::move(opened), now};
+    status = error(StatusCode::not_found,
+                   "the files of the adapter with the digest {} have changed since they were read",
+                   digest);
+  }
+  return status;
 }
 
 // Reading again.

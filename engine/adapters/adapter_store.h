@@ -16,6 +16,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/thread_crew.h"
+#include "engine/service/service.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -72,6 +74,8 @@ class AdapterStore {
 
   AdapterLease find(const std::string& name) const;  // null: no such adapter
   std::vector<AdapterLease> list() const;            // by name
+  // GenerationService::open_adapter_file().
+  Result<AdapterFile> open_file(const std::string& digest, std::string_view file) const;
 
   // Asks for an adapter that fell out of the host tier; returns at once, on_news() tells. A failure
   // (the folder is gone, its content has changed) is told by AdapterHome::read_failure().

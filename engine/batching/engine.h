@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -57,6 +58,10 @@ class Engine final : public GenerationService {
   std::vector<AdapterInfo> adapters() const override;
   EngineStats stats() const override;
   bool has_adapter(const std::string& name) const override;
+  Result<AdapterFile> open_adapter_file(const std::string& digest,
+                                        std::string_view file) const override {
+    return adapters_->open_file(digest, file);
+  }
   EngineView view() const override;
   std::vector<AdapterPresence> presences() const override;
   void drain() override;

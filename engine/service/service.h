@@ -6,9 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
+#include "base/file_identity.h"
 #include "base/status.h"
 #include "engine/service/counted_values.h"
 #include "engine/service/generation.h"
@@ -40,6 +43,12 @@ struct AdapterPresence {
   std::uint64_t bytes = 0;
   AdapterTier tier = AdapterTier::absent;  // absent: in its folder alone
   std::int32_t active = 0;                 // requests that run or wait
+};
+
+// A file that an adapter was read from, opened for who passes it on.
+struct AdapterFile {
+  File file;
+  FileIdentity identity;  // whoever reads another one at the end has read something else
 };
 
 struct EngineStats {
@@ -118,6 +127,12 @@ class GenerationService {
   virtual std::vector<AdapterInfo> adapters() const = 0;
   virtual EngineStats stats() const = 0;
   virtual bool has_adapter(const std::string& name) const = 0;
+  // One of the files of the adapter that has this digest (AdapterInfo::digest). not_found: there is
+  // no such adapter or file, or the file is no longer the one that the adapter was read from.
+  virtual Result<AdapterFile> open_adapter_file(const std::string& digest,
+                                                std::string_view /*file*/) const {
+    return error(StatusCode::not_found, "no adapter here has the digest {}", digest);
+  }
 
   // For who chooses among engines, and asks many times a second: a copy of what the engine told
   // last, at most a few milliseconds ago or as of its last step. `step_ends_s` counts from now.

@@ -24,9 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = 1 << 20;
-constexpr const char* kConfigName = "adapter_config.json";
-constexpr const char* kWeightsName = "adapter_model.safetensors";
 // Elements that are read and converted at a time: they stay in the cache from one pass to the next.
 constexpr std::size_t kBlock = 16384;
 
@@ -172,7 +169,7 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
 }
 
 Result<PeftConfig> read_config(const File& file) {
-  TANDEM_ASSIGN(const std::string text, read_text(file, kMaxConfigBytes));
+  TANDEM_ASSIGN(const std::string text, read_text(file, kMaxPeftConfigBytes));
   const Result<OrderedJson> json = parse_json_object<OrderedJson>(text);
   if (!json) return json.status().with_context(file.path());
   Result<PeftConfig> config = parse_peft_config(*json);
@@ -191,7 +188,7 @@ void warn_of_ignored(const std::vector<std::string>& names) {
       if (warned.size() >= kMaxNames || !warned.insert(name).second) continue;
     }
     // As JSON, so that a name cannot write lines of its own into the log.
-    log::warning("{}: the setting {} is not known and ignored (told once)", kConfigName,
+    log::warning("{}: the setting {} is not known and ignored (told once)", kPeftConfigName,
                  Json(name).dump(-1, ' ', true, Json::error_handler_t::replace));
   }
 }
@@ -212,7 +209,7 @@ Status explain_missing_weights(const fs::path& dir, Status status) {
 Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& config, DType dtype,
                                     const LinkRule& links) {
   TANDEM_CHECK(dtype != DType::i32);
-  TANDEM_ASSIGN(File config_file, File::open_in(dir, kConfigName, links));
+  TANDEM_ASSIGN(File config_file, File::open_in(dir, kPeftConfigName, links));
   auto source = std::make_shared<PeftSource>();
   TANDEM_ASSIGN(source->config, config_file.identity());
   TANDEM_ASSIGN(const PeftConfig peft, read_config(config_file));
@@ -220,7 +217,7 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
   if (!plan) return plan.status().with_context(config_file.path());
   warn_of_ignored(peft.ignored);
 
-  Result<File> weights = File::open_in(dir, kWeightsName, links);
+  Result<File> weights = File::open_in(dir, kPeftWeightsName, links);
   if (!weights) return explain_missing_weights(dir, weights.status());
   TANDEM_ASSIGN(source->weights, weights->identity());
   TANDEM_ASSIGN(const SafetensorsHeader header, SafetensorsHeader::read(*weights));
@@ -243,9 +240,9 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
 std::optional<PeftFolder> PeftFolder::reopen(const fs::path& dir,
                                              std::shared_ptr<const PeftSource> source, DType dtype,
                                              const LinkRule& links) {
-  Result<File> config = File::open_in(dir, kConfigName, links);
+  Result<File> config = File::open_in(dir, kPeftConfigName, links);
   if (!config) return std::nullopt;
-  Result<File> weights = File::open_in(dir, kWeightsName, links);
+  Result<File> weights = File::open_in(dir, kPeftWeightsName, links);
   if (!weights) return std::nullopt;
   PeftFolder folder(*std::move(config), *std::move(weights), dtype);
   folder.source_ = std::move(source);

@@ -12,6 +12,11 @@
 
 namespace tandem {
 
+// The files of a PEFT folder; nothing else of it is read.
+inline constexpr const char* kPeftConfigName = "adapter_config.json";
+inline constexpr const char* kPeftWeightsName = "adapter_model.safetensors";
+inline constexpr std::uint64_t kMaxPeftConfigBytes = 1 << 20;
+
 // One module of one layer: a part of the run of its own, read and converted independently.
 struct PeftJob {
   std::int32_t layer = 0;

@@ -17,6 +17,7 @@
 #include "engine/server/answer/answer.h"
 #include "engine/server/answer/answer_price.h"
 #include "engine/server/answer/metrics.h"
+#include "engine/server/cluster/file_sender.h"
 #include "engine/server/cluster/hand_over.h"
 #include "engine/server/cluster/stats_feed.h"
 #include "engine/server/messages/errors.h"
@@ -45,6 +46,7 @@ struct CallContext {
   ServerMetrics metrics;
   AnswerBudget answer_budget;
   HandOver hand_over;
+  FileSender file_sender;
   std::mutex loading;                 // one load or unload at a time
   std::atomic<bool> draining{false};  // for good: the server shuts down
   std::int64_t attached_unix = 0;
@@ -64,7 +66,7 @@ namespace calls {
 
 Call health, ready, metrics, openapi;
 Call completions, chat_completions, tokenize, detokenize;
-Call list_models, show_model, list_adapters, load_adapter, unload_adapter;
+Call list_models, show_model, list_adapters, load_adapter, unload_adapter, adapter_file;
 Call relay, stats, drain;
 
 }  // namespace calls

@@ -1,4 +1,6 @@
 // GET /openapi.json, made from the tables that the server itself obeys.
+#include <string>
+
 #include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/request_fields.h"
@@ -107,6 +109,9 @@ json content_of(std::string_view path) {
   if (path == "/metrics" || path.ends_with("_lora_adapter")) {
     return {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   }
+  if (path.ends_with("{file}")) {
+    return {{"application/octet-stream", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
+  }
   json content{{"application/json", {{"schema", {{"type", "object"}}}}}};
   if (path.ends_with("completions") || path == "/v1/relay" || path == "/v1/stats") {
     content["text/event-stream"] = {{"schema", {{"type", "string"}}}};
@@ -124,9 +129,13 @@ json operation(const Route& route) {
           {"content",
            {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}}}};
   const std::string_view path = route.path;
-  if (path.find('{') != std::string_view::npos) {
-    described["parameters"] = json::array(
-        {{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+  for (std::size_t open = path.find('{'); open != std::string_view::npos;
+       open = path.find('{', open + 1)) {
+    described["parameters"].push_back(
+        {{"name", std::string(path.substr(open + 1, path.find('}', open) - open - 1))},
+         {"in", "path"},
+         {"required", true},
+         {"schema", {{"type", "string"}}}});
   }
   if (path == "/v1/completions" || path == "/v1/chat/completions" || path == "/v1/relay") {
     for (const QueueHeader& header : queue_headers()) {

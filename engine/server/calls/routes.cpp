@@ -24,6 +24,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/unload_lora_adapter", When::attached, calls::unload_adapter,
      "Forget an adapter; running requests finish with it", true},
     {"GET", "/v1/adapters", When::attached, calls::list_adapters, "The adapters: size, tier, use"},
+    {"GET", "/v1/adapters/{digest}/{file}", When::attached, calls::adapter_file,
+     "Internal: a file of an adapter that this engine serves, for engines that lack it"},
     {"POST", "/tokenize", When::attached, calls::tokenize, "Text or messages to token ids"},
     {"POST", "/detokenize", When::attached, calls::detokenize, "Token ids to text"},
     {"GET", "/health", When::always, calls::health, "The process is alive"},

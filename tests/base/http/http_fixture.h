@@ -132,7 +132,8 @@ class Thrower final : public BodySource, public DeferredResponse {
   HttpResponse take() override { throw std::bad_alloc(); }
 };
 
-// /echo: the body. /stream, /defer: a feed. /throw. /refused: by the head alone. Else: "ok".
+// /echo: the body. /stream, /defer: a feed. /sized: a feed of four bytes. /throw. /refused: by the
+// head alone. Else: "ok".
 class TinyHandler final : public HttpHandler {
  public:
   std::optional<HttpResponse> screen(const HttpRequest& request) override {
@@ -145,6 +146,10 @@ class TinyHandler final : public HttpHandler {
     if (on_call) on_call(request);
     HttpResponse response = text(200, request.path == "/echo" ? request.body : "ok");
     if (request.path == "/stream") response.source = std::make_unique<FeedSource>(add_feed());
+    if (request.path == "/sized") {
+      response.source = std::make_unique<FeedSource>(add_feed());
+      response.source_bytes = 4;
+    }
     if (request.path == "/defer") response.deferred = std::make_unique<FeedDeferred>(add_feed());
     if (request.path == "/throw-in-pull") response.source = std::make_unique<Thrower>();
     if (request.path == "/throw-in-take") response.deferred = std::make_unique<Thrower>();

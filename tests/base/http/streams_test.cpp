@@ -62,6 +62,26 @@ TEST_F(HttpStreamsTest, SendsALongAnswerToASlowReader) {
   EXPECT_TRUE(client.receive().body == body);
 }
 
+TEST_F(HttpStreamsTest, TellsTheLengthOfASourceThatKnowsIt) {
+  start();
+  TestClient client(port);
+  client.send(get_request("/sized"));
+  handler.feed(0)->say("four");
+  handler.feed(0)->end();
+  const ClientResponse whole = client.receive();
+  EXPECT_EQ(whole.headers.at("content-length"), "4");
+  EXPECT_EQ(whole.headers.count("transfer-encoding"), 0U);
+  EXPECT_EQ(whole.body, "four");
+  client.send(http_request("HEAD", "/sized"));
+  EXPECT_EQ(client.receive_head().headers.at("content-length"), "4");
+  client.send(get_request("/"));
+  EXPECT_EQ(client.receive().body, "ok") << "the connection stays";
+  client.send(get_request("/sized"));
+  handler.feed(2)->say("fo");
+  handler.feed(2)->break_off();
+  EXPECT_FALSE(client.receive().complete);
+}
+
 TEST_F(HttpStreamsTest, ServesManyStreamsWithFewThreads) {
   constexpr std::size_t kStreams = 400;
   start();

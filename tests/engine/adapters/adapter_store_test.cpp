@@ -76,5 +76,40 @@ TEST_F(FullHostTier, IsWaitedForNoLongerWhenTheStoreEnds) {
   EXPECT_THAT(a->home().read_failure(0).message(), HasSubstr("has no room"));
 }
 
+TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
+  const ModelConfig config = small_model(2);
+  const testing::TempDir dir;
+  const auto device = make_test_device();
+  AdapterStoreOptions options;
+  options.now_ns = [] { return unix_now_ns() + 60'000'000'000; };  // the files are old then
+  const auto store = AdapterStore::create(*device, config, DType::f32, options).value();
+  const std::string folder = testing::write_peft_adapter(dir, "a", config, 16, {Module::q}, 1);
+  ASSERT_TRUE(store->load("a", folder, false, false).ok());
+  ASSERT_TRUE(
+      store->add("dummy", make_dummy_adapter(config, DType::f32, 8, {Module::q}, 2), false, false)
+          .ok());
+  const AdapterLease a = store->find("a");
+  if (a->home().folder().source == nullptr) GTEST_SKIP() << "files here cannot be told by times";
+  const std::string digest = a->contents().digest;
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    const auto opened = store->open_file(digest, name);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    EXPECT_EQ(opened->file.size(), std::filesystem::file_size(dir.path() / "a" / name));
+  }
+  dir.write("a/secret", "a secret");
+  for (const char* name : {"secret", "../a/adapter_config.json", "", "adapter_config.json/"}) {
+    EXPECT_EQ(store->open_file(digest, name).status().code(), StatusCode::not_found) << name;
+  }
+  EXPECT_EQ(store->open_file(std::string(32, '0'), "adapter_config.json").status().code(),
+            StatusCode::not_found);
+  EXPECT_EQ(store->open_file(store->find("dummy")->contents().digest, "adapter_config.json")
+                .status()
+                .code(),
+            StatusCode::not_found);
+  testing::write_peft_adapter(dir, "a", config, 16, {Module::q}, 3);
+  EXPECT_THAT(store->open_file(digest, "adapter_model.safetensors").status().message(),
+              HasSubstr("have changed since they were read"));
+}
+
 }  // namespace
 }  // namespace tandem::test

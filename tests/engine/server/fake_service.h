@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -179,6 +180,8 @@ class FakeService final : public GenerationService {
   std::function<void()> on_load;
   bool is_ready = true;
   bool enforces = true;
+  // Set: what open_adapter_file() does.
+  std::function<Result<AdapterFile>(const std::string&, std::string_view)> open_file;
   // Set: what compile() says of a constraint, from another thread. Else all is well, at once.
   std::function<Status(const TextConstraint&)> compiler;
 
@@ -273,6 +276,10 @@ class FakeService final : public GenerationService {
   bool has_adapter(const std::string& name) const override {
     const std::lock_guard lock(mutex_);
     return adapters_.contains(name);
+  }
+  Result<AdapterFile> open_adapter_file(const std::string& digest,
+                                        std::string_view file) const override {
+    return open_file ? open_file(digest, file) : GenerationService::open_adapter_file(digest, file);
   }
   void drain() override {
     const std::lock_guard lock(mutex_);
