@@ -175,7 +175,7 @@ ReadyServer::ReadyServer(std::vector<std::string> args, ProcessOptions options)
 }
 
 HttpExchange::HttpExchange(int port, const std::string& method, const std::string& path,
-                           const std::string& body) {
+                           const std::string& body, const std::string& more_headers) {
   fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -188,8 +188,8 @@ HttpExchange::HttpExchange(int port, const std::string& method, const std::strin
   }
   const std::string request = fmt::format(
       "{} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-      "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{}",
-      method, path, body.size(), body);
+      "Content-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{}",
+      method, path, body.size(), more_headers, body);
   if (send(fd_, request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
     close(fd_);

@@ -72,7 +72,7 @@ struct ReadyServer {
 class HttpExchange {
  public:
   HttpExchange(int port, const std::string& method, const std::string& path,
-               const std::string& body);
+               const std::string& body, const std::string& more_headers = {});
   ~HttpExchange();
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;

@@ -217,6 +217,14 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
   add(s.advertise, "advertise",
       "how others reach this server, told in the registry; default: http://HOST:PORT")
       .meta("URL");
+  add(s.adapter_store, "adapter_store",
+      "adapters of the registry whose folders cannot be read here are fetched from other engines "
+      "into this folder; none: they are not")
+      .meta("DIR");
+  add(s.adapter_store_gb, "adapter_store_gb",
+      "what adapter_store may hold; those used least recently go")
+      .meta("GB")
+      .range(0.000001, 1e6);
 }
 
 }  // namespace

@@ -83,8 +83,10 @@ struct ServerSettings {
   double max_answer_mb = 128;
   double max_answers_mb = 1024;
   double drain_timeout_s = 30;
-  std::string registry;   // URL; empty: none
-  std::string advertise;  // URL; empty: of host and port
+  std::string registry;       // URL; empty: none
+  std::string advertise;      // URL; empty: of host and port
+  std::string adapter_store;  // folder; empty: nothing is fetched from other engines
+  double adapter_store_gb = 10;
 };
 
 // Which of them a command takes as flags. The others are another command's, accepted in config

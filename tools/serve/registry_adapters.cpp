@@ -1,10 +1,14 @@
 #include "tools/serve/registry_adapters.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <exception>
 #include <optional>
+#include <random>
 #include <system_error>
 #include <utility>
 
+#include "base/http/client/http_address.h"
 #include "base/log.h"
 
 namespace tandem {
@@ -12,36 +16,71 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kLongestWait{30};  // for others' loads
+constexpr std::chrono::seconds kLongestWait{30};
+constexpr std::chrono::seconds kLookAgain{3};
+// Requests wait on threads that parse and answer others. Folders take milliseconds, other engines
+// may take a minute: more than these come again, or go elsewhere.
+constexpr int kMostWaitingForPeers = 2;
+// A file's header, and what people write into it, beside the weights.
+constexpr std::uint64_t kHeaderBytes = 8 << 20;
 
 // Both with links resolved.
 bool lies_under(const fs::path& path, const fs::path& root) {
   return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }
 
+// The weights' file may be in a wider type than what is served of it.
+std::uint64_t most_file_bytes(const AdapterEntry& entry, DType dtype) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // no product of it overflows
+  return std::min(entry.bytes, kMost) / size_of(dtype) * size_of(DType::f32) + kHeaderBytes;
+}
+
+// In random order, so that not all ask the same one; those that serve this model's name first.
+std::vector<HttpAddress> addresses_of(std::vector<EngineEntry> engines, const std::string& model) {
+  std::shuffle(engines.begin(), engines.end(), std::mt19937_64(std::random_device{}()));
+  std::stable_partition(engines.begin(), engines.end(),
+                        [&](const EngineEntry& each) { return each.model == model; });
+  std::vector<HttpAddress> addresses;
+  for (const EngineEntry& each : engines) {
+    Result<HttpAddress> address = HttpAddress::parse(each.address);
+    if (address) addresses.push_back(*std::move(address));
+  }
+  return addresses;
+}
+
 }  // namespace
 
-RegistryAdapters::RegistryAdapters(Engine& engine, DType dtype,
-                                   const std::vector<std::string>& roots)
-    : engine_(engine), dtype_(dtype) {
-  for (const std::string& root : roots) {
+RegistryAdapters::RegistryAdapters(Engine& engine, RegistryAdaptersOptions options)
+    : engine_(engine), dtype_(options.dtype), store_(std::move(options.store)) {
+  for (const std::string& root : options.roots) {
     std::error_code failure;
     fs::path real = fs::canonical(root, failure);
     if (!failure) roots_.push_back(std::move(real));
   }
+  if (store_ != nullptr) {
+    fetcher_ = std::make_unique<PeerFetcher>(*store_, std::move(options.peers));
+  }
+  folders_.start(1);
+  peers_.start(1);
 }
 
-RegistryAdapters::~RegistryAdapters() = default;
+RegistryAdapters::~RegistryAdapters() {
+  member_.reset();
+  if (fetcher_ != nullptr) fetcher_->stop();
+  folders_.stop();
+  peers_.stop();
+}
 
-Result<std::unique_ptr<RegistryAdapters>> RegistryAdapters::join(
-    const std::string& url, const EngineEntry& entry, Engine& engine, DType dtype,
-    const std::vector<std::string>& roots) {
+Result<std::unique_ptr<RegistryAdapters>> RegistryAdapters::join(const std::string& url,
+                                                                 const EngineEntry& entry,
+                                                                 Engine& engine,
+                                                                 RegistryAdaptersOptions options) {
   TANDEM_ASSIGN(auto registry, open_registry(url));
-  std::unique_ptr<RegistryAdapters> adapters(new RegistryAdapters(engine, dtype, roots));
+  std::unique_ptr<RegistryAdapters> adapters(new RegistryAdapters(engine, std::move(options)));
   auto* const raw = adapters.get();
   {
     // The member's thread may call follow() before this has it.
-    const std::lock_guard lock(raw->loading_);
+    const std::lock_guard lock(raw->mutex_);
     TANDEM_ASSIGN(raw->member_,
                   RegistryMember::join(std::move(registry), entry, [raw] { raw->follow(); }));
   }
@@ -49,41 +88,164 @@ Result<std::unique_ptr<RegistryAdapters>> RegistryAdapters::join(
 }
 
 Status RegistryAdapters::fetch(const std::string& name) {
-  const std::optional<AdapterEntry> entry = member_->find_adapter(name);
-  if (!entry) return error(StatusCode::not_found, "the registry has no adapter '{}'", name);
-  const std::unique_lock lock(loading_, kLongestWait);
-  if (!lock) {
-    return error(StatusCode::unavailable, "other adapters are being read; try again");
+  if (!member_->has_read()) {
+    return error(StatusCode::unavailable,
+                 "which adapters there are is not known here yet: the registry has not answered "
+                 "since this server started");
   }
-  if (engine_.has_adapter(name)) return {};  // by whoever was here before
-  Status loaded = load(*entry);
-  if (!loaded) log::warning("adapter '{}' of the registry: {}", name, loaded.message());
-  return loaded;
+  if (!member_->find_adapter(name)) {
+    return error(StatusCode::not_found, "the registry has no adapter '{}'", name);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
+  std::unique_lock lock(mutex_);
+  const JobPtr job = ask(name);
+  bool is_counted = false;
+  bool is_late = false;
+  while (!job->is_done && !is_late) {
+    if (job->at_peers && !is_counted) {
+      if (waiting_for_peers_ == kMostWaitingForPeers) break;
+      is_counted = true;
+      ++waiting_for_peers_;
+    }
+    is_late = changed_.wait_until(lock, deadline) == std::cv_status::timeout;
+  }
+  if (is_counted) --waiting_for_peers_;
+  if (job->is_done) return job->status;
+  return error(StatusCode::unavailable, "adapter '{}' is on its way here{}; try again", name,
+               job->at_peers ? " from another engine" : "");
+}
+
+RegistryAdapters::JobPtr RegistryAdapters::ask(const std::string& name) {
+  if (const auto found = jobs_.find(name); found != jobs_.end()) return found->second;
+  auto job = std::make_shared<Job>();
+  job->name = name;
+  if (folders_.run([this, job] { bring_in(job); })) {
+    jobs_[name] = job;
+  } else {
+    job->is_done = true;
+    job->status = error(StatusCode::unavailable, "this server ends");
+  }
+  return job;
+}
+
+void RegistryAdapters::look_again() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ < kLookAgain) return;
+  looked_ = now;
+  follow();
 }
 
 void RegistryAdapters::follow() {
-  const std::lock_guard lock(loading_);
-  for (auto each = fetched_.begin(); each != fetched_.end();) {
-    const auto& [name, digest] = *each;
-    const std::optional<AdapterEntry> entry = member_->find_adapter(name);
-    if (!entry) {
-      const Status unloaded = engine_.unload_adapter(name);
-      if (unloaded) log::info("adapter '{}' unloaded: the registry has it no more", name);
-      each = fetched_.erase(each);
-      continue;
-    }
-    ++each;
-    if (entry->digest == digest) continue;
-    const Status loaded = load(*entry);
-    if (!loaded) {
-      log::warning("adapter '{}' version {} of the registry: {}; the one before is served on",
-                   entry->name, entry->version, loaded.message());
-    }
+  std::vector<std::string> names;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, digest] : fetched_) names.push_back(name);
   }
+  for (const std::string& name : names) follow(name);
 }
 
-Status RegistryAdapters::load(const AdapterEntry& entry) {
-  TANDEM_ASSIGN(const std::string folder, allowed_folder(entry));
+void RegistryAdapters::follow(const std::string& name) {
+  const std::optional<AdapterEntry> entry = member_->find_adapter(name);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = fetched_.find(name);
+    if (found == fetched_.end()) return;
+    if (entry) {
+      if (entry->digest != found->second) ask(name);
+      return;
+    }
+    fetched_.erase(found);
+  }
+  const Status unloaded = engine_.unload_adapter(name);
+  if (unloaded) log::info("adapter '{}' unloaded: the registry has it no more", name);
+}
+
+bool RegistryAdapters::is_served(const AdapterEntry& entry) {
+  if (!engine_.has_adapter(entry.name)) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = fetched_.find(entry.name);
+  // One that somebody has loaded by this name himself is not ours to replace.
+  return found == fetched_.end() || found->second == entry.digest;
+}
+
+void RegistryAdapters::bring_in(const JobPtr& job) {
+  Status status;
+  try {
+    const std::optional<AdapterEntry> entry = member_->find_adapter(job->name);
+    if (!entry) {
+      return end(job, error(StatusCode::not_found, "the registry has no adapter '{}'", job->name));
+    }
+    job->entry = *entry;
+    if (is_served(*entry)) return end(job, {});
+    if (const Status fits = check_fits(*entry); !fits) return end(job, fits);
+    status = load_from_store(*entry);
+    if (status || !blames_folder(status)) return end(job, status);
+    const Result<fs::path> folder = allowed_folder(*entry);
+    status = folder ? load(*entry, *folder) : folder.status();
+    if (status || !blames_folder(status) || fetcher_ == nullptr) {
+      return end(job, status);
+    }
+    const bool runs = peers_.run([this, job, status] { bring_from_peers(job, status); });
+    if (!runs) return end(job, status);
+  } catch (const std::exception& failure) {  // no memory
+    return end(job, {StatusCode::unavailable, failure.what()});
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    job->at_peers = true;
+  }
+  changed_.notify_all();
+}
+
+void RegistryAdapters::bring_from_peers(const JobPtr& job, const Status& before) {
+  Status status;
+  try {
+    status = fetch_from_peers(job->entry);
+    if (!status) {
+      status = error(status.code(), "{}, and from other engines: {}", before.message(),
+                     status.message());
+    }
+  } catch (const std::exception& failure) {  // no memory
+    status = {StatusCode::unavailable, failure.what()};
+  }
+  end(job, status);
+}
+
+Status RegistryAdapters::fetch_from_peers(const AdapterEntry& entry) {
+  // One of another name with these contents may have come since it was looked for.
+  Status there = load_from_store(entry);
+  if (there || !blames_folder(there)) return there;
+  TANDEM_ASSIGN(const DType dtype, parse_dtype(entry.dtype));
+  const auto peers = addresses_of(member_->other_engines(), member_->engine().model);
+  return fetcher_->fetch({entry.digest, most_file_bytes(entry, dtype)}, peers,
+                         [&](const LocalStore::Kept& kept) { return load(entry, kept.folder); });
+}
+
+// The registry may have changed meanwhile: what counts is its newest word.
+void RegistryAdapters::end(const JobPtr& job, const Status& status) {
+  bool is_news = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (status) {
+      refused_.erase(job->name);
+    } else if (status.code() != StatusCode::not_found) {
+      std::string& refused = refused_[job->name];
+      is_news = std::exchange(refused, job->entry.digest) != job->entry.digest;
+    }
+    job->is_done = true;
+    job->status = status;
+    jobs_.erase(job->name);
+  }
+  changed_.notify_all();
+  if (is_news) {
+    log::warning("adapter '{}' version {} of the registry: {}", job->name, job->entry.version,
+                 status.message());
+  }
+  const std::optional<AdapterEntry> now = member_->find_adapter(job->name);
+  if (!now || now->digest != job->entry.digest) follow(job->name);
+}
+
+Status RegistryAdapters::check_fits(const AdapterEntry& entry) const {
   const Result<DType> dtype = parse_dtype(entry.dtype);
   if (!dtype || *dtype != dtype_) {
     return invalid(
@@ -91,21 +253,45 @@ Status RegistryAdapters::load(const AdapterEntry& entry) {
         "with --dtype {} enters it for engines like this",
         entry.dtype, to_string(dtype_), to_string(dtype_));
   }
-  TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder, entry.digest));
-  fetched_[entry.name] = entry.digest;
+  if (entry.rank > engine_.options().max_lora_rank) {
+    return invalid("adapter '{}' has rank {}, this server takes up to {} (max_lora_rank)",
+                   entry.name, entry.rank, engine_.options().max_lora_rank);
+  }
+  return {};
+}
+
+Status RegistryAdapters::load_from_store(const AdapterEntry& entry) {
+  const auto kept = store_ == nullptr ? std::nullopt : store_->find(entry.digest);
+  if (!kept) return error(StatusCode::not_found, "it is not in the local store");
+  Status loaded = load(entry, kept->folder);
+  if (loaded || !blames_folder(loaded)) return loaded;
+  log::warning("adapter store: {} is dropped: {}", entry.digest, loaded.message());
+  store_->drop(entry.digest);
+  return loaded;
+}
+
+Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder) {
+  TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder.string(), entry.digest));
+  if (store_ != nullptr) {
+    store_->used_by(entry.digest, engine_.adapter_store().find(entry.name));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    fetched_[entry.name] = entry.digest;
+  }
   log::info("adapter '{}' version {} of the registry loaded from {}", entry.name, entry.version,
-            folder);
+            folder.string());
   return {};
 }
 
 // The registry's writers name any folder; what may be read is this server's to say.
-Result<std::string> RegistryAdapters::allowed_folder(const AdapterEntry& entry) const {
+Result<fs::path> RegistryAdapters::allowed_folder(const AdapterEntry& entry) const {
   std::error_code failure;
-  const fs::path real = fs::weakly_canonical(entry.source, failure);
+  fs::path real = fs::weakly_canonical(entry.source, failure);
   const bool allowed = !failure && std::ranges::any_of(roots_, [&](const fs::path& root) {
     return lies_under(real, root);
   });
-  if (allowed) return real.string();
+  if (allowed) return real;
   return error(StatusCode::permission_denied,
                "its folder in the registry is not under an adapter_root of this server");
 }

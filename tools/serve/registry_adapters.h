@@ -1,8 +1,16 @@
 // Adapters of a cluster's registry, served by name although nobody gave them to this server: each
 // is read when a request names it first, proven by its digest, and follows its newest version.
+//
+//   fetch, follow -> [folders_: the local store, then the folder of the entry]
+//                        | neither holds it, and there is a local store
+//                        v
+//                    [peers_: other engines -> the local store]
+//
+// Two threads, so that an adapter on a slow way here holds up none that lies at hand.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,44 +19,91 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/http/worker_lane.h"
 #include "base/status.h"
 #include "engine/batching/engine.h"
+#include "engine/peers/local_store.h"
+#include "engine/peers/peer_fetcher.h"
 #include "scheduler/registry/registry.h"
 #include "scheduler/registry/registry_member.h"
 
 namespace tandem {
 
+struct RegistryAdaptersOptions {
+  DType dtype = DType::bf16;          // that the engine computes in
+  std::vector<std::string> roots;     // folders of the registry must lie under one of them
+  std::unique_ptr<LocalStore> store;  // null: other engines are not asked
+  PeerFetcherOptions peers;
+};
+
 class RegistryAdapters {
  public:
-  // Registers the engine; it outlives this. Folders of adapters must lie under one of `roots`.
+  // Registers the engine, now or when the registry answers; the engine outlives this.
   static Result<std::unique_ptr<RegistryAdapters>> join(const std::string& url,
                                                         const EngineEntry& entry, Engine& engine,
-                                                        DType dtype,
-                                                        const std::vector<std::string>& roots);
-  // Leaves the registry. Adapters stay served.
+                                                        RegistryAdaptersOptions options);
+  // Leaves the registry. Adapters stay served. Nobody may be in fetch().
   ~RegistryAdapters();
   RegistryAdapters(const RegistryAdapters&) = delete;
   RegistryAdapters& operator=(const RegistryAdapters&) = delete;
 
-  // Makes the newest version of this name servable. not_found: the registry does not have it. Takes
-  // as long as reading it, and those before it, takes. Thread-safe.
+  // Makes the newest version of this name servable. not_found: the registry does not have it.
+  // unavailable: it is on its way still, or cannot be had now. Takes as long as reading it takes,
+  // half a minute at most; of those that wait for other engines most are told at once to come
+  // again. Thread-safe.
   Status fetch(const std::string& name);
+
+  // To be called now and then, by one thread: asks again for versions that could not be had, as
+  // other engines may have them by now.
+  void look_again();
 
   // Of the engine's place in the registry: RegistryMember's. Thread-safe.
   void set_serving(bool serving) { member_->set_serving(serving); }
 
  private:
-  RegistryAdapters(Engine& engine, DType dtype, const std::vector<std::string>& roots);
+  // A name that is being brought in, for all who want it.
+  struct Job {
+    std::string name;
+    AdapterEntry entry;     // that is tried; of the lanes
+    bool at_peers = false;  // guarded by mutex_, like the rest
+    bool is_done = false;
+    Status status;
+  };
+  using JobPtr = std::shared_ptr<Job>;
+
+  RegistryAdapters(Engine& engine, RegistryAdaptersOptions options);
   void follow();  // what was fetched, to its newest version
-  Status load(const AdapterEntry& entry);
-  Result<std::string> allowed_folder(const AdapterEntry& entry) const;
+  void follow(const std::string& name);
+  JobPtr ask(const std::string& name);                             // mutex_ held
+  void bring_in(const JobPtr& job);                                // on folders_
+  void bring_from_peers(const JobPtr& job, const Status& before);  // on peers_
+  void end(const JobPtr& job, const Status& status);
+
+  bool is_served(const AdapterEntry& entry);
+  Status check_fits(const AdapterEntry& entry) const;
+  Status load_from_store(const AdapterEntry& entry);  // not_found: it is not there
+  Status load(const AdapterEntry& entry, const std::filesystem::path& folder);
+  Status fetch_from_peers(const AdapterEntry& entry);
+  Result<std::filesystem::path> allowed_folder(const AdapterEntry& entry) const;
 
   Engine& engine_;
   const DType dtype_;
-  std::vector<std::filesystem::path> roots_;    // links resolved
-  std::timed_mutex loading_;                    // guards fetched_
+  std::vector<std::filesystem::path> roots_;  // links resolved
+  const std::unique_ptr<LocalStore> store_;   // null: none
+  std::unique_ptr<PeerFetcher> fetcher_;      // null: none
+
+  std::mutex mutex_;  // guards these
+  std::condition_variable changed_;
+  std::map<std::string, JobPtr> jobs_;          // under way
   std::map<std::string, std::string> fetched_;  // digests by name
-  std::unique_ptr<RegistryMember> member_;      // its thread uses all of the above: ends first
+  std::map<std::string, std::string> refused_;  // the same; which the log has
+  int waiting_for_peers_ = 0;
+
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
+
+  WorkerLane folders_;
+  WorkerLane peers_;
+  std::unique_ptr<RegistryMember> member_;  // its thread uses all of the above: ends first
 };
 
 }  // namespace tandem

@@ -5,10 +5,13 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/log.h"
 #include "base/memory/memory_reserve.h"
+#include "engine/peers/local_store.h"
 #include "engine/server/cluster/engine_report.h"
 #include "engine/server/server.h"
 #include "engine/server/tool_calls/tool_format.h"
@@ -80,9 +83,23 @@ Status check_registry(const ServerSettings& settings) {
   return open_registry(settings.registry).status();
 }
 
+Result<std::unique_ptr<LocalStore>> open_store(const ServerSettings& settings) {
+  if (settings.adapter_store.empty()) return std::unique_ptr<LocalStore>();
+  if (settings.registry.empty()) {
+    return invalid(
+        "adapter_store: it is for a registry's adapters, and there is no registry; add --registry "
+        "URL");
+  }
+  const auto bytes = static_cast<std::uint64_t>(settings.adapter_store_gb * 1e9);
+  Result<std::unique_ptr<LocalStore>> store = LocalStore::open(settings.adapter_store, bytes);
+  if (!store) return store.status().with_context("adapter_store");
+  return store;
+}
+
 Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& settings,
                                                         const std::string& address,
                                                         const std::string& engine_id,
+                                                        std::unique_ptr<LocalStore> store,
                                                         EngineSetup& setup) {
   const EngineOptions& options = setup.engine->options();
   EngineEntry entry;
@@ -92,9 +109,12 @@ Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& se
   entry.capacity.max_requests = options.max_num_seqs;
   entry.capacity.kv_tokens = std::int64_t{options.num_pages} * options.page_tokens;
   entry.capacity.adapter_bytes = static_cast<std::int64_t>(options.host_tier_bytes);
-  TANDEM_ASSIGN(auto adapters, RegistryAdapters::join(settings.registry, entry, *setup.engine,
-                                                      setup.dtype, settings.adapter_root));
-  return adapters;
+  RegistryAdaptersOptions adapters;
+  adapters.dtype = setup.dtype;
+  adapters.roots = settings.adapter_root;
+  adapters.store = std::move(store);
+  adapters.peers.api_key = settings.api_key;
+  return RegistryAdapters::join(settings.registry, entry, *setup.engine, std::move(adapters));
 }
 
 Status serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
@@ -103,6 +123,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   TANDEM_ASSIGN(const auto adapters,
                 list_adapters(engine_settings.adapters, engine_settings.adapter));
   TANDEM_TRY(check_registry(server_settings));
+  TANDEM_ASSIGN(auto store, open_store(server_settings));  // null: none
   std::unique_ptr<EngineSetup> setup;          // outlives the server, which points into it
   std::unique_ptr<RegistryAdapters> registry;  // so does this; null: none
   TANDEM_ASSIGN(const auto server,
@@ -124,7 +145,8 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
   model.engine_id = new_engine_id();
   if (!server_settings.registry.empty()) {
-    TANDEM_ASSIGN(registry, join_registry(server_settings, address, model.engine_id, *setup));
+    TANDEM_ASSIGN(registry, join_registry(server_settings, address, model.engine_id,
+                                          std::move(store), *setup));
     model.fetch_adapter = [&registry](const std::string& name) { return registry->fetch(name); };
   }
   model.version = version_number();
@@ -133,7 +155,10 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   log::info("ready: {} serves '{}' and {} adapters", address, model.name, adapters.size());
 
   while (!signals->wait_for(std::chrono::milliseconds(100))) {
-    if (registry != nullptr) registry->set_serving(setup->engine->ready());
+    if (registry != nullptr) {
+      registry->set_serving(setup->engine->ready());
+      registry->look_again();
+    }
     if (const Status failure = setup->engine->failure(); !failure) {
       bound_the_end(*signals, server_settings.drain_timeout_s);
       server->drain_and_stop(std::chrono::seconds(1));  // the answers that say so

@@ -4,15 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "scheduler/registry/registry.h"
+#include "tests/scheduler/registry/etcd_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"
 
@@ -45,11 +48,14 @@ class RegistryServe : public ::testing::Test {
              fs::copy_options::overwrite_existing | fs::copy_options::recursive);
     return to.string();
   }
-  std::unique_ptr<ReadyServer> serve() const {
-    return std::make_unique<ReadyServer>(std::vector<std::string>{
-        "serve", "--model", kModel, "--port", "0", "--device", "host", "--dtype", "f32", "--no-pin",
-        "--cpu-workers", "0", "--registry", url_, "--adapter-root", root_.string()});
+  std::unique_ptr<ReadyServer> serve(const std::vector<std::string>& more) const {
+    std::vector<std::string> args{"serve",         "--model", kModel,       "--port", "0",
+                                  "--device",      "host",    "--dtype",    "f32",    "--no-pin",
+                                  "--cpu-workers", "0",       "--registry", url_};
+    args.insert(args.end(), more.begin(), more.end());
+    return std::make_unique<ReadyServer>(args);
   }
+  std::unique_ptr<ReadyServer> serve() const { return serve({"--adapter-root", root_.string()}); }
   static std::string ask(const ReadyServer& server, const std::string& model) {
     const nlohmann::json body{
         {"model", model}, {"prompt", "def f("}, {"max_tokens", 4}, {"temperature", 0}};
@@ -98,13 +104,128 @@ TEST_F(RegistryServe, ServesTheRegistrysAdaptersInTheirNewestVersion) {
   // Added while it serves, and a new version of what it serves.
   add("law", copy_of("license", root_ / "law"));
   add("code", copy_of("cheader", root_ / "code-2"));
-  const std::string newest = newest_digest("code");
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (digest_of(*server, "code") != newest && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_EQ(digest_of(*server, "code"), newest);
+  const auto comes_to_newest = [&] {
+    const std::string newest = newest_digest("code");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (digest_of(*server, "code") != newest && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return digest_of(*server, "code") == newest;
+  };
+  EXPECT_TRUE(comes_to_newest());
   EXPECT_THAT(ask(*server, "law"), StartsWith("HTTP/1.1 200"));
+
+  // A version that cannot be had yet is looked for again.
+  const std::string before = newest_digest("code");
+  add("code", copy_of("docstring", outside_ / "code-3"));
+  EXPECT_TRUE(server->process.wait_for_error("adapter 'code' version 3"));
+  EXPECT_EQ(digest_of(*server, "code"), before);
+  fs::rename(outside_, dir_.path() / "moved");
+  fs::create_directory_symlink(root_, outside_);
+  fs::rename(dir_.path() / "moved" / "code-3", root_ / "code-3");
+  EXPECT_TRUE(comes_to_newest());
+}
+
+TEST_F(RegistryServe, FetchesAnAdapterFromAnotherEngineAndKeepsIt) {
+  add("code", copy_of("python", root_ / "code"));
+  add("law", copy_of("license", root_ / "law"));
+  add("far", copy_of("docstring", outside_ / "far"));
+  const std::string store = (dir_.path() / "store").string();
+  const auto first = serve({"--adapter-root", root_.string(), "--api-key", "secret"});
+  ASSERT_GT(first->port, 0) << first->process.error();
+  const auto ask_with_key = [](const ReadyServer& server, const std::string& model) {
+    const nlohmann::json body{
+        {"model", model}, {"prompt", "def f("}, {"max_tokens", 8}, {"temperature", 0}};
+    const std::string answer = HttpExchange(server.port, "POST", "/v1/completions", body.dump(),
+                                            "Authorization: Bearer secret\r\n")
+                                   .read_all();
+    const std::size_t at = answer.find("\r\n\r\n");
+    if (!answer.starts_with("HTTP/1.1 200") || at == std::string::npos) return answer;
+    return nlohmann::json::parse(answer.substr(at + 4))["choices"][0]["text"].get<std::string>();
+  };
+  const auto serve_second = [&] {
+    return serve({"--adapter-store", store, "--api-key", "secret"});
+  };
+  auto second = serve_second();
+  ASSERT_GT(second->port, 0) << second->process.error();
+
+  // The first lacks it, too, until a request has brought it in there.
+  EXPECT_THAT(ask_with_key(*second, "code"),
+              AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("1 other engine of the registry lacks")));
+  const std::string expected = ask_with_key(*first, "code");
+  EXPECT_EQ(ask_with_key(*second, "code"), expected);
+  EXPECT_THAT(ask_with_key(*second, "far"),
+              AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("not under an adapter_root")));
+  EXPECT_TRUE(fs::exists(fs::path(store) / newest_digest("code") / "adapter_model.safetensors"));
+
+  (void)ask_with_key(*first, "law");
+  EXPECT_EQ(ask_with_key(*second, "law"), ask_with_key(*first, "law"));
+
+  // What it has stays, though nobody else is there, but for what is something else by now.
+  for (const ReadyServer* server : {first.get(), second.get()})
+    server->process.send_signal(SIGTERM);
+  EXPECT_EQ(first->process.wait(), 0) << first->process.error();
+  EXPECT_EQ(second->process.wait(), 0) << second->process.error();
+  fs::copy(kAdapters + "cheader", fs::path(store) / newest_digest("law"),
+           fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+  second = serve_second();
+  ASSERT_GT(second->port, 0) << second->process.error();
+  EXPECT_EQ(ask_with_key(*second, "code"), expected);
+  EXPECT_THAT(ask_with_key(*second, "law"),
+              AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("no other engine in the registry")));
+  EXPECT_FALSE(fs::exists(fs::path(store) / newest_digest("law")));
+}
+
+TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEngines) {
+  add("far", copy_of("python", outside_ / "far"));
+  const testing::SilentServer stalls;
+  const auto registry = open_registry(url_);
+  EngineEntry engine;
+  engine.id = "stalls";
+  engine.address = "http://" + stalls.endpoint().text();
+  engine.model = "demo-llama";
+  ASSERT_TRUE((*registry)->register_engine(engine, std::chrono::seconds(600)).ok());
+  const auto server = serve({"--adapter-store", (dir_.path() / "store").string()});
+  ASSERT_GT(server->port, 0) << server->process.error();
+  std::mutex mutex;
+  std::condition_variable told;
+  std::vector<std::string> answers;
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back([&] {
+      std::string answer = ask(*server, "far");
+      const std::lock_guard lock(mutex);
+      answers.push_back(std::move(answer));
+      told.notify_all();
+    });
+  }
+  {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(told.wait_for(lock, std::chrono::seconds(60), [&] { return !answers.empty(); }));
+    EXPECT_THAT(answers.front(),
+                AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("on its way here from another")));
+  }
+  EXPECT_THAT(ask(*server, "demo-llama"), StartsWith("HTTP/1.1 200"));
+  {
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(answers.size(), 1U) << "the others wait";
+  }
+  server->process.send_signal(SIGKILL);
+}
+
+TEST_F(RegistryServe, BeginsWhileTheRegistryIsAway) {
+  url_ = "etcd://127.0.0.1:1";
+  const auto server = serve();
+  ASSERT_GT(server->port, 0) << server->process.error();
+  EXPECT_THAT(ask(*server, "demo-llama"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ask(*server, "code"),
+              AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("has not answered since")));
+  server->process.send_signal(SIGTERM);
+  EXPECT_EQ(server->process.wait(), 0);
+  const std::string& log = server->process.error();
+  const std::size_t told = log.find("begins without it");
+  EXPECT_NE(told, std::string::npos) << log;
+  EXPECT_EQ(log.find("registry: ", told), std::string::npos) << "once: " << log;
 }
 
 TEST_F(RegistryServe, IsInTheRegistryUntilItEnds) {
@@ -148,6 +269,9 @@ TEST_F(RegistryServe, MistakesAreSaidBeforeTheModelIsLoaded) {
       run_tandem({"serve", "--model", kModel, "--registry", url_, "--host", "0.0.0.0"});
   EXPECT_EQ(any.status, 1);
   EXPECT_THAT(any.error, HasSubstr("--advertise http://"));
+  const Finished store = run_tandem({"serve", "--model", kModel, "--adapter-store", "/tmp/x"});
+  EXPECT_EQ(store.status, 1);
+  EXPECT_THAT(store.error, HasSubstr("add --registry URL"));
 }
 
 }  // namespace

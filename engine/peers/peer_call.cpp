@@ -1,0 +1,139 @@
+#include "engine/peers/peer_call.h"
+
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+constexpr int kOk = 200;
+
+// On the loop's thread, which waits for nothing else: what the sink takes its time for holds up the
+// connection, and with it the peer.
+class FileCall final : public CallEvents {
+ public:
+  FileCall(EventLoop& loop, const PeerSink& sink) : loop_(loop), sink_(sink) {}
+
+  void on_head(const CallHead& head) override {
+    if (head.status != kOk) return end(refusal(head.status));
+    if (!head.header("content-encoding").empty()) {
+      return end(PeerAnswer::failed(invalid("it answers in an encoding that was not asked for")));
+    }
+    std::uint64_t bytes = sink_.max_bytes;
+    const std::string_view length = head.header("content-length");
+    if (!length.empty()) {
+      const auto [last, failure] =
+          std::from_chars(length.data(), length.data() + length.size(), bytes);
+      if (failure != std::errc() || last != length.data() + length.size()) {
+        return end(PeerAnswer::failed(invalid("its Content-Length is no number")));
+      }
+    }
+    if (bytes > sink_.max_bytes) return end(too_much());
+    if (!sink_.begin) return;
+    if (Status begun = sink_.begin(bytes); !begun) end(PeerAnswer::ours(std::move(begun)));
+  }
+
+  void on_bytes(std::string_view bytes) override {
+    if (answer_) return;  // what came with the head that ended it
+    if (bytes.size() > sink_.max_bytes - taken_) return end(too_much());
+    taken_ += bytes.size();
+    if (Status taken = sink_.take(bytes); !taken) end(PeerAnswer::ours(std::move(taken)));
+  }
+
+  void on_end(CallEnd how, std::string_view reason) override {
+    switch (how) {
+      case CallEnd::complete:
+        return end({});
+      case CallEnd::unreachable:
+        return end(failure("cannot be reached", reason));
+      case CallEnd::broken:
+        return end(failure("broke off", reason));
+      case CallEnd::late:
+        return end(
+            PeerAnswer::failed(error(StatusCode::unavailable, "it was silent for too long")));
+      case CallEnd::malformed:
+        return end(failure("answers no HTTP", reason));
+    }
+  }
+
+  void end(PeerAnswer answer) {
+    if (!answer_) answer_ = std::move(answer);
+    loop_.stop();
+  }
+  std::optional<PeerAnswer> answer() { return std::move(answer_); }
+
+ private:
+  static PeerAnswer failure(const char* what, std::string_view reason) {
+    return PeerAnswer::failed(error(StatusCode::unavailable, "it {}: {}", what, reason));
+  }
+  PeerAnswer too_much() const {
+    return PeerAnswer::failed(invalid(
+        "it has more than the {} bytes that the registry's entry allows for", sink_.max_bytes));
+  }
+  static PeerAnswer refusal(int status) {
+    switch (status) {
+      case 404:
+        return {PeerAnswer::Kind::lacks};
+      case 429:
+      case 503:
+        return {PeerAnswer::Kind::busy,
+                error(StatusCode::unavailable, "it has too much to do, or starts or ends")};
+      case 401:
+      case 403:
+        return PeerAnswer::failed(
+            error(StatusCode::permission_denied,
+                  "it does not take this engine's API key: give all engines the same"));
+      default:
+        return PeerAnswer::failed(error(StatusCode::unavailable, "it answers {}", status));
+    }
+  }
+
+  EventLoop& loop_;
+  const PeerSink& sink_;
+  std::uint64_t taken_ = 0;
+  std::optional<PeerAnswer> answer_;
+};
+
+PeerAnswer ending() {
+  return PeerAnswer::ours(error(StatusCode::unavailable, "this server ends"));
+}
+
+}  // namespace
+
+void PeerStop::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  if (running_ != nullptr) running_->stop();
+}
+
+PeerAnswer call_peer(const HttpAddress& peer, const std::string& target, const std::string& api_key,
+                     const PeerTimes& times, const PeerSink& sink, PeerStop& stop) {
+  EventLoop loop;
+  HttpClient client(loop, 0);
+  FileCall events(loop, sink);
+  CallRequest request;
+  request.target = target;
+  if (!api_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + api_key);
+  LoopTimer longest(loop, [&] {
+    events.end(PeerAnswer::failed(error(StatusCode::unavailable, "it is too slow")));
+  });
+  longest.start(times.longest + std::chrono::seconds(sink.max_bytes / times.bytes_per_s));
+  {
+    const std::lock_guard lock(stop.mutex_);
+    if (stop.stopped_) return ending();
+    stop.running_ = &loop;
+  }
+  {
+    const auto call = client.call(peer, request, times.deadlines, events);
+    loop.run();
+  }
+  {
+    const std::lock_guard lock(stop.mutex_);
+    stop.running_ = nullptr;
+  }
+  return events.answer().value_or(ending());
+}
+
+}  // namespace tandem

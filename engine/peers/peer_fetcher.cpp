@@ -1,0 +1,156 @@
+#include "engine/peers/peer_fetcher.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "engine/loader/peft/peft_source.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kMostNamed = 4;  // peers of a message
+
+// What those said that could not help, for a message of a bounded length.
+class Refusals {
+ public:
+  void add(const HttpAddress& peer, const Status& why) {
+    log::info("no adapter's files from {}: {}", peer.text(), why.message());
+    if (++count_ > kMostNamed) return;
+    if (!text_.empty()) text_ += "; ";
+    text_ += fmt::format("{}: {}", peer.text(), why.message());
+  }
+  std::string text() const {
+    if (count_ <= kMostNamed) return text_;
+    return fmt::format("{}; and {} more, which the log names", text_, count_ - kMostNamed);
+  }
+  bool empty() const { return count_ == 0; }
+
+ private:
+  std::string text_;
+  std::size_t count_ = 0;
+};
+
+Status nobody_gives(std::size_t lack, const Refusals& refusals) {
+  std::string said;
+  if (lack > 0) {
+    said = fmt::format("{} other engine{} of the registry {} it", lack, lack == 1 ? "" : "s",
+                       lack == 1 ? "lacks" : "lack");
+  }
+  if (!refusals.empty()) {
+    said += fmt::format("{}{}", said.empty() ? "" : "; ", refusals.text());
+  }
+  if (said.empty()) said = "there is no other engine in the registry to ask";
+  return error(StatusCode::unavailable,
+               "{}; load it on one of them, or put its folder where this engine may read it", said);
+}
+
+}  // namespace
+
+bool blames_folder(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::invalid_argument:
+    case StatusCode::not_found:
+    case StatusCode::permission_denied:
+    case StatusCode::internal:  // the disk failed
+      return true;
+    default:
+      return false;
+  }
+}
+
+PeerFetcher::PeerFetcher(LocalStore& store, PeerFetcherOptions options)
+    : store_(store), options_(std::move(options)) {}
+
+void PeerFetcher::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  stops_.notify_all();
+  stop_.stop();
+}
+
+bool PeerFetcher::pause() {
+  std::unique_lock lock(mutex_);
+  return !stops_.wait_for(lock, options_.pause, [this] { return stopped_; });
+}
+
+Status PeerFetcher::fetch(const WantedAdapter& wanted, const std::vector<HttpAddress>& peers,
+                          const Use& use) {
+  Refusals refusals;
+  std::size_t lack = 0;
+  std::vector<HttpAddress> asked = peers;
+  for (int round = 1; !asked.empty(); ++round) {
+    std::vector<HttpAddress> busy;
+    for (const HttpAddress& peer : asked) {
+      PeerAnswer answer = fetch_from(peer, wanted, use);
+      switch (answer.kind) {
+        case PeerAnswer::Kind::ok:
+          return {};
+        case PeerAnswer::Kind::lacks:
+          ++lack;
+          break;
+        case PeerAnswer::Kind::busy:
+          if (round < options_.rounds) {
+            busy.push_back(peer);
+            break;
+          }
+          [[fallthrough]];
+        case PeerAnswer::Kind::failed:
+          refusals.add(peer, answer.status);
+          break;
+        case PeerAnswer::Kind::ours:
+          return std::move(answer.status);
+      }
+    }
+    asked = std::move(busy);
+    if (!asked.empty() && !pause()) return error(StatusCode::unavailable, "this server ends");
+  }
+  return nobody_gives(lack, refusals);
+}
+
+// The small file first: most engines lack the adapter, and say so.
+PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter& wanted,
+                                   const Use& use) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto call = [&](const char* file, const PeerSink& sink) {
+    return call_peer(peer, fmt::format("/v1/adapters/{}/{}", wanted.digest, file), options_.api_key,
+                     options_.times, sink, stop_);
+  };
+  std::string config;
+  PeerAnswer answer = call(kPeftConfigName, {.max_bytes = kMaxPeftConfigBytes,
+                                             .take = [&](std::string_view bytes) -> Status {
+                                               config += bytes;
+                                               return {};
+                                             }});
+  if (answer.kind != PeerAnswer::Kind::ok) return answer;
+  std::unique_ptr<IncomingAdapter> incoming;
+  PeerSink weights;
+  weights.max_bytes = wanted.max_bytes;
+  weights.begin = [&](std::uint64_t bytes) -> Status {
+    TANDEM_ASSIGN(incoming, store_.begin(config.size() + bytes));
+    TANDEM_TRY(incoming->begin_file(kPeftConfigName));
+    TANDEM_TRY(incoming->append(config));
+    return incoming->begin_file(kPeftWeightsName);
+  };
+  weights.take = [&](std::string_view bytes) { return incoming->append(bytes); };
+  answer = call(kPeftWeightsName, weights);
+  if (answer.kind != PeerAnswer::Kind::ok) return answer;
+  Result<LocalStore::Kept> kept = store_.keep(std::move(incoming), wanted.digest);
+  if (!kept) return PeerAnswer::ours(kept.status());
+  Status used = use(*kept);
+  if (used) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    log::info("adapter {} came from {} in {:.2f} s", wanted.digest, peer.text(), took.count());
+    return {};
+  }
+  if (!blames_folder(used)) return PeerAnswer::ours(std::move(used));
+  store_.drop(wanted.digest);
+  return PeerAnswer::failed(used.with_context("what it gives is not the adapter"));
+}
+
+}  // namespace tandem

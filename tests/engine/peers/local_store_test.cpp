@@ -1,0 +1,147 @@
+#include "engine/peers/local_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::string digest_of(char digit) {
+  return std::string(32, digit);
+}
+
+class LocalStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { log::set_level(log::Level::off); }
+  void open(std::uint64_t max_bytes) {
+    store_.reset();
+    auto opened = LocalStore::open(folder_, max_bytes);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    store_ = std::move(*opened);
+  }
+  std::unique_ptr<IncomingAdapter> begin(std::uint64_t bytes) {
+    auto incoming = store_->begin(bytes);
+    EXPECT_TRUE(incoming.ok()) << incoming.status().message();
+    return incoming ? std::move(*incoming) : nullptr;
+  }
+  // Of that many bytes; whether it is there.
+  LocalStore::Kept add(char digit, std::size_t bytes) {
+    auto incoming = begin(bytes);
+    EXPECT_TRUE(incoming->begin_file("weights").ok());
+    EXPECT_TRUE(incoming->append(std::string(bytes, digit)).ok());
+    auto kept = store_->keep(std::move(incoming), digest_of(digit));
+    EXPECT_TRUE(kept.ok()) << kept.status().message();
+    return *kept;
+  }
+  bool has(char digit) const { return fs::exists(folder_ / digest_of(digit) / "weights"); }
+
+  testing::TempDir dir_;
+  fs::path folder_ = dir_.path() / "made" / "store";
+  std::unique_ptr<LocalStore> store_;
+};
+
+TEST_F(LocalStoreTest, KeepsWhatIsWholeUnderItsDigest) {
+  open(1000);
+  EXPECT_FALSE(store_->find(digest_of('a')).has_value());
+  add('a', 300);
+  const auto found = store_->find(digest_of('a'));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(*read_text_file(found->folder / "weights", 1000), std::string(300, 'a'));
+  EXPECT_EQ(store_->used_bytes(), 300U);
+  {
+    const auto given_up = begin(200);
+    ASSERT_TRUE(given_up->begin_file("weights").ok());
+    EXPECT_TRUE(given_up->append(std::string(150, 'b')).ok());
+    EXPECT_EQ(store_->used_bytes(), 500U);
+    EXPECT_THAT(given_up->append(std::string(51, 'b')).message(), HasSubstr("200"));
+  }
+  EXPECT_EQ(store_->used_bytes(), 300U);
+  store_->drop(digest_of('a'));
+  EXPECT_FALSE(has('a'));
+  EXPECT_EQ(store_->used_bytes(), 0U);
+}
+
+TEST_F(LocalStoreTest, LetsGoWhatWasUsedLeastRecently) {
+  open(1000);
+  add('a', 400);
+  add('b', 400);
+  (void)store_->find(digest_of('a'));
+  add('c', 400);
+  EXPECT_TRUE(has('a'));
+  EXPECT_FALSE(has('b'));
+  EXPECT_TRUE(has('c'));
+  EXPECT_EQ(store_->used_bytes(), 800U);
+}
+
+TEST_F(LocalStoreTest, NeverLetsGoWhatIsInUse) {
+  open(1000);
+  add('a', 400);
+  const auto user = std::make_shared<int>(0);
+  store_->used_by(digest_of('a'), user);
+  const auto held = add('b', 400);
+  EXPECT_EQ(store_->begin(400).status().code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(store_->begin(1001).status().message(), HasSubstr("adapter_store_gb"));
+  EXPECT_TRUE(has('a'));
+  EXPECT_TRUE(has('b'));
+  begin(200).reset();
+  store_->used_by(digest_of('b'), std::make_shared<int>(0));  // who has gone already
+  add('c', 200);
+  add('d', 200);
+  EXPECT_FALSE(has('c')) << "all else is in use";
+  EXPECT_TRUE(has('a'));
+}
+
+TEST_F(LocalStoreTest, IsAsItWasAtTheNextStart) {
+  open(1000);
+  add('a', 300);
+  add('b', 300);
+  add('c', 300);
+  // The times of folders may be too coarse to tell these moments apart.
+  for (const auto& [digit, age] : {std::pair('a', 10), std::pair('b', 30), std::pair('c', 20)}) {
+    fs::last_write_time(folder_ / digest_of(digit),
+                        fs::file_time_type::clock::now() - std::chrono::seconds(age));
+  }
+  store_.reset();
+  fs::create_directories(folder_ / ".incoming-abcdef");
+  dir_.write("made/store/.incoming-abcdef/weights", "half");
+  dir_.write("made/store/notes.txt", "somebody's own");
+  open(1000);
+  EXPECT_EQ(store_->used_bytes(), 900U);
+  EXPECT_FALSE(fs::exists(folder_ / ".incoming-abcdef"));
+  EXPECT_TRUE(fs::exists(folder_ / "notes.txt"));
+  add('d', 300);
+  EXPECT_FALSE(has('b'));
+  EXPECT_TRUE(has('a'));
+  open(300);
+  EXPECT_EQ(store_->used_bytes(), 300U);
+  EXPECT_TRUE(has('d'));
+}
+
+TEST_F(LocalStoreTest, BelongsToOneProcess) {
+  open(1000);
+  const auto second = LocalStore::open(folder_, 1000);
+  EXPECT_EQ(second.status().code(), StatusCode::already_exists);
+  EXPECT_THAT(second.status().message(), HasSubstr("another server"));
+  store_.reset();
+  open(1000);
+}
+
+TEST_F(LocalStoreTest, NoticesThatAFolderWasTakenAway) {
+  open(1000);
+  add('a', 300);
+  fs::remove_all(folder_ / digest_of('a'));
+  EXPECT_FALSE(store_->find(digest_of('a')).has_value());
+  EXPECT_EQ(store_->used_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace tandem

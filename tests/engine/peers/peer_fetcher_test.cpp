@@ -1,0 +1,292 @@
+// Fetching from peers that have the adapter, lack it, lie, stall and send without end.
+#include "engine/peers/peer_fetcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/http/http_server.h"
+#include "base/log.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::string kDigest(32, 'd');
+const std::string kConfig = R"({"peft_type":"LORA"})";
+
+// A body that never ends, or never begins.
+class Endless final : public BodySource {
+ public:
+  explicit Endless(std::size_t bytes) : bytes_(bytes) {}
+  void on_ready(std::function<void()>) override {}
+  Pull pull(std::string& out) override {
+    out.append(bytes_, 'x');
+    return bytes_ > 0 ? Pull::more : Pull::wait;
+  }
+
+ private:
+  const std::size_t bytes_;
+};
+
+// An engine, as far as its peers see it.
+class Peer final : public HttpHandler {
+ public:
+  using Answer = std::function<HttpResponse(bool is_config)>;
+
+  explicit Peer(Answer answer) : answer_(std::move(answer)) {
+    HttpOptions options;
+    options.host = "127.0.0.1";
+    options.max_body_bytes = 1024;
+    options.max_connections = 64;
+    options.keep_alive = options.client_timeout = std::chrono::seconds(30);
+    server_ = std::make_unique<HttpServer>(options, *this);
+    EXPECT_TRUE(server_->start().ok());
+  }
+  ~Peer() override { server_.reset(); }
+  HttpAddress address() const { return {"127.0.0.1", server_->port()}; }
+  int asked() const { return asked_; }
+
+  std::optional<HttpResponse> screen(const HttpRequest&) override { return std::nullopt; }
+  HttpResponse handle(const HttpRequest& request) override {
+    ++asked_;
+    const std::string begin = "/v1/adapters/" + kDigest + "/";
+    if (request.header("authorization") != "Bearer key") return text(401, "");
+    if (request.path == begin + "adapter_config.json") return answer_(true);
+    if (request.path == begin + "adapter_model.safetensors") return answer_(false);
+    return text(404, "");
+  }
+  HttpResponse refuse(int status, std::string_view) override { return text(status, ""); }
+
+  static HttpResponse text(int status, std::string body) {
+    HttpResponse response;
+    response.status = status;
+    response.body = std::move(body);
+    return response;
+  }
+
+ private:
+  const Answer answer_;
+  std::atomic<int> asked_{0};
+  std::unique_ptr<HttpServer> server_;
+};
+
+HttpResponse endless(std::size_t bytes) {
+  HttpResponse response;
+  response.source = std::make_unique<Endless>(bytes);
+  return response;
+}
+
+class PeerFetch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    log::set_level(log::Level::off);
+    store_ = std::move(*LocalStore::open(dir_.path() / "store", 1 << 20));
+    options_.api_key = "key";
+    options_.pause = std::chrono::milliseconds(1);
+  }
+  Peer& peer(Peer::Answer answer) {
+    peers_.push_back(std::make_unique<Peer>(std::move(answer)));
+    return *peers_.back();
+  }
+  Peer& giving(const std::string& weights) {
+    return peer(
+        [weights](bool is_config) { return Peer::text(200, is_config ? kConfig : weights); });
+  }
+  // From all peers, in their order. What is not "good" is not the adapter.
+  Status fetch(std::uint64_t max_bytes = 1000) {
+    PeerFetcher fetcher(*store_, options_);
+    std::vector<HttpAddress> addresses = more_;
+    for (const auto& each : peers_) addresses.push_back(each->address());
+    return fetcher.fetch({kDigest, max_bytes}, addresses, [&](const LocalStore::Kept& kept) {
+      EXPECT_EQ(*read_text_file(kept.folder / "adapter_config.json", 1000), kConfig);
+      const auto weights = read_text_file(kept.folder / "adapter_model.safetensors", 1000);
+      if (*weights != "good") return invalid("other weights");
+      return use_status_;
+    });
+  }
+  // Such a peer is named with what it did, and another one then gives the adapter.
+  void expect_passed_over(Peer::Answer answer, const std::string& why) {
+    const std::string name = peer(std::move(answer)).address().text();
+    const Status alone = fetch();
+    EXPECT_EQ(alone.code(), StatusCode::unavailable);
+    EXPECT_THAT(alone.message(), AllOf(HasSubstr(name), HasSubstr(why), HasSubstr("load it on")));
+    EXPECT_FALSE(store_->find(kDigest).has_value());
+    EXPECT_EQ(store_->used_bytes(), 0U);
+    giving("good");
+    const Status both = fetch();
+    EXPECT_TRUE(both.ok()) << both.message();
+    EXPECT_TRUE(store_->find(kDigest).has_value());
+  }
+
+  testing::TempDir dir_;
+  PeerFetcherOptions options_;
+  std::unique_ptr<LocalStore> store_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<HttpAddress> more_;
+  Status use_status_;
+};
+
+TEST_F(PeerFetch, AsksOneAfterTheOtherForWhatItLacks) {
+  Peer& lacks = peer([](bool) { return Peer::text(404, ""); });
+  Peer& gives = giving("good");
+  Peer& spared = giving("good");
+  const Status fetched = fetch();
+  EXPECT_TRUE(fetched.ok()) << fetched.message();
+  EXPECT_EQ(lacks.asked(), 1);
+  EXPECT_EQ(gives.asked(), 2);
+  EXPECT_EQ(spared.asked(), 0);
+  EXPECT_EQ(store_->used_bytes(), kConfig.size() + 4);
+}
+
+TEST_F(PeerFetch, SaysThatNobodyHasIt) {
+  EXPECT_THAT(fetch().message(), HasSubstr("no other engine in the registry"));
+  peer([](bool) { return Peer::text(404, ""); });
+  peer([](bool) { return Peer::text(404, ""); });
+  EXPECT_THAT(fetch().message(), HasSubstr("2 other engines of the registry lack it"));
+}
+
+TEST_F(PeerFetch, PassesOverAPeerThatLies) {
+  expect_passed_over([](bool is_config) { return Peer::text(200, is_config ? kConfig : "evil"); },
+                     "is not the adapter: other weights");
+}
+
+TEST_F(PeerFetch, PassesOverAPeerThatAnnouncesTooMuch) {
+  expect_passed_over(
+      [](bool is_config) { return Peer::text(200, is_config ? kConfig : std::string(1001, 'x')); },
+      "more than the 1000 bytes");
+}
+
+TEST_F(PeerFetch, PassesOverAPeerThatSendsWithoutEnd) {
+  expect_passed_over(
+      [](bool is_config) { return is_config ? Peer::text(200, kConfig) : endless(16384); },
+      "more than the 1000 bytes");
+}
+
+TEST_F(PeerFetch, PassesOverAConfigurationWithoutEnd) {
+  expect_passed_over([](bool) { return endless(16384); }, "more than the 1048576 bytes");
+}
+
+TEST_F(PeerFetch, PassesOverAPeerThatSendsTooLittle) {
+  expect_passed_over(
+      [](bool is_config) {
+        HttpResponse response = Peer::text(200, "");
+        if (is_config) return Peer::text(200, kConfig);
+        class Short final : public BodySource {
+          void on_ready(std::function<void()>) override {}
+          Pull pull(std::string& out) override {
+            out += "go";
+            return Pull::broken;
+          }
+        };
+        response.source = std::make_unique<Short>();
+        response.source_bytes = 4;
+        return response;
+      },
+      "broke off");
+}
+
+TEST_F(PeerFetch, PassesOverAPeerThatStalls) {
+  options_.times.deadlines.first_byte = std::chrono::milliseconds(200);
+  options_.times.deadlines.between = std::chrono::milliseconds(200);
+  expect_passed_over(
+      [](bool is_config) { return is_config ? Peer::text(200, kConfig) : endless(0); },
+      "silent for too long");
+}
+
+TEST_F(PeerFetch, PassesOverAPeerThatTrickles) {
+  // Bytes enough, and never silent: the time of all of it counts.
+  class Trickle final : public BodySource {
+   public:
+    void on_ready(std::function<void()> wake) override { wake_ = std::move(wake); }
+    Pull pull(std::string& out) override {
+      out += 'x';
+      wake_();
+      return Pull::wait;
+    }
+
+   private:
+    std::function<void()> wake_;
+  };
+  options_.times.longest = std::chrono::milliseconds(200);
+  options_.times.bytes_per_s = 1'000'000'000;
+  peer([](bool is_config) {
+    HttpResponse response = Peer::text(200, kConfig);
+    if (!is_config) response.source = std::make_unique<Trickle>();
+    return response;
+  });
+  EXPECT_THAT(fetch(1000000).message(), HasSubstr("too slow"));
+}
+
+TEST_F(PeerFetch, PassesOverPeersThatCannotBeReachedOrRefuse) {
+  {
+    const Peer gone([](bool) { return Peer::text(200, ""); });
+    more_.push_back(gone.address());
+  }
+  options_.api_key = "another";
+  giving("good");
+  EXPECT_THAT(fetch().message(),
+              AllOf(HasSubstr("cannot be reached"), HasSubstr("give all engines the same")));
+}
+
+TEST_F(PeerFetch, ComesBackToThoseThatAreBusy) {
+  auto left = std::make_shared<std::atomic<int>>(2);
+  const Peer& busy = peer([left](bool is_config) {
+    if (left->fetch_sub(1) > 0) return Peer::text(503, "");
+    return Peer::text(200, is_config ? kConfig : "good");
+  });
+  const Status fetched = fetch();
+  EXPECT_TRUE(fetched.ok()) << fetched.message();
+  EXPECT_EQ(busy.asked(), 4);
+  left->store(1000);
+  EXPECT_THAT(fetch().message(), HasSubstr("too much to do"));
+}
+
+TEST_F(PeerFetch, AsksNobodyElseWhenTheFaultIsItsOwn) {
+  giving("good");
+  Peer& spared = giving("good");
+  use_status_ = error(StatusCode::resource_exhausted, "no room");
+  EXPECT_EQ(fetch().message(), "no room");
+  EXPECT_TRUE(store_->find(kDigest).has_value()) << "what came is good";
+  EXPECT_EQ(spared.asked(), 0);
+}
+
+TEST_F(PeerFetch, NeedsRoomInTheStore) {
+  peer([](bool is_config) { return is_config ? Peer::text(200, kConfig) : endless(16384); });
+  Peer& spared = giving("good");
+  const Status fetched = fetch(std::uint64_t{2} << 20);
+  EXPECT_EQ(fetched.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(fetched.message(), HasSubstr("raise adapter_store_gb"));
+  EXPECT_EQ(spared.asked(), 0);
+}
+
+TEST_F(PeerFetch, EndsWhenItIsStopped) {
+  std::promise<void> reached;
+  peer([&](bool) {
+    reached.set_value();
+    return endless(0);
+  });
+  PeerFetcher fetcher(*store_, options_);
+  auto fetching = std::async(std::launch::async, [&] {
+    return fetcher.fetch({kDigest, 1000}, {peers_[0]->address()},
+                         [](const LocalStore::Kept&) { return Status(); });
+  });
+  reached.get_future().wait();
+  fetcher.stop();
+  EXPECT_THAT(fetching.get().message(), HasSubstr("this server ends"));
+}
+
+}  // namespace
+}  // namespace tandem
