@@ -1,6 +1,7 @@
 #include "scheduler/registry/registry_entries.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -99,6 +100,24 @@ class Members {
 };
 
 }  // namespace
+
+std::string versioned_name(std::string_view name, std::int64_t version) {
+  return fmt::format("{}@{}", name, version);
+}
+
+WantedVersion parse_versioned_name(std::string_view text) {
+  const std::size_t at = text.rfind('@');
+  if (at == std::string_view::npos) return {std::string(text)};
+  WantedVersion wanted{std::string(text.substr(0, at))};
+  const std::string_view digits = text.substr(at + 1);
+  const auto [end, failure] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), wanted.version);
+  const bool is_number = failure == std::errc() && end == digits.data() + digits.size();
+  if (is_number && wanted.version > 0 && versioned_name(wanted.name, wanted.version) == text) {
+    return wanted;
+  }
+  return {std::string(text)};
+}
 
 Status check_adapter_name(std::string_view name) {
   if (is_word(name, kMaxNameBytes, "._:/-")) return {};

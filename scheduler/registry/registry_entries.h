@@ -46,6 +46,16 @@ struct EngineEntry {
   bool operator==(const EngineEntry&) const = default;
 };
 
+// How requests ask for one version of an adapter: "sql@2", where "sql" is the newest. '@' is in no
+// name.
+std::string versioned_name(std::string_view name, std::int64_t version);
+struct WantedVersion {
+  std::string name;
+  std::int64_t version = 0;  // 0: the newest
+};
+// Of what is no number in its only spelling, all is the name: one that no adapter has.
+WantedVersion parse_versioned_name(std::string_view text);
+
 // What is wrong with an entry that is to be written. A version of 0 is fine.
 Status check_adapter_name(std::string_view name);
 Status check(const AdapterEntry& entry);

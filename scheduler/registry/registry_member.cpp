@@ -49,10 +49,16 @@ RegistryMember::~RegistryMember() {
 }
 
 std::optional<AdapterEntry> RegistryMember::find_adapter(const std::string& name) const {
+  const WantedVersion wanted = parse_versioned_name(name);
   const std::lock_guard lock(mutex_);
-  const auto found = adapters_.find(name);
+  const auto found = adapters_.find(wanted.name);
   if (found == adapters_.end()) return std::nullopt;
-  return found->second.rbegin()->second;
+  if (wanted.version == 0) return found->second.rbegin()->second;
+  const auto version = found->second.find(wanted.version);
+  if (version == found->second.end()) return std::nullopt;
+  AdapterEntry entry = version->second;
+  entry.name = name;
+  return entry;
 }
 
 std::vector<EngineEntry> RegistryMember::other_engines() const {

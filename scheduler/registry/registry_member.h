@@ -42,7 +42,8 @@ class RegistryMember {
   RegistryMember(const RegistryMember&) = delete;
   RegistryMember& operator=(const RegistryMember&) = delete;
 
-  // The newest version, as far as is known here. Thread-safe.
+  // The newest version, as far as is known here; of "NAME@2" that version, and the entry is then
+  // called so, too. Thread-safe.
   std::optional<AdapterEntry> find_adapter(const std::string& name) const;
 
   const EngineEntry& engine() const { return engine_; }

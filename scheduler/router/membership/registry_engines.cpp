@@ -85,9 +85,12 @@ void RegistryEngines::tell() {
   }
   std::vector<OfferedAdapter> adapters;
   for (const auto& [name, versions] : adapters_) {
-    const AdapterEntry& newest = versions.rbegin()->second;
-    adapters.push_back(
-        {name, static_cast<std::int32_t>(newest.rank), static_cast<std::int64_t>(newest.bytes)});
+    const auto offer = [&](std::string as, const AdapterEntry& entry) {
+      adapters.push_back({std::move(as), static_cast<std::int32_t>(entry.rank),
+                          static_cast<std::int64_t>(entry.bytes)});
+    };
+    offer(name, versions.rbegin()->second);
+    for (const auto& [version, entry] : versions) offer(versioned_name(name, version), entry);
   }
   if (adapters_changed_ && told_adapters_ != adapters) {
     told_adapters_ = adapters;

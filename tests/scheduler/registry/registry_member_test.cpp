@@ -80,6 +80,14 @@ TEST_F(RegistryMembers, KnowTheNewestVersionOfEachAdapter) {
 
   ASSERT_TRUE(registry->add_adapter(make_adapter("sql", 2)).ok());
   EXPECT_TRUE(comes_true([&] { return member.find_adapter("sql")->version == 2; }));
+  const auto older = member.find_adapter("sql@1");
+  ASSERT_TRUE(older.has_value());
+  EXPECT_EQ(older->version, 1);
+  EXPECT_EQ(older->name, "sql@1");
+  EXPECT_EQ(older->digest, make_adapter("sql", 1).digest);
+  for (const char* name : {"sql@3", "sql@0", "sql@01", "sql@-1", "sql@", "sql@x", "@1", "law@1"}) {
+    EXPECT_FALSE(member.find_adapter(name).has_value()) << name;
+  }
   ASSERT_TRUE(registry->remove_adapter("sql", 2).ok());
   EXPECT_TRUE(comes_true([&] { return member.find_adapter("sql")->version == 1; }));
   ASSERT_TRUE(registry->remove_adapter("sql").ok());

@@ -215,10 +215,13 @@ TEST_F(RegistryEnginesTest, BringTheNewestVersionsOfTheRegistrysAdapters) {
   const auto registry = connect();
   ASSERT_TRUE(registry->add_adapter(adapter("sql", 8, 'a')).ok());
   watch();
-  EXPECT_TRUE(comes_true([&] { return adapters_ == std::vector<OfferedAdapter>{{"sql", 8, 10}}; }));
+  EXPECT_TRUE(comes_true([&] {
+    return adapters_ == std::vector<OfferedAdapter>{{"sql", 8, 10}, {"sql@1", 8, 10}};
+  }));
   ASSERT_TRUE(registry->add_adapter(adapter("sql", 16, 'b')).ok());
   EXPECT_TRUE(comes_true([&] {
-    return adapters_ == std::vector<OfferedAdapter>{{"sql", 16, 10}};
+    return adapters_ ==
+           std::vector<OfferedAdapter>{{"sql", 16, 10}, {"sql@1", 8, 10}, {"sql@2", 16, 10}};
   }));
   ASSERT_TRUE(registry->remove_adapter("sql").ok());
   EXPECT_TRUE(comes_true([&] { return adapters_.empty(); }));

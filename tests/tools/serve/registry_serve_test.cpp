@@ -114,6 +114,10 @@ TEST_F(RegistryServe, ServesTheRegistrysAdaptersInTheirNewestVersion) {
   };
   EXPECT_TRUE(comes_to_newest());
   EXPECT_THAT(ask(*server, "law"), StartsWith("HTTP/1.1 200"));
+  // Who wants an older one says so.
+  EXPECT_THAT(ask(*server, "code@1"), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(digest_of(*server, "code@1"), (*open_registry(url_))->find_adapter("code", 1)->digest);
+  EXPECT_THAT(ask(*server, "code@3"), StartsWith("HTTP/1.1 404"));
 
   // A version that cannot be had yet is looked for again.
   const std::string before = newest_digest("code");
