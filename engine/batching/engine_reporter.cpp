@@ -51,6 +51,7 @@ EngineView first_view(const EngineOptions& options, const ModelConfig& config, D
   EngineView view;
   view.costs = first_step_costs(costs, sizes);
   view.cold = first_cold_costs(costs, sizes, has_workers);
+  view.prefix_cache = options.prefix_cache;
   view.max_requests = options.max_num_seqs;
   view.kv_tokens = std::int64_t{options.num_pages} * options.page_tokens;
   view.kv_free_tokens = view.kv_tokens;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/http/http_message.h"
 #include "base/http/inflate.h"
@@ -54,6 +55,7 @@ std::optional<RouteError> read_pick_request(const PickRequest& request, std::siz
   if (auto refused = read_client_call(read, call)) return refused;
   wanted.model = call.model;
   wanted.prompt_tokens = call.prompt_tokens;
+  wanted.prompt = std::move(call.prompt);
   wanted.slo_ttft_s = call.slo_ttft_s;
   wanted.slo_token_s = call.slo_token_s;
   if (call.max_tokens > 0) {

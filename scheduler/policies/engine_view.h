@@ -19,9 +19,10 @@ using ClusterAdapterId = StrongId<struct ClusterAdapterIdTag>;
 // Sums are kept up to date by whoever fills them, so that a decision reads one view per engine and
 // walks no list.
 struct EngineView {
-  bool accepts = true;      // alive, not draining
-  bool mixed_steps = true;  // prompts and decode in one step; else prompts have their own
-  StepCosts costs;          // of this engine: the profile, corrected by what it reports
+  bool accepts = true;       // alive, not draining
+  bool mixed_steps = true;   // prompts and decode in one step; else prompts have their own
+  bool prefix_cache = true;  // what prompts begin with is kept, as long as there is room for it
+  StepCosts costs;           // of this engine: the profile, corrected by what it reports
   ColdStartCosts cold;
   DecodeLoad running;
   PrefillLoad waiting;  // prompts not begun
@@ -59,7 +60,7 @@ struct AdapterHold {
   std::int32_t active_requests = 0;  // that run or wait there with this adapter
 };
 
-// An engine whose prefix cache has the first tokens of the prompt.
+// An engine whose prefix cache has the first tokens of the prompt, as is believed.
 struct PrefixHit {
   EngineIndex engine;
   std::int64_t tokens = 0;
@@ -76,7 +77,7 @@ struct RouteRequest {
   double slo_token_s = 0;      // time per token: latency over tokens. 0: none
   // At most one entry for an engine in each; engines without one hold nothing. Outlive the call.
   std::span<const AdapterHold> holds;
-  std::span<const PrefixHit> prefixes;
+  std::span<const PrefixHit> prefixes;  // by engine
 
   PrefillLoad prefill() const {
     return {.requests = 1,

@@ -68,10 +68,9 @@ bool fits_beside_queue(const RouteRequest& request, const EngineView& engine, st
          bytes_per_rank * static_cast<double>(engine.waiting_rank_sum + request.rank);
 }
 
-AdapterTier tier_on(std::span<const AdapterHold> holds, EngineIndex engine) {
-  const auto found = std::find_if(holds.begin(), holds.end(),
-                                  [&](const AdapterHold& hold) { return hold.engine == engine; });
-  return found == holds.end() ? AdapterTier::absent : found->tier;
+std::int64_t cached_on(std::span<const PrefixHit> prefixes, EngineIndex engine) {
+  const auto found = std::ranges::lower_bound(prefixes, engine, {}, &PrefixHit::engine);
+  return found == prefixes.end() || found->engine != engine ? 0 : found->tokens;
 }
 
 bool on_device(AdapterTier tier) {
@@ -143,10 +142,10 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   if (!base) demand_.count(request.adapter);
   Decision best;
   bool best_keeps = false;  // its SLO
-  const auto offer = [&](EngineIndex index, AdapterTier tier, std::int64_t cached, double factor,
-                         std::int32_t active = 0) {
+  const auto offer = [&](const AdapterHold& hold, std::int64_t cached, double factor) {
+    const EngineIndex index = hold.engine;
     const TandemEstimate estimate =
-        tandem_estimate(request, engines[index.index()], tier, cached, active);
+        tandem_estimate(request, engines[index.index()], hold.tier, cached, hold.active_requests);
     const double cost = estimate.cost_s * factor;
     if (best.chosen() && cost >= best.cost) return;
     best = {index, cost};
@@ -161,11 +160,7 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   for (const AdapterHold& hold : request.holds) {
     if (!usable(hold.engine) || !on_device(hold.tier)) continue;
     ++replicas;
-    offer(hold.engine, hold.tier, 0, 1, hold.active_requests);
-  }
-  for (const PrefixHit& hit : request.prefixes) {
-    const AdapterTier tier = tier_on(request.holds, hit.engine);
-    if (usable(hit.engine) && (base || on_device(tier))) offer(hit.engine, tier, hit.tokens, 1);
+    offer(hold, cached_on(request.prefixes, hold.engine), 1);
   }
   if (replicas > 0 && best_keeps) {
     const double filled = demand_.share(request.adapter) * static_cast<double>(engines.size());
@@ -174,22 +169,22 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   }
 
   for (const AdapterHold& hold : request.holds) {
-    if (usable(hold.engine) && !on_device(hold.tier))
-      offer(hold.engine, hold.tier, 0, 1, hold.active_requests);
+    if (usable(hold.engine) && !on_device(hold.tier)) {
+      offer(hold, cached_on(request.prefixes, hold.engine), 1);
+    }
   }
-  for (const PrefixHit& hit : request.prefixes) {
-    const AdapterTier tier = tier_on(request.holds, hit.engine);
-    if (usable(hit.engine) && !on_device(tier)) offer(hit.engine, tier, hit.tokens, 1);
-  }
-  // All engines as if they held nothing: for those that do hold it, no better than above.
+  // All engines as if they lacked the adapter: for those that hold it, no better than above.
   const bool settle = !base && request.holds.empty();
   const std::uint64_t hash =
       settle ? mix_hash(seed_, static_cast<std::uint64_t>(request.adapter.value())) : 0;
+  auto hit = request.prefixes.begin();
   for (std::size_t i = 0; i < engines.size(); ++i) {
+    const EngineIndex index(static_cast<std::int32_t>(i));
+    while (hit != request.prefixes.end() && hit->engine < index) ++hit;
     if (!engines[i].accepts) continue;
+    const bool cached = hit != request.prefixes.end() && hit->engine == index;
     const double preference = settle ? static_cast<double>(mix_hash(hash, i) >> 11) * 0x1p-53 : 0;
-    offer(EngineIndex(static_cast<std::int32_t>(i)), AdapterTier::absent, 0,
-          1 + kSettle * preference);
+    offer({.engine = index}, cached ? hit->tokens : 0, 1 + kSettle * preference);
   }
   return best;
 }

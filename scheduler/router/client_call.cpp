@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/json/json_text.h"
+#include "scheduler/router/prompt_reader.h"
 
 namespace tandem {
 namespace {
@@ -17,7 +18,6 @@ using nlohmann::json;
 
 constexpr std::string_view kChat = "/v1/chat/completions";
 constexpr std::string_view kCompletions = "/v1/completions";
-constexpr std::int64_t kBytesPerToken = 4;
 constexpr std::size_t kMostChoices = 4096;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 // Seeds that every reader of JSON takes as they are.
@@ -41,6 +41,12 @@ std::int64_t whole_number(const json& body, const char* field) {
         std::min<std::uint64_t>(found->get<std::uint64_t>(), std::uint64_t{kMost}));
   }
   return std::clamp<std::int64_t>(found->get<std::int64_t>(), 0, kMost);
+}
+
+// Of the process; see PromptHasher.
+std::uint64_t prompt_key() {
+  static const std::uint64_t key = random_bits();
+  return key;
 }
 
 bool is_true(const json& body, const char* field) {
@@ -91,6 +97,7 @@ std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCal
   }
   call.prompt_tokens = static_cast<std::int64_t>(text.size()) / kBytesPerToken + 1;
   if (!call.relayed) return std::nullopt;
+  call.prompt = read_prompt_blocks(body, chat, call.model, prompt_key());
   call.stream = is_true(body, "stream");
   if (const auto options = body.find("stream_options");
       options != body.end() && options->is_object()) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/http/http_message.h"
+#include "scheduler/prefixes/prompt_blocks.h"
 #include "scheduler/router/route_error.h"
 
 namespace tandem {
@@ -23,8 +24,9 @@ struct ClientCall {
   bool include_usage = false;
   std::string model;  // empty: the base
   std::size_t choices = 1;
-  std::int64_t max_tokens = 0;     // 0: not given
-  std::int64_t prompt_tokens = 0;  // by its bytes
+  std::int64_t max_tokens = 0;      // 0: not given
+  std::int64_t prompt_tokens = 0;   // by its bytes
+  std::vector<PromptBlock> prompt;  // by which engines with a part of it cached are found
   double slo_ttft_s = 0;
   double slo_token_s = 0;
   // What makes another engine's answer the same one's.

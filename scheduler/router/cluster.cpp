@@ -40,6 +40,7 @@ EngineIndex Cluster::add(HttpAddress address) {
 void Cluster::remove(EngineIndex engine) {
   set_aside(engine, "it is gone");
   drop_all_adapters(engine);
+  prefixes_.forget(engine);
   EngineState& state = engines_[engine.index()];
   if (!state.report.model.empty()) unlist(state.report.model, engine);
   state.gone = true;
@@ -83,6 +84,8 @@ Status Cluster::report(EngineIndex engine, EngineReport report, bool first, Time
   for (const AdapterReport& adapter : report.adapters) take_adapter(engine, adapter);
   report.adapters.clear();
   report.removed.clear();
+  if (state.report.id != report.id) prefixes_.forget(engine);  // it was started anew
+  prefixes_.set_room(engine, report.view.prefix_cache ? report.view.kv_tokens : 0);
   if (report.view.step_ends_s >= 0) report.view.step_ends_s += seconds(now);
   state.report = std::move(report);
   state.reported_at = now;
@@ -275,7 +278,9 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
   }
   Choice choice;
   if (any) {
-    const Decision decision = policy_->choose(route_request(wanted, model, now), views_);
+    RouteRequest request = route_request(wanted, model, now);
+    request.prefixes = prefixes_.find(wanted.prompt);
+    const Decision decision = policy_->choose(request, views_);
     choice.kind = decision.chosen() ? Choice::Kind::engine : Choice::Kind::wait;
     choice.engine = decision.engine;
   }
@@ -285,13 +290,16 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
 
 SentId Cluster::sent(EngineIndex engine, const Wanted& wanted, TimePoint now) {
   const auto found = models_.find(wanted.model);
-  const RouteRequest request =
+  RouteRequest request =
       route_request(wanted, found == models_.end() ? nullptr : &found->second, now);
   Sent one;
+  one.kv_tokens = request.kv_tokens();
+  // What it has of the prompt holds up nobody.
+  const std::int64_t cached = prefixes_.sent(engine, wanted.prompt, one.kv_tokens);
+  request.prompt_tokens = std::max<std::int64_t>(1, request.prompt_tokens - cached);
   one.adapter = request.adapter;
   one.rank = request.rank;
   one.prefill = request.prefill();
-  one.kv_tokens = request.kv_tokens();
   one.at = now;
   if (one.adapter.valid()) index_.add_active(one.adapter, engine, 1);
   count(one, views_[engine.index()]);

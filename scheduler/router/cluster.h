@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "scheduler/policies/adapter_index.h"
 #include "scheduler/policies/policy.h"
+#include "scheduler/prefixes/prefix_index.h"
 #include "scheduler/router/engine_report.h"
 #include "scheduler/router/engine_source.h"
 
@@ -31,6 +32,7 @@ namespace tandem {
 struct Wanted {
   std::string model;  // base or adapter; empty: any engine's base
   std::int64_t prompt_tokens = 0;
+  std::vector<PromptBlock> prompt = {};  // empty: nobody can have a part of it
   double expected_tokens = 0;
   double slo_ttft_s = 0;        // 0: none
   double slo_token_s = 0;       // 0: none
@@ -168,6 +170,7 @@ class Cluster {
   Models models_;
   std::unordered_set<std::int32_t> taken_ids_;  // of adapters
   AdapterIndex index_;
+  PrefixIndex prefixes_;
   SentId next_sent_ = 1;
   std::vector<EngineIndex> masked_;  // scratch of choose()
 };

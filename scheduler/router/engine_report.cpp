@@ -212,6 +212,9 @@ Result<EngineReport> read_report(std::string_view text) {
   members.flag("accepts", report.view.accepts);
   members.flag("draining", report.draining);
   members.flag("mixed_steps", report.view.mixed_steps);
+  if (members.find("prefix_cache") != nullptr) {
+    members.flag("prefix_cache", report.view.prefix_cache);
+  }
   read_load(members, report.view);
   read_capacity(members, report.view);
   if (members.find("costs") != nullptr) read_costs(members.inner("costs"), report.view.costs);

@@ -26,6 +26,7 @@ RoutedCall::RoutedCall(CallHost& host, ClientCall call, std::shared_ptr<AnswerCh
     : host_(host), call_(std::move(call)), channel_(std::move(channel)), came_at_(host.now()) {
   wanted_.model = call_.model;
   wanted_.prompt_tokens = call_.prompt_tokens;
+  wanted_.prompt = call_.prompt;
   wanted_.slo_ttft_s = call_.slo_ttft_s;
   wanted_.slo_token_s = call_.slo_token_s;
   waiting_since_ = came_at_;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/settings/settings.h"
 #include "scheduler/policies/policy.h"
+#include "scheduler/prefixes/prefix_index.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
 #include "tools/bench/relay_cost.h"
@@ -18,12 +19,11 @@ namespace {
 
 const CommandInfo kInfo{
     "bench route", "[--engines N] [flags]",
-    "Lets each policy choose among engines of random loads, on one thread. "
-    "Before it is timed, two of\n"
-    "its kind must choose alike, and an engine that accepts. Then a router passes "
-    "streams of two stub\n"
-    "engines on over loopback: its process's CPU is counted, and the delay beside the "
-    "same streams\nwithout it.",
+    "Lets each policy choose among engines of random loads, which have been sent prompts like the\n"
+    "one in question, on one thread. Before it is timed, two of its kind must choose alike, and "
+    "an\n"
+    "engine that accepts. Then a router passes streams of two stub engines on over loopback: its\n"
+    "process's CPU is counted, and the delay beside the same streams without it.",
     "  tandem bench route --engines 1000"};
 
 constexpr std::uint64_t kSeed = 1;
@@ -58,11 +58,30 @@ std::vector<EngineView> loaded_engines(std::int64_t count, std::mt19937_64& rand
   return engines;
 }
 
+// Every prompt begins with the same 4 KB, and goes on with another 4 KB of one of so many.
+constexpr std::int64_t kDocuments = 64;
+
+std::vector<PromptBlock> prompt_about(std::int64_t document) {
+  constexpr std::size_t kBytes = 4096;
+  PromptHasher hasher(kSeed, "base");
+  hasher.add(std::string(kBytes, 's'));
+  hasher.add(fmt::format("{:>{}}", document, kBytes));
+  return hasher.take();
+}
+
 Result<int> bench_route(const RouteBenchSettings& settings, const ReportSettings& reporting,
                         const std::string& command) {
   BenchReport report("route", command);
   report.fact("engines", settings.engines);
   const SteadyClock clock;
+  std::vector<std::vector<PromptBlock>> prompts;
+  for (std::int64_t i = 0; i < kDocuments; ++i) prompts.push_back(prompt_about(i));
+  PrefixIndex sent;
+  for (std::int64_t i = 0; i < settings.engines; ++i) {
+    const EngineIndex engine(static_cast<std::int32_t>(i));
+    sent.set_room(engine, std::int64_t{1} << 40);
+    (void)sent.sent(engine, prompts[static_cast<std::size_t>(i % kDocuments)], 2048);
+  }
   for (const std::string& name : policy_names()) {
     std::mt19937_64 random(kSeed);
     const std::vector<EngineView> engines = loaded_engines(settings.engines, random);
@@ -80,12 +99,15 @@ Result<int> bench_route(const RouteBenchSettings& settings, const ReportSettings
       request.adapter = ClusterAdapterId(static_cast<std::int32_t>(random() % 10'000));
       request.rank = static_cast<std::int32_t>(8U << (random() % 4));
       request.adapter_bytes = std::int64_t{1'572'864} * request.rank;
-      request.prompt_tokens = 19;
+      request.prompt_tokens = 2048;
       request.expected_tokens = 58;
       request.slo_token_s = 48e-3;
       request.holds = holds;
+      const std::vector<PromptBlock>& prompt = prompts[random() % prompts.size()];
+      request.prefixes = sent.find(prompt);
       const EngineIndex expected = twin->choose(request, engines).engine;
       const TimePoint begin = clock.now();
+      request.prefixes = sent.find(prompt);
       const Decision decision = policy->choose(request, engines);
       samples.values.push_back(seconds_between(begin, clock.now()) * 1e6);
       if (decision.engine != expected || !decision.chosen()) {

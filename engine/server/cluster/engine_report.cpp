@@ -60,6 +60,7 @@ json view_json(const EngineIdentity& engine, const EngineView& view, bool draini
           {"accepts", view.accepts && !draining},
           {"draining", draining},
           {"mixed_steps", view.mixed_steps},
+          {"prefix_cache", view.prefix_cache},
           {"running",
            {{"requests", view.running.requests},
             {"rank_sum", view.running.rank_sum},

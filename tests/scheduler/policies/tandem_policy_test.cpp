@@ -76,6 +76,37 @@ TEST(TandemPolicy, ChoosesTheEngineWhosePrefixCacheHasThePrompt) {
   EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(2));
 }
 
+TEST(TandemPolicy, TakesACachedPrefixForTheTimeOfItsPrefillAndNoMore) {
+  // Ten more that run there are worth 400 tokens of a prompt, and a queue of 2,000 tokens is not.
+  std::vector<EngineView> engines(4, running(idle_engine(), 4, 16));
+  const PrefixHit prefixes[] = {{engine_at(1), 400}, {engine_at(3), 100}};
+  RouteRequest request = a_request(0, -1);
+  request.prompt_tokens = 500;
+  request.prefixes = prefixes;
+  engines[1] = running(engines[1], 10, 16);
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
+  engines[1].waiting = {.requests = 4, .tokens = 2000, .rank_tokens = 0, .rank_max = 0};
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(3));
+  engines[3].accepts = false;
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(0));
+}
+
+TEST(TandemPolicy, WeighsACachedPrefixAgainstAColdAdapter) {
+  const std::vector<EngineView> engines(3, running(idle_engine(), 8, 16));
+  RouteRequest request = a_request(64);
+  request.prompt_tokens = 600;
+  request.slo_token_s = 48e-3;
+  const AdapterHold holds[] = {{engine_at(1), AdapterTier::resident, 1}};
+  request.holds = holds;
+  // Less than what the fetch and the load take, and more.
+  const PrefixHit little[] = {{engine_at(2), 32}};
+  request.prefixes = little;
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
+  const PrefixHit much[] = {{engine_at(2), 590}};
+  request.prefixes = much;
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(2));
+}
+
 TEST(TandemPolicy, KeepsADeadlineForTheFirstToken) {
   // Engine 0 adds less to all, but its queue is longer than the deadline.
   std::vector<EngineView> engines(2, idle_engine());

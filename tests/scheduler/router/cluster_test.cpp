@@ -121,6 +121,52 @@ TEST_F(ClusterTest, GivesADoubtedEngineNothingUntilItsNextReport) {
   EXPECT_EQ(choose("base"), 0);
 }
 
+TEST(ClusterPrefixes, DrawPromptsToWhereTheyWereSentUntilTheEngineBeginsAnew) {
+  Cluster cluster(make_policy("tandem", {}).value());
+  const TimePoint now = TimePoint() + std::chrono::hours(1);
+  const auto report = [&](int engine, const std::string& id, std::int64_t running) {
+    EngineReport one = report_of(id);
+    one.view.kv_tokens = one.view.kv_free_tokens = 10'000;
+    one.view.costs.prefill_token_s = 1e-3;
+    one.view.running.requests = running;
+    one.view.max_requests = 64;
+    return cluster.report(EngineIndex(engine), std::move(one), true, now);
+  };
+  for (int i = 0; i < 3; ++i) {
+    cluster.add({"h", i + 1});
+    ASSERT_TRUE(report(i, std::to_string(i), i == 2 ? 1 : 0));
+  }
+  const auto wanted = [](std::uint64_t prompt) {
+    return Wanted{.model = "base",
+                  .prompt_tokens = 800,
+                  .prompt = {{prompt, 500}, {prompt + 1, 700}},
+                  .expected_tokens = 10};
+  };
+  const auto chosen = [&](std::uint64_t prompt) {
+    return cluster.choose(wanted(prompt), now).engine.value();
+  };
+  const auto send = [&](int engine, std::uint64_t prompt) {
+    const SentId id = cluster.sent(EngineIndex(engine), wanted(prompt), now);
+    const EngineView view = cluster.view(EngineIndex(engine));
+    cluster.ended(EngineIndex(engine), id);
+    return view.waiting.tokens;
+  };
+  EXPECT_EQ(chosen(10), 0);
+  EXPECT_EQ(send(2, 10), 800);
+  EXPECT_EQ(chosen(10), 2);  // though it is the one that has something to do
+  EXPECT_EQ(chosen(20), 0);
+  EXPECT_EQ(send(2, 10), 100);  // the rest of it
+  ASSERT_TRUE(report(2, "2", 1));
+  EXPECT_EQ(chosen(10), 2);
+  ASSERT_TRUE(report(2, "started anew", 1));
+  EXPECT_EQ(chosen(10), 0);
+  EXPECT_EQ(send(2, 10), 800);
+  cluster.remove(EngineIndex(2));
+  EXPECT_EQ(cluster.add({"h", 9}), EngineIndex(2));
+  ASSERT_TRUE(report(2, "started anew", 1));
+  EXPECT_EQ(chosen(10), 0);
+}
+
 TEST_F(ClusterTest, BelievesNoSecondEngineOfOneId) {
   ASSERT_TRUE(report(0, report_of("a")));
   const Status twin = report(1, report_of("a"));

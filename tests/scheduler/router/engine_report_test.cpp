@@ -44,6 +44,10 @@ TEST(EngineReport, ReadsWhatAnEngineSays) {
   ASSERT_EQ(report.adapters.size(), 1U);
   EXPECT_EQ(report.adapters[0].tier, AdapterTier::host);
   EXPECT_EQ(report.removed, std::vector<std::string>{"b"});
+  EXPECT_TRUE(report.view.prefix_cache);  // unless it says otherwise
+  json without = honest();
+  without["prefix_cache"] = false;
+  EXPECT_FALSE(read_report(without.dump()).value().view.prefix_cache);
   json unknown_end = honest();
   unknown_end["step_ends_in_s"] = nullptr;
   EXPECT_LT(read_report(unknown_end.dump()).value().view.step_ends_s, 0);
@@ -130,6 +134,50 @@ TEST(ClientCall, ReadsWhatRoutingNeeds) {
     const std::string body = std::string("{\"prompt\":") + prompt + ",\"n\":-4}";
     ASSERT_FALSE(read_client_call(request_of("/v1/completions", body), one));
     EXPECT_EQ(one.choices, 1U) << prompt;
+  }
+}
+
+TEST(ClientCall, KnowsWhatOfAPromptComesFirst) {
+  const auto shared = [](const char* path, const json& a, const json& b) {
+    ClientCall one;
+    ClientCall other;
+    EXPECT_FALSE(read_client_call(request_of(path, a.dump()), one));
+    EXPECT_FALSE(read_client_call(request_of(path, b.dump()), other));
+    std::size_t count = 0;
+    while (count < std::min(one.prompt.size(), other.prompt.size()) &&
+           one.prompt[count] == other.prompt[count]) {
+      ++count;
+    }
+    return count;
+  };
+  const std::string text(1000, 'x');
+  const auto says = [](const std::string& role, const std::string& content) {
+    return json{{"role", role}, {"content", content}};
+  };
+  constexpr const char* kChat = "/v1/chat/completions";
+  const json system = says("system", text);
+  const json talk = {{"messages", {system, says("user", "a")}}, {"seed", 1}};
+  const json longer = {{"messages", {system, says("user", "a"), says("assistant", text)}},
+                       {"temperature", 0}};
+  EXPECT_GE(shared(kChat, talk, longer), 7U);
+  // The same words of somebody else, of another model, or behind tools.
+  const json other = {{"messages", {says("user", text), says("user", "a")}}};
+  EXPECT_EQ(shared(kChat, talk, other), 0U);
+  json changed = talk;
+  changed["model"] = "law";
+  EXPECT_EQ(shared(kChat, talk, changed), 0U);
+  changed = talk;
+  changed["tools"] = {{{"type", "function"}}};
+  EXPECT_EQ(shared(kChat, talk, changed), 0U);
+  constexpr const char* kCompletions = "/v1/completions";
+  EXPECT_GE(shared(kCompletions, {{"prompt", text}}, {{"prompt", text + "y"}}), 7U);
+  EXPECT_GE(shared(kCompletions, {{"prompt", text}}, {{"prompt", {text, "other"}}}), 7U);
+  const std::vector<int> ids(300, 1234);
+  EXPECT_GE(shared(kCompletions, {{"prompt", ids}}, {{"prompt", {ids, ids}}}), 7U);
+  for (const char* body : {R"({"messages":7})", R"({"messages":[7,[]],"tools":"x"})", "{}"}) {
+    ClientCall odd;
+    EXPECT_FALSE(read_client_call(request_of(kChat, body), odd)) << body;
+    EXPECT_TRUE(odd.prompt.empty());
   }
 }
 

@@ -234,6 +234,49 @@ TEST_F(RouterTest, SendsNothingToADrainingEngineAndSaysSoWhenNoneIsLeft) {
   EXPECT_EQ(none.headers.at("retry-after"), "1");
 }
 
+TEST_F(RouterTest, SendsPromptsThatBeginAlikeToOneEngineAndSpreadsOthers) {
+  options_.router.policy = "tandem";
+  for (int i = 0; i < 3; ++i) add();
+  const json costs = {{"costs", {{"prefill_token_s", 1e-3}}}};
+  for (const auto& engine : engines_) engine->set_lie(costs);
+  route();
+  const auto serve = [&](const std::string& head, const std::string& tail) {
+    std::vector<int> before;
+    for (const auto& engine : engines_) before.push_back(engine->relays());
+    const json request = {
+        {"model", "base"},
+        {"messages",
+         {{{"role", "system"}, {"content", head}}, {{"role", "user"}, {"content", tail}}}},
+        {"max_tokens", 2}};
+    EXPECT_EQ(post(port(), "/v1/chat/completions", request).status, 200);
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      if (engines_[i]->relays() > before[i]) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  const auto burden = [&](int engine, int requests) {
+    json lie = costs;
+    lie["running"] = {{"requests", requests}};
+    engines_[static_cast<std::size_t>(engine)]->set_lie(lie);
+    return eventually([&] {
+      return stats()["engines"][static_cast<std::size_t>(engine)]["running"]["requests"] ==
+             requests;
+    });
+  };
+  const std::string law(2000, 'l');
+  const std::string medicine(2000, 'm');
+  const int lawyer = serve(law, "one");
+  ASSERT_TRUE(burden(lawyer, 1));
+  const int doctor = serve(medicine, "one");
+  EXPECT_NE(doctor, lawyer);
+  ASSERT_TRUE(burden(doctor, 1));
+  EXPECT_EQ(serve(law, "two"), lawyer);
+  EXPECT_EQ(serve(medicine, "two"), doctor);
+  const int third = serve("short", "one");
+  EXPECT_NE(third, lawyer);
+  EXPECT_NE(third, doctor);
+}
+
 TEST_F(RouterTest, LetsAnEngineGoWhenItIsNeitherListedNorHeard) {
   StubEngine& first = add();
   StubEngine& second = add();

@@ -55,6 +55,7 @@ TEST(Stats, TellTheLoadTheRoomAndTheAdapters) {
   const EngineOptions& options = engine.engine->engine->options();
   EXPECT_EQ(stats["kv_tokens"], options.num_pages * options.page_tokens);
   EXPECT_EQ(stats["kv_free_tokens"], options.num_pages * options.page_tokens);
+  EXPECT_EQ(stats["prefix_cache"], options.prefix_cache);
   EXPECT_EQ(stats["step_ends_in_s"], nullptr);
   EXPECT_GT(stats["costs"]["step_s"], 0.0);
   EXPECT_GT(stats["cold"]["link_bytes_per_s"], 0.0);
