@@ -30,7 +30,8 @@ SimEngine::SimEngine(EngineIndex self, const SimEngineOptions& options, AdapterI
       schedule_(std::move(schedule)),
       served_(std::move(served)),
       device_(options.machine.adapter_bytes),
-      host_(options.machine.host_bytes) {}
+      host_(options.machine.host_bytes),
+      prefixes_(options.machine.kv_tokens) {}
 
 void SimEngine::submit(const SimRequest& request, double now_s) {
   const bool cold = options_.cold_start != ColdStart::cached &&
@@ -151,7 +152,7 @@ bool SimEngine::fits(const SimRequest& request) const {
   return static_cast<std::int64_t>(requests) < options_.machine.max_requests &&
          kv_taken_ + kv_of(request) <= options_.machine.kv_tokens &&
          (beginning_.empty() ||
-          beginning_load_.tokens + request.prompt_tokens <= options_.machine.step_tokens);
+          beginning_load_.tokens + to_compute(request) <= options_.machine.step_tokens);
 }
 
 void SimEngine::begin_requests(double now_s) {
@@ -166,17 +167,21 @@ void SimEngine::begin_requests(double now_s) {
     }
     beginning_.push_back(waiting_[passed_over]);
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(passed_over));
-    const std::int64_t rank_tokens = std::int64_t{request.prompt_tokens} * request.rank;
     waiting_ranks_.remove(request.rank);
     waiting_load_.requests -= 1;
     waiting_load_.tokens -= request.prompt_tokens;
-    waiting_load_.rank_tokens -= rank_tokens;
-    beginning_load_.add({.requests = 1,
-                         .tokens = request.prompt_tokens,
-                         .rank_tokens = rank_tokens,
-                         .rank_max = request.rank});
+    waiting_load_.rank_tokens -= std::int64_t{request.prompt_tokens} * request.rank;
+    const std::int32_t tokens = to_compute(request);
+    const std::int64_t rank_tokens = std::int64_t{tokens} * request.rank;
+    beginning_load_.add(
+        {.requests = 1, .tokens = tokens, .rank_tokens = rank_tokens, .rank_max = request.rank});
     beginning_rank_sum_ += request.rank;
+    beginning_context_ += request.prompt_tokens;
+    prompt_tokens_ += request.prompt_tokens;
+    cached_tokens_ += request.prompt_tokens - tokens;
     kv_taken_ += kv_of(request);
+    if (request.prefix_tokens > 0) prefixes_.enter(request.prefix, request.prefix_tokens);
+    prefixes_.make_room(kv_taken_);
     if (options_.cold_start != ColdStart::cached) device_.pin(request.adapter);
     if (ready == Readiness::cold) {
       beginning_cold_ += rank_tokens;
@@ -246,6 +251,7 @@ void SimEngine::end_step(double now_s) {
   beginning_.clear();
   beginning_load_ = {};
   beginning_rank_sum_ = 0;
+  beginning_context_ = 0;
   beginning_cold_ = 0;
   start_step(now_s);
 }
@@ -253,6 +259,10 @@ void SimEngine::end_step(double now_s) {
 void SimEngine::finish(const Active& active, double now_s) {
   const SimRequest& request = active.request;
   kv_taken_ -= kv_of(request);
+  if (request.prefix_tokens > 0) {
+    prefixes_.leave(request.prefix, kv_of(request) - request.prefix_tokens);
+    prefixes_.make_room(kv_taken_);
+  }
   kv_promised_ -= promised_kv_of(request);
   if (options_.cold_start != ColdStart::cached) {
     device_.unpin(request.adapter);
@@ -280,7 +290,7 @@ void SimEngine::refresh_view(EngineView& view, double now_s) {
   view.running = {.requests = running_ranks_.requests() + beginning_load_.requests,
                   .rank_sum = running_ranks_.sum() + beginning_rank_sum_,
                   .rank_max = std::max(running_ranks_.max(), beginning_load_.rank_max),
-                  .context_tokens = context_tokens_ + beginning_load_.tokens};
+                  .context_tokens = context_tokens_ + beginning_context_};
   view.waiting = waiting_load_;
   view.waiting.rank_max = waiting_ranks_.max();
   view.waiting_rank_sum = waiting_ranks_.sum();

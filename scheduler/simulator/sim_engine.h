@@ -7,8 +7,10 @@
 //   an adapter = fetched into the host tier if it is not there, loaded from the host tier; one at a
 //                time on disk and link; it begins when the request arrives (on_demand: in its step)
 //   KV         is taken for prompt and answer when a request begins: nobody is preempted
+//   prefixes   = of a prompt, what another began with and the engine still has, is not computed
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -23,6 +25,7 @@
 #include "scheduler/policies/rank_tally.h"
 #include "scheduler/simulator/adapter_cache.h"
 #include "scheduler/simulator/machine.h"
+#include "scheduler/simulator/sim_prefix_cache.h"
 #include "scheduler/simulator/workload.h"
 
 namespace tandem {
@@ -76,6 +79,9 @@ class SimEngine {
 
   std::int64_t loads() const { return loads_; }
   std::int64_t fetches() const { return fetches_; }
+  // Of prompts, in requests that have begun: all, and those that were found in the prefix cache.
+  std::int64_t prompt_tokens() const { return prompt_tokens_; }
+  std::int64_t cached_tokens() const { return cached_tokens_; }
 
  private:
   struct Active {
@@ -95,6 +101,11 @@ class SimEngine {
   }
   std::int64_t promised_kv_of(const SimRequest& request) const {
     return request.prompt_tokens + static_cast<std::int64_t>(options_.expected_answer);
+  }
+  // Of the prompt, without what the prefix cache has; the last one is computed in any case.
+  std::int32_t to_compute(const SimRequest& request) const {
+    if (request.prefix_tokens == 0 || !prefixes_.has(request.prefix)) return request.prompt_tokens;
+    return std::max(1, request.prompt_tokens - request.prefix_tokens);
   }
   // Begins what brings the adapter nearer to the device, if nothing does yet.
   void bring(const SimRequest& request, double now_s);
@@ -117,6 +128,7 @@ class SimEngine {
 
   AdapterCache device_;
   AdapterCache host_;
+  SimPrefixCache prefixes_;
   double link_free_s_ = 0;
   double disk_free_s_ = 0;
   std::vector<std::pair<ClusterAdapterId, double>> loading_;         // on the link, until when
@@ -128,7 +140,8 @@ class SimEngine {
   std::vector<Active> beginning_;  // in the step under way
   PrefillLoad beginning_load_;
   std::int64_t beginning_rank_sum_ = 0;
-  std::int64_t beginning_cold_ = 0;  // rank x tokens
+  std::int64_t beginning_context_ = 0;  // tokens of their prompts
+  std::int64_t beginning_cold_ = 0;     // rank x tokens
   std::priority_queue<Active, std::vector<Active>, std::greater<>> running_;
   RankTally running_ranks_;
   std::int64_t context_tokens_ = 0;
@@ -144,6 +157,8 @@ class SimEngine {
   bool changed_ = true;    // since the view was filled
   std::int64_t loads_ = 0;
   std::int64_t fetches_ = 0;
+  std::int64_t prompt_tokens_ = 0;
+  std::int64_t cached_tokens_ = 0;
 };
 
 }  // namespace tandem

@@ -5,7 +5,9 @@
 #include <deque>
 #include <memory>
 #include <queue>
+#include <span>
 
+#include "scheduler/prefixes/prefix_index.h"
 #include "scheduler/simulator/summary.h"
 
 namespace tandem {
@@ -39,6 +41,7 @@ class Cluster {
     engine.mixed_steps = options.mixed_steps;
     engine.expected_answer = mean_answer_;
     for (std::size_t i = 0; i < views_.size(); ++i) {
+      prefixes_.set_room(EngineIndex(static_cast<std::int32_t>(i)), options.machine.kv_tokens);
       engines_.push_back(std::make_unique<SimEngine>(
           EngineIndex(static_cast<std::int32_t>(i)), engine, index_,
           [this, i](const EngineEvent& event) {
@@ -87,10 +90,16 @@ class Cluster {
     result.tpot_ms = summarise(tpot_ms_);
     result.token_ms = summarise(token_ms_);
     result.latency_ms = summarise(latency_ms_);
+    std::int64_t prompt_tokens = 0;
+    std::int64_t cached_tokens = 0;
     for (const auto& engine : engines_) {
+      prompt_tokens += engine->prompt_tokens();
+      cached_tokens += engine->cached_tokens();
       result.loads += engine->loads();
       result.fetches += engine->fetches();
     }
+    result.cached_share = static_cast<double>(cached_tokens) /
+                          static_cast<double>(std::max<std::int64_t>(prompt_tokens, 1));
     result.simulated_s = now_s_;
     result.tokens_per_s = now_s_ > 0 ? tokens_ / now_s_ : 0;
     result.decision_us = summarise(decision_us_).p50;
@@ -114,15 +123,26 @@ class Cluster {
     route.expected_tokens = mean_answer_;  // nobody knows how long this answer will be
     route.slo_token_s = slo_s_;
     route.holds = index_.holds(request.adapter);
+    const std::span<const PromptBlock> prompt = prompt_of(request);
     const bool timed = decisions_++ % kTimedEvery == 0;
     const TimePoint begin = timed ? clock_.now() : TimePoint{};
+    route.prefixes = prefixes_.find(prompt);
     const Decision decision = policy_.choose(route, views_);
     if (timed) {
       decision_us_.push_back(static_cast<float>(seconds_between(begin, clock_.now()) * 1e6));
     }
     if (!decision.chosen()) return false;
+    (void)prefixes_.sent(decision.engine, prompt, route.kv_tokens());
     engines_[decision.engine.index()]->submit(request, now_s_);
     return true;
+  }
+
+  // What the prompt shares with others, as one block; what a router makes of texts is finer.
+  std::span<const PromptBlock> prompt_of(const SimRequest& request) {
+    if (request.prefix_tokens == 0 || !options_.tell_prefixes) return {};
+    prompt_ = {mix_hash(options_.workload.seed, static_cast<std::uint64_t>(request.prefix)),
+               request.prefix_tokens};
+    return {&prompt_, 1};
   }
 
   void count(const ServedRequest& one) {
@@ -150,6 +170,8 @@ class Cluster {
   double slo_s_ = 0;
   double mean_answer_ = 0;
   AdapterIndex index_;
+  PrefixIndex prefixes_;
+  PromptBlock prompt_;  // of the request that is placed
   std::vector<EngineView> views_;
   std::vector<std::unique_ptr<SimEngine>> engines_;
   std::priority_queue<ClusterEvent, std::vector<ClusterEvent>, std::greater<>> events_;

@@ -26,6 +26,8 @@ struct SimulationOptions {
   // times what one request of mean lengths takes alone, its adapter merged into the model
   // (HF-PEFT).
   double slo_factor = 1.5;
+  // Policies are told what of a prompt each engine may have in its prefix cache, by what was sent.
+  bool tell_prefixes = true;
   double satisfied_ttft_s = 6;  // S-LoRA: user satisfaction falls to nought at it
 };
 
@@ -47,8 +49,9 @@ struct PolicyResult {
   Distribution tpot_ms;   // between tokens after the first, of answers with two or more
   Distribution token_ms;  // latency over tokens
   Distribution latency_ms;
-  double cold_share = 0;   // of requests whose adapter was not resident when they came
-  std::int64_t loads = 0;  // of adapters, in the whole time
+  double cached_share = 0;  // of the prompts' tokens, in the whole time: not computed
+  double cold_share = 0;    // of requests whose adapter was not resident when they came
+  std::int64_t loads = 0;   // of adapters, in the whole time
   std::int64_t fetches = 0;
   double tokens_per_s = 0;  // of answers
   double simulated_s = 0;

@@ -21,7 +21,8 @@ Workload::Workload(WorkloadOptions options, const AzureTrace* trace)
       trace_(trace),
       arrivals_(mix_hash(options_.seed, 1)),
       adapters_(mix_hash(options_.seed, 2)),
-      lengths_(mix_hash(options_.seed, 3)) {}
+      lengths_(mix_hash(options_.seed, 3)),
+      prefixes_(mix_hash(options_.seed, 4)) {}
 
 Result<Workload> Workload::create(const WorkloadOptions& options, const AzureTrace* trace) {
   if (!(options.requests_per_s > 0) || !(options.duration_s > 0) || !(options.cv > 0)) {
@@ -35,6 +36,10 @@ Result<Workload> Workload::create(const WorkloadOptions& options, const AzureTra
     if (rank < 1 || rank > RankTally::kMaxRank) {
       return invalid("rank {} is not from 1 to {}", rank, RankTally::kMaxRank);
     }
+  }
+  if (options.prefixes < 0 || options.prefix_tokens < 1) {
+    return invalid("there cannot be {} prefixes of {} tokens", options.prefixes,
+                   options.prefix_tokens);
   }
   if (options.shift_at < 0 || options.shift_at >= 1) return invalid("shift must be 0 to below 1");
   Workload workload(options, trace);
@@ -76,6 +81,7 @@ Result<Workload> Workload::create(const WorkloadOptions& options, const AzureTra
     workload.mean_prompt_tokens_ += workload.draw_length(workload.prompt_, random) / double{kDraws};
     workload.mean_answer_tokens_ += workload.draw_length(workload.answer_, random) / double{kDraws};
   }
+  if (options.prefixes > 0) workload.mean_prompt_tokens_ += options.prefix_tokens;
   for (const std::int32_t rank : options.ranks) {
     workload.mean_rank_ += static_cast<double>(rank) / static_cast<double>(options.ranks.size());
     workload.largest_rank_ = std::max(workload.largest_rank_, rank);
@@ -157,6 +163,12 @@ std::optional<SimRequest> Workload::next() {
   request.rank = options_.ranks[hash % options_.ranks.size()];
   request.prompt_tokens = draw_length(prompt_, lengths_);
   request.answer_tokens = draw_length(answer_, lengths_);
+  if (options_.prefixes > 0) {
+    std::uniform_int_distribution<std::int32_t> which(0, options_.prefixes - 1);
+    request.prefix = std::int64_t{request.adapter.value()} * options_.prefixes + which(prefixes_);
+    request.prefix_tokens = options_.prefix_tokens;
+    request.prompt_tokens += request.prefix_tokens;
+  }
   return request;
 }
 

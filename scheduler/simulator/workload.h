@@ -22,6 +22,9 @@ struct SimRequest {
   std::int32_t rank = 0;
   std::int32_t prompt_tokens = 1;
   std::int32_t answer_tokens = 1;
+  // Of the prompt, those that others of this adapter begin with, too; and which of them.
+  std::int32_t prefix_tokens = 0;
+  std::int64_t prefix = -1;
 };
 
 struct WorkloadOptions {
@@ -39,6 +42,10 @@ struct WorkloadOptions {
   // (S-LoRA).
   std::string lengths = "alpaca";
   std::vector<std::int32_t> ranks = {8, 16, 32, 64};  // of an adapter by its hash, as often each
+  // Texts that an adapter's requests begin with before the lengths above, as often each, and their
+  // tokens; 0: none.
+  std::int32_t prefixes = 0;
+  std::int32_t prefix_tokens = 500;
   double shift_at = 0;  // the share of the time after which others are popular; 0: never
   std::uint64_t seed = 1;
   const std::vector<SimRequest>* recorded = nullptr;  // by time; outlives the workload
@@ -78,6 +85,7 @@ class Workload {
   std::mt19937_64 arrivals_;
   std::mt19937_64 adapters_;
   std::mt19937_64 lengths_;
+  std::mt19937_64 prefixes_;
   Length prompt_;
   Length answer_;
   std::int32_t most_tokens_ = 512;

@@ -71,6 +71,9 @@ struct SimulateSettings {
   double shift = 0;
   std::string lengths = "alpaca";
   std::string ranks = "8,16,32,64";
+  std::int64_t prefixes = 0;
+  std::int64_t prefix_tokens = 500;
+  bool tell_prefixes = true;
   std::int64_t seed = 1;
   std::string json;
   std::string html;
@@ -115,6 +118,10 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
       .range(0, 0.99);
   add(s.lengths, "lengths", "of prompts and answers").choices({"alpaca", "sharegpt", "uniform"});
   add(s.ranks, "ranks", "of adapters, as often each").meta("N,...");
+  add(s.prefixes, "prefixes", "texts that an adapter's prompts begin with, as often each; 0: none")
+      .range(0, 1'000'000);
+  add(s.prefix_tokens, "prefix_tokens", "of each of these").range(1, 1'000'000);
+  add(s.tell_prefixes, "tell_prefixes", "policies know which engines were sent them before");
   add(s.seed, "seed", "of the requests, and of policies that draw").at_least(0);
   table.group("Report");
   add(s.json, "json", "write all figures to this file").meta("FILE");
@@ -201,6 +208,9 @@ Result<SimulationOptions> simulation_options(const SimulateSettings& s) {
   workload.zipf_exponent = s.zipf_exponent;
   workload.lengths = s.lengths;
   TANDEM_ASSIGN(workload.ranks, parse_ranks(s.ranks));
+  workload.prefixes = static_cast<std::int32_t>(s.prefixes);
+  workload.prefix_tokens = static_cast<std::int32_t>(s.prefix_tokens);
+  options.tell_prefixes = s.tell_prefixes;
   workload.shift_at = s.shift;
   workload.seed = static_cast<std::uint64_t>(s.seed);
   return options;
@@ -250,6 +260,9 @@ std::vector<std::pair<std::string, nlohmann::json>> setting_of(const SimulateSet
           {"shift", s.shift},
           {"lengths", s.lengths},
           {"ranks", options.workload.ranks},
+          {"prefixes", s.prefixes},
+          {"prefix_tokens", s.prefix_tokens},
+          {"tell_prefixes", s.tell_prefixes},
           {"seed", s.seed}};
 }
 

@@ -30,6 +30,7 @@ nlohmann::ordered_json policy_json(const PolicyResult& result) {
   json["time_per_token_ms"] = distribution_json(result.token_ms);
   json["latency_ms"] = distribution_json(result.latency_ms);
   json["cold_share"] = result.cold_share;
+  json["cached_share"] = result.cached_share;
   json["loads"] = result.loads;
   json["fetches"] = result.fetches;
   json["tokens_per_s"] = result.tokens_per_s;
@@ -162,13 +163,14 @@ HtmlPage SimulateReport::to_html() const {
                       {std::to_string(one.unfinished), Look::figure},
                       {std::to_string(one.loads), Look::figure},
                       {std::to_string(one.fetches), Look::figure},
+                      {fmt::format("{:.1f} %", one.cached_share * 100), Look::figure},
                       {fmt::format("{:.0f}", one.tokens_per_s), Look::figure},
                       {fmt::format("{:.2f}", one.decision_us), Look::figure},
                       {fmt::format("{:.1f}", one.wall_s), Look::figure}});
     }
     page.section("The runs");
-    page.table({"policy", "requests", "unfinished", "loads", "fetches", "tokens/s", "decision, us",
-                "wall, s"},
+    page.table({"policy", "requests", "unfinished", "loads", "fetches", "of prompts cached",
+                "tokens/s", "decision, us", "wall, s"},
                rows);
   }
   std::vector<std::vector<HtmlCell>> rows;

@@ -17,14 +17,17 @@ class EngineAlone {
             [this](const EngineEvent& event) { events_.push_back(event); },
             [this](const ServedRequest& one) { served.push_back(one); }) {}
 
-  void submit(double at_s, std::int32_t adapter, std::int32_t prompt, std::int32_t answer) {
+  void submit(double at_s, std::int32_t adapter, std::int32_t prompt, std::int32_t answer,
+              std::int32_t prefix_tokens = 0) {
     run_until(at_s);
     now_s_ = at_s;
     engine_.submit({.arrival_s = at_s,
                     .adapter = ClusterAdapterId(adapter),
                     .rank = 1,
                     .prompt_tokens = prompt,
-                    .answer_tokens = answer},
+                    .answer_tokens = answer,
+                    .prefix_tokens = prefix_tokens,
+                    .prefix = prefix_tokens > 0 ? adapter : -1},
                    at_s);
   }
   void run_until(double end_s) {
@@ -89,6 +92,22 @@ TEST(SimEngine, ServesARequestInItsSteps) {
   EXPECT_NEAR(engine.served[0].end_s, 1.015 + 2 * 10e-3, 1e-9);
   EXPECT_FALSE(engine.served[0].cold);
   EXPECT_EQ(engine.view().requests(), 0);
+  EXPECT_EQ(engine.view().kv_free_tokens, 100);
+}
+
+TEST(SimEngine, ComputesWhatPromptsShareOnceWhileItHasRoomForIt) {
+  EngineAlone engine(ColdStart::cached);
+  engine.submit(0, 1, 50, 1, 40);  // 50 tokens in 60 ms
+  engine.submit(1, 1, 50, 1, 40);  // 10 in 20 ms
+  engine.submit(2, 2, 80, 1);      // needs its room
+  engine.submit(3, 1, 50, 1, 40);  // 60 ms again
+  engine.submit(4, 1, 40, 1, 40);  // nothing but what they share: its last token is computed
+  engine.finish();
+  ASSERT_EQ(engine.served.size(), 5U);
+  EXPECT_NEAR(engine.served[0].first_token_s, 0.060, 1e-9);
+  EXPECT_NEAR(engine.served[1].first_token_s, 1.020, 1e-9);
+  EXPECT_NEAR(engine.served[3].first_token_s, 3.060, 1e-9);
+  EXPECT_NEAR(engine.served[4].first_token_s, 4.011, 1e-9);
   EXPECT_EQ(engine.view().kv_free_tokens, 100);
 }
 

@@ -96,6 +96,21 @@ TEST(Simulation, PutsTandemAheadOfOthersWithColdStarts) {
   }
 }
 
+TEST(Simulation, ServesSoonerWhereThePolicyKnowsWhatEnginesWereSent) {
+  SimulationOptions options = small_cluster();
+  options.workload.adapters = 20;
+  options.workload.prefixes = 40;
+  options.workload.prefix_tokens = 400;
+  options.workload.requests_per_s = 20;
+  const PolicyResult told = simulated("tandem", options);
+  options.tell_prefixes = false;
+  const PolicyResult untold = simulated("tandem", options);
+  EXPECT_EQ(told.requests, untold.requests);
+  EXPECT_GT(told.cached_share, 2 * untold.cached_share);
+  EXPECT_LT(told.ttft_ms.mean, 0.8 * untold.ttft_ms.mean);
+  EXPECT_GE(told.slo_attainment, untold.slo_attainment);
+}
+
 TEST(Simulation, RefusesOptionsThatCannotBe) {
   const ManualClock clock;
   SimulationOptions options = small_cluster();

@@ -82,6 +82,28 @@ double pauses_cv(const std::vector<SimRequest>& requests) {
   return std::sqrt(squares / count - mean * mean) / mean;
 }
 
+TEST(Workload, BeginsAnAdaptersPromptsWithItsPrefixesAndChangesNothingElse) {
+  WorkloadOptions options = small_workload();
+  const auto without = all_requests(options);
+  options.prefixes = 3;
+  options.prefix_tokens = 100;
+  const auto with = all_requests(options);
+  ASSERT_EQ(with.size(), without.size());
+  std::set<std::int64_t> of_the_first;
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    EXPECT_EQ(without[i].prefix_tokens, 0);
+    EXPECT_EQ(with[i].prefix_tokens, 100);
+    EXPECT_EQ(with[i].prompt_tokens, without[i].prompt_tokens + 100);
+    EXPECT_EQ(with[i].answer_tokens, without[i].answer_tokens);
+    EXPECT_EQ(with[i].adapter, without[i].adapter);
+    EXPECT_EQ(with[i].prefix / 3, with[i].adapter.value());
+    if (with[i].adapter.value() == 0) of_the_first.insert(with[i].prefix);
+  }
+  EXPECT_EQ(of_the_first.size(), 3U);
+  options.prefixes = -1;
+  EXPECT_FALSE(Workload::create(options, nullptr).ok());
+}
+
 TEST(Workload, OfGammaArrivalsHasItsCoefficientOfVariation) {
   WorkloadOptions options = small_workload();
   EXPECT_NEAR(pauses_cv(all_requests(options)), 1, 0.1);
