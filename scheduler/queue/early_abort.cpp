@@ -6,6 +6,8 @@
 namespace tandem {
 namespace {
 
+// Rounds of an engine are shorter than a few tokens, and say nothing of rates one by one.
+constexpr double kPeriodS = 0.02;
 // Of a new value in an average: some thirty periods count.
 constexpr double kNew = 1.0 / 32;
 // A window of prefills ends after so many seconds, or so many prefills, whichever comes first: what
@@ -25,6 +27,15 @@ std::size_t EarlyAbort::class_of(std::int64_t tokens) {
   const auto digits = static_cast<std::size_t>(
       std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(tokens, 0))));
   return std::min(digits, kClasses - 1);
+}
+
+void EarlyAbort::tick(double now_s) {
+  if (!period_begin_s_) period_begin_s_ = now_s;
+  const double passed_s = now_s - *period_begin_s_;
+  if (passed_s < kPeriodS) return;
+  end_period(arrived_, admitted_, passed_s);
+  period_begin_s_ = now_s;
+  arrived_ = admitted_ = 0;
 }
 
 void EarlyAbort::end_period(std::int64_t arrived, std::int64_t admitted, double seconds) {

@@ -13,18 +13,37 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace tandem {
 
 // Pure: told of times in seconds and of counts. Not thread-safe.
 class EarlyAbort {
  public:
+  enum class Lateness {
+    in_time,
+    expired,      // its deadline has passed
+    unreachable,  // it would have by the end of a prefill that is begun now
+  };
+
+  // One has come; one is admitted.
+  void came() { ++arrived_; }
+  void was_admitted() { ++admitted_; }
+  // By any clock, now and then, whether or not anything happened: ends periods.
+  void tick(double now_s);
   // A period has ended: so many requests came in it, so many were admitted. Periods in which
   // nothing came and nothing was admitted tell nothing of the rates, and are added to the next one.
   void end_period(std::int64_t arrived, std::int64_t admitted, double seconds);
   // A prompt of so many tokens took so long, from its first step to its first token.
   void saw_prefill(double seconds, std::int64_t tokens);
 
+  // Of one that has not begun. `idle`: nothing runs; then only those are late whose deadline has
+  // passed, so that a wrong guess of what a prefill takes is found out.
+  Lateness lateness(double waited_s, double deadline_s, std::int64_t tokens, bool idle) const {
+    if (deadline_s > 0 && waited_s > deadline_s) return Lateness::expired;
+    if (!idle && is_late(waited_s, deadline_s, tokens)) return Lateness::unreachable;
+    return Lateness::in_time;
+  }
   // It has waited too long for a deadline of so many seconds after it came; 0: there is none.
   bool is_late(double waited_s, double deadline_s, std::int64_t tokens) const {
     return deadline_s > 0 && waited_s + longest_prefill_s(tokens) > deadline_s;
@@ -53,6 +72,10 @@ class EarlyAbort {
 
   static std::size_t class_of(std::int64_t tokens);
 
+  // Of the period that tick() will end.
+  std::optional<double> period_begin_s_;
+  std::int64_t arrived_ = 0;
+  std::int64_t admitted_ = 0;
   // Averages per period.
   double arrivals_ = 0;
   double admissions_ = 0;

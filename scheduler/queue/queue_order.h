@@ -45,6 +45,10 @@ class QueueOrder {
  public:
   explicit QueueOrder(const QueueChoices& choices) : choices_(choices) {}
 
+  // arrange() would leave what is sorted by priority and arrival as it is, if none has begun.
+  bool is_plain(bool overloaded) const {
+    return !choices_.fair && choices_.adapter_clusters == 0 && !overloaded;
+  }
   // The places of `waiting` in the order of their admission. `in_batch`: distinct adapters of what
   // runs. Valid until the next call. O(n log n).
   const std::vector<std::uint32_t>& arrange(std::span<QueueEntry* const> waiting,

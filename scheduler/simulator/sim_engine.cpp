@@ -31,17 +31,14 @@ SimEngine::SimEngine(EngineIndex self, const SimEngineOptions& options, AdapterI
       served_(std::move(served)),
       device_(options.machine.adapter_bytes),
       host_(options.machine.host_bytes),
-      prefixes_(options.machine.kv_tokens) {}
+      prefixes_(options.machine.kv_tokens),
+      line_(options.line) {}
 
 void SimEngine::submit(const SimRequest& request, double now_s) {
   const bool cold = options_.cold_start != ColdStart::cached &&
                     device_.state(request.adapter) != AdapterCache::State::here;
   index_.add_active(request.adapter, self_, 1);
-  waiting_.push_back({.request = request, .cold = cold});
-  waiting_ranks_.add(request.rank);
-  waiting_load_.requests += 1;
-  waiting_load_.tokens += request.prompt_tokens;
-  waiting_load_.rank_tokens += std::int64_t{request.prompt_tokens} * request.rank;
+  line_.add(request, cold);
   kv_promised_ += promised_kv_of(request);
   changed_ = true;
   // On demand nothing begins before the step that wants it.
@@ -155,22 +152,33 @@ bool SimEngine::fits(const SimRequest& request) const {
           beginning_load_.tokens + to_compute(request) <= options_.machine.step_tokens);
 }
 
+void SimEngine::give_up_late(double now_s) {
+  for (const SimWaiting& late : line_.give_up_late(now_s, running_.empty())) {
+    kv_promised_ -= promised_kv_of(late.request);
+    index_.add_active(late.request.adapter, self_, -1);
+    served_({.request = late.request, .end_s = now_s, .cold = late.cold, .given_up = true});
+  }
+}
+
+void SimEngine::arrange_line() {
+  in_batch_.clear();
+  for (const auto& [adapter, requests] : batch_) in_batch_.push_back(adapter);
+  line_.arrange(in_batch_);
+}
+
 void SimEngine::begin_requests(double now_s) {
+  arrange_line();
   std::size_t passed_over = 0;
-  while (passed_over < std::min(waiting_.size(), kMostPassedOver)) {
-    const SimRequest request = waiting_[passed_over].request;
+  while (passed_over < std::min(line_.list().size(), kMostPassedOver)) {
+    const SimRequest request = line_.list()[passed_over].request;
     if (!fits(request)) return;
     const Readiness ready = readiness(request, now_s);
     if (ready == Readiness::not_yet) {
       ++passed_over;
       continue;
     }
-    beginning_.push_back(waiting_[passed_over]);
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(passed_over));
-    waiting_ranks_.remove(request.rank);
-    waiting_load_.requests -= 1;
-    waiting_load_.tokens -= request.prompt_tokens;
-    waiting_load_.rank_tokens -= std::int64_t{request.prompt_tokens} * request.rank;
+    beginning_.push_back({.request = request, .cold = line_.admit(passed_over).cold});
+    if (options_.line.adapter_clusters > 0) ++batch_[adapter_number(request)];
     const std::int32_t tokens = to_compute(request);
     const std::int64_t rank_tokens = std::int64_t{tokens} * request.rank;
     beginning_load_.add(
@@ -205,7 +213,9 @@ double SimEngine::cold_stall_s(double now_s) const {
 }
 
 void SimEngine::start_step(double now_s) {
+  give_up_late(now_s);
   begin_requests(now_s);
+  step_began_s_ = now_s;
   stepping_ = !running_.empty() || !beginning_.empty();
   changed_ = true;
   if (!stepping_) return;
@@ -239,6 +249,7 @@ void SimEngine::end_step(double now_s) {
   }
   for (Active& active : beginning_) {
     active.first_token_s = now_s;
+    line_.saw_prefill(now_s - step_began_s_, active.request.prompt_tokens);
     if (active.request.answer_tokens <= 1) {
       finish(active, now_s);
       continue;
@@ -270,6 +281,9 @@ void SimEngine::finish(const Active& active, double now_s) {
         std::find(cold_rows_.begin(), cold_rows_.end(), std::pair(request.adapter, request.rank));
     if (row != cold_rows_.end()) cold_rows_.erase(row);
   }
+  if (options_.line.adapter_clusters > 0 && --batch_[adapter_number(request)] == 0) {
+    batch_.erase(adapter_number(request));
+  }
   index_.add_active(request.adapter, self_, -1);
   served_({request, active.first_token_s, now_s, active.cold});
 }
@@ -291,9 +305,8 @@ void SimEngine::refresh_view(EngineView& view, double now_s) {
                   .rank_sum = running_ranks_.sum() + beginning_rank_sum_,
                   .rank_max = std::max(running_ranks_.max(), beginning_load_.rank_max),
                   .context_tokens = context_tokens_ + beginning_context_};
-  view.waiting = waiting_load_;
-  view.waiting.rank_max = waiting_ranks_.max();
-  view.waiting_rank_sum = waiting_ranks_.sum();
+  view.waiting = line_.load();
+  view.waiting_rank_sum = line_.rank_sum();
   view.kv_tokens = machine.kv_tokens;
   view.kv_free_tokens = machine.kv_tokens - kv_promised_;
   view.adapter_free_bytes = device_.available_bytes();

@@ -2,7 +2,8 @@
 // workers. The model, in short (docs/simulate.md has it with reasons):
 //
 //   a step     = a row for each request that runs, and the prompts that begin in it, whole, in the
-//                order of arrival, as many as places, KV, adapters and step_tokens allow
+//                order of the line, as many as places, KV, adapters and step_tokens allow
+//   the line   = by arrival, or as an engine's options say (sim_line.h)
 //   its time   = StepCosts, and what cold adapters in it cost
 //   an adapter = fetched into the host tier if it is not there, loaded from the host tier; one at a
 //                time on disk and link; it begins when the request arrives (on_demand: in its step)
@@ -12,8 +13,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <queue>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "scheduler/policies/rank_tally.h"
 #include "scheduler/simulator/adapter_cache.h"
 #include "scheduler/simulator/machine.h"
+#include "scheduler/simulator/sim_line.h"
 #include "scheduler/simulator/sim_prefix_cache.h"
 #include "scheduler/simulator/workload.h"
 
@@ -44,6 +46,7 @@ struct SimEngineOptions {
   ColdStart cold_start = ColdStart::cpu_assist;
   bool mixed_steps = true;      // prompts and decode in one step; else a prompt has its own
   double expected_answer = 58;  // tokens that the view promises KV for
+  SimLineOptions line;
 };
 
 // Something that happens on an engine later on.
@@ -54,12 +57,13 @@ struct EngineEvent {
   ClusterAdapterId adapter;
 };
 
-// A request that has ended.
+// A request that has ended. Given up: it never began.
 struct ServedRequest {
   SimRequest request;
   double first_token_s = 0;
   double end_s = 0;
   bool cold = false;  // its adapter was not resident when it came
+  bool given_up = false;
 };
 
 // Driven by one loop that hands its events back at their times. Not thread-safe.
@@ -114,6 +118,8 @@ class SimEngine {
   void loaded(ClusterAdapterId adapter);
   Readiness readiness(const SimRequest& request, double now_s);
   bool fits(const SimRequest& request) const;
+  void give_up_late(double now_s);
+  void arrange_line();
   void begin_requests(double now_s);
   void start_step(double now_s);
   void end_step(double now_s);
@@ -134,9 +140,7 @@ class SimEngine {
   std::vector<std::pair<ClusterAdapterId, double>> loading_;         // on the link, until when
   std::vector<std::pair<ClusterAdapterId, std::int64_t>> fetching_;  // bytes
 
-  std::deque<Active> waiting_;
-  RankTally waiting_ranks_;
-  PrefillLoad waiting_load_;       // without rank_max, which is the tally's
+  SimLine line_;
   std::vector<Active> beginning_;  // in the step under way
   PrefillLoad beginning_load_;
   std::int64_t beginning_rank_sum_ = 0;
@@ -144,12 +148,15 @@ class SimEngine {
   std::int64_t beginning_cold_ = 0;     // rank x tokens
   std::priority_queue<Active, std::vector<Active>, std::greater<>> running_;
   RankTally running_ranks_;
+  std::map<std::uint64_t, std::int32_t> batch_;  // requests of each adapter; for clusters alone
+  std::vector<std::uint64_t> in_batch_;
   std::int64_t context_tokens_ = 0;
   std::vector<std::pair<ClusterAdapterId, std::int32_t>>
       cold_rows_;                 // that run while it loads: rank
   std::int64_t kv_taken_ = 0;     // by those that run
   std::int64_t kv_promised_ = 0;  // as the view counts it, with those that wait
   std::int64_t decode_steps_ = 0;
+  double step_began_s_ = 0;
   double expected_end_s_ =
       0;  // of the step under way, by what a profile knows: without cold starts
   bool stepping_ = false;

@@ -40,6 +40,7 @@ class Cluster {
     engine.cold_start = options.cold_start;
     engine.mixed_steps = options.mixed_steps;
     engine.expected_answer = mean_answer_;
+    engine.line = options.line;
     for (std::size_t i = 0; i < views_.size(); ++i) {
       prefixes_.set_room(EngineIndex(static_cast<std::int32_t>(i)), options.machine.kv_tokens);
       engines_.push_back(std::make_unique<SimEngine>(
@@ -82,7 +83,8 @@ class Cluster {
     PolicyResult result;
     const auto all = static_cast<double>(std::max<std::int64_t>(arrived_, 1));
     result.requests = arrived_;
-    result.unfinished = arrived_ - served_;
+    result.given_up = given_up_;
+    result.unfinished = arrived_ - served_ - given_up_;
     result.slo_attainment = static_cast<double>(attained_) / all;
     result.satisfaction = satisfaction_ / all;
     result.cold_share = static_cast<double>(cold_) / all;
@@ -122,6 +124,7 @@ class Cluster {
     route.prompt_tokens = request.prompt_tokens;
     route.expected_tokens = mean_answer_;  // nobody knows how long this answer will be
     route.slo_token_s = slo_s_;
+    route.slo_ttft_s = options_.line.ttft_deadline_s;
     route.holds = index_.holds(request.adapter);
     const std::span<const PromptBlock> prompt = prompt_of(request);
     const bool timed = decisions_++ % kTimedEvery == 0;
@@ -147,6 +150,10 @@ class Cluster {
 
   void count(const ServedRequest& one) {
     freed_ = true;
+    if (one.given_up) {
+      given_up_ += counts(one.request) ? 1 : 0;
+      return;
+    }
     const double answer = one.request.answer_tokens;
     tokens_ += answer;
     if (!counts(one.request)) return;
@@ -182,6 +189,7 @@ class Cluster {
 
   std::int64_t arrived_ = 0;
   std::int64_t served_ = 0;
+  std::int64_t given_up_ = 0;
   std::int64_t attained_ = 0;
   std::int64_t cold_ = 0;
   double satisfaction_ = 0;
@@ -233,6 +241,9 @@ Status check_options(const SimulationOptions& options) {
   }
   if (!(options.slo_factor > 0) || !(options.satisfied_ttft_s > 0)) {
     return invalid("the factor of the SLO and the TTFT of satisfaction must be above zero");
+  }
+  if (options.line.adapter_clusters < 0 || options.line.ttft_deadline_s < 0) {
+    return invalid("clusters of adapters and the deadline must not be below nought");
   }
   if (options.warmup_s < 0 || options.warmup_s >= options.workload.duration_s) {
     return invalid("the warm-up of {} s leaves nothing of {} s to count", options.warmup_s,

@@ -20,6 +20,7 @@ struct SimulationOptions {
   SimMachine machine;
   ColdStart cold_start = ColdStart::cpu_assist;
   bool mixed_steps = true;
+  SimLineOptions line;  // of each engine
   std::int32_t engines = 60;
   double warmup_s = 30;  // requests that come before it are served but not counted
   // The SLO is on the time per token (latency over tokens), as in the CaraServe paper: so many
@@ -42,6 +43,7 @@ struct Distribution {
 struct PolicyResult {
   std::string policy;
   std::int64_t requests = 0;
+  std::int64_t given_up = 0;    // before they began; they miss their SLO
   std::int64_t unfinished = 0;  // an hour after the last came; they miss their SLO
   double slo_attainment = 0;    // share of requests
   double satisfaction = 0;      // mean of max(0, 1 - TTFT / satisfied_ttft_s)

@@ -54,6 +54,8 @@ struct SimulateSettings {
   std::string kernel = "bgmv";
   std::string cold_start = "cpu_assist";
   std::string batching = "mixed";
+  std::int64_t adapter_clusters = 0;
+  double ttft_deadline_s = 0;
   double slo_factor = 1.5;
   double satisfied_ttft_s = 6;
   std::string arrivals = "poisson";
@@ -95,6 +97,11 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
       .choices({"cached", "on_demand", "async", "cpu_assist"});
   add(s.batching, "batching", "prompts in the steps of decode, or in steps of their own")
       .choices({"mixed", "separate"});
+  add(s.adapter_clusters, "adapter_clusters", "distinct adapters in a batch; 0: any number")
+      .range(0, 4096);
+  add(s.ttft_deadline_s, "ttft_deadline_s",
+      "of first tokens: who would miss it is given up before it begins; 0: nobody")
+      .range(0, 3600);
   add(s.slo_factor, "slo_factor", "the SLO's time per token over that of a request alone")
       .range(0.01, 1000);
   add(s.satisfied_ttft_s, "satisfied_ttft_s", "the TTFT at which users' satisfaction is nought")
@@ -194,6 +201,8 @@ Result<SimulationOptions> simulation_options(const SimulateSettings& s) {
   TANDEM_ASSIGN(options.machine, machine_of(s));
   TANDEM_ASSIGN(options.cold_start, parse_cold_start(s.cold_start));
   options.mixed_steps = s.batching == "mixed";
+  options.line.adapter_clusters = static_cast<std::int32_t>(s.adapter_clusters);
+  options.line.ttft_deadline_s = s.ttft_deadline_s;
   options.engines = static_cast<std::int32_t>(s.engines);
   options.warmup_s = s.warmup_s;
   options.slo_factor = s.slo_factor;
@@ -247,6 +256,8 @@ std::vector<std::pair<std::string, nlohmann::json>> setting_of(const SimulateSet
           {"kernel", options.machine.costs.kernel == LoraKernel::bgmv ? "bgmv" : "mbgmv"},
           {"cold_start", s.cold_start},
           {"batching", s.batching},
+          {"adapter_clusters", s.adapter_clusters},
+          {"ttft_deadline_s", s.ttft_deadline_s},
           {"slo_factor", s.slo_factor},
           {"arrivals", options.workload.arrivals},
           {"requests_per_s", options.workload.requests_per_s},

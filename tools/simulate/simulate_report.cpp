@@ -22,6 +22,7 @@ nlohmann::ordered_json policy_json(const PolicyResult& result) {
   nlohmann::ordered_json json;
   json["policy"] = result.policy;
   json["requests"] = result.requests;
+  json["given_up"] = result.given_up;
   json["unfinished"] = result.unfinished;
   json["slo_attainment"] = result.slo_attainment;
   json["user_satisfaction"] = result.satisfaction;
@@ -160,6 +161,7 @@ HtmlPage SimulateReport::to_html() const {
     for (const PolicyResult& one : policies) {
       rows.push_back({{one.policy, Look::text},
                       {std::to_string(one.requests), Look::figure},
+                      {std::to_string(one.given_up), Look::figure},
                       {std::to_string(one.unfinished), Look::figure},
                       {std::to_string(one.loads), Look::figure},
                       {std::to_string(one.fetches), Look::figure},
@@ -169,8 +171,8 @@ HtmlPage SimulateReport::to_html() const {
                       {fmt::format("{:.1f}", one.wall_s), Look::figure}});
     }
     page.section("The runs");
-    page.table({"policy", "requests", "unfinished", "loads", "fetches", "of prompts cached",
-                "tokens/s", "decision, us", "wall, s"},
+    page.table({"policy", "requests", "given up", "unfinished", "loads", "fetches",
+                "of prompts cached", "tokens/s", "decision, us", "wall, s"},
                rows);
   }
   std::vector<std::vector<HtmlCell>> rows;

@@ -12,8 +12,6 @@ namespace {
 
 // Of those that came since the line was arranged: behind all others for now.
 constexpr std::uint32_t kNoTurnYet = std::numeric_limits<std::uint32_t>::max();
-// Rounds of the engine are shorter than a few tokens, and say nothing of rates one by one.
-constexpr auto kPeriod = std::chrono::milliseconds(20);
 
 std::uint64_t adapter_number(const AdapterLease& adapter) {
   return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(adapter.get()));
@@ -60,7 +58,7 @@ void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
   }
   sequence->turn = has_turns_ ? kNoTurnYet : 0;
   reserve(list_.size() + 1);
-  ++arrived_;
+  abort_.came();
   insert(std::move(sequence));
 }
 
@@ -92,7 +90,7 @@ std::unique_ptr<Sequence> WaitingLine::admit(std::size_t place) noexcept {
     for (const auto& each : list_) QueueOrder::count_passed_over(entry, each->entry);
   }
   if (std::exchange(entry.begun, true)) return sequence;
-  ++admitted_;
+  abort_.was_admitted();
   if (entry.tenant != nullptr) share_.begin(*entry.tenant, sequence->left_to_compute());
   return sequence;
 }
@@ -114,7 +112,7 @@ void WaitingLine::order_plainly() {
 void WaitingLine::arrange(std::span<const std::unique_ptr<Sequence>> running) {
   is_arranged_ = true;
   const bool overloaded = deadlines_ > 0 && abort_.is_overloaded();
-  if (!options_.fair && options_.adapter_clusters == 0 && !overloaded) {
+  if (order_.is_plain(overloaded)) {
     if (has_turns_) order_plainly();
     return;
   }
@@ -136,12 +134,7 @@ void WaitingLine::arrange(std::span<const std::unique_ptr<Sequence>> running) {
 }
 
 void WaitingLine::tick(TimePoint now) {
-  if (!period_begin_) period_begin_ = now;
-  const Duration passed = now - *period_begin_;
-  if (passed < kPeriod) return;
-  abort_.end_period(arrived_, admitted_, std::chrono::duration<double>(passed).count());
-  period_begin_ = now;
-  arrived_ = admitted_ = 0;
+  abort_.tick(std::chrono::duration<double>(now.time_since_epoch()).count());
 }
 
 void WaitingLine::saw_prefill(double seconds, std::int64_t prompt_tokens) {
@@ -156,14 +149,13 @@ const std::vector<Sequence*>& WaitingLine::late(TimePoint now, bool idle) {
     if (!each->entry.has_deadline || !has_not_begun(*each)) continue;
     ++deadlines_;
     const RequestContext& context = *each->context;
-    const double waited_s = seconds_between(context.submitted, now);
-    const double deadline_s = context.request.ttft_deadline_s;
-    const bool expired = waited_s > deadline_s;
-    if (!expired && (idle || !abort_.is_late(waited_s, deadline_s, each->left_to_compute()))) {
-      continue;
-    }
+    const EarlyAbort::Lateness lateness =
+        abort_.lateness(seconds_between(context.submitted, now), context.request.ttft_deadline_s,
+                        each->left_to_compute(), idle);
+    if (lateness == EarlyAbort::Lateness::in_time) continue;
     late_.push_back(each.get());
-    ++(expired ? counts_.aborts_expired : counts_.aborts_unreachable);
+    ++(lateness == EarlyAbort::Lateness::expired ? counts_.aborts_expired
+                                                 : counts_.aborts_unreachable);
   }
   return late_;
 }

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -92,9 +91,6 @@ class WaitingLine {
   std::vector<QueueEntry*> entries_;
   std::vector<std::uint64_t> in_batch_;
   std::vector<Sequence*> late_;
-  std::optional<TimePoint> period_begin_;
-  std::int64_t arrived_ = 0;  // in the period
-  std::int64_t admitted_ = 0;
   LineCounts counts_;
 };
 

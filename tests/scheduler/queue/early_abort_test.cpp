@@ -50,6 +50,36 @@ TEST(EarlyAbort, ForgetsAStallAfterAFewDozenPrefills) {
   EXPECT_DOUBLE_EQ(abort.longest_prefill_s(100), 0.1);
 }
 
+TEST(EarlyAbort, TellsWhoIsTooLateFromWhoWouldBe) {
+  EarlyAbort abort;
+  abort.saw_prefill(0.3, 100);
+  using enum EarlyAbort::Lateness;
+  EXPECT_EQ(abort.lateness(1.1, 1.0, 100, false), expired);
+  EXPECT_EQ(abort.lateness(1.1, 1.0, 100, true), expired);
+  EXPECT_EQ(abort.lateness(0.8, 1.0, 100, false), unreachable);
+  EXPECT_EQ(abort.lateness(0.8, 1.0, 100, true), in_time);
+  EXPECT_EQ(abort.lateness(0.6, 1.0, 100, false), in_time);
+  EXPECT_EQ(abort.lateness(1e9, 0, 100, false), in_time) << "no deadline";
+}
+
+TEST(EarlyAbort, CountsByAClock) {
+  EarlyAbort abort;
+  double now_s = 1e5;
+  const auto go_on = [&](int came, int admitted) {
+    for (int i = 0; i < 1000; ++i) {
+      now_s += 0.005;
+      for (int each = 0; each < came; ++each) abort.came();
+      for (int each = 0; each < admitted; ++each) abort.was_admitted();
+      abort.tick(now_s);
+    }
+  };
+  go_on(3, 2);
+  EXPECT_TRUE(abort.is_overloaded());
+  EXPECT_NEAR(abort.retry_after_s(4000), 10, 1);  // 400 a second are admitted
+  go_on(2, 2);
+  EXPECT_FALSE(abort.is_overloaded());
+}
+
 TEST(EarlyAbort, IsOverloadedWhileMoreComeThanAreAdmitted) {
   EarlyAbort abort;
   EXPECT_FALSE(abort.is_overloaded());

@@ -72,6 +72,20 @@ TEST(Simulation, OfAnOverloadedClusterMissesItsSlo) {
   EXPECT_GT(capacity_per_s(options, *workload), 34);
 }
 
+TEST(Simulation, GivesUpUnderOverloadWhatWouldComeTooLate) {
+  SimulationOptions options = small_cluster();
+  options.workload.requests_per_s = 80;
+  const PolicyResult all = simulated("most_idle", options);
+  options.line.ttft_deadline_s = 1;
+  const PolicyResult some = simulated("most_idle", options);
+  EXPECT_EQ(all.given_up, 0);
+  EXPECT_GT(some.given_up, 0);
+  EXPECT_EQ(some.unfinished, 0);
+  EXPECT_EQ(some.requests, all.requests);
+  EXPECT_LT(some.ttft_ms.p99, 1100);
+  EXPECT_GT(some.slo_attainment, all.slo_attainment);
+}
+
 TEST(Simulation, HasTheSloOfAModelWithItsAdapterMerged) {
   const SimulationOptions options = small_cluster();
   const auto workload = Workload::create(options.workload, nullptr);
