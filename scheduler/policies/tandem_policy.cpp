@@ -123,8 +123,12 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   // too; its prompt shares a step with theirs.
   const double others_s = running * (own_work_s + stall_s) + waiting * stall_s +
                           (with_s - exists_s) * answer * (running + waiting);
-  const double later_s =
-      request.rank == 0 || on_device(tier) ? 0 : engine.cold.load_time_s(request.adapter_bytes);
+  // Behind a long queue a load costs nothing now, as it is over before its request's turn comes.
+  // But what it evicts comes back in some step, and that one holds up who waits then.
+  double later_s = 0;
+  if (request.rank > 0 && !on_device(tier)) {
+    later_s = engine.cold.load_time_s(request.adapter_bytes) * (1 + waiting);
+  }
   double misses = 0;
   if (request.slo_token_s > 0) {
     if (estimate.token_s > request.slo_token_s) misses += 1;

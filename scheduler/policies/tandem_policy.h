@@ -15,7 +15,8 @@ namespace tandem {
 //           all this counted three times; and its tokens at the pace of the batch with it
 //   others  its prefill for each that runs, its adapter's stall for each that runs or waits, and
 //           the slower steps, by ranks and kernel, for as long as they stay
-//   later   a load: what is evicted must come back, and the link is taken from the next
+//   later   a load: what is evicted must come back, and the link is taken from the next; once, and
+//           once more for each that waits, as so many will when it comes back
 //   misses  a fixed price for each request that would leave its SLO
 //
 // So a hot adapter is replicated as soon as its engines are slower than a cold start elsewhere, but

@@ -141,6 +141,21 @@ TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
   EXPECT_LT(cold->choose(request, engines).engine, engine_at(4));
 }
 
+TEST(TandemEstimate, ChargesALoadToAllThatWait) {
+  // The load is over before the step under way: nobody stalls for it now.
+  const RouteRequest request = a_request(64);
+  EngineView engine = running(idle_engine(), 20, 16);
+  const auto price_s = [&] {
+    return tandem_estimate(request, engine, AdapterTier::host, 0).cost_s -
+           tandem_estimate(request, engine, AdapterTier::resident, 0).cost_s;
+  };
+  const double load_s = engine.cold.load_time_s(request.adapter_bytes);
+  EXPECT_NEAR(price_s(), load_s, 1e-9);
+  engine.waiting = {.requests = 4, .tokens = 80, .rank_tokens = 80 * 16, .rank_max = 16};
+  engine.waiting_rank_sum = 4 * 16;
+  EXPECT_NEAR(price_s(), 5 * load_s, 1e-9);
+}
+
 TEST(TandemEstimate, GrowsWithEverythingThatIsInTheWay) {
   const RouteRequest request = a_request(64);
   const EngineView engine = running(idle_engine(), 8, 16);
