@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/router/cluster.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/router/route_error.h"
 
 namespace tandem {

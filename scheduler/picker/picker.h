@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/picker/pick_request.h"
 #include "scheduler/policies/policy.h"
-#include "scheduler/router/cluster.h"
 #include "scheduler/router/route_error.h"
 
 namespace tandem {

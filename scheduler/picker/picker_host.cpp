@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "scheduler/router/engine_news.h"
+#include "scheduler/cluster/engine_news.h"
 
 namespace tandem {
 namespace {

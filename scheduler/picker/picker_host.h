@@ -16,13 +16,13 @@
 #include "base/clock.h"
 #include "base/http/client/http_client.h"
 #include "base/status.h"
+#include "scheduler/cluster/engine_follower.h"
+#include "scheduler/cluster/engine_source.h"
+#include "scheduler/cluster/stats_watch.h"
 #include "scheduler/picker/pick_stream.h"
 #include "scheduler/picker/picker.h"
 #include "scheduler/picker/picker_metrics.h"
 #include "scheduler/policies/policy.h"
-#include "scheduler/router/engine_follower.h"
-#include "scheduler/router/engine_source.h"
-#include "scheduler/router/stats_watch.h"
 
 namespace tandem {
 

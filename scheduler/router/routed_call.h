@@ -14,9 +14,9 @@
 
 #include "base/clock.h"
 #include "base/http/client/http_client.h"
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/router/answer_channel.h"
 #include "scheduler/router/client_call.h"
-#include "scheduler/router/cluster.h"
 #include "scheduler/router/stream_ledger.h"
 
 namespace tandem {

@@ -1,7 +1,7 @@
 // What the router does when its engines change.
 #include <vector>
 
-#include "scheduler/router/engine_news.h"
+#include "scheduler/cluster/engine_news.h"
 #include "scheduler/router/router.h"
 
 namespace tandem {

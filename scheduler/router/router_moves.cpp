@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/log.h"
+#include "scheduler/cluster/scale_hint.h"
 #include "scheduler/router/router.h"
-#include "scheduler/router/scale_hint.h"
 
 namespace tandem {
 namespace {

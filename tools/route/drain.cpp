@@ -9,7 +9,7 @@
 
 #include "base/http/client/http_client.h"
 #include "base/settings/settings.h"
-#include "scheduler/router/engine_report.h"
+#include "scheduler/cluster/engine_report.h"
 #include "tools/cli/flags.h"
 #include "tools/route/route.h"
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/settings/settings.h"
+#include "scheduler/cluster/membership/named_engines.h"
 #include "scheduler/router/front/router_server.h"
-#include "scheduler/router/membership/named_engines.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "scheduler/router/engine_report.h"
+#include "scheduler/cluster/engine_report.h"
 
 namespace tandem {
 namespace {

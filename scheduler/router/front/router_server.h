@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "scheduler/router/engine_source.h"
+#include "scheduler/cluster/engine_source.h"
 #include "scheduler/router/router.h"
 
 namespace tandem {

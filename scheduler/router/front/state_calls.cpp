@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/router/scale_hint.h"
+#include "scheduler/cluster/scale_hint.h"
 
 namespace tandem {
 namespace {

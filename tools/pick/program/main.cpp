@@ -15,11 +15,11 @@
 
 #include "base/http/http_server.h"
 #include "base/log.h"
+#include "scheduler/cluster/membership/named_engines.h"
 #include "scheduler/picker/endpoint.h"
 #include "scheduler/picker/envoy/ext_proc_server.h"
 #include "scheduler/picker/picker_front.h"
 #include "scheduler/picker/picker_host.h"
-#include "scheduler/router/membership/named_engines.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/signals.h"
 #include "tools/pick/pick.h"

@@ -1,8 +1,8 @@
-#include "scheduler/router/cluster.h"
+#include "scheduler/cluster/cluster.h"
 
 #include <gtest/gtest.h>
 
-#include "scheduler/router/scale_hint.h"
+#include "scheduler/cluster/scale_hint.h"
 
 namespace tandem {
 namespace {

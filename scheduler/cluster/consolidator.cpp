@@ -1,10 +1,10 @@
-#include "scheduler/router/consolidator.h"
+#include "scheduler/cluster/consolidator.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
-#include "scheduler/router/scale_hint.h"
+#include "scheduler/cluster/scale_hint.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "scheduler/router/membership/registry_engines.h"
+#include "scheduler/cluster/membership/registry_engines.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "scheduler/router/membership/named_engines.h"
+#include "scheduler/cluster/membership/named_engines.h"
 
 #include <fmt/format.h>
 

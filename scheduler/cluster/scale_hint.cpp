@@ -1,4 +1,4 @@
-#include "scheduler/router/scale_hint.h"
+#include "scheduler/cluster/scale_hint.h"
 
 #include <algorithm>
 #include <cmath>

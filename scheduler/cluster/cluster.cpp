@@ -1,4 +1,4 @@
-#include "scheduler/router/cluster.h"
+#include "scheduler/cluster/cluster.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "scheduler/router/stats_watch.h"
+#include "scheduler/cluster/stats_watch.h"
 
 #include <fmt/format.h>
 

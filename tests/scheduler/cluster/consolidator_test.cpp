@@ -1,4 +1,4 @@
-#include "scheduler/router/consolidator.h"
+#include "scheduler/cluster/consolidator.h"
 
 #include <gtest/gtest.h>
 

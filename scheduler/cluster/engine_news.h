@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "scheduler/router/cluster.h"
+#include "scheduler/cluster/cluster.h"
 
 namespace tandem {
 

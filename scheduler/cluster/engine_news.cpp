@@ -1,4 +1,4 @@
-#include "scheduler/router/engine_news.h"
+#include "scheduler/cluster/engine_news.h"
 
 #include "base/log.h"
 

@@ -13,9 +13,9 @@
 
 #include "base/http/client/http_client.h"
 #include "base/status.h"
-#include "scheduler/router/cluster.h"
-#include "scheduler/router/engine_source.h"
-#include "scheduler/router/stats_watch.h"
+#include "scheduler/cluster/cluster.h"
+#include "scheduler/cluster/engine_source.h"
+#include "scheduler/cluster/stats_watch.h"
 
 namespace tandem {
 

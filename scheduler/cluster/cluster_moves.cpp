@@ -1,8 +1,8 @@
 // What it costs a stream to go on at another engine.
 #include <algorithm>
 
+#include "scheduler/cluster/cluster.h"
 #include "scheduler/policies/tandem_policy.h"
-#include "scheduler/router/cluster.h"
 
 namespace tandem {
 

@@ -20,11 +20,11 @@
 #include "base/clock.h"
 #include "base/http/client/http_address.h"
 #include "base/status.h"
+#include "scheduler/cluster/engine_report.h"
+#include "scheduler/cluster/engine_source.h"
 #include "scheduler/policies/adapter_index.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/prefixes/prefix_index.h"
-#include "scheduler/router/engine_report.h"
-#include "scheduler/router/engine_source.h"
 
 namespace tandem {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "scheduler/router/engine_source.h"
-#include "scheduler/router/membership/registry_engines.h"
+#include "scheduler/cluster/engine_source.h"
+#include "scheduler/cluster/membership/registry_engines.h"
 
 namespace tandem {
 

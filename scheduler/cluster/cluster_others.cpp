@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "scheduler/router/cluster.h"
+#include "scheduler/cluster/cluster.h"
 
 namespace tandem {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "scheduler/router/cluster.h"
+#include "scheduler/cluster/cluster.h"
 
 namespace tandem {
 

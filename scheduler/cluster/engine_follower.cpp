@@ -1,4 +1,4 @@
-#include "scheduler/router/engine_follower.h"
+#include "scheduler/cluster/engine_follower.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "scheduler/router/engine_news.h"
+#include "scheduler/cluster/engine_news.h"
 
 namespace tandem {
 

@@ -13,9 +13,9 @@
 
 #include "base/http/client/http_address.h"
 #include "base/status.h"
+#include "scheduler/cluster/engine_source.h"
 #include "scheduler/registry/registry.h"
 #include "scheduler/registry/registry_loop.h"
-#include "scheduler/router/engine_source.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "scheduler/router/engine_report.h"
+#include "scheduler/cluster/engine_report.h"
 
 #include <algorithm>
 #include <array>
