@@ -65,6 +65,7 @@ void Cluster::set_offered(const std::vector<OfferedAdapter>& adapters) {
 
 Status Cluster::report(EngineIndex engine, EngineReport report, bool first, TimePoint now) {
   EngineState& state = engines_[engine.index()];
+  state.heard = true;
   const auto twin = std::find_if(engines_.begin(), engines_.end(), [&](const EngineState& other) {
     return &other != &state && other.up && other.report.id == report.id;
   });
@@ -100,6 +101,7 @@ Status Cluster::report(EngineIndex engine, EngineReport report, bool first, Time
 void Cluster::set_aside(EngineIndex engine, std::string why) {
   EngineState& state = engines_[engine.index()];
   state.up = false;
+  state.heard = true;
   state.why_not = std::move(why);
   forget_sent(engine, TimePoint::max());
   // Its adapters stay listed: who asks for one is told to come again, not that there is none.

@@ -74,6 +74,7 @@ struct EngineState {
   HttpAddress address;
   bool gone = false;     // no longer among the engines
   bool listed = true;    // its source vouches for it; else it goes when its reports are silent
+  bool heard = false;    // it has reported, or is known not to
   bool up = false;       // its reports come and are believed
   bool is_twin = false;  // another address of one that is up
   bool doubted = false;  // a call to it has failed since its last report: it gets nothing new

@@ -38,6 +38,12 @@ void EngineFollower::stop() {
   watches_.clear();
 }
 
+bool EngineFollower::has_heard_all() const {
+  return told_ && std::ranges::all_of(cluster_.engines(), [](const EngineState& engine) {
+           return engine.heard || engine.gone;
+         });
+}
+
 void EngineFollower::set_adapters(const std::vector<OfferedAdapter>& adapters) {
   const auto guard = host_.guard();
   cluster_.set_offered(adapters);
@@ -47,6 +53,7 @@ void EngineFollower::set_engines(const std::vector<HttpAddress>& addresses) {
   std::vector<std::pair<EngineIndex, HttpAddress>> fresh;
   {
     const auto guard = host_.guard();
+    told_ = true;
     const auto& engines = cluster_.engines();
     for (std::size_t i = 0; i < engines.size(); ++i) {
       const EngineState& state = engines[i];

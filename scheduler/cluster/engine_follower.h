@@ -53,6 +53,9 @@ class EngineFollower {
   void begin();  // once
   // When the loop has ended, or never ran. Takes as long as the source does. Idempotent.
   void stop();
+  // The source has told which engines there are, and each of them has been heard, or is known not
+  // to answer.
+  bool has_heard_all() const;
 
  private:
   void set_engines(const std::vector<HttpAddress>& addresses);
@@ -67,6 +70,7 @@ class EngineFollower {
   Cluster& cluster_;
   FollowerHost& host_;
   const FollowerOptions options_;
+  bool told_ = false;                                 // by the source
   std::vector<std::unique_ptr<StatsWatch>> watches_;  // of each engine; null: it is gone
   std::unique_ptr<EngineSource> source_;              // the first to go: it calls
 };

@@ -22,8 +22,9 @@
 namespace tandem {
 
 struct RouteLimits {
-  std::size_t max_queue = 1024;                       // requests that wait before the engines
-  Duration queue_timeout = std::chrono::seconds(10);  // and for how long each
+  std::size_t max_queue = 1024;                             // requests that wait before the engines
+  Duration queue_timeout = std::chrono::seconds(10);        // and for how long each
+  Duration first_report_timeout = std::chrono::seconds(2);  // of the engines, after the start
   Duration connect_timeout = std::chrono::seconds(2);
   Duration first_byte_timeout = std::chrono::seconds(120);
   Duration stall_timeout = std::chrono::seconds(20);    // between two pieces of a stream

@@ -60,6 +60,7 @@ Router::~Router() {
 
 void Router::start() {
   look_soon();
+  new_until_ = now() + options_.limits.first_report_timeout;
   thread_ = std::thread([this] { loop_.run(); });
   follower_.begin();
 }
@@ -107,6 +108,12 @@ HttpResponse Router::relay(ClientCall call) {
   return AnswerChannel::defer(channel);
 }
 
+// It has just begun and does not know yet which engines there are, or what they serve.
+bool Router::is_new(TimePoint at) {
+  if (new_until_ && (at >= *new_until_ || follower_.has_heard_all())) new_until_.reset();
+  return new_until_.has_value();
+}
+
 void Router::submit(const CallPointer& call) {
   calls_.emplace(call.get(), call);
   if (queue_.empty()) {
@@ -140,6 +147,7 @@ Router::Place Router::try_place(RoutedCall& call) {
     case Choice::Kind::unknown:
       break;
   }
+  if (is_new(begin)) return Place::waits;
   // An engine had it: that one may come back, or another come.
   if (call.recovering() && !wanted.avoid_strictly) return Place::waits;
   call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts() : unknown_model(wanted.model));

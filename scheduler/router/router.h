@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -92,6 +93,7 @@ class Router final : private CallHost, private FollowerHost {
   void wake(EngineIndex engine);
 
   // router.cpp
+  bool is_new(TimePoint at);
   void submit(const CallPointer& call);
   Place try_place(RoutedCall& call);
   void enqueue(const CallPointer& call, bool first);
@@ -127,6 +129,7 @@ class Router final : private CallHost, private FollowerHost {
   double answer_tokens_;                                // of late, the mean
   LoopTimer tick_;                                      // while queue_ is not empty
   bool ticking_ = false;
+  std::optional<TimePoint> new_until_;  // of the loop; nothing: it knows its engines
   Consolidator consolidator_;
   LoopTimer consolidation_;  // if it is wanted
   EngineFollower follower_;

@@ -1,5 +1,6 @@
 // The router over real sockets, in front of stub engines.
 #include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <random>
@@ -275,6 +276,29 @@ TEST_F(RouterTest, SendsPromptsThatBeginAlikeToOneEngineAndSpreadsOthers) {
   const int third = serve("short", "one");
   EXPECT_NE(third, lawyer);
   EXPECT_NE(third, doctor);
+}
+
+TEST_F(RouterTest, LetsThoseWaitWhoAskBeforeItKnowsItsEngines) {
+  const StubEngine& engine = add();
+  auto source = std::make_unique<ToldEngines>();
+  const ToldEngines& told = *source;
+  options_.router.limits.first_report_timeout = std::chrono::seconds(60);
+  server_ = RouterServer::create(options_, std::move(source)).value();
+  ASSERT_TRUE(server_->start());
+  auto early = std::async(std::launch::async, [&] { return stream(stream_request(4)); });
+  ASSERT_TRUE(eventually([&] { return stats()["waiting"] == 1; }));
+  told.tell({engine.url()});
+  EXPECT_EQ(early.get(), stream(stream_request(4)));
+  // From then on who asks for what nobody has is told so at once.
+  EXPECT_EQ(post(port(), "/v1/completions", {{"model", "none"}, {"prompt", "x"}}).status, 404);
+}
+
+TEST_F(RouterTest, LetsNobodyWaitForLongForEnginesThatSayNothing) {
+  auto source = std::make_unique<ToldEngines>();
+  options_.router.limits.first_report_timeout = std::chrono::milliseconds(30);
+  server_ = RouterServer::create(options_, std::move(source)).value();
+  ASSERT_TRUE(server_->start());
+  EXPECT_EQ(post(port(), "/v1/completions", stream_request(4)).status, 503);
 }
 
 TEST_F(RouterTest, LetsAnEngineGoWhenItIsNeitherListedNorHeard) {
