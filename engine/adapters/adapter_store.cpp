@@ -72,7 +72,7 @@ void AdapterStore::stop() {
 }
 
 Status AdapterStore::load(const std::string& name, const std::string& path, bool in_place,
-                          bool pinned, const Prepare& prepare) {
+                          bool pinned, const Prepare& prepare, const std::string& digest) {
   std::unique_lock turn(load_mutex_, std::defer_lock);
   Result<Adapter> adapter = load_peft_adapter(
       path, config_, dtype_,
@@ -82,6 +82,10 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
     // The message goes to who asked, who need not learn where folders are.
     log::info("adapter '{}' cannot be loaded from {}", name, path);
     return adapter.status();
+  }
+  if (!digest.empty() && adapter->digest != digest) {
+    return invalid("its folder holds other weights than it should (digest {}, not {})",
+                   adapter->digest, digest);
   }
   warn_of_other_base(name, *adapter);
   return publish(name, *std::move(adapter), true, in_place, pinned, prepare);

@@ -61,9 +61,10 @@ class AdapterStore {
 
   // Reads a PEFT folder into the host tier and serves it under `name`. The name changes hands only
   // when all is there, `prepare` included; on any failure nothing has changed. The same content
-  // under the same name is a success; other content is already_exists unless `in_place`.
+  // under the same name is a success; other content is already_exists unless `in_place`, and
+  // invalid_argument where `digest` is given and is not its own.
   Status load(const std::string& name, const std::string& path, bool in_place, bool pinned,
-              const Prepare& prepare = nullptr);
+              const Prepare& prepare = nullptr, const std::string& digest = {});
   // The same for an adapter that is already in memory (dummy adapters of a benchmark). It has no
   // folder to come back from, and stays in the host tier.
   Status add(const std::string& name, Adapter adapter, bool in_place, bool pinned,

@@ -245,21 +245,13 @@ Status Engine::load_adapter(const std::string& name, const std::string& path, bo
 
 Status Engine::load_proven_adapter(const std::string& name, const std::string& path,
                                    const std::string& digest) {
-  const auto prove = [&](const AdapterLease& adapter) -> Status {
-    if (adapter->contents().digest == digest) return {};
-    return invalid("its folder holds other weights than it should (digest {}, not {})",
-                   adapter->contents().digest, digest);
-  };
-  const bool keeps = keeps_all(options_.adapter_mode);
-  Status status = adapters_->load(name, path, true, false, [&](const AdapterLease& adapter) {
-    TANDEM_TRY(prove(adapter));
-    return keeps ? inbox_.keep_on_device(adapter) : Status();
-  });
+  AdapterStore::Prepare prepare;
+  if (keeps_all(options_.adapter_mode)) {
+    prepare = [this](const AdapterLease& adapter) { return inbox_.keep_on_device(adapter); };
+  }
+  Status status = adapters_->load(name, path, true, false, prepare, digest);
   inbox_.end_if_fatal(status);
-  TANDEM_TRY(status);
-  // What was served under the name already is not prepared again.
-  const AdapterLease served = adapters_->find(name);
-  return served == nullptr ? Status() : prove(served);
+  return status;
 }
 
 Status Engine::unload_adapter(const std::string& name) {

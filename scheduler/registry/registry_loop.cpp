@@ -16,7 +16,10 @@ constexpr std::chrono::milliseconds kPause{500};  // after a failure
 }  // namespace
 
 RegistryLoop::RegistryLoop(std::string name, std::function<Status()> step, bool is_out)
-    : name_(std::move(name)), step_(std::move(step)), told_(is_out), thread_([this] { run(); }) {}
+    : name_(std::move(name)),
+      step_(std::move(step)),
+      told_(is_out ? StatusCode::unavailable : StatusCode::ok),
+      thread_([this] { run(); }) {}
 
 RegistryLoop::~RegistryLoop() {
   {
@@ -41,12 +44,12 @@ void RegistryLoop::run() {
     } catch (const std::exception& failure) {  // no memory
       status = error(StatusCode::unavailable, "{}", failure.what());
     }
-    if (!status && !told_) {
+    if (!status && status.code() != told_) {
       log::warning("registry: {}; what was known last stands, and it is tried again",
                    status.message());
     }
-    if (status && told_) log::info("registry: it answers again");
-    told_ = !status;
+    if (status && told_ != StatusCode::ok) log::info("registry: it answers again");
+    told_ = status.code();
     if (status) continue;
     std::unique_lock lock(mutex_);
     ends_.wait_for(lock, kPause, [this] { return ending_; });

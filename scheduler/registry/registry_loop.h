@@ -14,7 +14,8 @@ namespace tandem {
 class RegistryLoop {
  public:
   // Calls `step` on a thread of its own, again at once after a success and half a second after a
-  // failure. The log tells of an outage once, and once when it is over. `step` shall take no longer
+  // failure. The log tells of an outage once, of another
+  // kind of it once more, and once when it is over. `step` shall take no longer
   // than a registry's watch. `is_out`: there is an outage already, and the log has it.
   RegistryLoop(std::string name, std::function<Status()> step, bool is_out = false);
   // Waits for the step under way.
@@ -28,7 +29,7 @@ class RegistryLoop {
 
   const std::string name_;  // of the thread
   const std::function<Status()> step_;
-  bool told_;  // of this outage; of the thread
+  StatusCode told_;  // what the log has; of the thread
   mutable std::mutex mutex_;
   std::condition_variable ends_;
   bool ending_ = false;  // guarded by mutex_

@@ -1,6 +1,7 @@
 #include "engine/server/cluster/file_sender.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace tandem {
@@ -16,22 +18,19 @@ namespace {
 constexpr std::size_t kBlockBytes = std::size_t{128} << 10;
 constexpr int kReaders = 2;
 
-// relaxed: a count alone
-void give_place_back(std::atomic<int>* under_way) {
-  under_way->fetch_sub(1, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 // What the connection and the reading thread share. One block is read at a time.
 struct FileSender::Transfer {
-  Transfer(AdapterFile sent, Place counted)
+  explicit Transfer(AdapterFile sent)
       : file(std::move(sent)),
-        place(std::move(counted)),
+        due(std::chrono::steady_clock::now() + kGrace +
+            std::chrono::duration_cast<Duration>(
+                std::chrono::duration<double>(static_cast<double>(file.file.size()) / kSlowest))),
         state(file.file.size() == 0 ? BodySource::Pull::end : BodySource::Pull::more) {}
 
   const AdapterFile file;
-  const Place place;
+  const TimePoint due;       // later it has no place any more
   std::uint64_t offset = 0;  // of the reading thread
 
   std::mutex mutex;
@@ -90,6 +89,7 @@ class FileSender::Source final : public BodySource {
   Pull pull(std::string& out) override {
     const std::lock_guard lock(transfer_->mutex);
     if (transfer_->is_reading) return Pull::wait;
+    if (std::chrono::steady_clock::now() > transfer_->due) return Pull::broken;
     out += transfer_->block;
     transfer_->block.clear();
     if (transfer_->state != Pull::more) return transfer_->state;
@@ -110,10 +110,17 @@ FileSender::~FileSender() {
 }
 
 std::unique_ptr<BodySource> FileSender::send(AdapterFile file) {
-  const int before = under_way_.fetch_add(1, std::memory_order_relaxed);
-  Place place(&under_way_, give_place_back);
-  if (before >= kMostAtOnce) return nullptr;
-  auto transfer = std::make_shared<Transfer>(std::move(file), std::move(place));
+  auto transfer = std::make_shared<Transfer>(std::move(file));
+  {
+    const TimePoint now = std::chrono::steady_clock::now();
+    const std::lock_guard lock(mutex_);
+    std::erase_if(under_way_, [&](const std::weak_ptr<Transfer>& each) {
+      const auto alive = each.lock();
+      return alive == nullptr || now > alive->due;
+    });
+    if (under_way_.size() >= kMostAtOnce) return nullptr;
+    under_way_.push_back(transfer);
+  }
   std::call_once(started_, [this] { lane_.start(kReaders); });
   return std::make_unique<Source>(lane_, std::move(transfer));
 }

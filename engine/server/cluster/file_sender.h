@@ -2,9 +2,10 @@
 // pulls, so that neither the connections' threads wait for a disk nor a large file lies in memory.
 #pragma once
 
-#include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/http/http_message.h"
 #include "base/http/worker_lane.h"
@@ -17,6 +18,8 @@ class FileSender {
  public:
   // So many are sent at once: what engines send each other leaves disk and link to requests.
   static constexpr int kMostAtOnce = 4;
+  static constexpr std::chrono::seconds kGrace{60};
+  static constexpr double kSlowest = 2e6;  // bytes a second
 
   FileSender();
   ~FileSender();
@@ -24,17 +27,18 @@ class FileSender {
   FileSender& operator=(const FileSender&) = delete;
 
   // file.size() bytes; its last ones come only if the file is then still the one of the identity,
-  // else the body breaks. Null: so many are being sent already.
+  // else the body breaks. So it does for who reads slower than kSlowest after kGrace, whose place
+  // is then another's. Null: so many are being sent already.
   std::unique_ptr<BodySource> send(AdapterFile file);
 
  private:
   struct Transfer;
   class Source;
-  using Place = std::unique_ptr<std::atomic<int>, void (*)(std::atomic<int>*)>;
 
-  std::atomic<int> under_way_{0};
-  std::once_flag started_;  // of the threads: few servers ever send one
-  WorkerLane lane_;         // reads
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Transfer>> under_way_;  // guarded by mutex_
+  std::once_flag started_;                          // of the threads: few servers ever send one
+  WorkerLane lane_;                                 // reads
 };
 
 }  // namespace tandem
