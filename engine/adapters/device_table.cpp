@@ -74,21 +74,16 @@ SlotId DeviceTable::take(const AdapterLease& adapter, ChunkTable chunks,
   taken.adapter = adapter;
   taken.chunks = std::move(chunks);
   taken.reading = std::move(reading);
-  // Somebody waits for it: until then it is worth as much as those that are used most.
-  taken.worth = worth_of(*adapter, PoolClock::kMostUses);
+  refresh(taken);
   taken_.push_back(*slot);
   adapter->home().state().apply(ResidencyEvent::load);
   return *slot;
 }
 
-void DeviceTable::use(DeviceRow& row, bool is_another) {
-  if (is_another) ++row.uses;
-  row.worth = worth_of(*row.adapter, row.uses);
-}
-
-Worth DeviceTable::worth_of(const ServedAdapter& adapter, std::uint64_t uses) const {
-  const double seconds = pool_->costs().adapter_byte * static_cast<double>(adapter.bytes());
-  return pool_->clock().worth(uses, seconds / std::max(pages_of(adapter), 1));
+void DeviceTable::refresh(DeviceRow& row) {
+  const double seconds = pool_->costs().adapter_byte * static_cast<double>(row.adapter->bytes());
+  row.worth = pool_->clock().worth(row.uses == 0 ? PoolClock::kMostUses : row.uses,
+                                   seconds / std::max(pages_of(*row.adapter), 1));
 }
 
 void DeviceTable::arrived(SlotId slot) {

@@ -32,7 +32,7 @@ struct DeviceRow {
   std::shared_ptr<AdapterReading> reading;  // what was loaded was still being read; or null
   std::uint64_t free_since = 0;  // PoolClock::steps(): later steps read nothing where it lies
   Worth worth;                   // since its last use
-  std::uint64_t uses = 0;        // by sequences, since it came
+  std::uint64_t uses = 0;        // by sequences that ran, since it came
   std::uint64_t wanted = 0;      // in which turn of loads it was last
   std::int32_t users = 0;        // running sequences
   bool kept = false;             // never evicted: pinned, or the mode is cached
@@ -54,8 +54,9 @@ class DeviceTable {
   const DeviceRow* find(const ServedAdapter& adapter) const;
   DeviceRow& row(SlotId slot) { return rows_[slot.index()]; }
   const DeviceRow& row(SlotId slot) const { return rows_[slot.index()]; }
-  // It is used now, by one sequence more or by one that used it.
-  void use(DeviceRow& row, bool is_another);
+  // It is needed now. Until it has been used it is worth as much as those that are used most:
+  // somebody waits for it.
+  void refresh(DeviceRow& row);
 
   // A row for an adapter that is in the host tier and has none; requires a free slot. It is
   // loading; arrived() makes it resident. Throws where there is no memory, and nothing has changed;
@@ -77,8 +78,6 @@ class DeviceTable {
 
  private:
   DeviceTable(const KvCache& memory, PagePool& pool) : memory_(&memory), pool_(&pool) {}
-
-  Worth worth_of(const ServedAdapter& adapter, std::uint64_t uses) const;
 
   const KvCache* memory_;
   PagePool* pool_;

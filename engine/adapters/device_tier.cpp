@@ -135,7 +135,14 @@ void DeviceTier::enter(const ServedAdapter& adapter) {
   DeviceRow* const row = table_.find(adapter);
   TANDEM_CHECK(row != nullptr, "adapter '{}' is not on the device", adapter.name());
   ++row->users;
-  table_.use(*row, /*is_another=*/true);
+  table_.refresh(*row);
+}
+
+void DeviceTier::count_use(const ServedAdapter& adapter) {
+  DeviceRow* const row = table_.find(adapter);
+  TANDEM_CHECK(row != nullptr, "adapter '{}' is not on the device", adapter.name());
+  ++row->uses;
+  table_.refresh(*row);
 }
 
 // Where its load came to nothing there is nothing to leave any more.
@@ -144,7 +151,7 @@ void DeviceTier::leave(const ServedAdapter& adapter) {
   if (row == nullptr) return;
   TANDEM_CHECK(row->users > 0, "adapter '{}' is left twice", adapter.name());
   --row->users;
-  table_.use(*row, /*is_another=*/false);
+  table_.refresh(*row);
 }
 
 AdapterSlot DeviceTier::slot(const ServedAdapter& adapter) const {

@@ -92,6 +92,8 @@ class DeviceTier {
   // A running sequence uses the adapter from now on; requires that it is resident or loading.
   void enter(const ServedAdapter& adapter);
   void leave(const ServedAdapter& adapter);
+  // And has got its first rows: what adapters are worth counts those.
+  void count_use(const ServedAdapter& adapter);
 
   // Around what is enqueued of a step on `stream`. At most kMaxStepsInFlight are under way. One
   // that begins and does not end was left by an exception: the stream is waited for, then

@@ -197,6 +197,10 @@ bool AdapterGate::is_in_doubt(const Sequence& sequence) const {
   return adapter != nullptr && !device_->proof(*adapter).is_given();
 }
 
+void AdapterGate::begins(const Sequence& sequence) {
+  if (sequence.context->adapter != nullptr) device_->count_use(*sequence.context->adapter);
+}
+
 void AdapterGate::leave(const Sequence& sequence) {
   if (sequence.context->adapter != nullptr) device_->leave(*sequence.context->adapter);
 }

@@ -52,6 +52,7 @@ class AdapterGate final : public AdmissionGate {
   void plan_begins() override { ++step_; }
   bool enter(const Sequence& sequence) override;
   void leave(const Sequence& sequence) override;
+  void begins(const Sequence& sequence) override;
   bool is_in_doubt(const Sequence& sequence) const override;
   bool is_waiting() const override { return refused_ || device_->is_expecting(); }
 

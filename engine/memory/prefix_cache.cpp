@@ -27,6 +27,14 @@ void PrefixCache::Position::clear() {
   depth_ = 0;
 }
 
+void PrefixCache::Position::take_back() {
+  for (Node* node = node_; node != nullptr && node->parent != nullptr; node = node->parent) {
+    --node->uses;
+    node->worth = cache_->worth_now(*node);  // none of the path is among the idle
+  }
+  clear();
+}
+
 PrefixCache::PrefixCache(PagePool& pool, int hash_bits)
     : pool_(&pool), hash_mask_(~std::uint64_t{0} >> (64 - hash_bits)) {
   TANDEM_CHECK(hash_bits > 0 && hash_bits <= 64, "{} bits", hash_bits);

@@ -51,6 +51,7 @@ class PrefixCache final : public Reclaimable {
     ~Position() { clear(); }
 
     void clear();
+    void take_back();  // the same, as if it had never come past: its uses do not count
     std::int32_t num_pages() const { return depth_; }  // from the start of the sequence
 
    private:

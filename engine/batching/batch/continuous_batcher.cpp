@@ -147,6 +147,7 @@ void ContinuousBatcher::admit() {
       return give_up_admission(sequence);
     }
     note_prefix(sequence);
+    if (gate_ != nullptr) gate_->begins(sequence);
     const auto at =
         std::upper_bound(running_.begin(), running_.end(), sequence.arrival,
                          [](std::uint64_t arrival, const auto& b) { return arrival < b->arrival; });
@@ -158,7 +159,8 @@ void ContinuousBatcher::admit() {
 
 void ContinuousBatcher::give_up_admission(Sequence& sequence) {
   if (gate_ != nullptr) gate_->leave(sequence);
-  release(sequence);
+  sequence.table.clear();
+  sequence.prefix.take_back();
   sequence.computed = 0;
 }
 

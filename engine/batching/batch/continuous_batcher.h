@@ -65,6 +65,8 @@ class AdmissionGate {
   // False: not now, and those behind it go on. True: it runs, until leave().
   virtual bool enter(const Sequence& sequence) = 0;
   virtual void leave(const Sequence& sequence) = 0;
+  // What entered has its pages and its rows; else it leaves at once.
+  virtual void begins(const Sequence& /*sequence*/) {}
   // What it computes may turn out to be void: not for others yet.
   virtual bool is_in_doubt(const Sequence& /*sequence*/) const { return false; }
   // Something is under way that will let sequences in, or free pages.

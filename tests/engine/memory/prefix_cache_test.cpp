@@ -103,6 +103,22 @@ TEST_F(PrefixCacheTest, GivesBackTheLeastRecentlyUsedAndChildrenBeforeParents) {
   EXPECT_EQ(cached_of("", {1, 1, 2, 2, 3, 3}), 2);
 }
 
+TEST_F(PrefixCacheTest, CountsNoUseThatCameToNothing) {
+  pool_.set_costs({.kv_page = 1, .adapter_byte = 0});
+  computed("", {1, 1}).leave();
+  EXPECT_EQ(cached_of("", {1, 1}), 2);  // twice in all
+  computed("", {5, 5}).leave();
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    Reader reader(pool_, cache_, "", {5, 5});
+    EXPECT_EQ(reader.cached, 2);
+    reader.table.clear();
+    reader.position.take_back();
+  }
+  ASSERT_TRUE(pool_.make_room(7));
+  EXPECT_EQ(cached_of("", {5, 5}), 0);
+  EXPECT_EQ(cached_of("", {1, 1}), 2);
+}
+
 TEST_F(PrefixCacheTest, KeepsWhatSomebodyUses) {
   Reader reader = computed("", {1, 1, 2, 2});
   EXPECT_FALSE(pool_.make_room(7));
