@@ -98,7 +98,7 @@ std::optional<std::vector<StreamMove>> Consolidator::moves_off(
   std::vector<StreamMove> moves;
   for (std::size_t i = 0; i < streams.size(); ++i) {
     if (!streams[i].may_move) return std::nullopt;
-    auto move = place_for(cluster, views, streams[i], now);
+    auto move = place_for(cluster, views, engine, streams[i], now);
     if (!move) return std::nullopt;
     move->stream = i;
     add_to(views[move->to.index()], streams[i].places, move->cost);
@@ -125,12 +125,16 @@ std::optional<std::vector<StreamMove>> Consolidator::moves_off(
 // First where its adapter is on the device, then where most runs, so that others become free, too.
 std::optional<StreamMove> Consolidator::place_for(const Cluster& cluster,
                                                   const std::vector<EngineView>& views,
-                                                  const MovableStream& stream,
+                                                  EngineIndex from, const MovableStream& stream,
                                                   TimePoint now) const {
   std::optional<StreamMove> best;
   std::tuple<bool, std::int64_t> best_key;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const EngineIndex engine(static_cast<std::int32_t>(i));
+    // Its tokens are that base's, and its end may be that context's.
+    const EngineReport& here = cluster.engines()[from.index()].report;
+    const EngineReport& there = cluster.engines()[i].report;
+    if (there.model != here.model || there.max_model_len < here.max_model_len) continue;
     const auto cost = cluster.move_cost(stream.wanted, engine, views[i], now);
     if (!cost || cost->pause_s > options_.max_pause_s) continue;
     if (!has_room_for(views[i], stream.places, *cost)) continue;

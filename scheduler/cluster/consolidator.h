@@ -76,7 +76,8 @@ class Consolidator {
                                                    const std::vector<MovableStream>& streams,
                                                    TimePoint now) const;
   std::optional<StreamMove> place_for(const Cluster& cluster, const std::vector<EngineView>& views,
-                                      const MovableStream& stream, TimePoint now) const;
+                                      EngineIndex from, const MovableStream& stream,
+                                      TimePoint now) const;
 
   const ConsolidationOptions options_;
   std::vector<EngineIndex> resting_;     // the last put to rest last

@@ -62,13 +62,12 @@ class Members {
     if (found == nullptr || !found->is_boolean()) return refuse(name, "is neither true nor false");
     value = found->get<bool>();
   }
-  // A member that may be missing; above zero, or not below it.
-  void number(const char* name, double& value, double most, bool above_zero = false) {
+  // A member that may be missing.
+  void number(const char* name, double& value, double most, double least = 0) {
     const json* const found = find(name);
     if (found == nullptr || found->is_null()) return;
     const double given = found->is_number() ? found->get<double>() : -1;
-    const bool fits =
-        std::isfinite(given) && given <= most && (above_zero ? given > 0 : given >= 0);
+    const bool fits = std::isfinite(given) && given <= most && given >= least;
     if (!fits) return refuse(name, "is out of bounds");
     value = given;
   }
@@ -113,9 +112,9 @@ void read_costs(Members members, StepCosts& costs) {
 }
 
 void read_cold(Members members, ColdStartCosts& cold) {
-  members.number("link_bytes_per_s", cold.link_bytes_per_s, kMostSpeed, true);
+  members.number("link_bytes_per_s", cold.link_bytes_per_s, kMostSpeed, 1);
   members.number("load_s", cold.load_s, kMostSeconds);
-  members.number("fetch_bytes_per_s", cold.fetch_bytes_per_s, kMostSpeed, true);
+  members.number("fetch_bytes_per_s", cold.fetch_bytes_per_s, kMostSpeed, 1);
   members.number("fetch_s", cold.fetch_s, kMostSeconds);
   if (members.find("cpu_assist") != nullptr) members.flag("cpu_assist", cold.cpu_assist);
   members.number("cpu_step_s", cold.cpu_step_s, kMostSeconds);

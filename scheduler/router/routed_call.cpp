@@ -197,6 +197,7 @@ bool RoutedCall::leave_for_another() {
   head_ = {};
   if (!leave()) return false;
   moved_at_ = host_.now();
+  --attempts_;  // nothing has failed
   silent_ = true;
   return true;
 }

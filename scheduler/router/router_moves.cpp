@@ -24,6 +24,7 @@ void Router::look_soon() {
 }
 
 void Router::consolidate() {
+  look_soon();  // whatever happens below
   std::vector<RoutedCall*> there;
   const auto streams_of = [&](EngineIndex engine) {
     there.clear();
@@ -43,7 +44,6 @@ void Router::consolidate() {
     for (const StreamMove& each : found.moves) move(*there[each.stream], each);
     note_calls();
   }
-  look_soon();
 }
 
 MovableStream Router::as_movable(const RoutedCall& call) const {
@@ -51,7 +51,9 @@ MovableStream Router::as_movable(const RoutedCall& call) const {
   stream.wanted = wanted_elsewhere(call);
   stream.places = static_cast<std::int64_t>(call.call().choices);
   const auto moved = call.moved_at();
-  stream.may_move = !moved || now() - *moved >= options_.consolidation.again;
+  // A deadline would begin with less, at the end of another engine's queue.
+  const bool in_time = call.num_tokens() > 0 || call.call().slo_ttft_s <= 0;
+  stream.may_move = in_time && (!moved || now() - *moved >= options_.consolidation.again);
   return stream;
 }
 
@@ -74,17 +76,19 @@ void Router::move(RoutedCall& call, const StreamMove& to) {
 }
 
 // Among the engines that are in use, while they have room and it is not one of them that has just
-// failed the request.
+// failed the request. Where none of them could ever have it, the one that rests serves it and rests
+// on.
 Choice Router::choose(Wanted& wanted, TimePoint at) {
   wanted.among = consolidator_.in_use(cluster_.engines().size());
   Choice choice = cluster_.choose(wanted, at);
   const bool all = wanted.among == nullptr;
   const bool fits = choice.kind == Choice::Kind::engine && choice.engine != wanted.avoid &&
                     !is_full(cluster_.view(choice.engine));
+  const bool could = choice.kind == Choice::Kind::engine || choice.kind == Choice::Kind::wait;
   wanted.among = nullptr;
   if (all || fits) return choice;
   choice = cluster_.choose(wanted, at);
-  if (choice.kind == Choice::Kind::engine) wake(choice.engine);
+  if (could && choice.kind == Choice::Kind::engine) wake(choice.engine);
   return choice;
 }
 

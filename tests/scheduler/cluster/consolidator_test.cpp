@@ -24,7 +24,8 @@ class ConsolidatorTest : public ::testing::Test {
   void say(int engine, int running, std::vector<AdapterReport> adapters = {}, bool accepts = true) {
     EngineReport report;
     report.id = "e" + std::to_string(engine);
-    report.model = "base";
+    report.model = base_;
+    report.max_model_len = context_;
     report.view.accepts = accepts;
     report.view.max_requests = 10;
     report.view.kv_tokens = report.view.kv_free_tokens = 10'000;
@@ -59,6 +60,8 @@ class ConsolidatorTest : public ::testing::Test {
   TimePoint now_ = TimePoint() + std::chrono::hours(1);
   MovableStream stream_{{.model = "base", .prompt_tokens = 10, .expected_tokens = 10}, 1, true};
   int running_[3] = {};
+  std::string base_ = "base";  // of what say() tells
+  std::int64_t context_ = 4096;
 };
 
 TEST_F(ConsolidatorTest, FreesTheEngineThatHasTheLeastAndFillsTheOneThatHasMost) {
@@ -161,6 +164,20 @@ TEST_F(ConsolidatorTest, CountsAColdStartAndAvoidsIt) {
   EXPECT_FALSE(found.moves[0].cost.cold);
   // With patience enough the one with less to do is freed, cold or not.
   EXPECT_EQ(rests_at_last(), 1);
+}
+
+// Its client may have named no model.
+TEST_F(ConsolidatorTest, MovesNothingToAnotherBaseOrAShorterContext) {
+  stream_.wanted.model.clear();
+  say(2, 0, {}, false);
+  say(0, 1);
+  base_ = "other";
+  say(1, 2);
+  EXPECT_EQ(rests_at_last(), -1);
+  base_ = "base";
+  context_ = 2048;
+  say(1, 2);
+  EXPECT_EQ(rests_at_last(), 1) << "what fits the shorter one fits the longer";
 }
 
 TEST_F(ConsolidatorTest, KnowsNoEngineThatDrainsOrIsGone) {
