@@ -42,7 +42,7 @@ Status RegistryMember::begin() {
 }
 
 RegistryMember::~RegistryMember() {
-  loop_.reset();
+  stop();
   if (lease_.lease == 0) return;
   const Status left = registry_->release(lease_);
   if (!left) log::warning("leaving the registry: {}; the lease will lapse", left.message());

@@ -37,7 +37,7 @@ class RegistryMember {
                                                       const EngineEntry& engine,
                                                       std::function<void()> on_change,
                                                       const MemberOptions& options = {});
-  // Gives the lease back. Takes as long as a watch and the store's deadline at most.
+  // stop(), and gives the lease back. Takes as long as a watch and the store's deadline at most.
   ~RegistryMember();
   RegistryMember(const RegistryMember&) = delete;
   RegistryMember& operator=(const RegistryMember&) = delete;
@@ -52,6 +52,10 @@ class RegistryMember {
   // Whether the registry has ever answered: before, nobody knows which adapters there are.
   // Thread-safe.
   bool has_read() const;
+
+  // Ends its thread: adapters are followed and the lease is kept no more, and on_change is not
+  // called again. What is known stays. Idempotent; from one thread.
+  void stop() { loop_.reset(); }
 
   // False: an engine that drains. It gives its lease back, a watch later at most, and is registered
   // again when it serves again; adapters are followed all the while. Thread-safe.

@@ -24,6 +24,10 @@ constexpr int kMostWaitingForPeers = 2;
 // A file's header, and what people write into it, beside the weights.
 constexpr std::uint64_t kHeaderBytes = 8 << 20;
 
+Status ends_now() {
+  return error(StatusCode::unavailable, "this server ends");
+}
+
 // Both with links resolved.
 bool lies_under(const fs::path& path, const fs::path& root) {
   return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
@@ -65,10 +69,19 @@ RegistryAdapters::RegistryAdapters(Engine& engine, RegistryAdaptersOptions optio
 }
 
 RegistryAdapters::~RegistryAdapters() {
-  member_.reset();
-  if (fetcher_ != nullptr) fetcher_->stop();
+  end_fetches();
+  if (member_ != nullptr) member_->stop();  // what the lanes run asks it to the end
   folders_.stop();
   peers_.stop();
+}
+
+void RegistryAdapters::end_fetches() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (fetcher_ != nullptr) fetcher_->stop();
 }
 
 Result<std::unique_ptr<RegistryAdapters>> RegistryAdapters::join(const std::string& url,
@@ -101,7 +114,7 @@ Status RegistryAdapters::fetch(const std::string& name) {
   const JobPtr job = ask(name);
   bool is_counted = false;
   bool is_late = false;
-  while (!job->is_done && !is_late) {
+  while (!job->is_done && !is_late && !ending_) {
     if (job->at_peers && !is_counted) {
       if (waiting_for_peers_ == kMostWaitingForPeers) break;
       is_counted = true;
@@ -111,6 +124,7 @@ Status RegistryAdapters::fetch(const std::string& name) {
   }
   if (is_counted) --waiting_for_peers_;
   if (job->is_done) return job->status;
+  if (ending_) return ends_now();
   return error(StatusCode::unavailable, "adapter '{}' is on its way here{}; try again", name,
                job->at_peers ? " from another engine" : "");
 }
@@ -123,7 +137,7 @@ RegistryAdapters::JobPtr RegistryAdapters::ask(const std::string& name) {
     jobs_[name] = job;
   } else {
     job->is_done = true;
-    job->status = error(StatusCode::unavailable, "this server ends");
+    job->status = ends_now();
   }
   return job;
 }

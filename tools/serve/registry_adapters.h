@@ -57,6 +57,10 @@ class RegistryAdapters {
   // other engines may have them by now.
   void look_again();
 
+  // Who waits in fetch() is told that this server ends, as are all later ones; what comes from
+  // other engines is broken off. For the end of the server: nothing undoes it. Thread-safe.
+  void end_fetches();
+
   // Of the engine's place in the registry: RegistryMember's. Thread-safe.
   void set_serving(bool serving) { member_->set_serving(serving); }
 
@@ -98,12 +102,14 @@ class RegistryAdapters {
   std::map<std::string, std::string> fetched_;  // digests by name
   std::map<std::string, std::string> refused_;  // the same; which the log has
   int waiting_for_peers_ = 0;
+  bool ending_ = false;
 
   std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
 
   WorkerLane folders_;
   WorkerLane peers_;
-  std::unique_ptr<RegistryMember> member_;  // its thread uses all of the above: ends first
+  // Its thread and the lanes use each other: those of the threads end first, its own before.
+  std::unique_ptr<RegistryMember> member_;
 };
 
 }  // namespace tandem

@@ -117,6 +117,13 @@ Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& se
   return RegistryAdapters::join(settings.registry, entry, *setup.engine, std::move(adapters));
 }
 
+// Routers hear of it by the engine's statistics; who starts now shall not find it any more.
+// Requests that wait for an adapter would outlast the time that they are given.
+void leave(RegistryAdapters& registry) {
+  registry.set_serving(false);
+  registry.end_fetches();
+}
+
 Status serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
   keep_memory_reserve(kReserveBytes);
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
@@ -161,13 +168,13 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
     }
     if (const Status failure = setup->engine->failure(); !failure) {
       bound_the_end(*signals, server_settings.drain_timeout_s);
+      if (registry != nullptr) leave(*registry);
       server->drain_and_stop(std::chrono::seconds(1));  // the answers that say so
       return failure.with_context("the engine has ended");
     }
   }
   drain_after_signal(*signals, server_settings.drain_timeout_s, [&](Duration timeout) {
-    // Routers hear of it by the engine's statistics; who starts now shall not find it any more.
-    if (registry != nullptr) registry->set_serving(false);
+    if (registry != nullptr) leave(*registry);
     return server->drain_and_stop(timeout);
   });
   return {};

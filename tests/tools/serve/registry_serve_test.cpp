@@ -180,7 +180,7 @@ TEST_F(RegistryServe, FetchesAnAdapterFromAnotherEngineAndKeepsIt) {
   EXPECT_FALSE(fs::exists(fs::path(store) / newest_digest("law")));
 }
 
-TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEngines) {
+TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEnginesAndNoneWhenItEnds) {
   add("far", copy_of("python", outside_ / "far"));
   const testing::SilentServer stalls;
   const auto registry = open_registry(url_);
@@ -189,7 +189,9 @@ TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEngines) {
   engine.address = "http://" + stalls.endpoint().text();
   engine.model = "demo-llama";
   ASSERT_TRUE((*registry)->register_engine(engine, std::chrono::seconds(600)).ok());
-  const auto server = serve({"--adapter-store", (dir_.path() / "store").string()});
+  // Less than a silent engine is waited for.
+  const auto server =
+      serve({"--adapter-store", (dir_.path() / "store").string(), "--drain-timeout-s", "3"});
   ASSERT_GT(server->port, 0) << server->process.error();
   std::mutex mutex;
   std::condition_variable told;
@@ -214,7 +216,13 @@ TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEngines) {
     const std::lock_guard lock(mutex);
     EXPECT_EQ(answers.size(), 1U) << "the others wait";
   }
-  server->process.send_signal(SIGKILL);
+  server->process.send_signal(SIGTERM);
+  EXPECT_EQ(server->process.wait(), 0) << server->process.error();
+  clients.clear();
+  ASSERT_EQ(answers.size(), 3U);
+  for (const std::size_t waited : {1, 2}) {
+    EXPECT_THAT(answers[waited], AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("this server ends")));
+  }
 }
 
 TEST_F(RegistryServe, BeginsWhileTheRegistryIsAway) {
