@@ -29,13 +29,21 @@ bool is_digest_name(std::string_view name) {
          });
 }
 
+// Clients hear of it, who have no business with this machine's paths, and did nothing wrong.
+Status cannot_write(std::string_view what, const fs::path& path, int errno_value) {
+  const std::string reason = std::generic_category().message(errno_value);
+  log::warning("adapter store: {} {}: {}", what, path.string(), reason);
+  return error(StatusCode::unavailable,
+               "the adapter store of this server cannot be written ({}); its log says more", reason);
+}
+
 Status sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return errno_status(fmt::format("cannot open {}", folder.string()), errno);
+  if (descriptor < 0) return cannot_write("cannot open", folder, errno);
   const int failed = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   if (failed == 0) return {};
-  return errno_status(fmt::format("fsync of {}", folder.string()), failed);
+  return cannot_write("fsync of", folder, failed);
 }
 
 std::uint64_t bytes_in(const fs::path& folder) {
@@ -68,7 +76,7 @@ Status IncomingAdapter::begin_file(const std::string& name) {
   const fs::path path = folder_ / name;
   descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
   if (descriptor_ >= 0) return {};
-  return errno_status(fmt::format("cannot make {}", path.string()), errno);
+  return cannot_write("cannot make", path, errno);
 }
 
 Status IncomingAdapter::append(std::string_view bytes) {
@@ -79,9 +87,7 @@ Status IncomingAdapter::append(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      return errno_status(fmt::format("cannot write into {}", folder_.string()), errno);
-    }
+    if (count < 0) return cannot_write("cannot write into", folder_, errno);
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
   return {};
@@ -92,7 +98,7 @@ Status IncomingAdapter::end_file() {
   const int failed = ::fsync(descriptor_) == 0 ? 0 : errno;
   ::close(std::exchange(descriptor_, -1));
   if (failed == 0) return {};
-  return errno_status(fmt::format("fsync of a file in {}", folder_.string()), failed);
+  return cannot_write("fsync of a file in", folder_, failed);
 }
 
 LocalStore::LocalStore(fs::path folder, std::uint64_t max_bytes, int lock)
@@ -195,9 +201,7 @@ Result<std::unique_ptr<IncomingAdapter>> LocalStore::begin(std::uint64_t bytes) 
                  bytes);
   }
   std::string path = (folder_ / kIncoming).string() + "XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) {
-    return errno_status(fmt::format("cannot make {}", path), errno);
-  }
+  if (::mkdtemp(path.data()) == nullptr) return cannot_write("cannot make", path, errno);
   std::unique_ptr<IncomingAdapter> incoming(new IncomingAdapter(*this, path, bytes));
   used_bytes_ += bytes;
   return incoming;
@@ -242,7 +246,7 @@ Result<LocalStore::Kept> LocalStore::keep(std::unique_ptr<IncomingAdapter> incom
   if (const auto before = entries_.find(digest); before != entries_.end()) remove(before);
   const fs::path folder = folder_ / digest;
   if (::rename(incoming->folder_.c_str(), folder.c_str()) != 0) {
-    return errno_status(fmt::format("cannot rename a folder to {}", folder.string()), errno);
+    return cannot_write("cannot rename a folder to", folder, errno);
   }
   incoming->folder_.clear();
   const auto entry = entries_.try_emplace(digest).first;

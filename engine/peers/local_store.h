@@ -66,7 +66,8 @@ class LocalStore {
   // It stays for as long as this user lives, too. Nothing happens if it is not here.
   void used_by(const std::string& digest, std::weak_ptr<const void> user);
 
-  // Makes room. resource_exhausted: all of the store would not do, or others use it.
+  // Makes room. resource_exhausted: all of the store would not do, or others use it. unavailable,
+  // as of keep() and of IncomingAdapter: the disk failed, or is full; the log says where.
   Result<std::unique_ptr<IncomingAdapter>> begin(std::uint64_t bytes);
   // `digest`: 32 hexadecimal digits. In the place of what may have that name.
   Result<Kept> keep(std::unique_ptr<IncomingAdapter> incoming, const std::string& digest);

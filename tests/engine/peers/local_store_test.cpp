@@ -13,7 +13,9 @@ namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string digest_of(char digit) {
   return std::string(32, digit);
@@ -133,6 +135,21 @@ TEST_F(LocalStoreTest, BelongsToOneProcess) {
   EXPECT_THAT(second.status().message(), HasSubstr("another server"));
   store_.reset();
   open(1000);
+}
+
+TEST_F(LocalStoreTest, TellsNoPathsWhenTheDiskFails) {
+  open(1000);
+  const auto expect_told = [&](const Status& status) {
+    EXPECT_EQ(status.code(), StatusCode::unavailable);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("No such file or directory"), HasSubstr("its log says more"),
+                      Not(HasSubstr(folder_.string()))));
+  };
+  auto incoming = begin(10);
+  fs::remove_all(folder_);
+  expect_told(incoming->begin_file("weights"));
+  expect_told(store_->keep(std::move(incoming), digest_of('a')).status());
+  expect_told(store_->begin(10).status());
 }
 
 TEST_F(LocalStoreTest, NoticesThatAFolderWasTakenAway) {
