@@ -153,7 +153,7 @@ Result<std::shared_ptr<HostTier>> HostTier::create(Device& device, std::size_t b
   return std::shared_ptr<HostTier>(new HostTier(std::move(arenas)));
 }
 
-Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
+Status HostTier::check_size(std::uint64_t bytes) const {
   const std::size_t share = arenas_.front()->space.capacity();
   if (bytes > share && num_arenas() == 1) {
     return invalid("the adapter has {} bytes and the host tier {}: raise host_tier_gb", bytes,
@@ -165,6 +165,11 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
         "hold all of it: raise host_tier_gb, or have CPU workers on fewer nodes (worker_cpus)",
         bytes, share, num_arenas());
   }
+  return {};
+}
+
+Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
+  TANDEM_TRY(check_size(bytes));
   const std::lock_guard lock(mutex_);
   std::optional<Room> best;
   // When the last to go was used, 0 if none must; then who has most room.

@@ -59,11 +59,13 @@ class HostTier {
   HostTier(const HostTier&) = delete;
   HostTier& operator=(const HostTier&) = delete;
 
+  // Whether an arena would hold so much if it held nothing else; invalid_argument says what to do.
+  Status check_size(std::uint64_t bytes) const;
   // Room in one arena, not initialised; 64-byte aligned. Of the arenas that have it, the one with
   // most room left; where none has, others are dropped, from one arena: where the last to go was
-  // used longest ago. It returns when the last owner lets go. invalid_argument: larger than an
-  // arena; resource_exhausted, and nothing was dropped: it would not suffice (`retry`: now, but
-  // soon perhaps, since copies hold some of it, or others have taken it and are filling it: the
+  // used longest ago. It returns when the last owner lets go. invalid_argument:
+  // check_size(); resource_exhausted, and nothing was dropped: it would not suffice (`retry`: now,
+  // but soon perhaps, since copies hold some of it, or others have taken it and are filling it: the
   // room's signal tells).
   Result<AdapterBytes> take(std::size_t bytes, bool* retry = nullptr);
   RoomSignal& room() const { return *room_; }

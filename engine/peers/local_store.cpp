@@ -34,7 +34,8 @@ Status cannot_write(std::string_view what, const fs::path& path, int errno_value
   const std::string reason = std::generic_category().message(errno_value);
   log::warning("adapter store: {} {}: {}", what, path.string(), reason);
   return error(StatusCode::unavailable,
-               "the adapter store of this server cannot be written ({}); its log says more", reason);
+               "the adapter store of this server cannot be written ({}); its log says more",
+               reason);
 }
 
 Status sync_folder(const fs::path& folder) {

@@ -165,7 +165,8 @@ void RegistryAdapters::follow(const std::string& name) {
     const auto found = fetched_.find(name);
     if (found == fetched_.end()) return;
     if (entry) {
-      if (entry->digest != found->second) ask(name);
+      if (entry->digest == found->second) return;
+      if (back_off_.refusal(entry->digest, std::chrono::steady_clock::now())) ask(name);
       return;
     }
     fetched_.erase(found);
@@ -199,6 +200,7 @@ void RegistryAdapters::bring_in(const JobPtr& job) {
     if (status || !blames_folder(status) || fetcher_ == nullptr) {
       return end(job, status);
     }
+    if (const Status held = held_off(entry->digest); !held) return end(job, held);
     const bool runs = peers_.run([this, job, status] { bring_from_peers(job, status); });
     if (!runs) return end(job, status);
   } catch (const std::exception& failure) {  // no memory
@@ -214,10 +216,15 @@ void RegistryAdapters::bring_in(const JobPtr& job) {
 void RegistryAdapters::bring_from_peers(const JobPtr& job, const Status& before) {
   Status status;
   try {
-    status = fetch_from_peers(job->entry);
+    bool has_come = false;
+    status = fetch_from_peers(job->entry, has_come);
     if (!status) {
       status = error(status.code(), "{}, and from other engines: {}", before.message(),
                      status.message());
+    }
+    if (!status && has_come) {
+      const std::lock_guard lock(mutex_);
+      back_off_.failed(job->entry.digest, status, std::chrono::steady_clock::now());
     }
   } catch (const std::exception& failure) {  // no memory
     status = {StatusCode::unavailable, failure.what()};
@@ -225,14 +232,22 @@ void RegistryAdapters::bring_from_peers(const JobPtr& job, const Status& before)
   end(job, status);
 }
 
-Status RegistryAdapters::fetch_from_peers(const AdapterEntry& entry) {
+Status RegistryAdapters::held_off(const std::string& digest) {
+  const std::lock_guard lock(mutex_);
+  return back_off_.refusal(digest, std::chrono::steady_clock::now());
+}
+
+Status RegistryAdapters::fetch_from_peers(const AdapterEntry& entry, bool& has_come) {
   // One of another name with these contents may have come since it was looked for.
   Status there = load_from_store(entry);
   if (there || !blames_folder(there)) return there;
   TANDEM_ASSIGN(const DType dtype, parse_dtype(entry.dtype));
   const auto peers = addresses_of(member_->other_engines(), member_->engine().model);
   return fetcher_->fetch({entry.digest, most_file_bytes(entry, dtype)}, peers,
-                         [&](const LocalStore::Kept& kept) { return load(entry, kept.folder); });
+                         [&](const LocalStore::Kept& kept) {
+                           has_come = true;
+                           return load(entry, kept.folder);
+                         });
 }
 
 // The registry may have changed meanwhile: what counts is its newest word.
@@ -271,7 +286,7 @@ Status RegistryAdapters::check_fits(const AdapterEntry& entry) const {
     return invalid("adapter '{}' has rank {}, this server takes up to {} (max_lora_rank)",
                    entry.name, entry.rank, engine_.options().max_lora_rank);
   }
-  return {};
+  return engine_.adapter_store().host_tier().check_size(entry.bytes);
 }
 
 Status RegistryAdapters::load_from_store(const AdapterEntry& entry) {
@@ -292,6 +307,7 @@ Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder)
   {
     const std::lock_guard lock(mutex_);
     fetched_[entry.name] = entry.digest;
+    back_off_.succeeded(entry.digest);
   }
   log::info("adapter '{}' version {} of the registry loaded from {}", entry.name, entry.version,
             folder.string());

@@ -22,6 +22,7 @@
 #include "base/http/worker_lane.h"
 #include "base/status.h"
 #include "engine/batching/engine.h"
+#include "engine/peers/fetch_back_off.h"
 #include "engine/peers/local_store.h"
 #include "engine/peers/peer_fetcher.h"
 #include "scheduler/registry/registry.h"
@@ -87,7 +88,9 @@ class RegistryAdapters {
   Status check_fits(const AdapterEntry& entry) const;
   Status load_from_store(const AdapterEntry& entry);  // not_found: it is not there
   Status load(const AdapterEntry& entry, const std::filesystem::path& folder);
-  Status fetch_from_peers(const AdapterEntry& entry);
+  // `has_come`: a peer has given all of it, good or bad.
+  Status fetch_from_peers(const AdapterEntry& entry, bool& has_come);
+  Status held_off(const std::string& digest);  // why it is not fetched again yet
   Result<std::filesystem::path> allowed_folder(const AdapterEntry& entry) const;
 
   Engine& engine_;
@@ -101,6 +104,7 @@ class RegistryAdapters {
   std::map<std::string, JobPtr> jobs_;          // under way
   std::map<std::string, std::string> fetched_;  // digests by name
   std::map<std::string, std::string> refused_;  // the same; which the log has
+  FetchBackOff back_off_;
   int waiting_for_peers_ = 0;
   bool ending_ = false;
 

@@ -42,6 +42,14 @@ class RegistryServe : public ::testing::Test {
         {"adapters", "add", name, folder, "--registry", url_, "--model", kModel, "--dtype", "f32"});
     ASSERT_EQ(added.status, 0) << added.error;
   }
+  void add_engine(const std::string& id, const std::string& address) const {
+    EngineEntry engine;
+    engine.id = id;
+    engine.address = address;
+    engine.model = "demo-llama";
+    const auto registry = open_registry(url_);
+    ASSERT_TRUE((*registry)->register_engine(engine, std::chrono::seconds(600)).ok());
+  }
   static std::string copy_of(const std::string& adapter, const fs::path& to) {
     fs::create_directories(to);
     fs::copy(kAdapters + adapter, to,
@@ -183,12 +191,7 @@ TEST_F(RegistryServe, FetchesAnAdapterFromAnotherEngineAndKeepsIt) {
 TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEnginesAndNoneWhenItEnds) {
   add("far", copy_of("python", outside_ / "far"));
   const testing::SilentServer stalls;
-  const auto registry = open_registry(url_);
-  EngineEntry engine;
-  engine.id = "stalls";
-  engine.address = "http://" + stalls.endpoint().text();
-  engine.model = "demo-llama";
-  ASSERT_TRUE((*registry)->register_engine(engine, std::chrono::seconds(600)).ok());
+  add_engine("stalls", "http://" + stalls.endpoint().text());
   // Less than a silent engine is waited for.
   const auto server =
       serve({"--adapter-store", (dir_.path() / "store").string(), "--drain-timeout-s", "3"});
@@ -223,6 +226,17 @@ TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEnginesAndNoneWhenItEnds) {
   for (const std::size_t waited : {1, 2}) {
     EXPECT_THAT(answers[waited], AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("this server ends")));
   }
+}
+
+TEST_F(RegistryServe, AsksNobodyForWhatItsMemoryCannotHold) {
+  add("far", copy_of("python", outside_ / "far"));
+  const testing::SilentServer stalls;
+  add_engine("stalls", "http://" + stalls.endpoint().text());
+  const auto server =
+      serve({"--adapter-store", (dir_.path() / "store").string(), "--host-tier-gb", "0.0002"});
+  ASSERT_GT(server->port, 0) << server->process.error();
+  EXPECT_THAT(ask(*server, "far"),
+              AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("raise host_tier_gb")));
 }
 
 TEST_F(RegistryServe, BeginsWhileTheRegistryIsAway) {
