@@ -32,7 +32,10 @@ class FileCall final : public CallEvents {
     }
     if (bytes > sink_.max_bytes) return end(too_much());
     if (!sink_.begin) return;
-    if (Status begun = sink_.begin(bytes); !begun) end(PeerAnswer::ours(std::move(begun)));
+    if (Status begun = sink_.begin(bytes); !begun) {
+      const bool too_large = begun.code() == StatusCode::resource_exhausted;
+      end({too_large ? PeerAnswer::Kind::failed : PeerAnswer::Kind::ours, std::move(begun)});
+    }
   }
 
   void on_bytes(std::string_view bytes) override {

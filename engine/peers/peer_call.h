@@ -38,7 +38,8 @@ struct PeerAnswer {
   static PeerAnswer ours(Status status) { return {Kind::ours, std::move(status)}; }
 };
 
-// What is done with the bytes. A failure ends the call: Kind::ours.
+// What is done with the bytes. A failure ends the call: Kind::ours, but for begin()'s
+// resource_exhausted: another peer may announce less.
 struct PeerSink {
   std::uint64_t max_bytes = 0;
   // With the length that the peer announces, max_bytes if none; before the first byte.
