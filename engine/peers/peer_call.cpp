@@ -14,7 +14,8 @@ constexpr int kOk = 200;
 // connection, and with it the peer.
 class FileCall final : public CallEvents {
  public:
-  FileCall(EventLoop& loop, const PeerSink& sink) : loop_(loop), sink_(sink) {}
+  FileCall(EventLoop& loop, const PeerSink& sink, const PeerTimes& times)
+      : loop_(loop), sink_(sink), times_(times), span_(loop, [this] { end_span(); }) {}
 
   void on_head(const CallHead& head) override {
     if (head.status != kOk) return end(refusal(head.status));
@@ -31,6 +32,7 @@ class FileCall final : public CallEvents {
       }
     }
     if (bytes > sink_.max_bytes) return end(too_much());
+    span_.start(times_.span);
     if (!sink_.begin) return;
     if (Status begun = sink_.begin(bytes); !begun) {
       const bool too_large = begun.code() == StatusCode::resource_exhausted;
@@ -65,9 +67,17 @@ class FileCall final : public CallEvents {
     if (!answer_) answer_ = std::move(answer);
     loop_.stop();
   }
+  static PeerAnswer too_slow() {
+    return PeerAnswer::failed(error(StatusCode::unavailable, "it is too slow"));
+  }
   std::optional<PeerAnswer> answer() { return std::move(answer_); }
 
  private:
+  void end_span() {
+    if (taken_ - taken_before_ < times_.bytes_per_span) return end(too_slow());
+    taken_before_ = taken_;
+    span_.start(times_.span);
+  }
   static PeerAnswer failure(const char* what, std::string_view reason) {
     return PeerAnswer::failed(error(StatusCode::unavailable, "it {}: {}", what, reason));
   }
@@ -95,7 +105,10 @@ class FileCall final : public CallEvents {
 
   EventLoop& loop_;
   const PeerSink& sink_;
+  const PeerTimes& times_;
+  LoopTimer span_;
   std::uint64_t taken_ = 0;
+  std::uint64_t taken_before_ = 0;  // this span
   std::optional<PeerAnswer> answer_;
 };
 
@@ -115,13 +128,11 @@ PeerAnswer call_peer(const HttpAddress& peer, const std::string& target, const s
                      const PeerTimes& times, const PeerSink& sink, PeerStop& stop) {
   EventLoop loop;
   HttpClient client(loop, 0);
-  FileCall events(loop, sink);
+  FileCall events(loop, sink, times);
   CallRequest request;
   request.target = target;
   if (!api_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + api_key);
-  LoopTimer longest(loop, [&] {
-    events.end(PeerAnswer::failed(error(StatusCode::unavailable, "it is too slow")));
-  });
+  LoopTimer longest(loop, [&] { events.end(FileCall::too_slow()); });
   longest.start(times.longest + std::chrono::seconds(sink.max_bytes / times.bytes_per_s));
   {
     const std::lock_guard lock(stop.mutex_);

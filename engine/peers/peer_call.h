@@ -20,6 +20,10 @@ struct PeerTimes {
   // that comes a byte at a time is late, too.
   Duration longest = std::chrono::seconds(30);
   std::uint64_t bytes_per_s = 4'000'000;
+  // Nor may all of a large file's time be had by a few bytes: of a body so many must come in each
+  // such span, or the rest of it.
+  Duration span = std::chrono::seconds(10);
+  std::uint64_t bytes_per_span = 1'000'000;
 };
 
 // What became of it. `status` says more, but for `ok` and `lacks`.

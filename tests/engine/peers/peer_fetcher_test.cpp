@@ -89,6 +89,25 @@ HttpResponse endless(std::size_t bytes) {
   return response;
 }
 
+// Bytes without end, one at a time, and never silent.
+HttpResponse trickle(bool is_config) {
+  class Trickle final : public BodySource {
+   public:
+    void on_ready(std::function<void()> wake) override { wake_ = std::move(wake); }
+    Pull pull(std::string& out) override {
+      out += 'x';
+      wake_();
+      return Pull::wait;
+    }
+
+   private:
+    std::function<void()> wake_;
+  };
+  HttpResponse response = Peer::text(200, kConfig);
+  if (!is_config) response.source = std::make_unique<Trickle>();
+  return response;
+}
+
 class PeerFetch : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -207,27 +226,23 @@ TEST_F(PeerFetch, PassesOverAPeerThatStalls) {
 }
 
 TEST_F(PeerFetch, PassesOverAPeerThatTrickles) {
-  // Bytes enough, and never silent: the time of all of it counts.
-  class Trickle final : public BodySource {
-   public:
-    void on_ready(std::function<void()> wake) override { wake_ = std::move(wake); }
-    Pull pull(std::string& out) override {
-      out += 'x';
-      wake_();
-      return Pull::wait;
-    }
-
-   private:
-    std::function<void()> wake_;
-  };
   options_.times.longest = std::chrono::milliseconds(200);
   options_.times.bytes_per_s = 1'000'000'000;
-  peer([](bool is_config) {
-    HttpResponse response = Peer::text(200, kConfig);
-    if (!is_config) response.source = std::make_unique<Trickle>();
-    return response;
-  });
+  peer(trickle);
   EXPECT_THAT(fetch(1000000).message(), HasSubstr("too slow"));
+}
+
+TEST_F(PeerFetch, GivesATrickleNotTheTimeOfALargeFile) {
+  options_.times.span = std::chrono::milliseconds(200);
+  peer(trickle);
+  EXPECT_THAT(fetch(1000000).message(), HasSubstr("too slow"));
+  // It has all the time that there is when it brings what is asked of it in each span.
+  options_.times.bytes_per_span = 1;
+  options_.times.longest = std::chrono::milliseconds(500);
+  options_.times.bytes_per_s = 1'000'000'000;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(fetch(1000000).message(), HasSubstr("too slow"));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));
 }
 
 TEST_F(PeerFetch, PassesOverPeersThatCannotBeReachedOrRefuse) {
