@@ -227,11 +227,14 @@ bool LocalStore::make_room(std::uint64_t bytes) {
   return true;
 }
 
-// What cannot be removed still counts, when it is found again: at the next start.
+// Renamed first, so that no half of an adapter is ever found under its digest. What cannot be
+// removed the next start tries again.
 void LocalStore::remove(Entries::iterator entry) {
   std::error_code failure;
   const fs::path folder = folder_ / entry->first;
-  fs::remove_all(folder, failure);
+  const fs::path leaving = folder_ / fmt::format("{}{}-{}", kIncoming, entry->first, ++uses_);
+  fs::rename(folder, leaving, failure);
+  if (!failure) fs::remove_all(leaving, failure);
   if (failure) {
     log::warning("adapter store: {} cannot be removed: {}", folder.string(), failure.message());
   }

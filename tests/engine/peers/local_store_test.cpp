@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "base/file.h"
@@ -135,6 +137,26 @@ TEST_F(LocalStoreTest, BelongsToOneProcess) {
   EXPECT_THAT(second.status().message(), HasSubstr("another server"));
   store_.reset();
   open(1000);
+}
+
+TEST_F(LocalStoreTest, HasNoHalfOfAnAdapterUnderItsDigest) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may remove anything";
+  open(1000);
+  const fs::path locked = add('a', 300).folder / "locked";
+  fs::create_directories(locked);
+  std::ofstream(locked / "file") << "stays";
+  fs::permissions(locked, fs::perms::owner_read | fs::perms::owner_exec);
+  store_->drop(digest_of('a'));
+  EXPECT_FALSE(fs::exists(folder_ / digest_of('a')));
+  add('a', 200);
+  EXPECT_EQ(store_->used_bytes(), 200U);
+  for (const auto& each : fs::directory_iterator(folder_)) {
+    if (fs::exists(each.path() / "locked")) {
+      fs::permissions(each.path() / "locked", fs::perms::owner_all);
+    }
+  }
+  open(1000);
+  EXPECT_EQ(store_->used_bytes(), 200U);
 }
 
 TEST_F(LocalStoreTest, TellsNoPathsWhenTheDiskFails) {
