@@ -181,10 +181,12 @@ LocalStore::Kept LocalStore::use(Entries::iterator entry) {
   return {folder, std::move(hold)};
 }
 
-void LocalStore::used_by(const std::string& digest, std::weak_ptr<const void> user) {
+bool LocalStore::used_by(const std::string& digest, std::weak_ptr<const void> user) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(digest);
-  if (found != entries_.end()) found->second.users.push_back(std::move(user));
+  if (found == entries_.end()) return false;
+  found->second.users.push_back(std::move(user));
+  return true;
 }
 
 Result<std::unique_ptr<IncomingAdapter>> LocalStore::begin(std::uint64_t bytes) {

@@ -63,8 +63,8 @@ class LocalStore {
   };
   // Used last from now on. None: it is not here.
   std::optional<Kept> find(const std::string& digest);
-  // It stays for as long as this user lives, too. Nothing happens if it is not here.
-  void used_by(const std::string& digest, std::weak_ptr<const void> user);
+  // It stays for as long as this user lives, too. False: it is not here, and nothing happens.
+  bool used_by(const std::string& digest, std::weak_ptr<const void> user);
 
   // Makes room. resource_exhausted: all of the store would not do, or others use it. unavailable,
   // as of keep() and of IncomingAdapter: the disk failed, or is full; the log says where.
@@ -74,6 +74,7 @@ class LocalStore {
   void drop(const std::string& digest);
 
   std::uint64_t used_bytes() const;  // with what is on its way
+  std::uint64_t max_bytes() const { return max_bytes_; }
 
  private:
   friend class IncomingAdapter;

@@ -113,6 +113,13 @@ Status PeerFetcher::fetch(const WantedAdapter& wanted, const std::vector<HttpAdd
   return nobody_gives(lack, refusals);
 }
 
+Result<std::unique_ptr<IncomingAdapter>> PeerFetcher::take_room(std::uint64_t bytes) {
+  Result<std::unique_ptr<IncomingAdapter>> begun = store_.begin(bytes);
+  if (begun.status().code() != StatusCode::resource_exhausted) return begun;
+  if (bytes > store_.max_bytes() || !options_.make_room || !options_.make_room()) return begun;
+  return store_.begin(bytes);
+}
+
 // The small file first: most engines lack the adapter, and say so.
 PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter& wanted,
                                    const Use& use) {
@@ -132,7 +139,7 @@ PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter&
   PeerSink weights;
   weights.max_bytes = wanted.max_bytes;
   weights.begin = [&](std::uint64_t bytes) -> Status {
-    TANDEM_ASSIGN(incoming, store_.begin(config.size() + bytes));
+    TANDEM_ASSIGN(incoming, take_room(config.size() + bytes));
     TANDEM_TRY(incoming->begin_file(kPeftConfigName));
     TANDEM_TRY(incoming->append(config));
     return incoming->begin_file(kPeftWeightsName);

@@ -24,6 +24,9 @@ struct PeerFetcherOptions {
   // Those that are busy are asked again so often, and after so long.
   int rounds = 5;
   Duration pause = std::chrono::seconds(1);
+  // Called, in fetch(), when what is in use leaves a file no room in the store that could hold it:
+  // whether some of it is in use no more. Null: no.
+  std::function<bool()> make_room = nullptr;
 };
 
 struct WantedAdapter {
@@ -47,6 +50,7 @@ class PeerFetcher {
 
  private:
   PeerAnswer fetch_from(const HttpAddress& peer, const WantedAdapter& wanted, const Use& use);
+  Result<std::unique_ptr<IncomingAdapter>> take_room(std::uint64_t bytes);
   bool pause();  // false: stop()
 
   LocalStore& store_;

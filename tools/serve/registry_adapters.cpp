@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kLongestWait{30};
 constexpr std::chrono::seconds kLookAgain{3};
+constexpr std::chrono::seconds kLongestUnload{1};
+constexpr std::chrono::milliseconds kUnloadLook{2};
 // Requests wait on threads that parse and answer others. Folders take milliseconds, other engines
 // may take a minute: more than these come again, or go elsewhere.
 constexpr int kMostWaitingForPeers = 2;
@@ -62,6 +64,7 @@ RegistryAdapters::RegistryAdapters(Engine& engine, RegistryAdaptersOptions optio
     if (!failure) roots_.push_back(std::move(real));
   }
   if (store_ != nullptr) {
+    options.peers.make_room = [this] { return unload_idle(); };
     fetcher_ = std::make_unique<PeerFetcher>(*store_, std::move(options.peers));
   }
   folders_.start(1);
@@ -146,14 +149,53 @@ void RegistryAdapters::look_again() {
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_ < kLookAgain) return;
   looked_ = now;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [name, fetched] : fetched_) note_use(name, fetched);
+  }
   follow();
+}
+
+bool RegistryAdapters::note_use(const std::string& name, Fetched& fetched) const {
+  const AdapterLease adapter = engine_.adapter_store().find(name);
+  if (adapter == nullptr) return false;
+  // relaxed: they are counts, and guard nothing
+  const std::uint64_t uses = adapter->hits.load(std::memory_order_relaxed) +
+                             adapter->cold_starts.load(std::memory_order_relaxed);
+  const bool is_active = adapter->running.load(std::memory_order_relaxed) > 0 ||
+                         adapter->waiting.load(std::memory_order_relaxed) > 0;
+  if (is_active || uses != fetched.uses) fetched.last_use = std::chrono::steady_clock::now();
+  fetched.uses = uses;
+  return is_active;
+}
+
+// Its name is fetched again when a request names it. The engine's thread lets go of it soon, but
+// not at once.
+bool RegistryAdapters::unload_idle() {
+  std::unique_lock lock(mutex_);
+  auto victim = fetched_.end();
+  for (auto each = fetched_.begin(); each != fetched_.end(); ++each) {
+    if (note_use(each->first, each->second) || !each->second.in_store) continue;
+    if (victim == fetched_.end() || each->second.last_use < victim->second.last_use) victim = each;
+  }
+  if (victim == fetched_.end()) return false;
+  const std::string name = victim->first;
+  fetched_.erase(victim);
+  const std::weak_ptr<const ServedAdapter> adapter = engine_.adapter_store().find(name);
+  if (!engine_.unload_adapter(name)) return true;  // somebody has, who did not ask us
+  log::info("adapter '{}' unloaded, to make room in the adapter store", name);
+  const auto deadline = std::chrono::steady_clock::now() + kLongestUnload;
+  while (!adapter.expired() && !ending_ && std::chrono::steady_clock::now() < deadline) {
+    changed_.wait_for(lock, kUnloadLook);
+  }
+  return adapter.expired();
 }
 
 void RegistryAdapters::follow() {
   std::vector<std::string> names;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, digest] : fetched_) names.push_back(name);
+    for (const auto& [name, fetched] : fetched_) names.push_back(name);
   }
   for (const std::string& name : names) follow(name);
 }
@@ -165,7 +207,7 @@ void RegistryAdapters::follow(const std::string& name) {
     const auto found = fetched_.find(name);
     if (found == fetched_.end()) return;
     if (entry) {
-      if (entry->digest == found->second) return;
+      if (entry->digest == found->second.digest) return;
       if (back_off_.refusal(entry->digest, std::chrono::steady_clock::now())) ask(name);
       return;
     }
@@ -180,7 +222,7 @@ bool RegistryAdapters::is_served(const AdapterEntry& entry) {
   const std::lock_guard lock(mutex_);
   const auto found = fetched_.find(entry.name);
   // One that somebody has loaded by this name himself is not ours to replace.
-  return found == fetched_.end() || found->second == entry.digest;
+  return found == fetched_.end() || found->second.digest == entry.digest;
 }
 
 void RegistryAdapters::bring_in(const JobPtr& job) {
@@ -301,12 +343,13 @@ Status RegistryAdapters::load_from_store(const AdapterEntry& entry) {
 
 Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder) {
   TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder.string(), entry.digest));
-  if (store_ != nullptr) {
-    store_->used_by(entry.digest, engine_.adapter_store().find(entry.name));
-  }
+  Fetched fetched;
+  fetched.digest = entry.digest;
+  fetched.in_store =
+      store_ != nullptr && store_->used_by(entry.digest, engine_.adapter_store().find(entry.name));
   {
     const std::lock_guard lock(mutex_);
-    fetched_[entry.name] = entry.digest;
+    fetched_[entry.name] = fetched;
     back_off_.succeeded(entry.digest);
   }
   log::info("adapter '{}' version {} of the registry loaded from {}", entry.name, entry.version,

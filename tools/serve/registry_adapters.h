@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -77,6 +78,13 @@ class RegistryAdapters {
   using JobPtr = std::shared_ptr<Job>;
 
   RegistryAdapters(Engine& engine, RegistryAdaptersOptions options);
+  struct Fetched {
+    std::string digest;
+    bool in_store = false;
+    std::uint64_t uses = 0;  // when it was looked last
+    std::chrono::steady_clock::time_point last_use = std::chrono::steady_clock::now();
+  };
+
   void follow();  // what was fetched, to its newest version
   void follow(const std::string& name);
   JobPtr ask(const std::string& name);                             // mutex_ held
@@ -84,6 +92,9 @@ class RegistryAdapters {
   void bring_from_peers(const JobPtr& job, const Status& before);  // on peers_
   void end(const JobPtr& job, const Status& status);
 
+  // Of those that keep files in the store, the one used longest ago and by nobody now. False: none.
+  bool unload_idle();
+  bool note_use(const std::string& name, Fetched& fetched) const;  // is it used now? mutex_ held
   bool is_served(const AdapterEntry& entry);
   Status check_fits(const AdapterEntry& entry) const;
   Status load_from_store(const AdapterEntry& entry);  // not_found: it is not there
@@ -102,8 +113,8 @@ class RegistryAdapters {
   std::mutex mutex_;  // guards these
   std::condition_variable changed_;
   std::map<std::string, JobPtr> jobs_;          // under way
-  std::map<std::string, std::string> fetched_;  // digests by name
-  std::map<std::string, std::string> refused_;  // the same; which the log has
+  std::map<std::string, Fetched> fetched_;      // by name
+  std::map<std::string, std::string> refused_;  // digests by name, which the log has
   FetchBackOff back_off_;
   int waiting_for_peers_ = 0;
   bool ending_ = false;

@@ -239,6 +239,24 @@ TEST_F(RegistryServe, AsksNobodyForWhatItsMemoryCannotHold) {
               AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("raise host_tier_gb")));
 }
 
+TEST_F(RegistryServe, UnloadsWhatIsIdleWhereTheStoreHasNoRoom) {
+  add("code", copy_of("python", root_ / "code"));
+  add("law", copy_of("license", root_ / "law"));
+  const auto first = serve();
+  ASSERT_GT(first->port, 0) << first->process.error();
+  const fs::path store = dir_.path() / "store";
+  const auto second =
+      serve({"--adapter-store", store.string(), "--adapter-store-gb", "0.0005"});  // one of them
+  ASSERT_GT(second->port, 0) << second->process.error();
+  for (const std::string name : {"code", "law", "code"}) {
+    ASSERT_THAT(ask(*first, name), StartsWith("HTTP/1.1 200"));
+    EXPECT_THAT(ask(*second, name), StartsWith("HTTP/1.1 200"));
+    EXPECT_TRUE(fs::exists(store / newest_digest(name)));
+  }
+  EXPECT_EQ(digest_of(*second, "law"), "");
+  EXPECT_FALSE(fs::exists(store / newest_digest("law")));
+}
+
 TEST_F(RegistryServe, BeginsWhileTheRegistryIsAway) {
   url_ = "etcd://127.0.0.1:1";
   const auto server = serve();
