@@ -60,7 +60,7 @@ bool PagePool::reclaim_one() {
   Worth least;
   for (Reclaimable* each : reclaimables_) {
     const std::optional<Worth> worth = each->least();
-    if (!worth || (first != nullptr && *worth >= least)) continue;
+    if (!worth || (first != nullptr && !(*worth < least))) continue;
     first = each;
     least = *worth;
   }

@@ -1,9 +1,9 @@
 // Who holds pages only because nobody else wants them: the prefix cache, idle adapters.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
+#include <tuple>
 
 namespace tandem {
 
@@ -13,8 +13,9 @@ struct Worth {
   double seconds = 0;          // each page of it would take to be brought back, weighed
   std::uint64_t last_use = 0;  // PoolClock::stamp()
 
-  friend bool operator==(const Worth&, const Worth&) = default;
-  friend auto operator<=>(const Worth&, const Worth&) = default;
+  friend bool operator<(const Worth& a, const Worth& b) {
+    return std::tie(a.seconds, a.last_use) < std::tie(b.seconds, b.last_use);
+  }
 };
 
 // Called by the PagePool that it is registered with, on the engine thread.
