@@ -51,8 +51,8 @@ RegistryMember::~RegistryMember() {
 std::optional<AdapterEntry> RegistryMember::find_adapter(const std::string& name) const {
   const WantedVersion wanted = parse_versioned_name(name);
   const std::lock_guard lock(mutex_);
-  const auto found = adapters_.find(wanted.name);
-  if (found == adapters_.end()) return std::nullopt;
+  const auto found = mirror_.adapters.find(wanted.name);
+  if (found == mirror_.adapters.end()) return std::nullopt;
   if (wanted.version == 0) return found->second.rbegin()->second;
   const auto version = found->second.find(wanted.version);
   if (version == found->second.end()) return std::nullopt;
@@ -64,7 +64,7 @@ std::optional<AdapterEntry> RegistryMember::find_adapter(const std::string& name
 std::vector<EngineEntry> RegistryMember::other_engines() const {
   const std::lock_guard lock(mutex_);
   std::vector<EngineEntry> others;
-  for (const auto& [id, entry] : engines_) {
+  for (const auto& [id, entry] : mirror_.engines) {
     if (id != engine_.id) others.push_back(entry);
   }
   return others;
@@ -120,10 +120,7 @@ Status RegistryMember::follow() {
 Status RegistryMember::read_all() {
   TANDEM_ASSIGN(const RegistrySnapshot all, registry_->snapshot());
   const std::lock_guard lock(mutex_);
-  adapters_.clear();
-  for (const AdapterEntry& entry : all.adapters) adapters_[entry.name][entry.version] = entry;
-  engines_.clear();
-  for (const EngineEntry& entry : all.engines) engines_[entry.id] = entry;
+  mirror_.set(all);
   has_read_ = true;
   revision_ = all.revision;
   must_read_all_ = false;
@@ -132,15 +129,7 @@ Status RegistryMember::read_all() {
 
 bool RegistryMember::take(const RegistryNews& news) {
   const std::lock_guard lock(mutex_);
-  for (const EngineEntry& entry : news.engines) engines_[entry.id] = entry;
-  for (const std::string& id : news.gone_engines) engines_.erase(id);
-  for (const AdapterEntry& entry : news.adapters) adapters_[entry.name][entry.version] = entry;
-  for (const AdapterVersion& removed : news.removed_adapters) {
-    const auto found = adapters_.find(removed.name);
-    if (found == adapters_.end()) continue;
-    found->second.erase(removed.version);
-    if (found->second.empty()) adapters_.erase(found);
-  }
+  mirror_.apply(news);
   return !news.adapters.empty() || !news.removed_adapters.empty();
 }
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "base/status.h"
 #include "scheduler/registry/registry.h"
 #include "scheduler/registry/registry_loop.h"
+#include "scheduler/registry/registry_mirror.h"
 
 namespace tandem {
 
@@ -87,8 +87,7 @@ class RegistryMember {
 
   mutable std::mutex mutex_;  // guards these
   bool has_read_ = false;
-  std::map<std::string, std::map<std::int64_t, AdapterEntry>> adapters_;  // by version
-  std::map<std::string, EngineEntry> engines_;                            // by id; this one, too
+  RegistryMirror mirror_;  // this engine is in it, too
 
   std::unique_ptr<RegistryLoop> loop_;  // uses all of the above
 };

@@ -31,10 +31,7 @@ Status RegistryEngines::follow() {
 
 Status RegistryEngines::read_all() {
   TANDEM_ASSIGN(const RegistrySnapshot all, registry_->snapshot());
-  engines_.clear();
-  adapters_.clear();
-  for (const EngineEntry& entry : all.engines) engines_[entry.id] = entry;
-  for (const AdapterEntry& entry : all.adapters) adapters_[entry.name][entry.version] = entry;
+  mirror_.set(all);
   revision_ = all.revision;
   must_read_all_ = false;
   tell();
@@ -47,15 +44,7 @@ void RegistryEngines::take(const RegistryNews& news) {
     if (unresolved_) tell();
     return;
   }
-  for (const EngineEntry& entry : news.engines) engines_[entry.id] = entry;
-  for (const std::string& id : news.gone_engines) engines_.erase(id);
-  for (const AdapterEntry& entry : news.adapters) adapters_[entry.name][entry.version] = entry;
-  for (const AdapterVersion& removed : news.removed_adapters) {
-    const auto found = adapters_.find(removed.name);
-    if (found == adapters_.end()) continue;
-    found->second.erase(removed.version);
-    if (found->second.empty()) adapters_.erase(found);
-  }
+  mirror_.apply(news);
   tell();
 }
 
@@ -72,7 +61,7 @@ Result<HttpAddress> RegistryEngines::address_of(const EngineEntry& engine) {
 void RegistryEngines::tell() {
   std::vector<HttpAddress> addresses = fixed_;
   unresolved_ = false;
-  for (const auto& [id, engine] : engines_) {
+  for (const auto& [id, engine] : mirror_.engines) {
     const Result<HttpAddress> address = address_of(engine);
     if (!address) {
       if (refused_.insert(engine.address).second) {
@@ -84,7 +73,7 @@ void RegistryEngines::tell() {
     if (std::ranges::find(addresses, *address) == addresses.end()) addresses.push_back(*address);
   }
   std::vector<OfferedAdapter> adapters;
-  for (const auto& [name, versions] : adapters_) {
+  for (const auto& [name, versions] : mirror_.adapters) {
     const auto offer = [&](std::string as, const AdapterEntry& entry) {
       adapters.push_back({std::move(as), static_cast<std::int32_t>(entry.rank),
                           static_cast<std::int64_t>(entry.bytes)});

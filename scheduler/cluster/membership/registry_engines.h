@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +15,7 @@
 #include "scheduler/cluster/engine_source.h"
 #include "scheduler/registry/registry.h"
 #include "scheduler/registry/registry_loop.h"
+#include "scheduler/registry/registry_mirror.h"
 
 namespace tandem {
 
@@ -57,8 +57,7 @@ class RegistryEngines final : public EngineSource {
   // Of the loop, once it runs.
   std::int64_t revision_ = 0;
   bool must_read_all_ = true;
-  std::map<std::string, EngineEntry> engines_;                            // by id
-  std::map<std::string, std::map<std::int64_t, AdapterEntry>> adapters_;  // by version
+  RegistryMirror mirror_;
   std::optional<std::vector<HttpAddress>> told_;
   std::optional<std::vector<OfferedAdapter>> told_adapters_;
   std::set<std::string> refused_;  // addresses that are none, which the log has
