@@ -176,7 +176,12 @@ void Connection::watch_half_closed() {
   if (!watching_) {
     watching_ = true;
     socket_.wait_broken([self = shared_from_this()](const auto& failure) {
-      if (!failure) self->guard([&] { self->close(); });
+      if (failure) return;
+      self->guard([&] {
+        if (self->socket_.is_broken()) return self->close();
+        self->watching_ = false;
+        self->watch_half_closed();
+      });
     });
   }
   if (probed_) return;

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -70,6 +71,11 @@ ClientSocket::Io ClientSocket::write(std::string_view& bytes) {
     }
     if (errno != EINTR) return would_block() ? Io::blocked : Io::broken;
   }
+}
+
+bool ClientSocket::is_broken() {
+  pollfd look = {socket_.native_handle(), 0, 0};
+  return ::poll(&look, 1, 0) > 0;
 }
 
 void ClientSocket::end_writing() {

@@ -61,11 +61,15 @@ class ClientSocket {
   void wait_writable(Handler&& handler) {
     socket_.async_wait(Socket::wait_write, WithMemory(memory_, std::forward<Handler>(handler)));
   }
-  // Until the connection is reset, which is all that may come from a client past its end.
+  // Until the connection is reset, which is all that may come from a client past its end. It may
+  // end too soon: an event of Asio's can still be under way for a connection that was closed when
+  // this one takes its place, and ends all waits. is_broken() tells.
   template <typename Handler>
   void wait_broken(Handler&& handler) {
     socket_.async_wait(Socket::wait_error, WithMemory(memory_, std::forward<Handler>(handler)));
   }
+  // Reset, or given up by the kernel; not, for a client that only closed its sending side.
+  bool is_broken();
 
  private:
   using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, Strand>;
