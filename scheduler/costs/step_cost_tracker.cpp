@@ -6,9 +6,11 @@
 namespace tandem {
 namespace {
 
-// How wrong a first guess may be, as a variance of its factor; without new information forgetting
-// would let the covariance grow without end, so it never exceeds this.
-constexpr double kDoubt = 0.25;
+// How wrong a first guess may be: a variance of its factor, in units of that of a step's own noise
+// (some percent). A term that is a tenth of a step must be able to follow what the whole step took.
+// Without new information forgetting would let the covariance grow without end, so it never exceeds
+// this.
+constexpr double kDoubt = 25;
 // A factor stays within these: what lies beyond is no correction but a broken report.
 constexpr double kLeastFactor = 0.02;
 constexpr double kMostFactor = 50;
@@ -36,9 +38,12 @@ bool StepCostTracker::observe(const DecodeLoad& decode, const PrefillLoad& prefi
   for (double& term : x) term /= predicted;
 
   const double residual = step_s / predicted - 1;
-  const double limit = std::max(options_.clip_at_least, options_.clip_deviations * usual_);
+  const bool has_prompt = prefill.requests > 0;
+  double& usual = has_prompt ? usual_of_prompts_ : usual_;
+  const double limit = std::max(options_.clip_at_least, options_.clip_deviations * usual);
   const double clipped = std::clamp(residual, -limit, limit);
-  usual_ += options_.usual_memory * (std::abs(clipped) - usual_);
+  usual += (has_prompt ? options_.usual_memory_of_prompts : options_.usual_memory) *
+           (std::abs(clipped) - usual);
 
   Terms projected{};  // covariance x
   double explained = options_.forgetting;

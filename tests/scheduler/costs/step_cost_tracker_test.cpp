@@ -84,6 +84,33 @@ TEST(StepCostTracker, FollowsAMachineThatChangesLate) {
   EXPECT_LT(error_of(tracker.costs(), truth, 99), 0.03);
 }
 
+TEST(StepCostTracker, LearnsWhatPromptsTakeAmongManySteadySteps) {
+  for (const double factor : {0.1, 20.0}) {
+    SCOPED_TRACE(testing::Message() << "prompts take " << factor << " times what was thought");
+    std::mt19937_64 random(4);
+    std::normal_distribution<double> noise(1, 0.02);
+    StepCosts truth = kProfile;
+    truth.prefill_token_s *= factor;
+    StepCostTracker tracker(kProfile);
+    const DecodeLoad decode{.requests = 2, .rank_sum = 32, .rank_max = 16, .context_tokens = 200};
+    double off = 0;
+    for (int i = 0; i < 100; ++i) {
+      for (int step = 0; step < 35; ++step) {
+        EXPECT_TRUE(tracker.observe(decode, {}, truth.decode_time_s(decode) * noise(random)));
+      }
+      const auto tokens = static_cast<std::int64_t>(8 + random() % 56);
+      const PrefillLoad prompt{
+          .requests = 1, .tokens = tokens, .rank_tokens = tokens * 16, .rank_max = 16};
+      const double takes_s = truth.step_time_s(decode, prompt);
+      if (i >= 50) off += std::abs(tracker.costs().step_time_s(decode, prompt) / takes_s - 1) / 50;
+      EXPECT_TRUE(tracker.observe(decode, prompt, takes_s * noise(random)));
+    }
+    EXPECT_LT(off, 0.05);
+    EXPECT_NEAR(tracker.costs().decode_time_s(decode), truth.decode_time_s(decode),
+                0.02 * truth.decode_time_s(decode));
+  }
+}
+
 TEST(StepCostTracker, IsNotMovedByAStall) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
