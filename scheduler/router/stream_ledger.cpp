@@ -143,7 +143,9 @@ StreamLedger::News StreamLedger::judge(std::string_view data) {
   if (data.starts_with("{\"error\"") && is_engines_fault(data)) return News::failed;
   const bool ends_choice = has_member(data, "\"finish_reason\"", '"');
   if (ends_choice && !note_choices(data)) return News::hostile;
-  if (include_usage_ && finished_ == choices_.size() && has_member(data, "\"usage\"", '{')) {
+  // The last one's, of no choice: with continuous_usage_stats every chunk has some.
+  if (include_usage_ && finished_ == choices_.size() && !ends_choice &&
+      has_member(data, "\"usage\"", '{')) {
     usage_told_ = true;
   }
   return News::more;

@@ -2,13 +2,15 @@
 """Serves a recorded load by real engines behind a router, and once more in simulated time.
 
   tests/tools/simulated_and_real.py PROGRAM [--engines 3] [--policy tandem] [--rps 12] [--seconds 60]
+                                    [--device host]
 
-Engines on the host device, each with its own cores and all adapters resident, and `PROGRAM route`
-in front of them. A first load teaches the engines what their steps take; then requests with random
-prompts come by a Poisson process, and what each client saw is kept. `PROGRAM simulate` is given what
-the engines say of themselves (/v1/stats) and the same requests. Printed are throughput, mean TTFT and
-mean TPOT of both. Exit status: 1 if throughput differs by more than 5 %, a time by more than 10 %, or
-a request failed.
+Engines on the host device (or all on one GPU, with --device cuda), each with its own cores and all
+adapters resident, and `PROGRAM route` in front of them. A first load teaches the engines what their
+steps take; then requests with random prompts come by a Poisson process, and what each client saw is
+kept. `PROGRAM simulate` is given what the engines say of themselves (/v1/stats) and the same
+requests; what lies in front of the engines is measured in the first load. Printed are throughput,
+mean TTFT and mean TPOT of both. Exit status: 1 if throughput differs by more than 5 %, a time by
+more than 10 %, or a request failed.
 """
 
 import argparse
@@ -36,12 +38,15 @@ class Process:
     def __init__(self, arguments, ready, cpus=None):
         pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
         self.process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=pin)
+        lines = []
         for line in self.process.stderr:
+            lines.append(line)
             found = re.search(r"listening on http://[^:]+:(\d+)", line)
             self.port = int(found[1]) if found else getattr(self, "port", None)
             if ready in line:
                 return
-        sys.exit(f"{' '.join(map(str, arguments[:2]))} ended with {self.process.wait()}")
+        sys.exit(f"{' '.join(map(str, arguments[:2]))} ended with {self.process.wait()}:\n"
+                 + "".join(lines[-5:]))
 
     @property
     def url(self):
@@ -55,6 +60,14 @@ class Process:
 def stats_of(engine):
     with urllib.request.urlopen(engine.url + "/v1/stats", timeout=10) as answer:
         return json.load(answer)
+
+
+def first_token_times(engine):
+    """(sum in seconds, count) of what the engine itself has measured."""
+    with urllib.request.urlopen(engine.url + "/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return [float(re.search(rf"vllm:time_to_first_token_seconds_{part}.*? ([0-9.e+-]+)$", text, re.M)[1])
+            for part in ("sum", "count")]
 
 
 def make_load(options, adapters, seconds, seed):
@@ -93,9 +106,20 @@ async def ask(port, began, request):
             "end_s": last - began}
 
 
-async def serve(port, load):
+async def serve(port, load, engines=(), seen=None):
+    """What each client saw; into `seen`, every two seconds, what the engines say meanwhile."""
+
+    async def look():
+        while True:
+            await asyncio.sleep(2)
+            seen.append([await asyncio.to_thread(stats_of, engine) for engine in engines])
+
     began = time.monotonic()
-    return await asyncio.gather(*(ask(port, began, request) for request in load))
+    looking = asyncio.create_task(look()) if seen is not None else None
+    served = await asyncio.gather(*(ask(port, began, request) for request in load))
+    if looking is not None:
+        looking.cancel()
+    return served
 
 
 def mean(values):
@@ -110,9 +134,12 @@ def real_figures(served):
             "TPOT": 1e3 * mean(each["tpot_s"] for each in served)}
 
 
-def simulated_figures(options, stats, served):
-    costs = {name: mean(each["costs"][name] for each in stats) for name in COSTS}
-    machine = dict(stats[0], costs=dict(stats[0]["costs"], **costs))
+def simulated_figures(options, seen, served, shares, front_s):
+    # Machines drift: the load's own mean. An engine that served little has learned little.
+    costs = {name: mean(sum(share * each["costs"][name] for share, each in zip(shares, stats))
+                        for stats in seen) for name in COSTS}
+    print("costs learned, us:", ", ".join(f"{name[:-2]} {1e6 * costs[name]:.3f}" for name in COSTS))
+    machine = dict(seen[-1][0], costs=dict(seen[-1][0]["costs"], **costs))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "stats.json").write_text(json.dumps(machine))
@@ -123,7 +150,8 @@ def simulated_figures(options, stats, served):
                         options.policy, "--cold-start", "cached", "--warmup-s", "0", "--json",
                         folder / "out.json"], check=True, stdout=subprocess.DEVNULL)
         policy = json.loads((folder / "out.json").read_text())["policies"][0]
-    return {"throughput": policy["tokens_per_s"], "TTFT": policy["ttft_ms"]["mean"],
+    return {"throughput": policy["tokens_per_s"],
+            "TTFT": policy["ttft_ms"]["mean"] + 1e3 * front_s,
             "TPOT": policy["tpot_ms"]["mean"]}
 
 
@@ -132,6 +160,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--engines", type=int, default=3)
+    parser.add_argument("--device", choices=("host", "cuda"), default="host")
     parser.add_argument("--policy", default="tandem")
     parser.add_argument("--rps", type=float, default=12)
     parser.add_argument("--seconds", type=float, default=60)
@@ -147,8 +176,9 @@ def main():
             own = set(cpus[i * each:(i + 1) * each]) if len(cpus) > options.engines else None
             engines.append(Process(
                 [options.program, "serve", "--model", MODEL, "--adapters", MODEL / "adapters",
-                 "--port", "0", "--device", "host", "--no-pin", "--threads", str(each),
-                 "--adapter-mode", "cached", "--no-request-log"], " ready: ", own))
+                 "--port", "0", "--device", options.device, "--no-pin", "--threads", str(each),
+                 "--adapter-mode", "cached", "--no-request-log"]
+                + (["--pool-gb", "4"] if options.device == "cuda" else []), " ready: ", own))
         router = Process([options.program, "route", "--port", "0", "--policy", options.policy]
                          + [flag for engine in engines for flag in ("--engine", engine.url)],
                          "listening on", set(cpus[options.engines * each:]) or None)
@@ -156,10 +186,15 @@ def main():
         adapters = [adapter for adapter in stats_of(engines[0])["adapters"] if adapter["rank"] > 0]
         if not adapters:
             sys.exit("the engine reports no adapter")
-        asyncio.run(serve(router.port, make_load(options, adapters, options.seconds / 2, 99)))
+        first = asyncio.run(serve(router.port,
+                                  make_load(options, adapters, options.seconds / 2, 99)))
+        before = [first_token_times(engine) for engine in engines]
+        seen = []
         served = asyncio.run(serve(router.port,
-                                   make_load(options, adapters, options.seconds, options.seed)))
-        stats = [stats_of(engine) for engine in engines]
+                                   make_load(options, adapters, options.seconds, options.seed),
+                                   engines, seen))
+        after = [first_token_times(engine) for engine in engines]
+        seen.append([stats_of(engine) for engine in engines])
     finally:
         for process in [router] * (router is not None) + engines:
             process.stop()
@@ -168,9 +203,19 @@ def main():
     served = [one for one in served if one is not None]
     if options.keep:
         pathlib.Path(options.keep).write_text("\n".join(map(json.dumps, served)) + "\n")
-    real, simulated = real_figures(served), simulated_figures(options, stats, served)
+    # What lies in front of the engines (this client, the router, HTTP) is no engine's cost: the first
+    # load says what it takes.
+    in_engines_s = sum(spent for spent, _ in before) / max(1, sum(count for _, count in before))
+    front_s = mean(one["ttft_s"] for one in first if one is not None) - in_engines_s
+    counts = [now[1] - then[1] for then, now in zip(before, after)]
+    spent_s = sum(now[0] - then[0] for then, now in zip(before, after))
+    shares = [count / sum(counts) for count in counts]
+    real = real_figures(served)
     print(f"{len(served)} requests at {options.rps:g} a second, {options.engines} engines of {each} "
-          f"cores, {options.policy}; {failed} failed")
+          f"cores on {options.device}, {options.policy}; {failed} failed")
+    print(f"TTFT in front of the engines, by the first load: {1e3 * front_s:.2f} ms; in them, by the "
+          f"second: {1e3 * spent_s / sum(counts):.2f} ms")
+    simulated = simulated_figures(options, seen, served, shares, front_s)
     missed = failed > 0
     for name, bar in BARS.items():
         off = simulated[name] / real[name] - 1

@@ -113,7 +113,12 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
 class StreamedAnswer final : public StartingSource, private AnswerParts {
  public:
   StreamedAnswer(AnswerJob job, GenerationRun run, HandOver& hand_over, ServerMetrics& metrics)
-      : AnswerParts(std::move(job), std::move(run), hand_over, metrics), untold_(num_choices()) {}
+      : AnswerParts(std::move(job), std::move(run), hand_over, metrics), untold_(num_choices()) {
+    if (!this->job().relayed) return;
+    for (const SentChoice& sent : this->job().relayed->sent) {  // others come as parts
+      if (sent.generated.is_over) told_tokens_ += std::ssize(sent.generated.tokens);
+    }
+  }
 
   void on_ready(std::function<void()> wake) override { wake_by(std::move(wake)); }
   std::string_view filler() const override { return kSseComment; }
@@ -163,6 +168,7 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
     if (job().relayed) {
       for (const TokenId token : part.tokens) untold += fmt::format(" {}", token);
     }
+    told_tokens_ += part.is_before ? 1 : static_cast<std::int64_t>(part.tokens.size());
     const bool silent = part.text.empty() && part.logprobs.empty() && !part.prompt_head &&
                         part.finish == FinishReason::none;
     if (silent && !part.first) return;
@@ -184,12 +190,25 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
       }
       chunk["choices"] = json::array({std::move(choice)});
       if (job().call.include_usage) {
-        chunk["usage"] = nullptr;
+        chunk["usage"] = job().call.usage_in_each_chunk ? usage_so_far() : json(nullptr);
       } else if (is_end && all_finished()) {
         chunk["tandem"] = tandem_json(run().stats());
       }
       out += sse_event(dump(chunk));
     }
+  }
+
+  // Of what the chunks up to now have said: where it was generated, and how far that has got since,
+  // makes no difference.
+  json usage_so_far() const {
+    GenerationStats stats;
+    for (const GenerationRequest& request : job().requests) {
+      stats.prompt_tokens += static_cast<std::int32_t>(request.prompt.size());
+    }
+    stats.completion_tokens = static_cast<std::int32_t>(told_tokens_);
+    json usage = usage_json(std::span(&stats, 1));
+    usage.erase("prompt_tokens_details");
+    return usage;
   }
 
   Pull move_away(std::string& out) {
@@ -217,6 +236,7 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
   }
 
   std::string first_;                // words, taken in to know that there are some
+  std::int64_t told_tokens_ = 0;     // of all choices
   std::vector<std::string> untold_;  // tokens of each choice, " 17 4", that no comment has named
 };
 

@@ -78,18 +78,21 @@ bool take_logit_bias(const json& value, CompletionCall& call, std::string&) {
   return true;
 }
 
-bool take_stream_options(const json& value, CompletionCall& call, std::string& reason) {
+bool take_stream_options(const json& value, CompletionCall& call, std::string& /*reason*/) {
   if (!value.is_object()) return false;
   call.has_stream_options = true;
-  if (const auto often = value.find("continuous_usage_stats");
-      often != value.end() && !often->is_null() && *often != false) {
-    reason = "'continuous_usage_stats' is not supported yet";
+  const auto take = [&value](const char* name, bool& into) {
+    const auto found = value.find(name);
+    if (found == value.end() || found->is_null()) return true;
+    if (!found->is_boolean()) return false;
+    into = found->get<bool>();
+    return true;
+  };
+  bool in_each = false;
+  if (!take("include_usage", call.include_usage) || !take("continuous_usage_stats", in_each)) {
     return false;
   }
-  const auto found = value.find("include_usage");
-  if (found == value.end() || found->is_null()) return true;
-  if (!found->is_boolean()) return false;
-  call.include_usage = found->get<bool>();
+  call.usage_in_each_chunk = call.include_usage && in_each;  // as vLLM
   return true;
 }
 

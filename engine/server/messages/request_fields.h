@@ -38,6 +38,7 @@ struct CompletionCall {
   bool echo = false;
   bool stream = false;
   bool include_usage = false;
+  bool usage_in_each_chunk = false;
   bool has_stream_options = false;
   bool logprobs = false;
   std::int32_t top_logprobs = 0;

@@ -231,6 +231,35 @@ TEST_F(CompletionsTest, StreamsEventsUntilDone) {
   for (const json& chunk : chunks) EXPECT_EQ(chunk["id"], chunks[0]["id"]);
 }
 
+TEST_F(CompletionsTest, TellsTheUsageSoFarInEachChunkWhenAskedTo) {
+  start();
+  const auto chunks_of = [this](const json& asked) {
+    std::vector<json> chunks;
+    const json body = {{"prompt", "p"}, {"stream", true}, {"stream_options", asked}};
+    for (const std::string& event : events_of(post(port, kCompletionsPath, body).body)) {
+      if (event != "[DONE]") chunks.push_back(json::parse(event));
+    }
+    return chunks;
+  };
+  const auto each = chunks_of({{"include_usage", true}, {"continuous_usage_stats", true}});
+  ASSERT_EQ(each.size(), 4U);
+  const json& last = each.back()["usage"];
+  std::int64_t before = 0;
+  for (const json& chunk : each) {
+    const json& usage = chunk["usage"];
+    ASSERT_TRUE(usage.is_object()) << chunk;
+    EXPECT_EQ(usage["prompt_tokens"], last["prompt_tokens"]);
+    EXPECT_GE(usage["completion_tokens"], before);
+    before = usage["completion_tokens"];
+    EXPECT_EQ(usage["total_tokens"], usage["prompt_tokens"].get<std::int64_t>() + before);
+  }
+  EXPECT_EQ(each[0]["usage"]["completion_tokens"], 1);
+  EXPECT_EQ(each[1]["usage"]["completion_tokens"], 2);
+  for (const json& chunk : chunks_of({{"continuous_usage_stats", true}})) {
+    EXPECT_FALSE(chunk.contains("usage")) << chunk;
+  }
+}
+
 TEST_F(CompletionsTest, StreamsAChatWithTheRoleFirst) {
   start();
   json body = chat_body();
