@@ -104,6 +104,10 @@ void AdapterArrival::end_attempt(const Attempt& attempt, const Status& status) {
     lead_ = std::max<std::chrono::duration<double>>(
         attempt.writing->last_growth() - attempt.shown_at, lead_);
     attempt.reading->end({});
+    if (const Status late = attempt.reading->status(); !late) {  // the rest was not as near
+      served_->home().take_back(late);
+      served_->home().put(attempt.bytes);
+    }
   } else {
     store_.hide(served_);
     served_->home().take_back(status);

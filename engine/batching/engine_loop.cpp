@@ -357,15 +357,19 @@ void EngineLoop::release_held(Sequence& sequence) {
   }
 }
 
-// Its adapter was not what it should have been. Another engine may give it yet: then it is computed
-// again, and if nobody does it hears of that while it waits.
+// Its adapter was not what it should have been. Where it still comes from somebody else, or has
+// come since, it is computed again; if nobody gives it, the sequence hears of that while it waits.
 void EngineLoop::fail_or_replay(Sequence& sequence, const Status& bad) {
-  if (ServedAdapter& adapter = *sequence.context->adapter; adapter.home().is_arriving()) {
-    scheduler_.replay(&sequence);
-    ++counts_.replays;
-    return;
+  const AdapterHome& home = sequence.context->adapter->home();
+  const std::uint64_t before = sequence.context->readings_before;
+  if (const Status failure = home.read_failure(before); !failure) {
+    return deliveries_.end(sequence, FinishReason::failed, failure);
   }
-  deliveries_.end(sequence, FinishReason::failed, bad);
+  if (!home.is_arriving() && home.num_readings() == before) {
+    return deliveries_.end(sequence, FinishReason::failed, bad);
+  }
+  scheduler_.replay(&sequence);
+  ++counts_.replays;
 }
 
 // Workers left rows of this adapter without an answer. Whatever was computed from them is in doubt,
