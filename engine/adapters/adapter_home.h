@@ -49,8 +49,8 @@ class AdapterHome {
     std::shared_ptr<AdapterReading> reading;  // null: all of it is there
   };
 
-  // `bytes` are the host tier's; null: they are not there yet. `may_drop`: the folder can bring them
-  // back.
+  // `bytes` are the host tier's; null: they are not there yet. `may_drop`: the folder can bring
+  // them back.
   AdapterHome(AdapterBytes bytes, Folder folder, bool may_drop, std::shared_ptr<HostTier> host);
   ~AdapterHome();
   AdapterHome(const AdapterHome&) = delete;

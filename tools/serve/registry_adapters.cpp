@@ -371,7 +371,8 @@ Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder,
                               AdapterArrival* arrival) {
   std::string lead;
   if (arrival != nullptr && arrival->is_served()) {
-    lead = fmt::format(", usable {:.1f} ms before its last byte came", arrival->lead().count() * 1e3);
+    lead =
+        fmt::format(", usable {:.1f} ms before its last byte came", arrival->lead().count() * 1e3);
   } else {
     TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder.string(), entry.digest));
   }

@@ -100,11 +100,11 @@ class ArrivingAdapters : public ::testing::Test {
       options.handoff.costs.link_bytes_per_s = 1e3;
       options.handoff.costs.worker_job_s = 0;
       options.handoff.costs.trip_s = 0;
-      options.handoff.start_workers = [this, start = options.handoff.start_workers](
-                                          const WorkerPoolOptions& pool) {
-        mailbox_ = pool.groups.front().mailbox;
-        return start(pool);
-      };
+      options.handoff.start_workers =
+          [this, start = options.handoff.start_workers](const WorkerPoolOptions& pool) {
+            mailbox_ = pool.groups.front().mailbox;
+            return start(pool);
+          };
     }
     return Engine::create(options, config_, *make_dummy_weights(7), DType::f32, *device_,
                           *tokenizer_, clock_, nullptr)
@@ -191,7 +191,7 @@ TEST_F(ArrivingAdapters, ComeFromAnotherWhereTheFirstDiesAfterItWasUsed) {
   auto first = read(dies);
   const auto generation = compute_from(dies);
   dies.writing->end({StatusCode::unavailable, "it broke off"});
-  EXPECT_EQ(first.get().message(), "it broke off");
+  EXPECT_THAT(first.get().message(), HasSubstr("it broke off"));
   EXPECT_FALSE(is_named());
   Sender sends(right_, dir_.path() / "second");
   auto second = read(sends);
@@ -290,8 +290,8 @@ TEST_F(ArrivingAdapters, AreRefusedAtTheFirstDamageAndNeverShown) {
     std::size_t at;
     char byte;
   };
-  for (const auto& [what, at, byte] : {Damage{"claims a header of", 6, '\x01'},
-                                       Damage{"adapter_model.safetensors", 8, '['}}) {
+  for (const auto& [what, at, byte] :
+       {Damage{"claims a header of", 6, '\x01'}, Damage{"adapter_model.safetensors", 8, '['}}) {
     Sender sender(right_, dir_.path() / ("incoming" + std::to_string(at)));
     sender.change(at, byte);
     auto reading = read(sender);
