@@ -370,11 +370,11 @@ Status RegistryAdapters::load_from_store(const AdapterEntry& entry) {
 Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder,
                               AdapterArrival* arrival) {
   std::string lead;
-  if (arrival != nullptr && arrival->is_served()) {
+  if (arrival == nullptr || !arrival->is_served()) {
+    TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder.string(), entry.digest));
+  } else if (arrival->lead().count() > 0) {
     lead =
         fmt::format(", usable {:.1f} ms before its last byte came", arrival->lead().count() * 1e3);
-  } else {
-    TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder.string(), entry.digest));
   }
   if (arrival != nullptr) arrival->settle(folder.string());
   Fetched fetched;
