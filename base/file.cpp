@@ -18,12 +18,14 @@ File::File(int descriptor, std::string path) : descriptor_(descriptor), path_(st
 File::File(File&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       size_(other.size_),
-      path_(std::move(other.path_)) {}
+      path_(std::move(other.path_)),
+      writing_(std::move(other.writing_)) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(size_, other.size_);
   std::swap(path_, other.path_);
+  std::swap(writing_, other.writing_);
   return *this;
 }
 
@@ -166,7 +168,13 @@ Result<FileIdentity> File::identity() const {
                       is_local(static_cast<std::uint32_t>(system.f_type))};
 }
 
+void File::follow(std::shared_ptr<const FileProgress> writing) {
+  size_ = writing->size();
+  writing_ = std::move(writing);
+}
+
 Status File::read(std::uint64_t offset, void* target, std::size_t count) const {
+  if (writing_ != nullptr) TANDEM_TRY(writing_->wait_for(offset + count));
   auto* to = static_cast<std::byte*>(target);
   while (count > 0) {
     constexpr std::size_t kMaxCall = std::size_t{1} << 30;  // Linux reads less than 2 GiB a call

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/file_identity.h"
+#include "base/file_progress.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -40,10 +42,14 @@ class File {
   ~File();
 
   const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  // when it was opened
+  std::uint64_t size() const { return size_; }  // when it was opened, or follow()
   int descriptor() const { return descriptor_; }
   // As the file is now.
   Result<FileIdentity> identity() const;
+
+  // For one that somebody still writes: from now on it has the size that it will have, and read()
+  // waits for what is not there yet. Before others use it.
+  void follow(std::shared_ptr<const FileProgress> writing);
 
   // Reads exactly `count` bytes at `offset`.
   Status read(std::uint64_t offset, void* target, std::size_t count) const;
@@ -55,6 +61,7 @@ class File {
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
   std::string path_;
+  std::shared_ptr<const FileProgress> writing_;  // null: all of it is there
 };
 
 // Puts `text` in the place of a regular file's contents, all at once: who reads it sees the old or

@@ -45,7 +45,7 @@ void ResidencyState::load_failed() {
 AdapterHome::AdapterHome(AdapterBytes bytes, Folder folder, bool may_drop,
                          std::shared_ptr<HostTier> host)
     : may_drop_(may_drop), host_(std::move(host)), folder_(std::move(folder)) {
-  put(std::move(bytes));
+  if (bytes != nullptr) put(std::move(bytes));
 }
 
 AdapterHome::~AdapterHome() {
@@ -108,15 +108,40 @@ void AdapterHome::end_reading(Status status) {
     const std::lock_guard lock(mutex_);
     reading = std::exchange(reading_copy_, nullptr);
     if (reading != nullptr && !status.ok()) bad = std::exchange(host_id_, 0);
-    reading_ = false;
+    reading_ = arriving_ = false;
     ++num_readings_;
     read_failure_ = std::move(copy);
   }
-  if (bad != 0) {
-    host_->erase(bad);
-    state_->left_host();
-  }
+  drop_bad_copy(bad);
   if (reading != nullptr) reading->end(std::move(status));
+}
+
+void AdapterHome::drop_bad_copy(HostTier::Id bad) {
+  if (bad == 0) return;
+  host_->erase(bad);
+  state_->left_host();
+}
+
+void AdapterHome::begin_arriving() {
+  const std::lock_guard lock(mutex_);
+  reading_ = arriving_ = true;
+}
+
+bool AdapterHome::is_arriving() const {
+  const std::lock_guard lock(mutex_);
+  return arriving_;
+}
+
+void AdapterHome::take_back(Status why) {
+  std::shared_ptr<AdapterReading> reading;
+  HostTier::Id bad = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    reading = std::exchange(reading_copy_, nullptr);
+    if (reading != nullptr) bad = std::exchange(host_id_, 0);
+  }
+  drop_bad_copy(bad);
+  if (reading != nullptr) reading->end(std::move(why));
 }
 
 std::uint64_t AdapterHome::num_readings() const {

@@ -49,7 +49,8 @@ class AdapterHome {
     std::shared_ptr<AdapterReading> reading;  // null: all of it is there
   };
 
-  // `bytes` are the host tier's. `may_drop`: the folder can bring them back.
+  // `bytes` are the host tier's; null: they are not there yet. `may_drop`: the folder can bring
+  // them back.
   AdapterHome(AdapterBytes bytes, Folder folder, bool may_drop, std::shared_ptr<HostTier> host);
   ~AdapterHome();
   AdapterHome(const AdapterHome&) = delete;
@@ -68,6 +69,13 @@ class AdapterHome {
 
   // The folder is to be read: false when it is already, or need not be. Forgets the last failure.
   bool begin_reading();
+  // The folder is filled by somebody who reads it meanwhile, as if begin_reading() had said true:
+  // until end_reading() the adapter may be put here and taken back any number of times, and who
+  // used what was taken back starts anew. Before others see it.
+  void begin_arriving();
+  bool is_arriving() const;
+  // What was put here with a reading is nothing.
+  void take_back(Status why);
   // The folder has been read. What was put here with a reading is all there, or is taken back.
   // Throws where there is no memory for the status, and nothing has changed.
   void end_reading(Status status);
@@ -78,6 +86,8 @@ class AdapterHome {
   Status read_failure(std::uint64_t after) const;
 
  private:
+  void drop_bad_copy(HostTier::Id bad);
+
   const bool may_drop_;
   const std::shared_ptr<HostTier> host_;
   const std::shared_ptr<ResidencyState> state_ = std::make_shared<ResidencyState>();
@@ -86,7 +96,8 @@ class AdapterHome {
   Folder folder_;
   HostTier::Id host_id_ = 0;
   std::shared_ptr<AdapterReading> reading_copy_;  // of the host tier's, while it goes on
-  bool reading_ = false;                          // asked of the disk thread
+  bool reading_ = false;                          // asked of the disk thread, or arriving_
+  bool arriving_ = false;
   std::uint64_t num_readings_ = 0;
   Status read_failure_;
 };

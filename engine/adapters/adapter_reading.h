@@ -33,8 +33,10 @@ class AdapterReading {
   // `bytes` is that much; the words are zeroed. generation != 0, another for each reading.
   AdapterReading(const Adapter& adapter, std::byte* bytes, std::uint32_t generation);
 
-  // Readings are shown to others when the rest is some milliseconds away: this long, and it is
-  // lost.
+  // Readings are shown to others when the rest is so near: a load that waited for longer would hold
+  // up all loads behind it.
+  static constexpr std::chrono::milliseconds kNear{20};
+  // This long, and it is lost.
   static constexpr std::chrono::milliseconds kLongest{5000};
   // Before others see it: from now on it may last so long.
   void show(std::chrono::milliseconds longest = kLongest);

@@ -20,8 +20,6 @@ namespace {
 
 // What is held by copies under way is free within a load's time; longer is not worth a wait.
 constexpr auto kHeldTimeout = std::chrono::seconds(10);
-// A rest that takes so long to read is about to be there.
-constexpr auto kNear = std::chrono::milliseconds(20);
 
 // Ends at once when the store does. `turn`, if any, is taken to try, kept when there is an answer,
 // and given back to wait.
@@ -140,7 +138,7 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
   TANDEM_TRY(check(name, adapter));
   const AdapterLease holder = find(name);
   const bool same = holder != nullptr && holder->contents().digest == adapter.digest;
-  if (same && holder->pinned() == pinned) {
+  if (same && holder->pinned() == pinned && !holder->home().is_arriving()) {
     if (reloadable) holder->home().set_folder({adapter.path, adapter.source});
     return {};
   }
@@ -185,6 +183,27 @@ Status AdapterStore::unload(const std::string& name) {
   last.reset();
   tell();
   return {};
+}
+
+bool AdapterStore::show(const AdapterLease& adapter) {
+  // One that is being loaded may be about to take the name, or the last place.
+  const std::unique_lock turn(load_mutex_, std::try_to_lock);
+  if (!turn.owns_lock() || adapter->retired()) return false;
+  const std::lock_guard lock(names_mutex_);
+  if (names_.size() >= static_cast<std::size_t>(options_.max_adapters)) return false;
+  return names_.try_emplace(adapter->name(), adapter).second;
+}
+
+void AdapterStore::hide(const AdapterLease& adapter) {
+  const std::lock_guard lock(names_mutex_);
+  const auto it = names_.find(adapter->name());
+  if (it != names_.end() && it->second == adapter) names_.erase(it);
+}
+
+// 0 is what words hold before any reading.
+std::uint32_t AdapterStore::next_generation() {
+  const std::uint32_t next = generation_.fetch_add(1, std::memory_order_relaxed) + 1;
+  return next != 0 ? next : next_generation();
 }
 
 AdapterLease AdapterStore::find(const std::string& name) const {
@@ -289,8 +308,7 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
   const Adapter& known = adapter.contents();
   TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, with_words(known.num_bytes)));
   const auto begin = std::chrono::steady_clock::now();
-  if (++generation_ == 0) ++generation_;
-  const auto reading = std::make_shared<AdapterReading>(known, bytes.get(), generation_);
+  const auto reading = std::make_shared<AdapterReading>(known, bytes.get(), next_generation());
   const auto layers = static_cast<std::size_t>(
       std::count_if(known.layers.begin(), known.layers.end(), [](const auto& layer) {
         return std::any_of(layer.begin(), layer.end(), [](const auto& m) { return m.rank > 0; });
@@ -305,7 +323,7 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
         // relaxed: they count, and publish nothing
         const std::size_t done = there.fetch_add(1, std::memory_order_relaxed) + 1;
         const auto rest = (std::chrono::steady_clock::now() - begin) * (layers - done) / done;
-        if (rest > kNear || shown.exchange(true, std::memory_order_relaxed)) return;
+        if (rest > AdapterReading::kNear || shown.exchange(true, std::memory_order_relaxed)) return;
         reading->show();
         adapter.home().put(bytes, reading);
         tell();

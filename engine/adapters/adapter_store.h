@@ -88,9 +88,17 @@ class AdapterStore {
   // Of the readings that ended well, those whose content was proven by its digest, and not by its
   // files being the same as before.
   std::uint64_t hashed_reads() const { return hashed_reads_.load(std::memory_order_relaxed); }
+  // Adapters that could be used before the last of their bytes had come (AdapterArrival).
+  std::uint64_t early_arrivals() const { return early_arrivals_.load(std::memory_order_relaxed); }
 
  private:
+  friend class AdapterArrival;
   AdapterStore() = default;
+  // For arrivals: the name is `adapter`'s from now on, which has none. False: it is another's, or
+  // may be soon.
+  bool show(const AdapterLease& adapter);
+  void hide(const AdapterLease& adapter);  // undoes it, if nobody else has
+  std::uint32_t next_generation();
   Status publish(const std::string& name, Adapter adapter, bool reloadable, bool in_place,
                  bool pinned, const Prepare& prepare);
   Status check(const std::string& name, const Adapter& adapter) const;
@@ -118,10 +126,12 @@ class AdapterStore {
   std::condition_variable reads_changed_;
   std::deque<AdapterLease> reads_;  // guarded by reads_mutex_, like stopping_
   bool stopping_ = false;
+  // relaxed, all of them: they guard nothing
   std::atomic<std::uint64_t> hashed_reads_{0};
-  std::atomic<std::int64_t> bytes_to_read_{0};  // relaxed: it guards nothing
+  std::atomic<std::uint64_t> early_arrivals_{0};
+  std::atomic<std::int64_t> bytes_to_read_{0};
+  std::atomic<std::uint32_t> generation_{0};  // of the last reading
   // Of the reading thread.
-  std::uint32_t generation_ = 0;  // of the last reading
   ThreadCrew crew_{ThreadCrew::helpers_for_machine()};
   std::thread reader_;
 };

@@ -320,8 +320,7 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
   const AdapterLease& adapter = sequence.context->adapter;
   if (adapter != nullptr) {
     if (const Status bad = executor_->tier().proof(*adapter).status(); !bad) {
-      deliveries_.end(sequence, FinishReason::failed, bad);
-      return;
+      return fail_or_replay(sequence, bad);
     }
   }
   if (entry.samples.count == 0) return;
@@ -351,14 +350,26 @@ bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
 // The store tells when a reading has ended, and the device tier ends those that are overdue.
 void EngineLoop::release_held(Sequence& sequence) {
   const AdapterProof proof = executor_->tier().proof(*sequence.context->adapter);
-  if (const Status bad = proof.status(); !bad) {
-    deliveries_.end(sequence, FinishReason::failed, bad);
-    return;
-  }
+  if (const Status bad = proof.status(); !bad) return fail_or_replay(sequence, bad);
   if (!proof.is_given()) return;
   for (const HeldSamples& held : std::exchange(sequence.held, {})) {
     if (!take(sequence, held.samples, held.next_token)) return;
   }
+}
+
+// Its adapter was not what it should have been. Where it still comes from somebody else, or has
+// come since, it is computed again; if nobody gives it, the sequence hears of that while it waits.
+void EngineLoop::fail_or_replay(Sequence& sequence, const Status& bad) {
+  const AdapterHome& home = sequence.context->adapter->home();
+  const std::uint64_t before = sequence.context->readings_before;
+  if (const Status failure = home.read_failure(before); !failure) {
+    return deliveries_.end(sequence, FinishReason::failed, failure);
+  }
+  if (!home.is_arriving() && home.num_readings() == before) {
+    return deliveries_.end(sequence, FinishReason::failed, bad);
+  }
+  scheduler_.replay(&sequence);
+  ++counts_.replays;
 }
 
 // Workers left rows of this adapter without an answer. Whatever was computed from them is in doubt,

@@ -78,6 +78,7 @@ class EngineLoop {
   void record_plan(const std::vector<PlannedEntry>& entries);
   void record_result(const StepResult& step, const std::vector<PlannedEntry>& entries);
   void release_held(Sequence& sequence);
+  void fail_or_replay(Sequence& sequence, const Status& bad);
   void replay(const ServedAdapter& adapter);
   void publish_stats();
   void publish_view();

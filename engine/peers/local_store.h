@@ -33,6 +33,8 @@ class IncomingAdapter {
   Status begin_file(const std::string& name);
   // Refuses what goes beyond the room that was asked for.
   Status append(std::string_view bytes);
+  // Where it is as long as it is here.
+  const std::filesystem::path& folder() const { return folder_; }
 
  private:
   friend class LocalStore;

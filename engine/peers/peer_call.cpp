@@ -34,7 +34,7 @@ class FileCall final : public CallEvents {
     if (bytes > sink_.max_bytes) return end(too_much());
     span_.start(times_.span);
     if (!sink_.begin) return;
-    if (Status begun = sink_.begin(bytes); !begun) {
+    if (Status begun = sink_.begin(bytes, !length.empty()); !begun) {
       const bool too_large = begun.code() == StatusCode::resource_exhausted;
       end({too_large ? PeerAnswer::Kind::failed : PeerAnswer::Kind::ours, std::move(begun)});
     }

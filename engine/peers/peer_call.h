@@ -47,7 +47,7 @@ struct PeerAnswer {
 struct PeerSink {
   std::uint64_t max_bytes = 0;
   // With the length that the peer announces, max_bytes if none; before the first byte.
-  std::function<Status(std::uint64_t bytes)> begin = nullptr;
+  std::function<Status(std::uint64_t bytes, bool is_announced)> begin = nullptr;
   std::function<Status(std::string_view bytes)> take;
 };
 

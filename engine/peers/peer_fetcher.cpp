@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/log.h"
@@ -50,6 +53,49 @@ Status nobody_gives(std::size_t lack, const Refusals& refusals) {
 
 }  // namespace
 
+namespace {
+
+// What is done with a file while it comes, beside the thread that writes it.
+class Arrival {
+ public:
+  // Where no thread is to be had, nothing is.
+  Arrival(const PeerFetcher::Arrive& arrive, const std::filesystem::path& folder,
+          std::uint64_t bytes)
+      : writing_(std::make_shared<FileProgress>(bytes)) {
+    try {
+      thread_ = std::thread([this, &arrive, folder] { arrived_ = run(arrive, folder); });
+    } catch (const std::system_error&) {
+      arrived_ = {StatusCode::resource_exhausted, "there is no thread for it"};
+    }
+  }
+  ~Arrival() { (void)end({StatusCode::unavailable, "its end was not waited for"}); }
+  Arrival(const Arrival&) = delete;
+  Arrival& operator=(const Arrival&) = delete;
+
+  void grow(std::uint64_t bytes) { writing_->grow(bytes); }
+  // No more comes. What was said of what came.
+  Status end(const Status& why) {
+    writing_->end(why);
+    if (thread_.joinable()) thread_.join();
+    return arrived_;
+  }
+
+ private:
+  Status run(const PeerFetcher::Arrive& arrive, const std::filesystem::path& folder) const {
+    try {
+      return arrive(folder, writing_);
+    } catch (const std::exception&) {
+      return {StatusCode::unavailable, "out of memory"};
+    }
+  }
+
+  const std::shared_ptr<FileProgress> writing_;
+  Status arrived_;  // of the thread, until it has ended
+  std::thread thread_;
+};
+
+}  // namespace
+
 bool blames_folder(const Status& status) {
   switch (status.code()) {
     case StatusCode::invalid_argument:
@@ -80,14 +126,14 @@ bool PeerFetcher::pause() {
 }
 
 Status PeerFetcher::fetch(const WantedAdapter& wanted, const std::vector<HttpAddress>& peers,
-                          const Use& use) {
+                          const Use& use, const Arrive& arrive) {
   Refusals refusals;
   std::size_t lack = 0;
   std::vector<HttpAddress> asked = peers;
   for (int round = 1; !asked.empty(); ++round) {
     std::vector<HttpAddress> busy;
     for (const HttpAddress& peer : asked) {
-      PeerAnswer answer = fetch_from(peer, wanted, use);
+      PeerAnswer answer = fetch_from(peer, wanted, use, arrive);
       switch (answer.kind) {
         case PeerAnswer::Kind::ok:
           return {};
@@ -122,7 +168,7 @@ Result<std::unique_ptr<IncomingAdapter>> PeerFetcher::take_room(std::uint64_t by
 
 // The small file first: most engines lack the adapter, and say so.
 PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter& wanted,
-                                   const Use& use) {
+                                   const Use& use, const Arrive& arrive) {
   const auto begin = std::chrono::steady_clock::now();
   const auto call = [&](const char* file, const PeerSink& sink) {
     return call_peer(peer, fmt::format("/v1/adapters/{}/{}", wanted.digest, file), options_.api_key,
@@ -136,16 +182,29 @@ PeerAnswer PeerFetcher::fetch_from(const HttpAddress& peer, const WantedAdapter&
                                              }});
   if (answer.kind != PeerAnswer::Kind::ok) return answer;
   std::unique_ptr<IncomingAdapter> incoming;
+  std::optional<Arrival> arrival;  // reads from what `incoming` holds, and ends before it
   PeerSink weights;
   weights.max_bytes = wanted.max_bytes;
-  weights.begin = [&](std::uint64_t bytes) -> Status {
+  weights.begin = [&](std::uint64_t bytes, bool is_announced) -> Status {
     TANDEM_ASSIGN(incoming, take_room(config.size() + bytes));
     TANDEM_TRY(incoming->begin_file(kPeftConfigName));
     TANDEM_TRY(incoming->append(config));
-    return incoming->begin_file(kPeftWeightsName);
+    TANDEM_TRY(incoming->begin_file(kPeftWeightsName));
+    if (arrive && is_announced) arrival.emplace(arrive, incoming->folder(), bytes);
+    return {};
   };
-  weights.take = [&](std::string_view bytes) { return incoming->append(bytes); };
+  weights.take = [&](std::string_view bytes) -> Status {
+    TANDEM_TRY(incoming->append(bytes));
+    if (arrival) arrival->grow(bytes.size());
+    return {};
+  };
   answer = call(kPeftWeightsName, weights);
+  if (arrival) {
+    Status arrived = arrival->end(answer.status);
+    if (answer.kind == PeerAnswer::Kind::ok && blames_folder(arrived)) {
+      return PeerAnswer::failed(arrived.with_context("what it gives is not the adapter"));
+    }
+  }
   if (answer.kind != PeerAnswer::Kind::ok) return answer;
   Result<LocalStore::Kept> kept = store_.keep(std::move(incoming), wanted.digest);
   if (!kept) return PeerAnswer::ours(kept.status());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file_progress.h"
 #include "base/http/client/http_address.h"
 #include "base/status.h"
 #include "engine/peers/local_store.h"
@@ -42,14 +43,22 @@ class PeerFetcher {
   // Uses what has come, and with that proves that it has the digest. invalid_argument, not_found or
   // permission_denied: it is not the adapter. Other failures are no peer's fault.
   using Use = std::function<Status(const LocalStore::Kept& kept)>;
+  // Uses it while it comes, on a thread of its own: the config is there, and of the weights' file
+  // what `writing` tells, which ends when the peer is done. invalid_argument, not_found or
+  // permission_denied, as of `use`: it is not the adapter. Whatever it says, `use` has the last
+  // word on what is kept. Null: nobody does.
+  using Arrive = std::function<Status(const std::filesystem::path& folder,
+                                      std::shared_ptr<const FileProgress> writing)>;
   // Asks one peer after the other, in this order, until one has given what `use` takes. A failure
   // says of each peer what it did, and what may help. One fetch at a time; stop() from any thread.
-  Status fetch(const WantedAdapter& wanted, const std::vector<HttpAddress>& peers, const Use& use);
+  Status fetch(const WantedAdapter& wanted, const std::vector<HttpAddress>& peers, const Use& use,
+               const Arrive& arrive = nullptr);
   // Ends the fetch under way, and all later ones.
   void stop();
 
  private:
-  PeerAnswer fetch_from(const HttpAddress& peer, const WantedAdapter& wanted, const Use& use);
+  PeerAnswer fetch_from(const HttpAddress& peer, const WantedAdapter& wanted, const Use& use,
+                        const Arrive& arrive);
   Result<std::unique_ptr<IncomingAdapter>> take_room(std::uint64_t bytes);
   bool pause();  // false: stop()
 

@@ -82,6 +82,7 @@ struct EngineStats {
   std::uint64_t adapter_loaded_bytes = 0;
   CountedValues<kAdapterLoadBounds.size()> adapter_load;  // seconds of each, from its order
   std::uint64_t adapter_evictions = 0;
+  std::uint64_t adapter_early_arrivals = 0;  // used before the last byte came from another engine
   // The handoff of cold adapters' rows to CPU workers.
   std::int32_t cpu_workers = 0;  // that are up
   std::uint64_t worker_restarts = 0;

@@ -1,5 +1,7 @@
 #include "tools/serve/registry_adapters.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -117,7 +119,7 @@ Status RegistryAdapters::fetch(const std::string& name) {
   const JobPtr job = ask(name);
   bool is_counted = false;
   bool is_late = false;
-  while (!job->is_done && !is_late && !ending_) {
+  while (!job->is_done && !job->is_shown && !is_late && !ending_) {
     if (job->at_peers && !is_counted) {
       if (waiting_for_peers_ == kMostWaitingForPeers) break;
       is_counted = true;
@@ -127,6 +129,7 @@ Status RegistryAdapters::fetch(const std::string& name) {
   }
   if (is_counted) --waiting_for_peers_;
   if (job->is_done) return job->status;
+  if (job->is_shown) return {};
   if (ending_) return ends_now();
   return error(StatusCode::unavailable, "adapter '{}' is on its way here{}; try again", name,
                job->at_peers ? " from another engine" : "");
@@ -259,11 +262,13 @@ void RegistryAdapters::bring_from_peers(const JobPtr& job, const Status& before)
   Status status;
   try {
     bool has_come = false;
-    status = fetch_from_peers(job->entry, has_come);
+    const std::unique_ptr<AdapterArrival> arrival = expect(job);
+    status = fetch_from_peers(job->entry, arrival.get(), has_come);
     if (!status) {
       status = error(status.code(), "{}, and from other engines: {}", before.message(),
                      status.message());
     }
+    if (!status && arrival != nullptr) arrival->fail(status);
     if (!status && has_come) {
       const std::lock_guard lock(mutex_);
       back_off_.failed(job->entry.digest, status, std::chrono::steady_clock::now());
@@ -274,22 +279,43 @@ void RegistryAdapters::bring_from_peers(const JobPtr& job, const Status& before)
   end(job, status);
 }
 
+std::unique_ptr<AdapterArrival> RegistryAdapters::expect(const JobPtr& job) {
+  if (keeps_all(engine_.options().adapter_mode)) return nullptr;
+  return std::make_unique<AdapterArrival>(engine_.adapter_store(), job->name, job->entry.digest,
+                                          [this, job](bool is_shown) {
+                                            {
+                                              const std::lock_guard lock(mutex_);
+                                              job->is_shown = is_shown;
+                                            }
+                                            changed_.notify_all();
+                                          });
+}
+
 Status RegistryAdapters::held_off(const std::string& digest) {
   const std::lock_guard lock(mutex_);
   return back_off_.refusal(digest, std::chrono::steady_clock::now());
 }
 
-Status RegistryAdapters::fetch_from_peers(const AdapterEntry& entry, bool& has_come) {
+Status RegistryAdapters::fetch_from_peers(const AdapterEntry& entry, AdapterArrival* arrival,
+                                          bool& has_come) {
   // One of another name with these contents may have come since it was looked for.
   Status there = load_from_store(entry);
   if (there || !blames_folder(there)) return there;
   TANDEM_ASSIGN(const DType dtype, parse_dtype(entry.dtype));
   const auto peers = addresses_of(member_->other_engines(), member_->engine().model);
-  return fetcher_->fetch({entry.digest, most_file_bytes(entry, dtype)}, peers,
-                         [&](const LocalStore::Kept& kept) {
-                           has_come = true;
-                           return load(entry, kept.folder);
-                         });
+  const auto use = [&](const LocalStore::Kept& kept) {
+    has_come = true;
+    return load(entry, kept.folder, arrival);
+  };
+  PeerFetcher::Arrive arrive;
+  if (arrival != nullptr) {
+    arrive = [&](const fs::path& folder, std::shared_ptr<const FileProgress> writing) {
+      Status read = arrival->read(folder, std::move(writing));
+      has_come = has_come || blames_folder(read);
+      return read;
+    };
+  }
+  return fetcher_->fetch({entry.digest, most_file_bytes(entry, dtype)}, peers, use, arrive);
 }
 
 // The registry may have changed meanwhile: what counts is its newest word.
@@ -341,8 +367,16 @@ Status RegistryAdapters::load_from_store(const AdapterEntry& entry) {
   return loaded;
 }
 
-Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder) {
-  TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder.string(), entry.digest));
+Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder,
+                              AdapterArrival* arrival) {
+  std::string lead;
+  if (arrival == nullptr || !arrival->is_served()) {
+    TANDEM_TRY(engine_.load_proven_adapter(entry.name, folder.string(), entry.digest));
+  } else if (arrival->lead().count() > 0) {
+    lead =
+        fmt::format(", usable {:.1f} ms before its last byte came", arrival->lead().count() * 1e3);
+  }
+  if (arrival != nullptr) arrival->settle(folder.string());
   Fetched fetched;
   fetched.digest = entry.digest;
   fetched.in_store =
@@ -352,8 +386,8 @@ Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder)
     fetched_[entry.name] = fetched;
     back_off_.succeeded(entry.digest);
   }
-  log::info("adapter '{}' version {} of the registry loaded from {}", entry.name, entry.version,
-            folder.string());
+  log::info("adapter '{}' version {} of the registry loaded from {}{}", entry.name, entry.version,
+            folder.string(), lead);
   return {};
 }
 

@@ -5,6 +5,7 @@
 //                        | neither holds it, and there is a local store
 //                        v
 //                    [peers_: other engines -> the local store]
+//                             served while it comes (AdapterArrival)
 //
 // Two threads, so that an adapter on a slow way here holds up none that lies at hand.
 #pragma once
@@ -22,6 +23,7 @@
 #include "base/dtype.h"
 #include "base/http/worker_lane.h"
 #include "base/status.h"
+#include "engine/adapters/adapter_arrival.h"
 #include "engine/batching/engine.h"
 #include "engine/peers/fetch_back_off.h"
 #include "engine/peers/local_store.h"
@@ -72,6 +74,7 @@ class RegistryAdapters {
     std::string name;
     AdapterEntry entry;     // that is tried; of the lanes
     bool at_peers = false;  // guarded by mutex_, like the rest
+    bool is_shown = false;  // it is served while it comes
     bool is_done = false;
     Status status;
   };
@@ -98,9 +101,13 @@ class RegistryAdapters {
   bool is_served(const AdapterEntry& entry);
   Status check_fits(const AdapterEntry& entry) const;
   Status load_from_store(const AdapterEntry& entry);  // not_found: it is not there
-  Status load(const AdapterEntry& entry, const std::filesystem::path& folder);
+  // `arrival`: null, or what has read it already while it came.
+  Status load(const AdapterEntry& entry, const std::filesystem::path& folder,
+              AdapterArrival* arrival = nullptr);
   // `has_come`: a peer has given all of it, good or bad.
-  Status fetch_from_peers(const AdapterEntry& entry, bool& has_come);
+  Status fetch_from_peers(const AdapterEntry& entry, AdapterArrival* arrival, bool& has_come);
+  // Null: it is to be on the device before its name is served.
+  std::unique_ptr<AdapterArrival> expect(const JobPtr& job);
   Status held_off(const std::string& digest);  // why it is not fetched again yet
   Result<std::filesystem::path> allowed_folder(const AdapterEntry& entry) const;
 

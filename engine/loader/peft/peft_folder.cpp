@@ -207,7 +207,8 @@ Status explain_missing_weights(const fs::path& dir, Status status) {
 
 // Identities are taken before anything is read, so that they stand for no older bytes.
 Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& config, DType dtype,
-                                    const LinkRule& links) {
+                                    const LinkRule& links,
+                                    std::shared_ptr<const FileProgress> writing) {
   TANDEM_CHECK(dtype != DType::i32);
   TANDEM_ASSIGN(File config_file, File::open_in(dir, kPeftConfigName, links));
   auto source = std::make_shared<PeftSource>();
@@ -219,6 +220,7 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
 
   Result<File> weights = File::open_in(dir, kPeftWeightsName, links);
   if (!weights) return explain_missing_weights(dir, weights.status());
+  if (writing != nullptr) weights->follow(std::move(writing));
   TANDEM_ASSIGN(source->weights, weights->identity());
   TANDEM_ASSIGN(const SafetensorsHeader header, SafetensorsHeader::read(*weights));
 

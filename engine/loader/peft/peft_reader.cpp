@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,6 +52,23 @@ class Reading {
   // Of what was read.
   Result<std::string> digest() {
     crew_.run(digest_.num_pieces(), [this](std::size_t i, std::size_t) { hash(i); });
+    return digest_.finish();
+  }
+  // On this thread alone, in the order of the file, each piece hashed with its last job: what comes
+  // slowly is all but done when it is there.
+  Result<std::string> read_as_it_comes() {
+    std::vector<std::size_t> order(jobs_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [this](std::size_t job) {
+      return std::max(jobs_[job].a_begin, jobs_[job].b_begin);
+    });
+    for (const std::size_t job : order) {
+      fill(job, 0);
+      TANDEM_TRY(failure_);
+      for (std::size_t piece = first_piece(job); piece <= last_piece(job); ++piece) {
+        if (piece_jobs_[piece].load(std::memory_order_relaxed) == 0) digest_.add(piece, target_);
+      }
+    }
     return digest_.finish();
   }
   Result<std::string> read_and_digest() {
@@ -154,6 +172,8 @@ class Reading {
   Status failure_;    // guarded by mutex_ while threads run
 };
 
+}  // namespace
+
 bool same_layout(const Adapter& a, const Adapter& b) {
   const auto same = [](const AdapterMatrix& x, const AdapterMatrix& y) {
     return x.rank == y.rank && x.b_stride == y.b_stride && x.a_offset == y.a_offset &&
@@ -164,8 +184,6 @@ bool same_layout(const Adapter& a, const Adapter& b) {
            return std::ranges::equal(x, y, same);
          });
 }
-
-}  // namespace
 
 Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
                                   DType dtype, const AllocateBytes& allocate, std::int64_t now_ns,
@@ -204,6 +222,20 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
   TANDEM_ASSIGN(const std::string digest, reading.read_and_digest());
   if (digest != known.digest) return RereadOutcome{false, true, nullptr};
   return RereadOutcome{true, true, folder.source(now_ns)};
+}
+
+Result<std::string> read_arriving_peft_adapter(
+    const std::filesystem::path& dir, const ModelConfig& config, DType dtype,
+    std::shared_ptr<const FileProgress> writing,
+    const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
+    const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links) {
+  TANDEM_ASSIGN(const PeftFolder folder,
+                PeftFolder::open(dir, config, dtype, links, std::move(writing)));
+  TANDEM_ASSIGN(std::byte* const target, begin(folder.adapter()));
+  ThreadCrew alone(0);
+  Reading reading(folder, folder.adapter(), alone, target, layer_there);
+  reading.check_finite();
+  return reading.read_as_it_comes();
 }
 
 }  // namespace tandem

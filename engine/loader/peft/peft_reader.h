@@ -1,5 +1,6 @@
-// Reading the adapters that PEFT writes: for the first time, when nothing is known but the folder,
-// and again, when it is known what must come out, into memory from which others already compute.
+// Reading the adapters that PEFT writes: for the first time, when nothing is known but the folder;
+// again, when it is known what must come out, into memory from which others already compute; and
+// for the first time into such memory, from a folder whose weights are still on their way.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +8,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "base/file.h"
 #include "base/file_identity.h"
+#include "base/file_progress.h"
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_source.h"
@@ -49,5 +52,20 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
                                           const std::function<void(std::size_t layer)>& layer_there,
                                           std::int64_t now_ns = unix_now_ns(),
                                           const LinkRule& links = {});
+
+// Reads an adapter whose weights' file is still being written, in the order in which they come: on
+// the calling thread, which waits for them. `begin` is told the adapter without bytes and digest as
+// soon as the file's header is there, and says where its num_bytes shall go. `layer_there(layer)`
+// is called for each adapted layer when all its bytes are written there. Returns the digest of what
+// came, which may be another than it should have been. Refuses as load_peft_adapter() does, and
+// what `begin` refuses, and fails as `writing` does.
+Result<std::string> read_arriving_peft_adapter(
+    const std::filesystem::path& dir, const ModelConfig& config, DType dtype,
+    std::shared_ptr<const FileProgress> writing,
+    const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
+    const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links = {});
+
+// Whether matrices of the same shapes lie at the same places.
+bool same_layout(const Adapter& a, const Adapter& b);
 
 }  // namespace tandem

@@ -146,6 +146,9 @@ void add_engine(const EngineStats& stats, Families& families) {
                      kAdapterLoadBounds, stats.adapter_load);
   families.counter("tandem_adapter_evictions_total", "Adapters that left the device",
                    static_cast<double>(stats.adapter_evictions));
+  families.counter("tandem_adapter_early_arrivals_total",
+                   "Adapters that could be used before all of them had come from another engine",
+                   static_cast<double>(stats.adapter_early_arrivals));
   families.gauge("tandem_cpu_workers", "CPU workers that are up", stats.cpu_workers);
   families.counter("tandem_cpu_worker_restarts_total", "CPU workers that were started again",
                    static_cast<double>(stats.worker_restarts));

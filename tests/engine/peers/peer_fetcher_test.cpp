@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -129,12 +131,15 @@ class PeerFetch : public ::testing::Test {
     PeerFetcher fetcher(*store_, options_);
     std::vector<HttpAddress> addresses = more_;
     for (const auto& each : peers_) addresses.push_back(each->address());
-    return fetcher.fetch({kDigest, max_bytes}, addresses, [&](const LocalStore::Kept& kept) {
-      EXPECT_EQ(*read_text_file(kept.folder / "adapter_config.json", 1000), kConfig);
-      const auto weights = read_text_file(kept.folder / "adapter_model.safetensors", 1000);
-      if (*weights != "good") return invalid("other weights");
-      return use_status_;
-    });
+    return fetcher.fetch(
+        {kDigest, max_bytes}, addresses,
+        [&](const LocalStore::Kept& kept) {
+          EXPECT_EQ(*read_text_file(kept.folder / "adapter_config.json", 1000), kConfig);
+          const auto weights = read_text_file(kept.folder / "adapter_model.safetensors", 1000);
+          if (*weights != "good") return invalid("other weights");
+          return use_status_;
+        },
+        arrive_);
   }
   // Such a peer is named with what it did, and another one then gives the adapter.
   void expect_passed_over(Peer::Answer answer, const std::string& why) {
@@ -156,6 +161,7 @@ class PeerFetch : public ::testing::Test {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<HttpAddress> more_;
   Status use_status_;
+  PeerFetcher::Arrive arrive_;
 };
 
 TEST_F(PeerFetch, AsksOneAfterTheOtherForWhatItLacks) {
@@ -175,6 +181,122 @@ TEST_F(PeerFetch, SaysThatNobodyHasIt) {
   peer([](bool) { return Peer::text(404, ""); });
   peer([](bool) { return Peer::text(404, ""); });
   EXPECT_THAT(fetch().message(), HasSubstr("2 other engines of the registry lack it"));
+}
+
+// A body of a known length whose last byte comes when `may_end` says so.
+HttpResponse held_back(const std::string& text, std::shared_future<void> may_end) {
+  class Held final : public BodySource {
+   public:
+    Held(std::string text, std::shared_future<void> may_end)
+        : text_(std::move(text)), may_end_(std::move(may_end)) {}
+    void on_ready(std::function<void()> wake) override {
+      waits_ = std::jthread([this, wake = std::move(wake)] {
+        may_end_.wait();
+        wake();
+      });
+    }
+    Pull pull(std::string& out) override {
+      if (!begun_) out += text_.substr(0, text_.size() - 1);
+      begun_ = true;
+      if (may_end_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        return Pull::wait;
+      }
+      out += text_.back();
+      return Pull::end;
+    }
+
+   private:
+    const std::string text_;
+    const std::shared_future<void> may_end_;
+    bool begun_ = false;
+    std::jthread waits_;
+  };
+  HttpResponse response = Peer::text(200, "");
+  response.source_bytes = text.size();
+  response.source = std::make_unique<Held>(text, std::move(may_end));
+  return response;
+}
+
+TEST_F(PeerFetch, HasItUsedBeforeTheLastByteComes) {
+  std::promise<void> used;
+  peer([may_end = used.get_future().share()](bool is_config) {
+    return is_config ? Peer::text(200, kConfig) : held_back("good", may_end);
+  });
+  arrive_ = [&](const fs::path& folder, const std::shared_ptr<const FileProgress>& writing) {
+    EXPECT_EQ(*read_text_file(folder / "adapter_config.json", 1000), kConfig);
+    EXPECT_EQ(writing->size(), 4U);
+    EXPECT_TRUE(writing->wait_for(3).ok());
+    EXPECT_EQ(*read_text_file(folder / "adapter_model.safetensors", 1000), "goo");
+    EXPECT_FALSE(store_->find(kDigest).has_value()) << "its name is for what is whole";
+    used.set_value();
+    return writing->wait_for(4);
+  };
+  const Status fetched = fetch();
+  EXPECT_TRUE(fetched.ok()) << fetched.message();
+  EXPECT_TRUE(store_->find(kDigest).has_value());
+}
+
+TEST_F(PeerFetch, KeepsNothingThatWasRefusedWhileItCame) {
+  int refused = 0;
+  arrive_ = [&](const fs::path& folder, const std::shared_ptr<const FileProgress>& writing) {
+    EXPECT_TRUE(writing->wait_for(writing->size()).ok());
+    if (*read_text_file(folder / "adapter_model.safetensors", 1000) == "good") return Status();
+    ++refused;
+    return invalid("other weights, early");
+  };
+  expect_passed_over([](bool is_config) { return Peer::text(200, is_config ? kConfig : "evil"); },
+                     "is not the adapter: other weights, early");
+  EXPECT_EQ(refused, 2) << "alone, and before the other";
+}
+
+TEST_F(PeerFetch, TellsWhoUsesItThatAPeerBrokeOff) {
+  std::vector<std::string> told;
+  arrive_ = [&](const fs::path&, const std::shared_ptr<const FileProgress>& writing) {
+    Status whole = writing->wait_for(writing->size());
+    if (!whole) told.push_back(whole.message());
+    return whole;
+  };
+  expect_passed_over(
+      [](bool is_config) {
+        if (is_config) return Peer::text(200, kConfig);
+        class Short final : public BodySource {
+          void on_ready(std::function<void()>) override {}
+          Pull pull(std::string& out) override {
+            out += "go";
+            return Pull::broken;
+          }
+        };
+        HttpResponse response = Peer::text(200, "");
+        response.source = std::make_unique<Short>();
+        response.source_bytes = 4;
+        return response;
+      },
+      "broke off");
+  EXPECT_THAT(told, ::testing::Each(HasSubstr("broke off")));
+  EXPECT_EQ(told.size(), 2U) << "alone, and before the other";
+}
+
+TEST_F(PeerFetch, UsesNothingEarlyOfALengthThatNobodyTells) {
+  bool is_used = false;
+  arrive_ = [&](const fs::path&, const std::shared_ptr<const FileProgress>&) {
+    is_used = true;
+    return Status();
+  };
+  peer([](bool is_config) {
+    if (is_config) return Peer::text(200, kConfig);
+    class Unknown final : public BodySource {
+      void on_ready(std::function<void()>) override {}
+      Pull pull(std::string& out) override {
+        out += "good";
+        return Pull::end;
+      }
+    };
+    HttpResponse response = Peer::text(200, "");
+    response.source = std::make_unique<Unknown>();
+    return response;
+  });
+  EXPECT_TRUE(fetch().ok());
+  EXPECT_FALSE(is_used);
 }
 
 TEST_F(PeerFetch, PassesOverAPeerThatLies) {

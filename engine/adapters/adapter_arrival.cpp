@@ -1,0 +1,143 @@
+#include "engine/adapters/adapter_arrival.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "engine/loader/peft/peft_reader.h"
+
+namespace tandem {
+namespace {
+
+// A rest that has not come by then will take its time: others shall not wait for it.
+constexpr std::chrono::milliseconds kLongestShown{1000};
+
+}  // namespace
+
+// One folder that is read.
+struct AdapterArrival::Attempt {
+  std::shared_ptr<const FileProgress> writing;
+  AdapterLease adapter;  // served_, or what it will be
+  AdapterBytes bytes;
+  std::shared_ptr<AdapterReading> reading;
+  bool shown = false;
+  FileProgress::Time shown_at;
+};
+
+AdapterArrival::AdapterArrival(AdapterStore& store, std::string name, std::string digest,
+                               std::function<void(bool)> on_shown)
+    : store_(store),
+      name_(std::move(name)),
+      digest_(std::move(digest)),
+      on_shown_(std::move(on_shown)) {}
+
+AdapterArrival::~AdapterArrival() {
+  try {
+    fail({StatusCode::unavailable, "the adapter has not come"});
+  } catch (const std::exception&) {  // no memory for the words: those who wait run into deadlines
+  }
+}
+
+Status AdapterArrival::read(const std::filesystem::path& folder,
+                            std::shared_ptr<const FileProgress> writing) {
+  proven_ = false;
+  Attempt attempt;
+  attempt.writing = std::move(writing);
+  Status status;
+  try {
+    const Result<std::string> digest = read_arriving_peft_adapter(
+        folder, store_.config_, store_.dtype_, attempt.writing,
+        [&](const Adapter& layout) { return begin(attempt, layout); },
+        [&](std::size_t layer) { layer_there(attempt, layer); }, store_.options_.links);
+    status = digest.status();
+    if (digest && *digest != digest_) {
+      status = invalid("its folder holds other weights than it should (digest {}, not {})", *digest,
+                       digest_);
+    }
+  } catch (const std::exception&) {
+    status = {StatusCode::unavailable, "out of memory"};
+  }
+  end_attempt(attempt, status);
+  proven_ = status.ok() && attempt.shown;
+  return status;
+}
+
+Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout) {
+  TANDEM_TRY(store_.check(name_, layout));
+  if (served_ != nullptr && !same_layout(served_->contents(), layout)) {
+    return error(StatusCode::resource_exhausted, "it is not like the one that was shown before");
+  }
+  TANDEM_ASSIGN(attempt.bytes, store_.host_->take(store_.with_words(layout.num_bytes)));
+  attempt.reading =
+      std::make_shared<AdapterReading>(layout, attempt.bytes.get(), store_.next_generation());
+  attempt.adapter = served_;
+  if (served_ == nullptr) {
+    Adapter contents = layout;
+    contents.path.clear();  // not where it may be read from later
+    contents.digest = digest_;
+    attempt.adapter = std::make_shared<ServedAdapter>(name_, std::move(contents), /*pinned=*/false,
+                                                      /*reloadable=*/true, store_.host_);
+    attempt.adapter->home().begin_arriving();
+  }
+  return attempt.bytes.get();
+}
+
+void AdapterArrival::layer_there(Attempt& attempt, std::size_t layer) {
+  attempt.reading->layer_there(layer);
+  const auto now = std::chrono::steady_clock::now();
+  if (attempt.shown || attempt.writing->rest(now) > AdapterReading::kNear) return;
+  const bool is_named = store_.show(attempt.adapter);
+  if (!is_named && served_ == nullptr) return;  // nobody waits for it
+  served_ = attempt.adapter;
+  attempt.shown = true;
+  attempt.shown_at = now;
+  attempt.reading->show(kLongestShown);
+  attempt.adapter->home().put(attempt.bytes, attempt.reading);
+  store_.tell();
+  if (is_named) on_shown_(true);
+}
+
+void AdapterArrival::end_attempt(const Attempt& attempt, const Status& status) {
+  lead_ = {};
+  if (!attempt.shown) return;
+  if (status) {
+    lead_ = std::max<std::chrono::duration<double>>(
+        attempt.writing->last_growth() - attempt.shown_at, lead_);
+    attempt.reading->end({});
+    if (const Status late = attempt.reading->status(); !late) {  // the rest was not as near
+      served_->home().take_back(late);
+      served_->home().put(attempt.bytes);
+    }
+  } else {
+    store_.hide(served_);
+    served_->home().take_back(status);
+    on_shown_(false);
+  }
+  store_.tell();
+}
+
+bool AdapterArrival::is_served() const {
+  return proven_ && (served_->retired() || store_.find(name_) == served_);
+}
+
+void AdapterArrival::settle(const std::string& path) {
+  if (served_ == nullptr) return;
+  if (lead_.count() > 0 && proven_) store_.early_arrivals_.fetch_add(1, std::memory_order_relaxed);
+  served_->home().set_folder({path, nullptr});
+  served_->home().end_reading({});
+  if (store_.find(name_) != served_) served_->retire();
+  served_.reset();
+  store_.tell();
+}
+
+void AdapterArrival::fail(const Status& why) {
+  if (served_ == nullptr) return;
+  store_.hide(served_);
+  served_->retire();
+  served_->home().end_reading(why);
+  served_.reset();
+  store_.tell();
+  on_shown_(false);
+}
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+// An engine as far as its peers see it: it gives one adapter's two files, the last byte of the
+// weights when the test says so.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+#include "base/http/client/http_address.h"
+#include "base/http/http_server.h"
+
+namespace tandem::testing {
+
+class FilePeer final : public HttpHandler {
+ public:
+  // What becomes of the last byte of a file that is asked for.
+  enum class Last { held, sent, cut_off };
+
+  explicit FilePeer(const std::string& folder, Last last = Last::held)
+      : config_(*read_text_file(folder + "/adapter_config.json", 1 << 20)),
+        weights_(*read_text_file(folder + "/adapter_model.safetensors", 1 << 30)),
+        last_(std::make_shared<State>(last)) {
+    HttpOptions options;
+    options.host = "127.0.0.1";
+    options.max_body_bytes = 1024;
+    options.max_connections = 64;
+    options.keep_alive = options.client_timeout = std::chrono::seconds(30);
+    server_ = std::make_unique<HttpServer>(options, *this);
+    EXPECT_TRUE(server_->start().ok());
+  }
+  ~FilePeer() override { server_.reset(); }
+  HttpAddress address() const { return {"127.0.0.1", server_->port()}; }
+
+  // Of files that are being sent, and those to come.
+  void set_last(Last last) { last_->set(last); }
+  bool is_sending() const { return last_->has_reader(); }
+
+  std::optional<HttpResponse> screen(const HttpRequest&) override { return std::nullopt; }
+  HttpResponse handle(const HttpRequest& request) override {
+    HttpResponse response;
+    if (request.path.ends_with("/adapter_config.json")) {
+      response.body = config_;
+    } else if (request.path.ends_with("/adapter_model.safetensors")) {
+      response.source_bytes = weights_.size();
+      response.source = std::make_unique<Body>(weights_, last_);
+    } else {
+      response.status = 404;
+    }
+    return response;
+  }
+  HttpResponse refuse(int status, std::string_view) override {
+    HttpResponse response;
+    response.status = status;
+    return response;
+  }
+
+ private:
+  class State {
+   public:
+    explicit State(Last last) : last_(last) {}
+    void set(Last last) {
+      const std::lock_guard lock(mutex_);  // nobody is woken who is gone
+      last_ = last;
+      if (wake_) wake_();
+    }
+    void on_ready(std::function<void()> wake) {
+      const std::lock_guard lock(mutex_);
+      wake_ = std::move(wake);
+    }
+    bool has_reader() const {
+      const std::lock_guard lock(mutex_);
+      return wake_ != nullptr;
+    }
+    Last last() const {
+      const std::lock_guard lock(mutex_);
+      return last_;
+    }
+
+   private:
+    mutable std::mutex mutex_;  // guards these
+    Last last_;
+    std::function<void()> wake_;  // of the file sent last
+  };
+
+  class Body final : public BodySource {
+   public:
+    Body(std::string_view text, std::shared_ptr<State> last)
+        : text_(text), last_(std::move(last)) {}
+    ~Body() override { last_->on_ready(nullptr); }
+    void on_ready(std::function<void()> wake) override { last_->on_ready(std::move(wake)); }
+    Pull pull(std::string& out) override {
+      if (text_.size() > 1) {
+        out += text_.substr(0, text_.size() - 1);
+        text_ = text_.substr(text_.size() - 1);
+      }
+      switch (last_->last()) {
+        case Last::held:
+          return Pull::wait;
+        case Last::cut_off:
+          return Pull::broken;
+        case Last::sent:
+          break;
+      }
+      out += text_;
+      return Pull::end;
+    }
+
+   private:
+    std::string_view text_;  // that is left
+    const std::shared_ptr<State> last_;
+  };
+
+  const std::string config_;
+  const std::string weights_;
+  const std::shared_ptr<State> last_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+}  // namespace tandem::testing
