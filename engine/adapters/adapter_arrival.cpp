@@ -25,10 +25,11 @@ struct AdapterArrival::Attempt {
 };
 
 AdapterArrival::AdapterArrival(AdapterStore& store, std::string name, std::string digest,
-                               std::function<void(bool)> on_shown)
+                               std::uint64_t bytes, std::function<void(bool)> on_shown)
     : store_(store),
       name_(std::move(name)),
       digest_(std::move(digest)),
+      bytes_(bytes),
       on_shown_(std::move(on_shown)) {}
 
 AdapterArrival::~AdapterArrival() {
@@ -64,6 +65,10 @@ Status AdapterArrival::read(const std::filesystem::path& folder,
 
 Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout) {
   TANDEM_TRY(store_.check(name_, layout));
+  if (layout.num_bytes != bytes_) {
+    return invalid("its folder holds {} bytes of weights, and should hold {}", layout.num_bytes,
+                   bytes_);
+  }
   if (served_ != nullptr && !same_layout(served_->contents(), layout)) {
     return error(StatusCode::resource_exhausted, "it is not like the one that was shown before");
   }
@@ -109,9 +114,8 @@ void AdapterArrival::end_attempt(const Attempt& attempt, const Status& status) {
       served_->home().put(attempt.bytes);
     }
   } else {
-    store_.hide(served_);
+    on_shown_(false);  // first: who is told that it is served looks for the name
     served_->home().take_back(status);
-    on_shown_(false);
   }
   store_.tell();
 }

@@ -5,13 +5,15 @@
 //   read() of one source -> shown under its name when the rest is near
 //        | fails                                | has the digest
 //        v                                      v
-//   taken back; who used it waits       settle(): the folder has its place
-//   for the next read(), or fail()
+//   taken back; who used it, and who    settle(): the folder has its place
+//   asks now, waits for the next
+//   read(), or fail()
 //
 // All of its functions are for one thread at a time, whichever that is.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -26,8 +28,9 @@ namespace tandem {
 class AdapterArrival {
  public:
   // Under a name that nobody holds, or it is not shown. `on_shown`, on the thread of read(), when
-  // the name is served and, in read() and fail(), when it no longer is. The store outlives this.
-  AdapterArrival(AdapterStore& store, std::string name, std::string digest,
+  // it can be used and, in read() and fail(), when it no longer can. The store outlives this.
+  // `bytes`: Adapter::num_bytes of what is expected; a folder of another size is refused at once.
+  AdapterArrival(AdapterStore& store, std::string name, std::string digest, std::uint64_t bytes,
                  std::function<void(bool shown)> on_shown);
   ~AdapterArrival();  // as fail()
   AdapterArrival(const AdapterArrival&) = delete;
@@ -59,6 +62,7 @@ class AdapterArrival {
   AdapterStore& store_;
   const std::string name_;
   const std::string digest_;
+  const std::uint64_t bytes_;
   const std::function<void(bool)> on_shown_;
   AdapterLease served_;  // that was shown once; null: none was
   bool proven_ = false;

@@ -190,8 +190,11 @@ bool AdapterStore::show(const AdapterLease& adapter) {
   const std::unique_lock turn(load_mutex_, std::try_to_lock);
   if (!turn.owns_lock() || adapter->retired()) return false;
   const std::lock_guard lock(names_mutex_);
+  const auto holder = names_.find(adapter->name());
+  if (holder != names_.end()) return holder->second == adapter;
   if (names_.size() >= static_cast<std::size_t>(options_.max_adapters)) return false;
-  return names_.try_emplace(adapter->name(), adapter).second;
+  names_.emplace(adapter->name(), adapter);
+  return true;
 }
 
 void AdapterStore::hide(const AdapterLease& adapter) {

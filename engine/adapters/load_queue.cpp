@@ -227,6 +227,13 @@ void LoadQueue::feed() {
     ahead_.pop_front();
   }
   while (!queue_.empty() && is_due(queue_.front())) send_next();
+  // Steps under way may wait for a layer that never comes: it is given up here, too, while the
+  // engine waits for them.
+  for (const SlotId slot : loading_) {
+    if (const auto& reading = table_->row(slot).reading; reading != nullptr) {
+      reading->end_if_overdue();
+    }
+  }
 }
 
 bool LoadQueue::is_due(const Piece& piece) const {
@@ -328,8 +335,6 @@ Status LoadQueue::poll(std::vector<SlotId>& ended) {
   feed();
   for (std::size_t i = 0; i < loading_.size();) {
     const SlotId slot = loading_[i];
-    const auto& reading = table_->row(slot).reading;
-    if (reading != nullptr) reading->end_if_overdue();
     const std::unique_ptr<Event>& whole = load(slot).whole;
     if (whole == nullptr || !whole->passed()) {
       ++i;

@@ -317,20 +317,16 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
     deliveries_.end(sequence, FinishReason::failed, step.status);
     return;
   }
-  const AdapterLease& adapter = sequence.context->adapter;
-  if (adapter != nullptr) {
-    if (const Status bad = executor_->tier().proof(*adapter).status(); !bad) {
-      return fail_or_replay(sequence, bad);
-    }
-  }
+  // Of the copy that the step has read: by now the adapter may have left the device, or be there
+  // anew.
+  if (const Status bad = entry.proof.status(); !bad) return fail_or_replay(sequence, bad);
   if (entry.samples.count == 0) return;
   const auto samples = step.samples.subspan(static_cast<std::size_t>(entry.samples.first),
                                             static_cast<std::size_t>(entry.samples.count));
   // No token leaves before it is known that the adapter was what it should be: its layers may have
   // been computed from while its folder was still read. Only this sequence waits for it.
-  if (!sequence.held.empty() ||
-      (adapter != nullptr && !executor_->tier().proof(*adapter).is_given())) {
-    sequence.held.push_back({{samples.begin(), samples.end()}, entry.next_token});
+  if (!sequence.held.empty() || !entry.proof.is_given()) {
+    sequence.held.push_back({{samples.begin(), samples.end()}, entry.next_token, entry.proof});
     return;
   }
   (void)take(sequence, samples, entry.next_token);
@@ -349,9 +345,10 @@ bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
 
 // The store tells when a reading has ended, and the device tier ends those that are overdue.
 void EngineLoop::release_held(Sequence& sequence) {
-  const AdapterProof proof = executor_->tier().proof(*sequence.context->adapter);
-  if (const Status bad = proof.status(); !bad) return fail_or_replay(sequence, bad);
-  if (!proof.is_given()) return;
+  for (const HeldSamples& held : sequence.held) {
+    if (const Status bad = held.proof.status(); !bad) return fail_or_replay(sequence, bad);
+    if (!held.proof.is_given()) return;
+  }
   for (const HeldSamples& held : std::exchange(sequence.held, {})) {
     if (!take(sequence, held.samples, held.next_token)) return;
   }

@@ -282,7 +282,7 @@ void RegistryAdapters::bring_from_peers(const JobPtr& job, const Status& before)
 std::unique_ptr<AdapterArrival> RegistryAdapters::expect(const JobPtr& job) {
   if (keeps_all(engine_.options().adapter_mode)) return nullptr;
   return std::make_unique<AdapterArrival>(engine_.adapter_store(), job->name, job->entry.digest,
-                                          [this, job](bool is_shown) {
+                                          job->entry.bytes, [this, job](bool is_shown) {
                                             {
                                               const std::lock_guard lock(mutex_);
                                               job->is_shown = is_shown;

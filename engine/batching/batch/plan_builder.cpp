@@ -119,6 +119,7 @@ void build_plan(std::span<const ScheduledSequence> scheduled,
     planned.next_token = samples_next ? static_cast<std::int64_t>(sequence->tokens.size()) : -1;
     planned.replays = sequence->replays;
     planned.slot = entry.adapter.slot;
+    if (adapter != nullptr) planned.proof = tier.proof(*adapter);
     if (samples_next) planned.mask = plan.samples.back().how.mask;
     sequence->advance(num_tokens, prompt_logprobs, entry.samples.first + prompt_logprobs);
     ++sequence->steps_in_flight;

@@ -19,6 +19,7 @@ struct PlannedEntry {
   std::int64_t next_token = -1;  // its index in Sequence::tokens; -1: none is sampled
   std::uint32_t replays = 0;     // Sequence::replays then: another number now, and this is void
   SlotId slot;                   // of its adapter
+  AdapterProof proof;            // of the copy in the slot: the step computes from that one
   std::int32_t mask = -1;        // of the next token; -1: none
 };
 

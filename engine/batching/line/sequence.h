@@ -44,6 +44,7 @@ struct RequestContext {
 struct HeldSamples {
   std::vector<SampledToken> samples;  // log probabilities of the prompt, then the next token if any
   std::int64_t next_token = -1;       // its index in the sequence's tokens; -1: none
+  AdapterProof proof;                 // of what they were computed from
 };
 
 // How a sequence ends in the place of a token, as its filter has found.

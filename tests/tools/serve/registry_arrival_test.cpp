@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -126,7 +127,18 @@ TEST_F(RegistryArrival, ComesFromAnotherEngineWhenTheFirstDies) {
 }
 
 TEST_F(RegistryArrival, IsNotServedWhereTheOnlyEngineLies) {
-  FilePeer lies(kAdapters + "license");
+  // Of the same shape, but for one weight.
+  const testing::TempDir made;
+  fs::copy(kAdapters + "python", made.path() / "other");
+  {
+    std::fstream weights(made.path() / "other" / "adapter_model.safetensors",
+                         std::ios::in | std::ios::out | std::ios::binary);
+    weights.seekg(-2, std::ios::end);
+    const char mantissa = static_cast<char>(weights.peek() ^ 0x40);
+    weights.seekp(-2, std::ios::end);
+    weights.put(mantissa);
+  }
+  FilePeer lies((made.path() / "other").string());
   enter("lies", lies);
   const auto server = serve_fetching();
   ASSERT_GT(server->port, 0) << server->process.error();
