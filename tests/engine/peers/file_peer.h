@@ -19,6 +19,18 @@
 
 namespace tandem::testing {
 
+// A server that answers as an engine of a test does. `handler` outlives it.
+inline std::unique_ptr<HttpServer> serve_peer(HttpHandler& handler) {
+  HttpOptions options;
+  options.host = "127.0.0.1";
+  options.max_body_bytes = 1024;
+  options.max_connections = 64;
+  options.keep_alive = options.client_timeout = std::chrono::seconds(30);
+  auto server = std::make_unique<HttpServer>(options, handler);
+  EXPECT_TRUE(server->start().ok());
+  return server;
+}
+
 class FilePeer final : public HttpHandler {
  public:
   // What becomes of the last byte of a file that is asked for.
@@ -28,13 +40,7 @@ class FilePeer final : public HttpHandler {
       : config_(*read_text_file(folder + "/adapter_config.json", 1 << 20)),
         weights_(*read_text_file(folder + "/adapter_model.safetensors", 1 << 30)),
         last_(std::make_shared<State>(last)) {
-    HttpOptions options;
-    options.host = "127.0.0.1";
-    options.max_body_bytes = 1024;
-    options.max_connections = 64;
-    options.keep_alive = options.client_timeout = std::chrono::seconds(30);
-    server_ = std::make_unique<HttpServer>(options, *this);
-    EXPECT_TRUE(server_->start().ok());
+    server_ = serve_peer(*this);
   }
   ~FilePeer() override { server_.reset(); }
   HttpAddress address() const { return {"127.0.0.1", server_->port()}; }

@@ -10,13 +10,16 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/http/http_server.h"
 #include "base/log.h"
+#include "tests/engine/peers/file_peer.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -49,13 +52,7 @@ class Peer final : public HttpHandler {
   using Answer = std::function<HttpResponse(bool is_config)>;
 
   explicit Peer(Answer answer) : answer_(std::move(answer)) {
-    HttpOptions options;
-    options.host = "127.0.0.1";
-    options.max_body_bytes = 1024;
-    options.max_connections = 64;
-    options.keep_alive = options.client_timeout = std::chrono::seconds(30);
-    server_ = std::make_unique<HttpServer>(options, *this);
-    EXPECT_TRUE(server_->start().ok());
+    server_ = testing::serve_peer(*this);
   }
   ~Peer() override { server_.reset(); }
   HttpAddress address() const { return {"127.0.0.1", server_->port()}; }
@@ -88,6 +85,27 @@ class Peer final : public HttpHandler {
 HttpResponse endless(std::size_t bytes) {
   HttpResponse response;
   response.source = std::make_unique<Endless>(bytes);
+  return response;
+}
+
+// These bytes, then that; of a length that is announced, or not.
+HttpResponse said(std::string bytes, BodySource::Pull then, std::optional<std::size_t> announced) {
+  class Said final : public BodySource {
+   public:
+    Said(std::string bytes, Pull then) : bytes_(std::move(bytes)), then_(then) {}
+    void on_ready(std::function<void()>) override {}
+    Pull pull(std::string& out) override {
+      out += bytes_;
+      return then_;
+    }
+
+   private:
+    const std::string bytes_;
+    const Pull then_;
+  };
+  HttpResponse response;
+  response.source = std::make_unique<Said>(std::move(bytes), then);
+  response.source_bytes = announced;
   return response;
 }
 
@@ -258,18 +276,7 @@ TEST_F(PeerFetch, TellsWhoUsesItThatAPeerBrokeOff) {
   };
   expect_passed_over(
       [](bool is_config) {
-        if (is_config) return Peer::text(200, kConfig);
-        class Short final : public BodySource {
-          void on_ready(std::function<void()>) override {}
-          Pull pull(std::string& out) override {
-            out += "go";
-            return Pull::broken;
-          }
-        };
-        HttpResponse response = Peer::text(200, "");
-        response.source = std::make_unique<Short>();
-        response.source_bytes = 4;
-        return response;
+        return is_config ? Peer::text(200, kConfig) : said("go", BodySource::Pull::broken, 4);
       },
       "broke off");
   EXPECT_THAT(told, ::testing::Each(HasSubstr("broke off")));
@@ -283,17 +290,7 @@ TEST_F(PeerFetch, UsesNothingEarlyOfALengthThatNobodyTells) {
     return Status();
   };
   peer([](bool is_config) {
-    if (is_config) return Peer::text(200, kConfig);
-    class Unknown final : public BodySource {
-      void on_ready(std::function<void()>) override {}
-      Pull pull(std::string& out) override {
-        out += "good";
-        return Pull::end;
-      }
-    };
-    HttpResponse response = Peer::text(200, "");
-    response.source = std::make_unique<Unknown>();
-    return response;
+    return is_config ? Peer::text(200, kConfig) : said("good", BodySource::Pull::end, std::nullopt);
   });
   EXPECT_TRUE(fetch().ok());
   EXPECT_FALSE(is_used);
@@ -323,18 +320,7 @@ TEST_F(PeerFetch, PassesOverAConfigurationWithoutEnd) {
 TEST_F(PeerFetch, PassesOverAPeerThatSendsTooLittle) {
   expect_passed_over(
       [](bool is_config) {
-        HttpResponse response = Peer::text(200, "");
-        if (is_config) return Peer::text(200, kConfig);
-        class Short final : public BodySource {
-          void on_ready(std::function<void()>) override {}
-          Pull pull(std::string& out) override {
-            out += "go";
-            return Pull::broken;
-          }
-        };
-        response.source = std::make_unique<Short>();
-        response.source_bytes = 4;
-        return response;
+        return is_config ? Peer::text(200, kConfig) : said("go", BodySource::Pull::broken, 4);
       },
       "broke off");
 }
