@@ -205,12 +205,15 @@ StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
     input.max_kv_len = std::max(input.max_kv_len, sequence.kv_len);
   }
   input.max_rank = max_rank();
-  input.max_count = input.num_lora_rows;
+  for (const LoraSegment& segment : segments_) {
+    input.max_count = std::max(input.max_count, segment.count);
+  }
   if (padded_rows_ > 0) {
     TANDEM_CHECK(input.max_kv_len <= padded_kv_len_, "{} keys", input.max_kv_len);
     input.padded = true;
     input.max_kv_len = padded_kv_len_;
     input.max_rank = padded_rank_;
+    input.max_count = input.num_lora_rows;
   }
   return input;
 }

@@ -63,7 +63,7 @@ struct StepInput {
   std::int32_t num_segments = 0;
   const LoraSegment* segments = nullptr;
   std::int32_t max_rank = 0;    // of any segment, or a bound
-  std::int32_t max_count = 0;   // rows of any segment, or a bound
+  std::int32_t max_count = 0;   // rows of any segment; of a padded step all that there may be
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
   const ColdGroup* groups = nullptr;
   std::uint32_t* voids = nullptr;             // [num_groups], zero

@@ -38,6 +38,7 @@ TEST(StepBatch, GroupsRowsByAdapterAndLeavesTheBaseOut) {
   EXPECT_EQ(segments[1].count, 3);
   EXPECT_EQ(read(*stream, input.lora_rows, 4), (std::vector<std::int32_t>{3, 0, 1, 4}));
   EXPECT_EQ(input.max_rank, 64);
+  EXPECT_EQ(input.max_count, 3);
   EXPECT_EQ(read(*stream, input.slots, 2), (std::vector<std::int32_t>{3 * 4 + 3, 1 * 4 + 0}));
   EXPECT_EQ(read(*stream, input.positions, 2)[1], 4);
   EXPECT_EQ(input.max_rows, 2);
@@ -103,7 +104,7 @@ TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
     EXPECT_EQ(input.lora_rows, announced.lora_rows);
     EXPECT_EQ(input.segments, announced.segments);
     for (const std::int32_t count : {input.num_rows, input.num_sequences, input.num_segments,
-                                     input.num_lora_rows, input.num_logits}) {
+                                     input.num_lora_rows, input.num_logits, input.max_count}) {
       EXPECT_EQ(count, 4);
     }
     EXPECT_EQ(input.max_rank, 16);
