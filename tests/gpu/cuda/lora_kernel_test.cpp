@@ -1,12 +1,18 @@
-// The three ways to launch the LoRA operation agree; tests/gpu/ops judges the one that is chosen.
+// The ways to launch the LoRA operation agree; tests/gpu/ops judges the one that is chosen.
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/lora/lora.h"
 
 namespace tandem::cuda {
@@ -47,62 +53,163 @@ std::vector<std::uint16_t> random_halves(std::mt19937_64& random, std::size_t co
   return values;
 }
 
-TEST(LoraKernel, PaddedUnpaddedAndSegmentedAgree) {
-  constexpr std::int64_t kIn = 1024;
-  constexpr std::int64_t kOut = 288;
-  constexpr std::int32_t kRanks[] = {8, 100, 16, 64, 1};
-  constexpr std::int32_t kCounts[] = {70, 1, 0, 33, 5};
-  std::mt19937_64 random(20261120);
-  std::vector<LoraMatrix> table;
-  std::vector<LoraSegment> segments;
-  std::vector<std::unique_ptr<OnGpu<std::uint16_t>>> weights;
-  std::int32_t rows = 0;
-  for (int i = 0; i < 5; ++i) {
-    const std::int32_t stride = (kRanks[i] + 7) / 8 * 8;
-    const auto a = random_halves(random, static_cast<std::size_t>(kRanks[i] * kIn), 0.03F);
-    auto b = random_halves(random, static_cast<std::size_t>(stride * kOut), 0.3F);
-    for (std::int64_t o = 0; o < kOut; ++o) {
-      for (std::int64_t r = kRanks[i]; r < stride; ++r)
-        b[static_cast<std::size_t>(o * stride + r)] = 0;
+// Segments of counts[i] rows of bf16, each with an adapter of rank ranks[i], rows in reverse.
+class Scene {
+ public:
+  Scene(std::int64_t in, std::int64_t out, const std::vector<std::int32_t>& ranks,
+        const std::vector<std::int32_t>& counts)
+      : in_(in), out_(out) {
+    std::vector<LoraMatrix> table;
+    std::vector<LoraSegment> segments;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const std::int32_t rank = ranks[i];
+      const std::int32_t stride = (rank + 7) / 8 * 8;
+      const auto a = random_halves(random_, static_cast<std::size_t>(rank * in), 0.03F);
+      auto b = random_halves(random_, static_cast<std::size_t>(stride * out), 0.3F);
+      for (std::int64_t o = 0; o < out; ++o) {
+        for (std::int64_t r = rank; r < stride; ++r)
+          b[static_cast<std::size_t>(o * stride + r)] = 0;
+      }
+      weights_.push_back(std::make_unique<OnGpu<std::uint16_t>>(a));
+      const std::uint16_t* a_there = weights_.back()->data();
+      weights_.push_back(std::make_unique<OnGpu<std::uint16_t>>(b));
+      table.push_back({reinterpret_cast<std::uint64_t>(a_there),
+                       reinterpret_cast<std::uint64_t>(weights_.back()->data()), rank, stride});
+      segments.push_back({static_cast<std::int32_t>(i), rows_, counts[i]});
+      rows_ += counts[i];
     }
-    weights.push_back(std::make_unique<OnGpu<std::uint16_t>>(a));
-    weights.push_back(std::make_unique<OnGpu<std::uint16_t>>(b));
-    table.push_back({reinterpret_cast<std::uint64_t>(weights[weights.size() - 2]->data()),
-                     reinterpret_cast<std::uint64_t>(weights.back()->data()), kRanks[i], stride});
-    segments.push_back({i, rows, kCounts[i]});
-    rows += kCounts[i];
+    std::vector<std::int32_t> order(static_cast<std::size_t>(rows_));
+    for (std::int32_t i = 0; i < rows_; ++i) order[static_cast<std::size_t>(i)] = rows_ - 1 - i;
+    max_rank_ = *std::max_element(ranks.begin(), ranks.end());
+    max_count_ = *std::max_element(counts.begin(), counts.end());
+    num_segments_ = static_cast<std::int32_t>(segments.size());
+    x_.emplace(random_halves(random_, static_cast<std::size_t>(rows_ * in), 1));
+    table_.emplace(table);
+    segments_.emplace(segments);
+    order_.emplace(order);
   }
-  std::vector<std::int32_t> order(static_cast<std::size_t>(rows));
-  for (std::int32_t i = 0; i < rows; ++i) order[static_cast<std::size_t>(i)] = rows - 1 - i;
-  const OnGpu<std::uint16_t> x(random_halves(random, static_cast<std::size_t>(rows * kIn), 1));
-  const OnGpu<LoraMatrix> table_there(table);
-  const OnGpu<LoraSegment> segments_there(segments);
-  const OnGpu<std::int32_t> rows_there(order);
 
-  std::vector<std::vector<float>> results;
-  for (const LoraKernel kernel : {LoraKernel::mbgmv, LoraKernel::bgmv, LoraKernel::sgmv}) {
-    const OnGpu<float> out(std::vector<float>(static_cast<std::size_t>(rows * kOut), 0.25F));
+  // What `launch` makes of rows of 0.25.
+  std::vector<float> run(const std::function<Status(const LoraArgs&)>& launch) const {
+    const OnGpu<float> out(std::vector<float>(static_cast<std::size_t>(rows_ * out_), 0.25F));
     LoraArgs args;
-    args.x = TensorView(x.data(), DType::bf16, {rows, kIn});
-    args.table = table_there.data();
+    args.x = TensorView(x_->data(), DType::bf16, {rows_, in_});
+    args.table = table_->data();
     args.slot_stride = 1;
     args.num_modules = 1;
-    args.out[0] = TensorView(out.data(), DType::f32, {rows, kOut});
-    args.rows = rows_there.data();
-    args.num_rows = rows;
-    args.segments = segments_there.data();
-    args.num_segments = 5;
-    args.max_rank = 100;
-    args.max_count = 70;
-    const Status status = launch_lora(args, nullptr, kernel);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    results.push_back(out.download());
+    args.out[0] = TensorView(out.data(), DType::f32, {rows_, out_});
+    args.rows = order_->data();
+    args.num_rows = rows_;
+    args.segments = segments_->data();
+    args.num_segments = num_segments_;
+    args.max_rank = max_rank_;
+    args.max_count = max_count_;
+    const Status status = launch(args);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    return out.download();
   }
-  for (std::size_t i = 0; i < results[0].size(); ++i) {
-    ASSERT_NEAR(results[1][i], results[0][i], 1e-4) << "bgmv, element " << i;
-    ASSERT_NEAR(results[2][i], results[0][i], 1e-4) << "sgmv, element " << i;
-    ASSERT_NE(results[0][i], 0.25F) << "row without its delta, element " << i;
+
+ private:
+  std::mt19937_64 random_{20261120};
+  std::int64_t in_;
+  std::int64_t out_;
+  std::int32_t rows_ = 0;
+  std::int32_t max_rank_ = 0;
+  std::int32_t max_count_ = 0;
+  std::int32_t num_segments_ = 0;
+  std::vector<std::unique_ptr<OnGpu<std::uint16_t>>> weights_;
+  std::optional<OnGpu<std::uint16_t>> x_;
+  std::optional<OnGpu<LoraMatrix>> table_;
+  std::optional<OnGpu<LoraSegment>> segments_;
+  std::optional<OnGpu<std::int32_t>> order_;
+};
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& want,
+                 const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], 1e-4) << what << ", element " << i;
+    ASSERT_NE(want[i], 0.25F) << "row without its delta, element " << i;
+  }
+}
+
+TEST(LoraKernel, PaddedUnpaddedAndSegmentedAgree) {
+  const Scene scene(1024, 288, {8, 100, 16, 64, 1}, {70, 1, 0, 33, 5});
+  const auto run = [&](LoraKernel kernel) {
+    return scene.run([&](const LoraArgs& args) { return launch_lora(args, nullptr, kernel); });
+  };
+  const std::vector<float> unpadded = run(LoraKernel::mbgmv);
+  expect_near(run(LoraKernel::bgmv), unpadded, "bgmv");
+  expect_near(run(LoraKernel::sgmv), unpadded, "sgmv");
+}
+
+// Parts of `in` and of the columns that are empty or end within a stage, tiles that are cut short,
+// ranks that end within a product; and every time the same bits.
+TEST(LoraKernel, EveryCutOfLongSegmentsAgrees) {
+  const Scene small(264, 136, {20, 64, 8, 16}, {65, 1, 0, 40});
+  const Scene large(1096, 712, {64, 20, 5, 1}, {255, 127, 1, 64});
+  const Scene high_ranks(520, 200, {128, 200, 72}, {1, 130, 64});
+  for (const Scene* scene : {&small, &large, &high_ranks}) {
+    const auto run = [&](const LoraCut& cut) {
+      return scene->run([&](const LoraArgs& args) {
+        return cuda_status(launch_cut(lora_params(args), cut, nullptr), "lora");
+      });
+    };
+    const std::vector<float> want = scene->run(
+        [&](const LoraArgs& args) { return launch_lora(args, nullptr, LoraKernel::mbgmv); });
+    for (const std::int32_t tile_rows : {32, 64}) {
+      for (const std::int32_t log_cluster : {0, 1, 3, 4}) {
+        for (const std::int32_t log_splits : {0, 2}) {
+          LoraCut cut;
+          cut.tile_rows = tile_rows;
+          cut.log_cluster = log_cluster;
+          cut.log_splits = log_splits;
+          const std::vector<float> got = run(cut);
+          expect_near(got, want,
+                      fmt::format("{} rows, cluster 2^{}, splits 2^{}", tile_rows, log_cluster,
+                                  log_splits));
+          ASSERT_EQ(run(cut), got);
+        }
+      }
+    }
+  }
+}
+
+// bf16, 4096 to 4096, rank 64.
+LoraParams step_of(std::int32_t segments, std::int32_t rows, std::int32_t max_count) {
+  static const LoraRows kSomewhere{};
+  LoraParams p;
+  p.in = 4096;
+  p.x_stride = 4096;
+  p.num_modules = 1;
+  p.out[0] = {nullptr, 4096, 4096};
+  p.segments = &kSomewhere;
+  p.num_segments = segments;
+  p.num_rows = rows;
+  p.max_count = max_count;
+  p.max_rank = 64;
+  return p;
+}
+
+TEST(LoraPlan, TakesLongTilesForPromptsAlone) {
+  const auto tile_rows = [](const LoraParams& p, int major) {
+    return plan_lora(p, {major}, LoraKernel::automatic).tile_rows;
+  };
+  EXPECT_EQ(tile_rows(step_of(1, 512, 512), 9), 32) << "a prompt";
+  EXPECT_EQ(tile_rows(step_of(33, 544, 512), 9), 32) << "a prompt beside decoding rows";
+  EXPECT_EQ(tile_rows(step_of(4, 8192, 2048), 9), 64) << "long prompts";
+  EXPECT_EQ(tile_rows(step_of(64, 64, 1), 9), 8) << "decoding rows of distinct adapters";
+  EXPECT_EQ(tile_rows(step_of(64, 64, 64), 9), 8) << "a recorded step, which may hold anything";
+  EXPECT_EQ(tile_rows(step_of(1, 512, 512), 8), 8) << "too few tiles where there are no clusters";
+  EXPECT_EQ(tile_rows(step_of(1, 4096, 4096), 8), 64) << "enough of them";
+}
+
+TEST(LoraPlan, KeepsClustersOfLongTilesToOneWave) {
+  for (std::int32_t rows = 32; rows <= 2112; rows += 32) {
+    const LoraCut cut = plan_lora(step_of(1, rows, rows), {9}, LoraKernel::automatic);
+    const int tiles = (rows + cut.tile_rows - 1) / cut.tile_rows;
+    EXPECT_LE(tiles << (cut.log_cluster + cut.log_splits), 232) << rows << " rows";
   }
 }
 

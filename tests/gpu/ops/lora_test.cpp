@@ -156,5 +156,35 @@ TEST_F(Lora, CutsLargeShapesWithoutSeams) {
   }
 }
 
+// Prompts: long segments beside short ones, whose last tiles are full, almost full or one row.
+TEST_F(Lora, TakesLongSegmentsOfEveryLength) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int32_t count : {64, 65, 127, 128, 255, 1000}) {
+      const auto rank =
+          std::vector<std::int32_t>{8, 16, 20, 64, 128}[static_cast<std::size_t>(pick(0, 4))];
+      check(dtype, dtype, count + 9, 200, {136}, {{rank}}, {count});
+      check(dtype, dtype, count + 80, 72, {64, 72, 200}, {{rank, 0, 16}, {20, 64, 8}},
+            {count, 3, 0, 70});
+    }
+  }
+}
+
+TEST_F(Lora, TakesLongSegmentsOfEveryRank) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int32_t rank : {1, 8, 16, 20, 64, 72, 128, 256, 512}) {
+      check(dtype, dtype, 150, 136, {200, 72}, {{rank, 24}, {16, rank}}, {66, 80});
+      check(dtype, DType::f32, 150, 136, {200}, {{rank}}, {140});
+    }
+  }
+}
+
+TEST_F(Lora, GathersLongSegmentsWeightsFromShuffledChunks) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    check(dtype, dtype, 400, 392, {200, 72}, {{64, 8}, {20, 0}, {128, 24}}, {129, 1, 64, 90, 3},
+          12);
+    check(dtype, DType::f32, 300, 392, {72}, {{64}, {5}}, {65, 200}, 13);
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -25,37 +25,30 @@ __device__ __forceinline__ void add_to_row(std::byte* row, bool wide, const Word
 }
 
 // A unit is 32 columns: four products of eight columns, so chosen that a thread's results are eight
-// neighbours (column 8t + 2j + c of the unit is column 2t + c of product j). Tiles of eight rows
-// put v's high part in rows 0 to 7 of the product and its low part in rows 8 to 15, so that one
-// product gives both; longer ones take two products.
-template <typename T, bool kPaged, int kTileRows>
+// neighbours (column 8t + 2j + c of the unit is column 2t + c of product j). v's high part is rows
+// 0 to 7 of the product and its low part rows 8 to 15, so that one product gives both.
+template <typename T, bool kPaged>
 class Expand {
  public:
+  // `row`: the lane's of y, -1: none.
   __device__ __forceinline__ Expand(const LoraParams& p, const LoraWork& work,
-                                    WeightStream<T, kPaged, kTileRows>& stream,
-                                    const LaneRows<kTileRows>& rows, const LoraOutput& out)
-      : w_(work), stream_(stream), rows_(rows), wide_(p.out_type == LoraType::f32) {
+                                    WeightStream<T, kPaged>& stream, std::int32_t row,
+                                    const LoraOutput& out)
+      : w_(work), stream_(stream), any_(row >= 0), wide_(p.out_type == LoraType::f32) {
     const int size = wide_ ? 4 : static_cast<int>(sizeof(T));
     unit_bytes_ = kUnit * size;
-    row_bytes_ = out.stride * size;
-    y_ = static_cast<std::byte*>(out.data) + (w_.columns.begin * kUnit + 8 * w_.t) * size;
+    y_ = static_cast<std::byte*>(out.data) + row * out.stride * size +
+         (w_.columns.begin * kUnit + 8 * w_.t) * size;
   }
 
-  // Loads what y holds at `unit`, and at the next before `end` in tiles of eight rows.
-  // Called once before any run, so that it travels while the cluster meets. Never for units beyond
-  // the one at hand: a store to a line that a load is still waiting for holds up all of the
-  // multiprocessor (4096 to 14336, rank 8, 256 rows: 122 us instead of 50).
+  // Loads what y holds at `unit` and at the next before `end`. Called once before any run, so that
+  // it travels while the cluster meets. Never for units beyond these: a store to a line that a load
+  // is still waiting for holds up all of the multiprocessor (4096 to 14336, rank 8, 256 rows: 122
+  // us instead of 50).
   __device__ __forceinline__ void load_old(int unit, int end) {
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-#pragma unroll
-        for (int h = 0; h < kHalves; ++h) {
-          old_[b][m][h] = load_activations(y_ + b * unit_bytes_ + rows_.row[m][h] * row_bytes_,
-                                           unit + b < end && has(unit + b, m, h) && !wide_);
-        }
-      }
+      old_[b] = load_activations(y_ + b * unit_bytes_, unit + b < end && has(unit + b) && !wide_);
     }
   }
 
@@ -81,9 +74,9 @@ class Expand {
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
           if (unit >= end) break;
-          float acc[kM][4][4] = {};
-          step<kWords>(acc, stage + swap, 2 * b_row, high, low, pitch);
-          if (two) step<kWords>(acc, stage + (64 - swap), 2 * b_row, high + 64, low + 64, pitch);
+          float acc[4][4] = {};
+          step<kWords>(acc, stage + swap, 2 * b_row, high, low);
+          if (two) step<kWords>(acc, stage + (64 - swap), 2 * b_row, high + 64, low + 64);
           store(unit, b, acc);
           stage += kUnit * b_row;
           ++unit;
@@ -103,13 +96,13 @@ class Expand {
 #pragma unroll 1
     for (int unit = w_.columns.begin; unit < w_.columns.end; ++unit) {
       begin_unit(unit, unit + 1);
-      float acc[kM][4][4] = {};
+      float acc[4][4] = {};
 #pragma unroll 1
       for (int r = 0; r < w_.rank; r += kStepRanks) {
         const unsigned stage = stream_.take() + lane;
         const unsigned at = static_cast<unsigned>(r) * kSize;
-        step<4>(acc, stage + swap, 256, high + at, low + at, pitch);
-        step<4>(acc, stage + (64 - swap), 256, high + at + 64, low + at + 64, pitch);
+        step<4>(acc, stage + swap, 256, high + at, low + at);
+        step<4>(acc, stage + (64 - swap), 256, high + at + 64, low + at + 64);
         stream_.release();
       }
       store(unit, 0, acc);
@@ -117,13 +110,11 @@ class Expand {
   }
 
  private:
-  static constexpr int kM = LaneRows<kTileRows>::kM;
-  static constexpr int kHalves = LaneRows<kTileRows>::kHalves;
-  static constexpr int kBatch = kTileRows == 8 ? 2 : 1;
+  static constexpr int kBatch = 2;
   static constexpr auto kSize = static_cast<unsigned>(sizeof(T));
 
-  __device__ __forceinline__ bool has(int unit, int m, int h) const {
-    return rows_.row[m][h] >= 0 && unit < w_.columns.end && unit * kUnit + 8 * w_.t < w_.cols;
+  __device__ __forceinline__ bool has(int unit) const {
+    return any_ && unit < w_.columns.end && unit * kUnit + 8 * w_.t < w_.cols;
   }
 
   __device__ __forceinline__ void begin_unit(int unit, int end) {
@@ -131,72 +122,42 @@ class Expand {
   }
 
   // y of `unit`, number b of the batch, += the products.
-  __device__ __forceinline__ void store(int unit, int b, const float (&acc)[kM][4][4]) {
+  __device__ __forceinline__ void store(int unit, int b, const float (&acc)[4][4]) {
     std::byte* here = y_;
     y_ += unit_bytes_;
+    if (!has(unit)) return;
+    float delta[8];
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h) {
-        if (!has(unit, m, h)) continue;
-        float delta[8];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          delta[2 * j] = acc[m][j][2 * h];
-          delta[2 * j + 1] = acc[m][j][2 * h + 1];
-          if (kHalves == 1) {
-            delta[2 * j] += acc[m][j][2];
-            delta[2 * j + 1] += acc[m][j][3];
-          }
-        }
-        add_to_row<T>(here + rows_.row[m][h] * row_bytes_, wide_, old_[b][m][h], delta);
-      }
+    for (int j = 0; j < 4; ++j) {
+      delta[2 * j] = acc[j][0] + acc[j][2];
+      delta[2 * j + 1] = acc[j][1] + acc[j][3];
     }
+    add_to_row<T>(here, wide_, old_[b], delta);
   }
 
   // 8 kWords ranks. Products j read rows of B `next` bytes apart.
   template <int kWords>
-  __device__ __forceinline__ void step(float (&acc)[kM][4][4], unsigned b, unsigned next,
-                                       unsigned high, unsigned low, unsigned pitch) {
+  __device__ __forceinline__ void step(float (&acc)[4][4], unsigned b, unsigned next, unsigned high,
+                                       unsigned low) {
     Words<kWords> right[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) right[j] = load_shared<kWords>(b + static_cast<unsigned>(j) * next);
+    // Of a row that exists; shared memory need not go on after the last.
+    Words<kWords> upper{};
+    Words<kWords> lower{};
+    if (any_) upper = load_shared<kWords>(high);
+    if (any_) lower = load_shared<kWords>(low);
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      const unsigned at = static_cast<unsigned>(m) * 16 * pitch;
-      const auto hg = row_words<kWords>(high + at, m, 0);
-      const auto lg = row_words<kWords>(low + at, m, 0);
-      if constexpr (kHalves == 1) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) multiply<T>(acc[m][j], hg, lg, right[j]);
-      } else {
-        const auto hg8 = row_words<kWords>(high + at + 8 * pitch, m, 1);
-        const auto lg8 = row_words<kWords>(low + at + 8 * pitch, m, 1);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          multiply<T>(acc[m][j], hg, hg8, right[j]);
-          multiply<T>(acc[m][j], lg, lg8, right[j]);
-        }
-      }
-    }
-  }
-
-  // v of a row that exists; shared memory need not go on after the last.
-  template <int kWords>
-  __device__ __forceinline__ Words<kWords> row_words(unsigned from, int m, int h) const {
-    Words<kWords> v{};
-    if (rows_.row[m][h] >= 0) v = load_shared<kWords>(from);
-    return v;
+    for (int j = 0; j < 4; ++j) multiply<T>(acc[j], upper, lower, right[j]);
   }
 
   const LoraWork& w_;
-  WeightStream<T, kPaged, kTileRows>& stream_;
-  const LaneRows<kTileRows>& rows_;
+  WeightStream<T, kPaged>& stream_;
+  const bool any_;
   const bool wide_;
-  std::byte* y_;  // this lane's columns of the unit at hand, row 0
-  std::int64_t row_bytes_;
+  std::byte* y_;  // this lane's columns of the unit at hand
   int unit_bytes_;
-  Words<4> old_[kBatch][kM][kHalves];
+  Words<4> old_[kBatch];
 };
 
 }  // namespace tandem::cuda

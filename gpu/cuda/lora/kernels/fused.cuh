@@ -1,4 +1,4 @@
-// y += (x A^T) B^T for one tile of rows of one adapter and module, in one kernel.
+// y += (x A^T) B^T for one tile of up to eight rows of one adapter and module, in one kernel.
 //
 //   v[t][r]  = sum_i x[t][i] A[r][i]       "shrink": every warp of the cluster owns a piece of i
 //   y[t][o] += sum_r v[t][r] B[o][r]       "expand": every warp owns a piece of o
@@ -20,11 +20,10 @@
 
 #include "gpu/cuda/base/launch_order.cuh"
 #include "gpu/cuda/lora/kernels/expand.cuh"
+#include "gpu/cuda/lora/kernels/launch_tiles.cuh"
 #include "gpu/cuda/lora/kernels/shrink.cuh"
 
 namespace tandem::cuda {
-
-inline constexpr int kPrefetchColumns = 16384;
 
 // Sends for rows' pieces into L2: of x, what the block's warps will read; of y, what they add to,
 // unless it is so much that it would not stay there.
@@ -53,17 +52,18 @@ __device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTil
   }
 }
 
-template <typename T, bool kPaged, int kTileRows>
-__global__ void __launch_bounds__(kLoraThreads, kTileRows == 8 ? 2 : 1)
+template <typename T, bool kPaged>
+__global__ void __launch_bounds__(kLoraThreads, 2)
     fused_lora(const __grid_constant__ LoraParams p, const LoraCut cut) {
   extern __shared__ __align__(128) std::byte shared_bytes[];
   allow_next_kernel();
   const int which = static_cast<int>(blockIdx.y);
-  const LoraTile tile = find_tile(p, kTileRows, static_cast<int>(blockIdx.z));
+  const LoraTile tile = find_tile(p, kShortTileRows, static_cast<int>(blockIdx.z));
   LoraEntry entry{};
   if (tile.count > 0) entry = entry_of(p, tile.slot, which);
   const int lane = threadIdx.x % 32;
-  const LaneRows<kTileRows> rows(p, tile, lane / 4);
+  std::int32_t row = -1;  // of x and y
+  if (lane / 4 < tile.count) row = static_cast<std::int32_t>(row_of(p, tile.first + lane / 4));
   if (tile.count <= 0 || entry.rank <= 0) {
     wait_for_previous_kernels();
     return;
@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(kLoraThreads, kTileRows == 8 ? 2 : 1)
                    cut.log_cluster,
                    LoraRange(all_columns, log_columns, first_columns + warp)};
   const auto shared_at = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
-  WeightStream<T, kPaged, kTileRows> stream(
-      p, tile.slot, w, shared_at + static_cast<unsigned>(warp * kStages * kStageBytes));
+  WeightStream<T, kPaged> stream(p, tile.slot, w,
+                                 shared_at + static_cast<unsigned>(warp * kStages * kStageBytes));
 #pragma unroll 1
   for (int i = 0; i < kStages; ++i) stream.send();
   prefetch_rows<T>(p, tile, out, LoraRange((p.in + kUnit - 1) / kUnit, w.log_blocks, w.block),
@@ -93,15 +93,15 @@ __global__ void __launch_bounds__(kLoraThreads, kTileRows == 8 ? 2 : 1)
                    (all_columns * (first_columns + kLoraWarps)) >> log_columns);
   wait_for_previous_kernels();
 
-  const int most_rows = min(kTileRows, p.max_count);
-  const LoraShared shared(most_rows, p.max_rank, kTileRows);
+  const int most_rows = min(kShortTileRows, p.max_count);
+  const LoraShared shared(most_rows, p.max_rank);
   auto* v = reinterpret_cast<float*>(shared_bytes + shared.v_at);
   auto* partial = reinterpret_cast<float*>(shared_bytes + shared.partial_at);
   const int v_ranks = round_up(w.rank, 8);
 #pragma unroll 1
   for (int rank0 = 0; rank0 < v_ranks; rank0 += kPassRanks) {
     const int ranks = min(kPassRanks, v_ranks - rank0);
-    const int log_groups = log_rank_groups(ranks, kTileRows);
+    const int log_groups = log_rank_groups(ranks);
     const int pitch = round_up(ranks, kPairRanks) + 8;
     if (rank0 > 0) __syncthreads();  // the sums before have been read
     float* own = partial + (warp >> log_groups) * most_rows * pitch;
@@ -109,13 +109,13 @@ __global__ void __launch_bounds__(kLoraThreads, kTileRows == 8 ? 2 : 1)
 #pragma unroll 1
     for (int r = (warp & ((1 << log_groups) - 1)) * kPairRanks; r < ranks;
          r += kPairRanks << log_groups) {
-      shrink(p, w, stream, k, rows, own + r, pitch);
+      shrink(p, w, stream, k, row, own + r, pitch);
     }
     __syncthreads();
     sum_warps(tile.count, partial, kLoraWarps >> log_groups, pitch, most_rows, ranks, v + rank0,
               shared.v_pitch);
   }
-  Expand<T, kPaged, kTileRows> expand(p, w, stream, rows, out);
+  Expand<T, kPaged> expand(p, w, stream, row, out);
   if (w.log_blocks > 0) {
     cluster_arrive();
     expand.load_old(w.columns.begin, w.columns.begin + stream.units_per_stage());
@@ -144,65 +144,17 @@ __global__ void __launch_bounds__(kLoraThreads, kTileRows == 8 ? 2 : 1)
   if (w.log_blocks > 0) cluster_wait();  // nobody reads this block's v any more
 }
 
-template <typename T, bool kPaged, int kTileRows>
-cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
-  const auto kernel = fused_lora<T, kPaged, kTileRows>;
-  const int rows = p.max_count < kTileRows ? p.max_count : kTileRows;
-  const LoraShared shared(rows, p.max_rank, kTileRows);
-  // The attributes are the device's and are set once, not at every launch. Remembered by thread, so
-  // that no lock is needed; a thread that has gone to another device sets them there.
-  static thread_local int prepared_device = -1;
-  static thread_local int most = 0;  // shared memory that a block may have there
-  int device = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  if (prepared_device != device) {
-    error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (error != cudaSuccess) return error;
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-    if (error != cudaSuccess) return error;
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    if (error != cudaSuccess && cut.log_cluster > 3) return error;
-    prepared_device = device;
-  }
-  // sm_86, 89 and 120 give a block 99 KB, which the rings almost fill: slow there, but right.
-  if (shared.bytes > most) return launch_lora_plain(p, cut.overlap, stream);
-  cudaLaunchAttribute attributes[2] = {};
-  unsigned num_attributes = 0;
-  if (cut.log_cluster > 0) {
-    attributes[num_attributes].id = cudaLaunchAttributeClusterDimension;
-    attributes[num_attributes].val.clusterDim.x = 1U << cut.log_cluster;
-    attributes[num_attributes].val.clusterDim.y = 1;
-    attributes[num_attributes].val.clusterDim.z = 1;
-    ++num_attributes;
-  }
-  if (cut.overlap) {
-    attributes[num_attributes].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[num_attributes].val.programmaticStreamSerializationAllowed = 1;
-    ++num_attributes;
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(1U << (cut.log_cluster + cut.log_splits), static_cast<unsigned>(p.num_modules),
-           static_cast<unsigned>(tile_bound(p, kTileRows)));
-  config.blockDim = dim3(kLoraThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared.bytes);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = num_attributes;
-  return cudaLaunchKernelEx(&config, kernel, p, cut);
-}
-
 template <typename T, bool kPaged>
 cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
-  switch (cut.tile_rows) {
-    case 64:
-      return launch_fused<T, kPaged, 64>(p, cut, stream);
-    case 32:
-      return launch_fused<T, kPaged, 32>(p, cut, stream);
-    default:
-      return launch_fused<T, kPaged, 8>(p, cut, stream);
+  constexpr auto kKernel = fused_lora<T, kPaged>;
+  int most = 0;
+  if (const cudaError_t error = prepare_kernel<kKernel>(cut, most); error != cudaSuccess) {
+    return error;
   }
+  const LoraShared shared(p.max_count < kShortTileRows ? p.max_count : kShortTileRows, p.max_rank);
+  // sm_86, 89 and 120 give a block 99 KB, which the rings almost fill: slow there, but right.
+  if (shared.bytes > most) return launch_lora_plain(p, cut.overlap, stream);
+  return launch_tiles<kKernel>(p, cut, kLoraThreads, shared.bytes, stream);
 }
 
 }  // namespace tandem::cuda

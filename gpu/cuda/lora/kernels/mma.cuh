@@ -99,6 +99,10 @@ __device__ __forceinline__ float clamp_to(__half, float x) {
   return fabsf(x) > 65504.0F && !isinf(x) ? copysignf(65504.0F, x) : x;
 }
 
+// What a block sends for into L2 before it reads it, at most: more would not stay there.
+inline constexpr int kPrefetchColumns = 16384;    // elements of y
+inline constexpr int kPrefetchBytes = 64 * 1024;  // of B
+
 // Asks for [p, p + bytes) to be brought into L2; both multiples of 16. A hint.
 __device__ __forceinline__ void prefetch_l2(const void* p, unsigned bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -75,16 +75,19 @@ struct LoraParams {
 
 // How a step's launch is cut; see plan.h.
 struct LoraCut {
-  std::int32_t tile_rows = 0;    // 0: the plain kernel; 8: bgmv and mbgmv; 32 or 64: sgmv
+  std::int32_t tile_rows = 0;    // 0: the plain kernel; 8: bgmv and mbgmv; 32, 64: sgmv
   std::int32_t padded_rank = 0;  // bgmv: what every adapter's loops run to; 0: its own rank
   std::int32_t log_cluster = 0;  // 2^this blocks share a tile: they split `in`, then the columns
   std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns, each doing all of x A^T
   bool overlap = false;          // programmatic dependent launch
 };
 
-// Each enqueues one kernel; nothing is validated, allocated or waited for. fused.cuh and plain.cu.
+// Each enqueues one kernel; nothing is validated, allocated or waited for. fused.cuh (tiles of 8
+// rows), sgmv.cuh (of 32 and 64) and plain.cu.
 cudaError_t launch_lora_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_lora_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+cudaError_t launch_sgmv_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+cudaError_t launch_sgmv_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_lora_plain(const LoraParams& params, bool overlap, cudaStream_t stream);
 
 }  // namespace tandem::cuda

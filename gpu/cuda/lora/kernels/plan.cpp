@@ -27,13 +27,18 @@ std::int64_t tiles_of(const LoraParams& p, std::int64_t rows) {
                                  p.num_segments + p.num_rows / rows});
 }
 
+std::int32_t widest_output(const LoraParams& p) {
+  std::int32_t out = 0;
+  for (std::int32_t m = 0; m < p.num_modules; ++m) out = std::max(out, p.out[m].cols);
+  return out;
+}
+
 // Cluster and splits for tiles of eight rows, by the number of tiles: as many blocks as fill the
 // GPU about once, in clusters of at most eight (sixteen need a whole GPC each and start later). The
 // borders are those of a sweep over 360 of the peers' cases on an H200: within 2 % of the best cut
 // of each.
 void cut_short_tiles(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
-  std::int64_t out = 0;
-  for (std::int32_t m = 0; m < p.num_modules; ++m) out = std::max<std::int64_t>(out, p.out[m].cols);
+  const std::int64_t out = widest_output(p);
   const std::int64_t matrix_bytes = std::int64_t{2} * p.max_rank * (p.in + out);
   if (tiles <= 4 && p.in > 8192 && p.max_rank >= 32) {
     cut.log_cluster = 4;  // long dot products
@@ -56,10 +61,54 @@ void cut_short_tiles(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
   if (p.max_rank > 64 && tiles > 30 && cut.log_cluster < 3) ++cut.log_cluster;
 }
 
-// Long segments of high rank: longer tiles read the weights less often.
+// About how many tiles of 32 rows there are: the longest segment's and one for each other, or all
+// rows' if that is more.
+std::int64_t long_tiles(const LoraParams& p) {
+  const std::int64_t most = (p.max_count + 31) / 32 + p.num_segments - 1;
+  const std::int64_t full = (std::int64_t{p.num_rows} + 31) / 32;
+  return std::min(tiles_of(p, 32), std::max(most, full)) * p.num_modules;
+}
+
+// Tiles of long segments: 32 rows in the largest clusters that run at once, and 64 rows once there
+// are tiles enough. A cluster lies within a part of the GPU of 14 to 18 multiprocessors (H200), so
+// fewer large ones run at once than the number of blocks says, and a second wave costs more than
+// smaller clusters do. Ranks up to 64 let two blocks share a multiprocessor. The borders are those
+// of a sweep over the peers' cases and some of ranks up to 128 on an H200.
 void cut_long_tiles(const LoraParams& p, LoraCut& cut) {
-  cut.tile_rows = p.num_rows >= 4096 && p.max_rank <= 128 ? 64 : 32;
-  cut.log_cluster = p.num_rows * p.num_modules <= 1024 ? 2 : 1;
+  const std::int64_t tiles = long_tiles(p);
+  const bool shared = p.max_rank <= 64;
+  // Small weights and full tiles: sixteen blocks have too little to do to be worth meeting.
+  const std::int32_t size = p.in + widest_output(p);
+  const bool large = size >= 16384 || (size >= 8192 && p.num_rows <= 16 * tiles);
+  cut.tile_rows = 32;
+  if (tiles <= 4 || (large && tiles <= (shared ? 12 : 6))) {
+    cut.log_cluster = 4;
+    cut.log_splits = tiles == 1 ? 2 : tiles <= 3 ? 1 : 0;
+  } else if (tiles <= (shared ? 28 : 14)) {
+    cut.log_cluster = 3;
+  } else if (tiles <= 33) {
+    cut.log_cluster = 2;
+  } else {
+    cut.log_cluster = 1;
+    if (tiles > 66 && p.max_rank <= 256) cut.tile_rows = 64;
+  }
+}
+
+// Whether tiles of many rows are worth it: when segments fill them at least in part. A recorded
+// step has as many segments as rows, whatever they hold, so it takes short tiles.
+bool has_long_segments(const LoraParams& p, const LoraGpu& gpu) {
+  if (p.segments == nullptr || p.max_count < 8) return false;
+  const std::int64_t rows = p.num_rows;
+  const std::int64_t segments = p.num_segments;
+  if (rows < 4 * segments) return false;
+  const std::int64_t tiles = long_tiles(p);
+  // Without clusters a tile is one block's work, and few blocks leave most of the GPU idle.
+  if (gpu.major < 9) return tiles >= 64;
+  // Low ranks: reading the weights more often costs little.
+  const bool wide =
+      (p.max_rank <= 32 && widest_output(p) > 8192) || (p.max_rank <= 16 && p.in > 8192);
+  if (wide && segments > 1 && rows <= 8 * segments) return false;
+  return p.max_rank > 16 || tiles <= 12 || rows >= 20 * segments;
 }
 
 }  // namespace
@@ -69,11 +118,9 @@ LoraCut plan_lora(const LoraParams& p, const LoraGpu& gpu, LoraKernel kernel) {
   cut.overlap = gpu.major >= 9;
   if (!fits_tensor_cores(p)) return cut;
   if (kernel == LoraKernel::automatic) {
-    kernel = p.max_count >= 128 && p.num_rows >= 512 && p.max_rank > 32 ? LoraKernel::sgmv
-                                                                        : LoraKernel::mbgmv;
+    kernel = has_long_segments(p, gpu) ? LoraKernel::sgmv : LoraKernel::mbgmv;
   }
-  // The sums of more than 256 ranks of 32 rows do not fit into shared memory.
-  if (kernel == LoraKernel::sgmv && p.max_rank <= 256) {
+  if (kernel == LoraKernel::sgmv) {
     cut_long_tiles(p, cut);
   } else {
     cut.tile_rows = 8;

@@ -18,7 +18,7 @@ struct LoraShared {
   int partial_at;
   int bytes;
 
-  __host__ __device__ LoraShared(int rows, int max_rank, int tile_rows) {
+  __host__ __device__ LoraShared(int rows, int max_rank) {
     v_pitch = round_up(max_rank, 8);
     high_pitch = 32 * ((round_up(v_pitch, 64) / 32) | 1);
     v_at = kLoraWarps * kStages * kStageBytes;
@@ -26,7 +26,7 @@ struct LoraShared {
     int partial = 0;  // floats a row, the most of any pass
     for (int ranks = kPairRanks; ranks <= kPassRanks && ranks < max_rank + kPairRanks;
          ranks += kPairRanks) {
-      const int floats = (kLoraWarps >> log_rank_groups(ranks, tile_rows)) * (ranks + 8);
+      const int floats = (kLoraWarps >> log_rank_groups(ranks)) * (ranks + 8);
       partial = partial > floats ? partial : floats;
     }
     partial *= rows * 4;
@@ -35,86 +35,39 @@ struct LoraShared {
   }
 };
 
-// The tile's rows as one lane sees them: rows g and g + 8 of every 16.
-template <int kTileRows>
-struct LaneRows {
-  static constexpr int kHalves = kTileRows == 8 ? 1 : 2;
-  static constexpr int kM = kTileRows == 8 ? 1 : kTileRows / 16;
-  std::int32_t row[kM][kHalves];  // of x and y; -1: none
-
-  __device__ __forceinline__ LaneRows(const LoraParams& p, const LoraTile& tile, int g) {
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-#pragma unroll
-      for (int h = 0; h < kHalves; ++h) {
-        const int at = m * 16 + h * 8 + g;
-        row[m][h] = -1;
-        if (at < tile.count) row[m][h] = static_cast<std::int32_t>(row_of(p, tile.first + at));
-      }
-    }
-  }
-};
-
-// 16 ranks over this warp's units of `in`, into partial[row][rank], rows `pitch` apart.
-template <typename T, bool kPaged, int kTileRows>
+// 16 ranks over this warp's units of `in`, into partial[row][rank], rows `pitch` apart; `row` is
+// the lane's of x, -1: none.
+template <typename T, bool kPaged>
 __device__ __forceinline__ void shrink(const LoraParams& p, const LoraWork& w,
-                                       WeightStream<T, kPaged, kTileRows>& stream, LoraRange k,
-                                       const LaneRows<kTileRows>& lane_rows, float* partial,
-                                       int pitch) {
-  constexpr int kM = LaneRows<kTileRows>::kM;
-  constexpr int kHalves = LaneRows<kTileRows>::kHalves;
-  float acc[kM][2][4] = {};
+                                       WeightStream<T, kPaged>& stream, LoraRange k,
+                                       std::int32_t row, float* partial, int pitch) {
+  float acc[2][4] = {};
   const unsigned at = static_cast<unsigned>(w.g * 256 + w.t * 16) ^ ((w.g & 1) * 64U);
-  const T* x[kM][kHalves];
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) {
-      x[m][h] = static_cast<const T*>(p.x) + lane_rows.row[m][h] * p.x_stride + w.t * 8;
-    }
-  }
+  const T* x = static_cast<const T*>(p.x) + row * p.x_stride + w.t * 8;
 #pragma unroll 1
   for (int u = k.begin; u < k.end; u += kChunkUnits) {
-    Words<4> rows[kM > 1 ? 2 : 1][kChunkUnits][2] = {};
-    const auto load = [&](int m) {
+    Words<4> words[kChunkUnits];
 #pragma unroll
-      for (int i = 0; i < kChunkUnits; ++i) {
-        const bool inside = u + i < k.end && (u + i) * kUnit + w.t * 8 < w.in;
-#pragma unroll
-        for (int h = 0; h < kHalves; ++h) {
-          rows[m % 2][i][h] =
-              load_activations(x[m][h] + (u + i) * kUnit, inside && lane_rows.row[m][h] >= 0);
-        }
-      }
-    };
-    load(0);
+    for (int i = 0; i < kChunkUnits; ++i) {
+      const bool inside = u + i < k.end && (u + i) * kUnit + w.t * 8 < w.in;
+      words[i] = load_activations(x + (u + i) * kUnit, inside && row >= 0);
+    }
     const unsigned stage = stream.take() + at;
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      if (m + 1 < kM) load(m + 1);
+    for (int i = 0; i < kChunkUnits; ++i) {
 #pragma unroll
-      for (int i = 0; i < kChunkUnits; ++i) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const unsigned from = (stage ^ (i % 2 * 64U)) + i / 2 * 128U + j * 2048U;
-          multiply<T>(acc[m][j], rows[m % 2][i][0], rows[m % 2][i][1], load_shared<4>(from));
-        }
+      for (int j = 0; j < 2; ++j) {
+        const unsigned from = (stage ^ (i % 2 * 64U)) + i / 2 * 128U + j * 2048U;
+        multiply<T>(acc[j], words[i], Words<4>{}, load_shared<4>(from));
       }
     }
     stream.release();
   }
+  if (row < 0) return;
+  float* to = partial + w.g * pitch + 2 * w.t;
 #pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int h = 0; h < kHalves; ++h) {
-      if (lane_rows.row[m][h] < 0) continue;
-      float* to = partial + (m * 16 + h * 8 + w.g) * pitch + 2 * w.t;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        *reinterpret_cast<float2*>(to + j * 8) =
-            make_float2(acc[m][j][2 * h], acc[m][j][2 * h + 1]);
-      }
-    }
+  for (int j = 0; j < 2; ++j) {
+    *reinterpret_cast<float2*>(to + j * 8) = make_float2(acc[j][0], acc[j][1]);
   }
 }
 
@@ -179,6 +132,23 @@ __device__ __forceinline__ float4 read_block(const float* local, int block) {
   return v;
 }
 
+// Four numbers as sums of two of T.
+template <typename T>
+__device__ __forceinline__ void split(T, const float4& sum, uint2& high, uint2& low) {
+  const float all[4] = {sum.x, sum.y, sum.z, sum.w};
+  float rest[4];
+  unsigned words[2];
+#pragma unroll
+  for (int j = 0; j < 4; j += 2) {
+    words[j / 2] = pack(T(), clamp_to(T(), all[j]), clamp_to(T(), all[j + 1]));
+    const float2 kept = unpack(T(), words[j / 2]);
+    rest[j] = clamp_to(T(), all[j] - kept.x);
+    rest[j + 1] = clamp_to(T(), all[j + 1] - kept.y);
+  }
+  high = make_uint2(words[0], words[1]);
+  low = make_uint2(pack(T(), rest[0], rest[1]), pack(T(), rest[2], rest[3]));
+}
+
 // The sum of all blocks' v as high and low, zeros after the ranks up to a multiple of 64. A lane
 // reads four sums of one block; the lanes that read the same four of the others add them up.
 template <typename T>
@@ -206,19 +176,11 @@ __device__ __forceinline__ void gather_v(int log_blocks, int count, const float*
       sum.w += __shfl_xor_sync(~0U, sum.w, step);
     }
     if (n >= many || mine != 0 || column >= columns) continue;
-    const float all[4] = {sum.x, sum.y, sum.z, sum.w};
-    float rest[4];
-    unsigned words[2];
-#pragma unroll
-    for (int j = 0; j < 4; j += 2) {
-      words[j / 2] = pack(T(), clamp_to(T(), all[j]), clamp_to(T(), all[j + 1]));
-      const float2 kept = unpack(T(), words[j / 2]);
-      rest[j] = clamp_to(T(), all[j] - kept.x);
-      rest[j + 1] = clamp_to(T(), all[j + 1] - kept.y);
-    }
-    *reinterpret_cast<uint2*>(high + row * pitch + column) = make_uint2(words[0], words[1]);
-    *reinterpret_cast<uint2*>(low + row * pitch + column) =
-        make_uint2(pack(T(), rest[0], rest[1]), pack(T(), rest[2], rest[3]));
+    uint2 upper;
+    uint2 rest;
+    split(T(), sum, upper, rest);
+    *reinterpret_cast<uint2*>(high + row * pitch + column) = upper;
+    *reinterpret_cast<uint2*>(low + row * pitch + column) = rest;
   }
 }
 

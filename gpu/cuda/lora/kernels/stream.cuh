@@ -15,6 +15,7 @@
 
 namespace tandem::cuda {
 
+inline constexpr int kShortTileRows = 8;  // of a tile in fused.cuh
 inline constexpr int kLogLoraWarps = 3;
 inline constexpr int kLoraWarps = 1 << kLogLoraWarps;
 inline constexpr int kLoraThreads = 32 * kLoraWarps;
@@ -36,12 +37,9 @@ struct LoraRange {
 
 // How the warps of a block share a pass of up to 64 ranks: 2^log_groups groups of warps by pairs of
 // eight ranks, and the warps of a group by `in`. Long pieces of few rows of A beat short pieces of
-// many, and fewer partial sums are left to add. Three pairs go one after another where the sums of
-// all warps fit.
-__host__ __device__ inline int log_rank_groups(int pass_ranks, int tile_rows) {
-  if (pass_ranks > 2 * kPairRanks) {
-    return pass_ranks <= 3 * kPairRanks && tile_rows == 8 ? 0 : 2;
-  }
+// many, and fewer partial sums are left to add. Three pairs go one after another.
+__host__ __device__ inline int log_rank_groups(int pass_ranks) {
+  if (pass_ranks > 2 * kPairRanks) return pass_ranks <= 3 * kPairRanks ? 0 : 2;
   return pass_ranks > kPairRanks ? 1 : 0;
 }
 
@@ -97,7 +95,7 @@ struct LoraWork {
   }
 };
 
-template <typename T, bool kPaged, int kTileRows>
+template <typename T, bool kPaged>
 class WeightStream {
  public:
   // `ring`: shared address of this warp's kStages stages.
@@ -185,7 +183,7 @@ class WeightStream {
     for (;; pass_ += kPassRanks) {
       in_a_ = pass_ < w_.rank;
       if (!in_a_) return;
-      log_groups_ = log_rank_groups(min(kPassRanks, w_.rank - pass_), kTileRows);
+      log_groups_ = log_rank_groups(min(kPassRanks, w_.rank - pass_));
       const LoraRange k = w_.inputs(log_groups_);
       rank_ = pass_ + (w_.warp & ((1 << log_groups_) - 1)) * kPairRanks;
       unit_ = unit_begin_ = k.begin;

@@ -1,0 +1,66 @@
+// Launches a LoRA kernel over tiles of rows: the kernel's attributes, clusters, dependent launch.
+#pragma once
+
+#include <cstddef>
+
+#include "gpu/cuda/lora/kernels/params.h"
+#include "gpu/cuda/lora/kernels/tile.cuh"
+
+namespace tandem::cuda {
+
+// Lets `kKernel` use all the shared memory that the current device gives a block, and clusters of
+// 16; `most` becomes the bytes. The attributes are the device's and are set once, not at every
+// launch. Remembered by thread, so that no lock is needed; a thread that has gone to another device
+// sets them there.
+template <auto kKernel>
+cudaError_t prepare_kernel(const LoraCut& cut, int& most) {
+  static thread_local int prepared_device = -1;
+  static thread_local int prepared_most = 0;
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  if (prepared_device != device) {
+    error = cudaDeviceGetAttribute(&prepared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess) return error;
+    error =
+        cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, prepared_most);
+    if (error != cudaSuccess) return error;
+    error = cudaFuncSetAttribute(kKernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error != cudaSuccess && cut.log_cluster > 3) return error;
+    prepared_device = device;
+  }
+  most = prepared_most;
+  return cudaSuccess;
+}
+
+// Grid: (cluster x splits, modules, tiles of cut.tile_rows).
+template <auto kKernel>
+cudaError_t launch_tiles(const LoraParams& p, const LoraCut& cut, int threads, int shared_bytes,
+                         cudaStream_t stream) {
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned num_attributes = 0;
+  if (cut.log_cluster > 0) {
+    attributes[num_attributes].id = cudaLaunchAttributeClusterDimension;
+    attributes[num_attributes].val.clusterDim.x = 1U << cut.log_cluster;
+    attributes[num_attributes].val.clusterDim.y = 1;
+    attributes[num_attributes].val.clusterDim.z = 1;
+    ++num_attributes;
+  }
+  if (cut.overlap) {
+    attributes[num_attributes].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[num_attributes].val.programmaticStreamSerializationAllowed = 1;
+    ++num_attributes;
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim =
+      dim3(1U << (cut.log_cluster + cut.log_splits), static_cast<unsigned>(p.num_modules),
+           static_cast<unsigned>(tile_bound(p, cut.tile_rows)));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = num_attributes;
+  return cudaLaunchKernelEx(&config, kKernel, p, cut);
+}
+
+}  // namespace tandem::cuda

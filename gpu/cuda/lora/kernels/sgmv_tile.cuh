@@ -1,0 +1,72 @@
+// How the blocks of sgmv.cuh share the work, and the threads of a block its tile.
+#pragma once
+
+#include "gpu/cuda/lora/kernels/shrink.cuh"
+
+namespace tandem::cuda {
+
+// How a block of eight warps shares a tile of kRows rows: kRowWarps groups of 16 rows; the kParts
+// warps of a group share `in` by turns of 16 elements, later the columns by units of 32.
+template <int kTileRows>
+struct SgmvShape {
+  static constexpr int kRows = kTileRows;
+  static constexpr int kRowWarps = kRows / 16;
+  static constexpr int kParts = kLoraWarps / kRowWarps;
+  static constexpr int kColumns = kParts * kUnit;
+  static constexpr int kInputs = kRows == 32 ? 128 : 64;
+  static constexpr int kStages = kRows == 32 ? 3 : 4;
+  static constexpr int kRowBytes = kRows * kInputs * 2;          // of x
+  static constexpr int kWeightBytes = kPassRanks * kInputs * 2;  // of A
+  static constexpr int kBytes = kRowBytes + kWeightBytes;        // of a stage
+  static_assert(kRows * kColumns * 2 == kRowBytes);              // y
+  static_assert(kColumns * kStepRanks * 2 == kWeightBytes);      // B
+};
+
+// A warp's 16 rows of the tile, and its part among the warps of these rows.
+template <typename Shape>
+__device__ __forceinline__ int sgmv_row() {
+  return static_cast<int>(threadIdx.x / 32) % Shape::kRowWarps * 16;
+}
+template <typename Shape>
+__device__ __forceinline__ int sgmv_part() {
+  return static_cast<int>(threadIdx.x / 32) / Shape::kRowWarps;
+}
+// Of a stage's columns, the first of eight that are this thread's.
+template <typename Shape>
+__device__ __forceinline__ int sgmv_column() {
+  return sgmv_part<Shape>() * kUnit + static_cast<int>(threadIdx.x % 4) * 8;
+}
+
+// Where a block's own part of the work begins and ends: elements of `in`, and columns.
+struct SgmvWork {
+  LoraEntry entry;
+  int in_begin, in_end;
+  int column_begin, column_end;
+};
+
+// Which rows of x and y a thread copies, multiplies and writes; -1: none.
+template <int kTileRows>
+struct SgmvRows {
+  using Shape = SgmvShape<kTileRows>;
+  static constexpr int kPieces = Shape::kInputs / 8;  // of 16 bytes, in a row of an A stage
+  static constexpr int kRowsAtOnce = kLoraThreads / kPieces;
+  static constexpr int kCopies = Shape::kRowBytes / 16 / kLoraThreads;
+  std::int32_t copied[kCopies];  // at threadIdx.x / kPieces of the tile and every kRowsAtOnce
+  std::int32_t own[2];           // of its warp's 16: rows lane / 4 and 8 further
+
+  __device__ __forceinline__ SgmvRows(const LoraParams& p, const LoraTile& tile) {
+    const auto row = [&](int at) {
+      return at < tile.count ? static_cast<std::int32_t>(row_of(p, tile.first + at)) : -1;
+    };
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      copied[i] = row(static_cast<int>(threadIdx.x) / kPieces + i * kRowsAtOnce);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      own[h] = row(sgmv_row<Shape>() + static_cast<int>(threadIdx.x % 32 / 4) + h * 8);
+    }
+  }
+};
+
+}  // namespace tandem::cuda
