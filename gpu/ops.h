@@ -220,7 +220,10 @@ struct HandoffJob {
   std::int32_t num_groups;      // 1 .. kMaxColdGroups
   std::int32_t max_count;       // most rows of any group
   std::uint32_t* tickets;       // [num_groups] of Ticket, device memory
-  HandoffState* state;          // read by the offer, written by the accept
+  // When the offer gave the first group its ticket: nanoseconds of a clock of the device's own,
+  // device memory. Null: nobody asks.
+  std::uint64_t* time;
+  HandoffState* state;  // read by the offer, written by the accept
   MailboxView mailboxes[kMaxMailboxes];
   std::uint64_t sequence;  // of this job; rises from offer to offer
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -15,8 +16,10 @@ namespace {
 // engine, and each operation costs it microseconds that the next step would begin later. So pieces
 // go onto the load stream some milliseconds ahead of the link, what enqueueing a step takes and
 // more, except those that a step waits for. A few always, should the link be faster than known.
-constexpr std::size_t kMostAhead = 400;
+constexpr std::size_t kMostAhead = 300;  // an emulated link makes three of a copy
 constexpr std::size_t kFewAhead = 32;
+constexpr std::size_t kOperationsOfPiece = 5;  // about
+constexpr std::chrono::microseconds kRoomPoll{20};
 constexpr std::chrono::milliseconds kAhead{4};
 // Pieces that may wait behind them: what the planner's order still means something for.
 constexpr std::size_t kMostQueued = 16384;
@@ -102,25 +105,30 @@ AdapterLease LoadQueue::arriving_in(SlotId slot) const {
   return loads_[slot.index()] == nullptr ? nullptr : table_->row(slot).adapter;
 }
 
-void LoadQueue::add_pending(const ServedAdapter& adapter, std::vector<LayerEvents>& pending) {
-  if (!arriving(adapter)) return;
-  const auto& layers = find(adapter)->layers;
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    hurry(adapter, static_cast<std::int64_t>(layer), PieceKind::layer);
-  }
-  const bool known = std::any_of(pending.begin(), pending.end(), [&](const LayerEvents& each) {
-    return each.data() == layers.data();
-  });
-  if (!known) pending.emplace_back(layers);
-}
-
-void LoadQueue::hurry(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind) {
+void LoadQueue::wait(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind,
+                     Stream& stream) {
   check_whole();
   const Load* const load = find(adapter);
   if (load == nullptr || load->sent.empty()) return;
   const auto l = static_cast<std::size_t>(layer);
-  const unsigned parts = kind == PieceKind::b ? kPartB : kBothParts;
-  while ((load->sent[l] & parts) != parts) send_next();
+  hurry(*load, l, kind == PieceKind::b ? kPartB : kBothParts);
+  Event* event = kind == PieceKind::b ? load->b_parts[l].get() : nullptr;
+  if (event == nullptr) event = load->layers[l].get();  // B that travelled with A
+  stream.wait(*event);
+}
+
+bool LoadQueue::has_room() const {
+  return operations_ahead_ + queue_.size() * kOperationsOfPiece <= kMostAhead;
+}
+
+void LoadQueue::hurry(const Load& load, std::size_t layer, unsigned parts) {
+  while ((load.sent[layer] & parts) != parts) {
+    while (operations_ahead_ > kMostAhead && !ahead_.empty()) {
+      look();
+      std::this_thread::sleep_for(kRoomPoll);
+    }
+    send_next();
+  }
 }
 
 // From the reservation to the queue.
@@ -173,7 +181,9 @@ void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece
       queue_piece(slot, static_cast<std::int32_t>(layer), PieceKind::layer);
     }
   }
-  feed();
+  // Enough for the link to begin with. The rest goes out with the step, or behind it.
+  look();
+  while (!queue_.empty() && operations_ahead_ < kFewAhead) send_next();
 }
 
 std::vector<std::pair<std::size_t, std::size_t>> LoadQueue::byte_ranges(SlotId slot,
@@ -222,13 +232,17 @@ void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind) {
 
 void LoadQueue::feed() {
   check_whole();
+  look();
+  while (!queue_.empty() && is_due(queue_.front())) send_next();
+}
+
+// What has passed is forgotten. Steps under way may wait for a layer that never comes: it is given
+// up here, too, while the engine waits for them.
+void LoadQueue::look() {
   while (!ahead_.empty() && ahead_.front().event->passed()) {
     operations_ahead_ -= ahead_.front().operations;
     ahead_.pop_front();
   }
-  while (!queue_.empty() && is_due(queue_.front())) send_next();
-  // Steps under way may wait for a layer that never comes: it is given up here, too, while the
-  // engine waits for them.
   for (const SlotId slot : loading_) {
     if (const auto& reading = table_->row(slot).reading; reading != nullptr) {
       reading->end_if_overdue();

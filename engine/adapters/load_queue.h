@@ -56,6 +56,9 @@ struct LayerArrival {
   TimePoint a, b;
 };
 
+// Layer l, or its B, is there when event l has passed; null: it is not on the stream yet.
+using LayerEvents = std::span<const std::unique_ptr<Event>>;
+
 // An adapter that is loading, as a step sees it that may compute with it before it is there. Valid
 // until DeviceTier::poll().
 struct ArrivingAdapter {
@@ -81,11 +84,12 @@ class LoadQueue {
   std::optional<ArrivingAdapter> arriving(const ServedAdapter& adapter) const;
   // What is on its way into this slot; null: nothing is.
   AdapterLease arriving_in(SlotId slot) const;
-  // Its load, if it is under way, for AdapterTable::pending. Valid until DeviceTier::poll().
-  void add_pending(const ServedAdapter& adapter, std::vector<LayerEvents>& pending);
-  // Puts that piece of a load on the stream, and all before it, so that its event is there to be
-  // waited for. `kind` b: B, with or without A; layer: all of it.
-  void hurry(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind);
+  // Has `stream` wait for that piece of a load, if it is under way. `kind` b: B, with or without A;
+  // layer: all of it. What is not on the load stream yet is put there first, with all before it:
+  // that may take until the stream has room, but no longer than the loads before it.
+  void wait(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind, Stream& stream);
+  // All that waits could be put on the stream at once.
+  bool has_room() const;
   // Keeps the load stream busy. Call often while steps run; poll() does it, too.
   void feed();
   // When the link has nothing left to do, by what is known of it; in the past if so already.
@@ -158,6 +162,8 @@ class LoadQueue {
                                                                unsigned parts) const;
   void queue_piece(SlotId slot, std::int32_t layer, PieceKind kind);
   bool is_due(const Piece& piece) const;
+  void hurry(const Load& load, std::size_t layer, unsigned parts);
+  void look();
   void send_next();
   std::size_t begin(SlotId slot);
   std::size_t copy(const Piece& piece);

@@ -11,9 +11,9 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   std::vector<std::pair<Sequence*, Status>> failed;
   refused_ = false;
   blocked_ = nullptr;
-  // What has arrived has had its turn, and is nobody's here.
-  std::erase_if(turns_,
-                [](const Turn& turn) { return turn.adapter->residency() != Residency::loading; });
+  std::erase_if(turns_, [&](const Turn& turn) {
+    return turn.step <= step_ && turn.adapter->residency() != Residency::loading;
+  });
   bool busy = false;
   DeviceTier::Turn turn(*device_);
   const std::int32_t kept_pages = device_->room().kept_pages();
@@ -176,10 +176,12 @@ bool AdapterGate::enter(const Sequence& sequence) {
   bool may = !holds_back(sequence);
   if (adapter != nullptr) {
     const Residency residency = adapter->residency();
-    may = may && device_->proof(*adapter).status().ok() &&
+    // Turns hold for those that have arrived meanwhile, too: prompts that fill a step by themselves
+    // answer sooner one after another than all together.
+    may = may && device_->proof(*adapter).status().ok() && has_turn(*adapter) &&
           (residency == Residency::resident ||
            (residency == Residency::loading && starts_before_arrival(mode_) &&
-            sequence.replays == 0 && has_turn(*adapter)));
+            sequence.replays == 0));
   }
   if (!may) {
     refused_ = true;

@@ -148,6 +148,8 @@ void EngineLoop::start_loads() {
 // is time to wait for it.
 void EngineLoop::run_step() {
   const TimePoint begin = clock_->now();
+  Duration waited{};
+  if (enqueuing_would_take_long()) waited = hand_out_oldest();
   const std::vector<ScheduledSequence>& scheduled = scheduler_.plan();
   step_was_empty_ = scheduled.empty();
   help_stuck();
@@ -156,14 +158,23 @@ void EngineLoop::run_step() {
     enqueue(scheduled);
   }
   if (executor_->num_in_flight() == 1) give_masks();  // all tokens before the step are known
-  Duration waited{};
-  if (executor_->full() || (scheduled.empty() && !executor_->empty())) waited = hand_out_oldest();
+  if (executor_->full() || (scheduled.empty() && !executor_->empty())) waited += hand_out_oldest();
   give_masks();
   publish_stats();
   publish_view();
   deliveries_.send();
   const Duration worked = clock_->now() - begin - waited;
   counts_.host_seconds_total += std::chrono::duration<double>(worked).count();
+}
+
+// A step that waits for what the link brings much later is enqueued as far as the load stream has
+// room; what ends meanwhile would be handed out too late.
+bool EngineLoop::enqueuing_would_take_long() {
+  if (executor_->empty() || executor_->tier().loads().has_room()) return false;
+  return std::ranges::any_of(scheduler_.all(), [](const Sequence* sequence) {
+    const AdapterLease& adapter = sequence->context->adapter;
+    return adapter != nullptr && adapter->residency() != Residency::resident;
+  });
 }
 
 // Adapters that were loaded into what was left between others may lie in more pages than they fill.

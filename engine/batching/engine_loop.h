@@ -66,6 +66,7 @@ class EngineLoop {
   void look_after_adapters();
   void start_loads();
   void run_step();
+  bool enqueuing_would_take_long();
   void help_stuck();
   void note_scheduled(const std::vector<ScheduledSequence>& scheduled, TimePoint now);
   void enqueue(const std::vector<ScheduledSequence>& scheduled);

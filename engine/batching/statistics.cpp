@@ -44,6 +44,7 @@ void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& 
   stats.handoff_voids = handoff.voids;
   stats.handoff_planned_seconds = handoff.planned_s;
   stats.handoff_actual_seconds = handoff.actual_s;
+  stats.handoff_plan_error = handoff.plan_error;
 }
 
 void count_workers(const Handoff& handoff, EngineStats& stats) {

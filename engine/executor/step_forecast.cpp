@@ -34,13 +34,8 @@ double StepForecast::busy_for(TimePoint now) const {
 }
 
 void StepForecast::learn(double ratio) {
-  ratios_[num_ratios_++ % kRemembered] = ratio;
-  const std::size_t known = std::min(num_ratios_, kRemembered);
-  if (known < kFewest) return;
-  std::array<double, kRemembered> sorted = ratios_;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(known / 2);
-  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(known));
-  pace_ = *middle;
+  ratios_.add(ratio);
+  if (ratios_.known() >= kFewest) pace_ = ratios_.median();
 }
 
 }  // namespace tandem

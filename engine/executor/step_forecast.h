@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "base/clock.h"
+#include "base/recent_median.h"
 #include "engine/model/steps_in_flight.h"
 
 namespace tandem {
@@ -45,8 +46,7 @@ class StepForecast {
   std::array<Step, kMaxStepsInFlight> steps_;  // oldest first
   std::size_t num_steps_ = 0;
   TimePoint begun_;  // the oldest
-  std::array<double, kRemembered> ratios_{};
-  std::size_t num_ratios_ = 0;  // ever
+  RecentMedian<kRemembered> ratios_;
   double pace_ = 1;
 };
 

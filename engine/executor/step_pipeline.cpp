@@ -29,7 +29,8 @@ StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCa
       adapters_(&adapters),
       handoff_(handoff),
       clock_(&clock),
-      graphs_(model, cache, options.max_graph_batch) {}
+      graphs_(model, cache, options.max_graph_batch),
+      waits_(adapters.loads(), model.config().num_layers) {}
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
                                                            LlamaModel& model, const KvCache& cache,
@@ -87,10 +88,11 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   fill(plan, step);
   plan_handoff(step);
   const bool hands_over = !step.handoff.groups.empty();
+  const bool waits = !waits_.empty();
   // Recordings know nothing of loads under way: such a step runs as it is.
-  const bool recorded = pending_.empty() && !hands_over && graphs_.pad(*batch_);
+  const bool recorded = !waits && !hands_over && graphs_.pad(*batch_);
   step.gap_seconds = gap_before_now();
-  const TimePoint launched = clock_->now();  // an idle device begins with the first kernel
+  step.launched = clock_->now();  // an idle device begins with the first kernel
 
   adapters_->step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
@@ -106,13 +108,14 @@ void StepPipeline::enqueue(const StepPlan& plan) {
     step.status = graphs_.launch(*stream_, input, adapters_->table());
   } else {
     AdapterTable table = adapters_->table();
-    table.pending = pending_;
+    if (waits) table.waits = &waits_;
     if (hands_over) handoff_->publish(input, adapters_->loads(), step.handoff);
     model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
     if (hands_over) handoff_->copy_back(*stream_, step.handoff);
+    waits_.clear();  // holds on to nobody
   }
   adapters_->step_ends(*stream_);
-  forecast(step, launched);
+  forecast(step, waits);
   next_ = (next_ + 1) % steps_.size();
   ++in_flight_;
   if (plan.num_masks > 0) {
@@ -194,26 +197,29 @@ void StepPipeline::plan_handoff(Step& step) {
     handoff_->plan(cold_, batch_->num_rows(), next_step(), adapters_->loads(), step.handoff);
     batch_->set_cold(handoff_->cold_slots(step.handoff));
   }
-  pending_.clear();
+  waits_.clear();
+  const auto& groups = step.handoff.groups;
+  if (!groups.empty()) {
+    for (const HandoffStep::Wait& wait : step.handoff.waits) {
+      waits_.add(groups[wait.group].adapter, wait.layer, wait.kind);
+    }
+  }
   for (const AdapterRows& each : cold_) {
-    const auto& groups = step.handoff.groups;
     const bool handed = std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
       return group.adapter == each.adapter;
     });
-    if (!handed) adapters_->loads().add_pending(*each.adapter, pending_);
+    if (!handed) waits_.add_all(each.adapter);
   }
   cold_.clear();  // holds on to nobody
 }
 
-void StepPipeline::forecast(const Step& step, TimePoint launched) {
+void StepPipeline::forecast(const Step& step, bool waits) {
   if (handoff_ == nullptr) return;
   const double model_s = handoff_->step_time(batch_->num_rows());
-  if (!step.handoff.groups.empty()) {
-    forecast_.add_planned(launched, step.handoff.planned_s);
-  } else if (!pending_.empty()) {  // nobody knows how long it waits
-    forecast_.add_planned(launched, model_s);
+  if (!step.handoff.groups.empty() || waits) {
+    forecast_.add_planned(step.launched, std::max(model_s, step.handoff.planned_s));
   } else {
-    forecast_.add(launched, model_s);
+    forecast_.add(step.launched, model_s);
   }
 }
 
@@ -242,7 +248,7 @@ StepResult StepPipeline::wait() {
   result.seconds = seconds_between(std::max(step.begun, last_end_), end);
   result.gap_seconds = step.gap_seconds;
   if (handoff_ != nullptr) {
-    end_handoff(step, result);
+    end_handoff(step, seconds_between(std::max(step.launched, last_end_), end), result);
     forecast_.end_oldest(end, result.status.ok());
   }
   last_end_ = end;
@@ -267,7 +273,7 @@ Status StepPipeline::abandon() noexcept {
   open_.reset();
   forecast_.clear();
   cold_.clear();
-  pending_.clear();
+  waits_.clear();
   in_flight_ = 0;
   failure_ = Status();
   idle_since_.reset();
@@ -275,7 +281,7 @@ Status StepPipeline::abandon() noexcept {
 }
 
 // The slots are those of the step: by now another adapter may lie there.
-void StepPipeline::end_handoff(Step& step, StepResult& result) {
+void StepPipeline::end_handoff(Step& step, double seconds, StepResult& result) {
   std::vector<std::pair<const ServedAdapter*, SlotId>> slots;
   for (const HandoffStep::Group& group : step.handoff.groups) {
     slots.emplace_back(group.adapter.get(), group.slot);
@@ -285,7 +291,7 @@ void StepPipeline::end_handoff(Step& step, StepResult& result) {
                         [&](const auto& each) { return each.first == adapter; })
         ->second;
   };
-  const HandoffOutcome outcome = handoff_->end(step.handoff, !result.status.ok(), result.seconds);
+  const HandoffOutcome outcome = handoff_->end(step.handoff, !result.status.ok(), seconds);
   for (const AdapterLease& adapter : outcome.voided) {
     result.voided.push_back(slot_of(adapter.get()));
   }

@@ -30,6 +30,7 @@
 
 #include "base/clock.h"
 #include "engine/adapters/device_tier.h"
+#include "engine/adapters/load_waits.h"
 #include "engine/executor/step_forecast.h"
 #include "engine/executor/step_plan.h"
 #include "engine/handoff/handoff.h"
@@ -85,6 +86,7 @@ class StepPipeline {
     std::unique_ptr<Event> done;
     Status status;  // of enqueuing it
     TimePoint begun;
+    TimePoint launched;  // its first kernel
     double gap_seconds = 0;
     HandoffStep handoff;
   };
@@ -96,8 +98,8 @@ class StepPipeline {
   void abandon_open(Step& step);
   void note_cold(SlotId slot, std::int32_t rows);
   void plan_handoff(Step& step);
-  void forecast(const Step& step, TimePoint launched);
-  void end_handoff(Step& step, StepResult& result);
+  void forecast(const Step& step, bool waits);
+  void end_handoff(Step& step, double seconds, StepResult& result);
   // The step that was enqueued `ago` steps ago; 1: the newest.
   std::size_t index_before(std::size_t ago) const {
     return (next_ + steps_.size() - ago) % steps_.size();
@@ -129,7 +131,7 @@ class StepPipeline {
   std::size_t next_ = 0;  // the step to fill
   std::size_t in_flight_ = 0;
   std::vector<AdapterRows> cold_;        // of the step being enqueued: not all there
-  std::vector<LayerEvents> pending_;     // loads that it waits for
+  LoadWaits waits_;                      // what of loads it waits for
   StepForecast forecast_;                // of what is under way; unused without a handoff
   Status failure_;                       // of the stream, until no step is under way
   std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work

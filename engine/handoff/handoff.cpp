@@ -1,7 +1,7 @@
 #include "engine/handoff/handoff.h"
 
-#include <fmt/ranges.h>
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "engine/handoff/handoff_jobs.h"
+#include "engine/handoff/step_lessons.h"
 
 namespace tandem {
 namespace {
@@ -43,12 +44,13 @@ Result<std::unique_ptr<Handoff>> Handoff::create(Device& device, const ModelConf
 
 Status Handoff::make_device_memory(Device& device) {
   constexpr std::string_view kPurpose = "the handoff's tickets";
-  const std::size_t ticket_bytes =
-      static_cast<std::size_t>(planner_.most_offers()) * kMaxColdGroups * sizeof(std::uint32_t);
-  TANDEM_ASSIGN(tickets_, device.allocate(ticket_bytes, kPurpose));
+  const auto offers = static_cast<std::size_t>(planner_.most_offers());
+  const std::size_t bytes =
+      offers * (sizeof(std::uint64_t) + kMaxColdGroups * sizeof(std::uint32_t));
+  TANDEM_ASSIGN(told_, device.allocate(bytes, kPurpose));
   for (Buffer& answers : answers_) {
-    TANDEM_ASSIGN(answers, device.allocate_pinned(
-                               ticket_bytes + kMaxColdGroups * sizeof(std::uint32_t), kPurpose));
+    TANDEM_ASSIGN(answers,
+                  device.allocate_pinned(bytes + kMaxColdGroups * sizeof(std::uint32_t), kPurpose));
   }
   return {};
 }
@@ -60,12 +62,14 @@ AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
 }
 
 void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
-                   const ExpectedStep& expected, LoadQueue& under_way, HandoffStep& step) {
+                   const ExpectedStep& expected, const LoadQueue& under_way, HandoffStep& step) {
   planner_.plan(cold, step_rows, expected, mailboxes_->workers(), under_way, step);
   if (step.groups.empty()) return;
   step.device.job.sequence = next_sequence_;
   next_sequence_ += static_cast<std::uint64_t>(step.num_offers);
-  step.answers = reinterpret_cast<std::uint32_t*>(answers_[turn_++ % answers_.size()].data());
+  step.times = reinterpret_cast<std::uint64_t*>(answers_[turn_++ % answers_.size()].data());
+  step.tickets = reinterpret_cast<std::uint32_t*>(step.times + planner_.most_offers());
+  step.voids = step.tickets + step.groups.size() * static_cast<std::size_t>(step.num_offers);
 }
 
 std::vector<ColdSlot> Handoff::cold_slots(const HandoffStep& step) const {
@@ -116,7 +120,8 @@ void Handoff::publish(const StepInput& input, const LoadQueue& under_way, Handof
   }
   device.live = input.live;
   device.voids = input.voids;
-  device.job.tickets = reinterpret_cast<std::uint32_t*>(tickets_.data());
+  device.job.time = reinterpret_cast<std::uint64_t*>(told_.data());
+  device.job.tickets = reinterpret_cast<std::uint32_t*>(device.job.time + planner_.most_offers());
   device.ready = under_way.ready_words();
   device.whole_loads = planner_.whole_loads();
   device.job.state = mailboxes_->state();
@@ -130,16 +135,18 @@ void Handoff::publish(const StepInput& input, const LoadQueue& under_way, Handof
 
 void Handoff::copy_back(Stream& stream, const HandoffStep& step) {
   const std::size_t groups = step.groups.size();
-  stream.copy_to_host(step.answers, step.device.voids, groups * sizeof(std::uint32_t));
-  stream.copy_to_host(step.answers + groups, step.device.job.tickets,
-                      groups * static_cast<std::size_t>(step.num_offers) * sizeof(std::uint32_t));
+  const std::size_t tickets = groups * static_cast<std::size_t>(step.num_offers);
+  stream.copy_to_host(step.voids, step.device.voids, groups * sizeof(std::uint32_t));
+  stream.copy_to_host(step.times, step.device.job.time,
+                      static_cast<std::size_t>(planner_.most_offers()) * sizeof(std::uint64_t) +
+                          tickets * sizeof(std::uint32_t));
 }
 
 // Layers of the group of which workers computed anything; counts those that the GPU did instead.
 std::int32_t Handoff::count_layers(const HandoffStep& step, std::size_t group) {
   const std::size_t groups = step.groups.size();
   std::int32_t cpu_layers = 0;
-  const std::uint32_t* ticket = step.answers + groups + group;
+  const std::uint32_t* ticket = step.tickets + group;
   for (const LayerHandoff& layer : step.layers) {
     bool offered = false;
     bool cpu = false;
@@ -164,28 +171,29 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
   // never will be.
   std::uint64_t broken = failed ? mailboxes_of(step) : 0;
   for (std::size_t g = 0; g < step.groups.size() && !failed; ++g) {
-    if (step.answers[g] == 0) continue;
+    if (step.voids[g] == 0) continue;
     broken |= mask_of(static_cast<std::size_t>(step.groups[g].job.mailbox));
     ++counts_.voids;
   }
   close(step, broken);
-  std::vector<std::int32_t> by_workers;  // layers of each group
   for (std::size_t g = 0; g < step.groups.size() && !failed; ++g) {
     const HandoffStep::Group& group = step.groups[g];
     counts_.rows += group.job.rows;
-    if (step.answers[g] != 0) {
+    if (step.voids[g] != 0) {
       outcome.voided.push_back(group.adapter);
       continue;
     }
-    by_workers.push_back(count_layers(step, g));
-    outcome.served.push_back({group.adapter.get(), by_workers.back()});
+    outcome.served.push_back({group.adapter.get(), count_layers(step, g)});
   }
-  log::debug("a cold step: {} groups, {} offers, planned {:.3f} ms, took {:.3f} ms; by workers: {}",
-             step.groups.size(), step.num_offers, step.planned_s * 1e3, seconds * 1e3,
-             fmt::join(by_workers, ", "));
+  if (log::enabled(log::Level::debug)) log::debug("{}", tell(step, seconds));
+  if (!failed && broken == 0) planner_.learn(step);
   ++counts_.steps;
   counts_.planned_s += step.planned_s;
   counts_.actual_s += seconds;
+  if (step.planned_s > 0 && !failed && broken == 0) {
+    plan_errors_.add(std::abs(seconds / step.planned_s - 1));
+    counts_.plan_error = plan_errors_.median();
+  }
   step.groups.clear();
   return outcome;
 }

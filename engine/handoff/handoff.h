@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/recent_median.h"
 #include "base/status.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/load_queue.h"
@@ -52,7 +53,7 @@ class Handoff {
   // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
   // none of its groups must be waited for layer by layer.
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, const ExpectedStep& expected,
-            LoadQueue& under_way, HandoffStep& step);
+            const LoadQueue& under_way, HandoffStep& step);
   std::vector<ColdSlot> cold_slots(const HandoffStep& step) const;
   // `input` is the step's, uploaded; enqueue it then.
   void publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step);
@@ -76,17 +77,19 @@ class Handoff {
   void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
   std::int32_t count_layers(const HandoffStep& step, std::size_t group);
+  static constexpr std::size_t kRememberedErrors = 64;
 
   const ModelConfig config_;
   const std::uint32_t deadline_us_;
-  const HandoffPlanner planner_;
+  HandoffPlanner planner_;
   std::unique_ptr<Mailboxes> mailboxes_;
-  Buffer tickets_;  // [offers][groups]
-  std::array<Buffer, kMaxStepsInFlight> answers_;
+  Buffer told_;  // device memory: times [most offers], then tickets [offers][groups]
+  std::array<Buffer, kMaxStepsInFlight> answers_;  // the same in host memory, then voids
   std::size_t turn_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_published_ = 1;  // behind it only within a step that is being enqueued
   HandoffCounts counts_;
+  RecentMedian<kRememberedErrors> plan_errors_;
 };
 
 }  // namespace tandem

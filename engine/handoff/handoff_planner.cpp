@@ -1,17 +1,14 @@
 #include "engine/handoff/handoff_planner.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <string>
 #include <utility>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/handoff/mailboxes.h"
+#include "engine/handoff/step_lessons.h"
 #include "engine/model/steps_in_flight.h"
 #include "engine/profile/layer_load.h"
 #include "shm/mailbox.h"
@@ -22,16 +19,6 @@ namespace {
 // Beyond these the cost model is of another machine, and its other figures mean nothing either.
 constexpr double kLeastPace = 0.5;
 constexpr double kMostPace = 4;
-
-// Of each adapter a letter for each layer: waits, cpu, xa.
-std::vector<std::string> letters_of(const HandoffPlan& plan) {
-  std::vector<std::string> letters;
-  for (const std::vector<LayerChoice>& choices : plan.choices) {
-    std::string& text = letters.emplace_back();
-    for (const LayerChoice choice : choices) text += "wcx"[static_cast<std::size_t>(choice)];
-  }
-  return letters;
-}
 
 }  // namespace
 
@@ -207,9 +194,10 @@ HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
                           const ExpectedStep& expected, std::span<const std::uint64_t> workers,
-                          LoadQueue& under_way, HandoffStep& step) const {
+                          const LoadQueue& under_way, HandoffStep& step) const {
   step.groups.clear();
   step.num_offers = 0;
+  step.planned_s = 0;
   const auto none = [](std::uint64_t mask) { return mask == 0; };
   if (cold.empty() || std::ranges::all_of(workers, none)) return;
   const std::vector<Candidate> candidates = choose(cold, workers, under_way);
@@ -218,14 +206,21 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
     return;
   }
   const HandoffPlan plan = choose_layers(candidates, step_rows, expected);
-  log::debug("a cold step of {} rows starts in {:.3f} ms, pace {:.2f}: {}", step_rows,
-             expected.starts_in * 1e3, expected.pace, fmt::join(letters_of(plan), ", "));
-  lay_out(candidates, plan, under_way, step);
-  if (step.num_offers == 0) {
-    step.groups.clear();
-    return;
+  lay_out(candidates, plan, step);
+  step.rows = step_rows;
+  step.layer_s = costs_.layer_time(step_rows) * request_for(step_rows, expected).pace;
+  double begin = std::max(0.0, expected.starts_in);
+  step.planned_s = plan.layer_ends.back() - begin;
+  step.planned_layers.clear();
+  for (const double end : plan.layer_ends) {
+    step.planned_layers.push_back(end - std::exchange(begin, end));
   }
-  step.planned_s = plan.layer_ends.back() - std::max(0.0, expected.starts_in);
+  if (step.num_offers == 0) step.groups.clear();
+}
+
+void HandoffPlanner::learn(const HandoffStep& step) {
+  learn_stalls(config_, costs_, step, stalls_);
+  costs_.factors = stalls_.factors();
 }
 
 // What its workers are told of it in every layer.
@@ -255,16 +250,16 @@ void HandoffPlanner::add_group(const Candidate& candidate, HandoffStep& step) co
 
 // Every candidate that may be handed over becomes a group, and waits where it is not.
 void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
-                             LoadQueue& under_way, HandoffStep& step) const {
+                             HandoffStep& step) const {
   const auto layers = static_cast<std::size_t>(config_.num_layers);
   step.layers.assign(layers, {});
-  step.waits.resize(layers);
-  for (auto& waits : step.waits) waits.clear();
+  step.waits.clear();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     if (!candidate.times.may_hand_over) continue;
     const Adapter& adapter = candidate.cold->adapter->contents();
-    const std::uint64_t bit = mask_of(step.groups.size());
+    const std::size_t group = step.groups.size();
+    const std::uint64_t bit = mask_of(group);
     add_group(candidate, step);
     for (std::size_t l = 0; l < layers; ++l) {
       LayerHandoff& layer = step.layers[l];
@@ -279,16 +274,16 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
       if (!any || (!whole_loads_ && a <= 0 && b <= 0)) continue;  // nothing is missing
       LayerChoice choice = plan.choices[i][l];
       const auto number = static_cast<std::int64_t>(l);
-      const ServedAdapter& served = *candidate.cold->adapter;
-      if (choice == LayerChoice::cpu_xa) under_way.hurry(served, number, PieceKind::b);
-      if (choice == LayerChoice::wait) under_way.hurry(served, number, PieceKind::layer);
-      Event* const b_part = candidate.arriving.b_parts[l].get();
-      if (choice == LayerChoice::cpu_xa && b_part == nullptr) choice = LayerChoice::cpu;
+      const LayerArrival& arrival = candidate.arriving.arrivals[l];
+      const bool b_alone = candidate.arriving.b_parts[l] != nullptr || arrival.b < arrival.a;
+      if (choice == LayerChoice::cpu_xa && !b_alone) choice = LayerChoice::cpu;
       if (choice == LayerChoice::wait) {
-        step.waits[l].push_back(candidate.arriving.layers[l].get());
+        step.waits.push_back({group, number, PieceKind::layer});
         continue;
       }
-      if (choice == LayerChoice::cpu_xa && b > 0) step.waits[l].push_back(b_part);
+      if (choice == LayerChoice::cpu_xa && b > 0) {
+        step.waits.push_back({group, number, PieceKind::b});
+      }
       for (std::size_t s = 0; s < kNumSites; ++s) {
         if (!adapts(adapter, static_cast<std::int64_t>(l), static_cast<Site>(s))) continue;
         SiteHandoff& site = layer.sites[s];
@@ -296,9 +291,8 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
       }
     }
   }
-  for (std::size_t l = 0; l < layers; ++l) {
-    step.layers[l].waits = step.waits[l];
-    for (const SiteHandoff& site : step.layers[l].sites) step.num_offers += site.offered() ? 1 : 0;
+  for (const LayerHandoff& layer : step.layers) {
+    for (const SiteHandoff& site : layer.sites) step.num_offers += site.offered() ? 1 : 0;
   }
 }
 

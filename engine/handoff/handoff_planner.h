@@ -16,6 +16,7 @@
 #include "engine/loader/model_config.h"
 #include "scheduler/coldstart/admission.h"
 #include "scheduler/coldstart/planner.h"
+#include "scheduler/costs/stall_tracker.h"
 
 namespace tandem {
 
@@ -28,6 +29,9 @@ class HandoffPlanner {
 
   std::int32_t most_offers() const;           // of a step
   double step_time(std::int32_t rows) const;  // without cold rows
+  const CostModel& costs() const { return costs_; }
+  // From a step that has ended well: costs() follow what its layers took.
+  void learn(const HandoffStep& step);
   bool whole_loads() const { return whole_loads_; }
 
   // As Handoff::admission. `workers`: those that could be handed anything now, by mailbox.
@@ -38,7 +42,8 @@ class HandoffPlanner {
   // Fills in the groups of `step`, its layers, waits and offers, and its planned time. Of no
   // offers, there are no groups.
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, const ExpectedStep& expected,
-            std::span<const std::uint64_t> workers, LoadQueue& under_way, HandoffStep& step) const;
+            std::span<const std::uint64_t> workers, const LoadQueue& under_way,
+            HandoffStep& step) const;
 
  private:
   struct Candidate;
@@ -51,14 +56,15 @@ class HandoffPlanner {
   HandoffPlan choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
                             const ExpectedStep& expected) const;
   void add_group(const Candidate& candidate, HandoffStep& step) const;
-  void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan, LoadQueue& under_way,
+  void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                HandoffStep& step) const;
 
   const ModelConfig config_;
   const bool whole_loads_;
   const std::int32_t max_rows_;
   const std::int32_t num_mailboxes_;
-  const CostModel costs_;
+  CostModel costs_;
+  StallTracker stalls_;
   const HandoffOptions::Planner plan_;
   const HostTier* host_;
   const Clock* clock_;

@@ -10,6 +10,7 @@
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/model/step_handoff.h"
 #include "gpu/device.h"
+#include "scheduler/coldstart/load_piece.h"
 
 namespace tandem {
 
@@ -36,12 +37,24 @@ struct HandoffStep {
   };
   std::vector<Group> groups;  // none: nothing is handed over
   std::vector<LayerHandoff> layers;
-  std::vector<std::vector<Event*>> waits;  // [layers]
-  StepHandoff device;                      // for LlamaModel::compute, after publish()
-  bool begun = false;                      // its jobs are out: end() has to come
+  // What the compute stream waits for: weights of groups that are in no mask, or B alone.
+  struct Wait {
+    std::size_t group;
+    std::int64_t layer;
+    PieceKind kind;
+  };
+  std::vector<Wait> waits;
+  StepHandoff device;  // for LlamaModel::compute, after publish()
+  bool begun = false;  // its jobs are out: end() has to come
   std::int32_t num_offers = 0;
-  double planned_s = 0;              // predicted for the step, were it to begin at once
-  std::uint32_t* answers = nullptr;  // pinned: voids [groups], then tickets [offers][groups]
+  std::int32_t rows = 0;               // of the whole step
+  double layer_s = 0;                  // that a layer of it would take, were all adapters there
+  double planned_s = 0;                // predicted for the step, were it to begin at once
+  std::vector<double> planned_layers;  // [layers]: of it, in seconds
+  // What the device told of it, in pinned memory, when it has ended.
+  std::uint64_t* times = nullptr;    // [offers], as HandoffJob::time
+  std::uint32_t* tickets = nullptr;  // [offers][groups]
+  std::uint32_t* voids = nullptr;    // [groups]
 };
 
 // What came of it.
@@ -63,6 +76,7 @@ struct HandoffCounts {
   std::uint64_t breaks = 0;      // of mailboxes
   double planned_s = 0;          // of steps with groups
   double actual_s = 0;
+  double plan_error = 0;  // of the last steps, the median: 0.1 is 10 % of what was planned
 };
 
 }  // namespace tandem

@@ -118,14 +118,7 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
 
   stream.embed({weights_.embedding(), input.ids, step.work.residual});
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
-    for (const LayerEvents& load : adapters.pending) {
-      stream.wait(*load[static_cast<std::size_t>(layer)]);
-    }
-    if (handoff != nullptr) {
-      for (Event* event : handoff->layers[static_cast<std::size_t>(layer)].waits) {
-        stream.wait(*event);
-      }
-    }
+    if (adapters.waits != nullptr) adapters.waits->before(layer, stream);
     attention_block(step, layer);
     mlp_block(step, layer);
   }
@@ -304,6 +297,7 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   step.stream.accept(accept);
   ++step.job.sequence;
   step.job.tickets += step.job.num_groups;
+  if (step.job.time != nullptr) ++step.job.time;
 }
 
 void LlamaModel::sample(Stream& stream, const StepInput& input, SampledToken* out,

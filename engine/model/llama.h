@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/kv_cache.h"
+#include "engine/model/layer_waits.h"
 #include "engine/model/model_weights.h"
 #include "engine/model/step_batch.h"
 #include "engine/model/step_handoff.h"
@@ -16,16 +17,13 @@
 
 namespace tandem {
 
-// An adapter on its way to the device: layer l is there when event l has passed.
-using LayerEvents = std::span<const std::unique_ptr<Event>>;
-
 // Where the adapters' matrices are: [slots][layers][kNumModules] in device memory.
 struct AdapterTable {
   const LoraMatrix* matrices = nullptr;
   LoraPages pages;
-  // Of the adapters in this step: each layer waits for its event before it reads the adapter. Such
-  // a step is not for a recording.
-  std::span<const LayerEvents> pending;
+  // Before its layers read adapters that are on their way. Null: all are there. A step that waits
+  // is not for a recording.
+  LayerWaits* waits = nullptr;
 };
 
 // Sizes of the work space, fixed when the model is made.

@@ -31,13 +31,12 @@ struct LayerHandoff {
   std::array<SiteHandoff, kNumSites> sites;
   // Masks over the groups whose adapter has the module in the layer (AcceptArgs).
   std::array<std::uint64_t, kNumModules> adapted = {};
-  // That the compute stream waits for before the layer: weights of groups that are in no mask.
-  std::span<Event* const> waits;
 };
 
 // Pointers are to device memory unless they say otherwise.
 struct StepHandoff {
-  // The step's first offer; its tickets are the first of [offers of the step][num_groups]. The
+  // The step's first offer; its tickets are the first of [offers of the step][num_groups], its time
+  // the first of [offers of the step]. The
   // sequence rises by one from offer to offer, in the order of the layers and of their sites. Rows
   // and segments are those of the step's StepInput: compute() fills them in.
   HandoffJob job = {};

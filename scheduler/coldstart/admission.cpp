@@ -3,49 +3,78 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 namespace tandem {
 namespace {
 
-// What of the adapter the link still has to bring, were it enqueued now.
-double load_time(const CostModel& costs, const ColdAdapter& adapter) {
-  if (!adapter.a_arrives.empty()) return 0;
-  double seconds = 0;
-  for (const LayerLoad& layer : adapter.layers) {
-    if (layer.sites > 0) seconds += costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+// Fills in when the link, free at `link`, brings the parts that `order` names; returns when it has
+// brought all.
+double arrive(const CostModel& costs, std::span<const LoadPiece> order, double link,
+              std::vector<ColdAdapter>& adapters) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  for (ColdAdapter& adapter : adapters) {
+    if (!adapter.a_arrives.empty()) continue;
+    adapter.a_arrives.assign(adapter.layers.size(), kNever);
+    adapter.b_arrives.assign(adapter.layers.size(), kNever);
   }
-  return seconds;
+  for (const LoadPiece& piece : order) {
+    ColdAdapter& adapter = adapters[static_cast<std::size_t>(piece.adapter)];
+    const auto l = static_cast<std::size_t>(piece.layer);
+    const LayerLoad& layer = adapter.layers[l];
+    if (!adapter.host_arrives.empty()) link = std::max(link, adapter.host_arrives[l]);
+    const std::int64_t bytes = (piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
+                               (piece.kind == PieceKind::a ? 0 : layer.b_bytes);
+    if (layer.sites > 0) link += costs.load_time(bytes, layer.copies);
+    if (piece.kind != PieceKind::b) adapter.a_arrives[l] = link;
+    if (piece.kind != PieceKind::a) adapter.b_arrives[l] = link;
+  }
+  return link;
 }
 
-// A later step sees as past what comes before it: times count from now all the same.
+// Whether anything of it is missing by then.
+bool is_cold_at(const ColdAdapter& adapter, double time) {
+  const auto late = [&](double arrival) { return !(arrival <= time); };
+  return std::ranges::any_of(adapter.a_arrives, late) ||
+         std::ranges::any_of(adapter.b_arrives, late);
+}
+
+// A later step sees as past what comes before it: times count from now all the same. Adapters that
+// have begun go on with a row each, as cold as the link leaves them.
 AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRequest& request,
                           const PlanSteps& plan, double give_up) {
   AdmissionPlan made;
   const std::size_t count = request.adapters.size();
   PlanRequest step = request;
+  step.adapters.clear();
   for (const ColdAdapter& adapter : request.adapters) step.rows -= adapter.rows;
   double total = 0;
   for (std::size_t first = 0; first < count && total < give_up; first += size) {
     const std::size_t last = std::min(count, first + size);
-    step.adapters.assign(request.adapters.begin() + static_cast<std::ptrdiff_t>(first),
-                         request.adapters.begin() + static_cast<std::ptrdiff_t>(last));
+    const std::size_t before = step.adapters.size();
     std::int32_t rows = 0;
-    for (const ColdAdapter& adapter : step.adapters) rows += adapter.rows;
+    for (std::size_t i = first; i < last; ++i) {
+      step.adapters.push_back(request.adapters[i]);
+      rows += request.adapters[i].rows;
+    }
     step.rows += rows;
-    HandoffPlan planned = plan(costs, step);
-    for (LoadPiece& piece : planned.order) {
-      piece.adapter += static_cast<std::int32_t>(first);
+    const HandoffPlan planned = plan(costs, step);
+    for (LoadPiece piece : planned.order) {
+      piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);
       made.order.push_back(piece);
     }
     const double end = planned.layer_ends.empty() ? step.starts_in : planned.layer_ends.back();
     for (std::size_t i = first; i < last; ++i) {
-      step.link_busy_for += load_time(costs, request.adapters[i]);
       made.turns.push_back(static_cast<std::int32_t>(first / size));
       made.ends.push_back(end);
       total += end;
     }
-    // They go on with a row each.
+    step.link_busy_for =
+        arrive(costs, planned.order, std::max(0.0, step.link_busy_for), step.adapters);
+    std::erase_if(step.adapters,
+                  [&](const ColdAdapter& adapter) { return !is_cold_at(adapter, end); });
+    for (ColdAdapter& adapter : step.adapters) adapter.rows = 1;
     step.rows += static_cast<std::int32_t>(last - first) - rows;
     step.starts_in = end;
   }

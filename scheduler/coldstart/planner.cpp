@@ -13,6 +13,9 @@ namespace {
 constexpr std::int32_t kMostPairs = 16000;
 constexpr std::int32_t kFewestAttempts = 48;
 constexpr std::int32_t kDiskFactor = 4;
+// What waiting may cost, as a share of the step, before anything else is tried. The first layer
+// that workers get takes longer than those whose weights they have read ahead.
+constexpr double kWorthSearching = 0.06;
 // B first may start so much later than the best without, to be climbed from.
 constexpr double kWorthClimbing = 1.3;
 
@@ -138,6 +141,9 @@ HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request) {
   plan.choices = timeline.all_of(LayerChoice::wait);
   double best_end = timeline.run(plan.choices, plan.layer_ends);
   if (request.workers <= 0) return plan;
+  // What could be won at most is less than what costs are known to, and the search takes time, too.
+  const double resident_s = plan.resident_ends - std::max(0.0, request.starts_in);
+  if (best_end - plan.resident_ends <= kWorthSearching * resident_s) return plan;
 
   const auto keep_if_better = [&](HandoffTimeline::Choices choices) {
     std::vector<double> ends;

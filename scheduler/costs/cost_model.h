@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "scheduler/costs/stall_factors.h"
+
 namespace tandem {
 
 // What of one layer of one adapter must travel and be computed.
@@ -30,6 +32,11 @@ struct HandoverWork {
   double extra_s = 0;      // of the device, once for a layer
   std::int32_t sites = 0;  // round trips
 
+  StallKind kind() const {
+    const bool reads = stream_s > workers_s;
+    if (extra_s > 0) return reads ? StallKind::read_xa : StallKind::multiply_xa;
+    return reads ? StallKind::read_whole : StallKind::multiply_whole;
+  }
   void add(const HandoverWork& other) {
     workers_s += other.workers_s;
     stream_s += other.stream_s;
@@ -76,6 +83,8 @@ struct CostModel {
   double xa_extra_s = 44e-6;
   // A group of up to so many rows for each worker is split by columns; a larger one by rows.
   std::int32_t tokens_per_core = 21;
+  // What a stall was seen to take over all this, since the engine began.
+  StallFactors factors;
 
   double layer_time(std::int32_t rows) const;
   double load_time(std::int64_t bytes, std::int32_t copies) const;
@@ -88,6 +97,11 @@ struct CostModel {
   }
   // `layer` is layer_time() of the step. The planner asks this thousands of times.
   double stall_in(const HandoverWork& work, double layer) const {
+    const double seconds = modelled_stall(work, layer);
+    return seconds * factors.of(work.kind(), seconds);
+  }
+  // Without the factors.
+  double modelled_stall(const HandoverWork& work, double layer) const {
     const double stream = std::max(0.0, work.stream_s - prepare * layer);
     const double alone = std::max(trip_s, offer_s) * work.sites + work.wire_s +
                          std::max(0.0, work.workers_s + stream - overlap * work.sites * layer);

@@ -148,7 +148,8 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
                      {"deadline_misses", stats.handoff_voids},
                      {"replays", stats.replays},
                      {"planned_seconds", stats.handoff_planned_seconds},
-                     {"actual_seconds", stats.handoff_actual_seconds}};
+                     {"actual_seconds", stats.handoff_actual_seconds},
+                     {"plan_error", stats.handoff_plan_error}};
   return json_response({{"object", "list"}, {"data", std::move(list)}, {"handoff", handoff}});
 }
 

@@ -167,6 +167,7 @@ __global__ void __launch_bounds__(kThreads)
   store_release_system(&mailbox.bells[g * mailbox.bell_stride],
                        shape.bell | static_cast<std::uint64_t>(ticket));
   a.tickets[g] = static_cast<std::uint32_t>(ticket);
+  if (g == 0 && a.time != nullptr) *a.time = global_time_ns();
   a.live[group.segment] = {segment.slot, segment.first, ticket == Ticket::gpu ? segment.count : 0};
 }
 

@@ -24,6 +24,12 @@ T load(const T& word, std::memory_order order) {
   return std::atomic_ref<T>(const_cast<T&>(word)).load(order);
 }
 
+std::uint64_t time_ns() {
+  const auto since = Clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
 // Between two looks at a word that another thread or process writes: the CPU's pause first, then
 // the core goes to whoever wants it (the writer may be waiting for this very one), then short
 // sleeps.
@@ -232,6 +238,7 @@ void offer(OpContext& context, const OfferArgs& args) {
     const LoraSegment& segment = segment_of(args.segments, group, args.max_count);
     const Ticket ticket = decide(args, g);
     args.tickets[g] = static_cast<std::uint32_t>(ticket);
+    if (g == 0 && args.time != nullptr) *args.time = time_ns();
     if (ticket != Ticket::gpu) args.live[group.segment].count = 0;
     if (ticket == Ticket::cpu || ticket == Ticket::cpu_xa) {
       copy_rows(context, args, group, segment);

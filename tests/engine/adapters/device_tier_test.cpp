@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/adapters/adapter_store.h"
+#include "engine/adapters/load_waits.h"
 #include "gpu/host/host_stream.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/small_model.h"
@@ -110,15 +111,13 @@ TEST_F(DeviceTierTest, WaitsForTheStepThatMayReadWhatItOverwrites) {
 TEST_F(DeviceTierTest, CutsItsCopiesAtLayersAndGivesEventsBack) {
   for (int round = 0; round < 20; ++round) {
     ASSERT_EQ(tier_->start(lease(round % 3)), DeviceTier::Start::on_its_way);
-    std::vector<LayerEvents> pending;
-    tier_->loads().add_pending(*lease(round % 3), pending);
-    if (!pending.empty()) {
-      EXPECT_EQ(pending.front().size(), 2U);
-    }
+    LoadWaits waits(tier_->loads(), 2);
+    waits.add_all(lease(round % 3));
+    for (std::int64_t layer = 0; layer < 2; ++layer) waits.before(layer, *compute_);
     ASSERT_TRUE(tier_->finish_loads().ok());
-    pending.clear();
-    tier_->loads().add_pending(*lease(round % 3), pending);
-    EXPECT_TRUE(pending.empty());
+    waits.clear();
+    waits.add_all(lease(round % 3));
+    EXPECT_TRUE(waits.empty());
   }
   EXPECT_EQ(tier_->counts().loads, 20U);  // room for two, three in turn: each is a load
 }

@@ -14,22 +14,24 @@ namespace {
 constexpr int kAdapters = 6;
 constexpr double kLinkGbps = 0.002;  // a load takes many steps
 
-// Waits for every layer. A step takes as long as `seconds` says for its number of adapters.
-HandoffPlan wait_for_all(const PlanRequest& request, double (*seconds)(std::size_t)) {
-  HandoffPlan plan;
-  for (const ColdAdapter& adapter : request.adapters) {
-    plan.choices.emplace_back(adapter.layers.size(), LayerChoice::wait);
-  }
-  plan.layer_ends.assign(request.adapters.front().layers.size(),
-                         request.starts_in + seconds(request.adapters.size()));
-  return plan;
-}
-
 // Those whose prompts are in it; the others go on, with a row each.
 std::size_t num_beginning(const PlanRequest& request) {
   return static_cast<std::size_t>(
       std::count_if(request.adapters.begin(), request.adapters.end(),
                     [](const ColdAdapter& adapter) { return adapter.rows > 1; }));
+}
+
+// Waits for every layer. A step takes as long as `seconds` says for the number of those that
+// begin in it.
+HandoffPlan wait_for_all(const PlanRequest& request, double (*seconds)(std::size_t)) {
+  HandoffPlan plan;
+  for (const ColdAdapter& adapter : request.adapters) {
+    plan.choices.emplace_back(adapter.layers.size(), LayerChoice::wait);
+  }
+  plan.layer_ends.assign(
+      request.adapters.front().layers.size(),
+      request.starts_in + seconds(std::max<std::size_t>(1, num_beginning(request))));
+  return plan;
 }
 
 // The most adapters of a burst that begin in one step.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <optional>
@@ -15,6 +16,8 @@
 #include "tools/bench/coldstart/bench_coldstart.h"
 #include "tools/bench/coldstart/cold_report.h"
 #include "tools/bench/coldstart/cold_runs.h"
+#include "tools/bench/coldstart/cold_sweep.h"
+#include "tools/bench/coldstart/sweep_report.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
 #include "tools/bench/measure/bench_adapters.h"
@@ -38,8 +41,8 @@ const CommandInfo kInfo{
     "  tandem bench coldstart --json cold.json --html cold.html\n"
     "  tandem bench coldstart --only C1,C3 --modes cached,pipelined,planned"};
 
-constexpr std::array<std::string_view, 9> kBars = {"C1", "C2", "C3", "C4",   "C5",
-                                                   "C6", "C7", "C8", "sweep"};
+constexpr std::array<std::string_view, 9> kBars = {"C1", "C2", "C3", "C4", "C5",
+                                                   "C6", "C7", "C8", "N1"};
 // In the order in which they run.
 constexpr std::array kModes = {AdapterMode::cached, AdapterMode::planned, AdapterMode::pipelined,
                                AdapterMode::cpu_assist, AdapterMode::on_demand};
@@ -56,7 +59,52 @@ struct ColdStartSettings {
   double slow_gbps = 10;
   std::int64_t bursts = 8;
   std::int64_t rounds = 1;
+  bool why = false;
+  std::string links = "0,10";
+  std::string sweep_adapters = "1,8", sweep_tokens = "8,64,256", sweep_ranks = "64";
+  std::string tiers = "host";
+  std::int64_t sweep_rounds = 3;
 };
+
+// A list of numbers between commas, from 0 or 1 to `most` each.
+template <typename T>
+Result<std::vector<T>> parse_numbers(const char* key, const std::string& text, T least, T most) {
+  std::vector<T> numbers;
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    T value{};
+    const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (failure != std::errc() || end != part.data() + part.size() || !(value >= least) ||
+        !(value <= most)) {
+      return invalid("{}: '{}' is no number from {} to {}; write them as in 1,8", key, part, least,
+                     most);
+    }
+    numbers.push_back(value);
+  }
+  if (numbers.empty()) return invalid("{}: names none; write them as in 1,8", key);
+  return numbers;
+}
+
+Result<SweepOptions> parse_sweep(const ColdStartSettings& settings) {
+  SweepOptions sweep;
+  TANDEM_ASSIGN(sweep.links_gbps, parse_numbers<double>("links", settings.links, 0, 1000));
+  TANDEM_ASSIGN(sweep.adapters,
+                parse_numbers<std::int64_t>("sweep_adapters", settings.sweep_adapters, 1, 64));
+  TANDEM_ASSIGN(sweep.tokens,
+                parse_numbers<std::int64_t>("sweep_tokens", settings.sweep_tokens, 1, 1024));
+  TANDEM_ASSIGN(sweep.ranks,
+                parse_numbers<std::int64_t>("sweep_ranks", settings.sweep_ranks, 1, 512));
+  sweep.tiers.clear();
+  std::stringstream tiers(settings.tiers);
+  for (std::string tier; std::getline(tiers, tier, ',');) {
+    if (tier != "host" && tier != "disk")
+      return invalid("tiers: '{}' is neither host nor disk", tier);
+    sweep.tiers.push_back(tier);
+  }
+  if (sweep.tiers.empty()) return invalid("tiers: names none; there are host and disk");
+  sweep.rounds = static_cast<std::int32_t>(settings.sweep_rounds);
+  return sweep;
+}
 
 Result<std::vector<AdapterMode>> parse_modes(const std::string& text) {
   std::vector<AdapterMode> chosen;
@@ -96,19 +144,15 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
   options.rank = static_cast<std::int32_t>(settings.rank);
   options.bursts = static_cast<std::int32_t>(settings.bursts);
   options.rounds = static_cast<std::int32_t>(settings.rounds);
-  for (const std::int32_t adapters : {1, 8}) {
-    for (const std::int32_t tokens : {8, 64, 256}) {
-      options.sweep.push_back({adapters, tokens, options.rank});
-    }
-    for (const std::int32_t rank : {16, 128}) options.sweep.push_back({adapters, 64, rank});
-  }
+  TANDEM_ASSIGN(options.sweep, parse_sweep(settings));
 
   TANDEM_ASSIGN(const ModelConfig config, find_model_config(engine.model));
   TANDEM_ASSIGN(const DType dtype, choose_dtype(engine, config, is_for_gpu(engine)));
   if (engine.max_model_len == 0) {
     engine.max_model_len = std::min<std::int64_t>(2048, config.max_position_embeddings);
   }
-  engine.max_lora_rank = std::max<std::int64_t>(128, options.rank);
+  engine.max_lora_rank = std::max({std::int64_t{128}, std::int64_t{options.rank},
+                                   *std::ranges::max_element(options.sweep.ranks)});
   engine.max_adapters = 1 << 20;
   ColdAdapters adapters(config, dtype);
 
@@ -129,8 +173,15 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
     log::info("deltas of CPU workers");
     TANDEM_TRY(measure_workers_bar(usable_cpus(), dtype, report));
   }
-  TANDEM_ASSIGN(const ColdRuns runs, run_cold_starts(engine, options, adapters));
-  report_cold_starts(runs, options, logprob_tolerance(dtype), report);
+  {
+    TANDEM_ASSIGN(const ColdRuns runs, run_cold_starts(engine, options, adapters));
+    report_cold_starts(runs, options, logprob_tolerance(dtype), report);
+  }
+  if (options.only.any("N1")) {
+    TANDEM_ASSIGN(const std::vector<SweepCell> cells,
+                  run_sweep(engine, options.sweep, options.modes, adapters));
+    report_sweep(cells, options.modes, report);
+  }
   report.fact("seconds", std::round(seconds_between(begin, clock.now()) * 10) / 10);
   return report.finish(report_settings);
 }
@@ -149,9 +200,7 @@ int run_bench_coldstart(const std::vector<std::string>& args) {
   SettingsTable table;
   add_report_settings(table, report);
   table.group("Benchmark");
-  table.add(bench.only, "only", "only these, as in C1,C3; sweep: bursts of several sizes")
-      .meta("IDS")
-      .flag_only();
+  table.add(bench.only, "only", "only these, as in C1,C3").meta("IDS").flag_only();
   table.add(bench.modes, "modes", "only these adapter modes, as in cached,planned; bars need both")
       .meta("MODES")
       .flag_only();
@@ -179,9 +228,25 @@ int run_bench_coldstart(const std::vector<std::string>& args) {
       .flag_only();
   table.add(bench.bursts, "bursts", "of 8 cold adapters").range(1, 1000).flag_only();
   table.add(bench.rounds, "rounds", "of everything, with other seeds").range(1, 100).flag_only();
+  table
+      .add(bench.why, "why",
+           "tell on standard error of every step with rows for CPU workers what was planned and "
+           "what "
+           "it took, layer by layer")
+      .flag_only();
+  table.group("Sweep (N1): bursts in every mode by turns");
+  table.add(bench.links, "links", "gigabytes a second; 0: as it is").meta("LIST").flag_only();
+  table.add(bench.sweep_adapters, "sweep_adapters", "asked for at once").meta("LIST").flag_only();
+  table.add(bench.sweep_tokens, "sweep_tokens", "of each prompt").meta("LIST").flag_only();
+  table.add(bench.sweep_ranks, "sweep_ranks", "of the adapters").meta("LIST").flag_only();
+  table.add(bench.tiers, "tiers", "where the adapters are: host, disk").meta("LIST").flag_only();
+  table.add(bench.sweep_rounds, "sweep_rounds", "of each cell, beside one that does not count")
+      .range(1, 100)
+      .flag_only();
   add_engine_settings(table, engine, server, {.handoff = true, .batching = true});
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  if (bench.why) log::set_level(log::Level::debug);
   const bool gpu = is_for_gpu(engine);
   if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";
   if (bench.requests == 0) bench.requests = gpu ? 120 : 12;

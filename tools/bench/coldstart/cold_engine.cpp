@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "engine/service/engine_defaults.h"
+
 namespace tandem {
 namespace {
 
@@ -79,6 +81,18 @@ Status ColdEngine::push_to_disk(const std::vector<std::string>& names, std::int3
 Status ColdEngine::warm(const std::vector<std::string>& names) {
   TANDEM_ASSIGN([[maybe_unused]] const AnsweredTrace answered,
                 run(burst_trace(names, 1, 1), num_added_));
+  return wait_for_loads(names);
+}
+
+Status ColdEngine::settle(std::span<const std::string> names) {
+  TANDEM_TRY(wait_for_loads(names));
+  constexpr double kLonger = 1.25;
+  std::this_thread::sleep_for(
+      std::chrono::duration<double, std::milli>(kLonger * engine_defaults::kWorkerSpinMs));
+  return {};
+}
+
+Status ColdEngine::wait_for_loads(std::span<const std::string> names) {
   const auto late = std::chrono::steady_clock::now() + kPatience;
   for (const std::string& name : names) {
     while (engine().adapter_store().find(name)->residency() != Residency::resident) {

@@ -44,7 +44,6 @@ class Reporter {
       show_poisson(link);
       show_bursts(link);
     }
-    show_sweep();
     bar_c1();
     bar_c2();
     bar_c3();
@@ -158,40 +157,6 @@ class Reporter {
     if (cdfs.empty()) return;
     report_.add(cdf_plot(fmt::format("TTFT of 8 cold adapters at once, {}", link_name(link)),
                          "TTFT, ms", std::move(cdfs)));
-  }
-
-  void show_sweep() {
-    for (const ColdLink link : {ColdLink::native, ColdLink::slow}) {
-      ReportTable table;
-      table.title = fmt::format("Mean TTFT of cold adapters asked for at once; {}; milliseconds",
-                                link_name(link));
-      table.head = {"adapters x prompt"};
-      std::vector<AdapterMode> ran;
-      for (const AdapterMode mode : options_.modes) {
-        const ColdRun* run = find(link, mode);
-        if (run == nullptr || run->sweep.empty()) continue;
-        ran.push_back(mode);
-        table.head.emplace_back(to_string(mode));
-      }
-      if (ran.empty()) continue;
-      table.head.emplace_back("best");
-      for (std::size_t which = 0; which < options_.sweep.size(); ++which) {
-        std::vector<nlohmann::json>& row = table.rows.emplace_back();
-        row.emplace_back(options_.sweep[which].name());
-        std::string best;
-        double least = std::numeric_limits<double>::infinity();
-        for (const AdapterMode mode : ran) {
-          const double ttft = mean(find(link, mode)->sweep[which]) * 1e3;
-          row.emplace_back(ttft);
-          if (!keeps_all(mode) && ttft < least) {
-            least = ttft;
-            best = to_string(mode);
-          }
-        }
-        row.emplace_back(best);
-      }
-      report_.add(std::move(table));
-    }
   }
 
   void bar_c1() {

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int32_t kBurstAdapters = 8;  // C3
 constexpr std::int32_t kBurstOutput = 4;    // only the first token counts
-constexpr std::int32_t kSweepRounds = 3;
 constexpr std::int32_t kOtherAdapters = 8;  // C4: resident ones that the others use
 constexpr std::int32_t kDiskRequests = 12;  // C5
 constexpr std::int32_t kDiskPrompt = 19;
@@ -22,16 +21,9 @@ void append(std::vector<AnsweredRequest>& to, const AnsweredTrace& from) {
   to.insert(to.end(), from.requests.begin(), from.requests.end());
 }
 
-std::vector<double> ttfts(const AnsweredTrace& trace) {
-  std::vector<double> result;
-  result.reserve(trace.requests.size());
-  for (const AnsweredRequest& request : trace.requests) result.push_back(request.ttft_s);
-  return result;
-}
-
 // What one mode has to do over one link.
 struct Wanted {
-  bool poisson = false, bursts = false, sweep = false, others = false, disk = false, exact = false;
+  bool poisson = false, bursts = false, others = false, disk = false, exact = false;
 
   Wanted(const ColdStartOptions& options, ColdLink link, AdapterMode mode, std::int32_t round) {
     const BarSelection& only = options.only;
@@ -40,12 +32,11 @@ struct Wanted {
     if (!native && cached) return;  // nothing travels: it would be the native run again
     poisson = native ? only.any("C1") || (cached && only.any("C2")) : only.any("C2");
     bursts = only.any("C3");
-    sweep = only.any("sweep");
     others = native && mode == AdapterMode::planned && only.any("C4");
     disk = native && only.any("C5");
     exact = round == 0 && only.any("C8");
   }
-  bool any() const { return poisson || bursts || sweep || others || disk || exact; }
+  bool any() const { return poisson || bursts || others || disk || exact; }
 };
 
 // One engine with all that is asked of it.
@@ -63,7 +54,6 @@ class Runner {
     TANDEM_TRY(warm_up(engine));
     if (wanted.poisson) TANDEM_TRY(run_poisson(engine));
     if (wanted.bursts) TANDEM_TRY(run_bursts(engine));
-    if (wanted.sweep) TANDEM_TRY(run_sweep(engine));
     if (wanted.others) TANDEM_TRY(run_others(engine));
     if (wanted.disk) TANDEM_TRY(run_from_disk(engine));
     if (!wanted.exact) return {};
@@ -126,27 +116,6 @@ class Runner {
       for (TracedRequest& request : trace) request.prompt_tokens = lengths.draw(random).first;
       TANDEM_ASSIGN(const AnsweredTrace answered, engine.run(trace, random()));
       append(run_.bursts, answered);
-      TANDEM_TRY(engine.clear());
-    }
-    return {};
-  }
-
-  Status run_sweep(ColdEngine& engine) {
-    say("bursts of several sizes");
-    run_.sweep.resize(options_.sweep.size());
-    for (std::size_t which = 0; which < options_.sweep.size(); ++which) {
-      const ColdBurst& burst = options_.sweep[which];
-      std::vector<double>& samples = run_.sweep[which];
-      TANDEM_ASSIGN(const auto names, engine.add(burst.adapters * kSweepRounds, burst.rank));
-      for (std::int32_t i = 0; i < kSweepRounds; ++i) {
-        const auto first = names.begin() + i * burst.adapters;
-        TANDEM_ASSIGN(
-            const AnsweredTrace answered,
-            engine.run(burst_trace({first, first + burst.adapters}, burst.tokens, kBurstOutput),
-                       seed(100 + static_cast<std::uint64_t>(i))));
-        const std::vector<double> measured = ttfts(answered);
-        samples.insert(samples.end(), measured.begin(), measured.end());
-      }
       TANDEM_TRY(engine.clear());
     }
     return {};
@@ -218,19 +187,10 @@ std::size_t host_tier_bytes(const ColdStartOptions& options, const ColdAdapters&
   if (options.only.any("C4")) {
     most = std::max(most, bytes(options.requests + 2 + kOtherAdapters, options.rank));
   }
-  if (options.only.any("sweep")) {
-    for (const ColdBurst& burst : options.sweep) {
-      most = std::max(most, bytes(burst.adapters * kSweepRounds, burst.rank));
-    }
-  }
   return most;
 }
 
 }  // namespace
-
-std::string ColdBurst::name() const {
-  return fmt::format("{} x {} tokens, rank {}", adapters, tokens, rank);
-}
 
 Result<ColdRuns> run_cold_starts(const EngineSettings& settings, const ColdStartOptions& options,
                                  ColdAdapters& adapters) {

@@ -12,21 +12,13 @@
 #include "engine/service/adapter_mode.h"
 #include "tools/bench/coldstart/cold_adapters.h"
 #include "tools/bench/coldstart/cold_engine.h"
+#include "tools/bench/coldstart/cold_sweep.h"
 #include "tools/bench/coldstart/exactness.h"
 #include "tools/bench/common/bench_selection.h"
 #include "tools/bench/measure/bench_trace.h"
 #include "tools/cli/settings.h"
 
 namespace tandem {
-
-// Adapters that are asked for at once, each by one prompt.
-struct ColdBurst {
-  std::int32_t adapters = 0;
-  std::int32_t tokens = 0;  // of each prompt
-  std::int32_t rank = 0;
-
-  std::string name() const;  // "8 x 64 tokens, rank 64"
-};
 
 struct ColdStartOptions {
   BarSelection only;
@@ -39,7 +31,7 @@ struct ColdStartOptions {
   std::int32_t rank = 64;
   std::int32_t bursts = 8;  // of C3
   std::int32_t rounds = 1;  // of everything, with other seeds
-  std::vector<ColdBurst> sweep;
+  SweepOptions sweep;
 };
 
 enum class ColdLink { native, slow };
@@ -62,7 +54,6 @@ struct ColdRun {
   double start_s = 0;                            // of the engine, with adapters made
   std::vector<AnsweredRequest> poisson;          // C1, C2
   std::vector<AnsweredRequest> bursts;           // C3
-  std::vector<std::vector<double>> sweep;        // TTFTs of each of the options', seconds
   std::vector<double> others_cold, others_warm;  // C4: TPOTs, seconds
   std::vector<double> from_disk;                 // C5: TTFTs, seconds
   std::vector<ExactAnswer> exact;                // C8

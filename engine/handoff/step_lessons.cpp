@@ -1,0 +1,152 @@
+#include "engine/handoff/step_lessons.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/ticket.h"
+#include "engine/profile/layer_load.h"
+
+namespace tandem {
+namespace {
+
+// Of a step's layer: which of the step's offers are its own.
+struct Offers {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+std::vector<Offers> offers_of(const HandoffStep& step) {
+  std::vector<Offers> offers;
+  std::size_t next = 0;
+  for (const LayerHandoff& layer : step.layers) {
+    const auto count = static_cast<std::size_t>(
+        std::ranges::count_if(layer.sites, [](const SiteHandoff& site) { return site.offered(); }));
+    offers.push_back({next, count});
+    next += count;
+  }
+  return offers;
+}
+
+Ticket ticket_of(const HandoffStep& step, const Offers& offers, std::size_t group) {
+  return static_cast<Ticket>(step.tickets[offers.first * step.groups.size() + group]);
+}
+
+// What workers did of a layer, by its tickets.
+HandoverWork work_of(const CostModel& costs, const HandoffStep& step, const Offers& offers,
+                     std::span<const std::vector<LayerLoad>> loads, std::size_t layer) {
+  HandoverWork work;
+  for (std::size_t g = 0; g < step.groups.size() && offers.count > 0; ++g) {
+    const Ticket ticket = ticket_of(step, offers, g);
+    if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
+    const GroupOfStep& job = step.groups[g].job;
+    work.add(costs.handover(loads[g][layer], static_cast<std::int32_t>(job.rows),
+                            std::max(1, std::popcount(job.workers)), ticket == Ticket::cpu_xa));
+  }
+  return work;
+}
+
+struct Sample {
+  double model_s, ratio;
+};
+
+double median(std::vector<Sample>& samples, double Sample::*member) {
+  const auto middle = samples.begin() + std::ssize(samples) / 2;
+  std::ranges::nth_element(samples, middle, {}, member);
+  return (*middle).*member;
+}
+
+void observe(StallKind kind, std::vector<Sample>& samples, StallTracker& stalls) {
+  constexpr std::size_t kFewest = 3;
+  if (samples.size() < kFewest) return;
+  const double ratio = median(samples, &Sample::ratio);
+  const double model_s = median(samples, &Sample::model_s);
+  stalls.observe(kind, model_s, ratio * model_s);
+}
+
+// "c6 x22 w4"
+std::string run_lengths(const std::string& letters) {
+  std::string text;
+  for (std::size_t begin = 0; begin < letters.size();) {
+    const std::size_t end =
+        std::min(letters.find_first_not_of(letters[begin], begin), letters.size());
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", letters[begin], end - begin);
+    begin = end;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<double> seen_layers(const HandoffStep& step) {
+  const std::vector<Offers> offers = offers_of(step);
+  std::vector<double> seen(offers.size(), -1);
+  for (std::size_t l = 0; l + 1 < offers.size(); ++l) {
+    if (offers[l].count == 0 || offers[l + 1].count == 0) continue;
+    const std::uint64_t begin = step.times[offers[l].first];
+    const std::uint64_t end = step.times[offers[l + 1].first];
+    if (end > begin) seen[l] = static_cast<double>(end - begin) * 1e-9;
+  }
+  return seen;
+}
+
+void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
+                  StallTracker& stalls) {
+  constexpr double kWaits = 1.1;  // planned for longer than its work is worth
+  const std::vector<Offers> offers = offers_of(step);
+  const std::vector<double> seen = seen_layers(step);
+  std::vector<std::vector<LayerLoad>> loads;  // [groups]
+  for (const HandoffStep::Group& group : step.groups) {
+    loads.push_back(layer_loads(config, *group.job.adapter));
+  }
+  const double model_layer_s = costs.layer_time(step.rows);
+  std::array<std::vector<Sample>, kNumStallKinds> samples;
+  for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
+    if (seen[l] < 0) continue;
+    const HandoverWork work = work_of(costs, step, offers[l], loads, l);
+    if (work.sites == 0) continue;
+    const HandoverWork next = work_of(costs, step, offers[l + 1], loads, l + 1);
+    const double next_s = step.layer_s + (next.sites > 0 ? costs.stall_in(next, model_layer_s) : 0);
+    if (step.planned_layers[l + 1] > kWaits * next_s) continue;
+    const double model_s = costs.modelled_stall(work, model_layer_s);
+    samples[static_cast<std::size_t>(work.kind())].push_back(
+        {model_s, (seen[l] - step.layer_s) / model_s});
+  }
+  for (std::size_t kind = 0; kind < samples.size(); ++kind) {
+    observe(static_cast<StallKind>(kind), samples[kind], stalls);
+  }
+}
+
+std::string tell(const HandoffStep& step, double seconds) {
+  const std::vector<Offers> offers = offers_of(step);
+  const std::vector<double> seen = seen_layers(step);
+  double planned_between = 0, seen_between = 0;
+  for (std::size_t l = 0; l < seen.size(); ++l) {
+    if (seen[l] < 0) continue;
+    planned_between += step.planned_layers[l];
+    seen_between += seen[l];
+  }
+  std::vector<std::string> groups;
+  for (std::size_t g = 0; g < step.groups.size(); ++g) {
+    std::string letters;
+    for (const Offers& of : offers) {
+      constexpr std::string_view kLetters = "?gcxv";
+      const auto ticket = of.count == 0 ? 0 : static_cast<std::size_t>(ticket_of(step, of, g));
+      letters += of.count == 0 ? 'w' : kLetters[std::min(ticket, kLetters.size() - 1)];
+    }
+    groups.push_back(fmt::format("{} rows {}", step.groups[g].job.rows, run_lengths(letters)));
+  }
+  return fmt::format(
+      "cold step of {} rows: planned {:.3f} ms, took {:.3f}; between offers {:.3f}, {:.3f}; {}",
+      step.rows, step.planned_s * 1e3, seconds * 1e3, planned_between * 1e3, seen_between * 1e3,
+      fmt::join(groups, ", "));
+}
+
+}  // namespace tandem

@@ -1,0 +1,31 @@
+// What a step that handed rows over says when it has ended: how long each of its layers took, by
+// the times that the device noted at the offers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/handoff/handoff_step.h"
+#include "engine/loader/model_config.h"
+#include "scheduler/costs/cost_model.h"
+#include "scheduler/costs/stall_tracker.h"
+
+namespace tandem {
+
+// From the layer's first offer to that of the next layer, in seconds: its stall, all that the
+// device does for it, and what the next layer waits for. [layers]; below 0 where it or the next one
+// offers nothing.
+std::vector<double> seen_layers(const HandoffStep& step);
+
+// What layers took beyond step.layer_s, to `stalls`, for layers that workers computed, of workers
+// alike; but for those before one that was planned to wait for a load. `costs` are those with which
+// the step was planned.
+void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
+                  StallTracker& stalls);
+
+// For people, on one line: what was planned and what it took, in milliseconds, in all and of the
+// layers between offers, then who had each layer of each group: w waited, c CPU workers, x x A^T by
+// CPU workers, g the weights had come in time or were waited for, v nobody. "c6 x22 w4".
+std::string tell(const HandoffStep& step, double seconds);
+
+}  // namespace tandem

@@ -1,0 +1,163 @@
+#include "tools/bench/coldstart/cold_sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <span>
+
+#include "base/log.h"
+#include "tools/bench/coldstart/cold_engine.h"
+#include "tools/bench/measure/bench_trace.h"
+#include "tools/setup/handoff_setup.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::int32_t kOutput = 4;  // only the first token counts
+constexpr std::int32_t kWarmPrompt = 19;
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+std::vector<SweepCell> cells_of(const SweepOptions& options, double link_gbps) {
+  std::vector<SweepCell> cells;
+  for (const std::string& tier : options.tiers) {
+    for (const std::int64_t adapters : options.adapters) {
+      for (const std::int64_t tokens : options.tokens) {
+        for (const std::int64_t rank : options.ranks) {
+          SweepCell& cell = cells.emplace_back();
+          cell.link_gbps = link_gbps;
+          cell.on_disk = tier == "disk";
+          cell.burst = {static_cast<std::int32_t>(adapters), static_cast<std::int32_t>(tokens),
+                        static_cast<std::int32_t>(rank)};
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+class Sweep {
+ public:
+  Sweep(const EngineSettings& settings, const SweepOptions& options,
+        const std::vector<AdapterMode>& modes, ColdAdapters& adapters)
+      : settings_(settings), options_(options), modes_(modes), adapters_(adapters) {}
+
+  Status go(double link_gbps, std::vector<SweepCell>& done) {
+    log::info("sweep over {}: {} engines start",
+              link_gbps > 0 ? fmt::format("{:g} GB/s", link_gbps) : "the link as it is",
+              modes_.size());
+    std::vector<std::unique_ptr<ColdEngine>> engines;
+    for (const AdapterMode mode : modes_) {
+      TANDEM_ASSIGN(engines.emplace_back(),
+                    ColdEngine::start(settings_for(mode, link_gbps), adapters_));
+      TANDEM_TRY(warm_up(*engines.back()));
+    }
+    for (SweepCell& cell : cells_of(options_, link_gbps)) {
+      log::info("{}{}", cell.burst.name(), cell.on_disk ? ", from disk" : "");
+      TANDEM_TRY(run(cell, engines));
+      done.push_back(std::move(cell));
+    }
+    return {};
+  }
+
+ private:
+  // All engines share the device.
+  EngineSettings settings_for(AdapterMode mode, double link_gbps) const {
+    EngineSettings with = settings_;
+    const auto most = *std::ranges::max_element(options_.adapters) * (options_.rounds + 1);
+    const auto rank = static_cast<std::int32_t>(*std::ranges::max_element(options_.ranks));
+    const double bytes = static_cast<double>(adapters_.host_tier_bytes(most, rank));
+    with.adapter_mode = to_string(mode);
+    with.prefix_cache = false;  // the same few contents and prompts come again and again
+    with.link_gbps = link_gbps;
+    with.host_tier_gb = bytes / 1e9;
+    if (with.pool_gb == 0 && with.pool_pages == 0) with.pool_gb = 1.25 * bytes / 1e9 + 4;
+    with.max_device_adapters = std::max(with.max_device_adapters, most + 2);
+    return with;
+  }
+
+  // First calls make what later ones use.
+  Status warm_up(ColdEngine& engine) const {
+    const auto rank = static_cast<std::int32_t>(options_.ranks.front());
+    TANDEM_ASSIGN(const auto names, engine.add(2, rank));
+    TANDEM_ASSIGN([[maybe_unused]] const AnsweredTrace answered,
+                  engine.run(burst_trace(names, kWarmPrompt, kOutput), 1));
+    return engine.clear();
+  }
+
+  Status run(SweepCell& cell, std::span<const std::unique_ptr<ColdEngine>> engines) const {
+    const ColdBurst& burst = cell.burst;
+    cell.ttfts.resize(engines.size());
+    std::vector<std::vector<std::string>> names;  // [engine]
+    for (const auto& engine : engines) {
+      const std::int32_t count = burst.adapters * (options_.rounds + 1);
+      TANDEM_ASSIGN(names.emplace_back(), cell.on_disk ? engine->add_on_disk(count, burst.rank)
+                                                       : engine->add(count, burst.rank));
+    }
+    for (std::int32_t round = 0; round <= options_.rounds; ++round) {
+      for (std::size_t i = 0; i < engines.size(); ++i) {
+        const auto first = names[i].begin() + round * burst.adapters;
+        TANDEM_ASSIGN(
+            const AnsweredTrace answered,
+            engines[i]->run(burst_trace({first, first + burst.adapters}, burst.tokens, kOutput),
+                            100 + static_cast<std::uint64_t>(round)));
+        TANDEM_TRY(engines[i]->settle({first, first + burst.adapters}));
+        if (round == 0) continue;
+        for (const AnsweredRequest& request : answered.requests) {
+          cell.ttfts[i].push_back(request.ttft_s);
+        }
+      }
+    }
+    TANDEM_TRY(set_floor(cell, engines));
+    for (const auto& engine : engines) TANDEM_TRY(engine->clear());
+    return {};
+  }
+
+  // From the resident run of the same prompts, and the link's speed by the profile.
+  Status set_floor(SweepCell& cell, std::span<const std::unique_ptr<ColdEngine>> engines) const {
+    const auto cached = std::ranges::find_if(modes_, keeps_all);
+    if (cached == modes_.end()) return {};
+    const auto which = static_cast<std::size_t>(cached - modes_.begin());
+    const double resident = mean(cell.ttfts[which]);
+    const EngineSetup& setup = engines[which]->setup();
+    TANDEM_ASSIGN(const HandoffOptions handoff,
+                  choose_handoff(settings_for(AdapterMode::planned, cell.link_gbps), setup.config,
+                                 setup.dtype, setup.device->info(), setup.model_name));
+    const double load = static_cast<double>(adapters_.contents(cell.burst.rank, 0).num_bytes) /
+                        handoff.costs.link_bytes_per_s;
+    const double layer = resident / static_cast<double>(setup.config.num_layers);
+    double sum = 0;
+    for (std::int32_t i = 1; i <= cell.burst.adapters; ++i) {
+      sum += std::max(resident, i * load + layer);
+    }
+    cell.link_floor_s = sum / cell.burst.adapters;
+    return {};
+  }
+
+  const EngineSettings& settings_;
+  const SweepOptions& options_;
+  const std::vector<AdapterMode>& modes_;
+  ColdAdapters& adapters_;
+};
+
+}  // namespace
+
+std::string ColdBurst::name() const {
+  return fmt::format("{} x {} tokens, rank {}", adapters, tokens, rank);
+}
+
+Result<std::vector<SweepCell>> run_sweep(const EngineSettings& settings,
+                                         const SweepOptions& options,
+                                         const std::vector<AdapterMode>& modes,
+                                         ColdAdapters& adapters) {
+  std::vector<SweepCell> cells;
+  Sweep sweep(settings, options, modes, adapters);
+  for (const double link_gbps : options.links_gbps) TANDEM_TRY(sweep.go(link_gbps, cells));
+  return cells;
+}
+
+}  // namespace tandem

@@ -1,0 +1,16 @@
+// What the sweep measured: a table for each link, and N1, the worst of its cells.
+#pragma once
+
+#include <vector>
+
+#include "engine/service/adapter_mode.h"
+#include "tools/bench/coldstart/cold_sweep.h"
+#include "tools/bench/common/bench_report.h"
+
+namespace tandem {
+
+// `modes` as run_sweep() was given.
+void report_sweep(const std::vector<SweepCell>& cells, const std::vector<AdapterMode>& modes,
+                  BenchReport& report);
+
+}  // namespace tandem
