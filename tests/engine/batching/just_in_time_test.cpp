@@ -7,11 +7,14 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <random>
 #include <thread>
+#include <vector>
 
 #include "engine/loader/weights.h"
 #include "tests/support/gated_device.h"
 #include "tests/support/test_engine.h"
+#include "tests/support/test_seed.h"
 
 namespace tandem::test {
 namespace {
@@ -63,7 +66,7 @@ class JustInTimeTest : public ::testing::Test {
         clock_.advance(std::min(to, ends_) - now());
       }
       ASSERT_TRUE(device_.gate().wait_enqueued(wanted)) << ended_ << " steps have ended";
-      clock_.advance(ends_ - now());
+      clock_.advance(std::max(milliseconds(0), ends_ - now()));
       end_step();
     }
   }
@@ -117,6 +120,43 @@ TEST_F(JustInTimeTest, WhoArrivesWaitsForTwoStepsThatAreEnqueuedAtOnce) {
   const EngineStats stats = engine_->stats();
   EXPECT_EQ(stats.steps_in_time + stats.steps_late, 0U);
   EXPECT_EQ(stats.steps_at_once, static_cast<std::uint64_t>(ended_ + 1));
+}
+
+TEST_F(JustInTimeTest, AnswersAsAnEngineThatWaitsForEachStep) {
+  const std::uint64_t seed = test_seed();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed << " (TANDEM_TEST_SEED)");
+  std::mt19937 random(seed);
+  start(true);
+  EngineOptions plain = small_engine_options();
+  plain.overlap = false;
+  auto other = TestEngine::load(kDemo, DType::f32, plain);
+  std::vector<GenerationRequest> requests;
+  std::vector<std::unique_ptr<Generation>> running;
+  for (int i = 0; i < 24; ++i) {
+    std::vector<TokenId> prompt = {0};
+    while (random() % 8 != 0) prompt.push_back(static_cast<TokenId>(2 + random() % 400));
+    GenerationRequest request = greedy(prompt, 1 + static_cast<std::int32_t>(random() % 12),
+                                       random() % 2 == 0 ? "python" : "");
+    if (random() % 2 == 0) request.sampling.temperature = 0.9;
+    request.sampling.seed = random();
+    if (random() % 3 == 0) request.sampling.repetition_penalty = 1.3;
+    if (random() % 3 == 0) request.n = 2;
+    requests.push_back(request);
+    running.push_back(engine_->submit(request).value());
+    if (random() % 2 == 0) clock_.advance(milliseconds(random() % 400));
+    if (random() % 2 == 0) end_steps(1);
+  }
+  end_steps(40);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::vector<Collected> got = collect(*running[i]);
+    const std::vector<Collected> want = run(*other->engine, requests[i]);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t k = 0; k < want.size(); ++k) {
+      EXPECT_EQ(got[k].tokens, want[k].tokens) << "request " << i;
+      EXPECT_EQ(got[k].text, want[k].text) << "request " << i;
+    }
+  }
+  EXPECT_GT(engine_->stats().steps_in_time, 40U);
 }
 
 TEST_F(JustInTimeTest, ALoadBeginsWhenItsRequestArrives) {
