@@ -44,6 +44,7 @@ ExecutorOptions executor_options(const EngineOptions& options) {
                  options.max_num_seqs * kMaxBiasesPerSequence};
   result.max_device_adapters = std::min(options.max_device_adapters, options.max_adapters);
   result.overlap = options.overlap;
+  result.just_in_time = options.just_in_time;
   result.max_graph_batch = options.max_graph_batch;
   result.record_at_start = options.record_at_start;
   result.tune_at_start = options.tune_at_start;

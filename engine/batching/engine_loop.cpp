@@ -60,14 +60,47 @@ void EngineLoop::run() noexcept {
 
 bool EngineLoop::run_round() {
   wait_for_work();
-  take_in();
-  if (inbox_->is_stopping()) return false;
-  has_news_ = false;
-  look_after_sequences();
-  give_up_late();
-  look_after_adapters();
+  planning_ = {.since = clock_->now()};
+  do {
+    take_in();
+    if (inbox_->is_stopping()) return false;
+    has_news_ = false;
+    look_after_sequences();
+    give_up_late();
+    look_after_adapters();
+  } while (!is_due());
   run_step();
   return true;
+}
+
+// Whether the next step is to be planned now. If not, some time has passed, and what is looked
+// after before a step is to be looked after again.
+bool EngineLoop::is_due() {
+  if (executor_->empty() || executor_->full()) return true;
+  planning_.work = next_work();
+  const std::optional<TimePoint> at = executor_->plan_at(planning_.work);
+  const TimePoint begin = clock_->now();
+  if (!at || begin >= *at || executor_->oldest_has_ended()) return true;
+  planning_.held = true;
+  while (!executor_->oldest_has_ended()) {
+    const TimePoint now = clock_->now();
+    if (now >= *at) {
+      planning_.since = *at;  // what waking took belongs to what planning takes
+      return false;
+    }
+    if (look_in(now - begin, *at - now)) break;
+  }
+  planning_.since = clock_->now();
+  return false;
+}
+
+Planning::Work EngineLoop::next_work() const {
+  if (executor_->tier().loads().num_loading() > 0) return Planning::Work::loads;
+  const auto in_prompt = [](const auto& sequence) { return sequence->left_to_compute() > 1; };
+  const bool prompts =
+      scheduler_.num_waiting() > 0 ||
+      std::any_of(scheduler_.running().begin(), scheduler_.running().end(), in_prompt);
+  return prompts ? Planning::Work::prompts : Planning::Work::decode;
 }
 
 // Only where there is nothing else to do.
@@ -149,10 +182,14 @@ void EngineLoop::start_loads() {
 void EngineLoop::run_step() {
   const TimePoint begin = clock_->now();
   Duration waited{};
-  if (enqueuing_would_take_long()) waited = hand_out_oldest();
+  if (enqueuing_would_take_long()) {
+    waited = hand_out_oldest();
+    deliveries_.send();
+  }
   const std::vector<ScheduledSequence>& scheduled = scheduler_.plan();
   step_was_empty_ = scheduled.empty();
   help_stuck();
+  executor_->planning(planning_);
   if (!scheduled.empty()) {
     note_scheduled(scheduled, begin);
     enqueue(scheduled);
@@ -255,17 +292,21 @@ Duration EngineLoop::hand_out_oldest() {
 // done in short turns, longer ones in long steps.
 void EngineLoop::wait_for_step() {
   if (keeps_all(options_.adapter_mode)) return;
-  constexpr auto kShortest = std::chrono::microseconds(20);
-  constexpr auto kLongest = std::chrono::microseconds(500);
   const TimePoint begin = clock_->now();
   while (!executor_->oldest_has_ended()) {
-    executor_->tier().loads().feed();
-    const Duration waited = clock_->now() - begin;
-    if (!inbox_->wait(std::clamp<Duration>(waited / 32, kShortest, kLongest))) continue;
+    if (!look_in(clock_->now() - begin, Duration::max())) continue;
     if (inbox_->is_stopping()) return;
     take_in();
     start_loads();
   }
+}
+
+// A short turn of a wait that has taken so long so far. Returns whether something has arrived.
+bool EngineLoop::look_in(Duration waited, Duration longest) {
+  constexpr auto kShortest = std::chrono::microseconds(20);
+  constexpr auto kLongest = std::chrono::microseconds(500);
+  executor_->tier().loads().feed();
+  return inbox_->wait(std::min(longest, std::clamp<Duration>(waited / 32, kShortest, kLongest)));
 }
 
 void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>& entries) {
@@ -401,6 +442,7 @@ void EngineLoop::publish_stats() {
   counts_.inter_token = deliveries_.inter_token();
   count_sequences(scheduler_, counts_);
   count_pages(*pool_, counts_);
+  count_steps(*executor_, counts_);
   count_adapters(*store_, *executor_, counts_);
   inbox_->publish(counts_);
 }

@@ -57,6 +57,8 @@ class EngineLoop {
 
  private:
   bool run_round();
+  bool is_due();
+  Planning::Work next_work() const;
   void recover(const char* why) noexcept;
   void lose_sequences(bool waiting_too) noexcept;
   void wait_for_work();
@@ -73,6 +75,7 @@ class EngineLoop {
   void give_masks();
   Duration hand_out_oldest();  // returns how long it waited for the device
   void wait_for_step();
+  bool look_in(Duration waited, Duration longest);
   void digest(const StepResult& step, const std::vector<PlannedEntry>& entries);
   void digest_entry(const StepResult& step, const PlannedEntry& entry);
   bool take(Sequence& sequence, std::span<const SampledToken> samples, std::int64_t next_token);
@@ -99,7 +102,8 @@ class EngineLoop {
   Deliveries deliveries_;
   EngineReporter report_;
 
-  StepPlan plan_;  // of the step being enqueued
+  Planning planning_;  // of the next step
+  StepPlan plan_;      // of the step being enqueued
   // Of the steps under way, by turns.
   std::array<std::vector<PlannedEntry>, kMaxStepsInFlight> planned_;
   std::size_t num_enqueued_ = 0;

@@ -38,6 +38,7 @@ struct EngineOptions {
   AdapterMode adapter_mode = AdapterMode::pipelined;
   HandoffOptions handoff;            // of modes that hand over; no groups: no workers
   bool overlap = true;               // prepare a step while the one before it runs
+  bool just_in_time = true;          // shortly before that ends; else at once, for comparison
   std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
   bool record_at_start = false;      // all of them, before the first request
   bool tune_at_start = false;        // measure how the device best computes the model's products

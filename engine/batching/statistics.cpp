@@ -26,6 +26,14 @@ void count_pages(const PagePool& pool, EngineStats& stats) {
   stats.pages_adapter = pages.adapter;
 }
 
+void count_steps(const Executor& executor, EngineStats& stats) {
+  const EnqueueCounts counts = executor.enqueue_counts();
+  stats.steps_at_once = counts.at_once;
+  stats.steps_in_time = counts.in_time;
+  stats.steps_late = counts.late;
+  stats.enqueue_margin_s = counts.margin_s;
+}
+
 void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& stats) {
   const DeviceTierCounts adapters = executor.tier().counts();
   stats.adapter_loads = adapters.loads;

@@ -12,6 +12,7 @@ namespace tandem {
 // Fills in what these know; the rest of `stats` stays. Engine thread.
 void count_sequences(const ContinuousBatcher& scheduler, EngineStats& stats);
 void count_pages(const PagePool& pool, EngineStats& stats);
+void count_steps(const Executor& executor, EngineStats& stats);
 void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& stats);
 
 // Workers come and go while the engine has nothing to do, too. Any thread.

@@ -20,7 +20,8 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
                 LlamaModel::load(config, weights, dtype, options.model, device, progress));
   TANDEM_TRY(executor->make_handoff(options, device, host, clock));
   TANDEM_TRY(executor->make_tier(options, device, pool, clock));
-  StepPipeline::Options steps{options.overlap, options.max_graph_batch, options.step};
+  StepPipeline::Options steps{options.overlap, options.just_in_time, options.max_graph_batch,
+                              options.step};
   steps.limits.max_sequences = std::min(steps.limits.max_sequences, options.model.max_rows);
   steps.max_graph_batch = std::min(steps.max_graph_batch, steps.limits.max_sequences);
   TANDEM_ASSIGN(executor->pipeline_,

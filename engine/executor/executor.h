@@ -14,12 +14,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/adapters/device_tier.h"
 #include "engine/adapters/host_tier.h"
+#include "engine/executor/enqueue_timer.h"
 #include "engine/executor/step_pipeline.h"
 #include "engine/executor/step_plan.h"
 #include "engine/handoff/handoff.h"
@@ -36,6 +38,7 @@ struct ExecutorOptions {
   StepLimits step;
   std::int32_t max_device_adapters = 0;  // slots
   bool overlap = true;                   // kMaxStepsInFlight steps under way; else one
+  bool just_in_time = true;              // plan_at() tells; else at once, always
   std::int32_t max_graph_batch = 0;      // rows up to which decode steps are recorded; 0: never
   bool record_at_start = false;          // all of them, in create()
   bool tune_at_start = false;            // measure how the device best computes the products
@@ -82,7 +85,14 @@ class Executor {
   // are; what was computed since the last wait() is in doubt. A failure is one of the device.
   Status abandon() noexcept;
   // Whether wait() would return at once. Requires !empty().
-  bool oldest_has_ended() const { return pipeline_->oldest_has_ended(); }
+  bool oldest_has_ended() { return pipeline_->oldest_has_ended(); }
+  // When planning the step behind the one that runs is to begin, if it is to bring such work, so
+  // that it is enqueued shortly before the one that runs ends; nothing: at once. Never later than
+  // the end that is expected.
+  std::optional<TimePoint> plan_at(Planning::Work next) const { return pipeline_->plan_at(next); }
+  // How the planning of the step that is enqueued next began: plan_at() learns from it.
+  void planning(const Planning& planning) { pipeline_->planning(planning); }
+  EnqueueCounts enqueue_counts() const { return pipeline_->enqueue_counts(); }
   // Of a step that is enqueued now.
   ExpectedStep next_step() const { return pipeline_->next_step(); }
   // Nothing is left to do for now: what passes until the next step is no gap.

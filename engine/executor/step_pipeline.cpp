@@ -83,7 +83,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   TANDEM_CHECK(plan.num_masks <= options_.limits.max_sequences, "{} masks", plan.num_masks);
   Step& step = steps_[next_];
   step.begun = clock_->now();
-  if (in_flight_ > 0 && !step_before(1).done->passed()) seen_busy_ = step.begun;
+  (void)look_for_gap();
   if (handoff_ != nullptr) handoff_->mend(*stream_);
   fill(plan, step);
   plan_handoff(step);
@@ -91,7 +91,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   const bool waits = !waits_.empty();
   // Recordings know nothing of loads under way: such a step runs as it is.
   const bool recorded = !waits && !hands_over && graphs_.pad(*batch_);
-  step.gap_seconds = gap_before_now();
+  step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
   adapters_->step_begins(*stream_);
@@ -106,6 +106,9 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   step.status = Status();
   if (recorded) {
     step.status = graphs_.launch(*stream_, input, adapters_->table());
+    // All of it at once, when the call returns.
+    step.gap_seconds = look_for_gap();
+    step.launched = clock_->now();
   } else {
     AdapterTable table = adapters_->table();
     if (waits) table.waits = &waits_;
@@ -116,6 +119,9 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   }
   adapters_->step_ends(*stream_);
   forecast(step, waits);
+  std::optional<StepKind> kind;  // of steps that wait for nobody
+  if (!waits && !hands_over) kind = {batch_->num_rows(), recorded};
+  timer_.enqueued(kind, planning_, step.launched, step.gap_seconds);
   next_ = (next_ + 1) % steps_.size();
   ++in_flight_;
   if (plan.num_masks > 0) {
@@ -225,10 +231,23 @@ void StepPipeline::forecast(const Step& step, bool waits) {
 
 // The device's idle time between the step before and this one, at most: it is known to have been
 // busy when last looked at.
-double StepPipeline::gap_before_now() const {
+double StepPipeline::look_for_gap() {
+  const bool busy = in_flight_ > 0 && !step_before(1).done->passed();
   const TimePoint now = clock_->now();
+  if (busy) seen_busy_ = now;
   if (in_flight_ == 0) return idle_since_ ? seconds_between(*idle_since_, now) : 0;
-  return step_before(1).done->passed() ? seconds_between(seen_busy_, now) : 0;
+  return seconds_between(seen_busy_, now);
+}
+
+bool StepPipeline::oldest_has_ended() {
+  if (oldest().done->passed()) return true;
+  seen_busy_ = clock_->now();
+  return false;
+}
+
+std::optional<TimePoint> StepPipeline::plan_at(Planning::Work next) const {
+  if (!options_.overlap || !options_.just_in_time) return std::nullopt;
+  return timer_.plan_at(next);
 }
 
 StepResult StepPipeline::wait() {
@@ -251,6 +270,7 @@ StepResult StepPipeline::wait() {
     end_handoff(step, seconds_between(std::max(step.launched, last_end_), end), result);
     forecast_.end_oldest(end, result.status.ok());
   }
+  timer_.ended(end, result.status.ok());
   last_end_ = end;
   seen_busy_ = end;
   if (in_flight_ == 0) {
@@ -272,6 +292,7 @@ Status StepPipeline::abandon() noexcept {
   }
   open_.reset();
   forecast_.clear();
+  timer_.clear();
   cold_.clear();
   waits_.clear();
   in_flight_ = 0;

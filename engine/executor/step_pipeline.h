@@ -17,6 +17,9 @@
 //   host    enqueue 2 | wait 1 | hand out 1 | masks of 2 | sample 2 | fill 3 | enqueue 3 | wait 2 |
 //   device  1 | step 2, but for its samples ................................ | samples | step 3 ...
 //
+// The drawing shows steps that are enqueued at once. Better is just in time (EnqueueTimer): shortly
+// before the step under way ends, so that what has arrived until then is in the next one.
+//
 // Rows of adapters that are still loading are handed to CPU workers where there are any (Handoff),
 // layer by layer as planned; else each layer waits for its part. The engine thread alone uses it.
 #pragma once
@@ -31,6 +34,7 @@
 #include "base/clock.h"
 #include "engine/adapters/device_tier.h"
 #include "engine/adapters/load_waits.h"
+#include "engine/executor/enqueue_timer.h"
 #include "engine/executor/step_forecast.h"
 #include "engine/executor/step_plan.h"
 #include "engine/handoff/handoff.h"
@@ -47,6 +51,7 @@ class StepPipeline {
  public:
   struct Options {
     bool overlap = true;               // kMaxStepsInFlight steps under way; else one
+    bool just_in_time = true;          // the second as late as possible; else as soon
     std::int32_t max_graph_batch = 0;  // rows of the largest decode step that is recorded; 0: none
     StepLimits limits;
   };
@@ -74,7 +79,10 @@ class StepPipeline {
   bool empty() const { return in_flight_ == 0; }
   StepResult wait();
   Status abandon() noexcept;
-  bool oldest_has_ended() const { return oldest().done->passed(); }
+  bool oldest_has_ended();
+  std::optional<TimePoint> plan_at(Planning::Work next) const;
+  void planning(const Planning& planning) { planning_ = planning; }
+  EnqueueCounts enqueue_counts() const { return timer_.counts(); }
   ExpectedStep next_step() const { return {forecast_.busy_for(clock_->now()), forecast_.pace()}; }
   void rest() { idle_since_.reset(); }
 
@@ -106,7 +114,7 @@ class StepPipeline {
   }
   const Step& step_before(std::size_t ago) const { return steps_[index_before(ago)]; }
   const Step& oldest() const { return step_before(in_flight_); }
-  double gap_before_now() const;
+  double look_for_gap();
 
   const Options options_;
   LlamaModel* model_;
@@ -133,6 +141,8 @@ class StepPipeline {
   std::vector<AdapterRows> cold_;        // of the step being enqueued: not all there
   LoadWaits waits_;                      // what of loads it waits for
   StepForecast forecast_;                // of what is under way; unused without a handoff
+  EnqueueTimer timer_;                   // of the next step
+  Planning planning_;                    // of the step being enqueued
   Status failure_;                       // of the stream, until no step is under way
   std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
   TimePoint seen_busy_;                  // when it was last known to have something

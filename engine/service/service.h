@@ -76,6 +76,12 @@ struct EngineStats {
   double step_seconds_total = 0;     // the device at work
   double host_seconds_total = 0;     // the engine thread at work, mostly while the device is, too
   double gap_seconds_total = 0;      // the device at rest because the engine thread was at work
+  // Steps by when they were planned. Just in time: as late as could be, so that who arrived while
+  // the one before ran was in them.
+  std::uint64_t steps_at_once = 0;
+  std::uint64_t steps_in_time = 0;
+  std::uint64_t steps_late = 0;  // it was a little too late, and the device rested
+  double enqueue_margin_s = 0;   // how long before the expected end of a step; 0: not known
   CountedValues<kInterTokenBounds.size()> inter_token;  // seconds between tokens of a sequence
   CountedValues<kStepTokensBounds.size()> step_tokens;  // computed by a step
   std::uint64_t adapter_loads = 0;                      // to the device, arrived

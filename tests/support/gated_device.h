@@ -1,5 +1,6 @@
 // A host device whose adapter loads stand still until the compute stream has done a given number of
-// operations: so that the takeover from CPU workers to the device can be forced between any two.
+// operations: so that the takeover from CPU workers to the device can be forced between any two. Or
+// whose steps end one by one when told to.
 #pragma once
 
 #include <chrono>
@@ -22,6 +23,7 @@ namespace tandem::test {
 class LoadGate {
  public:
   static constexpr std::int64_t kOpen = std::numeric_limits<std::int64_t>::min();
+  static constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
   // From now on: the first `num_b` pieces of the load stream come after operation `b_at`, all else
   // after operation `at`, counted from now.
@@ -47,6 +49,33 @@ class LoadGate {
     held_ = false;
     changed_.notify_all();
   }
+  // From now on steps that sample end when they are told to, by end_step() each.
+  void hold_steps() {
+    const std::lock_guard lock(mutex_);
+    enqueued_ = 0;
+    may_end_ = 0;
+  }
+  void end_step() {
+    const std::lock_guard lock(mutex_);
+    ++may_end_;
+    changed_.notify_all();
+  }
+  void let_go_steps() {
+    const std::lock_guard lock(mutex_);
+    may_end_ = kAll;
+    changed_.notify_all();
+  }
+  // Steps enqueued since hold_steps().
+  std::int64_t num_enqueued() const {
+    const std::lock_guard lock(mutex_);
+    return enqueued_;
+  }
+  // Whether so many were enqueued, at the latest by then.
+  bool wait_enqueued(std::int64_t count,
+                     std::chrono::milliseconds longest = std::chrono::seconds(60)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, longest, [&] { return enqueued_ >= count; });
+  }
   std::int64_t done() const {
     const std::lock_guard lock(mutex_);
     return done_;
@@ -66,6 +95,15 @@ class LoadGate {
   void pass(bool b_part) {
     std::unique_lock lock(mutex_);
     wait(lock, [&] { return done_ >= (b_part ? b_at_ : at_); });
+  }
+  std::int64_t enqueue_step() {  // returns its number
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+    return ++enqueued_;
+  }
+  void pass_step(std::int64_t number) {
+    std::unique_lock lock(mutex_);
+    wait(lock, [&] { return number <= may_end_; });
   }
   bool in_b_parts() const {
     const std::lock_guard lock(mutex_);
@@ -88,6 +126,8 @@ class LoadGate {
   std::int64_t at_ = kOpen;
   std::int64_t b_at_ = kOpen;
   std::int64_t num_b_ = 0;
+  std::int64_t enqueued_ = 0;
+  std::int64_t may_end_ = kAll;
   bool held_ = false;
   bool timed_out_ = false;
 };
@@ -114,6 +154,7 @@ class GatedStream final : public Stream {
   void copy_to_host(void* host, const void* device, std::size_t bytes) override {
     inner_->copy_to_host(host, device, bytes);
     count();
+    end_step();
   }
   Status begin_recording() override { return inner_->begin_recording(); }
   Result<std::unique_ptr<Graph>> end_recording() override { return inner_->end_recording(); }
@@ -184,6 +225,12 @@ class GatedStream final : public Stream {
     if (role_ != Role::load) return;
     const bool b_part = gate_.in_b_parts();
     host().run("gate", [this, b_part] { gate_.pass(b_part); });
+  }
+  // What it sampled is the last that a step copies back.
+  void end_step() {
+    if (role_ != Role::compute) return;
+    const std::int64_t number = gate_.enqueue_step();
+    host().run("step", [this, number] { gate_.pass_step(number); });
   }
   void count() {
     if (role_ == Role::compute) host().run("count", [this] { gate_.count(); });

@@ -58,6 +58,7 @@ struct EngineSettings {
   bool prefix_cache = true;
   std::int64_t grammar_cache_mb = engine_defaults::kGrammarCacheMb;
   bool overlap = true;
+  bool just_in_time = true;  // nobody's setting: a benchmark compares
   std::string graphs = "auto";
   std::int64_t max_graph_batch = 256;
   std::string record_steps;  // file; empty: none

@@ -229,6 +229,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.prefix_cache = settings.prefix_cache;
   options.grammar_cache_bytes = static_cast<std::size_t>(settings.grammar_cache_mb) << 20;
   options.overlap = settings.overlap;
+  options.just_in_time = settings.just_in_time;
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs == "on";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
   options.record_at_start = graphs;

@@ -188,6 +188,17 @@ void add_engine(const EngineStats& stats, Families& families) {
   families.counter("tandem_gap_seconds_total",
                    "Time between iterations in which the device waited for the engine thread",
                    stats.gap_seconds_total);
+  const auto enqueued = [&](const char* when, std::uint64_t count) {
+    families.counter("tandem_steps_enqueued_total",
+                     "Iterations by when they were planned: at once, just in time, or too late",
+                     static_cast<double>(count), {{"when", when}});
+  };
+  enqueued("at_once", stats.steps_at_once);
+  enqueued("in_time", stats.steps_in_time);
+  enqueued("late", stats.steps_late);
+  families.gauge("tandem_enqueue_margin_seconds",
+                 "How long before the expected end of an iteration the next one is planned",
+                 stats.enqueue_margin_s);
 }
 
 // After the first one; nothing: there are no others.

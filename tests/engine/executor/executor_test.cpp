@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -102,7 +103,7 @@ class ExecutorTest : public ::testing::Test {
   }
 
   const ModelConfig config_ = small_model(3);
-  SteadyClock clock_;
+  ManualClock clock_;
   FailingDevice device_{make_test_device()};
   PagePool pool_{kPages, kPageTokens,
                  PoolLayout::of(config_, DType::f32, kPageTokens).chunks_per_page};
@@ -203,6 +204,37 @@ TEST_F(ExecutorTest, ComputesWithTheAdapterInTheSlotWhileItArrives) {
   EXPECT_EQ(got[0], decode(6, 1, b)[0]);
   EXPECT_EQ(first_logprob(7, a), a_logprob);
   EXPECT_NE(first_logprob(8, b), a_logprob);
+}
+
+TEST_F(ExecutorTest, TellsWhenToPlanBehindAStepWhoseTimeIsKnown) {
+  constexpr std::chrono::milliseconds kStep(100);
+  const auto enqueue = [&](const StepPlan& plan) {
+    executor_->planning({clock_.now(), false, Planning::Work::decode});
+    executor_->enqueue(plan);
+  };
+  const auto wait = [&] {
+    clock_.advance(kStep);
+    EXPECT_TRUE(executor_->wait().status.ok());
+  };
+  const auto plan_at = [&] { return executor_->plan_at(Planning::Work::decode); };
+  for (int i = 0; i < 3; ++i) {
+    enqueue(Plan().add(0, 0, kPrompt));
+    EXPECT_FALSE(plan_at()) << "of " << i << " steps nobody knows what the next one takes";
+    wait();
+  }
+  enqueue(Plan().add(0, 0, kPrompt));
+  ASSERT_TRUE(plan_at());
+  EXPECT_LT(*plan_at(), clock_.now() + kStep);
+  EXPECT_GT(*plan_at(), clock_.now() + kStep - std::chrono::milliseconds(1));
+  enqueue(Plan().add(1, 0, kPrompt));
+  EXPECT_FALSE(plan_at()) << "there is no room for a third";
+  wait();
+  EXPECT_TRUE(plan_at());
+  wait();
+  EXPECT_FALSE(plan_at());
+  enqueue(Plan().add(0, 0, kPrompt, 1, load("late", 3)));
+  EXPECT_FALSE(plan_at()) << "it waits for its adapter, nobody knows how long";
+  wait();
 }
 
 TEST_F(ExecutorTest, AFailureOfTheDeviceVoidsTheStepsBehindIt) {

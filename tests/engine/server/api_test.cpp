@@ -233,6 +233,13 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(value("vllm:prompt_tokens_total{model_name=\"base\"}"), 1234);
   EXPECT_EQ(value("vllm:generation_tokens_total{model_name=\"base\"}"), 567);
   EXPECT_EQ(value("vllm:num_preemptions_total{model_name=\"base\"}"), 4);
+  const auto enqueued = [&](const std::string& when) {
+    return value("tandem_steps_enqueued_total{model_name=\"base\",when=\"" + when + "\"}");
+  };
+  EXPECT_EQ(enqueued("at_once"), 6);
+  EXPECT_EQ(enqueued("in_time"), 70);
+  EXPECT_EQ(enqueued("late"), 8);
+  EXPECT_EQ(value("tandem_enqueue_margin_seconds{model_name=\"base\"}"), 0.0005);
   EXPECT_EQ(value("tandem_pages{model_name=\"base\",state=\"adapters\"}"), 10);
   EXPECT_EQ(value("tandem_pages{model_name=\"base\",state=\"prefix_cache\"}"), 5);
   EXPECT_EQ(value("vllm:prefix_cache_queries_total{model_name=\"base\"}"), 99);

@@ -267,6 +267,10 @@ class FakeService final : public GenerationService {
     stats.prompt_tokens = 1234;
     stats.generation_tokens = 567;
     stats.preemptions = 4;
+    stats.steps_at_once = 6;
+    stats.steps_in_time = 70;
+    stats.steps_late = 8;
+    stats.enqueue_margin_s = 0.0005;
     for (const double seconds : {0.0005, 0.004, 9.0}) {
       stats.inter_token.count(kInterTokenBounds, seconds);
     }

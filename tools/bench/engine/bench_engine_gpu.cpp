@@ -11,6 +11,7 @@
 #include "engine/loader/random_fill.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/common/bench_selection.h"
+#include "tools/bench/engine/bench_arrivals.h"
 #include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_link.h"
 #include "tools/bench/measure/bench_gpu_steps.h"
@@ -22,11 +23,12 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 9> kBars = {"G1", "G2",  "G3",   "G4", "G5",
-                                                   "G9", "G10", "link", "S1"};
+constexpr std::array<std::string_view, 10> kBars = {"G1", "G2",  "G3",  "G4",   "G5",
+                                                    "G9", "G10", "G11", "link", "S1"};
 constexpr std::array<std::int32_t, 4> kBatches = {1, 8, 32, 64};
 constexpr std::array<std::int32_t, 3> kPrompts = {64, 512, 2048};
 constexpr std::int32_t kLoraBatch = 32;
+constexpr int kArrivalRounds = 4;
 // bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
 constexpr double kTolerance = 5e-2;
 
@@ -87,6 +89,7 @@ class GpuBench {
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
     // The start first: what a process has done before (the driver's context) would not count.
     if (only_.any("G10", "G5", "G3", "S1")) TANDEM_TRY(run_engine());
+    if (only_.any("G11")) TANDEM_TRY(measure_arrivals(settings_, kArrivalRounds, report_));
     if (only_.any("G1", "G2", "G4")) TANDEM_TRY(run_steps());
     if (only_.any("link")) {
       TANDEM_ASSIGN(const auto device, make_device(settings_));

@@ -1,4 +1,4 @@
-// tandem bench engine on a GPU: G1 to G5, G9, G10, link and S1 of docs/benchmarks.md.
+// tandem bench engine on a GPU: G1 to G5, G9 to G11, link and S1 of docs/benchmarks.md.
 #pragma once
 
 #include <string>

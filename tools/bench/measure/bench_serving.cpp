@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "tools/bench/measure/bench_trace.h"
-
 namespace tandem {
 namespace {
 
@@ -123,6 +121,37 @@ Result<ServedLoad> ServingBench::serve(const Trace& trace) {
     ++load.requests;
   }
   return load;
+}
+
+Result<ServingBench::Arrived> ServingBench::arrive(const Arrivals& arrivals) {
+  std::mt19937_64 random(arrivals.seed);
+  std::exponential_distribution<double> pause(arrivals.rate);
+  ArrivalTrace trace;
+  double at = 0;
+  for (std::int32_t i = 0; i < arrivals.requests; ++i) {
+    at += pause(random);
+    const auto adapter = static_cast<std::size_t>(i) % arrivals.adapters.size();
+    trace.push_back(
+        {at, arrivals.adapters[adapter], arrivals.prompt_tokens, arrivals.output_tokens});
+  }
+  constexpr std::int32_t kPrompt = 64;
+  const auto longest = static_cast<std::int32_t>(setup_->engine->model().limits().max_positions);
+  TANDEM_ASSIGN(const auto background, engine().submit(request("", kPrompt, longest - kPrompt)));
+  TANDEM_ASSIGN([[maybe_unused]] const OutputDelta delta, next_delta(*background));
+  const EngineStats before = engine().stats();
+  TANDEM_ASSIGN(const AnsweredTrace answered,
+                run_trace(engine(), setup_->clock, trace, arrivals.seed));
+  const EngineStats after = engine().stats();
+  if (background->done()) {
+    return error(StatusCode::internal, "the sequence that decodes ended before the last request");
+  }
+  return Arrived{answered.requests,
+                 after.steps - before.steps,
+                 after.steps_in_time - before.steps_in_time,
+                 after.steps_late - before.steps_late,
+                 after.step_seconds_total - before.step_seconds_total,
+                 after.gap_seconds_total - before.gap_seconds_total,
+                 after.enqueue_margin_s};
 }
 
 }  // namespace tandem

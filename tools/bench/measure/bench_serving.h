@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "engine/batching/engine.h"
 #include "tools/bench/measure/bench_adapters.h"
+#include "tools/bench/measure/bench_trace.h"
 #include "tools/cli/settings.h"
 #include "tools/setup/engine_setup.h"
 
@@ -57,6 +58,27 @@ class ServingBench {
     std::uint64_t seed = 0;
   };
   Result<ServedLoad> serve(const Trace& trace);
+
+  // Greedy requests of equal lengths, Poisson arrivals, adapters by turns, while one sequence of
+  // the base decodes from before the first until after the last.
+  struct Arrivals {
+    std::vector<std::string> adapters;
+    std::int32_t requests = 0;
+    double rate = 0;  // per second
+    std::int32_t prompt_tokens = 0;
+    std::int32_t output_tokens = 0;
+    std::uint64_t seed = 0;
+  };
+  struct Arrived {
+    std::vector<AnsweredRequest> requests;
+    std::uint64_t steps = 0;    // meanwhile
+    std::uint64_t in_time = 0;  // of them: EngineStats
+    std::uint64_t late = 0;
+    double step_s = 0;
+    double gap_s = 0;
+    double margin_s = 0;  // at the end
+  };
+  Result<Arrived> arrive(const Arrivals& arrivals);
 
   Engine& engine() { return *setup_->engine; }
   const EngineSetup& setup() const { return *setup_; }
