@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/status_copy.h"
 #include "engine/loader/peft/peft_reader.h"
 
 namespace tandem {
@@ -33,10 +34,7 @@ AdapterArrival::AdapterArrival(AdapterStore& store, std::string name, std::strin
       on_shown_(std::move(on_shown)) {}
 
 AdapterArrival::~AdapterArrival() {
-  try {
-    fail({StatusCode::unavailable, "the adapter has not come"});
-  } catch (const std::exception&) {  // no memory for the words: those who wait run into deadlines
-  }
+  fail(has_not_come_);
 }
 
 Status AdapterArrival::read(const std::filesystem::path& folder,
@@ -102,20 +100,24 @@ void AdapterArrival::layer_there(Attempt& attempt, std::size_t layer) {
   if (is_named) on_shown_(true);
 }
 
-void AdapterArrival::end_attempt(const Attempt& attempt, const Status& status) {
+// Whatever was shown has an end: requests wait for it.
+void AdapterArrival::end_attempt(const Attempt& attempt, const Status& status) noexcept {
   lead_ = {};
   if (!attempt.shown) return;
   if (status) {
     lead_ = std::max<std::chrono::duration<double>>(
         attempt.writing->last_growth() - attempt.shown_at, lead_);
     attempt.reading->end({});
-    if (const Status late = attempt.reading->status(); !late) {  // the rest was not as near
-      served_->home().take_back(late);
-      served_->home().put(attempt.bytes);
+    if (attempt.reading->state() == AdapterReading::State::bad) {  // the rest was not as near
+      served_->home().take_back({});  // it has ended before, and said why
+      try {
+        served_->home().put(attempt.bytes);
+      } catch (const std::exception&) {  // no memory: its folder will have it
+      }
     }
   } else {
     on_shown_(false);  // first: who is told that it is served looks for the name
-    served_->home().take_back(status);
+    served_->home().take_back(copy_of(status));
   }
   store_.tell();
 }
@@ -124,21 +126,23 @@ bool AdapterArrival::is_served() const {
   return proven_ && (served_->retired() || store_.find(name_) == served_);
 }
 
-void AdapterArrival::settle(const std::string& path) {
-  if (served_ == nullptr) return;
-  if (lead_.count() > 0 && proven_) store_.early_arrivals_.fetch_add(1, std::memory_order_relaxed);
+std::weak_ptr<const ServedAdapter> AdapterArrival::settle(const std::string& path) {
+  if (served_ == nullptr) return {};
   served_->home().set_folder({path, nullptr});
+  if (lead_.count() > 0 && proven_) store_.early_arrivals_.fetch_add(1, std::memory_order_relaxed);
   served_->home().end_reading({});
   if (store_.find(name_) != served_) served_->retire();
+  std::weak_ptr<const ServedAdapter> reader = served_;
   served_.reset();
   store_.tell();
+  return reader;
 }
 
-void AdapterArrival::fail(const Status& why) {
+void AdapterArrival::fail(const Status& why) noexcept {
   if (served_ == nullptr) return;
   store_.hide(served_);
   served_->retire();
-  served_->home().end_reading(why);
+  served_->home().end_reading(copy_of(why));
   served_.reset();
   store_.tell();
   on_shown_(false);

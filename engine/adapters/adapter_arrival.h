@@ -9,7 +9,8 @@
 //   asks now, waits for the next
 //   read(), or fail()
 //
-// All of its functions are for one thread at a time, whichever that is.
+// All of its functions are for one thread at a time, whichever that is. Without memory a read()
+// fails, and who waits for the adapter is answered all the same, if need be in fewer words.
 #pragma once
 
 #include <chrono>
@@ -28,7 +29,8 @@ namespace tandem {
 class AdapterArrival {
  public:
   // Under a name that nobody holds, or it is not shown. `on_shown`, on the thread of read(), when
-  // it can be used and, in read() and fail(), when it no longer can. The store outlives this.
+  // it can be used and, in read() and fail(), when it no longer can; it does not throw. The store
+  // outlives this.
   // `bytes`: Adapter::num_bytes of what is expected; a folder of another size is refused at once.
   AdapterArrival(AdapterStore& store, std::string name, std::string digest, std::uint64_t bytes,
                  std::function<void(bool shown)> on_shown);
@@ -48,22 +50,24 @@ class AdapterArrival {
   std::chrono::duration<double> lead() const { return lead_; }
 
   // The adapter is proven to lie in this folder, for good: what of it is in memory no longer, or
-  // was taken back, comes from there.
-  void settle(const std::string& path);
+  // was taken back, comes from there. Returns who reads there for as long as it lives, unloaded or
+  // not; null: it was never shown. Throws where there is no memory, and nothing has changed.
+  std::weak_ptr<const ServedAdapter> settle(const std::string& path);
   // Nobody gives the adapter: who waits for it hears why, and the name is not served.
-  void fail(const Status& why);
+  void fail(const Status& why) noexcept;
 
  private:
   struct Attempt;
   Result<std::byte*> begin(Attempt& attempt, const Adapter& layout);
   void layer_there(Attempt& attempt, std::size_t layer);
-  void end_attempt(const Attempt& attempt, const Status& status);
+  void end_attempt(const Attempt& attempt, const Status& status) noexcept;
 
   AdapterStore& store_;
   const std::string name_;
   const std::string digest_;
   const std::uint64_t bytes_;
   const std::function<void(bool)> on_shown_;
+  const Status has_not_come_{StatusCode::unavailable, "the adapter has not come"};
   AdapterLease served_;  // that was shown once; null: none was
   bool proven_ = false;
   std::chrono::duration<double> lead_{};

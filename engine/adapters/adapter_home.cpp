@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/status_copy.h"
 
 namespace tandem {
 
@@ -82,10 +83,16 @@ AdapterHome::Copy AdapterHome::copy() const {
 
 // The state first: once kept, the bytes may be dropped at any moment.
 void AdapterHome::put(AdapterBytes bytes, std::shared_ptr<AdapterReading> reading) {
-  state_->entered_host();
   std::function<void()> dropped;
   if (may_drop_) dropped = [state = state_] { state->left_host(); };
-  const HostTier::Id id = host_->keep(std::move(bytes), std::move(dropped));
+  state_->entered_host();
+  HostTier::Id id = 0;
+  try {
+    id = host_->keep(std::move(bytes), std::move(dropped));
+  } catch (...) {
+    state_->left_host();
+    throw;
+  }
   const std::lock_guard lock(mutex_);
   host_id_ = id;
   reading_copy_ = std::move(reading);
@@ -100,8 +107,8 @@ bool AdapterHome::begin_reading() {
 }
 
 // First all that those need who then find out that it has ended.
-void AdapterHome::end_reading(Status status) {
-  Status copy = status;
+void AdapterHome::end_reading(Status status) noexcept {
+  Status copy = copy_of(status);
   std::shared_ptr<AdapterReading> reading;
   HostTier::Id bad = 0;
   {
@@ -116,7 +123,7 @@ void AdapterHome::end_reading(Status status) {
   if (reading != nullptr) reading->end(std::move(status));
 }
 
-void AdapterHome::drop_bad_copy(HostTier::Id bad) {
+void AdapterHome::drop_bad_copy(HostTier::Id bad) noexcept {
   if (bad == 0) return;
   host_->erase(bad);
   state_->left_host();
@@ -132,7 +139,7 @@ bool AdapterHome::is_arriving() const {
   return arriving_;
 }
 
-void AdapterHome::take_back(Status why) {
+void AdapterHome::take_back(Status why) noexcept {
   std::shared_ptr<AdapterReading> reading;
   HostTier::Id bad = 0;
   {

@@ -65,6 +65,7 @@ class AdapterHome {
 
   // What the host tier has, used last from now on.
   Copy copy() const;
+  // Throws where there is no memory, and nothing has changed.
   void put(AdapterBytes bytes, std::shared_ptr<AdapterReading> reading = nullptr);
 
   // The folder is to be read: false when it is already, or need not be. Forgets the last failure.
@@ -75,10 +76,9 @@ class AdapterHome {
   void begin_arriving();
   bool is_arriving() const;
   // What was put here with a reading is nothing.
-  void take_back(Status why);
+  void take_back(Status why) noexcept;
   // The folder has been read. What was put here with a reading is all there, or is taken back.
-  // Throws where there is no memory for the status, and nothing has changed.
-  void end_reading(Status status);
+  void end_reading(Status status) noexcept;
   // How many readings have ended. Who asks for the adapter notes it, and what ended before is no
   // answer to them.
   std::uint64_t num_readings() const;
@@ -86,7 +86,7 @@ class AdapterHome {
   Status read_failure(std::uint64_t after) const;
 
  private:
-  void drop_bad_copy(HostTier::Id bad);
+  void drop_bad_copy(HostTier::Id bad) noexcept;
 
   const bool may_drop_;
   const std::shared_ptr<HostTier> host_;

@@ -1,6 +1,7 @@
 #include "engine/adapters/adapter_reading.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/check.h"
@@ -77,14 +78,18 @@ Status AdapterReading::wait() {
   return status();
 }
 
-void AdapterReading::end_if_overdue() {
+void AdapterReading::end_if_overdue() noexcept {
   if (state() != State::reading || std::chrono::steady_clock::now() <= deadline_) return;
   end(too_late());
 }
 
-Status AdapterReading::too_late() const {
-  return error(StatusCode::unavailable, "the adapter's folder could not be read within {} s",
-               std::chrono::duration<double>(longest_).count());
+Status AdapterReading::too_late() const noexcept {
+  try {
+    return error(StatusCode::unavailable, "the adapter's folder could not be read within {} s",
+                 std::chrono::duration<double>(longest_).count());
+  } catch (const std::exception&) {  // short enough to need no memory
+    return {StatusCode::unavailable, "out of memory"};
+  }
 }
 
 }  // namespace tandem

@@ -54,13 +54,14 @@ class AdapterReading {
   // acquire: pairs with end(), whose status is then there
   State state() const { return state_.load(std::memory_order_acquire); }
   Status status() const;  // ok while it goes on
-  // Waits until it has ended; ends it itself, badly, when it has gone on for too long.
+  // Waits until it has ended; ends it itself, badly, when it has gone on for too long. Throws where
+  // there is no memory for the status, when it has ended.
   Status wait();
   // Ends it badly when it has gone on for too long: its disk may be gone.
-  void end_if_overdue();
+  void end_if_overdue() noexcept;
 
  private:
-  Status too_late() const;
+  Status too_late() const noexcept;
 
   const std::span<std::uint32_t> words_;
   const std::uint32_t generation_;

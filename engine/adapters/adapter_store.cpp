@@ -285,24 +285,17 @@ void AdapterStore::read_loop() {
 
 // Whatever happens the reading has an end: requests wait for it.
 void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
-  const auto no_memory = [] {  // short enough to need none
-    return Status(StatusCode::unavailable, "out of memory");
-  };
+  Status read;
   try {
-    Status read;
-    try {
-      read = read_again(adapter);
-    } catch (const std::exception&) {
-      read = no_memory();
-    }
+    read = read_again(adapter);
     if (!read) {
       log::warning("adapter '{}' cannot be read again from {}: {}", adapter.name(), adapter.path(),
                    read.message());
     }
-    adapter.home().end_reading(std::move(read));
   } catch (const std::exception&) {
-    adapter.home().end_reading(no_memory());
+    read = {StatusCode::unavailable, "out of memory"};
   }
+  adapter.home().end_reading(std::move(read));
 }
 
 // Others see the adapter before all of it is there, but not before the rest is near: a load that

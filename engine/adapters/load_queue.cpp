@@ -376,17 +376,20 @@ void LoadQueue::drop_all(std::vector<SlotId>& ended) {
   torn_ = false;
 }
 
-// What the stream waits for beside its own work are layers that are still being read: that has an
-// end of its own, which nobody else looks at meanwhile.
-Status LoadQueue::abandon(std::vector<SlotId>& ended) noexcept {
+void LoadQueue::await_readings() noexcept {
   for (const SlotId slot : loading_) {
     const auto& reading = table_->row(slot).reading;
     if (reading == nullptr) continue;
     try {
       (void)reading->wait();
-    } catch (const std::bad_alloc&) {  // its own thread ends it
+    } catch (const std::bad_alloc&) {  // saying how: it has ended
     }
   }
+}
+
+// What the stream waits for beside its own work are layers that are still being read.
+Status LoadQueue::abandon(std::vector<SlotId>& ended) noexcept {
+  await_readings();
   Status status;
   try {
     status = stream_->synchronize();

@@ -116,6 +116,9 @@ class LoadQueue {
   // An exception has left a load half done: until abandon() all of the above throw, for there is no
   // telling what they would miss.
   bool is_torn() const { return torn_; }
+  // Waits until no load under way is of an adapter that is still being read: steps that wait for
+  // its layers then go on, and it ends when it has gone on for too long, as nobody else looks.
+  void await_readings() noexcept;
   // Ends all loads, in vain, when what is on the stream has passed. `ended` has room for all.
   Status abandon(std::vector<SlotId>& ended) noexcept;
   // Puts all that waits on the stream, and waits for it.

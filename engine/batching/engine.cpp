@@ -1,5 +1,7 @@
 #include "engine/batching/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -148,7 +150,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                         *engine->executor_, engine->inbox_, engine->recording_.get(), clock, view,
                         static_cast<std::int64_t>(layout.chunk_bytes())});
   engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
-  engine->thread_ = std::thread([raw = engine.get()] { raw->loop_->run(); });
+  engine->thread_ = std::thread([raw = engine.get()] {
+    pthread_setname_np(pthread_self(), "engine");
+    raw->loop_->run();
+  });
   return engine;
 }
 

@@ -37,6 +37,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
 Executor::~Executor() = default;
 
 Status Executor::abandon() noexcept {
+  tier_->loads().await_readings();  // steps may wait for them
   Status steps = pipeline_->abandon();
   Status loads = tier_->abandon();
   return steps.code() == StatusCode::fatal ? std::move(steps) : std::move(loads);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -67,8 +68,11 @@ IncomingAdapter::IncomingAdapter(LocalStore& store, fs::path folder, std::uint64
 IncomingAdapter::~IncomingAdapter() {
   if (descriptor_ >= 0) ::close(descriptor_);
   if (folder_.empty()) return;
-  std::error_code ignored;  // the next start tries again
-  fs::remove_all(folder_, ignored);
+  try {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  } catch (const std::exception&) {  // no memory: the next start tries again, as after failures
+  }
   store_.give_back(room_);
 }
 
@@ -251,11 +255,13 @@ Result<LocalStore::Kept> LocalStore::keep(std::unique_ptr<IncomingAdapter> incom
   const std::lock_guard lock(mutex_);
   if (const auto before = entries_.find(digest); before != entries_.end()) remove(before);
   const fs::path folder = folder_ / digest;
+  const auto entry = entries_.try_emplace(digest).first;
   if (::rename(incoming->folder_.c_str(), folder.c_str()) != 0) {
-    return cannot_write("cannot rename a folder to", folder, errno);
+    const int failure = errno;
+    entries_.erase(entry);
+    return cannot_write("cannot rename a folder to", folder, failure);
   }
   incoming->folder_.clear();
-  const auto entry = entries_.try_emplace(digest).first;
   entry->second.bytes = incoming->written_;
   used_bytes_ -= incoming->room_ - incoming->written_;
   TANDEM_TRY(sync_folder(folder_));

@@ -1,6 +1,7 @@
 #include "engine/peers/peer_call.h"
 
 #include <charconv>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,6 +10,16 @@ namespace tandem {
 namespace {
 
 constexpr int kOk = 200;
+
+// The loop would go on after an exception, and with it the call, as if the sink had done its part.
+template <typename Step>
+Status without_exceptions(const Step& step) {
+  try {
+    return step();
+  } catch (const std::exception&) {
+    return {StatusCode::unavailable, "out of memory"};
+  }
+}
 
 // On the loop's thread, which waits for nothing else: what the sink takes its time for holds up the
 // connection, and with it the peer.
@@ -34,7 +45,8 @@ class FileCall final : public CallEvents {
     if (bytes > sink_.max_bytes) return end(too_much());
     span_.start(times_.span);
     if (!sink_.begin) return;
-    if (Status begun = sink_.begin(bytes, !length.empty()); !begun) {
+    Status begun = without_exceptions([&] { return sink_.begin(bytes, !length.empty()); });
+    if (!begun) {
       const bool too_large = begun.code() == StatusCode::resource_exhausted;
       end({too_large ? PeerAnswer::Kind::failed : PeerAnswer::Kind::ours, std::move(begun)});
     }
@@ -44,7 +56,8 @@ class FileCall final : public CallEvents {
     if (answer_) return;  // what came with the head that ended it
     if (bytes.size() > sink_.max_bytes - taken_) return end(too_much());
     taken_ += bytes.size();
-    if (Status taken = sink_.take(bytes); !taken) end(PeerAnswer::ours(std::move(taken)));
+    Status taken = without_exceptions([&] { return sink_.take(bytes); });
+    if (!taken) end(PeerAnswer::ours(std::move(taken)));
   }
 
   void on_end(CallEnd how, std::string_view reason) override {
@@ -118,6 +131,24 @@ PeerAnswer ending() {
 
 }  // namespace
 
+// While it lives stop() finds the loop, which may go by an exception, too.
+struct PeerStop::Running {
+  Running(PeerStop& stop, EventLoop& loop) : of(stop) {
+    const std::lock_guard lock(of.mutex_);
+    is_stopped = of.stopped_;
+    of.running_ = &loop;
+  }
+  ~Running() {
+    const std::lock_guard lock(of.mutex_);
+    of.running_ = nullptr;
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  PeerStop& of;
+  bool is_stopped = false;
+};
+
 void PeerStop::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
@@ -135,17 +166,10 @@ PeerAnswer call_peer(const HttpAddress& peer, const std::string& target, const s
   LoopTimer longest(loop, [&] { events.end(FileCall::too_slow()); });
   longest.start(times.longest + std::chrono::seconds(sink.max_bytes / times.bytes_per_s));
   {
-    const std::lock_guard lock(stop.mutex_);
-    if (stop.stopped_) return ending();
-    stop.running_ = &loop;
-  }
-  {
+    const PeerStop::Running running(stop, loop);
+    if (running.is_stopped) return ending();
     const auto call = client.call(peer, request, times.deadlines, events);
     loop.run();
-  }
-  {
-    const std::lock_guard lock(stop.mutex_);
-    stop.running_ = nullptr;
   }
   return events.answer().value_or(ending());
 }

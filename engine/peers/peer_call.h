@@ -59,6 +59,7 @@ class PeerStop {
  private:
   friend PeerAnswer call_peer(const HttpAddress&, const std::string&, const std::string&,
                               const PeerTimes&, const PeerSink&, PeerStop&);
+  struct Running;
   std::mutex mutex_;  // guards these
   bool stopped_ = false;
   EventLoop* running_ = nullptr;

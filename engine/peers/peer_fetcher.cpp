@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/status_copy.h"
 #include "engine/loader/peft/peft_source.h"
 
 namespace tandem {
@@ -68,16 +69,17 @@ class Arrival {
       arrived_ = {StatusCode::resource_exhausted, "there is no thread for it"};
     }
   }
-  ~Arrival() { (void)end({StatusCode::unavailable, "its end was not waited for"}); }
+  // Unless it was ended before, an exception has.
+  ~Arrival() { (void)end({StatusCode::unavailable, "out of memory"}); }
   Arrival(const Arrival&) = delete;
   Arrival& operator=(const Arrival&) = delete;
 
   void grow(std::uint64_t bytes) { writing_->grow(bytes); }
-  // No more comes. What was said of what came.
-  Status end(const Status& why) {
-    writing_->end(why);
+  // No more comes. What was said of what came; the first call has it.
+  Status end(const Status& why) noexcept {
+    writing_->end(copy_of(why));
     if (thread_.joinable()) thread_.join();
-    return arrived_;
+    return std::move(arrived_);
   }
 
  private:

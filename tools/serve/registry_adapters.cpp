@@ -12,6 +12,7 @@
 
 #include "base/http/client/http_address.h"
 #include "base/log.h"
+#include "base/status_copy.h"
 
 namespace tandem {
 namespace {
@@ -148,15 +149,18 @@ RegistryAdapters::JobPtr RegistryAdapters::ask(const std::string& name) {
   return job;
 }
 
-void RegistryAdapters::look_again() {
+void RegistryAdapters::look_again() noexcept {
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_ < kLookAgain) return;
   looked_ = now;
-  {
-    const std::lock_guard lock(mutex_);
-    for (auto& [name, fetched] : fetched_) note_use(name, fetched);
+  try {
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& [name, fetched] : fetched_) note_use(name, fetched);
+    }
+    follow();
+  } catch (const std::exception&) {  // no memory
   }
-  follow();
 }
 
 bool RegistryAdapters::note_use(const std::string& name, Fetched& fetched) const {
@@ -318,28 +322,35 @@ Status RegistryAdapters::fetch_from_peers(const AdapterEntry& entry, AdapterArri
   return fetcher_->fetch({entry.digest, most_file_bytes(entry, dtype)}, peers, use, arrive);
 }
 
-// The registry may have changed meanwhile: what counts is its newest word.
-void RegistryAdapters::end(const JobPtr& job, const Status& status) {
-  bool is_news = false;
+// Whatever happens a job has an end: requests wait for it, and later ones for the next. The
+// registry may have changed meanwhile: what counts is its newest word.
+void RegistryAdapters::end(const JobPtr& job, const Status& status) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (status) {
-      refused_.erase(job->name);
-    } else if (status.code() != StatusCode::not_found) {
-      std::string& refused = refused_[job->name];
-      is_news = std::exchange(refused, job->entry.digest) != job->entry.digest;
-    }
     job->is_done = true;
-    job->status = status;
+    job->status = copy_of(status);
     jobs_.erase(job->name);
   }
   changed_.notify_all();
-  if (is_news) {
-    log::warning("adapter '{}' version {} of the registry: {}", job->name, job->entry.version,
-                 status.message());
+  try {
+    tell_refusal(*job, status);
+    const std::optional<AdapterEntry> now = member_->find_adapter(job->name);
+    if (!now || now->digest != job->entry.digest) follow(job->name);
+  } catch (const std::exception&) {  // no memory: look_again() finds a newer version
   }
-  const std::optional<AdapterEntry> now = member_->find_adapter(job->name);
-  if (!now || now->digest != job->entry.digest) follow(job->name);
+}
+
+// Once for each version.
+void RegistryAdapters::tell_refusal(const Job& job, const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (status) refused_.erase(job.name);
+    if (status || status.code() == StatusCode::not_found) return;
+    std::string& refused = refused_[job.name];
+    if (std::exchange(refused, job.entry.digest) == job.entry.digest) return;
+  }
+  log::warning("adapter '{}' version {} of the registry: {}", job.name, job.entry.version,
+               status.message());
 }
 
 Status RegistryAdapters::check_fits(const AdapterEntry& entry) const {
@@ -376,11 +387,16 @@ Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder,
     lead =
         fmt::format(", usable {:.1f} ms before its last byte came", arrival->lead().count() * 1e3);
   }
-  if (arrival != nullptr) arrival->settle(folder.string());
   Fetched fetched;
   fetched.digest = entry.digest;
-  fetched.in_store =
-      store_ != nullptr && store_->used_by(entry.digest, engine_.adapter_store().find(entry.name));
+  if (store_ != nullptr) {
+    fetched.in_store = store_->used_by(entry.digest, engine_.adapter_store().find(entry.name));
+  }
+  if (arrival != nullptr) {
+    // Requests that began before it was unloaded, or replaced, may read the folder again.
+    const std::weak_ptr<const ServedAdapter> reader = arrival->settle(folder.string());
+    if (store_ != nullptr) store_->used_by(entry.digest, reader);
+  }
   {
     const std::lock_guard lock(mutex_);
     fetched_[entry.name] = fetched;

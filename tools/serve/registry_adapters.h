@@ -58,8 +58,8 @@ class RegistryAdapters {
   Status fetch(const std::string& name);
 
   // To be called now and then, by one thread: asks again for versions that could not be had, as
-  // other engines may have them by now.
-  void look_again();
+  // other engines may have them by now. Where there is no memory for that, the next time.
+  void look_again() noexcept;
 
   // Who waits in fetch() is told that this server ends, as are all later ones; what comes from
   // other engines is broken off. For the end of the server: nothing undoes it. Thread-safe.
@@ -93,7 +93,8 @@ class RegistryAdapters {
   JobPtr ask(const std::string& name);                             // mutex_ held
   void bring_in(const JobPtr& job);                                // on folders_
   void bring_from_peers(const JobPtr& job, const Status& before);  // on peers_
-  void end(const JobPtr& job, const Status& status);
+  void end(const JobPtr& job, const Status& status) noexcept;
+  void tell_refusal(const Job& job, const Status& status);
 
   // Of those that keep files in the store, the one used longest ago and by nobody now. False: none.
   bool unload_idle();

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "base/json/json_equals.h"
 #include "engine/loader/json_fields.h"
 
 namespace tandem {
@@ -13,7 +14,7 @@ using Fields = JsonFields<OrderedJson>;
 
 // null, false, 0, "", [] and {}: how PEFT writes that a setting is off.
 bool is_off(const OrderedJson& value) {
-  return value.is_null() || value == false || value == 0 || value == "" ||
+  return value.is_null() || value == false || value == 0 || is_text(value, "") ||
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
@@ -135,7 +136,9 @@ Status refuse_unknown(const OrderedJson& json, std::vector<std::string>& ignored
 Result<std::vector<std::string>> read_names(std::string_view field, const OrderedJson& list) {
   std::vector<std::string> names;
   for (const OrderedJson& name : list) {
-    if (!name.is_string() || name == "") return invalid("'{}' must hold names of modules", field);
+    if (!name.is_string() || is_text(name, "")) {
+      return invalid("'{}' must hold names of modules", field);
+    }
     names.push_back(name.get<std::string>());
   }
   return names;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json/json_release.h"
 #include "base/log.h"
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/json.h"
@@ -170,8 +171,9 @@ Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, P
 
 Result<PeftConfig> read_config(const File& file) {
   TANDEM_ASSIGN(const std::string text, read_text(file, kMaxPeftConfigBytes));
-  const Result<OrderedJson> json = parse_json_object<OrderedJson>(text);
+  Result<OrderedJson> json = parse_json_object<OrderedJson>(text);
   if (!json) return json.status().with_context(file.path());
+  const EmptiedFromLeaves at_end(*json);
   Result<PeftConfig> config = parse_peft_config(*json);
   if (!config) return config.status().with_context(file.path());
   return config;

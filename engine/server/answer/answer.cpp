@@ -23,6 +23,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kRetryWhenFullS = 1;
+constexpr int kRetryWhenGoneS = 1;
 constexpr int kOk = 200;
 constexpr int kInternalError = 500;
 constexpr std::size_t kPullBytes = 32U << 10;  // of events at a time
@@ -261,6 +262,16 @@ bool may_be_given_up(const AnswerJob& job) {
   });
 }
 
+// 404 would say that there is none, and nobody asks again.
+ApiError model_gone(const AnswerJob& job) {
+  if (!job.may_come_back) return model_not_found(job.model);
+  return {503,
+          fmt::format("The adapter '{}' was unloaded, or could not be had to its end, while this "
+                      "request was taken up; ask again in a moment",
+                      job.model),
+          "model", "unavailable", kRetryWhenGoneS};
+}
+
 // Of a job for which everything is there.
 HttpResponse run_job(AnswerJob job, const AnswerLimits& limits, GenerationService& service,
                      ServerMetrics& metrics) {
@@ -269,9 +280,7 @@ HttpResponse run_job(AnswerJob job, const AnswerLimits& limits, GenerationServic
   auto run = GenerationRun::submit(service, job.requests);
   if (!run) {
     // An adapter unloaded since the model's name was looked up.
-    if (run.status().code() == StatusCode::not_found) {
-      return error_response(model_not_found(job.model));
-    }
+    if (run.status().code() == StatusCode::not_found) return error_response(model_gone(job));
     return error_response(to_api_error(run.status()));
   }
   if (!job.call.stream) {

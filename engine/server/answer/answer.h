@@ -58,6 +58,7 @@ struct AnswerJob {
   std::vector<std::string> echoed;  // per prompt, with echo
   std::unique_ptr<AnswerShape> shape;
   LoggedCall logged;
+  bool may_come_back = false;  // an adapter that is not here may be had again: ask once more
   std::optional<RelayedCall> relayed;  // by a router; its `sent` is in the requests, too
 };
 

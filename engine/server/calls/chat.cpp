@@ -72,6 +72,7 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   job.requests.front().adapter = adapter;
   job.model = job.call.model.empty() ? model.name : job.call.model;
   job.logged = context.logged(request, "/v1/chat/completions", adapter);
+  job.may_come_back = model.fetch_adapter != nullptr;
   job.shape = std::make_unique<ChatShape>(*model.text, job.call.logprobs, std::move(tools),
                                           static_cast<std::size_t>(job.call.request.n));
   return std::nullopt;

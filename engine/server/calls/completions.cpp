@@ -67,6 +67,7 @@ MaybeError make_completions_job(CallContext& context, const HttpRequest& request
   }
   job.model = job.call.model.empty() ? context.model().name : job.call.model;
   job.logged = context.logged(request, "/v1/completions", adapter);
+  job.may_come_back = context.model().fetch_adapter != nullptr;
   job.shape = std::make_unique<CompletionShape>(
       text, job.requests.size() * static_cast<std::size_t>(job.call.request.n), job.call.logprobs);
   return std::nullopt;

@@ -1,4 +1,5 @@
 // GET /v1/models, GET /v1/models/{id}
+#include "base/json/json_equals.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/response_building.h"
 
@@ -40,7 +41,7 @@ HttpResponse calls::list_models(CallContext& context, const HttpRequest&, const 
 HttpResponse calls::show_model(CallContext& context, const HttpRequest& request, const json&) {
   const std::string id = request.path.substr(kPrefix.size());
   for (const json& entry : all_models(context.model(), context.attached_unix)) {
-    if (entry["id"] == id) return json_response(entry);
+    if (is_text(entry["id"], id)) return json_response(entry);
   }
   return error_response(model_not_found(id));
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/json/json_equals.h"
 #include "engine/server/messages/ordered_json.h"
 
 namespace tandem {
@@ -27,7 +28,7 @@ bool good_parts(const Json& content, std::string& reason) {
   if (!content.is_array()) return false;
   for (const Json& part : content) {
     if (!part.is_object() || !has_text(part, "type")) return false;
-    if (*member(part, "type") != "text") {
+    if (!is_text(*member(part, "type"), "text")) {
       reason = "this model reads text only, not parts of another type";
       return false;
     }
@@ -38,7 +39,9 @@ bool good_parts(const Json& content, std::string& reason) {
 
 bool good_content(const Json& message, std::string& reason) {
   const Json* content = member(message, "content");
-  if (content == nullptr || content->is_null()) return *member(message, "role") == "assistant";
+  if (content == nullptr || content->is_null()) {
+    return is_text(*member(message, "role"), "assistant");
+  }
   return content->is_string() || good_parts(*content, reason);
 }
 

@@ -1,5 +1,7 @@
 #include "engine/server/messages/constraint_fields.h"
 
+#include "base/json/json_equals.h"
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -85,14 +87,14 @@ bool set_structural_tag(std::string field, const Ordered& value, CompletionCall&
 bool take_response_format(const Ordered& value, CompletionCall& call, std::string& reason) {
   const auto type = value.is_object() ? value.find("type") : value.end();
   if (type == value.end() || !type->is_string()) return false;
-  if (*type == "text") return true;
-  if (*type == "json_object") {
+  if (is_text(*type, "text")) return true;
+  if (is_text(*type, "json_object")) {
     return set_constraint("response_format", {Kind::json_object, {}}, call, reason);
   }
-  if (*type == "structural_tag") {
+  if (is_text(*type, "structural_tag")) {
     return set_structural_tag("response_format", value, call, reason);
   }
-  if (*type != "json_schema") return false;
+  if (!is_text(*type, "json_schema")) return false;
   const auto wrapped = value.find("json_schema");
   if (wrapped == value.end() || !wrapped->is_object()) {
     reason = "json_schema is missing";

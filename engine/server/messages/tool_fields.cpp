@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/json/json_equals.h"
 #include "engine/server/messages/ordered_json.h"
 
 namespace tandem {
@@ -53,7 +54,8 @@ std::string fault_of(const OrderedJson& function) {
   if (parameters == nullptr) return {};
   if (!parameters->is_object()) return "'parameters' must be a JSON schema";
   const OrderedJson* type = find_value(*parameters, "type");
-  if (type != nullptr && *type != "object") return "'parameters' must be the schema of an object";
+  if (type != nullptr && !is_text(*type, "object"))
+    return "'parameters' must be the schema of an object";
   return {};
 }
 
@@ -69,7 +71,7 @@ bool take_tools(OrderedJson& value, ChatInput& chat, std::string& reason) {
     const OrderedJson& tool = value[i];
     if (!tool.is_object()) return false;
     const OrderedJson* type = find_value(tool, "type");
-    if (tool.contains("function") && type != nullptr && *type != "function") {
+    if (tool.contains("function") && type != nullptr && !is_text(*type, "function")) {
       reason = fmt::format("tools[{}] is of a type that is not supported", i);
       return false;
     }
@@ -90,21 +92,20 @@ bool take_tool_choice(const nlohmann::json& value, CompletionCall& call, std::st
   using Kind = ToolChoice::Kind;
   ToolChoice& choice = call.tool_use.choice;
   if (value.is_string()) {
-    choice.kind = value == "none"       ? Kind::none
-                  : value == "required" ? Kind::required
-                                        : Kind::automatic;
-    return value == "none" || value == "required" || value == "auto";
+    choice.kind = is_text(value, "none")       ? Kind::none
+                  : is_text(value, "required") ? Kind::required
+                                               : Kind::automatic;
+    return choice.kind != Kind::automatic || is_text(value, "auto");
   }
   if (!value.is_object()) return false;
-  if (value.value("type", nlohmann::json()) == "allowed_tools") {
+  const nlohmann::json* type = find_value(value, "type");
+  if (type != nullptr && is_text(*type, "allowed_tools")) {
     reason = "'allowed_tools' is not supported; give those alone in 'tools'";
     return false;
   }
   const nlohmann::json* function = find_value(value, "function");
-  if (value.value("type", nlohmann::json("function")) != "function" || function == nullptr ||
-      !function->is_object()) {
-    return false;
-  }
+  if (value.contains("type") && (type == nullptr || !is_text(*type, "function"))) return false;
+  if (function == nullptr || !function->is_object()) return false;
   const nlohmann::json* name = find_value(*function, "name");
   if (name == nullptr || !name->is_string()) return false;
   choice = {Kind::named, name->get<std::string>()};

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json/json_equals.h"
 #include "base/json/json_text.h"
 #include "engine/tokenizer/jinja/content_format.h"
 #include "engine/tokenizer/jinja/continue_final.h"
@@ -98,8 +99,8 @@ std::optional<std::string> template_of(const Json& config) {
     if (!entry.is_object()) continue;
     const auto name = entry.find("name");
     const auto source = entry.find("template");
-    if (name != entry.end() && *name == "default" && source != entry.end() && source->is_string())
-      return source->get<std::string>();
+    if (name == entry.end() || !is_text(*name, "default")) continue;
+    if (source != entry.end() && source->is_string()) return source->get<std::string>();
   }
   return std::nullopt;
 }

@@ -167,6 +167,27 @@ TEST_F(ErrorsTest, KnowsNoOtherModelsAndPaths) {
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}}).error("code"), "model_not_found");
 }
 
+// Another engine was to give it, and failed in the moment between the two looks.
+TEST_F(ErrorsTest, TellsToAskAgainForAnAdapterThatLeftAndMayComeBack) {
+  start(false);
+  ServedModel model{"base", "/models/base", 64, 8, &service, &text};
+  model.fetch_adapter = [](const std::string&) { return Status(); };
+  server->attach(model);
+  service.submit_status = Status(StatusCode::not_found, "no adapter");
+  for (const bool stream : {false, true}) {
+    const auto completion =
+        post(port, kCompletionsPath, {{"model", "poet"}, {"prompt", "p"}, {"stream", stream}});
+    EXPECT_EQ(completion.status, 503) << completion.body;
+    EXPECT_EQ(completion.headers.at("retry-after"), "1");
+    EXPECT_NE(completion.error("message").find("'poet'"), std::string::npos);
+    const auto chat = post(port, kChatPath,
+                           {{"model", "poet"},
+                            {"stream", stream},
+                            {"messages", {{{"role", "user"}, {"content", "a"}}}}});
+    EXPECT_EQ(chat.status, 503) << chat.body;
+  }
+}
+
 TEST_F(ErrorsTest, SaysWhichMethodsAPathKnows) {
   start();
   const auto posted = get(port, kCompletionsPath);
