@@ -5,7 +5,7 @@
 
 Of each program printed: the time of POST /tokenize, which asks nothing of the engine, median and
 99th percentile, one after the other on a connection of its own; first alone, then while so many
-clients ask for answers of some 4 MB (echoed prompts with log probabilities), as fast as they get
+clients ask for answers of some 8 MB (echoed prompts with log probabilities), as fast as they get
 them. What is seen is the wait for those who write these. Name two builds to compare them.
 Exit status: 0, or 1 if a call failed.
 """
