@@ -38,6 +38,10 @@ class ManualClock final : public Clock {
   TimePoint now_{};
 };
 
+inline Duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
 inline double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }

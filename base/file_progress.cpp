@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace tandem {
 
 FileProgress::FileProgress(std::uint64_t size, Time now, std::chrono::milliseconds longest_silence)
@@ -50,8 +52,7 @@ std::chrono::steady_clock::duration FileProgress::rest(Time now) const {
   const std::chrono::duration<double> took = now - begin_;
   const double times = static_cast<double>(size_ - there_) / static_cast<double>(there_);
   constexpr double kMostSeconds = 1e9;  // what the clock can hold, by far
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-      std::chrono::duration<double>(std::min(took.count() * times, kMostSeconds)));
+  return duration_of(std::min(took.count() * times, kMostSeconds));
 }
 
 FileProgress::Time FileProgress::last_growth() const {

@@ -4,8 +4,7 @@ namespace tandem {
 
 Duration LinkPacer::time_of(std::size_t bytes) const {
   if (!throttled()) return {};
-  return std::chrono::duration_cast<Duration>(
-      std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_second_));
+  return duration_of(static_cast<double>(bytes) / bytes_per_second_);
 }
 
 TimePoint LinkPacer::reserve(TimePoint now, std::size_t bytes) {

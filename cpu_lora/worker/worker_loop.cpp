@@ -30,10 +30,6 @@ constexpr auto kLookEvery = std::chrono::milliseconds(20);
 constexpr auto kBellPatience = std::chrono::seconds(1);
 constexpr double kNapS = 0.001;
 
-Duration from_ms(double ms) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
-}
-
 }  // namespace
 
 struct WorkerLoop::Impl {
@@ -145,7 +141,7 @@ bool WorkerLoop::Impl::is_over() {
 
 void WorkerLoop::Impl::pause_without_jobs() {
   const InboxHeader& inbox = mailbox.inbox();
-  if (steady_clock::now() - idle_since < from_ms(options.spin_ms)) {
+  if (steady_clock::now() - idle_since < duration_of(options.spin_ms / 1e3)) {
     wait_for_change(inbox.published, next - 1);
     return;
   }
@@ -288,7 +284,7 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
 
 // Until all of `peers` have written their parts of v.
 bool WorkerLoop::Impl::meet(std::uint64_t n, std::uint32_t group, std::uint64_t peers) {
-  const TimePoint deadline = steady_clock::now() + from_ms(options.peer_ms);
+  const TimePoint deadline = steady_clock::now() + duration_of(options.peer_ms / 1e3);
   for (; peers != 0; peers &= peers - 1) {
     const std::atomic<std::uint64_t>& word = mailbox.seat(std::countr_zero(peers)).shrunk[group];
     // acquire: pairs with the release in the peer's compute(), after its part of v.
@@ -302,7 +298,7 @@ bool WorkerLoop::Impl::meet(std::uint64_t n, std::uint32_t group, std::uint64_t 
 }
 
 bool WorkerLoop::Impl::wait_for_weights(std::uint64_t n, const GroupJob& group_job) {
-  const TimePoint deadline = steady_clock::now() + from_ms(options.peer_ms);
+  const TimePoint deadline = steady_clock::now() + duration_of(options.peer_ms / 1e3);
   while (!is_present(group_job)) {
     for (int i = 0; i < 64; ++i) relax();
     if (steady_clock::now() > deadline || is_lost(n) || is_over()) return false;

@@ -18,13 +18,9 @@ using std::chrono::milliseconds;
 constexpr Duration kClearGrace = milliseconds(20);
 constexpr Duration kHealthyLife = std::chrono::minutes(1);
 
-Duration from_ms(double ms) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
-}
-
 RestartOptions restart_options(const WorkerPoolOptions& options) {
-  return {.first_pause = from_ms(options.first_pause_ms),
-          .last_pause = from_ms(options.last_pause_ms),
+  return {.first_pause = duration_of(options.first_pause_ms / 1e3),
+          .last_pause = duration_of(options.last_pause_ms / 1e3),
           .healthy_life = kHealthyLife,
           .max_deaths = options.max_deaths};
 }
@@ -69,7 +65,7 @@ SeatWatch::SeatWatch(const WorkerPoolOptions& options, int group, int seat, int 
       group_(group),
       seat_(seat),
       cpu_(cpu),
-      heartbeat_(from_ms(options.heartbeat_ms)),
+      heartbeat_(duration_of(options.heartbeat_ms / 1e3)),
       look_every_(std::clamp<Duration>(heartbeat_ / 4, milliseconds(1), milliseconds(250))),
       policy_(restart_options(options)) {}
 
@@ -194,7 +190,7 @@ void SeatWatch::watch_child(TimePoint now) {
   }
   const bool beats = sits && see_beat(now) != Beat::missed;
   if (!has_worked_) {
-    if (now - started_ > from_ms(options_.start_ms)) {
+    if (now - started_ > duration_of(options_.start_ms / 1e3)) {
       condemn(fmt::format("it was not ready after {} ms", options_.start_ms));
     }
   } else if (!beats && now - beat_at_ > heartbeat_) {

@@ -24,10 +24,6 @@ constexpr std::chrono::milliseconds kAhead{4};
 // Pieces that may wait behind them: what the planner's order still means something for.
 constexpr std::size_t kMostQueued = 16384;
 
-Duration duration_of(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
 // Where the layer's bytes end: where the next adapted layer's begin.
 std::vector<std::size_t> layer_ends(const Adapter& adapter) {
   std::vector<std::size_t> ends(adapter.layers.size());

@@ -128,7 +128,7 @@ std::optional<TimePoint> EngineReporter::step_ends() const {
   if (num_steps_ == 0) return std::nullopt;
   const double takes_s =
       tracker_.costs().step_time_s(steps_.front().decode, steps_.front().prefill);
-  return begun_ + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(takes_s));
+  return begun_ + duration_of(takes_s);
 }
 
 }  // namespace tandem

@@ -8,13 +8,6 @@
 #include "tools/cli/machine.h"
 
 namespace tandem {
-namespace {
-
-Duration drain_time(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-}  // namespace
 
 void make_room_for_connections(std::int64_t max_connections, std::int64_t files_each) {
   constexpr std::int64_t kOtherFiles = 128;  // refusals, adapters being loaded, the log
@@ -31,7 +24,7 @@ std::string listening_url(const std::string& host, int port) {
 }
 
 void bound_the_end(StopSignals& signals, double drain_timeout_s) {
-  signals.exit_after(drain_time(drain_timeout_s) + std::chrono::seconds(1));
+  signals.exit_after(duration_of(drain_timeout_s) + std::chrono::seconds(1));
 }
 
 void drain_after_signal(StopSignals& signals, double drain_timeout_s,
@@ -39,7 +32,7 @@ void drain_after_signal(StopSignals& signals, double drain_timeout_s,
   bound_the_end(signals, drain_timeout_s);  // before anything that could wait, the log included
   log::info("signal {}: draining for at most {} s; a second signal ends it at once",
             signals.signal_number(), drain_timeout_s);
-  if (drain_and_stop(drain_time(drain_timeout_s))) {
+  if (drain_and_stop(duration_of(drain_timeout_s))) {
     log::info("drained, stopped");
   } else {
     log::warning("stopped with requests unfinished: drain_timeout_s passed");

@@ -1,7 +1,6 @@
 #include "tools/pick/pick_settings.h"
 
-#include <chrono>
-
+#include "base/clock.h"
 #include "scheduler/policies/policy.h"
 
 namespace tandem {
@@ -70,8 +69,7 @@ PickerOptions picker_options(const PickSettings& s) {
   options.policy_options.slo_decode_s = s.slo_decode_ms / 1e3;
   options.limits.max_waiting = s.max_waiting;
   options.limits.max_fallbacks = static_cast<std::size_t>(s.max_fallbacks);
-  options.watch.heartbeat =
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s.heartbeat_timeout_s));
+  options.watch.heartbeat = duration_of(s.heartbeat_timeout_s);
   options.api_key = s.api_key;
   options.max_body_bytes = static_cast<std::size_t>(s.max_body_mb * 1024 * 1024);
   return options;

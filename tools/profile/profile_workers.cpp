@@ -138,8 +138,7 @@ class ProfiledWorkers {
 
   template <typename Condition>
   Status wait(Condition condition) {
-    const TimePoint end = clock_.now() + std::chrono::duration_cast<Duration>(
-                                             std::chrono::duration<double>(kPatienceS));
+    const TimePoint end = clock_.now() + duration_of(kPatienceS);
     for (int looks = 1; !condition(); ++looks) {
       relax();
       if (looks % 1024 == 0 && clock_.now() > end) {

@@ -1,17 +1,9 @@
 #include "tools/route/route_settings.h"
 
-#include <chrono>
-
+#include "base/clock.h"
 #include "scheduler/policies/policy.h"
 
 namespace tandem {
-namespace {
-
-Duration duration(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-}  // namespace
 
 void add_route_settings(SettingsTable& table, RouteSettings& s) {
   table.group("Engines");
@@ -128,18 +120,18 @@ RouterServerOptions router_options(const RouteSettings& s) {
   options.router.policy_options.slo_decode_s = s.slo_decode_ms / 1e3;
   ConsolidationOptions& consolidation = options.router.consolidation;
   consolidation.on = s.consolidate;
-  consolidation.after = duration(s.consolidate_after_s);
-  consolidation.again = duration(s.consolidate_again_s);
+  consolidation.after = duration_of(s.consolidate_after_s);
+  consolidation.again = duration_of(s.consolidate_again_s);
   consolidation.max_pause_s = s.consolidate_pause_ms / 1e3;
   RouteLimits& limits = options.router.limits;
   limits.max_queue = static_cast<std::size_t>(s.max_queue);
-  limits.queue_timeout = duration(s.queue_timeout_s);
-  limits.first_byte_timeout = duration(s.first_byte_timeout_s);
-  limits.stall_timeout = duration(s.stall_timeout_s);
-  limits.answer_timeout = duration(s.answer_timeout_s);
-  limits.recover_timeout = duration(s.recover_timeout_s);
+  limits.queue_timeout = duration_of(s.queue_timeout_s);
+  limits.first_byte_timeout = duration_of(s.first_byte_timeout_s);
+  limits.stall_timeout = duration_of(s.stall_timeout_s);
+  limits.answer_timeout = duration_of(s.answer_timeout_s);
+  limits.recover_timeout = duration_of(s.recover_timeout_s);
   limits.max_attempts = static_cast<std::int32_t>(s.max_attempts);
-  options.router.watch.heartbeat = duration(s.heartbeat_timeout_s);
+  options.router.watch.heartbeat = duration_of(s.heartbeat_timeout_s);
   return options;
 }
 

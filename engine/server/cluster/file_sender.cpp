@@ -25,8 +25,7 @@ struct FileSender::Transfer {
   explicit Transfer(AdapterFile sent)
       : file(std::move(sent)),
         due(std::chrono::steady_clock::now() + kGrace +
-            std::chrono::duration_cast<Duration>(
-                std::chrono::duration<double>(static_cast<double>(file.file.size()) / kSlowest))),
+            duration_of(static_cast<double>(file.file.size()) / kSlowest)),
         state(file.file.size() == 0 ? BodySource::Pull::end : BodySource::Pull::more) {}
 
   const AdapterFile file;

@@ -91,6 +91,12 @@ class ClusterFaults : public ::testing::Test {
     const auto place = [&] { return process.error().find(text, said_before_); };
     return eventually([&] { return place() != std::string::npos; }, [&] { fleet_->read_logs(); });
   }
+  // A router says once that the registry is lost, and of a fault before it may still be at that.
+  bool hears_of_the_registry(const Process& router) {
+    const auto at = [&](const char* text) { return router.error().rfind(text) + 1; };  // 0: never
+    return eventually([&] { return at("registry: etcd:") <= at("it answers again"); },
+                      [&] { fleet_->read_logs(); });
+  }
   std::string trouble() { return load_->failure() + fleet_->logs(); }
   void report(const char* fault) const {
     const std::chrono::duration<double> passed = steady_clock::now() - begin_;
@@ -149,7 +155,7 @@ class EtcdFaults : public ClusterFaults {
     suffer(
         "kill -9 of all of etcd",
         [&] {
-          fleet_->read_logs();
+          EXPECT_TRUE(hears_of_the_registry(fleet_->router(0))) << fleet_->logs();
           said_before_ = fleet_->router(0).error().size();
           for (std::size_t i = 0; i < kNodes; ++i) etcd_->kill_member(i);
           EXPECT_TRUE(comes_to_say(fleet_->router(0), "registry: etcd:")) << fleet_->logs();
