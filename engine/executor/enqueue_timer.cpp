@@ -18,10 +18,6 @@ constexpr double kShrinks = 127.0 / 128;
 // Of shorter steps there is little to save, and much to lose.
 constexpr double kFewestMargins = 4;
 
-Duration duration_of(double seconds) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
 
 double RecentSeconds::short_one() const {

@@ -4,23 +4,19 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <span>
 
 #include "base/log.h"
 #include "tools/bench/coldstart/cold_engine.h"
+#include "tools/bench/common/bench_report.h"
 #include "tools/bench/measure/bench_trace.h"
 #include "tools/setup/handoff_setup.h"
 
 namespace tandem {
 namespace {
 
-constexpr std::int32_t kOutput = 4;  // only the first token counts
+constexpr std::int32_t kSweepOutput = 4;  // only the first token counts
 constexpr std::int32_t kWarmPrompt = 19;
-
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 std::vector<SweepCell> cells_of(const SweepOptions& options, double link_gbps) {
   std::vector<SweepCell> cells;
@@ -85,7 +81,7 @@ class Sweep {
     const auto rank = static_cast<std::int32_t>(options_.ranks.front());
     TANDEM_ASSIGN(const auto names, engine.add(2, rank));
     TANDEM_ASSIGN([[maybe_unused]] const AnsweredTrace answered,
-                  engine.run(burst_trace(names, kWarmPrompt, kOutput), 1));
+                  engine.run(burst_trace(names, kWarmPrompt, kSweepOutput), 1));
     return engine.clear();
   }
 
@@ -101,10 +97,10 @@ class Sweep {
     for (std::int32_t round = 0; round <= options_.rounds; ++round) {
       for (std::size_t i = 0; i < engines.size(); ++i) {
         const auto first = names[i].begin() + round * burst.adapters;
-        TANDEM_ASSIGN(
-            const AnsweredTrace answered,
-            engines[i]->run(burst_trace({first, first + burst.adapters}, burst.tokens, kOutput),
-                            100 + static_cast<std::uint64_t>(round)));
+        TANDEM_ASSIGN(const AnsweredTrace answered,
+                      engines[i]->run(
+                          burst_trace({first, first + burst.adapters}, burst.tokens, kSweepOutput),
+                          100 + static_cast<std::uint64_t>(round)));
         TANDEM_TRY(engines[i]->settle({first, first + burst.adapters}));
         if (round == 0) continue;
         for (const AnsweredRequest& request : answered.requests) {
@@ -122,7 +118,7 @@ class Sweep {
     const auto cached = std::ranges::find_if(modes_, keeps_all);
     if (cached == modes_.end()) return {};
     const auto which = static_cast<std::size_t>(cached - modes_.begin());
-    const double resident = mean(cell.ttfts[which]);
+    const double resident = Samples{"", "", cell.ttfts[which]}.mean();
     const EngineSetup& setup = engines[which]->setup();
     TANDEM_ASSIGN(const HandoffOptions handoff,
                   choose_handoff(settings_for(AdapterMode::planned, cell.link_gbps), setup.config,

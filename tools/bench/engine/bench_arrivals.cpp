@@ -18,7 +18,7 @@ constexpr std::int32_t kPrompt = 19;
 constexpr std::int32_t kOutput = 58;    // the mean of Alpaca's answers
 constexpr std::int32_t kRequests = 40;  // of a round
 constexpr std::int32_t kAdapters = 8;
-constexpr std::int32_t kRank = 64;
+constexpr std::int32_t kArrivalRank = 64;
 constexpr double kPoolGb = 12;  // there are two engines
 
 struct Arm {
@@ -70,13 +70,13 @@ Status measure_arrivals(const EngineSettings& settings, int rounds, BenchReport&
   EngineSettings with = settings;
   with.max_num_seqs = 64;
   with.max_num_batched_tokens = 2048;
-  with.max_lora_rank = kRank;
+  with.max_lora_rank = kArrivalRank;
   with.cpu_workers = 0;  // all adapters are resident
   if (with.pool_gb == 0) with.pool_gb = kPoolGb;
   std::vector<DummyAdapter> adapters;
   std::vector<std::string> names;
   for (std::int32_t i = 0; i < kAdapters; ++i) {
-    adapters.push_back({fmt::format("resident-{}", i), kRank, qkv_modules()});
+    adapters.push_back({fmt::format("resident-{}", i), kArrivalRank, qkv_modules()});
     names.push_back(adapters.back().name);
   }
   TANDEM_ASSIGN(Arm at_once, start(with, false));
