@@ -1,6 +1,7 @@
 #include "engine/batching/adapter_gate.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/batching/line/waiting_line.h"
 
@@ -11,9 +12,7 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   std::vector<std::pair<Sequence*, Status>> failed;
   refused_ = false;
   blocked_ = nullptr;
-  std::erase_if(turns_, [&](const Turn& turn) {
-    return turn.step <= step_ && turn.adapter->residency() != Residency::loading;
-  });
+  forget_turns(waiting);
   bool busy = false;
   DeviceTier::Turn turn(*device_);
   const std::int32_t kept_pages = device_->room().kept_pages();
@@ -52,6 +51,24 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   enqueue_loads(waiting, turn);
   if (blocked_ == nullptr) draining_.clear();
   return failed;
+}
+
+// Those that have come, that nobody waits for any more, and of what has gone from the device.
+// Nobody waits for the turn of a step that will not be.
+void AdapterGate::forget_turns(const std::vector<std::unique_ptr<Sequence>>& waiting) {
+  if (turns_.empty()) return;
+  std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
+  std::erase_if(turns_, [&](const Turn& turn) {
+    const Residency residency = turn.adapter->residency();
+    const bool is_awaited = std::ranges::any_of(
+        waiting, [&](const auto& sequence) { return sequence->context->adapter == turn.adapter; });
+    const bool gone = !is_awaited || (residency != Residency::loading &&
+                                      (residency != Residency::resident || turn.step <= step_));
+    if (!gone) first = std::min(first, turn.step);
+    return gone;
+  });
+  if (turns_.empty() || first <= step_ + 1) return;
+  for (Turn& turn : turns_) turn.step -= first - (step_ + 1);
 }
 
 void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting,

@@ -57,6 +57,7 @@ class AdapterGate final : public AdmissionGate {
   bool is_waiting() const override { return refused_ || device_->is_expecting(); }
 
  private:
+  void forget_turns(const std::vector<std::unique_ptr<Sequence>>& waiting);
   void enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& waiting,
                      DeviceTier::Turn& loads);
   Status check_fits(const Sequence& sequence, std::int32_t kept_pages) const;
@@ -73,7 +74,8 @@ class AdapterGate final : public AdmissionGate {
   const Sequence* blocked_ = nullptr;  // the first for whose adapter there was no room
   std::int64_t missing_pages_ = 0;     // that its adapter needs beyond what `draining_` will give
   std::vector<AdapterLease> draining_;
-  // On their way, with the step (a number of plans) from which on their sequences may enter.
+  // On their way or there, with the step (a number of plans) from which on their sequences may
+  // enter.
   struct Turn {
     AdapterLease adapter;
     std::uint64_t step;

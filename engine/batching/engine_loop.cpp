@@ -76,8 +76,8 @@ bool EngineLoop::run_round() {
 // Whether the next step is to be planned now. If not, some time has passed, and what is looked
 // after before a step is to be looked after again.
 bool EngineLoop::is_due() {
-  if (executor_->empty() || executor_->full()) return true;
   planning_.work = next_work();
+  if (executor_->empty() || executor_->full()) return true;
   const std::optional<TimePoint> at = executor_->plan_at(planning_.work);
   const TimePoint begin = clock_->now();
   if (!at || begin >= *at || executor_->oldest_has_ended()) return true;
@@ -185,6 +185,8 @@ void EngineLoop::run_step() {
   if (enqueuing_would_take_long()) {
     waited = hand_out_oldest();
     deliveries_.send();
+    planning_.held = false;  // this wait is not the timer's
+    planning_.since = clock_->now();
   }
   const std::vector<ScheduledSequence>& scheduled = scheduler_.plan();
   step_was_empty_ = scheduled.empty();
@@ -207,10 +209,11 @@ void EngineLoop::run_step() {
 // A step that waits for what the link brings much later is enqueued as far as the load stream has
 // room; what ends meanwhile would be handed out too late.
 bool EngineLoop::enqueuing_would_take_long() {
-  if (executor_->empty() || executor_->tier().loads().has_room()) return false;
+  if (executor_->empty() || !starts_before_arrival(options_.adapter_mode)) return false;
+  if (executor_->tier().loads().has_room()) return false;
   return std::ranges::any_of(scheduler_.all(), [](const Sequence* sequence) {
     const AdapterLease& adapter = sequence->context->adapter;
-    return adapter != nullptr && adapter->residency() != Residency::resident;
+    return adapter != nullptr && adapter->residency() == Residency::loading;
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -186,7 +187,12 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
     outcome.served.push_back({group.adapter.get(), count_layers(step, g)});
   }
   if (log::enabled(log::Level::debug)) log::debug("{}", tell(step, seconds));
-  if (!failed && broken == 0) planner_.learn(step);
+  if (!failed && broken == 0) {
+    try {
+      planner_.learn(step);
+    } catch (const std::bad_alloc&) {  // the next one teaches as much
+    }
+  }
   ++counts_.steps;
   counts_.planned_s += step.planned_s;
   counts_.actual_s += seconds;

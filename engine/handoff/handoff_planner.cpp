@@ -85,6 +85,10 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     }
     adapter.rows = each.rows;
     adapter.layers = layer_loads(config_, each.adapter->contents());
+    if (each.adapter->residency() == Residency::resident) {  // and waits for its turn
+      adapter.a_arrives.assign(adapter.layers.size(), 0);
+      adapter.b_arrives = adapter.a_arrives;
+    }
     request.rows += each.rows;
   };
   for (const AdapterRows& each : waiting) add(each);

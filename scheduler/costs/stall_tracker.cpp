@@ -8,7 +8,8 @@ namespace tandem {
 
 void StallTracker::observe(StallKind kind, double model_s, double seen_s) {
   if (!(model_s > 0) || !std::isfinite(model_s) || !std::isfinite(seen_s)) return;
-  const double ratio = std::clamp(seen_s / model_s, kLeast, kMost);
+  const double ratio = seen_s / model_s;
+  if (ratio < kLeast || ratio > kMost) return;
   Buckets& buckets = kinds_[static_cast<std::size_t>(kind)];
   const auto nearest = static_cast<std::size_t>(StallFactors::position(model_s) + 0.5);
   buckets[nearest].add(ratio);
