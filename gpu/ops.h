@@ -222,7 +222,7 @@ struct HandoffJob {
   std::uint32_t* tickets;       // [num_groups] of Ticket, device memory
   // When the offer gave the first group its ticket: nanoseconds of a clock of the device's own,
   // device memory. Null: nobody asks.
-  std::uint64_t* time;
+  std::uint64_t* time = nullptr;
   HandoffState* state;  // read by the offer, written by the accept
   MailboxView mailboxes[kMaxMailboxes];
   std::uint64_t sequence;  // of this job; rises from offer to offer

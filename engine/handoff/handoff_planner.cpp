@@ -214,6 +214,7 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
   step.rows = step_rows;
   step.layer_s = costs_.layer_time(step_rows) * request_for(step_rows, expected).pace;
   double begin = std::max(0.0, expected.starts_in);
+  step.starts_in = begin;
   step.planned_s = plan.layer_ends.back() - begin;
   step.planned_layers.clear();
   for (const double end : plan.layer_ends) {
@@ -282,11 +283,11 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
       const bool b_alone = candidate.arriving.b_parts[l] != nullptr || arrival.b < arrival.a;
       if (choice == LayerChoice::cpu_xa && !b_alone) choice = LayerChoice::cpu;
       if (choice == LayerChoice::wait) {
-        step.waits.push_back({group, number, PieceKind::layer});
+        step.waits.push_back({group, number, PieceKind::layer, std::max(a, b)});
         continue;
       }
       if (choice == LayerChoice::cpu_xa && b > 0) {
-        step.waits.push_back({group, number, PieceKind::b});
+        step.waits.push_back({group, number, PieceKind::b, b});
       }
       for (std::size_t s = 0; s < kNumSites; ++s) {
         if (!adapts(adapter, static_cast<std::int64_t>(l), static_cast<Site>(s))) continue;

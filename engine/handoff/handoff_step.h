@@ -42,12 +42,14 @@ struct HandoffStep {
     std::size_t group;
     std::int64_t layer;
     PieceKind kind;
+    double arrives;  // expected, in seconds from when the step was planned; past: not above 0
   };
   std::vector<Wait> waits;
   StepHandoff device;  // for LlamaModel::compute, after publish()
   bool begun = false;  // its jobs are out: end() has to come
   std::int32_t num_offers = 0;
   std::int32_t rows = 0;               // of the whole step
+  double starts_in = 0;                // seconds from when it was planned
   double layer_s = 0;                  // that a layer of it would take, were all adapters there
   double planned_s = 0;                // predicted for the step, were it to begin at once
   std::vector<double> planned_layers;  // [layers]: of it, in seconds

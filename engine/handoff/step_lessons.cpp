@@ -53,6 +53,17 @@ HandoverWork work_of(const CostModel& costs, const HandoffStep& step, const Offe
   return work;
 }
 
+// Those that a load may reach no earlier than the step does, however quick its layers are: what is
+// waited for must not be taken for work.
+std::vector<bool> layers_that_may_wait(const HandoffStep& step) {
+  std::vector<bool> may(step.layers.size(), false);
+  for (const HandoffStep::Wait& wait : step.waits) {
+    const double earliest = step.starts_in + static_cast<double>(wait.layer) * step.layer_s;
+    if (wait.arrives > earliest) may[static_cast<std::size_t>(wait.layer)] = true;
+  }
+  return may;
+}
+
 struct Sample {
   double model_s, ratio;
 };
@@ -99,22 +110,19 @@ std::vector<double> seen_layers(const HandoffStep& step) {
 
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
                   StallTracker& stalls) {
-  constexpr double kWaits = 1.1;  // planned for longer than its work is worth
   const std::vector<Offers> offers = offers_of(step);
   const std::vector<double> seen = seen_layers(step);
   std::vector<std::vector<LayerLoad>> loads;  // [groups]
   for (const HandoffStep::Group& group : step.groups) {
     loads.push_back(layer_loads(config, *group.job.adapter));
   }
+  const std::vector<bool> may_wait = layers_that_may_wait(step);
   const double model_layer_s = costs.layer_time(step.rows);
   std::array<std::vector<Sample>, kNumStallKinds> samples;
   for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
-    if (seen[l] < 0) continue;
+    if (seen[l] < 0 || may_wait[l + 1]) continue;
     const HandoverWork work = work_of(costs, step, offers[l], loads, l);
     if (work.sites == 0) continue;
-    const HandoverWork next = work_of(costs, step, offers[l + 1], loads, l + 1);
-    const double next_s = step.layer_s + (next.sites > 0 ? costs.stall_in(next, model_layer_s) : 0);
-    if (step.planned_layers[l + 1] > kWaits * next_s) continue;
     const double model_s = costs.modelled_stall(work, model_layer_s);
     samples[static_cast<std::size_t>(work.kind())].push_back(
         {model_s, (seen[l] - step.layer_s) / model_s});

@@ -17,9 +17,8 @@ namespace tandem {
 // offers nothing.
 std::vector<double> seen_layers(const HandoffStep& step);
 
-// What layers took beyond step.layer_s, to `stalls`, for layers that workers computed, of workers
-// alike; but for those before one that was planned to wait for a load. `costs` are those with which
-// the step was planned.
+// What layers that workers computed took beyond step.layer_s, to `stalls`; but for those before one
+// that may have waited for a load. `costs` are those with which the step was planned.
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
                   StallTracker& stalls);
 

@@ -34,14 +34,25 @@ HandoffPlan wait_for_all(const PlanRequest& request, double (*seconds)(std::size
   return plan;
 }
 
+// And no admission. Of a step that is planned the link is no matter any more: loads have their
+// times, and one at least is still on its way.
+bool is_of_a_step(const PlanRequest& request) {
+  const auto is_late = [](double time) { return time > 0; };
+  return request.link_busy_for == 0 &&
+         std::ranges::none_of(request.adapters,
+                              [](const auto& each) { return each.a_arrives.empty(); }) &&
+         std::ranges::any_of(request.adapters, [&](const auto& each) {
+           return std::ranges::any_of(each.a_arrives, is_late);
+         });
+}
+
 // The most adapters of a burst that begin in one step.
 std::size_t most_in_a_step(double (*seconds)(std::size_t)) {
   std::atomic<std::size_t> most = 0;
   auto served = HandoffEngine::make(
       AdapterMode::planned, kAdapters, kLinkGbps, 0, [&](EngineOptions& options) {
         options.handoff.plan = [&](const CostModel&, const PlanRequest& request) {
-          // Of a step that is planned the link is no matter any more: loads have their times.
-          if (request.link_busy_for == 0 && !request.adapters.front().a_arrives.empty()) {
+          if (is_of_a_step(request)) {
             most = std::max(most.load(), num_beginning(request));
           }
           return wait_for_all(request, seconds);
