@@ -76,8 +76,8 @@ bool EngineLoop::run_round() {
 // Whether the next step is to be planned now. If not, some time has passed, and what is looked
 // after before a step is to be looked after again.
 bool EngineLoop::is_due() {
-  planning_.work = next_work();
   if (executor_->empty() || executor_->full()) return true;
+  planning_.work = next_work();
   const std::optional<TimePoint> at = executor_->plan_at(planning_.work);
   const TimePoint begin = clock_->now();
   if (!at || begin >= *at || executor_->oldest_has_ended()) return true;
