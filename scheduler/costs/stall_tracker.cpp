@@ -11,7 +11,7 @@ void StallTracker::observe(StallKind kind, double model_s, double seen_s) {
   const double ratio = seen_s / model_s;
   if (ratio < kLeast || ratio > kMost) return;
   Buckets& buckets = kinds_[static_cast<std::size_t>(kind)];
-  const auto nearest = static_cast<std::size_t>(StallFactors::position(model_s) + 0.5);
+  const auto nearest = static_cast<std::size_t>(std::lround(StallFactors::position(model_s)));
   buckets[nearest].add(ratio);
   ++observed_;
   fill(buckets, factors_.tables[static_cast<std::size_t>(kind)]);
