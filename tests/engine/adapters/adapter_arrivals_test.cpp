@@ -1,6 +1,7 @@
 // Adapters that are served while they come: whatever becomes of who sends them, the text is that of
 // the adapter with the digest, or none.
 #include "tests/engine/adapters/arriving_adapters.h"
+#include "tests/support/skip_under_tsan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,6 +56,7 @@ TEST_F(ArrivingAdapters, ComeFromAnotherWhereTheFirstDiesAfterItWasUsed) {
 // Silent between two bytes, the sender holds up the step that waits for the layer, and with it all
 // that are behind it: for the second that the rest may take, and no longer.
 TEST_F(ArrivingAdapters, HoldUpStepsForABoundedTimeWhereTheSenderIsSilent) {
+  TANDEM_SKIP_UNDER_TSAN();
   const GenerationRequest of_base = greedy({5, 17, 300}, 4);
   const std::vector<TokenId> expected_of_base = run(*engine_, of_base)[0].tokens;
   Sender falls_silent(right_, dir_.path() / "incoming");
@@ -78,6 +80,7 @@ TEST_F(ArrivingAdapters, HoldUpStepsForABoundedTimeWhereTheSenderIsSilent) {
 }
 
 TEST_F(ArrivingAdapters, AreToldToBeLostWhereTheSenderStaysSilent) {
+  TANDEM_SKIP_UNDER_TSAN();
   Sender falls_silent(right_, dir_.path() / "incoming");
   auto reading = read(falls_silent);
   const auto generation = compute_from(falls_silent);

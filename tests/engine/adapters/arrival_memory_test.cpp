@@ -10,6 +10,7 @@
 #include "tests/engine/adapters/arriving_adapters.h"
 #include "tests/support/failing_memory.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/skip_under_tsan.h"
 #include "tests/support/test_seed.h"
 
 namespace tandem::test {
@@ -143,6 +144,7 @@ TEST_F(ArrivalWithoutMemory, EndsNothingAndGivesNoWrongTokenWhereverItIs) {
 // The rest comes when it has been given up: what has come is kept after all, if there is memory to
 // note that, and else is read again from its folder.
 TEST_F(ArrivalWithoutMemory, EndsNothingAndGivesNoWrongTokenWhenTheRestIsLate) {
+  TANDEM_SKIP_UNDER_TSAN();
   torture(kRounds / 4, /*is_late=*/true);
 }
 
