@@ -87,7 +87,6 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
     }
     return rows;
   };
-  std::erase_if(turns_, [&](const Turn& turn) { return rows_of(turn.adapter) == 0; });
   std::vector<AdapterRows> on_their_way;
   for (const Turn& turn : turns_) on_their_way.push_back({turn.adapter, rows_of(turn.adapter)});
   std::vector<AdapterRows> new_loads;

@@ -29,8 +29,7 @@ class HandoffPlanner {
 
   std::int32_t most_offers() const;           // of a step
   double step_time(std::int32_t rows) const;  // without cold rows
-  const CostModel& costs() const { return costs_; }
-  // From a step that has ended well: costs() follow what its layers took.
+  // From a step that has ended well: the costs follow what its layers took.
   void learn(const HandoffStep& step);
   bool whole_loads() const { return whole_loads_; }
 

@@ -43,13 +43,7 @@ TEST_F(ArrivingAdapters, ComeFromAnotherWhereTheFirstDiesAfterItWasUsed) {
   Sender sends(right_, dir_.path() / "second");
   auto second = read(sends);
   sends.send_rest();
-  const Status read = second.get();
-  ASSERT_TRUE(read.ok()) << read.message();
-  EXPECT_TRUE(arrival_->is_served());
-  arrival_->settle(right_);
-  const Collected got = collect(*generation)[0];
-  EXPECT_TRUE(got.error.ok()) << got.error.message();
-  EXPECT_EQ(got.tokens, expected_);
+  expect_served(second.get(), *generation);
   EXPECT_GE(engine_->stats().replays, 1U);
 }
 
@@ -69,13 +63,7 @@ TEST_F(ArrivingAdapters, HoldUpStepsForABoundedTimeWhereTheSenderIsSilent) {
   EXPECT_EQ(falls_silent.left(), 1U);
   EXPECT_TRUE(is_named());
   falls_silent.send_rest();
-  const Status read = reading.get();
-  ASSERT_TRUE(read.ok()) << read.message();
-  EXPECT_TRUE(arrival_->is_served());
-  arrival_->settle(right_);
-  const Collected got = collect(*generation)[0];
-  EXPECT_TRUE(got.error.ok()) << got.error.message();
-  EXPECT_EQ(got.tokens, expected_);
+  expect_served(reading.get(), *generation);
   EXPECT_GE(engine_->stats().replays, 1U) << "what the step computed is of no account";
 }
 

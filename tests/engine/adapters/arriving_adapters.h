@@ -156,6 +156,15 @@ class ArrivingAdapters : public ::testing::Test {
     return generation;
   }
   bool is_named() const { return engine_->adapter_store().find("a") != nullptr; }
+  // Its last reading has ended well, and whoever computed from it meanwhile has the right answer.
+  void expect_served(const Status& read, Generation& generation) {
+    ASSERT_TRUE(read.ok()) << read.message();
+    EXPECT_TRUE(arrival_->is_served());
+    arrival_->settle(right_);
+    const Collected got = collect(generation)[0];
+    EXPECT_TRUE(got.error.ok()) << got.error.message();
+    EXPECT_EQ(got.tokens, expected_);
+  }
 
   const ModelConfig config_ = small_model(6);
   testing::TempDir dir_;

@@ -52,9 +52,14 @@ class Sweep {
                     ColdEngine::start(settings_for(mode, link_gbps), adapters_));
       TANDEM_TRY(warm_up(*engines.back()));
     }
+    const EngineSetup& setup = engines.front()->setup();
+    TANDEM_ASSIGN(const HandoffOptions handoff,
+                  choose_handoff(settings_for(AdapterMode::planned, link_gbps), setup.config,
+                                 setup.dtype, setup.device->info(), setup.model_name));
     for (SweepCell& cell : cells_of(options_, link_gbps)) {
       log::info("{}{}", cell.burst.name(), cell.on_disk ? ", from disk" : "");
       TANDEM_TRY(run(cell, engines));
+      set_floor(cell, handoff.costs.link_bytes_per_s, setup.config.num_layers);
       done.push_back(std::move(cell));
     }
     return {};
@@ -108,30 +113,24 @@ class Sweep {
         }
       }
     }
-    TANDEM_TRY(set_floor(cell, engines));
     for (const auto& engine : engines) TANDEM_TRY(engine->clear());
     return {};
   }
 
   // From the resident run of the same prompts, and the link's speed by the profile.
-  Status set_floor(SweepCell& cell, std::span<const std::unique_ptr<ColdEngine>> engines) const {
+  void set_floor(SweepCell& cell, double link_bytes_per_s, std::int64_t num_layers) const {
     const auto cached = std::ranges::find_if(modes_, keeps_all);
-    if (cached == modes_.end()) return {};
+    if (cached == modes_.end()) return;
     const auto which = static_cast<std::size_t>(cached - modes_.begin());
     const double resident = Samples{"", "", cell.ttfts[which]}.mean();
-    const EngineSetup& setup = engines[which]->setup();
-    TANDEM_ASSIGN(const HandoffOptions handoff,
-                  choose_handoff(settings_for(AdapterMode::planned, cell.link_gbps), setup.config,
-                                 setup.dtype, setup.device->info(), setup.model_name));
-    const double load = static_cast<double>(adapters_.contents(cell.burst.rank, 0).num_bytes) /
-                        handoff.costs.link_bytes_per_s;
-    const double layer = resident / static_cast<double>(setup.config.num_layers);
+    const double load =
+        static_cast<double>(adapters_.contents(cell.burst.rank, 0).num_bytes) / link_bytes_per_s;
+    const double layer = resident / static_cast<double>(num_layers);
     double sum = 0;
     for (std::int32_t i = 1; i <= cell.burst.adapters; ++i) {
       sum += std::max(resident, i * load + layer);
     }
     cell.link_floor_s = sum / cell.burst.adapters;
-    return {};
   }
 
   const EngineSettings& settings_;
