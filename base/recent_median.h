@@ -4,22 +4,32 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <vector>
 
 namespace tandem {
 
-// Not thread-safe; no allocation.
+// Not thread-safe; no allocation, but by values().
 template <std::size_t kRemembered>
 class RecentMedian {
  public:
   void add(double value) { values_[count_++ % kRemembered] = value; }
   std::size_t known() const { return std::min(count_, kRemembered); }
   // The upper one of an even number; of none, 0.
-  double median() const {
-    if (count_ == 0) return 0;
+  double median() const { return count_ == 0 ? 0 : ranked(known() / 2); }
+  // The shortest but so many; requires that more are known.
+  double ranked(std::size_t rank) const {
     std::array<double, kRemembered> sorted = values_;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(known() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(known()));
-    return *middle;
+    const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
+    std::nth_element(sorted.begin(), nth, sorted.begin() + static_cast<std::ptrdiff_t>(known()));
+    return *nth;
+  }
+  // Oldest first.
+  std::vector<double> values() const {
+    std::vector<double> values;
+    for (std::size_t i = count_ - known(); i < count_; ++i) {
+      values.push_back(values_[i % kRemembered]);
+    }
+    return values;
   }
 
  private:

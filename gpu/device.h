@@ -68,6 +68,9 @@ class Event {
   virtual ~Event() = default;
   virtual bool passed() const = 0;
   virtual void synchronize() = 0;  // blocks the calling thread until passed()
+  // Seconds from when `earlier` passed to when this one did. Both have, and are of one device's
+  // create_timed_event(); of others 0.
+  virtual double seconds_since(const Event& earlier) const = 0;
 };
 
 // Operations recorded by a stream, to be enqueued again and again as one. The arguments are those
@@ -165,6 +168,8 @@ class Device {
   virtual std::size_t free_bytes() const = 0;  // of the device's own memory, now
   virtual Result<std::unique_ptr<Stream>> create_stream(std::string_view name) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
+  // One that takes the device's time: it costs the stream more.
+  virtual std::unique_ptr<Event> create_timed_event() = 0;
 };
 
 }  // namespace tandem

@@ -47,6 +47,7 @@ class DeviceRoom final : public Reclaimable {
   void evict_idle();
   void evict(SlotId slot);
   std::uint64_t num_evicted() const { return num_evicted_; }
+  void forget_counts() { num_evicted_ = 0; }
 
  private:
   std::optional<Worth> least() const override;

@@ -74,6 +74,13 @@ Status DeviceTier::abandon() noexcept {
   return status;
 }
 
+void DeviceTier::forget_counts() {
+  num_loads_ = 0;
+  loaded_bytes_ = 0;
+  room_.forget_counts();
+  loads_->forget_counts();
+}
+
 Status DeviceTier::finish_loads() {
   TANDEM_TRY(loads_->finish());
   return poll();

@@ -111,6 +111,7 @@ class DeviceTier {
   const LoadQueue& loads() const { return *loads_; }
   DeviceRoom& room() { return room_; }
   DeviceTierCounts counts() const;
+  void forget_counts();  // of what has been
 
   // Waits for the loads under way (benchmarks, tests).
   Status finish_loads();

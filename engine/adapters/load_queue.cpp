@@ -1,6 +1,7 @@
 #include "engine/adapters/load_queue.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -55,7 +56,7 @@ class LoadQueue::Guard {
 
 LoadQueue::LoadQueue(Device& device, const LoadSignals& signals, DeviceTable& table,
                      const KvCache& memory)
-    : device_(&device), signals_(signals), table_(&table), memory_(&memory) {
+    : device_(&device), signals_(signals), table_(&table), memory_(&memory), timer_(device) {
   TANDEM_CHECK(!has_words() || signals.clock != nullptr);
   for (auto& step : steps_) step = device.create_event();
   const auto num_slots = static_cast<std::size_t>(table.slots().num_slots());
@@ -109,7 +110,10 @@ void LoadQueue::wait(const ServedAdapter& adapter, std::int64_t layer, PieceKind
   const auto l = static_cast<std::size_t>(layer);
   hurry(*load, l, kind == PieceKind::b ? kPartB : kBothParts);
   Event* event = kind == PieceKind::b ? load->b_parts[l].get() : nullptr;
-  if (event == nullptr) event = load->layers[l].get();  // B that travelled with A
+  if (event == nullptr) {  // B that travelled with A, too
+    let_go();
+    event = load->layers[l].get();
+  }
   stream.wait(*event);
 }
 
@@ -217,11 +221,11 @@ void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind) {
     seconds += signals_.copy_s + static_cast<double>(end - begin) / signals_.link_bytes_per_s;
   }
   const TimePoint begins = link_free_at_;
-  link_free_at_ += duration_of(seconds);
+  link_free_at_ += duration_of(seconds * link_factor_);
   if ((parts & kPartA) != 0) of.arrivals[l].a = link_free_at_;
   if ((parts & kPartB) != 0) of.arrivals[l].b = link_free_at_;
   ++of.pieces_left;
-  queue_.push_back({slot, l, parts, begins});
+  queue_.push_back({slot, l, parts, begins, seconds});
 }
 
 // From the queue onto the stream.
@@ -258,8 +262,12 @@ void LoadQueue::send_next() {
   const Piece piece = queue_.front();
   queue_.pop_front();
   const std::size_t flags = signals_.words == LoadSignals::Words::layers ? 1 : 0;
-  const std::size_t operations = 2 + begin(piece.slot) + copy(piece) + flags;
+  std::size_t operations = 2 + begin(piece.slot);
+  if (has_words() && ahead_.empty()) timer_.begin(*stream_);
+  operations += copy(piece) + flags;
+  timer_.add(piece.model_s);
   const Event* const event = mark_sent(piece);
+  if (queue_.empty()) timer_.end(*stream_);
   // An A without its B has no event: it counts with what comes next.
   operations_ahead_ += operations;
   operations_untold_ += operations;
@@ -272,7 +280,11 @@ void LoadQueue::send_next() {
 std::size_t LoadQueue::begin(SlotId slot) {
   if (std::exchange(load(slot).begun, true)) return 0;
   const std::uint64_t last = table_->row(slot).free_since;
-  if (last + steps_.size() > num_steps_) stream_->wait(*steps_[last % steps_.size()]);
+  Event& step = *steps_[last % steps_.size()];
+  if (last + steps_.size() > num_steps_ && !step.passed()) {
+    stream_->wait(step);
+    timer_.forget();
+  }
   if (!has_words()) table_->write(*stream_, slot);
   return 4;
 }
@@ -282,6 +294,12 @@ std::size_t LoadQueue::copy(const Piece& piece) {
   std::size_t operations = 0;
   if (row.reading != nullptr && !row.reading->is_there(piece.layer)) {
     stream_->wait_flag(row.reading->word(piece.layer), row.reading->generation());
+    timer_.forget();
+    ++operations;
+  }
+  if (hold_ != nullptr && piece.parts != kPartB) {
+    stream_->wait_flag(hold_, hold_value_);
+    timer_.forget();
     ++operations;
   }
   const std::byte* const source = load(piece.slot).source.get();
@@ -293,6 +311,17 @@ std::size_t LoadQueue::copy(const Piece& piece) {
     operations += runs.size();
   }
   return operations;
+}
+
+void LoadQueue::hold(std::uint32_t* word, std::uint32_t value) {
+  hold_ = word;
+  hold_value_ = value;
+}
+
+void LoadQueue::let_go() {
+  if (hold_ == nullptr) return;
+  std::atomic_ref<std::uint32_t>(*std::exchange(hold_, nullptr))
+      .store(hold_value_, std::memory_order_release);
 }
 
 // Behind the piece: its words and events. Returns the last event of them, if any.
@@ -367,6 +396,7 @@ void LoadQueue::drop_all(std::vector<SlotId>& ended) {
   loading_.clear();
   queue_.clear();
   ahead_.clear();
+  timer_.forget();
   operations_ahead_ = 0;
   operations_untold_ = 0;
   torn_ = false;

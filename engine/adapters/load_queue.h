@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/adapters/device_table.h"
+#include "engine/adapters/load_timer.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/llama.h"
 #include "engine/model/steps_in_flight.h"
@@ -94,8 +95,18 @@ class LoadQueue {
   void feed();
   // When the link has nothing left to do, by what is known of it; in the past if so already.
   TimePoint link_free_at() const { return link_free_at_; }
+  // What loads took that have ended since the last call, over what LoadSignals says; nothing: none
+  // has, or it was no measurement.
+  std::optional<LoadTimer::Took> took() { return timer_.look(); }
+  // What goes onto the stream from now on, but B alone, waits until `*word` is `value`: until
+  // let_go(), or a step that has to wait for it. Pinned memory; for measuring.
+  void hold(std::uint32_t* word, std::uint32_t value);
+  void let_go();
+  // Copies take so many times what LoadSignals says.
+  void set_link_factor(double factor) { link_factor_ = factor; }
   // Seconds from reserve() until it was there.
   const CountedValues<kAdapterLoadBounds.size()>& load_times() const { return load_times_; }
+  void forget_counts() { load_times_ = {}; }
   const std::uint32_t* ready_words() const { return table_->slots().ready_words(); }
   std::size_t num_loading() const { return loading_.size(); }  // the reserved ones as well
   std::int64_t bytes_loading() const;                          // of all of these, whole
@@ -146,6 +157,7 @@ class LoadQueue {
     std::size_t layer;
     unsigned parts;
     TimePoint begins;  // expected, if has_words()
+    double model_s = 0;
   };
   // On the stream, and when they will have gone from it.
   struct Ahead {
@@ -192,6 +204,10 @@ class LoadQueue {
   std::uint32_t generation_ = 0;
   bool torn_ = false;
   TimePoint link_free_at_{};
+  double link_factor_ = 1;
+  std::uint32_t* hold_ = nullptr;  // null: nothing is held
+  std::uint32_t hold_value_ = 0;
+  LoadTimer timer_;
   CountedValues<kAdapterLoadBounds.size()> load_times_;
   std::unique_ptr<Stream> stream_;  // last: ends before what it writes to
 };

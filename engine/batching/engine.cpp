@@ -10,6 +10,7 @@
 #include "engine/batching/request_limits.h"
 #include "engine/batching/statistics.h"
 #include "engine/continuation/resumption.h"
+#include "engine/executor/calibration.h"
 
 namespace tandem {
 
@@ -137,6 +138,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   TANDEM_ASSIGN(engine->executor_,
                 Executor::create(executor_options(options), config, weights, dtype, device,
                                  engine->pool_, engine->adapters_->host_tier(), clock, progress));
+  if (options.calibrate_s > 0) {
+    TANDEM_TRY(calibrate(*engine->executor_, *engine->adapters_, device, engine->pool_, config,
+                         dtype, clock,
+                         {options.calibrate_s, options.max_num_batched_tokens,
+                          options.max_model_len, options.max_lora_rank}));
+  }
   if (!options.recording.path.empty()) {
     TANDEM_ASSIGN(
         engine->recording_,
@@ -278,6 +285,12 @@ EngineStats Engine::stats() const {
   EngineStats result = inbox_.stats();
   if (executor_->handoff() != nullptr) count_workers(*executor_->handoff(), result);
   return result;
+}
+
+std::optional<CostLessons> Engine::lessons() const {
+  const Handoff* const handoff = std::as_const(*executor_).handoff();
+  if (handoff == nullptr) return std::nullopt;
+  return handoff->lessons();
 }
 
 EngineView Engine::view() const {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@
 #include "engine/service/service.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
+#include "scheduler/costs/cost_learner.h"
 
 namespace tandem {
 
@@ -72,6 +74,9 @@ class Engine final : public GenerationService {
   // Why the engine has ended by itself: its device failed for good (StatusCode::fatal), and with it
   // all requests. Nothing but a new process can help. Ok as long as it works.
   Status failure() const;
+
+  // What it has learnt of the costs that it plans with; nothing: it plans nothing. Any thread.
+  std::optional<CostLessons> lessons() const;
 
   AdapterStore& adapter_store() { return *adapters_; }
   const LlamaModel& model() const { return executor_->model(); }

@@ -41,7 +41,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       }
     }
     return handoff->admission(waiting, loads, static_cast<std::int32_t>(scheduler_.num_running()),
-                              executor_->next_step(), executor_->tier().loads());
+                              executor_->next_starts_in(), executor_->tier().loads());
   });
 }
 

@@ -42,6 +42,7 @@ struct EngineOptions {
   std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
   bool record_at_start = false;      // all of them, before the first request
   bool tune_at_start = false;        // measure how the device best computes the model's products
+  double calibrate_s = 0;            // how long to measure costs before the first request
   RecordingOptions recording;        // of its steps
 };
 

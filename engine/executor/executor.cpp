@@ -43,6 +43,12 @@ Status Executor::abandon() noexcept {
   return steps.code() == StatusCode::fatal ? std::move(steps) : std::move(loads);
 }
 
+void Executor::forget_counts() {
+  pipeline_->forget_counts();
+  tier_->forget_counts();
+  if (handoff_ != nullptr) handoff_->forget_counts();
+}
+
 // Without workers every mode waits for the weights, as `pipelined` does: the engine works, and says
 // so once.
 Status Executor::make_handoff(const ExecutorOptions& options, Device& device, const HostTier& host,

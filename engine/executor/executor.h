@@ -93,13 +93,16 @@ class Executor {
   // How the planning of the step that is enqueued next began: plan_at() learns from it.
   void planning(const Planning& planning) { pipeline_->planning(planning); }
   EnqueueCounts enqueue_counts() const { return pipeline_->enqueue_counts(); }
-  // Of a step that is enqueued now.
-  ExpectedStep next_step() const { return pipeline_->next_step(); }
+  // Seconds until a step that is enqueued now would begin.
+  double next_starts_in() const { return pipeline_->next_starts_in(); }
   // Nothing is left to do for now: what passes until the next step is no gap.
   void rest() { pipeline_->rest(); }
 
   DeviceTier& tier() { return *tier_; }
   const Handoff* handoff() const { return handoff_.get(); }  // null: nothing is handed over
+  Handoff* handoff() { return handoff_.get(); }
+  // What was counted until now was no work of anybody's. Requires empty().
+  void forget_counts();
   const LlamaModel& model() const { return *model_; }
 
  private:

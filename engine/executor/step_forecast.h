@@ -1,9 +1,12 @@
 // When the device will have finished the steps under way: by the cost model, and by how far that
 // was off for the steps before. What a load's lead over its step is worth hangs on it.
+//
+// Steps that were recorded have a pace of their own: the model follows the others.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/recent_median.h"
@@ -14,10 +17,12 @@ namespace tandem {
 // One thread.
 class StepForecast {
  public:
+  enum class Kind { recorded, plain };
+
   // A step was put behind those under way. Of one that hands nothing over, `model_s` is what the
   // cost model says: it teaches pace(). Of one with cold rows, `planned_s` is what its plan says.
-  void add(TimePoint now, double model_s) { add(now, {model_s, true}); }
-  void add_planned(TimePoint now, double planned_s) { add(now, {planned_s, false}); }
+  void add(TimePoint now, double model_s, Kind kind) { add(now, {model_s, kind}); }
+  void add_planned(TimePoint now, double planned_s) { add(now, {planned_s, std::nullopt}); }
   // The oldest has ended; `counts`: well, so that its time says something.
   void end_oldest(TimePoint now, bool counts);
 
@@ -30,24 +35,22 @@ class StepForecast {
 
   // What steps take, over what the model says. The median of the last ones, so that a single
   // hiccup means nothing; 1 while few are known.
-  double pace() const { return pace_; }
+  double pace(Kind kind) const;
 
  private:
   struct Step {
     double seconds = 0;
-    bool by_model = false;
+    std::optional<Kind> by_model;
   };
   static constexpr std::size_t kRemembered = 9;
   static constexpr std::size_t kFewest = 3;
 
   void add(TimePoint now, Step step);
-  void learn(double ratio);
 
   std::array<Step, kMaxStepsInFlight> steps_;  // oldest first
   std::size_t num_steps_ = 0;
-  TimePoint begun_;  // the oldest
-  RecentMedian<kRemembered> ratios_;
-  double pace_ = 1;
+  TimePoint begun_;                                  // the oldest
+  std::array<RecentMedian<kRemembered>, 2> ratios_;  // [Kind]
 };
 
 }  // namespace tandem

@@ -118,10 +118,10 @@ void StepPipeline::enqueue(const StepPlan& plan) {
     waits_.clear();  // holds on to nobody
   }
   adapters_->step_ends(*stream_);
-  forecast(step, waits);
-  std::optional<StepKind> kind;  // of steps that wait for nobody
-  if (!waits && !hands_over) kind = {batch_->num_rows(), recorded};
-  timer_.enqueued(kind, planning_, step.launched, step.gap_seconds);
+  step.kind.reset();
+  if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded};
+  forecast(step);
+  timer_.enqueued(step.kind, planning_, step.launched, step.gap_seconds);
   next_ = (next_ + 1) % steps_.size();
   ++in_flight_;
   if (plan.num_masks > 0) {
@@ -200,7 +200,7 @@ void StepPipeline::note_cold(SlotId slot, std::int32_t rows) {
 void StepPipeline::plan_handoff(Step& step) {
   step.handoff.groups.clear();
   if (handoff_ != nullptr && !cold_.empty()) {
-    handoff_->plan(cold_, batch_->num_rows(), next_step(), adapters_->loads(), step.handoff);
+    handoff_->plan(cold_, batch_->num_rows(), next_starts_in(), adapters_->loads(), step.handoff);
     batch_->set_cold(handoff_->cold_slots(step.handoff));
   }
   waits_.clear();
@@ -219,13 +219,14 @@ void StepPipeline::plan_handoff(Step& step) {
   cold_.clear();  // holds on to nobody
 }
 
-void StepPipeline::forecast(const Step& step, bool waits) {
+void StepPipeline::forecast(const Step& step) {
   if (handoff_ == nullptr) return;
   const double model_s = handoff_->step_time(batch_->num_rows());
-  if (!step.handoff.groups.empty() || waits) {
-    forecast_.add_planned(step.launched, std::max(model_s, step.handoff.planned_s));
+  if (step.kind) {
+    using Kind = StepForecast::Kind;
+    forecast_.add(step.launched, model_s, step.kind->recorded ? Kind::recorded : Kind::plain);
   } else {
-    forecast_.add(step.launched, model_s);
+    forecast_.add_planned(step.launched, std::max(model_s, step.handoff.planned_s));
   }
 }
 
@@ -267,7 +268,9 @@ StepResult StepPipeline::wait() {
   result.seconds = seconds_between(std::max(step.begun, last_end_), end);
   result.gap_seconds = step.gap_seconds;
   if (handoff_ != nullptr) {
-    end_handoff(step, seconds_between(std::max(step.launched, last_end_), end), result);
+    const double seconds = seconds_between(std::max(step.launched, last_end_), end);
+    end_handoff(step, seconds, result);
+    if (result.status.ok()) learn(step, seconds);
     forecast_.end_oldest(end, result.status.ok());
   }
   timer_.ended(end, result.status.ok());
@@ -278,6 +281,14 @@ StepResult StepPipeline::wait() {
     failure_ = Status();
   }
   return result;
+}
+
+// Recorded steps are quicker than any that hands rows over: those teach nothing about these.
+void StepPipeline::learn(const Step& step, double seconds) {
+  if (step.kind && !step.kind->recorded) handoff_->observe_step(step.kind->rows, seconds);
+  LoadQueue& loads = adapters_->loads();
+  if (const auto took = loads.took()) handoff_->observe_loads(took->model_s, took->seen_s);
+  loads.set_link_factor(handoff_->costs().factors.link);
 }
 
 Status StepPipeline::abandon() noexcept {

@@ -83,8 +83,9 @@ class StepPipeline {
   std::optional<TimePoint> plan_at(Planning::Work next) const;
   void planning(const Planning& planning) { planning_ = planning; }
   EnqueueCounts enqueue_counts() const { return timer_.counts(); }
-  ExpectedStep next_step() const { return {forecast_.busy_for(clock_->now()), forecast_.pace()}; }
+  double next_starts_in() const { return forecast_.busy_for(clock_->now()); }
   void rest() { idle_since_.reset(); }
+  void forget_counts() { timer_ = EnqueueTimer(); }
 
  private:
   struct Step {
@@ -96,6 +97,7 @@ class StepPipeline {
     TimePoint begun;
     TimePoint launched;  // its first kernel
     double gap_seconds = 0;
+    std::optional<StepKind> kind;  // of steps that wait for nobody
     HandoffStep handoff;
   };
 
@@ -106,8 +108,9 @@ class StepPipeline {
   void abandon_open(Step& step);
   void note_cold(SlotId slot, std::int32_t rows);
   void plan_handoff(Step& step);
-  void forecast(const Step& step, bool waits);
+  void forecast(const Step& step);
   void end_handoff(Step& step, double seconds, StepResult& result);
+  void learn(const Step& step, double seconds);
   // The step that was enqueued `ago` steps ago; 1: the newest.
   std::size_t index_before(std::size_t ago) const {
     return (next_ + steps_.size() - ago) % steps_.size();

@@ -58,13 +58,13 @@ Status Handoff::make_device_memory(Device& device) {
 
 AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
                                  std::span<const AdapterRows> loads, std::int32_t rows,
-                                 const ExpectedStep& expected, const LoadQueue& under_way) const {
-  return planner_.admission(waiting, loads, rows, expected, mailboxes_->workers(), under_way);
+                                 double starts_in, const LoadQueue& under_way) const {
+  return planner_.admission(waiting, loads, rows, starts_in, mailboxes_->workers(), under_way);
 }
 
-void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
-                   const ExpectedStep& expected, const LoadQueue& under_way, HandoffStep& step) {
-  planner_.plan(cold, step_rows, expected, mailboxes_->workers(), under_way, step);
+void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
+                   const LoadQueue& under_way, HandoffStep& step) {
+  planner_.plan(cold, step_rows, starts_in, mailboxes_->workers(), under_way, step);
   if (step.groups.empty()) return;
   step.device.job.sequence = next_sequence_;
   next_sequence_ += static_cast<std::uint64_t>(step.num_offers);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -46,13 +47,12 @@ class Handoff {
   // of `waiting`, then `loads`; the order names `loads` alone. `rows` beside them is what else the
   // next step will have.
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
-                          std::int32_t rows, const ExpectedStep& expected,
-                          const LoadQueue& under_way) const;
+                          std::int32_t rows, double starts_in, const LoadQueue& under_way) const;
 
   void mend(Stream& stream) { mailboxes_->mend(stream); }
   // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
   // none of its groups must be waited for layer by layer.
-  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, const ExpectedStep& expected,
+  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
             const LoadQueue& under_way, HandoffStep& step);
   std::vector<ColdSlot> cold_slots(const HandoffStep& step) const;
   // `input` is the step's, uploaded; enqueue it then.
@@ -64,8 +64,22 @@ class Handoff {
   // device is done with it.
   void abandon(HandoffStep& step) noexcept;
 
+  // A step that handed nothing over, waited for nobody and was not recorded took so many seconds.
+  void observe_step(std::int32_t rows, double seconds) { planner_.observe_step(rows, seconds); }
+  // As CostLearner.
+  void observe_loads(double model_s, double seen_s) { planner_.observe_loads(model_s, seen_s); }
+
   double step_time(std::int32_t rows) const { return planner_.step_time(rows); }
+  const CostModel& costs() const { return planner_.costs(); }
+  CostLessons lessons() const { return planner_.lessons(); }  // any thread
+  HandoffOptions::Planner plan_by(HandoffOptions::Planner planner) {
+    return planner_.plan_by(std::move(planner));
+  }
   const HandoffCounts& counts() const { return counts_; }
+  void forget_counts() {
+    counts_ = {};
+    plan_errors_ = {};
+  }
   // Any thread; as in Mailboxes.
   std::vector<WorkerStatus> workers() const { return mailboxes_->status(); }
   std::int32_t live_workers() const { return mailboxes_->live_workers(); }

@@ -11,6 +11,7 @@
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/service/engine_defaults.h"
 #include "scheduler/coldstart/planner.h"
+#include "scheduler/costs/cost_learner.h"
 #include "scheduler/costs/cost_model.h"
 
 namespace tandem {
@@ -29,6 +30,7 @@ struct HandoffOptions {
       1000 * static_cast<std::uint32_t>(engine_defaults::kHandoffDeadlineMs);
   double spin_ms = engine_defaults::kWorkerSpinMs;
   CostModel costs;
+  CostLessons lessons;  // what engines before this one have learnt of them
   // plan_handoff(), or what a test puts in its place.
   using Planner = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;
   Planner plan = plan_handoff;

@@ -14,11 +14,36 @@
 #include "shm/mailbox.h"
 
 namespace tandem {
+
 namespace {
 
-// Beyond these the cost model is of another machine, and its other figures mean nothing either.
-constexpr double kLeastPace = 0.5;
-constexpr double kMostPace = 4;
+// A part of a load.
+struct Expected {
+  TimePoint time;
+  const Event* event;  // null: not on the stream yet
+};
+
+struct Progress {
+  TimePoint here = TimePoint::min();  // what is expected by then is there
+  // What should have been there by now is late, and all behind it as much; what is there before its
+  // time is early, and all behind it, too.
+  Duration late{};
+};
+
+// Events of a load pass in the order in which its pieces were enqueued, which is that of their
+// expected times: few need be asked.
+Progress progress_of(std::vector<Expected>& parts, TimePoint now) {
+  std::ranges::stable_sort(parts, {}, &Expected::time);
+  const auto missing = std::ranges::partition_point(
+      parts, [](const Expected& part) { return part.event != nullptr && part.event->passed(); });
+  Progress progress;
+  if (missing != parts.begin()) {
+    progress.here = (missing - 1)->time;
+    progress.late = std::min(progress.late, now - progress.here);
+  }
+  if (missing != parts.end()) progress.late = std::max(progress.late, now - missing->time);
+  return progress;
+}
 
 }  // namespace
 
@@ -46,7 +71,10 @@ HandoffPlanner::HandoffPlanner(const ModelConfig& config, bool whole_loads,
       max_groups_(static_cast<std::int32_t>(
           std::clamp<std::uint64_t>(kNumGroupJobs / kMaxStepsInFlight /
                                         static_cast<std::uint64_t>(std::max(most_offers(), 1)),
-                                    1, kMaxColdGroups))) {}
+                                    1, kMaxColdGroups))) {
+  learner_.restore(options.lessons);
+  costs_.factors = learner_.factors();
+}
 
 std::int32_t HandoffPlanner::most_offers() const {
   return static_cast<std::int32_t>(config_.num_layers) * kNumSites;
@@ -56,21 +84,19 @@ double HandoffPlanner::step_time(std::int32_t rows) const {
   return costs_.layer_time(rows) * static_cast<double>(config_.num_layers);
 }
 
-PlanRequest HandoffPlanner::request_for(std::int32_t rows, const ExpectedStep& expected) const {
+PlanRequest HandoffPlanner::request_for(std::int32_t rows, double starts_in) const {
   PlanRequest request;
   request.rows = rows;
-  request.starts_in = expected.starts_in;
-  request.pace = std::clamp(expected.pace, kLeastPace, kMostPace);
+  request.starts_in = starts_in;
   return request;
 }
 
 AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
                                         std::span<const AdapterRows> loads, std::int32_t rows,
-                                        const ExpectedStep& expected,
-                                        std::span<const std::uint64_t> workers,
+                                        double starts_in, std::span<const std::uint64_t> workers,
                                         const LoadQueue& under_way) const {
   const TimePoint now = clock_->now();
-  PlanRequest request = request_for(rows, expected);
+  PlanRequest request = request_for(rows, starts_in);
   request.link_busy_for = std::max(0.0, seconds_between(now, under_way.link_free_at()));
   // An adapter's rows are for the workers where its weights are.
   for (const std::uint64_t mask : workers) {
@@ -100,31 +126,19 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   return plan;
 }
 
-// What is known of a load's arrival. Events of a load pass in the order in which its pieces were
-// enqueued, which is that of their expected times: few need be asked.
+// What is known of a load's arrival.
 ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                                      TimePoint now) const {
   const std::size_t layers = arriving.layers.size();
-  const auto both = [&](std::size_t l) {
-    return std::max(arriving.arrivals[l].a, arriving.arrivals[l].b);
-  };
-  std::vector<std::size_t> order(layers);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t x, std::size_t y) { return both(x) < both(y); });
-  const auto first_missing = std::partition_point(order.begin(), order.end(), [&](std::size_t l) {
-    const auto& event = arriving.layers[l];
-    return event != nullptr && event->passed();
-  });
-  // What should have been there by now is late, and all behind it as much; what is there before its
-  // time is early, and all behind it, too.
-  TimePoint here = TimePoint::min();
-  Duration late{};
-  if (first_missing != order.begin()) {
-    here = both(*(first_missing - 1));
-    late = std::min(late, now - here);
+  std::vector<Expected> whole, b_alone;
+  for (std::size_t l = 0; l < layers; ++l) {
+    const LayerArrival& arrival = arriving.arrivals[l];
+    whole.push_back({std::max(arrival.a, arrival.b), arriving.layers[l].get()});
+    if (arrival.b < arrival.a) b_alone.push_back({arrival.b, arriving.b_parts[l].get()});
   }
-  if (first_missing != order.end()) late = std::max(late, now - both(*first_missing));
+  const Progress progress = progress_of(whole, now);
+  const Progress b_progress = progress_of(b_alone, now);
+  const Duration late = progress.late != Duration{} ? progress.late : b_progress.late;
   const auto in = [&](TimePoint time, bool passed) {
     return passed ? 0.0 : std::max(1e-6, seconds_between(now, time + late));
   };
@@ -133,11 +147,11 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
   times.layers = layer_loads(config_, cold.adapter->contents());
   times.a_arrives.resize(layers);
   times.b_arrives.resize(layers);
+  const TimePoint b_here = std::max(progress.here, b_progress.here);
   for (std::size_t l = 0; l < layers; ++l) {
     const LayerArrival& arrival = arriving.arrivals[l];
-    const bool passed = both(l) <= here;
-    times.a_arrives[l] = in(arrival.a, passed);
-    times.b_arrives[l] = in(arrival.b, passed || arrival.b <= here);
+    times.a_arrives[l] = in(arrival.a, std::max(arrival.a, arrival.b) <= progress.here);
+    times.b_arrives[l] = in(arrival.b, arrival.b <= b_here);
   }
   return times;
 }
@@ -178,9 +192,8 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
 }
 
 HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
-                                          std::int32_t step_rows,
-                                          const ExpectedStep& expected) const {
-  PlanRequest request = request_for(step_rows, expected);
+                                          std::int32_t step_rows, double starts_in) const {
+  PlanRequest request = request_for(step_rows, starts_in);
   for (const Candidate& candidate : candidates) {
     request.workers = std::max(request.workers, std::popcount(candidate.workers));
     request.adapters.push_back(candidate.times);
@@ -197,7 +210,7 @@ HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
-                          const ExpectedStep& expected, std::span<const std::uint64_t> workers,
+                          double starts_in, std::span<const std::uint64_t> workers,
                           const LoadQueue& under_way, HandoffStep& step) const {
   step.groups.clear();
   step.num_offers = 0;
@@ -209,11 +222,11 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
                    [](const Candidate& each) { return each.times.may_hand_over; })) {
     return;
   }
-  const HandoffPlan plan = choose_layers(candidates, step_rows, expected);
+  const HandoffPlan plan = choose_layers(candidates, step_rows, starts_in);
   lay_out(candidates, plan, step);
   step.rows = step_rows;
-  step.layer_s = costs_.layer_time(step_rows) * request_for(step_rows, expected).pace;
-  double begin = std::max(0.0, expected.starts_in);
+  step.layer_s = costs_.layer_time(step_rows);
+  double begin = std::max(0.0, starts_in);
   step.starts_in = begin;
   step.planned_s = plan.layer_ends.back() - begin;
   step.planned_layers.clear();
@@ -224,8 +237,31 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
 }
 
 void HandoffPlanner::learn(const HandoffStep& step) {
-  learn_stalls(config_, costs_, step, stalls_);
-  costs_.factors = stalls_.factors();
+  const std::lock_guard lock(learner_mutex_);
+  learn_stalls(config_, costs_, step, learner_);
+  costs_.factors = learner_.factors();
+}
+
+void HandoffPlanner::observe_step(std::int32_t rows, double seconds) {
+  const auto layers = static_cast<double>(config_.num_layers);
+  const std::lock_guard lock(learner_mutex_);
+  learner_.observe_layers(rows, costs_.modelled_layer(rows) * layers, seconds);
+  costs_.factors = learner_.factors();
+}
+
+void HandoffPlanner::observe_loads(double model_s, double seen_s) {
+  const std::lock_guard lock(learner_mutex_);
+  learner_.observe_loads(model_s, seen_s);
+  costs_.factors = learner_.factors();
+}
+
+CostLessons HandoffPlanner::lessons() const {
+  const std::lock_guard lock(learner_mutex_);
+  return learner_.lessons();
+}
+
+HandoffOptions::Planner HandoffPlanner::plan_by(HandoffOptions::Planner planner) {
+  return std::exchange(plan_, std::move(planner));
 }
 
 // What its workers are told of it in every layer.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -16,7 +17,7 @@
 #include "engine/loader/model_config.h"
 #include "scheduler/coldstart/admission.h"
 #include "scheduler/coldstart/planner.h"
-#include "scheduler/costs/stall_tracker.h"
+#include "scheduler/costs/cost_learner.h"
 
 namespace tandem {
 
@@ -29,18 +30,25 @@ class HandoffPlanner {
 
   std::int32_t most_offers() const;           // of a step
   double step_time(std::int32_t rows) const;  // without cold rows
-  // From a step that has ended well: the costs follow what its layers took.
+  // Costs follow what was seen: of a step that has ended well and handed rows over, and as Handoff.
   void learn(const HandoffStep& step);
+  void observe_step(std::int32_t rows, double seconds);
+  void observe_loads(double model_s, double seen_s);
+  const CostModel& costs() const { return costs_; }
+  // Any thread.
+  CostLessons lessons() const;
+  // From now on, instead of the options' planner; returns what did until now.
+  HandoffOptions::Planner plan_by(HandoffOptions::Planner planner);
   bool whole_loads() const { return whole_loads_; }
 
   // As Handoff::admission. `workers`: those that could be handed anything now, by mailbox.
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
-                          std::int32_t rows, const ExpectedStep& expected,
+                          std::int32_t rows, double starts_in,
                           std::span<const std::uint64_t> workers, const LoadQueue& under_way) const;
 
   // Fills in the groups of `step`, its layers, waits and offers, and its planned time. Of no
   // offers, there are no groups.
-  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, const ExpectedStep& expected,
+  void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
             std::span<const std::uint64_t> workers, const LoadQueue& under_way,
             HandoffStep& step) const;
 
@@ -51,9 +59,9 @@ class HandoffPlanner {
                                 const LoadQueue& under_way) const;
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
-  PlanRequest request_for(std::int32_t rows, const ExpectedStep& expected) const;
+  PlanRequest request_for(std::int32_t rows, double starts_in) const;
   HandoffPlan choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
-                            const ExpectedStep& expected) const;
+                            double starts_in) const;
   void add_group(const Candidate& candidate, HandoffStep& step) const;
   void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                HandoffStep& step) const;
@@ -63,8 +71,9 @@ class HandoffPlanner {
   const std::int32_t max_rows_;
   const std::int32_t num_mailboxes_;
   CostModel costs_;
-  StallTracker stalls_;
-  const HandoffOptions::Planner plan_;
+  mutable std::mutex learner_mutex_;  // guards what it learns for who asks; held for moments
+  CostLearner learner_;
+  HandoffOptions::Planner plan_;
   const HostTier* host_;
   const Clock* clock_;
   // Of a step: jobs of all steps under way lie in the ring of group jobs at once, and it wraps

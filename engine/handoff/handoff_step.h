@@ -20,12 +20,6 @@ struct AdapterRows {
   std::int32_t rows = 0;
 };
 
-// What is known of a step before it is planned.
-struct ExpectedStep {
-  double starts_in = 0;  // seconds
-  double pace = 1;       // what steps take these days, over what the cost model says
-};
-
 // What one step hands over. Lives from plan() to end(); kMaxStepsInFlight are under way at most.
 struct HandoffStep {
   struct Group {

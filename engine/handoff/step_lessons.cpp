@@ -74,12 +74,12 @@ double median(std::vector<Sample>& samples, double Sample::*member) {
   return (*middle).*member;
 }
 
-void observe(StallKind kind, std::vector<Sample>& samples, StallTracker& stalls) {
+void observe(StallKind kind, std::vector<Sample>& samples, CostLearner& learner) {
   constexpr std::size_t kFewest = 3;
   if (samples.size() < kFewest) return;
   const double ratio = median(samples, &Sample::ratio);
   const double model_s = median(samples, &Sample::model_s);
-  stalls.observe(kind, model_s, ratio * model_s);
+  learner.observe_stall(kind, model_s, ratio * model_s);
 }
 
 // "c6 x22 w4"
@@ -109,7 +109,7 @@ std::vector<double> seen_layers(const HandoffStep& step) {
 }
 
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
-                  StallTracker& stalls) {
+                  CostLearner& learner) {
   const std::vector<Offers> offers = offers_of(step);
   const std::vector<double> seen = seen_layers(step);
   std::vector<std::vector<LayerLoad>> loads;  // [groups]
@@ -128,7 +128,7 @@ void learn_stalls(const ModelConfig& config, const CostModel& costs, const Hando
         {model_s, (seen[l] - step.layer_s) / model_s});
   }
   for (std::size_t kind = 0; kind < samples.size(); ++kind) {
-    observe(static_cast<StallKind>(kind), samples[kind], stalls);
+    observe(static_cast<StallKind>(kind), samples[kind], learner);
   }
 }
 

@@ -7,8 +7,8 @@
 
 #include "engine/handoff/handoff_step.h"
 #include "engine/loader/model_config.h"
+#include "scheduler/costs/cost_learner.h"
 #include "scheduler/costs/cost_model.h"
-#include "scheduler/costs/stall_tracker.h"
 
 namespace tandem {
 
@@ -17,10 +17,10 @@ namespace tandem {
 // offers nothing.
 std::vector<double> seen_layers(const HandoffStep& step);
 
-// What layers that workers computed took beyond step.layer_s, to `stalls`; but for those before one
-// that may have waited for a load. `costs` are those with which the step was planned.
+// What layers that workers computed took beyond step.layer_s, to `learner`; but for those before
+// one that may have waited for a load. `costs` are those with which the step was planned.
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
-                  StallTracker& stalls);
+                  CostLearner& learner);
 
 // For people, on one line: what was planned and what it took, in milliseconds, in all and of the
 // layers between offers, then who had each layer of each group: w waited, c CPU workers, x x A^T by

@@ -7,6 +7,19 @@
 #include <cstdlib>
 
 namespace tandem {
+namespace {
+
+// Tandem's; empty without a home.
+std::string folder_of_user(const char* variable, const char* in_home) {
+  // Read once, at a command's start, where no other thread sets variables.
+  const char* folder = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
+  if (folder != nullptr && *folder != 0) return std::string(folder) + "/tandem";
+  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe)
+  if (home == nullptr || *home == 0) return {};
+  return fmt::format("{}/{}/tandem", home, in_home);
+}
+
+}  // namespace
 
 ProfileModel ProfileModel::of(const ModelConfig& config, DType dtype, std::string name) {
   return {.name = std::move(name),
@@ -63,12 +76,12 @@ const std::vector<CostField>& cost_fields() {
 }
 
 std::string default_profile_path() {
-  // Read once, at a command's start, where no other thread sets variables.
-  const char* config = std::getenv("XDG_CONFIG_HOME");  // NOLINT(concurrency-mt-unsafe)
-  if (config != nullptr && *config != 0) return std::string(config) + "/tandem/profile.json";
-  const char* home = std::getenv("HOME");  // NOLINT(concurrency-mt-unsafe)
-  if (home == nullptr || *home == 0) return {};
-  return std::string(home) + "/.config/tandem/profile.json";
+  const std::string folder = folder_of_user("XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder + "/profile.json";
+}
+
+std::string default_costs_folder() {
+  return folder_of_user("XDG_CACHE_HOME", ".cache");
 }
 
 Status check_profile(const Profile& profile, const ProfileMachine& here,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "engine/loader/model_config.h"
+#include "scheduler/costs/cost_learner.h"
 #include "scheduler/costs/cost_model.h"
 
 namespace tandem {
@@ -61,6 +63,8 @@ struct Profile {
   CostModel costs;
   std::vector<ProfileFit> fits;
   std::vector<ProfileTable> tables;
+  // What engines that planned with these costs have learnt since (cost_learner.h); none: nothing.
+  std::optional<CostLessons> lessons;
 
   const ProfileTable* table(std::string_view name) const;
   const ProfileFit* fit(std::string_view name) const;
@@ -78,6 +82,8 @@ const std::vector<CostField>& cost_fields();
 
 // ~/.config/tandem/profile.json, below XDG_CONFIG_HOME where that is set; empty without a home.
 std::string default_profile_path();
+// ~/.cache/tandem, or below XDG_CACHE_HOME; empty without a home. What can be learnt again.
+std::string default_costs_folder();
 
 // Refuses, with the reason, what is not a profile of this version: keys missing, figures that are
 // no numbers or that no machine has, tables of uneven rows.

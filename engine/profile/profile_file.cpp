@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "engine/loader/json_fields.h"
+#include "engine/profile/lessons_json.h"
 #include "engine/profile/profile.h"
 
 namespace tandem {
@@ -173,6 +174,12 @@ Result<Profile> read_object(const Json& json) {
     TANDEM_ASSIGN(ProfileTable read, read_table(table));
     profile.tables.push_back(std::move(read));
   }
+  if (fields.find("lessons") != nullptr) {
+    TANDEM_ASSIGN(const Json* lessons, required_object(fields, "lessons"));
+    Result<CostLessons> read = parse_lessons(*lessons);
+    if (!read) return read.status().with_context("lessons");
+    profile.lessons = *std::move(read);
+  }
   return profile;
 }
 
@@ -225,6 +232,7 @@ std::string to_json(const Profile& profile) {
     json["tables"].push_back(
         {{"name", table.name}, {"columns", table.columns}, {"rows", table.rows}});
   }
+  if (profile.lessons) json["lessons"] = to_json(*profile.lessons);
   return json.dump(1) + "\n";
 }
 

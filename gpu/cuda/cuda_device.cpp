@@ -85,6 +85,10 @@ class CudaDevice final : public Device {
     (void)use_gpu(gpu_);
     return std::make_unique<CudaEvent>();
   }
+  std::unique_ptr<Event> create_timed_event() override {
+    (void)use_gpu(gpu_);
+    return std::make_unique<CudaEvent>(CudaEvent::Timing::with);
+  }
 
  private:
   static Status pinned(cudaError_t code, std::size_t bytes, std::string_view purpose) {

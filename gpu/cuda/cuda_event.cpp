@@ -39,9 +39,9 @@ cudaError_t wait_for(cudaEvent_t event) {
   return cudaEventSynchronize(event);
 }
 
-CudaEvent::CudaEvent() {
-  const cudaError_t code =
-      cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming | cudaEventBlockingSync);
+CudaEvent::CudaEvent(Timing timing) {
+  const unsigned flags = timing == Timing::with ? 0 : cudaEventDisableTiming;
+  const cudaError_t code = cudaEventCreateWithFlags(&handle_, flags | cudaEventBlockingSync);
   TANDEM_CHECK(code == cudaSuccess, "cannot create an event: {}", cudaGetErrorString(code));
 }
 
@@ -55,6 +55,14 @@ bool CudaEvent::passed() const {
 
 void CudaEvent::synchronize() {
   (void)wait_for(handle_);
+}
+
+double CudaEvent::seconds_since(const Event& earlier) const {
+  float ms = 0;
+  const cudaError_t code =
+      cudaEventElapsedTime(&ms, static_cast<const CudaEvent&>(earlier).handle_, handle_);
+  if (code != cudaSuccess) (void)cudaGetLastError();
+  return code == cudaSuccess ? ms * 1e-3 : 0;
 }
 
 }  // namespace tandem::cuda

@@ -1,7 +1,9 @@
-// A point in a CUDA stream's order: a cudaEvent_t without timing.
+// A point in a CUDA stream's order: a cudaEvent_t.
 #pragma once
 
 #include <cuda_runtime_api.h>
+
+#include <cstdint>
 
 #include "gpu/device.h"
 
@@ -19,13 +21,16 @@ cudaError_t forget_not_ready(cudaError_t code);
 // An event of a lost context has passed: nobody may wait for ever.
 class CudaEvent final : public Event {
  public:
-  CudaEvent();  // aborts if the context is lost
+  enum class Timing : std::uint8_t { without, with };
+
+  explicit CudaEvent(Timing timing = Timing::without);  // aborts if the context is lost
   ~CudaEvent() override;
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
   bool passed() const override;
   void synchronize() override;
+  double seconds_since(const Event& earlier) const override;
   cudaEvent_t handle() const { return handle_; }
 
  private:

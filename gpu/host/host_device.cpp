@@ -57,6 +57,7 @@ class HostDevice final : public Device {
     }
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
+  std::unique_ptr<Event> create_timed_event() override { return create_event(); }
 
  private:
   DeviceInfo info_;

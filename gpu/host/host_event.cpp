@@ -26,6 +26,7 @@ void HostEvent::State::pass(std::uint64_t ticket) {
   {
     const std::lock_guard lock(mutex_);
     passed_ = std::max(passed_, ticket);
+    passed_at_ = std::chrono::steady_clock::now();
   }
   changed_.notify_all();
 }
@@ -38,6 +39,16 @@ bool HostEvent::State::passed(std::uint64_t ticket) const {
 void HostEvent::State::wait_for(std::uint64_t ticket) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return passed_ >= ticket; });
+}
+
+std::chrono::steady_clock::time_point HostEvent::State::passed_at() const {
+  const std::lock_guard lock(mutex_);
+  return passed_at_;
+}
+
+double HostEvent::seconds_since(const Event& earlier) const {
+  const auto& other = static_cast<const HostEvent&>(earlier);
+  return std::chrono::duration<double>(state_->passed_at() - other.state_->passed_at()).count();
 }
 
 }  // namespace tandem::host

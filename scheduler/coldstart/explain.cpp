@@ -79,7 +79,7 @@ std::string explain(const CostModel& costs, const PlanRequest& request, const Ha
   std::string text = fmt::format("{:>5}  {:<10} {:<10} {:<10} {:<20} {:<20} {:>9} {:>9} {:>8}\n",
                                  "layer", "GPU waits", "CPU", "CPU for xA", "A there at",
                                  "B there at", "starts", "ends", "over us");
-  const double layer_s = costs.layer_time(request.rows) * request.pace;
+  const double layer_s = costs.layer_time(request.rows);
   double before = std::max(0.0, request.starts_in);
   for (std::size_t l = 0; l < layers; ++l) {
     const double end = plan.layer_ends[l];

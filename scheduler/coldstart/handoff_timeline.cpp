@@ -33,8 +33,7 @@ HandoffTimeline::HandoffTimeline(const CostModel& costs, const PlanRequest& requ
       num_layers_(request.adapters.empty()
                       ? 0
                       : static_cast<std::int32_t>(request.adapters.front().layers.size())),
-      model_layer_s_(costs.layer_time(request.rows)),
-      layer_s_(model_layer_s_ * request.pace),
+      layer_s_(costs.layer_time(request.rows)),
       starts_in_(std::max(0.0, request.starts_in)) {
   const std::size_t layers = index(num_layers_);
   for (const ColdAdapter& adapter : request.adapters) {
@@ -295,8 +294,7 @@ double HandoffTimeline::run(const Choices& choices, std::vector<double>& layer_e
       late = std::max(late, late_by(p, l, now));
     }
     work.workers_s += late;
-    now += layer_s_ +
-           (work.sites > 0 ? model_.stall_in(work, model_layer_s_) : model_.offer_s * offers);
+    now += layer_s_ + (work.sites > 0 ? model_.stall_in(work, layer_s_) : model_.offer_s * offers);
     stolen += work.link_s;
     layer_ends[index(l)] = now;
   }

@@ -122,8 +122,7 @@ class HandoffTimeline {
   std::int32_t num_layers_ = 0;
   std::int32_t num_to_load_ = 0;
   std::int32_t least_lead_ = 0;
-  double model_layer_s_ = 0;  // by the model alone
-  double layer_s_ = 0;        // stretched by the request's pace
+  double layer_s_ = 0;
   double starts_in_ = 0;
   bool any_from_disk_ = false;
   std::vector<bool> may_hand_over_;     // [adapter]

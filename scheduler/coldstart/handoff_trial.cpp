@@ -95,7 +95,7 @@ class HandoffTimeline::Passes {
       now = time + stolen + of_.layer_s_;
       return;
     }
-    double best_end = time + of_.model_.stall_in(work, of_.model_layer_s_);
+    double best_end = time + of_.model_.stall_in(work, of_.layer_s_);
     double best_link_s = work.link_s;
     // Waiting longer, for whatever comes before that end.
     while (whole < end_ || lead < lead_) {
@@ -109,7 +109,7 @@ class HandoffTimeline::Passes {
       if (time >= best_end) break;
       work = left();
       const bool none = all_there();
-      const double end = none ? time : time + of_.model_.stall_in(work, of_.model_layer_s_);
+      const double end = none ? time : time + of_.model_.stall_in(work, of_.layer_s_);
       if (end >= best_end) continue;
       best_end = end;
       best_link_s = none ? 0 : work.link_s;
@@ -229,7 +229,7 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
     return;
   }
   work.workers_s += late;
-  double best_end = now + model_.stall_in(work, model_layer_s_);
+  double best_end = now + model_.stall_in(work, layer_s_);
   double best_time = now;
   double best_link_s = work.link_s;
   events_.clear();
@@ -258,7 +258,7 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
       work.add(c.xa);
     }
     const double end =
-        events_[e].time + (left == 0 ? 0 : std::max(0.0, model_.stall_in(work, model_layer_s_)));
+        events_[e].time + (left == 0 ? 0 : std::max(0.0, model_.stall_in(work, layer_s_)));
     if (end < best_end) {
       best_end = end;
       best_time = events_[e].time;

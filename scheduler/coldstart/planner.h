@@ -39,7 +39,6 @@ struct ColdAdapter {
 struct PlanRequest {
   std::int32_t rows = 0;     // of the whole step, cold ones included
   double starts_in = 0;      // until the step's first layer
-  double pace = 1;           // what its layers take, over what the cost model says
   double link_busy_for = 0;  // with loads enqueued before
   std::int32_t workers = 0;  // cores that would compute; 0: wait is all there is
   // Most rows of all groups that mailboxes have room for. Adapters with few rows come first; those

@@ -9,14 +9,6 @@ constexpr double kBytesOfV = 4;  // f32
 
 }  // namespace
 
-double CostModel::layer_time(std::int32_t rows) const {
-  return std::max(layer_s, layer_row_s * rows);
-}
-
-double CostModel::load_time(std::int64_t bytes, std::int32_t copies) const {
-  return static_cast<double>(bytes) / link_bytes_per_s + copy_s * copies;
-}
-
 HandoverWork CostModel::handover(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
                                  bool xa) const {
   TANDEM_CHECK(workers > 0, "handover to {} workers", workers);
@@ -29,7 +21,7 @@ HandoverWork CostModel::handover(const LayerLoad& layer, std::int32_t rows, std:
   work.workers_s = flops / (worker_flops * workers) + worker_job_s * layer.sites;
   work.stream_s = bytes / std::min(worker_bytes_per_s * workers, workers_bytes_per_s);
   work.wire_s = (x_bytes + y_bytes) * row_byte_s;
-  work.link_s = std::min(y_bytes / link_bytes_per_s, work.wire_s);
+  work.link_s = std::min(y_bytes / link_bytes_per_s * factors.link, work.wire_s);
   work.extra_s = xa ? xa_extra_s : 0;
   work.sites = layer.sites;
   return work;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "scheduler/costs/stall_factors.h"
+#include "scheduler/costs/cost_factors.h"
 
 namespace tandem {
 
@@ -54,7 +54,7 @@ struct CostModel {
   // The link, host to device.
   double link_bytes_per_s = 55e9;
   double copy_s = 5.4e-6;  // of each DMA operation beyond its bytes
-  // The device: one layer of a step with `rows` rows takes max(layer_s, layer_row_s * rows).
+  // The device: one layer of a step takes layer_s, or layer_row_s for each row, if that is more.
   double layer_s = 127e-6;
   double layer_row_s = 0.76e-6;
   // The share of a layer's time that one site's GEMM takes: workers compute behind it.
@@ -83,11 +83,20 @@ struct CostModel {
   double xa_extra_s = 44e-6;
   // A group of up to so many rows for each worker is split by columns; a larger one by rows.
   std::int32_t tokens_per_core = 21;
-  // What a stall was seen to take over all this, since the engine began.
-  StallFactors factors;
+  // What was seen over what all these figures say (cost_learner.h).
+  CostFactors factors;
 
-  double layer_time(std::int32_t rows) const;
-  double load_time(std::int64_t bytes, std::int32_t copies) const;
+  double layer_time(std::int32_t rows) const {
+    return modelled_layer(rows) * factors.layers.of(rows);
+  }
+  double load_time(std::int64_t bytes, std::int32_t copies) const {
+    return modelled_load(bytes, copies) * factors.link;
+  }
+  // Without the factors.
+  double modelled_layer(std::int32_t rows) const { return std::max(layer_s, layer_row_s * rows); }
+  double modelled_load(std::int64_t bytes, std::int32_t copies) const {
+    return static_cast<double>(bytes) / link_bytes_per_s + copy_s * copies;
+  }
   // Of one layer of one group with `rows` rows on `workers` cores, at least one. `xa`: x A^T alone.
   HandoverWork handover(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
                         bool xa) const;
@@ -98,7 +107,7 @@ struct CostModel {
   // `layer` is layer_time() of the step. The planner asks this thousands of times.
   double stall_in(const HandoverWork& work, double layer) const {
     const double seconds = modelled_stall(work, layer);
-    return seconds * factors.of(work.kind(), seconds);
+    return seconds * factors.stall(work.kind(), seconds);
   }
   // Without the factors.
   double modelled_stall(const HandoverWork& work, double layer) const {

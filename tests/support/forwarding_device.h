@@ -30,6 +30,7 @@ class ForwardingDevice : public Device {
     return inner_->create_stream(name);
   }
   std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
+  std::unique_ptr<Event> create_timed_event() override { return inner_->create_timed_event(); }
 
  private:
   std::unique_ptr<Device> inner_;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -109,9 +110,13 @@ class LoadGate {
     const std::lock_guard lock(mutex_);
     return num_b_ > 0;
   }
-  void note_piece() {  // its event ends it
+  void note_recorded(const Event& event) {  // ends a piece, unless it is there to take the time
     const std::lock_guard lock(mutex_);
-    if (num_b_ > 0) --num_b_;
+    if (num_b_ > 0 && !timers_.contains(&event)) --num_b_;
+  }
+  void note_timer(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    timers_.insert(&event);
   }
 
  private:
@@ -128,6 +133,7 @@ class LoadGate {
   std::int64_t num_b_ = 0;
   std::int64_t enqueued_ = 0;
   std::int64_t may_end_ = kAll;
+  std::set<const Event*> timers_;
   bool held_ = false;
   bool timed_out_ = false;
 };
@@ -143,7 +149,7 @@ class GatedStream final : public Stream {
   void record(Event& event) override {
     pass();
     inner_->record(event);
-    if (role_ == Role::load) gate_.note_piece();
+    if (role_ == Role::load) gate_.note_recorded(event);
   }
   void wait(Event& event) override { inner_->wait(event); }
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {
@@ -247,6 +253,11 @@ class GatedDevice final : public PoisonedDevice {
 
   LoadGate& gate() { return gate_; }
 
+  std::unique_ptr<Event> create_timed_event() override {
+    std::unique_ptr<Event> event = PoisonedDevice::create_timed_event();
+    gate_.note_timer(*event);
+    return event;
+  }
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     TANDEM_ASSIGN(auto stream, PoisonedDevice::create_stream(name));
     const auto role = name == "adapter load" ? GatedStream::Role::load

@@ -63,7 +63,8 @@ struct HandoffEngine {
   // `num_adapters` of them in the host tier. Workers in the modes that have any.
   static std::unique_ptr<HandoffEngine> make(
       AdapterMode mode, int num_adapters, double link_gbps = 0, int silent = 0,
-      const std::function<void(EngineOptions&)>& adjust = nullptr) {
+      const std::function<void(EngineOptions&)>& adjust = nullptr,
+      const ModelConfig& config = handoff_config()) {
     auto made = std::make_unique<HandoffEngine>();
     made->faults.silent = silent;
     made->device = std::make_unique<GatedDevice>(link_gbps);
@@ -84,12 +85,12 @@ struct HandoffEngine {
       options.handoff.costs.trip_s = 0;
     }
     if (adjust) adjust(options);
-    made->engine = Engine::create(options, handoff_config(), *make_dummy_weights(7), DType::f32,
+    made->engine = Engine::create(options, config, *make_dummy_weights(7), DType::f32,
                                   *made->device, *made->tokenizer, made->clock, nullptr)
                        .value();
     for (int i = 0; i < num_adapters; ++i) {
-      Adapter adapter = make_dummy_adapter(handoff_config(), DType::f32, 3 + i % 14,
-                                           handoff_modules(i), static_cast<std::uint64_t>(100 + i));
+      Adapter adapter = make_dummy_adapter(config, DType::f32, 3 + i % 14, handoff_modules(i),
+                                           static_cast<std::uint64_t>(100 + i));
       EXPECT_TRUE(made->engine->adapter_store()
                       .add(handoff_name(i), std::move(adapter), false, false)
                       .ok());

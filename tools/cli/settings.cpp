@@ -95,6 +95,14 @@ void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered)
   add(s.profile, "profile",
       "what `tandem profile` measured on this machine; default: built-in figures")
       .meta("FILE");
+  add(s.learned_costs, "learned_costs",
+      "folder that keeps what is learnt of this machine's costs; none: it is forgotten; default: "
+      "~/.cache/tandem")
+      .meta("DIR");
+  add(s.calibrate, "calibrate",
+      "measure this machine's costs at the start (2 s) where nothing has been learnt and no "
+      "profile "
+      "is given");
   add(s.cpu_workers, "cpu_workers",
       "processes that compute cold adapters, a core each; -1: chosen, 0: none")
       .range(-1, 64);

@@ -28,6 +28,8 @@ struct EngineSettings {
   double host_tier_gb = 0;  // 0: chosen
   std::string adapter_mode{to_string(AdapterMode::planned)};
   std::string profile;            // file that `tandem profile` wrote; empty: built-in figures
+  std::string learned_costs;      // folder; "none": nothing is kept; empty: in the user's cache
+  bool calibrate = true;          // where neither a profile nor anything that was learnt is there
   std::int64_t cpu_workers = -1;  // -1: chosen
   std::string worker_cpus;        // "4-15"; empty: chosen
   double worker_spin_ms = engine_defaults::kWorkerSpinMs;

@@ -3,6 +3,8 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 
+#include <ctime>
+
 #include "gpu/cuda/cuda_device.h"
 #include "tandem_version.h"
 
@@ -25,6 +27,14 @@ std::string version_number() {
 
 std::string build_commit() {
   return TANDEM_COMMIT;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 std::string version_text() {

@@ -242,8 +242,8 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
   // One request: only its adapter is worth loading.
   std::erase_if(adapters, [&](const NamedAdapter& other) { return other.name != adapter; });
   TANDEM_ASSIGN(const std::string prompt, read_prompt(settings));
-  TANDEM_ASSIGN(const auto setup,
-                set_up_engine(engine_settings, adapters, LoadReport::terminal_only));
+  TANDEM_ASSIGN(const auto setup, set_up_engine(engine_settings, adapters,
+                                                LoadReport::terminal_only, FirstCosts::figures));
   GenerationRequest request = make_request(settings, engine_settings.seed);
   request.adapter = adapter;
   TANDEM_ASSIGN(request.prompt, encode_prompt(settings, prompt, *setup));

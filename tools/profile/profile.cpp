@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 
@@ -81,14 +80,6 @@ std::vector<std::string> join_words(const std::vector<std::string>& args) {
   return joined;
 }
 
-std::string utc_text() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 // The cores that serve would give to workers.
 Status choose_cpus(const EngineSettings& engine, const ProfileSettings& settings, bool on_host,
                    ProfileTarget& target) {
@@ -120,7 +111,7 @@ class Measurement {
     TANDEM_ASSIGN(target_.dtype, choose_dtype(engine_, target_.config, !on_host));
     TANDEM_TRY(choose_cpus(engine_, settings_, on_host, target_));
     target_.quick = settings_.quick || on_host;
-    profile_.date = utc_text();
+    profile_.date = utc_now();
     profile_.commit = build_commit();
     profile_.machine = this_machine(device_->info());
     profile_.workers = static_cast<std::int32_t>(target_.worker_cpus.size());

@@ -117,6 +117,27 @@ Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& se
   return RegistryAdapters::join(settings.registry, entry, *setup.engine, std::move(adapters));
 }
 
+// Keeps what the engine learns of its costs: now and then, and at the end.
+class CostKeeper {
+ public:
+  explicit CostKeeper(EngineSetup& setup) : setup_(setup), next_(setup.clock.now() + kEvery) {}
+
+  void look() {
+    if (setup_.clock.now() >= next_) keep();
+  }
+  void keep() {
+    next_ = setup_.clock.now() + kEvery;
+    if (setup_.kept_costs == nullptr) return;
+    if (const auto lessons = setup_.engine->lessons()) setup_.kept_costs->keep(*lessons);
+  }
+
+ private:
+  static constexpr std::chrono::minutes kEvery{5};
+
+  EngineSetup& setup_;
+  TimePoint next_;
+};
+
 // Routers hear of it by the engine's statistics; who starts now shall not find it any more.
 // Requests that wait for an adapter would outlast the time that they are given.
 void leave(RegistryAdapters& registry) {
@@ -141,7 +162,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   log::info("listening on {}; loading, /ready says when it is done", address);
 
   TANDEM_ASSIGN(setup, set_up_engine(engine_settings, adapters, LoadReport::progress,
-                                     server_settings.adapter_root));
+                                     FirstCosts::kept, server_settings.adapter_root));
   ServedModel model;
   model.name = setup->model_name;
   model.root = engine_settings.model;
@@ -161,7 +182,9 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   server->attach(model);
   log::info("ready: {} serves '{}' and {} adapters", address, model.name, adapters.size());
 
+  CostKeeper keeper(*setup);
   while (!signals->wait_for(std::chrono::milliseconds(100))) {
+    keeper.look();
     if (registry != nullptr) {
       registry->set_serving(setup->engine->ready());
       registry->look_again();
@@ -177,6 +200,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
     if (registry != nullptr) leave(*registry);
     return server->drain_and_stop(timeout);
   });
+  keeper.keep();
   return {};
 }
 

@@ -97,6 +97,23 @@ Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) 
   return {};
 }
 
+void choose_first_costs(const EngineSettings& settings, FirstCosts costs, EngineSetup& setup,
+                        EngineOptions& options) {
+  constexpr double kCalibration_s = 2;
+  if (costs == FirstCosts::figures || !goes_by_figures(settings.mode())) return;
+  if (costs == FirstCosts::kept) {
+    setup.kept_costs =
+        open_kept_costs(settings, setup.config, setup.dtype, setup.device->info(), options.handoff);
+    if (setup.kept_costs != nullptr) {
+      if (std::optional<CostLessons> known = setup.kept_costs->read()) {
+        options.handoff.lessons = *std::move(known);
+        return;
+      }
+    }
+  }
+  if (settings.calibrate && settings.profile.empty()) options.calibrate_s = kCalibration_s;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
@@ -250,7 +267,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
 
 Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& settings,
                                                    const std::vector<NamedAdapter>& adapters,
-                                                   LoadReport report,
+                                                   LoadReport report, FirstCosts costs,
                                                    const std::vector<std::string>& adapter_roots) {
   auto setup = std::make_unique<EngineSetup>();
   setup->model_name = name_of(settings);
@@ -266,6 +283,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
                 choose_engine_options(settings, setup->config, setup->dtype, *setup->device));
   TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->config, setup->dtype,
                                                 setup->device->info(), setup->model_name));
+  choose_first_costs(settings, costs, *setup, options);
   options.adapter_links = link_rule(settings, adapter_roots);
   if (fs::is_directory(settings.model)) {
     options.base_names = base_names_of(settings.model, settings.served_model_name);

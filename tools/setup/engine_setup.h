@@ -16,6 +16,7 @@
 #include "gpu/device.h"
 #include "gpu/host/host_device.h"
 #include "tools/cli/settings.h"
+#include "tools/setup/kept_costs.h"
 
 namespace tandem {
 
@@ -29,16 +30,24 @@ struct EngineSetup {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
   std::unique_ptr<TextCodec> text;
+  std::unique_ptr<KeptCosts> kept_costs;  // null: nothing is kept
   std::unique_ptr<Engine> engine;
 };
 
 enum class LoadReport { progress, terminal_only };
 
+// What it plans with before it has learnt anything.
+enum class FirstCosts {
+  figures,   // the profile's, or the built-in ones
+  measured,  // and what a calibration says, if the settings let it
+  kept,      // or, instead of that, what was learnt before; what it learns is to be kept
+};
+
 // Loads everything; takes as long as that takes. `report`: whether a log gets lines, too.
 // `adapter_roots`: folders into which links of adapters may lead.
 Result<std::unique_ptr<EngineSetup>> set_up_engine(
     const EngineSettings& settings, const std::vector<NamedAdapter>& adapters, LoadReport report,
-    const std::vector<std::string>& adapter_roots = {});
+    FirstCosts costs, const std::vector<std::string>& adapter_roots = {});
 
 // The parts, for the benchmarks.
 // How many threads the host device computes with and where; both are always filled in, but for the

@@ -98,16 +98,6 @@ Status plan_groups(const EngineSettings& settings, const DeviceInfo& device, std
   return {};
 }
 
-void tell_of_workers(const EngineSettings& settings, DType dtype, std::size_t workers) {
-  log::info("{} CPU worker{} for cold adapters", workers, workers == 1 ? "" : "s");
-  if (!goes_by_figures(settings.mode()) || !settings.profile.empty()) return;
-  if (dtype == DType::bf16 && has_fast_bf16_matmul()) return;
-  log::warning(
-      "CPU workers compute in f32, without AMX ({}): the built-in costs that adapter_mode planned "
-      "goes by are those of AMX; measure yours with `tandem profile`, serve with --profile FILE",
-      dtype == DType::bf16 ? "this CPU has none" : "it is for bf16");
-}
-
 // Of a host device: its threads and workers wait for each other on a core that both have.
 Status tell_of_shared_cores(const EngineSettings& settings, const HandoffOptions& options) {
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
@@ -164,7 +154,11 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
     workers += group.cpus.size();
     group.spare_seats = std::max(0, kMaxSeats - static_cast<int>(group.cpus.size()));
   }
-  if (workers > 0) tell_of_workers(settings, dtype, workers);
+  if (workers > 0) {
+    const bool amx = dtype == DType::bf16 && has_fast_bf16_matmul();
+    log::info("{} CPU worker{} for cold adapters, {}", workers, workers == 1 ? "" : "s",
+              amx ? "with AMX" : "in f32, without AMX");
+  }
   if (!device.is_cuda) TANDEM_TRY(tell_of_shared_cores(settings, options));
   return options;
 }

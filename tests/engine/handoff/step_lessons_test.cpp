@@ -124,7 +124,7 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
     costs.worker_job_s *= off();
     costs.in_step *= off();
     costs.xa_extra_s *= off();
-    StallTracker stalls;
+    CostLearner learner;
     std::uniform_real_distribution<double> noise(0.97, 1.03);
     const std::vector<std::vector<std::uint32_t>> kinds = {{8}, {64}, {8, 8, 8, 8}, {64, 64, 64}};
     for (int i = 0; i < 60; ++i) {
@@ -141,8 +141,8 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
       Told told(adapter_, rows, xa ? Ticket::cpu_xa : Ticket::cpu, take);
       told.step.layer_s = layer_s;
       told.step.planned_layers.assign(kLayers, layer_s + stall(costs, rows, xa));
-      learn_stalls(config_, costs, told.step, stalls);
-      costs.factors = stalls.factors();
+      learn_stalls(config_, costs, told.step, learner);
+      costs.factors = learner.factors();
     }
     for (const auto& rows : kinds) {
       const double layer_s = truth.layer_time(static_cast<std::int32_t>(rows.size()) *
@@ -162,7 +162,7 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
 // Else what is waited for looks like work, and the more it is believed, the more is waited for.
 TEST_F(StepLessons, LearnNothingFromLayersBeforeOneThatMayWaitForALoad) {
   for (const bool late : {true, false}) {
-    StallTracker stalls;
+    CostLearner learner;
     const CostModel costs;
     Told told(adapter_, {8}, Ticket::cpu_xa, std::vector<double>(kLayers, 5e-4));
     told.step.layer_s = costs.layer_time(8);
@@ -172,8 +172,8 @@ TEST_F(StepLessons, LearnNothingFromLayersBeforeOneThatMayWaitForALoad) {
       const double begins = told.step.starts_in + static_cast<double>(l) * told.step.layer_s;
       told.step.waits.push_back({0, l, PieceKind::b, late ? begins + 1e-5 : begins - 1e-5});
     }
-    learn_stalls(config_, costs, told.step, stalls);
-    EXPECT_EQ(stalls.observed(), late ? 0U : 1U);
+    learn_stalls(config_, costs, told.step, learner);
+    EXPECT_EQ(learner.observed(), late ? 0U : 1U);
   }
 }
 

@@ -54,6 +54,42 @@ TEST(Profile, ComesBackAsItWasWritten) {
   EXPECT_TRUE(check_profile(*read, here(), written.model).ok());
 }
 
+TEST(Profile, CarriesWhatWasLearntWithIt) {
+  Profile written = sample_profile();
+  EXPECT_EQ(parse_profile(to_json(written))->lessons, std::nullopt);
+  CostLessons lessons;
+  lessons.link = {1.25, 0.9};
+  lessons.layers[3] = {1.5, 1.75};
+  lessons.stalls[2][11] = {0.5};
+  written.lessons = lessons;
+  const auto read = parse_profile(to_json(written));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->lessons, lessons);
+}
+
+TEST(Profile, RefusesLessonsThatAreNone) {
+  const nlohmann::json whole = nlohmann::json::parse(to_json([] {
+    Profile profile = sample_profile();
+    profile.lessons = CostLessons();
+    return profile;
+  }()));
+  const std::vector<std::pair<const char*, nlohmann::json>> changes = {
+      {"/lessons", 7},
+      {"/lessons/link", "fast"},
+      {"/lessons/link", {1.0, "x"}},
+      {"/lessons/link", std::vector<double>(65, 1.0)},
+      {"/lessons/layers", {1, 2, 3}},
+      {"/lessons/layers/4", 1.5},
+      {"/lessons/read_xa/0", {nullptr}}};
+  for (const auto& [where, value] : changes) {
+    nlohmann::json changed = whole;
+    changed[nlohmann::json::json_pointer(where)] = value;
+    const auto read = parse_profile(changed.dump());
+    ASSERT_FALSE(read.ok()) << where;
+    EXPECT_THAT(read.status().message(), HasSubstr("lessons")) << where;
+  }
+}
+
 TEST(Profile, ReplacesTheOldFileWholeAndLeavesNothingBeside) {
   const testing::TempDir dir;
   const std::filesystem::path path = dir.path() / "profile.json";

@@ -84,7 +84,8 @@ inline CostModel random_costs(Random& random) {
   return costs;
 }
 
-inline PlanRequest random_request(Random& random) {
+// And `costs` with layers that are as they say, or take longer or shorter.
+inline PlanRequest random_request(Random& random, CostModel& costs) {
   PlanRequest request;
   const auto layers = static_cast<std::size_t>(random.whole(1, 40));
   const std::int32_t count = random.whole(1, 12);
@@ -120,7 +121,7 @@ inline PlanRequest random_request(Random& random) {
     request.rows += adapter.rows;
     request.adapters.push_back(std::move(adapter));
   }
-  request.pace = random.chance(0.5) ? 1 : random.real(0.5, 4);
+  costs.factors.layers.values.fill(random.chance(0.5) ? 1 : random.real(0.5, 4));
   return request;
 }
 

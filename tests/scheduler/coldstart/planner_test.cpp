@@ -125,8 +125,8 @@ TEST(Planner, IsNeverBehindWaitingOrTheCpuAloneWhateverIsAsked) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    const CostModel costs = random_costs(random);
-    const PlanRequest request = random_request(random);
+    CostModel costs = random_costs(random);
+    const PlanRequest request = random_request(random, costs);
     HandoffPlan plan = plan_handoff(costs, request);
     ASSERT_EQ(plan.layer_ends.size(), request.adapters.front().layers.size());
     expect_complete_order(request, plan);
@@ -148,8 +148,8 @@ TEST(Planner, HandsOverOnlyWhatMayBe) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    const CostModel costs = random_costs(random);
-    const PlanRequest request = random_request(random);
+    CostModel costs = random_costs(random);
+    const PlanRequest request = random_request(random, costs);
     const HandoffPlan plan = plan_handoff(costs, request);
     for (std::size_t l = 0; l < plan.layer_ends.size(); ++l) {
       std::int32_t rows = 0;
@@ -170,7 +170,7 @@ TEST(Planner, IsNotSlowerOnAFasterLinkOrWithMoreWorkers) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
     CostModel costs = random_costs(random);
-    PlanRequest request = random_request(random);
+    PlanRequest request = random_request(random, costs);
     for (ColdAdapter& adapter : request.adapters) {  // their times are of one link
       adapter.a_arrives.clear();
       adapter.b_arrives.clear();
@@ -253,8 +253,8 @@ TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    const CostModel costs = random_costs(random);
-    PlanRequest request = random_request(random);
+    CostModel costs = random_costs(random);
+    PlanRequest request = random_request(random, costs);
     for (ColdAdapter& adapter : request.adapters) {
       adapter.a_arrives.clear();
       adapter.b_arrives.clear();
@@ -279,15 +279,15 @@ TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
 TEST(Planner, LeavesLessToWorkersOfAStepThatTakesLonger) {
   CostModel costs;
   costs.link_bytes_per_s = 10e9;
-  PlanRequest request = burst(1, 1, qkv_7b(64));
+  const PlanRequest request = burst(1, 1, qkv_7b(64));
   std::ptrdiff_t before = 33;
-  for (const double pace : {0.5, 1.0, 1.5, 2.0}) {
-    request.pace = pace;
+  for (const double factor : {0.5, 1.0, 1.5, 2.0}) {
+    costs.factors.layers.values.fill(factor);
     const HandoffPlan plan = plan_handoff(costs, request);
-    EXPECT_NEAR(plan.resident_ends, 32 * costs.layer_time(1) * pace, 1e-9);
+    EXPECT_NEAR(plan.resident_ends, 32 * costs.modelled_layer(1) * factor, 1e-9);
     const auto& choices = plan.choices[0];
     const auto by_workers = std::count(choices.begin(), choices.end(), LayerChoice::cpu);
-    EXPECT_LE(by_workers, before - 4) << pace;
+    EXPECT_LE(by_workers, before - 4) << factor;
     before = by_workers;
   }
 }

@@ -26,7 +26,8 @@ Result<std::unique_ptr<ColdEngine>> ColdEngine::start(const EngineSettings& sett
                                                       ColdAdapters& adapters) {
   std::unique_ptr<ColdEngine> cold(new ColdEngine(adapters));
   cold->cached_ = keeps_all(settings.mode());
-  TANDEM_ASSIGN(cold->setup_, set_up_engine(settings, {}, LoadReport::terminal_only));
+  TANDEM_ASSIGN(cold->setup_,
+                set_up_engine(settings, {}, LoadReport::terminal_only, FirstCosts::measured));
   return cold;
 }
 

@@ -24,7 +24,8 @@ Result<ServedLoad> read_all(Generations& generations, const Clock& clock, TimePo
 
 Result<std::unique_ptr<ServingBench>> ServingBench::start(const EngineSettings& settings) {
   std::unique_ptr<ServingBench> bench(new ServingBench);
-  TANDEM_ASSIGN(bench->setup_, set_up_engine(settings, {}, LoadReport::terminal_only));
+  TANDEM_ASSIGN(bench->setup_,
+                set_up_engine(settings, {}, LoadReport::terminal_only, FirstCosts::figures));
   return bench;
 }
 

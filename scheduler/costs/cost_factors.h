@@ -1,0 +1,30 @@
+// What layers, loads and handovers really take, over what a CostModel's figures say.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "scheduler/costs/factor_table.h"
+
+namespace tandem {
+
+// What workers have most to do with: reading weights or multiplying, for whole deltas or for x A^T.
+enum class StallKind : std::uint8_t { read_whole, multiply_whole, read_xa, multiply_xa };
+inline constexpr std::size_t kNumStallKinds = 4;
+
+struct CostFactors {
+  static constexpr double kShortestStall_s = 16e-6;  // the unit of sizes in `stalls`
+
+  std::array<FactorTable, kNumStallKinds> stalls;  // by how long they are by the figures
+  FactorTable layers;                              // by the rows of the step
+  double link = 1;                                 // seconds of a load
+
+  double stall(StallKind kind, double seconds) const {
+    return stalls[static_cast<std::size_t>(kind)].of(seconds / kShortestStall_s);
+  }
+
+  bool operator==(const CostFactors&) const = default;
+};
+
+}  // namespace tandem

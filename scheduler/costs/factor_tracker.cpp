@@ -1,0 +1,59 @@
+#include "scheduler/costs/factor_tracker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace tandem {
+namespace {
+
+bool is_plausible(double ratio) {
+  constexpr double kLeast = 0.02, kMost = 500;
+  return ratio >= kLeast && ratio <= kMost;
+}
+
+}  // namespace
+
+bool FactorTracker::observe(double size, double model, double seen) {
+  if (!(model > 0) || !std::isfinite(model) || !std::isfinite(size)) return false;
+  const double ratio = seen / model;
+  if (!is_plausible(ratio)) return false;
+  buckets_[static_cast<std::size_t>(std::lround(FactorTable::position(size)))].add(ratio);
+  fill();
+  return true;
+}
+
+// Between two that are known straight, beyond them as the last one.
+void FactorTracker::fill() {
+  const auto is_known = [](const auto& bucket) { return bucket.known() > 0; };
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const auto at = buckets_.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto above = std::find_if(at, buckets_.end(), is_known);
+    const auto below = std::find_if(std::make_reverse_iterator(at), buckets_.rend(), is_known);
+    if (above == buckets_.end() && below == buckets_.rend()) return;
+    if (above == buckets_.end() || below == buckets_.rend() || above == at) {
+      table_.values[i] = above == buckets_.end() ? below->median() : above->median();
+      continue;
+    }
+    const auto from = static_cast<double>(at - (below.base() - 1));
+    const auto to = static_cast<double>(above - at);
+    table_.values[i] = (below->median() * to + above->median() * from) / (from + to);
+  }
+}
+
+FactorTracker::Lessons FactorTracker::lessons() const {
+  Lessons lessons;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) lessons[i] = buckets_[i].values();
+  return lessons;
+}
+
+void FactorTracker::restore(const Lessons& lessons) {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    for (const double ratio : lessons[i]) {
+      if (is_plausible(ratio)) buckets_[i].add(ratio);
+    }
+  }
+  fill();
+}
+
+}  // namespace tandem

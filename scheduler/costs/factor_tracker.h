@@ -1,0 +1,41 @@
+// Learns a FactorTable from what was seen.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/recent_median.h"
+#include "scheduler/costs/factor_table.h"
+
+namespace tandem {
+
+// One thread. observe() takes no memory.
+class FactorTracker {
+ public:
+  // Ratios of each bucket, oldest first: what is kept when an engine ends.
+  using Lessons = std::array<std::vector<double>, FactorTable::kBuckets>;
+  static constexpr std::size_t kRemembered = 7;
+
+  // Of this size it took `seen` where the model without factors said `model`, which has to be above
+  // 0. Each is remembered in its bucket until kRemembered more are; what counts is their median, so
+  // that what was held up once means nothing. False: it is no measurement of the same.
+  bool observe(double size, double model, double seen);
+
+  // 1 until something was seen; then of the nearest buckets that know something.
+  const FactorTable& table() const { return table_; }
+
+  Lessons lessons() const;
+  // As if they had been observed. What is no ratio that observe() would have taken is left out.
+  void restore(const Lessons& lessons);
+
+ private:
+  void fill();
+
+  std::array<RecentMedian<kRemembered>, FactorTable::kBuckets> buckets_;
+  FactorTable table_;
+};
+
+}  // namespace tandem

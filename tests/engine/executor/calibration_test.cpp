@@ -1,0 +1,97 @@
+// Before it serves anybody an engine measures what loads, steps and handovers take.
+#include "engine/executor/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/support/handoff_engine.h"
+
+namespace tandem::test {
+namespace {
+
+std::unique_ptr<HandoffEngine> calibrated(double link_gbps, int adapters, double seconds = 20,
+                                          const std::function<void(EngineOptions&)>& adjust = {}) {
+  return HandoffEngine::make(
+      AdapterMode::planned, adapters, link_gbps, 0,
+      [&](EngineOptions& options) {
+        options.calibrate_s = seconds;
+        options.handoff.costs = {};
+        if (adjust) adjust(options);
+      },
+      small_model(8));
+}
+
+std::size_t count(const FactorTracker::Lessons& lessons) {
+  std::size_t count = 0;
+  for (const auto& bucket : lessons) count += bucket.size();
+  return count;
+}
+
+TEST(Calibration, LearnsOfLoadsLayersAndBothKindsOfHandover) {
+  const auto served = calibrated(0.2, 0);
+  const CostLessons lessons = served->engine->lessons().value();
+  EXPECT_FALSE(lessons.link.empty());
+  EXPECT_GE(count(lessons.layers), 9U);
+  EXPECT_GT(count(lessons.stalls[0]) + count(lessons.stalls[1]), 0U) << "whole deltas";
+  EXPECT_GT(count(lessons.stalls[2]) + count(lessons.stalls[3]), 0U) << "x A^T";
+}
+
+// 0.5 GB/s where the figures say 55, and of each copy so much beside that.
+TEST(Calibration, FindsOutHowSlowTheLinkIs) {
+  const auto served = calibrated(0.5, 0);
+  CostLearner learner;
+  learner.restore(served->engine->lessons().value());
+  EXPECT_GT(learner.factors().link, 20);
+  EXPECT_LT(learner.factors().link, 180);
+}
+
+TEST(Calibration, LeavesNothingBehind) {
+  const auto served = calibrated(0, 0);
+  Engine& engine = *served->engine;
+  EXPECT_TRUE(engine.adapters().empty());
+  EXPECT_EQ(engine.adapter_store().host_tier().used(), 0U);
+  const auto answer = collect(*engine.submit(handoff_request(-1, 9, 4)).value());
+  EXPECT_TRUE(answer.front().error.ok());
+  const EngineStats stats = engine.stats();
+  EXPECT_EQ(stats.adapter_loads, 0U);
+  EXPECT_EQ(stats.adapter_evictions, 0U);
+  EXPECT_EQ(stats.handoff_steps, 0U);
+  EXPECT_EQ(stats.handoff_rows, 0U);
+  EXPECT_EQ(stats.pages_free, stats.pages_total);
+}
+
+TEST(Calibration, ChangesNoAnswer) {
+  constexpr int kAdapters = 4;
+  const auto served = calibrated(0.01, kAdapters, 1);
+  const auto oracle =
+      HandoffEngine::make(AdapterMode::cached, kAdapters, 0, 0, nullptr, small_model(8));
+  for (int i = 0; i < kAdapters; ++i) {
+    const auto wanted = collect(*oracle->engine->submit(handoff_request(i, 9 + i, 6)).value());
+    const auto got = collect(*served->engine->submit(handoff_request(i, 9 + i, 6)).value());
+    EXPECT_TRUE(got.front().error.ok()) << got.front().error.message();
+    EXPECT_EQ(got.front().tokens, wanted.front().tokens) << "adapter " << i;
+  }
+}
+
+TEST(Calibration, MakesDoWithWhatRoomThereIs) {
+  const auto served = calibrated(0, 0, 20, [](EngineOptions& options) {
+    options.num_pages = 64;
+    options.max_model_len = 128;
+    options.max_device_adapters = 1;
+  });
+  const auto answer = collect(*served->engine->submit(handoff_request(-1, 9, 4)).value());
+  EXPECT_TRUE(answer.front().error.ok());
+  EXPECT_GT(count(served->engine->lessons().value().layers), 0U);
+}
+
+TEST(Calibration, EndsWhenItsTimeIsOver) {
+  const auto served = calibrated(0, 0, 1e-9);
+  const CostLessons lessons = served->engine->lessons().value();
+  EXPECT_TRUE(lessons.link.empty());
+  EXPECT_LT(count(lessons.layers), 5U);
+  for (const auto& stalls : lessons.stalls) EXPECT_EQ(count(stalls), 0U);
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,102 @@
+#include "tools/setup/kept_costs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/small_model.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+class KeptCostsTest : public ::testing::Test {
+ protected:
+  KeptCostsTest() {
+    settings_.learned_costs = (dir_.path() / "costs").string();
+    settings_.model = "small";
+    handoff_.groups.push_back({-1, {1, 2}, 0});
+    lessons_.link = {1.5};
+    lessons_.layers[2] = {0.9, 1.1};
+  }
+
+  std::unique_ptr<KeptCosts> open() const {
+    return open_kept_costs(settings_, test::small_model(2), DType::bf16, device_, handoff_);
+  }
+
+  const testing::TempDir dir_;
+  EngineSettings settings_;
+  HandoffOptions handoff_;
+  DeviceInfo device_{"Some GPU", 0, true};
+  CostLessons lessons_;
+};
+
+TEST_F(KeptCostsTest, AreThereAtTheNextStart) {
+  const auto first = open();
+  EXPECT_EQ(first->read(), std::nullopt);
+  first->keep(lessons_);
+  EXPECT_EQ(open()->read(), lessons_);
+}
+
+TEST_F(KeptCostsTest, AreOfOneMachineOneModelSoManyWorkersAndTheirFigures) {
+  open()->keep(lessons_);
+  const HandoffOptions same = handoff_;
+  handoff_.groups[0].cpus.push_back(3);
+  EXPECT_EQ(open()->read(), std::nullopt);
+  handoff_ = same;
+  handoff_.costs.trip_s *= 2;
+  EXPECT_EQ(open()->read(), std::nullopt);
+  handoff_ = same;
+  device_.name = "Another GPU";
+  EXPECT_EQ(open()->read(), std::nullopt);
+  device_.name = "Some GPU";
+  EXPECT_EQ(open()->read(), lessons_);
+}
+
+TEST_F(KeptCostsTest, AreWrittenOnlyWhenTheyHaveChanged) {
+  const auto kept = open();
+  kept->keep(lessons_);
+  fs::remove(kept->path());
+  kept->keep(lessons_);
+  EXPECT_FALSE(fs::exists(kept->path()));
+  lessons_.link.push_back(2);
+  kept->keep(lessons_);
+  EXPECT_TRUE(fs::exists(kept->path()));
+}
+
+TEST_F(KeptCostsTest, AreLearntAnewWhereTheFileIsBroken) {
+  const auto kept = open();
+  kept->keep(lessons_);
+  std::ofstream(kept->path()) << "{";
+  const auto next = open();
+  EXPECT_EQ(next->read(), std::nullopt);
+  next->keep(lessons_);
+  EXPECT_EQ(open()->read(), lessons_);
+}
+
+TEST_F(KeptCostsTest, GiveUpWhereTheFolderCannotBeMade) {
+  std::ofstream(dir_.path() / "costs") << "a file";
+  const auto kept = open();
+  EXPECT_EQ(kept->read(), std::nullopt);
+  kept->keep(lessons_);
+  EXPECT_EQ(open()->read(), std::nullopt);
+}
+
+TEST_F(KeptCostsTest, AreNoneWithoutWorkersPlansOrAFolder) {
+  EXPECT_NE(open(), nullptr);
+  settings_.adapter_mode = "pipelined";
+  EXPECT_EQ(open(), nullptr);
+  settings_.adapter_mode = "planned";
+  handoff_.groups.clear();
+  EXPECT_EQ(open(), nullptr);
+  handoff_.groups.push_back({-1, {1}, 0});
+  settings_.learned_costs = "none";
+  EXPECT_EQ(open(), nullptr);
+}
+
+}  // namespace
+}  // namespace tandem
