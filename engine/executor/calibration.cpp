@@ -21,7 +21,8 @@ namespace {
 constexpr std::size_t kAdapters = 4;
 constexpr std::int32_t kRank = 64;
 constexpr std::array<std::int32_t, 6> kStepRows = {2, 16, 64, 256, 1024, 2048};
-constexpr std::array<std::int32_t, 3> kColdRows = {4, 16, 64};  // of each adapter
+constexpr std::array<std::int32_t, 4> kColdRows = {4, 16, 64, 256};  // of each adapter
+constexpr std::int64_t kMostColdRows = 256;                          // of all of them
 constexpr int kTimes = 3;
 constexpr std::chrono::seconds kWorkersStart{1};
 
@@ -224,7 +225,8 @@ class Calibration {
   }
 
   Status time_handover(std::size_t count, std::int32_t rows, LayerChoice choice) {
-    if (count == 0 || !has_room(count, rows) || left() <= 0) return {};
+    const std::int64_t all = static_cast<std::int64_t>(count) * rows;
+    if (all == 0 || all > kMostColdRows || !has_room(count, rows) || left() <= 0) return {};
     executor_.tier().loads().hold(&word(), ++held_);
     handoff_.plan_by(PlannerOf{choice});
     Status status;

@@ -199,6 +199,7 @@ void StepPipeline::note_cold(SlotId slot, std::int32_t rows) {
 // What is not handed over is waited for, layer by layer.
 void StepPipeline::plan_handoff(Step& step) {
   step.handoff.groups.clear();
+  step.handoff.planned_s = 0;
   if (handoff_ != nullptr && !cold_.empty()) {
     handoff_->plan(cold_, batch_->num_rows(), next_starts_in(), adapters_->loads(), step.handoff);
     batch_->set_cold(handoff_->cold_slots(step.handoff));

@@ -165,9 +165,20 @@ std::int32_t Handoff::count_layers(const HandoffStep& step, std::size_t group) {
   return cpu_layers;
 }
 
+void Handoff::learn(const HandoffStep& step, double seconds) {
+  if (step.planned_s <= 0) return;
+  try {
+    planner_.learn(step, seconds);
+  } catch (const std::bad_alloc&) {  // the next one teaches as much
+  }
+}
+
 HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
   HandoffOutcome outcome;
-  if (step.groups.empty()) return outcome;
+  if (step.groups.empty()) {
+    if (!failed) learn(step, seconds);
+    return outcome;
+  }
   // Whatever was offered in a step that failed may not have been: the bells that were not rung
   // never will be.
   std::uint64_t broken = failed ? mailboxes_of(step) : 0;
@@ -187,12 +198,7 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
     outcome.served.push_back({group.adapter.get(), count_layers(step, g)});
   }
   if (log::enabled(log::Level::debug)) log::debug("{}", tell(step, seconds));
-  if (!failed && broken == 0) {
-    try {
-      planner_.learn(step);
-    } catch (const std::bad_alloc&) {  // the next one teaches as much
-    }
-  }
+  if (!failed && broken == 0) learn(step, seconds);
   ++counts_.steps;
   counts_.planned_s += step.planned_s;
   counts_.actual_s += seconds;

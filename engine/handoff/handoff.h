@@ -90,6 +90,7 @@ class Handoff {
   Status make_device_memory(Device& device);
   void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
+  void learn(const HandoffStep& step, double seconds);
   std::int32_t count_layers(const HandoffStep& step, std::size_t group);
   static constexpr std::size_t kRememberedErrors = 64;
 

@@ -31,9 +31,10 @@ struct HandoffOptions {
   double spin_ms = engine_defaults::kWorkerSpinMs;
   CostModel costs;
   CostLessons lessons;  // what engines before this one have learnt of them
-  // plan_handoff(), or what a test puts in its place.
+  // Null: plan_handoff(), but where its plans were seen to lose (PlanMemory); or what a test, or a
+  // measurement, puts in its place.
   using Planner = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;
-  Planner plan = plan_handoff;
+  Planner plan;
   // For the control region: the served name, and the cores that are the engine's own.
   std::string model_name;
   std::vector<int> engine_cpus;

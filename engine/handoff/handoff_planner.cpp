@@ -17,6 +17,13 @@ namespace tandem {
 
 namespace {
 
+bool hands_over(const HandoffPlan& plan) {
+  return std::ranges::any_of(plan.choices, [](const std::vector<LayerChoice>& layers) {
+    return std::ranges::any_of(layers,
+                               [](LayerChoice choice) { return choice != LayerChoice::wait; });
+  });
+}
+
 // A part of a load.
 struct Expected {
   TimePoint time;
@@ -119,7 +126,9 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   };
   for (const AdapterRows& each : waiting) add(each);
   for (const AdapterRows& each : loads) add(each);
-  AdmissionPlan plan = plan_admission(costs_, request, plan_);
+  AdmissionPlan plan = plan_admission(
+      costs_, request,
+      [this](const CostModel& costs, const PlanRequest& step) { return plan_step(costs, step); });
   const auto before = static_cast<std::int32_t>(waiting.size());
   std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
   for (LoadPiece& piece : plan.order) piece.adapter -= before;
@@ -191,15 +200,20 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
   return candidates;
 }
 
-HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
-                                          std::int32_t step_rows, double starts_in) const {
+PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidates,
+                                             std::int32_t step_rows, double starts_in) const {
   PlanRequest request = request_for(step_rows, starts_in);
   for (const Candidate& candidate : candidates) {
     request.workers = std::max(request.workers, std::popcount(candidate.workers));
     request.adapters.push_back(candidate.times);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
-  if (!whole_loads_) return plan_(costs_, request);
+  return request;
+}
+
+HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
+                                          const PlanRequest& request) const {
+  if (!whole_loads_) return plan_step(costs_, request);
   HandoffPlan plan;
   for (const Candidate& candidate : candidates) {
     plan.choices.emplace_back(candidate.times.layers.size(),
@@ -207,6 +221,19 @@ HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
   }
   predict(costs_, request, plan);
   return plan;
+}
+
+// Of an admission's step or of one that begins now: both have to come to the same, for the order of
+// loads hangs on it.
+HandoffPlan HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {
+  if (plan_ != nullptr) return plan_(costs, request);
+  HandoffPlan plan = plan_handoff(costs, request);
+  if (!hands_over(plan)) return plan;
+  HandoffPlan waiting = plan_waiting(costs, request);
+  const PlanMemory::Way way =
+      memory_.choose(PlanSituation::of(costs, request), step_seconds(request, plan),
+                     step_seconds(request, waiting));
+  return way == PlanMemory::Way::wait ? waiting : plan;
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
@@ -222,8 +249,10 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
                    [](const Candidate& each) { return each.times.may_hand_over; })) {
     return;
   }
-  const HandoffPlan plan = choose_layers(candidates, step_rows, starts_in);
+  const PlanRequest request = request_for_step(candidates, step_rows, starts_in);
+  const HandoffPlan plan = choose_layers(candidates, request);
   lay_out(candidates, plan, step);
+  step.situation = PlanSituation::of(costs_, request);
   step.rows = step_rows;
   step.layer_s = costs_.layer_time(step_rows);
   double begin = std::max(0.0, starts_in);
@@ -236,7 +265,13 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
   if (step.num_offers == 0) step.groups.clear();
 }
 
-void HandoffPlanner::learn(const HandoffStep& step) {
+void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
+  const bool handed = !step.groups.empty();
+  if (plan_ == nullptr) {  // else it says nothing about plans of this one
+    const PlanMemory::Way way = handed ? PlanMemory::Way::hand_over : PlanMemory::Way::wait;
+    memory_.observe(step.situation, way, step.planned_s, seconds);
+  }
+  if (!handed) return;
   const std::lock_guard lock(learner_mutex_);
   learn_stalls(config_, costs_, step, learner_);
   costs_.factors = learner_.factors();

@@ -16,6 +16,7 @@
 #include "engine/handoff/handoff_step.h"
 #include "engine/loader/model_config.h"
 #include "scheduler/coldstart/admission.h"
+#include "scheduler/coldstart/plan_memory.h"
 #include "scheduler/coldstart/planner.h"
 #include "scheduler/costs/cost_learner.h"
 
@@ -30,8 +31,9 @@ class HandoffPlanner {
 
   std::int32_t most_offers() const;           // of a step
   double step_time(std::int32_t rows) const;  // without cold rows
-  // Costs follow what was seen: of a step that has ended well and handed rows over, and as Handoff.
-  void learn(const HandoffStep& step);
+  // Costs follow what was seen: of a step with cold rows that has ended well after `seconds`, and
+  // as Handoff.
+  void learn(const HandoffStep& step, double seconds);
   void observe_step(std::int32_t rows, double seconds);
   void observe_loads(double model_s, double seen_s);
   const CostModel& costs() const { return costs_; }
@@ -59,9 +61,12 @@ class HandoffPlanner {
                                 const LoadQueue& under_way) const;
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
+  HandoffPlan plan_step(const CostModel& costs, const PlanRequest& request) const;
   PlanRequest request_for(std::int32_t rows, double starts_in) const;
-  HandoffPlan choose_layers(std::span<const Candidate> candidates, std::int32_t step_rows,
-                            double starts_in) const;
+  PlanRequest request_for_step(std::span<const Candidate> candidates, std::int32_t step_rows,
+                               double starts_in) const;
+  HandoffPlan choose_layers(std::span<const Candidate> candidates,
+                            const PlanRequest& request) const;
   void add_group(const Candidate& candidate, HandoffStep& step) const;
   void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                HandoffStep& step) const;
@@ -73,7 +78,8 @@ class HandoffPlanner {
   CostModel costs_;
   mutable std::mutex learner_mutex_;  // guards what it learns for who asks; held for moments
   CostLearner learner_;
-  HandoffOptions::Planner plan_;
+  HandoffOptions::Planner plan_;  // null: plan_handoff(), by what memory_ says
+  PlanMemory memory_;
   const HostTier* host_;
   const Clock* clock_;
   // Of a step: jobs of all steps under way lie in the ring of group jobs at once, and it wraps

@@ -11,6 +11,7 @@
 #include "engine/model/step_handoff.h"
 #include "gpu/device.h"
 #include "scheduler/coldstart/load_piece.h"
+#include "scheduler/coldstart/plan_memory.h"
 
 namespace tandem {
 
@@ -42,10 +43,13 @@ struct HandoffStep {
   StepHandoff device;  // for LlamaModel::compute, after publish()
   bool begun = false;  // its jobs are out: end() has to come
   std::int32_t num_offers = 0;
-  std::int32_t rows = 0;               // of the whole step
-  double starts_in = 0;                // seconds from when it was planned
-  double layer_s = 0;                  // that a layer of it would take, were all adapters there
-  double planned_s = 0;                // predicted for the step, were it to begin at once
+  std::int32_t rows = 0;  // of the whole step
+  double starts_in = 0;   // seconds from when it was planned
+  double layer_s = 0;     // that a layer of it would take, were all adapters there
+  // Predicted for the step, were it to begin at once; 0: nothing was planned, none of its rows are
+  // cold or nobody could be handed any.
+  double planned_s = 0;
+  PlanSituation situation;
   std::vector<double> planned_layers;  // [layers]: of it, in seconds
   // What the device told of it, in pinned memory, when it has ended.
   std::uint64_t* times = nullptr;    // [offers], as HandoffJob::time

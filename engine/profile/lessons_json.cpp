@@ -13,8 +13,10 @@ namespace {
 
 constexpr std::size_t kMostRatios = 64;
 // [StallKind]
-constexpr std::array<std::string_view, kNumStallKinds> kStallKeys = {"read_whole", "multiply_whole",
-                                                                     "read_xa", "multiply_xa"};
+constexpr std::array<std::string_view, kNumStallKinds> kStallKeys = {
+    "read_whole",         "multiply_whole",        "read_xa",
+    "multiply_xa",        "read_whole_of_several", "multiply_whole_of_several",
+    "read_xa_of_several", "multiply_xa_of_several"};
 
 Result<std::vector<double>> parse_ratios(const Json& list, std::string_view where) {
   if (!list.is_array()) return invalid("'{}' must be a list", where);

@@ -163,6 +163,12 @@ HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request) {
   return plan;
 }
 
+HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request) {
+  PlanRequest alone = request;
+  alone.workers = 0;
+  return plan_handoff(costs, alone);
+}
+
 void predict(const CostModel& costs, const PlanRequest& request, HandoffPlan& plan) {
   HandoffTimeline timeline(costs, request);
   timeline.load(std::span<const LoadPiece>(plan.order));

@@ -67,6 +67,9 @@ struct HandoffPlan {
 // Takes 45 us for 8 adapters of 32 layers, 10 to 20 for one: `tandem profile --explain` prints it.
 HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request);
 
+// The plan that waits for all, in layer order.
+HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request);
+
 // Predicted times of given choices and order; what plan_handoff() compares. Fills in layer_ends and
 // resident_ends. A layer that is waited for and neither on its way nor in the order never ends.
 void predict(const CostModel& costs, const PlanRequest& request, HandoffPlan& plan);

@@ -9,9 +9,19 @@
 
 namespace tandem {
 
-// What workers have most to do with: reading weights or multiplying, for whole deltas or for x A^T.
-enum class StallKind : std::uint8_t { read_whole, multiply_whole, read_xa, multiply_xa };
-inline constexpr std::size_t kNumStallKinds = 4;
+// What workers have most to do with, reading weights or multiplying, for whole deltas or for x A^T,
+// and whether of one group of rows or of several, which they share in another way.
+enum class StallKind : std::uint8_t {
+  read_whole,
+  multiply_whole,
+  read_xa,
+  multiply_xa,
+  read_whole_of_several,
+  multiply_whole_of_several,
+  read_xa_of_several,
+  multiply_xa_of_several,
+};
+inline constexpr std::size_t kNumStallKinds = 8;
 
 struct CostFactors {
   static constexpr double kShortestStall_s = 16e-6;  // the unit of sizes in `stalls`

@@ -24,6 +24,7 @@ HandoverWork CostModel::handover(const LayerLoad& layer, std::int32_t rows, std:
   work.link_s = std::min(y_bytes / link_bytes_per_s * factors.link, work.wire_s);
   work.extra_s = xa ? xa_extra_s : 0;
   work.sites = layer.sites;
+  work.groups = layer.sites > 0 ? 1 : 0;
   return work;
 }
 

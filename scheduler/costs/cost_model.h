@@ -25,17 +25,19 @@ struct LayerLoad {
 
 // What handing over one layer of a group costs, or of several together: they share the workers.
 struct HandoverWork {
-  double workers_s = 0;    // all workers busy with products
-  double stream_s = 0;     // and with reading weights, which they begin before the layer
-  double wire_s = 0;       // x and y, or v, crossing, by kernels
-  double link_s = 0;       // of it, what a load loses to the answers that come the same way
-  double extra_s = 0;      // of the device, once for a layer
-  std::int32_t sites = 0;  // round trips
+  double workers_s = 0;     // all workers busy with products
+  double stream_s = 0;      // and with reading weights, which they begin before the layer
+  double wire_s = 0;        // x and y, or v, crossing, by kernels
+  double link_s = 0;        // of it, what a load loses to the answers that come the same way
+  double extra_s = 0;       // of the device, once for a layer
+  std::int32_t sites = 0;   // round trips
+  std::int32_t groups = 0;  // of rows, that workers compute together
 
   StallKind kind() const {
-    const bool reads = stream_s > workers_s;
-    if (extra_s > 0) return reads ? StallKind::read_xa : StallKind::multiply_xa;
-    return reads ? StallKind::read_whole : StallKind::multiply_whole;
+    const unsigned multiplies = stream_s > workers_s ? 0 : 1;
+    const unsigned xa = extra_s > 0 ? 2 : 0;
+    const unsigned of_several = groups > 1 ? 4 : 0;
+    return static_cast<StallKind>(multiplies + xa + of_several);
   }
   void add(const HandoverWork& other) {
     workers_s += other.workers_s;
@@ -44,6 +46,7 @@ struct HandoverWork {
     link_s += other.link_s;
     extra_s = std::max(extra_s, other.extra_s);
     sites = std::max(sites, other.sites);
+    groups += other.groups;
   }
 };
 
