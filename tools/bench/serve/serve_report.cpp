@@ -202,6 +202,7 @@ std::string ServeReport::text(std::size_t most_adapters) const {
                        "median", "p99");
     for (const auto& [name, spread] :
          {std::pair{"cold", &figures.cold_ttft_ms}, std::pair{"warm", &figures.warm_ttft_ms}}) {
+      if (spread->count() == 0) continue;
       out += fmt::format("  {:<8}{:>11}{:>11.2f}{:>11.2f}{:>11.2f}\n", name, spread->count(),
                          spread->mean(), spread->median(), spread->percentile(99));
     }

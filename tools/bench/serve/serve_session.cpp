@@ -300,7 +300,15 @@ Result<ServeReport> ServeSession::measure(double request_rate, std::int64_t max_
                                           const std::string& what, std::int64_t number) {
   TANDEM_ASSIGN(Dataset dataset, make_dataset(dataset_of(settings_, number), settings_.num_prompts,
                                               maker_.tokenizer()));
-  const std::string note = dataset.note;
+  std::string note = dataset.note;
+  const bool has_random_ids = !dataset.prompts.front().pieces.empty() && !body_.as_text &&
+                              body_.dialect == Dialect::completions;
+  if (has_random_ids && maker_.tokenizer() == nullptr && settings_.vocab_size == 0) {
+    note = fmt::format(
+        "prompts are ids below {}, which every vocabulary has; --vocab-size N or "
+        "--tokenizer DIR takes more of the model's",
+        PromptMaker::kDefaultVocabulary);
+  }
   LoadPlanOptions options = plan_options_of(settings_, request_rate);
   options.seed += static_cast<std::uint64_t>(number);
   options.choice.mix = mix_;
