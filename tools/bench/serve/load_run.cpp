@@ -65,9 +65,7 @@ class Run {
         : run(of), index(at), reader(of.options_.body.dialect, of.options_.keep_text) {}
     void on_head(const CallHead& head) override { status = head.status; }
     void on_bytes(std::string_view bytes) override {
-      if (status == 200) {
-        reader.take(bytes, now());
-      }
+      if (status == 200) reader.take(bytes, now());
       // An answer that is no stream says what it is in its beginning.
       if (body.size() < kMaxErrorBody && reader.answer().events == 0) {
         body += bytes.substr(0, kMaxErrorBody - body.size());
@@ -81,7 +79,6 @@ class Run {
     std::string body;
     int status = 0;
     std::unique_ptr<HttpCall> call;
-    TimePoint deadline{};
   };
 
   static TimePoint now() { return std::chrono::steady_clock::now(); }
@@ -143,8 +140,7 @@ class Run {
     ++state_.running;
     const TimePoint at = now();
     record.sent_s = since_begin(at);
-    stream->deadline = at + timeout_;
-    deadlines_.emplace_back(stream->deadline, stream->index);
+    deadlines_.emplace_back(at + timeout_, stream->index);
     stream->call = client_.call(target_.address, request_, {timeout_, timeout_, timeout_}, *stream);
     streams_[stream->index] = std::move(stream);
     prepare();

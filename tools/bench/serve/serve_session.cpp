@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <utility>
 
-#include "tools/bench/common/command_line.h"
+#include "tools/bench/serve/serve_options.h"
 #include "tools/bench/serve/serve_progress.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
@@ -17,120 +15,10 @@
 namespace tandem {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Files beside the connections'.
 constexpr std::size_t kOtherFiles = 64;
 constexpr std::uint64_t kOtherPrompt = 0x9e3779b97f4a7c15;
 constexpr double kPlainRate = 256;  // connections that a rate without a limit may need at once
-
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-Result<std::pair<std::string, std::string>> split_pair(const char* setting,
-                                                       const std::string& text) {
-  const std::size_t equals = text.find('=');
-  if (equals == 0 || equals == std::string::npos) {
-    return invalid("{}: '{}' is not NAME=VALUE", setting, text.substr(0, equals));
-  }
-  return std::pair(text.substr(0, equals), text.substr(equals + 1));
-}
-
-bool is_plain(const std::string& text) {
-  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) >= ' '; });
-}
-
-Result<LoadTarget> target_of(const ServeBenchSettings& s) {
-  TANDEM_ASSIGN(
-      LoadTarget target,
-      parse_base_url(s.base_url.empty() ? fmt::format("{}:{}", s.host, s.port) : s.base_url));
-  if (const char* key = std::getenv("OPENAI_API_KEY"); key != nullptr && *key != '\0') {
-    if (!is_plain(key)) return invalid("OPENAI_API_KEY: there is a control character in it");
-    target.headers.emplace_back("Authorization", fmt::format("Bearer {}", key));
-  }
-  for (const std::string& text : s.headers) {
-    TANDEM_ASSIGN(auto header, split_pair("header", text));
-    if (!is_plain(text))
-      return invalid("header: there is a control character in '{}'", header.first);
-    target.headers.push_back(std::move(header));
-  }
-  return target;
-}
-
-// A folder of a model has its tokenizer; a name has none.
-std::string tokenizer_dir_of(const ServeBenchSettings& s) {
-  if (!s.tokenizer.empty()) return s.tokenizer;
-  std::error_code ignored;
-  return fs::exists(fs::path(s.model) / "tokenizer.json", ignored) ? s.model : std::string();
-}
-
-Result<PromptMaker> maker_of(const ServeBenchSettings& s, const std::string& dir) {
-  if (!dir.empty()) {
-    auto tokenizer = Tokenizer::load(dir);
-    if (!tokenizer) return tokenizer.status().with_context("tokenizer");
-    return PromptMaker(std::move(*tokenizer));
-  }
-  if (s.vocab_size != 0 && s.vocab_size <= PromptMaker::kFirstPlainId) {
-    return invalid("vocab_size: ids below {} are left to special tokens; give more",
-                   PromptMaker::kFirstPlainId);
-  }
-  return PromptMaker(s.vocab_size == 0 ? PromptMaker::kDefaultVocabulary
-                                       : static_cast<std::int32_t>(s.vocab_size));
-}
-
-Result<BodyOptions> body_of(const ServeBenchSettings& s) {
-  BodyOptions body;
-  body.dialect = s.backend == "openai-chat" ? Dialect::chat : Dialect::completions;
-  if (body.dialect == Dialect::chat && s.prompts_as == "ids") {
-    return invalid("prompts_as: a chat has texts; leave ids to --backend openai");
-  }
-  body.as_text = s.prompts_as == "text";
-  body.ignore_eos = s.ignore_eos;
-  body.sampling["temperature"] = s.temperature;
-  if (s.top_p > 0) body.sampling["top_p"] = s.top_p;
-  TANDEM_ASSIGN(body.extra, parse_extra_body(s.extra_body));
-  return body;
-}
-
-DatasetOptions dataset_of(const ServeBenchSettings& s, std::int64_t number) {
-  DatasetOptions options;
-  options.name = s.dataset_name;
-  options.path = s.dataset_path;
-  options.input_len = s.input_len;
-  options.output_len = s.output_len;
-  options.range_ratio = s.random_range_ratio;
-  options.prefix_len =
-      s.dataset_name == "prefix_repetition" ? s.prefix_repetition_prefix_len : s.random_prefix_len;
-  options.num_prefixes = s.prefix_repetition_num_prefixes;
-  options.block_tokens = s.trace_block_tokens;
-  options.trace_speed = s.trace_speed;
-  options.seed = static_cast<std::uint64_t>(s.seed + number);
-  return options;
-}
-
-LoadPlanOptions plan_options_of(const ServeBenchSettings& s, double request_rate) {
-  LoadPlanOptions options;
-  options.num_prompts = s.num_prompts;
-  options.arrivals.requests_per_s = request_rate;
-  options.arrivals.burstiness = s.burstiness;
-  options.arrivals.burst_size = s.burst_size;
-  options.arrivals.ramp_up = s.ramp_up_strategy;
-  options.arrivals.start_rps = s.ramp_up_start_rps;
-  options.arrivals.end_rps = s.ramp_up_end_rps;
-  options.choice.assignment = s.lora_assignment;
-  options.choice.distribution = s.lora_request_distribution;
-  options.choice.zipf_alpha = s.lora_zipf_alpha;
-  options.adapters = s.lora_modules;
-  options.seed = static_cast<std::uint64_t>(s.seed);
-  return options;
-}
 
 // A process may open some thousand files unless it asks for more; then connections fail by the
 // hundred, and the reason is hard to see.
@@ -148,19 +36,6 @@ Status allow_connections(std::int64_t max_concurrency, std::int64_t num_prompts,
 
 }  // namespace
 
-std::string command_without_secrets(const std::vector<std::string>& args) {
-  std::vector<std::string> shown;
-  bool in_headers = false;
-  for (const std::string& arg : args) {
-    if (arg.starts_with("--")) in_headers = arg.starts_with("--header");
-    const std::size_t name_at = arg.starts_with("--header=") ? arg.find('=') + 1 : 0;
-    const std::size_t equals = arg.find('=', name_at);
-    const bool hides = in_headers && (name_at > 0 || !arg.starts_with("--"));
-    shown.push_back(hides ? arg.substr(0, equals) + "=..." : arg);
-  }
-  return bench_command_line("serve", shown);
-}
-
 ServeSession::ServeSession(const ServeBenchSettings& settings, std::string command,
                            std::function<bool()> stopped, PromptMaker maker)
     : settings_(settings),
@@ -170,15 +45,15 @@ ServeSession::ServeSession(const ServeBenchSettings& settings, std::string comma
 
 Result<ServeSession> ServeSession::create(const ServeBenchSettings& settings, std::string command,
                                           std::function<bool()> stopped) {
-  const std::string tokenizer_dir = tokenizer_dir_of(settings);
-  TANDEM_ASSIGN(PromptMaker maker, maker_of(settings, tokenizer_dir));
+  const std::string tokenizer_dir = tokenizer_folder(settings);
+  TANDEM_ASSIGN(PromptMaker maker, prompt_maker_from(settings, tokenizer_dir));
   ServeSession session(settings, std::move(command), std::move(stopped), std::move(maker));
   session.tokenizer_dir_ = tokenizer_dir;
-  TANDEM_ASSIGN(session.target_, target_of(settings));
-  TANDEM_ASSIGN(session.body_, body_of(settings));
+  TANDEM_ASSIGN(session.target_, target_from(settings));
+  TANDEM_ASSIGN(session.body_, body_options_from(settings));
   TANDEM_ASSIGN(session.goodput_, parse_goodput(settings.goodput));
   TANDEM_ASSIGN(session.percentiles_, parse_percentiles(settings.metric_percentiles));
-  session.metrics_ = split_list(settings.percentile_metrics);
+  session.metrics_ = split_commas(settings.percentile_metrics);
   for (const std::string& metric : session.metrics_) {
     if (metric != "ttft" && metric != "tpot" && metric != "itl" && metric != "e2el") {
       return invalid("percentile_metrics: '{}' is none of ttft, tpot, itl, e2el", metric);
@@ -298,8 +173,8 @@ LoadConditions ServeSession::conditions(double request_rate, std::int64_t max_co
 
 Result<ServeReport> ServeSession::measure(double request_rate, std::int64_t max_concurrency,
                                           const std::string& what, std::int64_t number) {
-  TANDEM_ASSIGN(Dataset dataset, make_dataset(dataset_of(settings_, number), settings_.num_prompts,
-                                              maker_.tokenizer()));
+  TANDEM_ASSIGN(Dataset dataset, make_dataset(dataset_options_from(settings_, number),
+                                              settings_.num_prompts, maker_.tokenizer()));
   std::string note = dataset.note;
   const bool has_random_ids = !dataset.prompts.front().pieces.empty() && !body_.as_text &&
                               body_.dialect == Dialect::completions;
@@ -309,7 +184,7 @@ Result<ServeReport> ServeSession::measure(double request_rate, std::int64_t max_
         "--tokenizer DIR takes more of the model's",
         PromptMaker::kDefaultVocabulary);
   }
-  LoadPlanOptions options = plan_options_of(settings_, request_rate);
+  LoadPlanOptions options = plan_options_from(settings_, request_rate);
   options.seed += static_cast<std::uint64_t>(number);
   options.choice.mix = mix_;
   options.rates = rates_;

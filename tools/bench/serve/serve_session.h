@@ -53,7 +53,4 @@ class ServeSession {
   std::vector<std::pair<std::string, std::string>> metadata_;
 };
 
-// The command line, without what headers say.
-std::string command_without_secrets(const std::vector<std::string>& args);
-
 }  // namespace tandem

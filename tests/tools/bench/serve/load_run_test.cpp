@@ -58,7 +58,7 @@ class LoadRun : public ::testing::Test {
 
 TEST_F(LoadRun, ReportsAKnownDistributionOfDelays) {
   std::mt19937_64 random(test_seed());
-  std::gamma_distribution<double> ttft_s(2, 0.04);
+  std::gamma_distribution<double> ttft_s(4, 0.1);
   StubServer stub([&](std::int64_t) { return StubDelays{ttft_s(random), 0.012}; });
   ASSERT_TRUE(stub.start().ok());
   ArrivalOptions arrivals;
@@ -72,7 +72,7 @@ TEST_F(LoadRun, ReportsAKnownDistributionOfDelays) {
   ASSERT_EQ(served.size(), 300U);
   const double ttft_ms = mean_ms(served, &StubServed::ttft_s);
   const double e2el_ms = mean_ms(served, &StubServed::e2el_s);
-  EXPECT_NEAR(figures.ttft_ms.mean(), ttft_ms, 0.02 * ttft_ms + 1);
+  EXPECT_NEAR(figures.ttft_ms.mean(), ttft_ms, 0.02 * ttft_ms);
   EXPECT_NEAR(figures.e2el_ms.mean(), e2el_ms, 0.02 * e2el_ms);
   EXPECT_NEAR(figures.tpot_ms.mean(), (e2el_ms - ttft_ms) / 11, 0.02 * 12);
   EXPECT_NEAR(figures.itl_ms.mean(), figures.tpot_ms.mean(), 0.02 * 12);
@@ -115,12 +115,13 @@ TEST_F(LoadRun, ALimitWithoutARateMakesRequestsDueWhenAPlaceIsFree) {
   ASSERT_TRUE(stub.start().ok());
   LoadRunOptions options;
   options.max_concurrency = 4;
-  const LoadOutcome outcome = run(plan_of(20, {}, 2), stub.port(), options);
+  const LoadOutcome outcome = run(plan_of(100, {}, 2), stub.port(), options);
   const LoadFigures figures = figures_of(outcome.records, outcome.duration_s, {}, CountFrom::due);
-  EXPECT_EQ(figures.completed, 20);
+  EXPECT_EQ(figures.completed, 100);
   EXPECT_EQ(figures.most_concurrent, 4);
-  EXPECT_LT(figures.ttft_ms.median(), 60);  // not from the run's begin
-  EXPECT_GT(outcome.duration_s, 5 * 0.02);
+  EXPECT_GT(outcome.duration_s, 25 * 0.02);
+  // From the run's begin it would be half of that.
+  EXPECT_LT(figures.ttft_ms.median(), outcome.duration_s * 1e3 / 4);
 }
 
 TEST_F(LoadRun, ABurstWaitsForTheOneBeforeAndThePause) {
@@ -245,7 +246,7 @@ TEST_F(LoadRun, CountsEveryWayToFailAndGoesOn) {
                                            "breaks",       "garbles",     "stops-short",
                                            "says-nothing", "fails-midway"};
   LoadRunOptions options;
-  options.request_timeout_s = 0.4;
+  options.request_timeout_s = 1.5;
   const LoadOutcome outcome = run(plan_of(16, {}, 2, models), server.port(), options);
   std::map<std::string, std::string> reasons;
   for (const RequestRecord& record : outcome.records) {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tools/bench/serve/serve_options.h"
 #include "tools/bench/serve/serve_progress.h"
-#include "tools/bench/serve/serve_session.h"
 
 namespace tandem {
 namespace {
