@@ -151,6 +151,10 @@ SettingsField& SettingsField::short_flag(char letter) {
   facts_.letter = letter;
   return *this;
 }
+SettingsField& SettingsField::many() {
+  facts_.many = true;
+  return *this;
+}
 SettingsField& SettingsField::in_file_only() {
   facts_.has_flag = false;
   return *this;

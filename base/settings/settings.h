@@ -47,6 +47,7 @@ struct SettingsFacts {
   bool secret = false;
   bool has_key = true;   // in files; with the flag also a variable
   bool has_flag = true;  // false: another command's
+  bool many = false;     // of a list: one flag takes all words up to the next
   char letter = 0;       // of the short flag
 };
 
@@ -74,6 +75,7 @@ class SettingsField {
   SettingsField& flag_only();                // no TOML key and no environment name
   SettingsField& flag_as(std::string name);  // "adapter": --adapter, whatever the key
   SettingsField& short_flag(char letter);
+  SettingsField& many();          // of a list: `--flag A B C` as well as `--flag A --flag B`
   SettingsField& in_file_only();  // another command's: accepted in files, neither flag nor variable
 
   const SettingsFacts& facts() const { return facts_; }

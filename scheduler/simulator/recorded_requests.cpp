@@ -66,6 +66,14 @@ class RecordedReader {
     return request;
   }
 
+  std::vector<std::string> adapters() const {
+    std::vector<std::string> names(adapters_.size());
+    for (const auto& [name, adapter] : adapters_) {
+      names[static_cast<std::size_t>(adapter.first)] = name;
+    }
+    return names;
+  }
+
  private:
   std::unordered_map<std::string, std::pair<std::int32_t, std::int32_t>> adapters_;  // id, rank
   double last_s_ = 0;
@@ -73,7 +81,8 @@ class RecordedReader {
 
 }  // namespace
 
-Result<std::vector<SimRequest>> parse_recorded_requests(std::string_view text) {
+Result<std::vector<SimRequest>> parse_recorded_requests(std::string_view text,
+                                                        std::vector<std::string>* adapters) {
   std::vector<SimRequest> requests;
   RecordedReader reader;
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -87,6 +96,7 @@ Result<std::vector<SimRequest>> parse_recorded_requests(std::string_view text) {
     requests.push_back(*request);
   }
   if (requests.empty()) return invalid("there is no request in it");
+  if (adapters != nullptr) *adapters = reader.adapters();
   return requests;
 }
 

@@ -43,15 +43,22 @@ TEST_P(Fuzz, SeedsPass) {
 }
 
 constexpr Target kTargets[] = {
-    {"adapter", fuzz_adapter},       {"constraint", fuzz_constraint},
-    {"control", fuzz_control},       {"http", fuzz_http},
-    {"mailbox", fuzz_mailbox},       {"model", fuzz_model},
+    {"adapter", fuzz_adapter},
+    {"answer", fuzz_answer},
+    {"constraint", fuzz_constraint},
+    {"control", fuzz_control},
+    {"http", fuzz_http},
+    {"mailbox", fuzz_mailbox},
+    {"model", fuzz_model},
 #ifdef TANDEM_HAVE_PICKER
     {"picker", fuzz_picker},
 #endif
-    {"profile", fuzz_profile},       {"recording", fuzz_recording},
-    {"request", fuzz_request},       {"safetensors", fuzz_safetensors},
-    {"template", fuzz_template},     {"tokenizer", fuzz_tokenizer},
+    {"profile", fuzz_profile},
+    {"recording", fuzz_recording},
+    {"request", fuzz_request},
+    {"safetensors", fuzz_safetensors},
+    {"template", fuzz_template},
+    {"tokenizer", fuzz_tokenizer},
     {"tool_calls", fuzz_tool_calls},
 };
 

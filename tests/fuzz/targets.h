@@ -23,6 +23,7 @@ inline std::pair<std::string_view, std::string_view> split_text(std::string_view
 }
 
 void fuzz_adapter(Bytes bytes);
+void fuzz_answer(Bytes bytes);
 void fuzz_constraint(Bytes bytes);
 void fuzz_control(Bytes bytes);
 void fuzz_http(Bytes bytes);

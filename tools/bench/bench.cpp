@@ -7,12 +7,14 @@
 #include "tools/bench/coldstart/bench_coldstart.h"
 #include "tools/bench/engine/bench_engine.h"
 #include "tools/bench/kernels/bench_kernels.h"
+#include "tools/bench/serve/bench_serve.h"
 #include "tools/cli/flags.h"
 
 namespace tandem {
 namespace {
 
 constexpr Subcommand kBenchmarks[] = {
+    {"serve", "any OpenAI-style server under a load of requests", run_bench_serve},
     {"engine", "steps of a model: decode, prefill, adapters, memory", run_bench_engine},
     {"coldstart", "adapters that are not on the device, every way of serving them",
      run_bench_coldstart},
@@ -27,8 +29,11 @@ constexpr Subcommand kBenchmarks[] = {
 int run_bench(const std::vector<std::string>& args) {
   return run_subcommand(
       {"tandem bench", "benchmark", "Usage: tandem bench NAME [flags]\n\nBenchmarks:\n",
-       "\nEach checks its results first, prints what it measured with its bars, and takes\n"
-       "--json FILE, --html FILE and --check. `tandem bench NAME --help` lists the flags.\n",
+       "\nserve measures a server that runs, as `vllm bench serve` does. Each of the others checks "
+       "its\n"
+       "results first, prints what it measured with its bars, and takes --json FILE, --html FILE "
+       "and\n"
+       "--check. `tandem bench NAME --help` lists the flags.\n",
        kBenchmarks},
       args);
 }

@@ -114,7 +114,7 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
         option = app.add_flag(flag_names(field));
       } else {
         option = app.add_option(flag_names(field), sinks.emplace_back());
-        option->allow_extra_args(false);
+        option->allow_extra_args(field.facts().many);
         if (!is_list(field.facts())) option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
       }
       options.emplace_back(&field, option);

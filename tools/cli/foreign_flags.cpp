@@ -16,9 +16,10 @@ constexpr std::string_view kOneGpu =
 constexpr std::string_view kNoQuantization =
     "weights are computed with as the checkpoint has them: leave it out, or take another "
     "checkpoint";
+constexpr std::string_view kOutputLen = "here it is --output-len";
 constexpr std::string_view kNoTls = "put a proxy in front that ends TLS";
 
-constexpr std::array<Hint, 38> kHints = {{
+constexpr std::array<Hint, 44> kHints = {{
     {"--enable-lora", "adapters are always welcome: leave it out"},
     {"--lora-modules", "--adapter NAME=DIR names one, --adapters DIR a folder of them"},
     {"--max-loras", "here it is --max-device-adapters"},
@@ -62,6 +63,12 @@ constexpr std::array<Hint, 38> kHints = {{
     {"--ssl-keyfile", kNoTls},
     {"--ssl-certfile", kNoTls},
     {"--max-seq-len", "here it is --max-model-len"},
+    {"--random-input-len", "here it is --input-len"},
+    {"--random-output-len", kOutputLen},
+    {"--custom-output-len", kOutputLen},
+    {"--sharegpt-output-len", kOutputLen},
+    {"--prefix-repetition-output-len", kOutputLen},
+    {"--prefix-repetition-suffix-len", "here it is --input-len"},
 }};
 
 }  // namespace

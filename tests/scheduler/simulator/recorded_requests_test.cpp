@@ -18,9 +18,11 @@ constexpr const char* kTwo =
     R"({"arrival_s": 0.5, "adapter": "a", "rank": 16, "prompt_tokens": 7, "answer_tokens": 3})";
 
 TEST(RecordedRequests, AreReadInOrderAndTheirAdaptersNumbered) {
-  const auto requests = parse_recorded_requests(kTwo);
+  std::vector<std::string> names;
+  const auto requests = parse_recorded_requests(kTwo, &names);
   ASSERT_TRUE(requests.ok()) << requests.status().message();
   ASSERT_EQ(requests->size(), 3U);
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ((*requests)[0].arrival_s, 0.25);
   EXPECT_EQ((*requests)[0].rank, 16);
   EXPECT_EQ((*requests)[0].prompt_tokens, 19);

@@ -53,6 +53,26 @@ TEST(RunSubcommand, NamesTheNearestOneAndAll) {
             "prog: unknown verb 'plam'; did you mean 'plan'? there are plan, shown\n");
 }
 
+TEST(ReadSettings, AListOfManyTakesAllWordsUpToTheNextFlag) {
+  std::vector<std::string> names;
+  std::vector<std::string> single;
+  bool loud = false;
+  SettingsTable table;
+  table.add(names, "names", "of those").many().flag_only();
+  table.add(single, "single", "one each").flag_only();
+  table.add(loud, "loud", "or not").flag_only();
+  const CommandInfo info{"test", "", "", ""};
+  ASSERT_EQ(
+      read_settings(info, table, {"--names", "a", "b", "--loud", "--names=c", "--single", "d"}),
+      std::nullopt);
+  EXPECT_THAT(names, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(single, ElementsAre("d"));
+  EXPECT_TRUE(loud);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(read_settings(info, table, {"--single", "d", "e"}), kExitUsage);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("unexpected argument 'e'"));
+}
+
 TEST(WriteOutput, WritesTheWholeTextAndNamesTheSettingOfAFileThatCannotBeWritten) {
   const testing::TempDir folder;
   const std::string path = folder.path() / "out";

@@ -1,0 +1,12 @@
+// tandem bench serve: an open-loop load on any OpenAI-style server, in the dialect of
+// `vllm bench serve`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+int run_bench_serve(const std::vector<std::string>& args);
+
+}  // namespace tandem
