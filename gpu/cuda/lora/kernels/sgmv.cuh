@@ -106,8 +106,8 @@ __device__ __forceinline__ void sgmv_expand(Ring& ring, const SgmvWork& w, const
 }
 
 // All blocks of the cluster, and all that they wrote.
-__device__ __forceinline__ void meet(int log_blocks) {
-  if (log_blocks == 0) {
+__device__ __forceinline__ void meet(int blocks) {
+  if (blocks == 1) {
     __syncthreads();
     return;
   }
@@ -115,14 +115,25 @@ __device__ __forceinline__ void meet(int log_blocks) {
   cluster_wait();
 }
 
-// Part number `part` of [0, total), cut at multiples of 64 into 2^log_parts nearly equal ones.
-__device__ __forceinline__ int sgmv_cut(int total, int log_parts, int part) {
-  return min(total, (((total + 63) / 64 * part) >> log_parts) * 64);
-}
+// A launch's cut as the kernel takes it.
+struct SgmvCut : LoraCut {
+  std::uint32_t reciprocal = 0;  // 2^16 over the blocks of a cluster, rounded up
+
+  explicit SgmvCut(const LoraCut& cut) : LoraCut(cut) {
+    const auto n = static_cast<std::uint32_t>(blocks());
+    reciprocal = ((1U << 16) + n - 1) / n;
+  }
+  // Number `part` of blocks() << log_parts nearly equal parts of [0, total) begins here; at
+  // multiples of 64.
+  __device__ __forceinline__ int begin(int total, int log_parts, int part) const {
+    const auto all = static_cast<unsigned>((total + 63) / 64 * part) * reciprocal;
+    return min(total, static_cast<int>(all >> (16 + log_parts)) * 64);
+  }
+};
 
 template <typename T, bool kPaged, int kTileRows>
 __global__ void __launch_bounds__(kLoraThreads, 2)
-    sgmv_lora(const __grid_constant__ LoraParams p, const LoraCut cut) {
+    sgmv_lora(const __grid_constant__ LoraParams p, const SgmvCut cut) {
   using Shape = SgmvShape<kTileRows>;
   extern __shared__ __align__(128) std::byte shared_bytes[];
   allow_next_kernel();
@@ -136,12 +147,12 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     return;
   }
   const LoraOutput out = p.out[which];
-  const int block = static_cast<int>(blockIdx.x) & ((1 << cut.log_cluster) - 1);
-  const int log_columns = cut.log_cluster + cut.log_splits;
-  const SgmvWork work{entry, sgmv_cut(p.in, cut.log_cluster, block),
-                      sgmv_cut(p.in, cut.log_cluster, block + 1),
-                      sgmv_cut(out.cols, log_columns, static_cast<int>(blockIdx.x)),
-                      sgmv_cut(out.cols, log_columns, static_cast<int>(blockIdx.x) + 1)};
+  const int blocks = (1 << cut.log_cluster) - cut.spare;
+  const int part = static_cast<int>(blockIdx.x);
+  const int block = part - static_cast<int>((blockIdx.x * cut.reciprocal) >> 16) * blocks;
+  const SgmvWork work{entry, cut.begin(p.in, 0, block), cut.begin(p.in, 0, block + 1),
+                      cut.begin(out.cols, cut.log_splits, part),
+                      cut.begin(out.cols, cut.log_splits, part + 1)};
   const bool wide = p.out_type == LoraType::f32;
   const int size = wide ? 4 : 2;
   const unsigned lane = threadIdx.x % 32;
@@ -180,11 +191,11 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     if (pass > 0) __syncthreads();  // the sums before have been added up
     sgmv_sum_parts<Shape>(acc, rank_tiles, v + pass, shared.pitch, extra);
   }
-  meet(cut.log_cluster);
-  sgmv_share_v<T>(cut.log_cluster, block, tile.count, round_up(entry.rank, 16), v, shared.pitch,
-                  reinterpret_cast<T*>(shared_bytes + shared.high_at),
+  meet(blocks);
+  sgmv_share_v<T>(blocks, cut.reciprocal, block, tile.count, round_up(entry.rank, 16), v,
+                  shared.pitch, reinterpret_cast<T*>(shared_bytes + shared.high_at),
                   reinterpret_cast<T*>(shared_bytes + shared.low_at));
-  meet(cut.log_cluster);
+  meet(blocks);
 
   const unsigned v_row = (static_cast<unsigned>(sgmv_row<Shape>()) + lane % 16) *
                              static_cast<unsigned>(shared.pitch) * 2 +
@@ -214,10 +225,11 @@ cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t st
   if (shared.bytes > most) {
     LoraCut shorter = cut;
     shorter.tile_rows = 8;
+    shorter.spare = 0;  // eight rows' clusters are powers of two
     return std::is_same_v<T, __half> ? launch_lora_f16(p, shorter, stream)
                                      : launch_lora_bf16(p, shorter, stream);
   }
-  return launch_tiles<kKernel>(p, cut, kLoraThreads, shared.bytes, stream);
+  return launch_tiles<kKernel>(p, SgmvCut(cut), kLoraThreads, shared.bytes, stream);
 }
 
 template <typename T, bool kPaged>
