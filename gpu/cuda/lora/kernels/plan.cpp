@@ -57,7 +57,7 @@ void cut_short_tiles(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
   const std::int64_t out = widest_output(p);
   const std::int64_t matrix_bytes = std::int64_t{2} * p.max_rank * (p.in + out);
   const bool wide = out > 8192 && p.in <= 8192;
-  if (tiles <= 4 && p.in > 8192 && p.max_rank >= 32) {
+  if (tiles <= 6 && p.in > 8192 && p.max_rank >= 32) {
     cut.log_cluster = 4;  // long dot products
     cut.log_splits = tiles <= 3 ? 1 : 0;
   } else if (tiles <= (wide && p.max_rank > 16 ? 6 : 3)) {
@@ -67,8 +67,6 @@ void cut_short_tiles(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
     cut_low_rank(out, tiles, cut);
   } else if (p.max_rank <= 16 && wide && tiles >= 5 && tiles <= 10) {
     cut.log_cluster = cut.log_splits = 2;
-  } else if (tiles <= 6 && p.max_rank >= (p.in > 8192 ? 32 : 64)) {
-    cut.log_cluster = 4;
   } else if (tiles <= (out > 8192 ? 9 : 7)) {
     cut.log_cluster = 3;
     cut.log_splits = 1;
