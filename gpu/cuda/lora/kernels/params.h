@@ -78,9 +78,9 @@ struct LoraCut {
   std::int32_t tile_rows = 0;    // 0: the plain kernel; 8: bgmv and mbgmv; 32, 64: sgmv
   std::int32_t padded_rank = 0;  // bgmv: what every adapter's loops run to; 0: its own rank
   std::int32_t log_cluster = 0;  // 2^this blocks share a tile: they split `in`, then the columns
-  std::int32_t spare = 0;        // sgmv: so many blocks fewer, less than half of them
   std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns, each doing all of x A^T
   bool overlap = false;          // programmatic dependent launch
+  std::int32_t spare = 0;        // sgmv: so many blocks fewer in a cluster, less than half of them
 
   std::int32_t blocks() const { return (1 << log_cluster) - spare; }  // of a cluster
 };

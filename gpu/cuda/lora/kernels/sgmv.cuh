@@ -106,8 +106,8 @@ __device__ __forceinline__ void sgmv_expand(Ring& ring, const SgmvWork& w, const
 }
 
 // All blocks of the cluster, and all that they wrote.
-__device__ __forceinline__ void meet(int blocks) {
-  if (blocks == 1) {
+__device__ __forceinline__ void meet(bool alone) {
+  if (alone) {
     __syncthreads();
     return;
   }
@@ -115,23 +115,7 @@ __device__ __forceinline__ void meet(int blocks) {
   cluster_wait();
 }
 
-// A launch's cut as the kernel takes it.
-struct SgmvCut : LoraCut {
-  std::uint32_t reciprocal = 0;  // 2^16 over the blocks of a cluster, rounded up
-
-  explicit SgmvCut(const LoraCut& cut) : LoraCut(cut) {
-    const auto n = static_cast<std::uint32_t>(blocks());
-    reciprocal = ((1U << 16) + n - 1) / n;
-  }
-  // Number `part` of blocks() << log_parts nearly equal parts of [0, total) begins here; at
-  // multiples of 64.
-  __device__ __forceinline__ int begin(int total, int log_parts, int part) const {
-    const auto all = static_cast<unsigned>((total + 63) / 64 * part) * reciprocal;
-    return min(total, static_cast<int>(all >> (16 + log_parts)) * 64);
-  }
-};
-
-template <typename T, bool kPaged, int kTileRows>
+template <typename T, bool kPaged, int kTileRows, bool kSpare>
 __global__ void __launch_bounds__(kLoraThreads, 2)
     sgmv_lora(const __grid_constant__ LoraParams p, const SgmvCut cut) {
   using Shape = SgmvShape<kTileRows>;
@@ -147,12 +131,11 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     return;
   }
   const LoraOutput out = p.out[which];
-  const int blocks = (1 << cut.log_cluster) - cut.spare;
-  const int part = static_cast<int>(blockIdx.x);
-  const int block = part - static_cast<int>((blockIdx.x * cut.reciprocal) >> 16) * blocks;
-  const SgmvWork work{entry, cut.begin(p.in, 0, block), cut.begin(p.in, 0, block + 1),
-                      cut.begin(out.cols, cut.log_splits, part),
-                      cut.begin(out.cols, cut.log_splits, part + 1)};
+  const SgmvCluster<kSpare> cluster(cut);
+  const int block = cluster.block_of(static_cast<int>(blockIdx.x));
+  const SgmvWork work{entry, cluster.begin(p.in, 0, block), cluster.begin(p.in, 0, block + 1),
+                      cluster.begin(out.cols, cut.log_splits, static_cast<int>(blockIdx.x)),
+                      cluster.begin(out.cols, cut.log_splits, static_cast<int>(blockIdx.x) + 1)};
   const bool wide = p.out_type == LoraType::f32;
   const int size = wide ? 4 : 2;
   const unsigned lane = threadIdx.x % 32;
@@ -191,11 +174,11 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     if (pass > 0) __syncthreads();  // the sums before have been added up
     sgmv_sum_parts<Shape>(acc, rank_tiles, v + pass, shared.pitch, extra);
   }
-  meet(blocks);
-  sgmv_share_v<T>(blocks, cut.reciprocal, block, tile.count, round_up(entry.rank, 16), v,
-                  shared.pitch, reinterpret_cast<T*>(shared_bytes + shared.high_at),
+  meet(cluster.alone());
+  sgmv_share_v<T>(cluster, block, tile.count, round_up(entry.rank, 16), v, shared.pitch,
+                  reinterpret_cast<T*>(shared_bytes + shared.high_at),
                   reinterpret_cast<T*>(shared_bytes + shared.low_at));
-  meet(blocks);
+  meet(cluster.alone());
 
   const unsigned v_row = (static_cast<unsigned>(sgmv_row<Shape>()) + lane % 16) *
                              static_cast<unsigned>(shared.pitch) * 2 +
@@ -214,9 +197,9 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
 }
 
 // On GPUs whose blocks have too little shared memory, tiles of eight rows instead.
-template <typename T, bool kPaged, int kTileRows>
+template <typename T, bool kPaged, int kTileRows, bool kSpare>
 cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
-  constexpr auto kKernel = sgmv_lora<T, kPaged, kTileRows>;
+  constexpr auto kKernel = sgmv_lora<T, kPaged, kTileRows, kSpare>;
   int most = 0;
   if (const cudaError_t error = prepare_kernel<kKernel>(cut, most); error != cudaSuccess) {
     return error;
@@ -234,8 +217,12 @@ cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t st
 
 template <typename T, bool kPaged>
 cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
-  return cut.tile_rows == 64 ? launch_sgmv<T, kPaged, 64>(p, cut, stream)
-                             : launch_sgmv<T, kPaged, 32>(p, cut, stream);
+  if (cut.tile_rows == 64) {
+    return cut.spare > 0 ? launch_sgmv<T, kPaged, 64, true>(p, cut, stream)
+                         : launch_sgmv<T, kPaged, 64, false>(p, cut, stream);
+  }
+  return cut.spare > 0 ? launch_sgmv<T, kPaged, 32, true>(p, cut, stream)
+                       : launch_sgmv<T, kPaged, 32, false>(p, cut, stream);
 }
 
 }  // namespace tandem::cuda
