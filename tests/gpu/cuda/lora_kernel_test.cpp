@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/cuda/base/cuda_status.h"
@@ -159,18 +161,48 @@ TEST(LoraKernel, EveryCutOfLongSegmentsAgrees) {
     const std::vector<float> want = scene->run(
         [&](const LoraArgs& args) { return launch_lora(args, nullptr, LoraKernel::mbgmv); });
     for (const std::int32_t tile_rows : {32, 64}) {
-      for (const std::int32_t log_cluster : {0, 1, 3, 4}) {
+      for (const auto& [log_cluster, spare] :
+           {std::pair{0, 0}, {1, 0}, {2, 1}, {3, 0}, {3, 1}, {3, 2}, {3, 3}, {4, 0}, {4, 4}}) {
         for (const std::int32_t log_splits : {0, 2}) {
           LoraCut cut;
           cut.tile_rows = tile_rows;
           cut.log_cluster = log_cluster;
+          cut.spare = spare;
           cut.log_splits = log_splits;
           const std::vector<float> got = run(cut);
           expect_near(got, want,
-                      fmt::format("{} rows, cluster 2^{}, splits 2^{}", tile_rows, log_cluster,
-                                  log_splits));
+                      fmt::format("{} rows, {} blocks in a cluster, splits 2^{}", tile_rows,
+                                  cut.blocks(), log_splits));
           ASSERT_EQ(run(cut), got);
         }
+      }
+    }
+  }
+}
+
+// The same for tiles of eight rows, with ranks up to eight, which have a kernel of their own, and
+// beyond; judged by tiles of 32 rows.
+TEST(LoraKernel, EveryCutOfShortSegmentsAgrees) {
+  const Scene low_ranks(1096, 2120, {8, 3, 1, 5}, {8, 1, 0, 20});
+  const Scene narrow(264, 136, {7, 8}, {3, 9});
+  const Scene all_ranks(520, 1096, {8, 16, 40, 64, 100}, {2, 9, 8, 1, 7});
+  for (const Scene* scene : {&low_ranks, &narrow, &all_ranks}) {
+    const std::vector<float> want = scene->run(
+        [&](const LoraArgs& args) { return launch_lora(args, nullptr, LoraKernel::sgmv); });
+    for (const std::int32_t log_cluster : {0, 1, 2, 3, 4}) {
+      for (const std::int32_t log_splits : {0, 1, 2}) {
+        LoraCut cut;
+        cut.tile_rows = 8;
+        cut.log_cluster = log_cluster;
+        cut.log_splits = log_splits;
+        const auto run = [&] {
+          return scene->run([&](const LoraArgs& args) {
+            return cuda_status(launch_cut(lora_params(args), cut, nullptr), "lora");
+          });
+        };
+        const std::vector<float> got = run();
+        expect_near(got, want, fmt::format("cluster 2^{}, splits 2^{}", log_cluster, log_splits));
+        ASSERT_EQ(run(), got);
       }
     }
   }
@@ -206,10 +238,18 @@ TEST(LoraPlan, TakesLongTilesForPromptsAlone) {
 }
 
 TEST(LoraPlan, KeepsClustersOfLongTilesToOneWave) {
-  for (std::int32_t rows = 32; rows <= 2112; rows += 32) {
-    const LoraCut cut = plan_lora(step_of(1, rows, rows), {9}, LoraKernel::automatic);
-    const int tiles = (rows + cut.tile_rows - 1) / cut.tile_rows;
-    EXPECT_LE(tiles << (cut.log_cluster + cut.log_splits), 232) << rows << " rows";
+  // Clusters of so many blocks that an H200 runs at once, two blocks on a multiprocessor.
+  const std::map<int, int> at_once = {{2, 132}, {4, 62},  {6, 39}, {7, 32},
+                                      {8, 30},  {12, 16}, {16, 14}};
+  for (const std::int32_t out : {4096, 14336}) {
+    for (std::int32_t rows = 32; rows <= 3968; rows += 32) {
+      LoraParams step = step_of(1, rows, rows);
+      step.out[0] = {nullptr, out, out};
+      const LoraCut cut = plan_lora(step, {9}, LoraKernel::automatic);
+      const int tiles = (rows + cut.tile_rows - 1) / cut.tile_rows;
+      ASSERT_TRUE(at_once.contains(cut.blocks())) << cut.blocks() << " blocks";
+      EXPECT_LE(tiles << cut.log_splits, at_once.at(cut.blocks())) << rows << " rows to " << out;
+    }
   }
 }
 

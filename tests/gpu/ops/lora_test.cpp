@@ -156,6 +156,19 @@ TEST_F(Lora, CutsLargeShapesWithoutSeams) {
   }
 }
 
+// So many tiles that each has few blocks: their warps go on from columns to columns, and load what
+// the next ones hold while they store the last.
+TEST_F(Lora, AddsToManyColumnsOfManySegments) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t out : {4104, 1992}) {
+      check(dtype, dtype, 150, 72, {out}, {{8}, {3}}, std::vector<std::int32_t>(144, 1));
+      check(dtype, dtype, 330, 72, {out}, {{16}, {8}, {40}, {64}, {72}, {24}},
+            std::vector<std::int32_t>(165, 2));
+      check(dtype, DType::f32, 150, 72, {out}, {{8}, {16}}, std::vector<std::int32_t>(144, 1), 12);
+    }
+  }
+}
+
 // Prompts: long segments beside short ones, whose last tiles are full, almost full or one row.
 TEST_F(Lora, TakesLongSegmentsOfEveryLength) {
   for (const DType dtype : {DType::bf16, DType::f16}) {

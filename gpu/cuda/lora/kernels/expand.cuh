@@ -27,13 +27,12 @@ __device__ __forceinline__ void add_to_row(std::byte* row, bool wide, const Word
 // A unit is 32 columns: four products of eight columns, so chosen that a thread's results are eight
 // neighbours (column 8t + 2j + c of the unit is column 2t + c of product j). v's high part is rows
 // 0 to 7 of the product and its low part rows 8 to 15, so that one product gives both.
-template <typename T, bool kPaged>
+template <typename T, typename Stream>
 class Expand {
  public:
   // `row`: the lane's of y, -1: none.
-  __device__ __forceinline__ Expand(const LoraParams& p, const LoraWork& work,
-                                    WeightStream<T, kPaged>& stream, std::int32_t row,
-                                    const LoraOutput& out)
+  __device__ __forceinline__ Expand(const LoraParams& p, const LoraWork& work, Stream& stream,
+                                    std::int32_t row, const LoraOutput& out)
       : w_(work), stream_(stream), any_(row >= 0), wide_(p.out_type == LoraType::f32) {
     const int size = wide_ ? 4 : static_cast<int>(sizeof(T));
     unit_bytes_ = kUnit * size;
@@ -41,14 +40,12 @@ class Expand {
          (w_.columns.begin * kUnit + 8 * w_.t) * size;
   }
 
-  // Loads what y holds at `unit` and at the next before `end`. Called once before any run, so that
-  // it travels while the cluster meets. Never for units beyond these: a store to a line that a load
-  // is still waiting for holds up all of the multiprocessor (4096 to 14336, rank 8, 256 rows: 122
-  // us instead of 50).
-  __device__ __forceinline__ void load_old(int unit, int end) {
+  // Loads what y holds at the first units. Called once before any run, so that it travels while the
+  // cluster meets.
+  __device__ __forceinline__ void begin() {
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      old_[b] = load_activations(y_ + b * unit_bytes_, unit + b < end && has(unit + b) && !wide_);
+    for (int pair = 0; pair < kMostAhead / 2; ++pair) {
+      if (pair == 0 || w_.entry.b_stride <= 16) load_pair(pair, w_.columns.begin + 2 * pair);
     }
   }
 
@@ -56,108 +53,137 @@ class Expand {
   // addresses of v, rows `pitch` bytes apart.
   template <int kWords>
   __device__ __forceinline__ void run_whole_rows(unsigned high, unsigned low, unsigned pitch) {
+    constexpr int kAhead = kWords == 4 ? 2 : kMostAhead;
     const unsigned b_row = static_cast<unsigned>(w_.entry.b_stride) * kSize;
     const unsigned piece = static_cast<unsigned>(w_.t) * 4 * kWords;
-    const unsigned lane = static_cast<unsigned>(w_.g / 2 * 8 + w_.g % 2) * b_row + piece;
+    const unsigned lane =
+        place_of_b(static_cast<unsigned>(w_.g / 2 * 8 + w_.g % 2) * b_row + piece, b_row);
     const bool two = kWords == 4 && w_.entry.b_stride == 64;
-    const unsigned swap = two ? (w_.g & 1) * 64U : 0;
     high += static_cast<unsigned>(w_.g) * pitch + piece;
     low += static_cast<unsigned>(w_.g) * pitch + piece;
+    Left<kWords> left;
+    if (kWords < 4) left = load_left<kWords>(high, low);
     const int per_stage = stream_.units_per_stage();
+    unsigned stage = 0;
+    int in_stage = 0;  // units that are left of it
 #pragma unroll 1
-    for (int unit = w_.columns.begin; unit < w_.columns.end;) {
-      unsigned stage = stream_.take() + lane;
-      const int end = min(unit + per_stage, w_.columns.end);
-#pragma unroll 1
-      while (unit < end) {
-        begin_unit(unit, end);
+    for (int first = w_.columns.begin; first < w_.columns.end; first += kAhead) {
 #pragma unroll
-        for (int b = 0; b < kBatch; ++b) {
-          if (unit >= end) break;
-          float acc[4][4] = {};
-          step<kWords>(acc, stage + swap, 2 * b_row, high, low);
-          if (two) step<kWords>(acc, stage + (64 - swap), 2 * b_row, high + 64, low + 64);
-          store(unit, b, acc);
-          stage += kUnit * b_row;
-          ++unit;
+      for (int b = 0; b < kAhead; ++b) {
+        if (first + b >= w_.columns.end) break;
+        if (in_stage == 0) {
+          stage = stream_.take() + lane;
+          in_stage = per_stage;
         }
+        float acc[4][4] = {};
+        if (kWords == 4) left = load_left<kWords>(high, low);
+        step<kWords>(acc, stage, 2 * b_row, left);
+        if (two) {
+          left = load_left<kWords>(high + 64, low + 64);
+          step<kWords>(acc, stage ^ 64U, 2 * b_row, left);
+        }
+        store<kAhead>(first, b, acc);
+        stage += kUnit * b_row;
+        if (--in_stage == 0) stream_.release_whole_rows();
       }
-      stream_.release();
     }
   }
 
   // Rows of B in pieces of 64 ranks, one unit to a stage.
   __device__ __forceinline__ void run_pieces(unsigned high, unsigned low, unsigned pitch) {
+    constexpr int kAhead = 2;
     const unsigned piece = static_cast<unsigned>(w_.t) * 16;
-    const unsigned lane = static_cast<unsigned>(w_.g / 2 * 8 + w_.g % 2) * 128 + piece;
-    const unsigned swap = (w_.g & 1) * 64U;
+    const unsigned lane =
+        place_of_b(static_cast<unsigned>(w_.g / 2 * 8 + w_.g % 2) * 128 + piece, 128);
     high += static_cast<unsigned>(w_.g) * pitch + piece;
     low += static_cast<unsigned>(w_.g) * pitch + piece;
 #pragma unroll 1
-    for (int unit = w_.columns.begin; unit < w_.columns.end; ++unit) {
-      begin_unit(unit, unit + 1);
-      float acc[4][4] = {};
+    for (int first = w_.columns.begin; first < w_.columns.end; first += kAhead) {
+#pragma unroll
+      for (int b = 0; b < kAhead; ++b) {
+        if (first + b >= w_.columns.end) break;
+        float acc[4][4] = {};
 #pragma unroll 1
-      for (int r = 0; r < w_.rank; r += kStepRanks) {
-        const unsigned stage = stream_.take() + lane;
-        const unsigned at = static_cast<unsigned>(r) * kSize;
-        step<4>(acc, stage + swap, 256, high + at, low + at);
-        step<4>(acc, stage + (64 - swap), 256, high + at + 64, low + at + 64);
-        stream_.release();
+        for (int r = 0; r < w_.rank; r += kStepRanks) {
+          const unsigned stage = stream_.take() + lane;
+          const unsigned at = static_cast<unsigned>(r) * kSize;
+          step<4>(acc, stage, 256, load_left<4>(high + at, low + at));
+          step<4>(acc, stage ^ 64U, 256, load_left<4>(high + at + 64, low + at + 64));
+          stream_.release_piece();
+        }
+        store<kAhead>(first, b, acc);
       }
-      store(unit, 0, acc);
     }
   }
 
  private:
-  static constexpr int kBatch = 2;
+  static constexpr int kMostAhead = 4;  // units of y that are under way
   static constexpr auto kSize = static_cast<unsigned>(sizeof(T));
 
   __device__ __forceinline__ bool has(int unit) const {
     return any_ && unit < w_.columns.end && unit * kUnit + 8 * w_.t < w_.cols;
   }
 
-  __device__ __forceinline__ void begin_unit(int unit, int end) {
-    if (unit != w_.columns.begin) load_old(unit, end);
-  }
-
-  // y of `unit`, number b of the batch, += the products.
-  __device__ __forceinline__ void store(int unit, int b, const float (&acc)[4][4]) {
-    std::byte* here = y_;
-    y_ += unit_bytes_;
-    if (!has(unit)) return;
-    float delta[8];
+  // Loads two units, a cache line of y, as numbers 2 `pair` and the next. A store to a line that a
+  // load is still waiting for holds up all of the multiprocessor (4096 to 14336, rank 8, 256 rows:
+  // 122 us instead of 50), so lines are loaded as a whole, and parts begin with a line.
+  __device__ __forceinline__ void load_pair(int pair, int unit) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      delta[2 * j] = acc[j][0] + acc[j][2];
-      delta[2 * j + 1] = acc[j][1] + acc[j][3];
+    for (int b = 0; b < 2; ++b) {
+      old_[2 * pair + b] = load_activations(y_ + (unit + b - w_.columns.begin) * unit_bytes_,
+                                            has(unit + b) && !wide_);
     }
-    add_to_row<T>(here, wide_, old_[b], delta);
   }
 
-  // 8 kWords ranks. Products j read rows of B `next` bytes apart.
+  // y of unit first + b += the products; once a pair is stored, that after the next is loaded.
+  template <int kAhead>
+  __device__ __forceinline__ void store(int first, int b, const float (&acc)[4][4]) {
+    const int unit = first + b;
+    if (has(unit)) {
+      float delta[8];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        delta[2 * j] = acc[j][0] + acc[j][2];
+        delta[2 * j + 1] = acc[j][1] + acc[j][3];
+      }
+      add_to_row<T>(y_ + (unit - w_.columns.begin) * unit_bytes_, wide_, old_[b], delta);
+    }
+    if (b % 2 == 1) load_pair(b / 2, first + b / 2 * 2 + kAhead);
+  }
+
+  // v as high and low, of a row that exists: shared memory need not go on after the last.
   template <int kWords>
-  __device__ __forceinline__ void step(float (&acc)[4][4], unsigned b, unsigned next, unsigned high,
-                                       unsigned low) {
+  struct Left {
+    Words<kWords> high, low;
+  };
+  template <int kWords>
+  __device__ __forceinline__ Left<kWords> load_left(unsigned high, unsigned low) const {
+    Left<kWords> left{};
+    if (any_) left = {load_shared<kWords>(high), load_shared<kWords>(low)};
+    return left;
+  }
+
+  // 8 kWords ranks. Products' first rows of B lie `next` bytes apart; place_of_b exchanges those of
+  // narrow rows.
+  template <int kWords>
+  __device__ __forceinline__ void step(float (&acc)[4][4], unsigned b, unsigned next,
+                                       const Left<kWords>& left) {
     Words<kWords> right[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) right[j] = load_shared<kWords>(b + static_cast<unsigned>(j) * next);
-    // Of a row that exists; shared memory need not go on after the last.
-    Words<kWords> upper{};
-    Words<kWords> lower{};
-    if (any_) upper = load_shared<kWords>(high);
-    if (any_) lower = load_shared<kWords>(low);
+    for (unsigned j = 0; j < 4; ++j) {
+      right[j] = load_shared<kWords>(kWords < 4 ? b ^ (j * next) : b + j * next);
+    }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) multiply<T>(acc[j], upper, lower, right[j]);
+    for (int j = 0; j < 4; ++j) multiply<T>(acc[j], left.high, left.low, right[j]);
   }
 
   const LoraWork& w_;
-  WeightStream<T, kPaged>& stream_;
+  Stream& stream_;
   const bool any_;
   const bool wide_;
-  std::byte* y_;  // this lane's columns of the unit at hand
+  std::byte* y_;  // this lane's columns of the part's first unit
   int unit_bytes_;
-  Words<4> old_[kBatch];
+  Words<4> old_[kMostAhead];
 };
 
 }  // namespace tandem::cuda

@@ -15,7 +15,11 @@
 // the way from launch to store: no divisions, all that can be loaded early is.
 //
 // Tried (H200, 4096 to 4096, rank 64, us): weights straight to registers, 16 bytes a thread: 112
-// for 256 distinct rows against 64 at copy speed: too few loads in flight under 128 registers.
+// for 256 distinct rows against 64 at copy speed: too few loads in flight under 128 registers. Six
+// stages with one block on a multiprocessor: 2 % at most. To ask L2 for a warp's B when it begins:
+// 89 instead of 75. Bulk copies for the rings (a plain read of 67 MB): 17.0 us with 8 KiB each, as
+// with loads, but 50 with 1 KiB and 89 with 256 bytes, which is what rows of A have. To hold a part
+// of the cluster back for tiles of lower ranks: mixed ranks got slower, not faster.
 #pragma once
 
 #include "gpu/cuda/base/launch_order.cuh"
@@ -52,10 +56,19 @@ __device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTil
   }
 }
 
-template <typename T, bool kPaged>
+// A warp's columns, in units. Parts of several begin with a cache line of y (expand.cuh).
+__device__ __forceinline__ LoraRange warp_columns(int all, int log_parts, int part) {
+  if (all >> log_parts < 4) return {all, log_parts, part};
+  LoraRange lines((all + 1) / 2, log_parts, part);
+  lines.begin *= 2;
+  lines.end = min(lines.end * 2, all);
+  return lines;
+}
+
+template <typename T, bool kPaged, bool kLowRank>
 __global__ void __launch_bounds__(kLoraThreads, 2)
     fused_lora(const __grid_constant__ LoraParams p, const LoraCut cut) {
-  extern __shared__ __align__(128) std::byte shared_bytes[];
+  extern __shared__ __align__(1024) std::byte shared_bytes[];
   allow_next_kernel();
   const int which = static_cast<int>(blockIdx.y);
   const LoraTile tile = find_tile(p, kShortTileRows, static_cast<int>(blockIdx.z));
@@ -82,10 +95,10 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
                    lane % 4,
                    static_cast<int>(blockIdx.x) & ((1 << cut.log_cluster) - 1),
                    cut.log_cluster,
-                   LoraRange(all_columns, log_columns, first_columns + warp)};
+                   warp_columns(all_columns, log_columns, first_columns + warp)};
   const auto shared_at = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
-  WeightStream<T, kPaged> stream(p, tile.slot, w,
-                                 shared_at + static_cast<unsigned>(warp * kStages * kStageBytes));
+  using Stream = WeightStream<T, kPaged, kLowRank>;
+  Stream stream(p, tile.slot, w, shared_at + static_cast<unsigned>(warp * kStages * kStageBytes));
 #pragma unroll 1
   for (int i = 0; i < kStages; ++i) stream.send();
   prefetch_rows<T>(p, tile, out, LoraRange((p.in + kUnit - 1) / kUnit, w.log_blocks, w.block),
@@ -106,22 +119,26 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     if (rank0 > 0) __syncthreads();  // the sums before have been read
     float* own = partial + (warp >> log_groups) * most_rows * pitch;
     const LoraRange k = w.inputs(log_groups);
+    if constexpr (kLowRank) {
+      shrink_low_rank(p, w, stream, k, row, own + w.g * pitch);
+    } else {
 #pragma unroll 1
-    for (int r = (warp & ((1 << log_groups) - 1)) * kPairRanks; r < ranks;
-         r += kPairRanks << log_groups) {
-      shrink(p, w, stream, k, row, own + r, pitch);
+      for (int r = (warp & ((1 << log_groups) - 1)) * kPairRanks; r < ranks;
+           r += kPairRanks << log_groups) {
+        shrink(p, w, stream, k, row, own + r, pitch);
+      }
     }
     __syncthreads();
     sum_warps(tile.count, partial, kLoraWarps >> log_groups, pitch, most_rows, ranks, v + rank0,
               shared.v_pitch);
   }
-  Expand<T, kPaged> expand(p, w, stream, row, out);
+  Expand<T, Stream> expand(p, w, stream, row, out);
   if (w.log_blocks > 0) {
     cluster_arrive();
-    expand.load_old(w.columns.begin, w.columns.begin + stream.units_per_stage());
+    expand.begin();
     cluster_wait();
   } else {
-    expand.load_old(w.columns.begin, w.columns.begin + stream.units_per_stage());
+    expand.begin();
     __syncthreads();
   }
   T* high = reinterpret_cast<T*>(partial);
@@ -144,9 +161,9 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   if (w.log_blocks > 0) cluster_wait();  // nobody reads this block's v any more
 }
 
-template <typename T, bool kPaged>
+template <typename T, bool kPaged, bool kLowRank>
 cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
-  constexpr auto kKernel = fused_lora<T, kPaged>;
+  constexpr auto kKernel = fused_lora<T, kPaged, kLowRank>;
   int most = 0;
   if (const cudaError_t error = prepare_kernel<kKernel>(cut, most); error != cudaSuccess) {
     return error;
@@ -155,6 +172,12 @@ cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t s
   // sm_86, 89 and 120 give a block 99 KB, which the rings almost fill: slow there, but right.
   if (shared.bytes > most) return launch_lora_plain(p, cut.overlap, stream);
   return launch_tiles<kKernel>(p, cut, kLoraThreads, shared.bytes, stream);
+}
+
+template <typename T, bool kPaged>
+cudaError_t launch_fused(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
+  return p.max_rank <= 8 ? launch_fused<T, kPaged, true>(p, cut, stream)
+                         : launch_fused<T, kPaged, false>(p, cut, stream);
 }
 
 }  // namespace tandem::cuda

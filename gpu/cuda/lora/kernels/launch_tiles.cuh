@@ -34,14 +34,15 @@ cudaError_t prepare_kernel(const LoraCut& cut, int& most) {
 }
 
 // Grid: (cluster x splits, modules, tiles of cut.tile_rows).
-template <auto kKernel>
-cudaError_t launch_tiles(const LoraParams& p, const LoraCut& cut, int threads, int shared_bytes,
+template <auto kKernel, typename Cut>
+cudaError_t launch_tiles(const LoraParams& p, const Cut& cut, int threads, int shared_bytes,
                          cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(cut.blocks());
   cudaLaunchAttribute attributes[2] = {};
   unsigned num_attributes = 0;
-  if (cut.log_cluster > 0) {
+  if (blocks > 1) {
     attributes[num_attributes].id = cudaLaunchAttributeClusterDimension;
-    attributes[num_attributes].val.clusterDim.x = 1U << cut.log_cluster;
+    attributes[num_attributes].val.clusterDim.x = blocks;
     attributes[num_attributes].val.clusterDim.y = 1;
     attributes[num_attributes].val.clusterDim.z = 1;
     ++num_attributes;
@@ -52,9 +53,8 @@ cudaError_t launch_tiles(const LoraParams& p, const LoraCut& cut, int threads, i
     ++num_attributes;
   }
   cudaLaunchConfig_t config{};
-  config.gridDim =
-      dim3(1U << (cut.log_cluster + cut.log_splits), static_cast<unsigned>(p.num_modules),
-           static_cast<unsigned>(tile_bound(p, cut.tile_rows)));
+  config.gridDim = dim3(blocks << cut.log_splits, static_cast<unsigned>(p.num_modules),
+                        static_cast<unsigned>(tile_bound(p, cut.tile_rows)));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;

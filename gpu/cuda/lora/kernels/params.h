@@ -80,6 +80,9 @@ struct LoraCut {
   std::int32_t log_cluster = 0;  // 2^this blocks share a tile: they split `in`, then the columns
   std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns, each doing all of x A^T
   bool overlap = false;          // programmatic dependent launch
+  std::int32_t spare = 0;        // sgmv: so many blocks fewer in a cluster, less than half of them
+
+  std::int32_t blocks() const { return (1 << log_cluster) - spare; }  // of a cluster
 };
 
 // Each enqueues one kernel; nothing is validated, allocated or waited for. fused.cuh (tiles of 8

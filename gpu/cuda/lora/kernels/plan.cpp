@@ -33,28 +33,51 @@ std::int32_t widest_output(const LoraParams& p) {
   return out;
 }
 
+// The same for at most eight ranks and more than three tiles: to compute x A^T more than once costs
+// less than to meet.
+void cut_low_rank(std::int64_t out, std::int64_t tiles, LoraCut& cut) {
+  if (tiles <= 9 && (tiles < 7 || out > 8192)) {
+    cut.log_cluster = cut.log_splits = 2;
+  } else if (tiles <= 24 || (tiles <= 32 && out > 8192)) {
+    cut.log_cluster = 1;
+    cut.log_splits = 2;
+  } else if (tiles <= 33) {
+    cut.log_cluster = cut.log_splits = 1;
+  } else if (tiles <= 66) {
+    cut.log_splits = 2;
+  } else if (tiles <= 132) {
+    cut.log_splits = 1;
+  }
+}
+
 // Cluster and splits for tiles of eight rows, by the number of tiles: as many blocks as fill the
 // GPU about once, in clusters of at most eight (sixteen need a whole GPC each and start later). The
-// borders are those of a sweep over 360 of the peers' cases on an H200: within 2 % of the best cut
-// of each.
+// borders are those of sweeps over the peers' cases on an H200.
 void cut_short_tiles(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
   const std::int64_t out = widest_output(p);
   const std::int64_t matrix_bytes = std::int64_t{2} * p.max_rank * (p.in + out);
-  if (tiles <= 4 && p.in > 8192 && p.max_rank >= 32) {
+  const bool wide = out > 8192 && p.in <= 8192;
+  if (tiles <= 6 && p.in > 8192 && p.max_rank >= 32) {
     cut.log_cluster = 4;  // long dot products
     cut.log_splits = tiles <= 3 ? 1 : 0;
-  } else if (tiles <= 3) {
+  } else if (tiles <= (wide && p.max_rank > 16 ? 6 : 3)) {
     cut.log_cluster = 3;
     cut.log_splits = 2;
+  } else if (p.max_rank <= 8 && p.in <= 8192) {
+    cut_low_rank(out, tiles, cut);
+  } else if (p.max_rank <= 16 && wide && tiles >= 5 && tiles <= 10) {
+    cut.log_cluster = cut.log_splits = 2;
   } else if (tiles <= (out > 8192 ? 9 : 7)) {
     cut.log_cluster = 3;
     cut.log_splits = 1;
-  } else if (tiles <= 13 || (tiles <= 30 && matrix_bytes >= (1 << 20))) {
+  } else if (tiles <= 13 || (tiles <= 16 && matrix_bytes >= (300 << 10)) ||
+             (tiles <= 30 && matrix_bytes >= (1 << 20))) {
     cut.log_cluster = 3;
   } else if (tiles <= 48) {
     cut.log_cluster = 2;
   } else if (tiles <= 160) {
-    cut.log_cluster = 1;
+    const bool split = p.max_rank <= 16 && p.in <= 8192 && tiles > 96 && tiles <= 132;
+    (split ? cut.log_splits : cut.log_cluster) = 1;
   }
   // Such a rank is rarely the batch's mean: more blocks, so that its tiles do not end long after
   // the others' (segments come with the high ranks first).
@@ -72,42 +95,69 @@ std::int64_t long_tiles(const LoraParams& p) {
 // Tiles of long segments: 32 rows in the largest clusters that run at once, and 64 rows once there
 // are tiles enough. A cluster lies within a part of the GPU of 14 to 18 multiprocessors (H200), so
 // fewer large ones run at once than the number of blocks says, and a second wave costs more than
-// smaller clusters do. Ranks up to 64 let two blocks share a multiprocessor. The borders are those
-// of a sweep over the peers' cases and some of ranks up to 128 on an H200.
+// smaller clusters do. With two blocks on a multiprocessor, as ranks up to 64 let them, 14 of 16
+// blocks run at once, 16 of 12, 30 of 8, 32 of 7, 62 of 4; with one, 15 of 8 and 17 of 6. The
+// borders are those of sweeps over the peers' cases and some of up to 3,072 rows and ranks up to
+// 128 on an H200.
 void cut_long_tiles(const LoraParams& p, LoraCut& cut) {
   const std::int64_t tiles = long_tiles(p);
+  const std::int32_t out = widest_output(p);
   const bool shared = p.max_rank <= 64;
+  // Much is to be written, and x A^T costs little beside that.
+  const bool wide = shared && out > 8192 && p.in <= 8192;
+  const bool full = p.num_rows * p.num_modules >= 24 * tiles;
   // Small weights and full tiles: sixteen blocks have too little to do to be worth meeting.
-  const std::int32_t size = p.in + widest_output(p);
+  const std::int32_t size = p.in + out;
   const bool large = size >= 16384 || (size >= 8192 && p.num_rows <= 16 * tiles);
-  cut.tile_rows = 32;
-  if (tiles <= 4 || (large && tiles <= (shared ? 12 : 6))) {
-    cut.log_cluster = 4;
-    cut.log_splits = tiles == 1 ? 2 : tiles <= 3 ? 1 : 0;
-  } else if (tiles <= (shared ? 28 : 14)) {
-    cut.log_cluster = 3;
+  const auto take = [&](int rows, int log_cluster, int log_splits, int spare) {
+    cut.tile_rows = rows;
+    cut.log_cluster = log_cluster;
+    cut.log_splits = log_splits;
+    cut.spare = spare;
+  };
+  if (full && wide && tiles >= 5 && tiles <= 8) {
+    take(32, 4, 1, 4);
+  } else if (tiles <= 4 || (large && tiles <= (shared ? 12 : 6))) {
+    take(32, 4, tiles == 1 ? 2 : tiles <= 3 ? 1 : 0, 0);
+  } else if (full && wide && tiles >= 15 && tiles <= 16) {
+    take(32, 3, 1, 1);
+  } else if (full && p.max_rank > 32 && tiles >= (shared ? 15 : 16) && tiles <= 17) {
+    take(32, 3, 0, 2);
+  } else if (tiles <= (shared ? 28 : 15)) {
+    take(32, 3, 0, 0);
+  } else if (full && shared && tiles <= 32) {
+    take(32, 3, 0, 1);
+  } else if (full && shared && tiles <= 64) {
+    take(64, 3, 0, tiles <= 60 ? 0 : 1);
+  } else if (full && shared && tiles <= 124) {
+    take(64, 2, 0, 0);
   } else if (tiles <= 33) {
-    cut.log_cluster = 2;
+    take(32, 2, 0, 0);
   } else {
-    cut.log_cluster = 1;
-    if (tiles > 66 && p.max_rank <= 256) cut.tile_rows = 64;
+    take(tiles > 66 && p.max_rank <= 256 ? 64 : 32, 1, 0, 0);
   }
 }
 
 // Whether tiles of many rows are worth it: when segments fill them at least in part. A recorded
 // step has as many segments as rows, whatever they hold, so it takes short tiles.
 bool has_long_segments(const LoraParams& p, const LoraGpu& gpu) {
-  if (p.segments == nullptr || p.max_count < 8) return false;
+  if (p.segments == nullptr) return false;
   const std::int64_t rows = p.num_rows;
   const std::int64_t segments = p.num_segments;
-  if (rows < 4 * segments) return false;
   const std::int64_t tiles = long_tiles(p);
+  // Few tiles of much weight.
+  if (gpu.major >= 9 && p.max_rank > 32 && tiles <= 6 && (p.in > 8192 || tiles >= 5) &&
+      rows >= 2 * segments) {
+    return true;
+  }
+  if (p.max_count < 8 || rows < 4 * segments) return false;
   // Without clusters a tile is one block's work, and few blocks leave most of the GPU idle.
   if (gpu.major < 9) return tiles >= 64;
   // Low ranks: reading the weights more often costs little.
   const bool wide =
       (p.max_rank <= 32 && widest_output(p) > 8192) || (p.max_rank <= 16 && p.in > 8192);
   if (wide && segments > 1 && rows <= 8 * segments) return false;
+  if (p.max_rank <= 8 && p.in <= 8192 && segments == 1 && rows > 96 && rows <= 264) return false;
   return p.max_rank > 16 || tiles <= 12 || rows >= 20 * segments;
 }
 
@@ -127,7 +177,7 @@ LoraCut plan_lora(const LoraParams& p, const LoraGpu& gpu, LoraKernel kernel) {
     if (kernel == LoraKernel::bgmv) cut.padded_rank = p.max_rank;
     cut_short_tiles(p, tiles_of(p, 8) * p.num_modules, cut);
   }
-  if (gpu.major < 9) cut.log_cluster = cut.log_splits = 0;  // clusters came with sm_90
+  if (gpu.major < 9) cut.log_cluster = cut.log_splits = cut.spare = 0;  // clusters came with sm_90
   return cut;
 }
 

@@ -106,8 +106,8 @@ __device__ __forceinline__ void sgmv_expand(Ring& ring, const SgmvWork& w, const
 }
 
 // All blocks of the cluster, and all that they wrote.
-__device__ __forceinline__ void meet(int log_blocks) {
-  if (log_blocks == 0) {
+__device__ __forceinline__ void meet(bool alone) {
+  if (alone) {
     __syncthreads();
     return;
   }
@@ -115,14 +115,9 @@ __device__ __forceinline__ void meet(int log_blocks) {
   cluster_wait();
 }
 
-// Part number `part` of [0, total), cut at multiples of 64 into 2^log_parts nearly equal ones.
-__device__ __forceinline__ int sgmv_cut(int total, int log_parts, int part) {
-  return min(total, (((total + 63) / 64 * part) >> log_parts) * 64);
-}
-
-template <typename T, bool kPaged, int kTileRows>
+template <typename T, bool kPaged, int kTileRows, bool kSpare>
 __global__ void __launch_bounds__(kLoraThreads, 2)
-    sgmv_lora(const __grid_constant__ LoraParams p, const LoraCut cut) {
+    sgmv_lora(const __grid_constant__ LoraParams p, const SgmvCut cut) {
   using Shape = SgmvShape<kTileRows>;
   extern __shared__ __align__(128) std::byte shared_bytes[];
   allow_next_kernel();
@@ -136,12 +131,11 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     return;
   }
   const LoraOutput out = p.out[which];
-  const int block = static_cast<int>(blockIdx.x) & ((1 << cut.log_cluster) - 1);
-  const int log_columns = cut.log_cluster + cut.log_splits;
-  const SgmvWork work{entry, sgmv_cut(p.in, cut.log_cluster, block),
-                      sgmv_cut(p.in, cut.log_cluster, block + 1),
-                      sgmv_cut(out.cols, log_columns, static_cast<int>(blockIdx.x)),
-                      sgmv_cut(out.cols, log_columns, static_cast<int>(blockIdx.x) + 1)};
+  const SgmvCluster<kSpare> cluster(cut);
+  const int block = cluster.block_of(static_cast<int>(blockIdx.x));
+  const SgmvWork work{entry, cluster.begin(p.in, 0, block), cluster.begin(p.in, 0, block + 1),
+                      cluster.begin(out.cols, cut.log_splits, static_cast<int>(blockIdx.x)),
+                      cluster.begin(out.cols, cut.log_splits, static_cast<int>(blockIdx.x) + 1)};
   const bool wide = p.out_type == LoraType::f32;
   const int size = wide ? 4 : 2;
   const unsigned lane = threadIdx.x % 32;
@@ -180,11 +174,11 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
     if (pass > 0) __syncthreads();  // the sums before have been added up
     sgmv_sum_parts<Shape>(acc, rank_tiles, v + pass, shared.pitch, extra);
   }
-  meet(cut.log_cluster);
-  sgmv_share_v<T>(cut.log_cluster, block, tile.count, round_up(entry.rank, 16), v, shared.pitch,
+  meet(cluster.alone());
+  sgmv_share_v<T>(cluster, block, tile.count, round_up(entry.rank, 16), v, shared.pitch,
                   reinterpret_cast<T*>(shared_bytes + shared.high_at),
                   reinterpret_cast<T*>(shared_bytes + shared.low_at));
-  meet(cut.log_cluster);
+  meet(cluster.alone());
 
   const unsigned v_row = (static_cast<unsigned>(sgmv_row<Shape>()) + lane % 16) *
                              static_cast<unsigned>(shared.pitch) * 2 +
@@ -203,9 +197,9 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
 }
 
 // On GPUs whose blocks have too little shared memory, tiles of eight rows instead.
-template <typename T, bool kPaged, int kTileRows>
+template <typename T, bool kPaged, int kTileRows, bool kSpare>
 cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
-  constexpr auto kKernel = sgmv_lora<T, kPaged, kTileRows>;
+  constexpr auto kKernel = sgmv_lora<T, kPaged, kTileRows, kSpare>;
   int most = 0;
   if (const cudaError_t error = prepare_kernel<kKernel>(cut, most); error != cudaSuccess) {
     return error;
@@ -214,16 +208,21 @@ cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t st
   if (shared.bytes > most) {
     LoraCut shorter = cut;
     shorter.tile_rows = 8;
+    shorter.spare = 0;  // eight rows' clusters are powers of two
     return std::is_same_v<T, __half> ? launch_lora_f16(p, shorter, stream)
                                      : launch_lora_bf16(p, shorter, stream);
   }
-  return launch_tiles<kKernel>(p, cut, kLoraThreads, shared.bytes, stream);
+  return launch_tiles<kKernel>(p, SgmvCut(cut), kLoraThreads, shared.bytes, stream);
 }
 
 template <typename T, bool kPaged>
 cudaError_t launch_sgmv(const LoraParams& p, const LoraCut& cut, cudaStream_t stream) {
-  return cut.tile_rows == 64 ? launch_sgmv<T, kPaged, 64>(p, cut, stream)
-                             : launch_sgmv<T, kPaged, 32>(p, cut, stream);
+  if (cut.tile_rows == 64) {
+    return cut.spare > 0 ? launch_sgmv<T, kPaged, 64, true>(p, cut, stream)
+                         : launch_sgmv<T, kPaged, 64, false>(p, cut, stream);
+  }
+  return cut.spare > 0 ? launch_sgmv<T, kPaged, 32, true>(p, cut, stream)
+                       : launch_sgmv<T, kPaged, 32, false>(p, cut, stream);
 }
 
 }  // namespace tandem::cuda

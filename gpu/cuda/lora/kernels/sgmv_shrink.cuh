@@ -136,13 +136,18 @@ __device__ __forceinline__ void write_block(unsigned here, int block, uint2 valu
 // This block's share of the sum of all blocks' v, handed to each of them as high and low. A thread
 // asks all blocks for the same four ranks: so a warp reads and writes runs of bytes of one block
 // after another, where a lane for each block would send four times as many messages.
-template <typename T>
-__device__ __forceinline__ void sgmv_share_v(int log_blocks, int block, int count, int ranks,
-                                             const float* v, int pitch, T* high, T* low) {
+template <typename T, bool kSpare>
+__device__ __forceinline__ void sgmv_share_v(const SgmvCluster<kSpare>& cluster, int block,
+                                             int count, int ranks, const float* v, int pitch,
+                                             T* high, T* low) {
   constexpr int kBatch = 8;  // reads under way at once
-  const int blocks = 1 << log_blocks;
+  const int blocks = cluster.blocks();
+  const auto wrap = [&](int at) {  // of a number below twice the blocks
+    if constexpr (!kSpare) return at & (blocks - 1);
+    return at < blocks ? at : at - blocks;
+  };
   const int quads = ranks / 4;
-  const int share = (count * quads + blocks - 1) >> log_blocks;
+  const int share = cluster.share(count * quads);
   const int end = min(count * quads, (block + 1) * share);
 #pragma unroll 1
   for (int n = block * share + static_cast<int>(threadIdx.x); n < end; n += kLoraThreads) {
@@ -154,8 +159,7 @@ __device__ __forceinline__ void sgmv_share_v(int log_blocks, int block, int coun
       float4 part[kBatch];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        part[i] =
-            first + i < blocks ? read_block(v + at, (block + first + i) & (blocks - 1)) : float4{};
+        part[i] = first + i < blocks ? read_block(v + at, wrap(block + first + i)) : float4{};
       }
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) sum = sum_of(sum, part[i]);
@@ -169,7 +173,7 @@ __device__ __forceinline__ void sgmv_share_v(int log_blocks, int block, int coun
     const auto low_at = static_cast<unsigned>(__cvta_generic_to_shared(low + at));
 #pragma unroll 1
     for (int i = 1; i < blocks; ++i) {
-      const int there = (block + i) & (blocks - 1);
+      const int there = wrap(block + i);
       write_block(high_at, there, upper);
       write_block(low_at, there, rest);
     }

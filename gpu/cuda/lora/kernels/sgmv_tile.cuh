@@ -37,6 +37,51 @@ __device__ __forceinline__ int sgmv_column() {
   return sgmv_part<Shape>() * kUnit + static_cast<int>(threadIdx.x % 4) * 8;
 }
 
+// A launch's cut as the kernel takes it.
+struct SgmvCut : LoraCut {
+  std::uint32_t reciprocal = 0;  // 2^16 over the blocks of a cluster, rounded up
+
+  explicit SgmvCut(const LoraCut& cut) : LoraCut(cut) {
+    const auto n = static_cast<std::uint32_t>(blocks());
+    reciprocal = ((1U << 16) + n - 1) / n;
+  }
+};
+
+// The blocks of a cluster: a power of two, or fewer (`kSpare`), for which the multiplications on
+// the way from launch to store would cost 4 % of 8 to 64 rows.
+template <bool kSpare>
+class SgmvCluster {
+ public:
+  __device__ __forceinline__ explicit SgmvCluster(const SgmvCut& cut)
+      : log_blocks_(cut.log_cluster), spare_(cut.spare), reciprocal_(cut.reciprocal) {}
+
+  __device__ __forceinline__ bool alone() const { return !kSpare && log_blocks_ == 0; }
+  __device__ __forceinline__ int blocks() const {
+    return kSpare ? (1 << log_blocks_) - spare_ : 1 << log_blocks_;
+  }
+  // Which of its cluster number `part` of all clusters' blocks is.
+  __device__ __forceinline__ int block_of(int part) const {
+    if constexpr (!kSpare) return part & (blocks() - 1);
+    return part - divide(part, 0) * blocks();
+  }
+  // Number `part` of blocks() << log_parts nearly equal parts of [0, total) begins here; at
+  // multiples of 64.
+  __device__ __forceinline__ int begin(int total, int log_parts, int part) const {
+    return min(total, divide((total + 63) / 64 * part, log_parts) * 64);
+  }
+  // A block's share of `total`: rounded up, or one more than that.
+  __device__ __forceinline__ int share(int total) const { return divide(total + blocks() - 1, 0); }
+
+ private:
+  __device__ __forceinline__ int divide(int n, int log_parts) const {
+    if constexpr (!kSpare) return n >> (log_blocks_ + log_parts);
+    return static_cast<int>((static_cast<unsigned>(n) * reciprocal_) >> (16 + log_parts));
+  }
+
+  int log_blocks_, spare_;
+  unsigned reciprocal_;
+};
+
 // Where a block's own part of the work begins and ends: elements of `in`, and columns.
 struct SgmvWork {
   LoraEntry entry;

@@ -39,7 +39,7 @@ struct LoraShared {
 // the lane's of x, -1: none.
 template <typename T, bool kPaged>
 __device__ __forceinline__ void shrink(const LoraParams& p, const LoraWork& w,
-                                       WeightStream<T, kPaged>& stream, LoraRange k,
+                                       WeightStream<T, kPaged, false>& stream, LoraRange k,
                                        std::int32_t row, float* partial, int pitch) {
   float acc[2][4] = {};
   const unsigned at = static_cast<unsigned>(w.g * 256 + w.t * 16) ^ ((w.g & 1) * 64U);
@@ -69,6 +69,35 @@ __device__ __forceinline__ void shrink(const LoraParams& p, const LoraWork& w,
   for (int j = 0; j < 2; ++j) {
     *reinterpret_cast<float2*>(to + j * 8) = make_float2(acc[j][0], acc[j][1]);
   }
+}
+
+// The same for an adapter of up to eight ranks.
+template <typename T, bool kPaged>
+__device__ __forceinline__ void shrink_low_rank(const LoraParams& p, const LoraWork& w,
+                                                WeightStream<T, kPaged, true>& stream, LoraRange k,
+                                                std::int32_t row, float* partial) {
+  float acc[2][4] = {};
+  const unsigned at = static_cast<unsigned>(w.g * 512 + w.t * 16) ^ ((w.g & 1) * 64U);
+  const T* x = static_cast<const T*>(p.x) + row * p.x_stride + w.t * 8;
+#pragma unroll 1
+  for (int u = k.begin; u < k.end; u += 2 * kChunkUnits) {
+    Words<4> words[2 * kChunkUnits];
+#pragma unroll
+    for (int i = 0; i < 2 * kChunkUnits; ++i) {
+      const bool inside = u + i < k.end && (u + i) * kUnit + w.t * 8 < w.in;
+      words[i] = load_activations(x + (u + i) * kUnit, inside && row >= 0);
+    }
+    const unsigned stage = stream.take() + at;
+#pragma unroll
+    for (int i = 0; i < 2 * kChunkUnits; ++i) {
+      multiply<T>(acc[i % 2], words[i], Words<4>{},
+                  load_shared<4>((stage ^ (i % 2 * 64U)) + i / 2 * 128U));
+    }
+    stream.release();
+  }
+  if (row < 0) return;
+  *reinterpret_cast<float2*>(partial + 2 * w.t) =
+      make_float2(acc[0][0] + acc[1][0], acc[0][1] + acc[1][1]);
 }
 
 __device__ __forceinline__ float4 sum_of(const float4& a, const float4& b) {

@@ -2,7 +2,8 @@
 // this warp alone: first its pieces of A, then its pieces of B. Asynchronous 16-byte copies; a
 // stage is 4 KiB; no barrier but the warp's own.
 //
-//   A stage: 16 ranks x 128 elements of `in`, rows of 256 bytes
+//   A stage: 16 ranks x 128 elements of `in`, rows of 256 bytes; in launches of no more than eight
+//            ranks 8 x 256
 //   B stage: whole units of 32 columns when B's rows have 8, 16, 32 or 64 elements (then they are
 //            one run of bytes); else one unit x 64 ranks, rows of 128 bytes, zeros after B's own
 //
@@ -95,7 +96,18 @@ struct LoraWork {
   }
 };
 
-template <typename T, bool kPaged>
+// Where a byte of B lies in its stage. Lanes that read at once read two neighbouring rows, or 64
+// bytes of them, of which the first are 0, 8, 16 and 24 or as much further down (expand.cuh):
+// pieces of 16 bytes are exchanged so that these meet all banks, as do those that are written at
+// once. Within 512 bytes, at multiples of which stages begin.
+__device__ __forceinline__ unsigned place_of_b(unsigned at, unsigned row_bytes) {
+  if (row_bytes == 16) return at ^ ((at >> 7 & 3) << 5);
+  if (row_bytes == 32) return at ^ ((at >> 8 & 1) << 6);
+  return row_bytes == 128 ? swap_halves(at, 7) : at;
+}
+
+// `kLowRank`: no adapter of the launch has more than eight ranks.
+template <typename T, bool kPaged, bool kLowRank>
 class WeightStream {
  public:
   // `ring`: shared address of this warp's kStages stages.
@@ -117,16 +129,17 @@ class WeightStream {
   // Sends for the next stage, into the slot after the last one's; nothing when all was sent for.
   __device__ __forceinline__ void send() {
     if (in_a_) {
-      send_a();
-    } else if (column_ < w_.columns.end) {
-      if (whole_rows_) {
-        send_whole_rows();
+      if constexpr (kLowRank) {
+        send_a_low_rank();
       } else {
-        send_piece();
+        send_a();
       }
+    } else if (whole_rows_) {
+      send_whole_rows();
+    } else {
+      send_piece();
     }
-    sent_ = sent_ + kStageBytes == ring_end_ ? ring_ : sent_ + kStageBytes;
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    commit();
   }
 
   // The shared address of the oldest stage, once it is there.
@@ -138,10 +151,21 @@ class WeightStream {
     return slot;
   }
 
-  // The stage of the last take() has been read by the whole warp: reuse it.
+  // The stage of the last take() has been read by the whole warp: reuse it. The second and third
+  // are for stages of B, as whole_rows() says: less code, fewer registers.
   __device__ __forceinline__ void release() {
     __syncwarp();
     send();
+  }
+  __device__ __forceinline__ void release_whole_rows() {
+    __syncwarp();
+    send_whole_rows();
+    commit();
+  }
+  __device__ __forceinline__ void release_piece() {
+    __syncwarp();
+    send_piece();
+    commit();
   }
 
   __device__ __forceinline__ int units_per_stage() const { return per_stage_; }
@@ -149,6 +173,11 @@ class WeightStream {
 
  private:
   static constexpr auto kSize = static_cast<unsigned>(sizeof(T));
+
+  __device__ __forceinline__ void commit() {
+    sent_ = sent_ + kStageBytes == ring_end_ ? ring_ : sent_ + kStageBytes;
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
 
   __device__ __forceinline__ void send_a() {
     const unsigned lane = threadIdx.x % 32;
@@ -177,6 +206,26 @@ class WeightStream {
     begin_pass();
   }
 
+  // Eight ranks of twice as many elements.
+  __device__ __forceinline__ void send_a_low_rank() {
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned row_bytes = static_cast<unsigned>(w_.in) * kSize;
+    const unsigned begin = static_cast<unsigned>(unit_) * (kUnit * kSize) + lane * 16;
+    const unsigned end = min(static_cast<unsigned>(unit_end_) * (kUnit * kSize), row_bytes);
+    std::uint64_t from = w_.entry.a + begin;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const bool ok = begin < end && i < w_.entry.rank;
+      copy16(sent_ + static_cast<unsigned>(i) * 512 + ((lane * 16) ^ (i % 2 * 64U)),
+             ok ? bytes_.at(from) : nullptr, ok);
+      from += row_bytes;
+    }
+    unit_ += 2 * kChunkUnits;
+    if (unit_ < unit_end_) return;
+    pass_ += kPassRanks;
+    in_a_ = false;
+  }
+
   // Finds this warp's part of the pass, or of the first one after it in which it has a part.
   __device__ __forceinline__ void begin_pass() {
 #pragma unroll 1
@@ -193,13 +242,14 @@ class WeightStream {
   }
 
   __device__ __forceinline__ void send_whole_rows() {
+    if (column_ >= w_.columns.end) return;
     const unsigned row_bytes = static_cast<unsigned>(w_.entry.b_stride) * kSize;
     const unsigned rows =
         static_cast<unsigned>(min(min(column_ + per_stage_, w_.columns.end) * kUnit, w_.cols));
     const unsigned first = static_cast<unsigned>(column_) * kUnit;
     const unsigned bytes = (rows - first) * row_bytes;
     const unsigned at = threadIdx.x % 32 * 16;
-    const unsigned to = sent_ + (row_bytes == 128 ? swap_halves(at, 7) : at);
+    const unsigned to = sent_ + place_of_b(at, row_bytes);
     const std::uint64_t from = w_.entry.b + static_cast<std::uint64_t>(first) * row_bytes + at;
 #pragma unroll
     for (unsigned i = 0; i < kStageBytes; i += 512) {
@@ -210,6 +260,7 @@ class WeightStream {
   }
 
   __device__ __forceinline__ void send_piece() {
+    if (column_ >= w_.columns.end) return;
     const unsigned row_bytes = static_cast<unsigned>(w_.entry.b_stride) * kSize;
     const unsigned at = threadIdx.x % 32 * 16;
     const unsigned piece = static_cast<unsigned>(step_) * kSize + at % 128;
