@@ -16,7 +16,7 @@ class RecentMedian {
   std::size_t known() const { return std::min(count_, kRemembered); }
   // The upper one of an even number; of none, 0.
   double median() const { return count_ == 0 ? 0 : ranked(known() / 2); }
-  // The shortest but so many; requires that more are known.
+  // What so many are not above; requires that more are known.
   double ranked(std::size_t rank) const {
     std::array<double, kRemembered> sorted = values_;
     const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);

@@ -20,6 +20,13 @@ void ResidencyState::apply(ResidencyEvent event) {
   set(event);
 }
 
+bool ResidencyState::begin_load() {
+  const std::lock_guard lock(mutex_);
+  if (now() == Residency::on_disk) return false;
+  set(ResidencyEvent::load);
+  return true;
+}
+
 void ResidencyState::entered_host() {
   const std::lock_guard lock(mutex_);
   in_host_ = true;

@@ -24,10 +24,13 @@ class ResidencyState {
   Residency now() const { return state_.load(std::memory_order_relaxed); }
 
   void apply(ResidencyEvent event);  // aborts on a pair that next() does not know
-  void entered_host();               // read, if it was on disk
-  void left_host();                  // dropped, unless the device holds it
-  void evicted();                    // to where the host tier says
-  void load_failed();                // the same
+  // Its bytes are to be copied to the device: false where they have left the host tier, read to a
+  // bad end since somebody looked, and nothing has changed.
+  bool begin_load();
+  void entered_host();  // read, if it was on disk
+  void left_host();     // dropped, unless the device holds it
+  void evicted();       // to where the host tier says
+  void load_failed();   // the same
 
  private:
   void set(ResidencyEvent event);  // the one setter; mutex_ held

@@ -76,7 +76,6 @@ SlotId DeviceTable::take(const AdapterLease& adapter, ChunkTable chunks,
   taken.reading = std::move(reading);
   refresh(taken);
   taken_.push_back(*slot);
-  adapter->home().state().apply(ResidencyEvent::load);
   return *slot;
 }
 

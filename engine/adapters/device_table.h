@@ -58,8 +58,8 @@ class DeviceTable {
   // somebody waits for it.
   void refresh(DeviceRow& row);
 
-  // A row for an adapter that is in the host tier and has none; requires a free slot. It is
-  // loading; arrived() makes it resident. Throws where there is no memory, and nothing has changed;
+  // A row for an adapter that is loading (ResidencyState::begin_load) and has none; requires a free
+  // slot. arrived() makes it resident. Throws where there is no memory, and nothing has changed;
   // the rest of what moves rows never allocates.
   SlotId take(const AdapterLease& adapter, ChunkTable chunks,
               std::shared_ptr<AdapterReading> reading);

@@ -108,7 +108,15 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
   slots_.reserve(slots_.size() + 1);
   std::optional<ChunkTable> chunks = tier_->room_.make(adapter->bytes());
   if (!chunks) return Start::no_room;
-  const SlotId slot = tier_->table_.take(adapter, *std::move(chunks), std::move(source.reading));
+  ResidencyState& state = adapter->home().state();
+  if (!state.begin_load()) return Start::not_in_host_tier;
+  SlotId slot;
+  try {
+    slot = tier_->table_.take(adapter, *std::move(chunks), std::move(source.reading));
+  } catch (...) {
+    state.load_failed();
+    throw;
+  }
   try {
     tier_->loads_->reserve(slot, std::move(source.bytes));
   } catch (...) {

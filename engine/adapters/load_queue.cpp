@@ -108,6 +108,7 @@ void LoadQueue::wait(const ServedAdapter& adapter, std::int64_t layer, PieceKind
   const Load* const load = find(adapter);
   if (load == nullptr || load->sent.empty()) return;
   const auto l = static_cast<std::size_t>(layer);
+  if (kind == PieceKind::layer) let_go();
   hurry(*load, l, kind == PieceKind::b ? kPartB : kBothParts);
   Event* event = kind == PieceKind::b ? load->b_parts[l].get() : nullptr;
   if (event == nullptr) {  // B that travelled with A, too
@@ -124,6 +125,7 @@ bool LoadQueue::has_room() const {
 void LoadQueue::hurry(const Load& load, std::size_t layer, unsigned parts) {
   while ((load.sent[layer] & parts) != parts) {
     while (operations_ahead_ > kMostAhead && !ahead_.empty()) {
+      let_go();  // what is held never passes
       look();
       std::this_thread::sleep_for(kRoomPoll);
     }

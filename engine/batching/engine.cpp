@@ -139,10 +139,14 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                 Executor::create(executor_options(options), config, weights, dtype, device,
                                  engine->pool_, engine->adapters_->host_tier(), clock, progress));
   if (options.calibrate_s > 0) {
+    CalibrationOptions calibration;
+    calibration.seconds = options.calibrate_s;
+    calibration.max_rows = options.max_num_batched_tokens;
+    calibration.max_sequences = options.max_num_seqs;
+    calibration.max_len = options.max_model_len;
+    calibration.max_rank = options.max_lora_rank;
     TANDEM_TRY(calibrate(*engine->executor_, *engine->adapters_, device, engine->pool_, config,
-                         dtype, clock,
-                         {options.calibrate_s, options.max_num_batched_tokens,
-                          options.max_model_len, options.max_lora_rank}));
+                         dtype, clock, calibration));
   }
   if (!options.recording.path.empty()) {
     TANDEM_ASSIGN(

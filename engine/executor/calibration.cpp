@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,13 +50,15 @@ class Calibration {
         config_(config),
         clock_(clock),
         options_(options),
-        end_(clock.now() + duration_of(options.seconds)),
         planner_(handoff_.plan_by(PlannerOf{LayerChoice::cpu})) {}
 
   ~Calibration() {
     executor_.tier().loads().let_go();
     handoff_.plan_by(std::move(planner_));
-    drop_adapters();
+    try {
+      drop_adapters();
+    } catch (const std::bad_alloc&) {  // idle ones make room for others, and the tier says the rest
+    }
     for (const PageId page : pages_) pool_.drop_reference(page);
     executor_.forget_counts();
   }
@@ -86,9 +89,14 @@ class Calibration {
   }
 
   Status run() {
+    end_ = clock_.now() + duration_of(options_.seconds);
     TANDEM_TRY(time_loads());
     TANDEM_TRY(time_steps());
-    await_workers();
+    if (adapters_.empty() || left() <= 0) return {};
+    if (!await_workers()) {
+      log::info("no CPU worker is there yet: what they take is learnt as they come");
+      return {};
+    }
     for (int i = 0; i < kTimes; ++i) TANDEM_TRY(time_handovers());
     return {};
   }
@@ -101,7 +109,7 @@ class Calibration {
   }
   // Of `count` prompts of so many rows.
   bool has_room(std::size_t count, std::int32_t rows) const {
-    return rows <= options_.max_len &&
+    return rows <= options_.max_len && static_cast<std::int64_t>(count) <= options_.max_sequences &&
            static_cast<std::int64_t>(count) * rows <= options_.max_rows &&
            count * static_cast<std::size_t>(pages_of(rows)) <= pages_.size();
   }
@@ -162,7 +170,10 @@ class Calibration {
 
   Status time_loads() {
     for (int i = 0; i < kTimes && !adapters_.empty() && left() > 0; ++i) {
-      if (!load(adapters_.size(), false)) return {};
+      if (!load(adapters_.size(), false)) {
+        log::info("the device has no room to time loads of {} adapters", adapters_.size());
+        return {};
+      }
       TANDEM_TRY(executor_.tier().finish_loads());
       if (has_room(1, 1)) TANDEM_TRY(step(0, 1));  // behind which the load's time is looked at
       TANDEM_TRY(unload());
@@ -190,11 +201,13 @@ class Calibration {
     return {};
   }
 
-  void await_workers() const {
+  // False: none has come in time.
+  bool await_workers() const {
     const TimePoint end = std::min(end_, clock_.now() + kWorkersStart);
     while (handoff_.live_workers() == 0 && clock_.now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    return handoff_.live_workers() > 0;
   }
 
   // What a layer waits for its B teaches nothing of the workers.
@@ -246,7 +259,7 @@ class Calibration {
   const ModelConfig& config_;
   const Clock& clock_;
   const CalibrationOptions options_;
-  const TimePoint end_;
+  TimePoint end_{};
   HandoffOptions::Planner planner_;
   Buffer word_;             // loads that are held wait until it is held_
   std::uint32_t held_ = 0;  // a number of its own for each step

@@ -20,16 +20,17 @@
 namespace tandem {
 
 struct CalibrationOptions {
-  double seconds = 2;         // about how long it may take
-  std::int32_t max_rows = 0;  // of a step
-  std::int32_t max_len = 0;   // of a prompt
-  std::int32_t max_rank = 0;  // of an adapter
+  double seconds = 2;              // about how long it may take
+  std::int32_t max_rows = 0;       // of a step
+  std::int32_t max_sequences = 0;  // of a step
+  std::int32_t max_len = 0;        // of a prompt
+  std::int32_t max_rank = 0;       // of an adapter
 };
 
 // Requires that nothing is under way and that no adapter is there; leaves nothing behind but what
-// the executor's handoff has learnt, and no counts. Where there is no room for an adapter, or no
-// worker answers, less is learnt, which the log says. A failure is one of the device. Nothing to do
-// without a handoff.
+// the executor's handoff has learnt, and no counts. Where there is no room for adapters, or no
+// worker is there in time, less is learnt, which the log says. A failure is one of the device.
+// Nothing to do without a handoff.
 Status calibrate(Executor& executor, AdapterStore& store, Device& device, PagePool& pool,
                  const ModelConfig& config, DType dtype, const Clock& clock,
                  const CalibrationOptions& options);

@@ -16,8 +16,7 @@ void StepForecast::end_oldest(TimePoint now, bool counts) {
   TANDEM_CHECK(num_steps_ > 0, "no step is under way");
   const Step& ended = steps_.front();
   if (counts && ended.by_model && ended.seconds > 0) {
-    ratios_[static_cast<std::size_t>(*ended.by_model)].add(seconds_between(begun_, now) /
-                                                           ended.seconds);
+    learn(seconds_between(begun_, now) / ended.seconds);
   }
   std::shift_left(steps_.begin(), steps_.end(), 1);
   --num_steps_;
@@ -27,16 +26,16 @@ void StepForecast::end_oldest(TimePoint now, bool counts) {
 double StepForecast::busy_for(TimePoint now) const {
   double seconds = 0;
   for (std::size_t i = 0; i < num_steps_; ++i) {
-    double left = steps_[i].seconds * (steps_[i].by_model ? pace(*steps_[i].by_model) : 1);
+    double left = steps_[i].seconds * (steps_[i].by_model ? pace_ : 1);
     if (i == 0) left = std::max(0.0, left - std::max(0.0, seconds_between(begun_, now)));
     seconds += left;
   }
   return seconds;
 }
 
-double StepForecast::pace(Kind kind) const {
-  const auto& ratios = ratios_[static_cast<std::size_t>(kind)];
-  return ratios.known() >= kFewest ? ratios.median() : 1;
+void StepForecast::learn(double ratio) {
+  ratios_.add(ratio);
+  if (ratios_.known() >= kFewest) pace_ = ratios_.median();
 }
 
 }  // namespace tandem

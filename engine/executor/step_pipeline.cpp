@@ -48,6 +48,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
                                                    mask_words(model.config().vocab_size) * 4);
   TANDEM_ASSIGN(pipeline->masks_, device.allocate_pinned(mask_bytes, "masks of tokens"));
   TANDEM_ASSIGN(pipeline->device_masks_, device.allocate(mask_bytes, "masks of tokens"));
+  if (handoff != nullptr) adapters.loads().set_link_factor(handoff->costs().factors.link);
   for (Step& step : pipeline->steps_) {
     TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
     step.done = device.create_event();
@@ -118,6 +119,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
     waits_.clear();  // holds on to nobody
   }
   adapters_->step_ends(*stream_);
+  step.awaited_masks = plan.num_masks > 0;
   step.kind.reset();
   if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded};
   forecast(step);
@@ -223,9 +225,8 @@ void StepPipeline::plan_handoff(Step& step) {
 void StepPipeline::forecast(const Step& step) {
   if (handoff_ == nullptr) return;
   const double model_s = handoff_->step_time(batch_->num_rows());
-  if (step.kind) {
-    using Kind = StepForecast::Kind;
-    forecast_.add(step.launched, model_s, step.kind->recorded ? Kind::recorded : Kind::plain);
+  if (step.kind && step.kind->recorded) {
+    forecast_.add(step.launched, model_s);
   } else {
     forecast_.add_planned(step.launched, std::max(model_s, step.handoff.planned_s));
   }
@@ -284,9 +285,11 @@ StepResult StepPipeline::wait() {
   return result;
 }
 
-// Recorded steps are quicker than any that hands rows over: those teach nothing about these.
+// Recorded steps are quicker than any that hands rows over, and those with masks may have waited
+// for them: neither teaches anything about layers.
 void StepPipeline::learn(const Step& step, double seconds) {
-  if (step.kind && !step.kind->recorded) handoff_->observe_step(step.kind->rows, seconds);
+  if (step.kind && !step.kind->recorded && !step.awaited_masks)
+    handoff_->observe_step(step.kind->rows, seconds);
   LoadQueue& loads = adapters_->loads();
   if (const auto took = loads.took()) handoff_->observe_loads(took->model_s, took->seen_s);
   loads.set_link_factor(handoff_->costs().factors.link);

@@ -98,6 +98,7 @@ class StepPipeline {
     TimePoint launched;  // its first kernel
     double gap_seconds = 0;
     std::optional<StepKind> kind;  // of steps that wait for nobody
+    bool awaited_masks = false;    // but, perhaps, for masks
     HandoffStep handoff;
   };
 

@@ -267,7 +267,7 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
 
 void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   const bool handed = !step.groups.empty();
-  if (plan_ == nullptr) {  // else it says nothing about plans of this one
+  if (plan_ == nullptr && !whole_loads_) {  // else it says nothing about plans of this one
     const PlanMemory::Way way = handed ? PlanMemory::Way::hand_over : PlanMemory::Way::wait;
     memory_.observe(step.situation, way, step.planned_s, seconds);
   }

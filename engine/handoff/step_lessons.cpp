@@ -117,13 +117,12 @@ void learn_stalls(const ModelConfig& config, const CostModel& costs, const Hando
     loads.push_back(layer_loads(config, *group.job.adapter));
   }
   const std::vector<bool> may_wait = layers_that_may_wait(step);
-  const double model_layer_s = costs.layer_time(step.rows);
   std::array<std::vector<Sample>, kNumStallKinds> samples;
   for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
     if (seen[l] < 0 || may_wait[l + 1]) continue;
     const HandoverWork work = work_of(costs, step, offers[l], loads, l);
     if (work.sites == 0) continue;
-    const double model_s = costs.modelled_stall(work, model_layer_s);
+    const double model_s = costs.modelled_stall(work, step.layer_s);
     samples[static_cast<std::size_t>(work.kind())].push_back(
         {model_s, (seen[l] - step.layer_s) / model_s});
   }

@@ -18,7 +18,7 @@ namespace tandem {
 std::vector<double> seen_layers(const HandoffStep& step);
 
 // What layers that workers computed took beyond step.layer_s, to `learner`; but for those before
-// one that may have waited for a load. `costs` are those with which the step was planned.
+// one that may have waited for a load. Of `costs` the figures count alone.
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
                   CostLearner& learner);
 

@@ -11,7 +11,7 @@ constexpr std::uint32_t kTryOnceIn = 100;
 constexpr double kMuchWorse = 1.5;
 // Handing over keeps cores busy that others could use: it has to gain something.
 constexpr double kLeastGain = 0.02;
-// Beyond, it was no step like those planned.
+// Beyond, it is as bad, or as good, as anything.
 constexpr double kLeastRatio = 0.1, kMostRatio = 10;
 
 std::uint8_t doublings(double value) {
@@ -50,9 +50,9 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
 }
 
 void PlanMemory::observe(PlanSituation situation, Way way, double planned_s, double took_s) {
-  const double ratio = took_s / planned_s;
-  if (!(ratio >= kLeastRatio && ratio <= kMostRatio)) return;
+  if (!(planned_s > 0) || !(took_s > 0)) return;
   Seen& seen = seen_[situation];
+  const double ratio = std::clamp(took_s / planned_s, kLeastRatio, kMostRatio);
   seen.ratios[static_cast<std::size_t>(way)].add(ratio);
   ++seen.steps;
 }

@@ -2,6 +2,7 @@
 // idle machine, or never, heal while an engine serves.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -19,6 +20,12 @@ struct CostLessons {
   FactorTracker::Lessons layers;
   std::vector<double> link;
 
+  // Of handing over, nothing is known.
+  bool lacks_stalls() const {
+    return std::ranges::all_of(stalls, [](const FactorTracker::Lessons& lessons) {
+      return std::ranges::all_of(lessons, &std::vector<double>::empty);
+    });
+  }
   bool operator==(const CostLessons&) const = default;
 };
 

@@ -107,7 +107,7 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
     if (setup.kept_costs != nullptr) {
       if (std::optional<CostLessons> known = setup.kept_costs->read()) {
         options.handoff.lessons = *std::move(known);
-        return;
+        if (!options.handoff.lessons.lacks_stalls()) return;
       }
     }
   }

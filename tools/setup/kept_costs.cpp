@@ -69,7 +69,7 @@ std::optional<CostLessons> KeptCosts::read() {
 }
 
 void KeptCosts::keep(const CostLessons& lessons) {
-  if (has_failed_ || base_.lessons == lessons) return;
+  if (has_failed_ || lessons == CostLessons() || base_.lessons == lessons) return;
   base_.lessons = lessons;
   base_.date = utc_now();
   const Status written = write_profile(base_, path_);

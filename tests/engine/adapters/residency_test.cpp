@@ -50,6 +50,20 @@ TEST(ResidencyState, ReturnsToWhereTheHostTierHasIt) {
   EXPECT_EQ(state.now(), on_disk);
 }
 
+// The disk's thread takes a copy back that it read to a bad end, at any moment.
+TEST(ResidencyState, BeginsNoLoadOfWhatHasLeftTheHostTier) {
+  ResidencyState state;
+  EXPECT_FALSE(state.begin_load());
+  EXPECT_EQ(state.now(), Residency::on_disk);
+  state.entered_host();
+  EXPECT_TRUE(state.begin_load());
+  EXPECT_EQ(state.now(), Residency::loading);
+  state.left_host();
+  state.load_failed();
+  EXPECT_FALSE(state.begin_load());
+  EXPECT_EQ(state.now(), Residency::on_disk);
+}
+
 TEST(ResidencyStateDeathTest, AbortsOnWhatCannotHappen) {
   ResidencyState state;
   EXPECT_DEATH(state.apply(On::load), "disk");

@@ -85,6 +85,26 @@ TEST(Calibration, MakesDoWithWhatRoomThereIs) {
   EXPECT_GT(count(served->engine->lessons().value().layers), 0U);
 }
 
+TEST(Calibration, PutsNoMoreSequencesIntoAStepThanMayBe) {
+  const auto served =
+      calibrated(0, 0, 20, [](EngineOptions& options) { options.max_num_seqs = 1; });
+  EXPECT_GT(count(served->engine->lessons().value().layers), 0U);
+}
+
+// Loads that are held back behind what workers have no room for: the step waits for them, and so
+// more pieces go onto their stream than it has room for.
+TEST(Calibration, LetsLoadsGoThatAStepHasToWaitFor) {
+  const auto served = HandoffEngine::make(
+      AdapterMode::planned, 0, 0, 0,
+      [](EngineOptions& options) {
+        options.calibrate_s = 20;
+        options.handoff.costs = {};
+        options.handoff.max_rows = 64;
+      },
+      small_model(80));
+  EXPECT_GT(count(served->engine->lessons().value().layers), 0U);
+}
+
 TEST(Calibration, EndsWhenItsTimeIsOver) {
   const auto served = calibrated(0, 0, 1e-9);
   const CostLessons lessons = served->engine->lessons().value();

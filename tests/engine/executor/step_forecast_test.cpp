@@ -5,9 +5,6 @@
 namespace tandem {
 namespace {
 
-constexpr auto kPlain = StepForecast::Kind::plain;
-constexpr auto kRecorded = StepForecast::Kind::recorded;
-
 TimePoint at_ms(double ms) {
   return TimePoint() +
          std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
@@ -17,9 +14,9 @@ TimePoint at_ms(double ms) {
 // ended; the last one begins at the time returned, with none behind it.
 double run_slow_steps(StepForecast& forecast, int rounds) {
   double now = 0;
-  forecast.add(at_ms(now), 4e-3, kPlain);
+  forecast.add(at_ms(now), 4e-3);
   for (int i = 0; i < rounds; ++i) {
-    forecast.add(at_ms(now), 4e-3, kPlain);
+    forecast.add(at_ms(now), 4e-3);
     now += 12;
     forecast.end_oldest(at_ms(now), true);
   }
@@ -29,16 +26,16 @@ double run_slow_steps(StepForecast& forecast, int rounds) {
 TEST(StepForecast, IsDoneWhenNothingIsUnderWay) {
   StepForecast forecast;
   EXPECT_EQ(forecast.busy_for(at_ms(3)), 0);
-  forecast.add(at_ms(3), 4e-3, kPlain);
+  forecast.add(at_ms(3), 4e-3);
   forecast.end_oldest(at_ms(9), true);
   EXPECT_EQ(forecast.busy_for(at_ms(9)), 0);
 }
 
 TEST(StepForecast, CountsDownTheStepThatRunsAndAddsTheOneBehindIt) {
   StepForecast forecast;
-  forecast.add(at_ms(0), 4e-3, kPlain);
+  forecast.add(at_ms(0), 4e-3);
   EXPECT_NEAR(forecast.busy_for(at_ms(1)), 3e-3, 1e-9);
-  forecast.add(at_ms(1), 5e-3, kPlain);
+  forecast.add(at_ms(1), 5e-3);
   EXPECT_NEAR(forecast.busy_for(at_ms(1)), 8e-3, 1e-9);
   EXPECT_NEAR(forecast.busy_for(at_ms(3)), 6e-3, 1e-9);
 }
@@ -47,8 +44,8 @@ TEST(StepForecast, CountsDownTheStepThatRunsAndAddsTheOneBehindIt) {
 // first was late.
 TEST(StepForecast, LetsTheStepBehindALateOneTakeItsWholeTime) {
   StepForecast forecast;
-  forecast.add(at_ms(0), 4e-3, kPlain);
-  forecast.add(at_ms(0), 5e-3, kPlain);
+  forecast.add(at_ms(0), 4e-3);
+  forecast.add(at_ms(0), 5e-3);
   EXPECT_NEAR(forecast.busy_for(at_ms(10)), 5e-3, 1e-9) << "the first may end at any time";
   forecast.end_oldest(at_ms(10), true);
   EXPECT_NEAR(forecast.busy_for(at_ms(10)), 5e-3, 1e-9);
@@ -58,20 +55,20 @@ TEST(StepForecast, LetsTheStepBehindALateOneTakeItsWholeTime) {
 TEST(StepForecast, LearnsHowMuchLongerStepsTakeThanTheModelSays) {
   StepForecast forecast;
   const double now = run_slow_steps(forecast, 3);
-  EXPECT_NEAR(forecast.pace(kPlain), 3, 1e-6);
+  EXPECT_NEAR(forecast.pace(), 3, 1e-6);
   EXPECT_NEAR(forecast.busy_for(at_ms(now + 2)), 10e-3, 1e-8);
-  forecast.add(at_ms(now + 2), 4e-3, kPlain);
+  forecast.add(at_ms(now + 2), 4e-3);
   EXPECT_NEAR(forecast.busy_for(at_ms(now + 2)), 22e-3, 1e-8);
 }
 
 TEST(StepForecast, LearnsNothingFromFewStepsOrOneHiccup) {
   StepForecast few;
   run_slow_steps(few, 2);
-  EXPECT_EQ(few.pace(kPlain), 1);
+  EXPECT_EQ(few.pace(), 1);
   StepForecast forecast;
   const double now = run_slow_steps(forecast, 9);
   forecast.end_oldest(at_ms(now + 5000), true);
-  EXPECT_NEAR(forecast.pace(kPlain), 3, 1e-6);
+  EXPECT_NEAR(forecast.pace(), 3, 1e-6);
 }
 
 TEST(StepForecast, TakesPlannedStepsAtTheirWordAndLearnsNothingFromThem) {
@@ -82,25 +79,10 @@ TEST(StepForecast, TakesPlannedStepsAtTheirWordAndLearnsNothingFromThem) {
     forecast.add_planned(at_ms(now + 12), 7e-3);
     EXPECT_NEAR(forecast.busy_for(at_ms(now + 12)), 7e-3, 1e-9);
     forecast.end_oldest(at_ms(now + 13), true);
-    forecast.add(at_ms(now + 13), 4e-3, kPlain);
+    forecast.add(at_ms(now + 13), 4e-3);
     forecast.end_oldest(at_ms(now + 13), false);  // failed
   }
-  EXPECT_NEAR(forecast.pace(kPlain), 3, 1e-6);
-}
-
-TEST(StepForecast, KnowsThatRecordedStepsHaveAPaceOfTheirOwn) {
-  StepForecast forecast;
-  const double now = run_slow_steps(forecast, 4);
-  forecast.end_oldest(at_ms(now + 12), true);
-  for (int i = 0; i < 4; ++i) {
-    forecast.add(at_ms(now + 12), 4e-3, kRecorded);
-    forecast.end_oldest(at_ms(now + 14), true);
-  }
-  EXPECT_NEAR(forecast.pace(kPlain), 3, 1e-6);
-  EXPECT_NEAR(forecast.pace(kRecorded), 0.5, 1e-6);
-  forecast.add(at_ms(now + 20), 4e-3, kRecorded);
-  forecast.add(at_ms(now + 20), 4e-3, kPlain);
-  EXPECT_NEAR(forecast.busy_for(at_ms(now + 20)), 14e-3, 1e-8);
+  EXPECT_NEAR(forecast.pace(), 3, 1e-6);
 }
 
 TEST(StepForecast, ForgetsThePaceOfLongAgo) {
@@ -108,9 +90,9 @@ TEST(StepForecast, ForgetsThePaceOfLongAgo) {
   double now = run_slow_steps(forecast, 20);
   for (int i = 0; i < 9; ++i) {
     forecast.end_oldest(at_ms(now += 6), true);
-    forecast.add(at_ms(now), 4e-3, kPlain);
+    forecast.add(at_ms(now), 4e-3);
   }
-  EXPECT_NEAR(forecast.pace(kPlain), 1.5, 1e-6);
+  EXPECT_NEAR(forecast.pace(), 1.5, 1e-6);
 }
 
 }  // namespace

@@ -86,8 +86,13 @@ TEST(PlanMemory, IgnoresWhatIsNoMeasurement) {
   PlanMemory memory;
   memory.observe(kHere, Way::hand_over, 0, 1);
   memory.observe(kHere, Way::hand_over, 1e-3, std::nan(""));
-  memory.observe(kHere, Way::hand_over, 1e-3, 1);
   EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::hand_over);
+}
+
+TEST(PlanMemory, RemembersPlansThatLostByAnyFactor) {
+  PlanMemory memory;
+  memory.observe(kHere, Way::hand_over, 1e-3, 1);
+  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
 }
 
 struct Case {

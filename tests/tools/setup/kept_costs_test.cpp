@@ -68,6 +68,12 @@ TEST_F(KeptCostsTest, AreWrittenOnlyWhenTheyHaveChanged) {
   EXPECT_TRUE(fs::exists(kept->path()));
 }
 
+// Else nobody would measure anything at the next start.
+TEST_F(KeptCostsTest, AreNotKeptWhereNothingWasLearnt) {
+  open()->keep(CostLessons());
+  EXPECT_EQ(open()->read(), std::nullopt);
+}
+
 TEST_F(KeptCostsTest, AreLearntAnewWhereTheFileIsBroken) {
   const auto kept = open();
   kept->keep(lessons_);

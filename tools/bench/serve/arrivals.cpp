@@ -6,6 +6,9 @@
 namespace tandem {
 namespace {
 
+// One request in 12 days: times of more are no times.
+constexpr double kLeastRate = 1e-6;
+
 // The rate at the `place`-th of `count` bursts.
 double rate_at(const ArrivalOptions& options, std::int64_t place, std::int64_t count) {
   if (options.ramp_up.empty()) return options.requests_per_s;
@@ -20,7 +23,8 @@ Status check_arrivals(const ArrivalOptions& options) {
   if (!(options.burstiness > 0)) return invalid("burstiness must be above 0");
   if (options.burst_size < 1) return invalid("burst_size must be at least 1");
   if (options.ramp_up.empty()) {
-    if (!(options.requests_per_s > 0)) return invalid("request_rate must be above 0, or inf");
+    if (!(options.requests_per_s >= kLeastRate))
+      return invalid("request_rate must be above 0, or inf");
     return {};
   }
   if (options.ramp_up != "linear" && options.ramp_up != "exponential") {
@@ -29,7 +33,7 @@ Status check_arrivals(const ArrivalOptions& options) {
   if (std::isfinite(options.requests_per_s)) {
     return invalid("a ramp has rates of its own: leave --request-rate out");
   }
-  if (!(options.start_rps > 0) || !(options.end_rps > 0)) {
+  if (!(options.start_rps >= kLeastRate) || !(options.end_rps >= kLeastRate)) {
     return invalid("a ramp needs --ramp-up-start-rps and --ramp-up-end-rps, both above 0");
   }
   return {};
@@ -41,10 +45,10 @@ Result<double> parse_rate(std::string_view setting, std::string_view text) {
   if (text == "inf") return kAllAtOnce;
   double rate = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), rate);
-  if (failure != std::errc() || end != text.data() + text.size() || !(rate > 0) ||
+  if (failure != std::errc() || end != text.data() + text.size() || !(rate >= kLeastRate) ||
       !std::isfinite(rate)) {
-    return invalid("{} must be requests a second, above 0, or inf for all at once; not '{}'",
-                   setting, text);
+    return invalid("{} must be requests a second, {} or more, or inf for all at once; not '{}'",
+                   setting, kLeastRate, text);
   }
   return rate;
 }

@@ -24,8 +24,9 @@ const CommandInfo kInfo{
     "Sends requests to any OpenAI-style server when they are due, whether or not those before are\n"
     "answered, and tells how soon and how fast answers come: TTFT to the first token, TPOT for "
     "each\n"
-    "after it, ITL between events, E2EL to the last. Flags and JSON are those of `vllm bench\n"
-    "serve`. Delays count from when a request was due, so that a server which falls behind shows\n"
+    "after it, ITL between events, E2EL to the last. JSON and most flags are those of `vllm\n"
+    "bench serve`. Delays count from when a request was due, so that a server which falls behind "
+    "shows\n"
     "the delay that its users see. docs/bench-serve.md has loads to start from. Without flags: "
     "1000\n"
     "random prompts, all at once, for the model that http://127.0.0.1:8000 lists first.",

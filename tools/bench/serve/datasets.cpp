@@ -201,7 +201,8 @@ Result<Dataset> parse_mooncake(const DatasetOptions& options, std::string_view t
   TANDEM_TRY(each_line(text, count, [&](const json& line) -> Status {
     const auto at = line.find("timestamp");
     const double due_s = at != line.end() && at->is_number() ? at->get<double>() * 1e-3 : -1;
-    if (!(due_s >= last_s)) {
+    constexpr double kLatest_s = 1e9;
+    if (!(due_s >= last_s) || due_s > kLatest_s) {
       return invalid("timestamp must be milliseconds, not before those of the line above");
     }
     last_s = due_s;

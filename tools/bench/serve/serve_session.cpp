@@ -124,7 +124,8 @@ LoadRunOptions ServeSession::run_options(std::int64_t max_concurrency) const {
 Status ServeSession::warm_up(const LoadPlan& plan) {
   LoadPlan warm;
   warm.adapters = plan.adapters;
-  // Not one of the run's prompts, which servers would then have in their prefix caches.
+  // A random prompt that is not one of the run's, which servers would then have in their prefix
+  // caches; of a file the last one.
   warm.prompts = {plan.prompts.back()};
   if (!warm.prompts[0].pieces.empty()) warm.prompts[0].pieces.back().seed ^= kOtherPrompt;
   warm.all_at_once = true;
@@ -192,7 +193,8 @@ Result<ServeReport> ServeSession::measure(double request_rate, std::int64_t max_
   TANDEM_TRY(allow_connections(max_concurrency, std::ssize(plan.requests), request_rate));
   if (settings_.num_warmups > 0 || settings_.warm_adapters) TANDEM_TRY(warm_up(plan));
   LoadOutcome outcome;
-  {
+  outcome.stopped = stopped_();  // in the warm-up: nothing of the run is sent
+  if (!outcome.stopped) {
     ServeProgress progress(what, std::ssize(plan.requests), Progress::is_terminal(STDERR_FILENO));
     outcome =
         run_load(plan, maker_, target_, run_options(max_concurrency), [&](const LoadState& state) {

@@ -21,12 +21,14 @@
 #include "base/http/http_server.h"
 #include "base/http/sse.h"
 #include "base/log.h"
+#include "tools/cli/machine.h"
 
 namespace tandem {
 namespace {
 
 constexpr Duration kStubPatience = std::chrono::minutes(10);
 constexpr int kMaxStubConnections = 60'000;
+constexpr std::size_t kOtherStubFiles = 64;
 
 TimePoint stub_now() {
   return std::chrono::steady_clock::now();
@@ -242,6 +244,7 @@ Result<std::unique_ptr<StubProcess>> StubProcess::start(const StubDelays& delays
     // Ctrl-C is for the parent, whose end ends this process, too.
     (void)std::signal(SIGINT, SIG_IGN);
     log::set_level(log::Level::off);
+    (void)allow_open_files(kMaxStubConnections + kOtherStubFiles);
     ::close(until[1]);
     ::close(told[0]);
     {

@@ -61,7 +61,7 @@ TEST(BenchServe, MeasuresItsStubAndWritesJsonAndPage) {
   EXPECT_EQ(json["completed"], 40);
   EXPECT_EQ(json["ttfts"].size(), 40U);
   EXPECT_GE(json["median_ttft_ms"], 30);
-  EXPECT_GE(json["median_tpot_ms"], 4.5);
+  EXPECT_GT(json["median_tpot_ms"], 2);
   EXPECT_EQ(json["total_output_tokens"], 160);
   EXPECT_GT(json["request_goodput"], 0);
   EXPECT_EQ(json["adapters"].size(), 2U);
