@@ -20,7 +20,7 @@ struct PlanSituation {
   std::uint8_t adapters = 0, rows = 0, link = 0;
 
   static PlanSituation of(const CostModel& costs, const PlanRequest& request);
-  auto operator<=>(const PlanSituation&) const = default;
+  auto operator<=>(const PlanSituation&) const = default;  // NOLINT(*-nullptr)
 };
 
 // Seconds that a plan says its step takes, from when that begins.
