@@ -232,6 +232,8 @@ TEST_F(ExecutorTest, TellsWhenToPlanBehindAStepWhoseTimeIsKnown) {
   EXPECT_TRUE(plan_at());
   wait();
   EXPECT_FALSE(plan_at());
+  std::uint32_t word = 0;  // its load may not arrive before the step is enqueued
+  executor_->tier().loads().hold(&word, 1);
   enqueue(Plan().add(0, 0, kPrompt, 1, load("late", 3)));
   EXPECT_FALSE(plan_at()) << "it waits for its adapter, nobody knows how long";
   wait();
