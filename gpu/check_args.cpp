@@ -143,4 +143,24 @@ void check_args(const SampleArgs& args) {
   TANDEM_CHECK(args.logits.dtype == DType::f32, "{}", to_string(args.logits));
 }
 
+void check_args(const AllReduceArgs& args) {
+  TANDEM_CHECK(args.communicator != nullptr);
+  is_matrix(args.part);
+  same_shape(args.part, args.residual);
+  TANDEM_CHECK(args.part.dtype == DType::f32 && args.part.is_dense(), "{}", to_string(args.part));
+  TANDEM_CHECK(args.residual.dtype == DType::f32, "{}", to_string(args.residual));
+  if (args.weight.rank != 0) {
+    check_args(RmsNormArgs{args.residual, args.weight, args.eps, args.out});
+  }
+}
+
+void check_args(const AllGatherArgs& args) {
+  TANDEM_CHECK(args.communicator != nullptr);
+  is_matrix(args.part);
+  is_matrix(args.out);
+  TANDEM_CHECK(args.part.dtype == DType::f32 && args.part.is_dense(), "{}", to_string(args.part));
+  TANDEM_CHECK(args.out.dtype == DType::f32 && args.out.rows() == args.part.rows(), "{} of {}",
+               to_string(args.out), to_string(args.part));
+}
+
 }  // namespace tandem

@@ -17,5 +17,7 @@ void check_args(const LoraArgs& args);
 void check_args(const OfferArgs& args);
 void check_args(const AcceptArgs& args);
 void check_args(const SampleArgs& args);
+void check_args(const AllReduceArgs& args);
+void check_args(const AllGatherArgs& args);
 
 }  // namespace tandem

@@ -14,9 +14,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "base/tensor.h"
+#include "gpu/communicator.h"
 #include "gpu/ops.h"
 
 namespace tandem {
@@ -99,6 +101,8 @@ class Operations {
   virtual void offer(const OfferArgs& args) = 0;
   virtual void accept(const AcceptArgs& args) = 0;
   virtual void sample(const SampleArgs& args) = 0;
+  virtual void all_reduce(const AllReduceArgs& args) = 0;
+  virtual void all_gather(const AllGatherArgs& args) = 0;
 
   // At a start, before any recording: finds by measurement how this stream best computes products
   // that differ from `like` in their number of rows, up to like.front().x.rows() or as far as
@@ -128,6 +132,15 @@ class Stream : public Operations {
   // takes as long as over a link of the speed that the device was made with, if it was given one.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device, std::size_t bytes) = 0;
+  // `rows` rows of `row_bytes`, `host_pitch` bytes apart on the host, one after another on the
+  // device.
+  virtual void copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
+                                   std::size_t host_pitch, std::size_t rows) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      copy_to_device(static_cast<std::byte*>(device) + row * row_bytes,
+                     static_cast<const std::byte*>(host) + row * host_pitch, row_bytes);
+    }
+  }
   // The same for little that a step cannot wait for, such as its input: it does not queue behind
   // copies of other streams, as a copy_to_device may, and is never throttled. `pinned` is of
   // Device::allocate_pinned.
@@ -170,6 +183,10 @@ class Device {
   virtual std::unique_ptr<Event> create_event() = 0;
   // One that takes the device's time: it costs the stream more.
   virtual std::unique_ptr<Event> create_timed_event() = 0;
+  // Makes a group of `devices`, the first of which is this one, all of its kind; the ends in the
+  // order of their ranks. A failure where devices of this kind cannot work together.
+  virtual Result<std::vector<std::unique_ptr<Communicator>>> connect(
+      std::span<Device* const> devices) = 0;
 };
 
 }  // namespace tandem

@@ -13,6 +13,7 @@
 
 namespace tandem {
 
+class Communicator;
 struct SampledToken;
 
 // values[i] = previous[-1 - values[i]].token where values[i] < 0. So a step can be enqueued before
@@ -23,11 +24,14 @@ struct ResolveTokensArgs {
   const SampledToken* previous;  // what the step before sampled
 };
 
-// out[t] = table[ids[t]]
+// out[t] = table[ids[t]]. Of a part of the vocabulary, which begins at `first_id`: zeros for tokens
+// of other parts.
 struct EmbedArgs {
-  TensorView table;         // [vocab, H], compute dtype
+  TensorView table;         // [vocab, H], compute dtype; rows [first_id, first_id + rows) of it
   const std::int32_t* ids;  // [T], each in [0, vocab)
   TensorView out;           // [T, H], f32 or compute dtype
+  std::int32_t first_id = 0;
+  std::int32_t vocab = 0;  // 0: the table is all of it
 };
 
 // out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight, over the last dimension. `x` is [T, H], or
@@ -117,6 +121,28 @@ struct AttentionArgs {
 struct SwigluArgs {
   TensorView gate_up;  // [T, 2 ffn], compute dtype
   TensorView out;      // [T, ffn], compute dtype
+};
+
+// What every rank has computed of a sum, added up: residual = sum over ranks of part, or residual
+// += it; then out = norm(residual) as in RmsNormArgs, if a weight is given. All ranks add in the
+// same order, so that their residuals are the same to the bit. `part` is memory of the
+// communicator; a rank may write to it again when it has taken part in another operation of the
+// group.
+struct AllReduceArgs {
+  Communicator* communicator = nullptr;
+  TensorView part;      // [T, H], f32, dense; the same shape on all ranks
+  TensorView residual;  // [T, H], f32
+  bool accumulate = true;
+  TensorView weight;  // [H], compute dtype; rank 0: no norm
+  float eps = 0;
+  TensorView out;  // [T, H], f32 or compute dtype
+};
+
+// out[t] = the ranks' part[t], one after another. As AllReduceArgs; the parts may differ in width.
+struct AllGatherArgs {
+  Communicator* communicator = nullptr;
+  TensorView part;  // [T, share], f32, dense
+  TensorView out;   // [T, sum of shares], f32
 };
 
 // out[i] = x[rows[i]]

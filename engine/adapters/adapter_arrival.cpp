@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status_copy.h"
+#include "engine/adapters/adapter_strips.h"
 #include "engine/loader/peft/peft_reader.h"
 
 namespace tandem {
@@ -78,8 +79,10 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
     Adapter contents = layout;
     contents.path.clear();  // not where it may be read from later
     contents.digest = digest_;
-    attempt.adapter = std::make_shared<ServedAdapter>(name_, std::move(contents), /*pinned=*/false,
-                                                      /*reloadable=*/true, store_.host_);
+    Adapter part = device_layout(layout, store_.config_, store_.options_.num_devices);
+    attempt.adapter =
+        std::make_shared<ServedAdapter>(name_, std::move(contents), std::move(part),
+                                        /*pinned=*/false, /*reloadable=*/true, store_.host_);
     attempt.adapter->home().begin_arriving();
   }
   return attempt.bytes.get();

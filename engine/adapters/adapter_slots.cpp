@@ -19,10 +19,8 @@ Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots
                                           const KvCache& pool) {
   TANDEM_CHECK(num_slots >= 0 && num_layers > 0 && max_chunks > 0);
   AdapterSlots slots;
-  slots.num_slots_ = num_slots;
   slots.num_layers_ = num_layers;
   slots.max_chunks_ = max_chunks;
-  for (std::int32_t slot = num_slots - 1; slot >= 0; --slot) slots.free_.emplace_back(slot);
   if (num_slots == 0) return slots;
   constexpr std::string_view kPurpose = "the adapter tables (lower max_device_adapters)";
   const auto count = static_cast<std::size_t>(num_slots);
@@ -43,17 +41,6 @@ Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots
   slots.pages_.slot_stride = static_cast<std::int64_t>(slots.chunks_bytes() / sizeof(ChunkId));
   slots.pages_.shift = pool.layout().chunk_shift;
   return slots;
-}
-
-std::optional<SlotId> AdapterSlots::take() {
-  if (free_.empty()) return std::nullopt;
-  const SlotId slot = free_.back();
-  free_.pop_back();
-  return slot;
-}
-
-void AdapterSlots::give_back(SlotId slot) {
-  free_.push_back(slot);
 }
 
 void AdapterSlots::write(Stream& stream, SlotId slot, const Adapter& adapter,

@@ -1,5 +1,5 @@
-// The tables in device memory that tell kernels where an adapter is and what of it has arrived, one
-// row per slot, and which slots are free. The engine thread alone uses it.
+// The tables in a device's memory that tell kernels where an adapter is and what of it has arrived,
+// one row per slot. One thread at a time uses it.
 //
 // The ready words [slots][layers + 1][kNumLoadParts] hold the generation of the load whose part has
 // arrived: a slot that is used again has nothing to clear. The row after the last layer stands for
@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,11 +31,6 @@ class AdapterSlots {
                                      std::int64_t num_layers, std::int64_t max_chunks,
                                      const KvCache& pool);
 
-  std::int32_t num_slots() const { return num_slots_; }
-  std::int32_t num_free() const { return static_cast<std::int32_t>(free_.size()); }
-  std::optional<SlotId> take();  // nothing: all are in use
-  void give_back(SlotId slot);
-
   // Enqueues the copies of a slot's rows: on the load stream, before the adapter's bytes, or on the
   // stream that reads them, before the first step that does.
   void write(Stream& stream, SlotId slot, const Adapter& adapter, std::span<const ChunkId> chunks);
@@ -51,7 +45,6 @@ class AdapterSlots {
   std::size_t matrices_bytes() const;
   std::size_t chunks_bytes() const;
 
-  std::int32_t num_slots_ = 0;
   std::int64_t num_layers_ = 0;
   std::int64_t max_chunks_ = 0;
   LoraPages pages_;
@@ -60,7 +53,6 @@ class AdapterSlots {
   Buffer ready_;                                 // [slots][layers + 1][kNumLoadParts] u32
   Buffer staging_;                               // pinned, of each slot its own: matrices, chunks
   std::vector<std::unique_ptr<Event>> written_;  // [slots]: staging has been read
-  std::vector<SlotId> free_;
 };
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/base_name.h"
 #include "engine/loader/peft/peft_source.h"
 #include "shm/region.h"
@@ -148,8 +149,9 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
                  "unload it first",
                  name);
   }
-  const auto served =
-      std::make_shared<ServedAdapter>(name, std::move(adapter), pinned, reloadable, host_);
+  Adapter part = device_layout(adapter, config_, options_.num_devices);
+  const auto served = std::make_shared<ServedAdapter>(name, std::move(adapter), std::move(part),
+                                                      pinned, reloadable, host_);
   if (prepare) {
     if (Status prepared = prepare(served); !prepared) {
       served->retire();

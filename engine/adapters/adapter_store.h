@@ -39,6 +39,7 @@ struct AdapterStoreOptions {
   std::int64_t (*now_ns)() = unix_now_ns;    // how old files are (FileIdentity::vouches)
   std::vector<int> host_tier_nodes = {-1};   // HostTier::create
   LinkRule links = {};                       // of adapters' folders
+  std::int32_t num_devices = 1;              // that share the model (loader/shard.h)
   std::vector<std::string> base_names = {};  // the model's, as adapters may name it; empty: unknown
 };
 

@@ -17,7 +17,7 @@ DeviceRoom::~DeviceRoom() {
 }
 
 std::optional<ChunkTable> DeviceRoom::make(std::uint64_t bytes) {
-  if (table_->slots().num_free() == 0) {
+  if (table_->num_free() == 0) {
     const std::optional<Worth> worth = least();
     if (!worth) return std::nullopt;
     pool_->clock().went(*worth);

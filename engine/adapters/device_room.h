@@ -35,7 +35,7 @@ class DeviceRoom final : public Reclaimable {
   std::int32_t num_kept() const;
   std::int32_t kept_pages() const;
   std::int32_t pages_of(const ServedAdapter& adapter) const { return table_->pages_of(adapter); }
-  std::int32_t num_slots() const { return table_->slots().num_slots(); }
+  std::int32_t num_slots() const { return table_->num_slots(); }
 
   // Not evicted until the turn ends (DeviceTier::Turn).
   void want(const ServedAdapter& adapter);

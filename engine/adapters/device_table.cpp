@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/loader/shard.h"
 
 namespace tandem {
 namespace {
 
 std::int64_t most_chunks(const ModelConfig& config, DType dtype, std::int32_t max_rank,
-                         const KvCache& memory) {
+                         const PoolLayout& layout) {
   std::int64_t elements = 0;
   for (int m = 0; m < kNumModules; ++m) {
     const auto module = static_cast<Module>(m);
@@ -18,31 +19,38 @@ std::int64_t most_chunks(const ModelConfig& config, DType dtype, std::int32_t ma
     elements += 2 * 32;
   }
   const std::size_t bytes = static_cast<std::size_t>(elements * config.num_layers) * size_of(dtype);
-  return std::max<std::int64_t>(1, memory.layout().chunks_for(bytes));
+  return std::max<std::int64_t>(1, layout.chunks_for(bytes));
 }
 
 }  // namespace
 
-Result<DeviceTable> DeviceTable::create(Device& device, const ModelConfig& config, DType dtype,
+Result<DeviceTable> DeviceTable::create(std::span<const TierDevice> devices,
+                                        const ModelConfig& config, DType dtype,
                                         std::int32_t max_rank, std::int32_t num_slots,
-                                        const KvCache& memory, PagePool& pool) {
-  DeviceTable table(memory, pool);
+                                        PagePool& pool) {
+  const PoolLayout& layout = devices.front().memory->layout();
+  DeviceTable table(layout, pool);
   const std::int64_t all_chunks =
       std::int64_t{pool.shape().num_pages} * pool.shape().chunks_per_page;
-  TANDEM_ASSIGN(table.slots_,
-                AdapterSlots::create(
-                    device, num_slots, config.num_layers,
-                    std::min(all_chunks, most_chunks(config, dtype, max_rank, memory)), memory));
-  table.rows_.resize(static_cast<std::size_t>(num_slots));
-  table.slot_of_.reserve(static_cast<std::size_t>(num_slots));
-  for (auto* list : {&table.taken_, &table.resident_, &table.unwritten_}) {
-    list->reserve(static_cast<std::size_t>(num_slots));
+  const ModelConfig shape = shape_of_shard(config, static_cast<std::int32_t>(devices.size()));
+  const std::int64_t chunks = std::min(all_chunks, most_chunks(shape, dtype, max_rank, layout));
+  const auto count = static_cast<std::size_t>(num_slots);
+  for (const TierDevice& each : devices) {
+    TANDEM_ASSIGN(
+        AdapterSlots slots,
+        AdapterSlots::create(*each.device, num_slots, config.num_layers, chunks, *each.memory));
+    table.slots_.push_back(std::move(slots));
+    table.unwritten_.emplace_back().reserve(count);
   }
+  table.rows_.resize(count);
+  table.slot_of_.reserve(count);
+  for (auto* list : {&table.taken_, &table.resident_, &table.free_}) list->reserve(count);
+  for (std::int32_t slot = num_slots - 1; slot >= 0; --slot) table.free_.emplace_back(slot);
   return table;
 }
 
 std::int32_t DeviceTable::pages_of(const ServedAdapter& adapter) const {
-  const std::int64_t chunks = memory_->layout().chunks_for(adapter.bytes());
+  const std::int64_t chunks = layout_.chunks_for(adapter.device_bytes());
   return static_cast<std::int32_t>((chunks + pool_->shape().chunks_per_page - 1) /
                                    pool_->shape().chunks_per_page);
 }
@@ -66,21 +74,23 @@ SlotId DeviceTable::take(const AdapterLease& adapter, ChunkTable chunks,
                          std::shared_ptr<AdapterReading> reading) {
   const auto [known, is_new] = slot_of_.emplace(adapter.get(), SlotId());
   TANDEM_CHECK(is_new, "adapter '{}' has a slot", adapter->name());
-  const std::optional<SlotId> slot = slots_.take();
-  TANDEM_CHECK(slot.has_value(), "no slot for adapter '{}'", adapter->name());
-  known->second = *slot;
-  DeviceRow& taken = row(*slot);
+  TANDEM_CHECK(!free_.empty(), "no slot for adapter '{}'", adapter->name());
+  const SlotId slot = free_.back();
+  free_.pop_back();
+  known->second = slot;
+  DeviceRow& taken = row(slot);
   taken.free_since = std::max(taken.free_since, pool_->last_release(chunks.ids()));
   taken.adapter = adapter;
   taken.chunks = std::move(chunks);
   taken.reading = std::move(reading);
   refresh(taken);
-  taken_.push_back(*slot);
-  return *slot;
+  taken_.push_back(slot);
+  return slot;
 }
 
 void DeviceTable::refresh(DeviceRow& row) {
-  const double seconds = pool_->costs().adapter_byte * static_cast<double>(row.adapter->bytes());
+  const double seconds =
+      pool_->costs().adapter_byte * static_cast<double>(row.adapter->device_bytes());
   row.worth = pool_->clock().worth(row.uses == 0 ? PoolClock::kMostUses : row.uses,
                                    seconds / std::max(pages_of(*row.adapter), 1));
 }
@@ -95,14 +105,14 @@ void DeviceTable::let_go(SlotId slot) {
   DeviceRow& old = row(slot);
   const AdapterLease adapter = std::move(old.adapter);
   slot_of_.erase(adapter.get());
-  std::erase(unwritten_, slot);
+  for (std::vector<SlotId>& unwritten : unwritten_) std::erase(unwritten, slot);
   std::erase(taken_, slot);
   ResidencyState& state = adapter->home().state();
   const bool was_resident = std::erase(resident_, slot) > 0;
   if (was_resident) state.apply(ResidencyEvent::evict);
   old = DeviceRow();
   old.free_since = pool_->clock().steps();
-  slots_.give_back(slot);
+  free_.push_back(slot);
   if (was_resident) {
     state.evicted();
   } else {
@@ -110,13 +120,13 @@ void DeviceTable::let_go(SlotId slot) {
   }
 }
 
-void DeviceTable::write(Stream& stream, SlotId slot) {
-  slots_.write(stream, slot, row(slot).adapter->contents(), row(slot).chunks.ids());
+void DeviceTable::write(std::size_t device, Stream& stream, SlotId slot) {
+  slots_[device].write(stream, slot, row(slot).adapter->part(), row(slot).chunks.ids());
 }
 
-void DeviceTable::step_begins(Stream& stream) {
-  for (const SlotId slot : unwritten_) write(stream, slot);
-  unwritten_.clear();
+void DeviceTable::step_begins(std::size_t device, Stream& stream) {
+  for (const SlotId slot : unwritten_[device]) write(device, stream, slot);
+  unwritten_[device].clear();
 }
 
 }  // namespace tandem

@@ -1,20 +1,26 @@
 #include "engine/adapters/device_tier.h"
 
+#include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "base/check.h"
 
 namespace tandem {
 
-Result<std::unique_ptr<DeviceTier>> DeviceTier::create(Device& device, const ModelConfig& config,
-                                                       DType dtype, std::int32_t max_rank,
-                                                       std::int32_t num_slots,
-                                                       const KvCache& memory, PagePool& pool,
+Result<std::unique_ptr<DeviceTier>> DeviceTier::create(std::span<const TierDevice> devices,
+                                                       const ModelConfig& config, DType dtype,
+                                                       std::int32_t max_rank,
+                                                       std::int32_t num_slots, PagePool& pool,
                                                        const LoadSignals& signals) {
   TANDEM_ASSIGN(DeviceTable table,
-                DeviceTable::create(device, config, dtype, max_rank, num_slots, memory, pool));
-  std::unique_ptr<DeviceTier> tier(new DeviceTier(std::move(table), memory, pool));
-  TANDEM_ASSIGN(tier->loads_, LoadQueue::create(device, signals, tier->table_, memory));
+                DeviceTable::create(devices, config, dtype, max_rank, num_slots, pool));
+  std::unique_ptr<DeviceTier> tier(new DeviceTier(std::move(table), *devices.front().memory, pool));
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    TANDEM_ASSIGN(auto loads,
+                  LoadQueue::create(devices[rank], rank, config, signals, tier->table_));
+    tier->loads_.push_back(std::move(loads));
+  }
   tier->ended_.reserve(static_cast<std::size_t>(num_slots));
   return tier;
 }
@@ -22,20 +28,51 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(Device& device, const Mod
 // Loads that are under way end with their queue; the device may be broken, its memory goes all the
 // same.
 DeviceTier::~DeviceTier() {
-  loads_.reset();
+  loads_.clear();
   while (!table_.taken().empty()) table_.let_go(table_.taken().back());
 }
 
 Status DeviceTier::poll() {
   TANDEM_CHECK(!in_turn_, "loads are being ordered");
-  ended_.clear();
-  if (Status failed = loads_->poll(ended_); !failed) {
-    for (const SlotId slot : ended_) table_.let_go(slot);
-    return failed;
+  const auto everywhere = static_cast<std::int32_t>(loads_.size());
+  for (const auto& loads : loads_) {
+    ended_.clear();
+    if (Status failed = loads->poll(ended_); !failed) {
+      (void)give_up_loads();
+      return failed;
+    }
+    for (const SlotId slot : ended_) {
+      if (++table_.row(slot).arrived_on == everywhere) arrived(slot);
+    }
   }
-  for (const SlotId slot : ended_) arrived(slot);
   let_go_of_retired();
   return {};
+}
+
+// On all devices, of one of which nothing more can be had.
+Status DeviceTier::give_up_loads() noexcept {
+  Status status;
+  for (const auto& loads : loads_) {
+    ended_.clear();
+    if (Status failed = loads->abandon(ended_); !failed && status.ok()) status = std::move(failed);
+  }
+  for (std::size_t i = table_.taken().size(); i-- > 0;) {
+    const SlotId slot = table_.taken()[i];
+    if (std::ranges::find(table_.resident(), slot) == table_.resident().end()) table_.let_go(slot);
+  }
+  return status;
+}
+
+bool DeviceTier::is_torn() const {
+  return std::ranges::any_of(loads_, [](const auto& loads) { return loads->is_torn(); });
+}
+
+bool DeviceTier::has_room() const {
+  return std::ranges::all_of(loads_, [](const auto& loads) { return loads->has_room(); });
+}
+
+void DeviceTier::feed() {
+  for (const auto& loads : loads_) loads->feed();
 }
 
 void DeviceTier::arrived(SlotId slot) {
@@ -67,22 +104,19 @@ void DeviceTier::let_go_of_retired() {
 
 Status DeviceTier::abandon() noexcept {
   if (std::exchange(in_step_, false)) pool_->clock().step_enqueued();  // and has ended
-  if (!loads_->is_torn()) return {};
-  ended_.clear();
-  Status status = loads_->abandon(ended_);
-  for (const SlotId slot : ended_) table_.let_go(slot);
-  return status;
+  if (!is_torn()) return {};
+  return give_up_loads();
 }
 
 void DeviceTier::forget_counts() {
   num_loads_ = 0;
   loaded_bytes_ = 0;
   room_.forget_counts();
-  loads_->forget_counts();
+  for (const auto& loads : loads_) loads->forget_counts();
 }
 
 Status DeviceTier::finish_loads() {
-  TANDEM_TRY(loads_->finish());
+  for (const auto& loads : loads_) TANDEM_TRY(loads->finish());
   return poll();
 }
 
@@ -92,7 +126,7 @@ DeviceTier::Turn::Turn(DeviceTier& tier) : tier_(&tier) {
 
 DeviceTier::Turn::~Turn() {
   try {
-    if (!tier_->loads_->is_torn()) enqueue({});
+    if (!tier_->is_torn()) enqueue({});
   } catch (const std::exception&) {  // the queue knows, and says so at its next poll()
   }
   tier_->room_.end_turn();
@@ -103,10 +137,10 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
   if (tier_->table_.slot_of(*adapter).valid()) return Start::on_its_way;
   AdapterHome::Copy source = adapter->home().copy();
   if (source.bytes == nullptr) return Start::not_in_host_tier;
-  if (tier_->loads_->is_full()) return Start::busy;
+  if (tier_->loads().is_full()) return Start::busy;
   reserved_.reserve(reserved_.size() + 1);
   slots_.reserve(slots_.size() + 1);
-  std::optional<ChunkTable> chunks = tier_->room_.make(adapter->bytes());
+  std::optional<ChunkTable> chunks = tier_->room_.make(adapter->device_bytes());
   if (!chunks) return Start::no_room;
   ResidencyState& state = adapter->home().state();
   if (!state.begin_load()) return Start::not_in_host_tier;
@@ -118,8 +152,9 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
     throw;
   }
   try {
-    tier_->loads_->reserve(slot, std::move(source.bytes));
+    for (const auto& loads : tier_->loads_) loads->reserve(slot, source.bytes);
   } catch (...) {
+    for (const auto& loads : tier_->loads_) loads->forget(slot);
     tier_->table_.let_go(slot);
     throw;
   }
@@ -129,19 +164,21 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
 }
 
 void DeviceTier::Turn::enqueue(std::span<const LoadPiece> order) {
-  tier_->loads_->enqueue(slots_, order);
+  for (const auto& loads : tier_->loads_) loads->enqueue(slots_, order);
   reserved_.clear();
   slots_.clear();
 }
 
 // The rows of the device's tables before all that reads them.
-void DeviceTier::step_begins(Stream& stream) {
-  in_step_ = true;
-  table_.step_begins(stream);
+void DeviceLane::step_begins(Stream& stream) const {
+  tier_->table_.step_begins(rank_, stream);
 }
 
-void DeviceTier::step_ends(Stream& stream) {
-  loads_->step_enqueued(stream, pool_->clock().steps() + 1);
+void DeviceLane::step_ends(Stream& stream) const {
+  loads().step_enqueued(stream, tier_->pool_->clock().steps() + 1);
+}
+
+void DeviceTier::step_ends() {
   pool_->clock().step_enqueued();
   in_step_ = false;
 }
@@ -183,7 +220,7 @@ AdapterProof DeviceTier::proof(const ServedAdapter& adapter) const {
 DeviceTierCounts DeviceTier::counts() const {
   DeviceTierCounts counts;
   counts.resident = static_cast<std::int64_t>(table_.resident().size());
-  counts.loading = static_cast<std::int64_t>(loads_->num_loading());
+  counts.loading = static_cast<std::int64_t>(num_loading());
   counts.loads = num_loads_;
   counts.loaded_bytes = loaded_bytes_;
   counts.evictions = room_.num_evicted();

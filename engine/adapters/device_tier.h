@@ -5,7 +5,10 @@
 // A copy that comes of a bad reading (AdapterReading) is let go when it has arrived and nobody uses
 // it.
 //
-// The engine thread alone uses it, and what it hands out.
+// Where several devices share the model it does the same on all of them: an adapter is there when
+// its last part is, on the slowest.
+//
+// The engine thread alone uses it, and what it hands out, but for the lanes.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +36,42 @@ struct DeviceTierCounts {
   std::uint64_t evictions = 0;
 };
 
+class DeviceTier;
+
+// One device's side of it: what the thread uses that enqueues the device's steps. The engine thread
+// does nothing with the tier meanwhile.
+class DeviceLane {
+ public:
+  AdapterTable table() const;
+  LoadQueue& loads() const;
+  // Around what is enqueued of a step.
+  void step_begins(Stream& stream) const;
+  void step_ends(Stream& stream) const;
+
+ private:
+  friend class DeviceTier;
+  DeviceLane(DeviceTier& tier, std::size_t rank) : tier_(&tier), rank_(rank) {}
+  DeviceTier* tier_;
+  std::size_t rank_;
+};
+
 class DeviceTier {
  public:
-  // `memory` and `pool` outlive it.
+  // `devices`, which outlive it like `pool`, share a model of shape `config`.
+  static Result<std::unique_ptr<DeviceTier>> create(std::span<const TierDevice> devices,
+                                                    const ModelConfig& config, DType dtype,
+                                                    std::int32_t max_rank, std::int32_t num_slots,
+                                                    PagePool& pool,
+                                                    const LoadSignals& signals = {});
+  // Of one device.
   static Result<std::unique_ptr<DeviceTier>> create(Device& device, const ModelConfig& config,
                                                     DType dtype, std::int32_t max_rank,
                                                     std::int32_t num_slots, const KvCache& memory,
                                                     PagePool& pool,
-                                                    const LoadSignals& signals = {});
+                                                    const LoadSignals& signals = {}) {
+    const TierDevice one{&device, &memory};
+    return create({&one, 1}, config, dtype, max_rank, num_slots, pool, signals);
+  }
   ~DeviceTier();
   DeviceTier(const DeviceTier&) = delete;
   DeviceTier& operator=(const DeviceTier&) = delete;
@@ -54,7 +85,7 @@ class DeviceTier {
   // with them. No step is under way. A failure is one of the device.
   Status abandon() noexcept;
   // Something is under way that poll() will notice, though no request comes.
-  bool is_expecting() const { return loads_->num_loading() > 0 || retiring_; }
+  bool is_expecting() const { return num_loading() > 0 || retiring_; }
 
   // on_its_way: or there already. busy: so much is under way that it is too early to order more.
   enum class Start { on_its_way, not_in_host_tier, busy, no_room };
@@ -95,20 +126,24 @@ class DeviceTier {
   // And has got its first rows: what adapters are worth counts those.
   void count_use(const ServedAdapter& adapter);
 
-  // Around what is enqueued of a step on `stream`. At most kMaxStepsInFlight are under way. One
-  // that begins and does not end was left by an exception: the stream is waited for, then
-  // abandon().
-  void step_begins(Stream& stream);
-  void step_ends(Stream& stream);
+  // Around what is enqueued of a step on all devices (lane()). At most kMaxStepsInFlight are under
+  // way. One that begins and does not end was left by an exception: the streams are waited for,
+  // then abandon().
+  void step_begins() { in_step_ = true; }
+  void step_ends();
+  DeviceLane lane(std::size_t rank) { return {*this, rank}; }
 
   // Its row of the tables; requires that it is resident or loading.
   AdapterSlot slot(const ServedAdapter& adapter) const;
-  AdapterTable table() const { return table_.slots().table(); }
+  AdapterTable table() const { return table_.slots(0).table(); }
   // Of the copy on the device; nothing is in doubt where there is none.
   AdapterProof proof(const ServedAdapter& adapter) const;
 
-  LoadQueue& loads() { return *loads_; }
-  const LoadQueue& loads() const { return *loads_; }
+  // To the first device; those to the others are like it.
+  LoadQueue& loads() { return *loads_.front(); }
+  const LoadQueue& loads() const { return *loads_.front(); }
+  bool has_room() const;  // LoadQueue::has_room, on all
+  void feed();            // LoadQueue::feed, on all
   DeviceRoom& room() { return room_; }
   DeviceTierCounts counts() const;
   void forget_counts();  // of what has been
@@ -117,15 +152,19 @@ class DeviceTier {
   Status finish_loads();
 
  private:
+  friend class DeviceLane;
   DeviceTier(DeviceTable table, const KvCache& memory, PagePool& pool)
       : pool_(&pool), table_(std::move(table)), room_(table_, memory, pool) {}
+  std::size_t num_loading() const { return table_.taken().size() - table_.resident().size(); }
+  bool is_torn() const;
+  Status give_up_loads() noexcept;
   void arrived(SlotId slot);
   void let_go_of_retired();
 
   PagePool* pool_;
   DeviceTable table_;
   DeviceRoom room_;
-  std::unique_ptr<LoadQueue> loads_;  // ends before the table and what it writes to
+  std::vector<std::unique_ptr<LoadQueue>> loads_;  // [devices]; end before what they write to
   bool in_turn_ = false;
   bool in_step_ = false;
   bool retiring_ = false;  // a retired adapter, or a bad one, is still there
@@ -133,5 +172,12 @@ class DeviceTier {
   std::uint64_t loaded_bytes_ = 0;
   std::vector<SlotId> ended_;  // of poll()
 };
+
+inline AdapterTable DeviceLane::table() const {
+  return tier_->table_.slots(rank_).table();
+}
+inline LoadQueue& DeviceLane::loads() const {
+  return *tier_->loads_[rank_];
+}
 
 }  // namespace tandem

@@ -25,19 +25,6 @@ constexpr std::chrono::milliseconds kAhead{4};
 // Pieces that may wait behind them: what the planner's order still means something for.
 constexpr std::size_t kMostQueued = 16384;
 
-// Where the layer's bytes end: where the next adapted layer's begin.
-std::vector<std::size_t> layer_ends(const Adapter& adapter) {
-  std::vector<std::size_t> ends(adapter.layers.size());
-  std::size_t end = adapter.num_bytes;
-  for (std::size_t layer = adapter.layers.size(); layer-- > 0;) {
-    ends[layer] = end;
-    for (const AdapterMatrix& matrix : adapter.layers[layer]) {
-      if (matrix.rank > 0) end = std::min<std::size_t>(end, matrix.a_offset);
-    }
-  }
-  return ends;
-}
-
 }  // namespace
 
 class LoadQueue::Guard {
@@ -54,20 +41,28 @@ class LoadQueue::Guard {
   const int exceptions_;
 };
 
-LoadQueue::LoadQueue(Device& device, const LoadSignals& signals, DeviceTable& table,
-                     const KvCache& memory)
-    : device_(&device), signals_(signals), table_(&table), memory_(&memory), timer_(device) {
+LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelConfig& config,
+                     const LoadSignals& signals, DeviceTable& table)
+    : device_(device.device),
+      memory_(device.memory),
+      rank_(rank),
+      config_(config),
+      signals_(signals),
+      table_(&table),
+      timer_(*device.device) {
   TANDEM_CHECK(!has_words() || signals.clock != nullptr);
-  for (auto& step : steps_) step = device.create_event();
-  const auto num_slots = static_cast<std::size_t>(table.slots().num_slots());
+  for (auto& step : steps_) step = device_->create_event();
+  const auto num_slots = static_cast<std::size_t>(table.num_slots());
   loads_.resize(num_slots);
   loading_.reserve(num_slots);
 }
 
-Result<std::unique_ptr<LoadQueue>> LoadQueue::create(Device& device, const LoadSignals& signals,
-                                                     DeviceTable& table, const KvCache& memory) {
-  std::unique_ptr<LoadQueue> queue(new LoadQueue(device, signals, table, memory));
-  TANDEM_ASSIGN(queue->stream_, device.create_stream("adapter load"));
+Result<std::unique_ptr<LoadQueue>> LoadQueue::create(const TierDevice& device, std::size_t rank,
+                                                     const ModelConfig& config,
+                                                     const LoadSignals& signals,
+                                                     DeviceTable& table) {
+  std::unique_ptr<LoadQueue> queue(new LoadQueue(device, rank, config, signals, table));
+  TANDEM_ASSIGN(queue->stream_, device.device->create_stream("adapter load"));
   return queue;
 }
 
@@ -137,7 +132,9 @@ void LoadQueue::hurry(const Load& load, std::size_t layer, unsigned parts) {
 
 std::int64_t LoadQueue::bytes_loading() const {
   std::int64_t bytes = 0;
-  for (const SlotId slot : loading_) bytes += static_cast<std::int64_t>(contents(slot).num_bytes);
+  for (const SlotId slot : loading_) {
+    bytes += static_cast<std::int64_t>(table_->row(slot).adapter->device_bytes());
+  }
   return bytes;
 }
 
@@ -156,6 +153,11 @@ void LoadQueue::reserve(SlotId slot, AdapterBytes source) {
   loading_.push_back(slot);
 }
 
+void LoadQueue::forget(SlotId slot) noexcept {
+  loads_[slot.index()].reset();
+  std::erase(loading_, slot);
+}
+
 // Events are there when they are recorded: until then nothing has passed.
 void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece> order) {
   if (slots.empty()) return;
@@ -164,14 +166,13 @@ void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece
   if (has_words()) link_free_at_ = std::max(link_free_at_, signals_.clock->now());
   for (const SlotId slot : slots) {
     Load& each = load(slot);
-    const std::size_t layers = contents(slot).layers.size();
+    const std::size_t layers = table_->row(slot).adapter->part().layers.size();
     each.layers.resize(layers);
     each.b_parts.resize(layers);
     each.arrivals.resize(layers);
-    each.ends = layer_ends(contents(slot));
     each.queued.assign(layers, 0);
     each.sent.assign(layers, 0);
-    if (has_words()) table_->write_later(slot);
+    if (has_words()) table_->write_later(rank_, slot);
   }
   for (const LoadPiece& piece : order) {
     const auto index = static_cast<std::size_t>(piece.adapter);
@@ -188,23 +189,12 @@ void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece
   while (!queue_.empty() && operations_ahead_ < kFewAhead) send_next();
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> LoadQueue::byte_ranges(SlotId slot,
-                                                                        std::size_t layer,
-                                                                        unsigned parts) const {
-  const std::vector<std::size_t>& ends = load(slot).ends;
-  const std::size_t end = ends[layer];
-  if (parts == kBothParts) return {{layer == 0 ? 0 : ends[layer - 1], end}};
-  std::vector<std::pair<std::size_t, std::size_t>> ranges;
-  const auto& modules = contents(slot).layers[layer];
-  std::size_t next = end;  // where the module after it begins
-  for (std::size_t m = modules.size(); m-- > 0;) {
-    if (modules[m].rank == 0) continue;
-    const std::size_t middle = modules[m].b_offset;
-    ranges.emplace_back(parts == kPartA ? modules[m].a_offset : middle,
-                        parts == kPartA ? middle : next);
-    next = modules[m].a_offset;
-  }
-  return ranges;
+std::vector<AdapterStrip> LoadQueue::strips(SlotId slot, std::size_t layer, unsigned parts) const {
+  const ServedAdapter& adapter = *table_->row(slot).adapter;
+  const Shard shard{static_cast<std::int32_t>(rank_),
+                    static_cast<std::int32_t>(table_->num_devices())};
+  return strips_of_layer(adapter.contents(), adapter.part(), config_, shard, layer,
+                         {(parts & kPartA) != 0, (parts & kPartB) != 0});
 }
 
 // What of the piece is in the queue already is not sent again.
@@ -219,8 +209,8 @@ void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind) {
   if (parts == 0) return;
   of.queued[l] = static_cast<std::uint8_t>(of.queued[l] | parts);
   double seconds = 0;
-  for (const auto& [begin, end] : byte_ranges(slot, l, parts)) {
-    seconds += signals_.copy_s + static_cast<double>(end - begin) / signals_.link_bytes_per_s;
+  for (const AdapterStrip& strip : strips(slot, l, parts)) {
+    seconds += signals_.copy_s + static_cast<double>(strip.bytes()) / signals_.link_bytes_per_s;
   }
   const TimePoint begins = link_free_at_;
   link_free_at_ += duration_of(seconds * link_factor_);
@@ -287,7 +277,7 @@ std::size_t LoadQueue::begin(SlotId slot) {
     stream_->wait(step);
     timer_.forget();
   }
-  if (!has_words()) table_->write(*stream_, slot);
+  if (!has_words()) table_->write(rank_, *stream_, slot);
   return 4;
 }
 
@@ -305,14 +295,38 @@ std::size_t LoadQueue::copy(const Piece& piece) {
     ++operations;
   }
   const std::byte* const source = load(piece.slot).source.get();
-  for (const auto& [begin, end] : byte_ranges(piece.slot, piece.layer, piece.parts)) {
-    const auto runs = row.chunks.runs(begin, end, memory_->layout().chunk_shift);
-    for (const ChunkRun& run : runs) {
-      stream_->copy_to_device(memory_->chunk_base() + run.to, source + run.from, run.bytes);
-    }
-    operations += runs.size();
+  for (const AdapterStrip& strip : strips(piece.slot, piece.layer, piece.parts)) {
+    operations += copy_strip(row, source + strip.from, strip);
   }
   return operations;
+}
+
+// `source`: its first byte. Where chunks end within a row of several, the row is copied in pieces.
+std::size_t LoadQueue::copy_strip(const DeviceRow& row, const std::byte* source,
+                                  const AdapterStrip& strip) {
+  const auto runs =
+      row.chunks.runs(strip.to, strip.to + strip.bytes(), memory_->layout().chunk_shift);
+  std::size_t copies = 0;
+  for (const ChunkRun& run : runs) {
+    std::byte* to = memory_->chunk_base() + run.to;
+    std::size_t at = run.from - strip.to;
+    const std::size_t end = at + run.bytes;
+    while (at < end) {
+      const std::size_t in_row = at % strip.row_bytes;
+      const std::byte* const from = source + at / strip.row_bytes * strip.pitch + in_row;
+      std::size_t bytes = std::min(end - at, strip.row_bytes - in_row);
+      if (const std::size_t rows = (end - at) / strip.row_bytes; in_row == 0 && rows > 1) {
+        bytes = rows * strip.row_bytes;
+        stream_->copy_rows_to_device(to, from, strip.row_bytes, strip.pitch, rows);
+      } else {
+        stream_->copy_to_device(to, from, bytes);
+      }
+      at += bytes;
+      to += bytes;
+      ++copies;
+    }
+  }
+  return copies;
 }
 
 void LoadQueue::hold(std::uint32_t* word, std::uint32_t value) {
@@ -330,7 +344,7 @@ void LoadQueue::let_go() {
 const Event* LoadQueue::mark_sent(const Piece& piece) {
   Load& of = load(piece.slot);
   const std::size_t l = piece.layer;
-  const AdapterSlots& slots = table_->slots();
+  const AdapterSlots& slots = table_->slots(rank_);
   if (signals_.words == LoadSignals::Words::layers) {
     stream_->set_flag(
         slots.ready(piece.slot, static_cast<std::int64_t>(l)) + (piece.parts == kPartB ? 1 : 0),

@@ -1,4 +1,5 @@
-// The loads under way: their pieces in the planned order, put on a stream of their own in time.
+// The loads under way to one device: their pieces in the planned order, put on a stream of their
+// own in time.
 //
 // A load is one whole adapter: its rows of the tables, then its layers, each in as few copies as
 // its chunks allow, an event after each. They go in order, or in pieces and in an order that
@@ -11,7 +12,7 @@
 // Chunks are given out while steps that are under way may still read what was in them: the load
 // stream then first waits for the last of these steps.
 //
-// The engine thread alone uses it.
+// One thread at a time uses it: the engine's, or the one that enqueues steps of the device.
 #pragma once
 
 #include <array>
@@ -26,6 +27,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/device_table.h"
 #include "engine/adapters/load_timer.h"
 #include "engine/memory/kv_cache.h"
@@ -74,9 +76,11 @@ struct ArrivingAdapter {
 
 class LoadQueue {
  public:
-  // `table` and `memory` outlive it.
-  static Result<std::unique_ptr<LoadQueue>> create(Device& device, const LoadSignals& signals,
-                                                   DeviceTable& table, const KvCache& memory);
+  // To the device of this rank of `table`'s, what belongs there of adapters of a model of shape
+  // `config`. `table` and the device's memory outlive it.
+  static Result<std::unique_ptr<LoadQueue>> create(const TierDevice& device, std::size_t rank,
+                                                   const ModelConfig& config,
+                                                   const LoadSignals& signals, DeviceTable& table);
   ~LoadQueue();  // waits for what is on the stream
 
   // For those who compute meanwhile.
@@ -107,7 +111,7 @@ class LoadQueue {
   // Seconds from reserve() until it was there.
   const CountedValues<kAdapterLoadBounds.size()>& load_times() const { return load_times_; }
   void forget_counts() { load_times_ = {}; }
-  const std::uint32_t* ready_words() const { return table_->slots().ready_words(); }
+  const std::uint32_t* ready_words() const { return table_->slots(rank_).ready_words(); }
   std::size_t num_loading() const { return loading_.size(); }  // the reserved ones as well
   std::int64_t bytes_loading() const;                          // of all of these, whole
 
@@ -118,6 +122,8 @@ class LoadQueue {
   // A load from `source` into the slot's row, which is new; it waits for enqueue(). Throws where
   // there is no memory, and nothing has changed.
   void reserve(SlotId slot, AdapterBytes source);
+  // Undoes it; nothing has been enqueued.
+  void forget(SlotId slot) noexcept;
   // Enqueues the loads of these reserved slots: `order` first, whose adapters are indices in
   // `slots`; what it does not name after that, adapter by adapter.
   void enqueue(std::span<const SlotId> slots, std::span<const LoadPiece> order);
@@ -146,7 +152,6 @@ class LoadQueue {
     std::vector<std::unique_ptr<Event>> b_parts;  // when B is; null: it travels with A
     std::unique_ptr<Event> whole;                 // when all of it is
     std::vector<LayerArrival> arrivals;           // when each layer is expected
-    std::vector<std::size_t> ends;                // bytes, by layer
     std::vector<std::uint8_t> queued, sent;       // by layer: bit 0 A, bit 1 B
     std::size_t pieces_left = 0;                  // to be sent
     bool begun = false;                           // a piece has been
@@ -165,16 +170,16 @@ class LoadQueue {
     std::size_t operations;
   };
 
-  LoadQueue(Device& device, const LoadSignals& signals, DeviceTable& table, const KvCache& memory);
+  LoadQueue(const TierDevice& device, std::size_t rank, const ModelConfig& config,
+            const LoadSignals& signals, DeviceTable& table);
   // Whatever leaves the scope by an exception has torn a load.
   class Guard;
   void check_whole() const;
   bool has_words() const { return signals_.words != LoadSignals::Words::none; }
   Load* find(const ServedAdapter& adapter) const;
   Load& load(SlotId slot) const { return *loads_[slot.index()]; }
-  const Adapter& contents(SlotId slot) const { return table_->row(slot).adapter->contents(); }
-  std::vector<std::pair<std::size_t, std::size_t>> byte_ranges(SlotId slot, std::size_t layer,
-                                                               unsigned parts) const;
+  std::vector<AdapterStrip> strips(SlotId slot, std::size_t layer, unsigned parts) const;
+  std::size_t copy_strip(const DeviceRow& row, const std::byte* source, const AdapterStrip& strip);
   void queue_piece(SlotId slot, std::int32_t layer, PieceKind kind);
   bool is_due(const Piece& piece) const;
   void hurry(const Load& load, std::size_t layer, unsigned parts);
@@ -188,9 +193,11 @@ class LoadQueue {
   void drop_all(std::vector<SlotId>& ended);
 
   Device* device_;
+  const KvCache* memory_;
+  const std::size_t rank_;
+  const ModelConfig config_;
   const LoadSignals signals_;
   DeviceTable* table_;
-  const KvCache* memory_;
   std::array<std::unique_ptr<Event>, kMaxStepsInFlight> steps_;  // by the steps' numbers
   std::uint64_t num_steps_ = 0;
   std::size_t num_events_ = 0;                        // of loads, ever made

@@ -15,14 +15,15 @@ std::int64_t unix_now_s() {
 }  // namespace
 
 // The home takes the bytes and the source out of `contents`; what is left is kept.
-ServedAdapter::ServedAdapter(std::string name, Adapter contents, bool pinned, bool reloadable,
-                             std::shared_ptr<HostTier> host)
+ServedAdapter::ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned,
+                             bool reloadable, std::shared_ptr<HostTier> host)
     : name_(std::move(name)),
       pinned_(pinned),
       loaded_unix_(unix_now_s()),
       home_(std::exchange(contents.bytes, nullptr),
             {contents.path, std::exchange(contents.source, nullptr)}, reloadable && !pinned,
             std::move(host)),
-      contents_(std::move(contents)) {}
+      contents_(std::move(contents)),
+      part_(std::move(part)) {}
 
 }  // namespace tandem

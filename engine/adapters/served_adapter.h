@@ -19,13 +19,16 @@ namespace tandem {
 // Thread-safe.
 class ServedAdapter {
  public:
-  // Its bytes are the host tier's. `reloadable`: its folder can bring it back.
-  ServedAdapter(std::string name, Adapter contents, bool pinned, bool reloadable,
+  // Its bytes are the host tier's. `part`: device_layout() of it. `reloadable`: its folder can
+  // bring it back.
+  ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned, bool reloadable,
                 std::shared_ptr<HostTier> host);
 
   const std::string& name() const { return name_; }
   const Adapter& contents() const { return contents_; }  // without its bytes
   std::uint64_t bytes() const { return contents_.num_bytes; }
+  const Adapter& part() const { return part_; }  // what lies on each device of it
+  std::uint64_t device_bytes() const { return part_.num_bytes; }
   bool pinned() const { return pinned_; }
   std::int64_t loaded_unix() const { return loaded_unix_; }
   Residency residency() const { return home_.state().now(); }
@@ -50,6 +53,7 @@ class ServedAdapter {
   const std::int64_t loaded_unix_;
   AdapterHome home_;
   const Adapter contents_;
+  const Adapter part_;
   std::atomic<bool> retired_{false};
 };
 using AdapterLease = std::shared_ptr<ServedAdapter>;

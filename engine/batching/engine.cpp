@@ -56,8 +56,9 @@ ExecutorOptions executor_options(const EngineOptions& options) {
   return result;
 }
 
-AdapterStoreOptions store_options(const EngineOptions& options) {
+AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num_devices) {
   AdapterStoreOptions result;
+  result.num_devices = num_devices;
   result.max_adapters = options.max_adapters;
   result.max_rank = options.max_lora_rank;
   result.host_tier_bytes = options.host_tier_bytes;
@@ -112,8 +113,9 @@ Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tok
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                                                const ModelConfig& config,
                                                const WeightSource& weights, DType dtype,
-                                               Device& device, const Tokenizer& tokenizer,
-                                               const Clock& clock, const LoadProgress& progress) {
+                                               std::span<Device* const> devices,
+                                               const Tokenizer& tokenizer, const Clock& clock,
+                                               const LoadProgress& progress) {
   TANDEM_CHECK(options.num_pages > 0 && options.page_tokens > 0);
   if (options.max_model_len <= 0 || options.max_num_seqs <= 0 ||
       options.max_num_batched_tokens <= 0) {
@@ -127,16 +129,20 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
         "pool_gb or lower max_model_len",
         room, options.max_model_len);
   }
-  const PoolLayout layout = PoolLayout::of(config, dtype, options.page_tokens);
+  const auto num_devices = static_cast<std::int32_t>(devices.size());
+  TANDEM_TRY(check_shards(config, num_devices));
+  Device& device = *devices.front();
+  const PoolLayout layout =
+      PoolLayout::of(shape_of_shard(config, num_devices), dtype, options.page_tokens);
   std::unique_ptr<Engine> engine(new Engine(options, layout, tokenizer, clock));
   TANDEM_ASSIGN(engine->adapters_,
-                AdapterStore::create(device, config, dtype, store_options(options)));
+                AdapterStore::create(device, config, dtype, store_options(options, num_devices)));
   ConstraintOptions constraints;
   constraints.cache_bytes = options.grammar_cache_bytes;
   engine->constraints_ = std::make_unique<ConstraintCompiler>(
       tokenizer, static_cast<std::int32_t>(config.vocab_size), config.eos_token_ids, constraints);
   TANDEM_ASSIGN(engine->executor_,
-                Executor::create(executor_options(options), config, weights, dtype, device,
+                Executor::create(executor_options(options), config, weights, dtype, devices,
                                  engine->pool_, engine->adapters_->host_tier(), clock, progress));
   if (options.calibrate_s > 0) {
     CalibrationOptions calibration;
@@ -159,7 +165,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
       engine->options_, batch_limits(options),
       EngineLoop::Parts{engine->pool_, engine->prefixes_.get(), *engine->adapters_,
                         *engine->executor_, engine->inbox_, engine->recording_.get(), clock, view,
-                        static_cast<std::int64_t>(layout.chunk_bytes())});
+                        static_cast<std::int64_t>(layout.chunk_bytes()) * num_devices});
   engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
   engine->thread_ = std::thread([raw = engine.get()] {
     pthread_setname_np(pthread_self(), "engine");

@@ -37,14 +37,23 @@ namespace tandem {
 
 class Engine final : public GenerationService {
  public:
-  // Loads the model into the device and starts the engine thread. `device`, `tokenizer` and `clock`
-  // outlive the engine. The message of a failure names what did not fit and which setting to
-  // change.
+  // Loads the model into the device, or its shards into several (loader/shard.h), and starts the
+  // engine thread. Devices, `tokenizer` and `clock` outlive the engine. The message of a failure
+  // names what did not fit and which setting to change.
+  static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
+                                                const ModelConfig& config,
+                                                const WeightSource& weights, DType dtype,
+                                                std::span<Device* const> devices,
+                                                const Tokenizer& tokenizer, const Clock& clock,
+                                                const LoadProgress& progress);
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
                                                 const ModelConfig& config,
                                                 const WeightSource& weights, DType dtype,
                                                 Device& device, const Tokenizer& tokenizer,
-                                                const Clock& clock, const LoadProgress& progress);
+                                                const Clock& clock, const LoadProgress& progress) {
+    Device* const one = &device;
+    return create(options, config, weights, dtype, {&one, 1}, tokenizer, clock, progress);
+  }
   // Cancels what still runs and joins the thread.
   ~Engine() override;
 

@@ -210,7 +210,7 @@ void EngineLoop::run_step() {
 // room; what ends meanwhile would be handed out too late.
 bool EngineLoop::enqueuing_would_take_long() {
   if (executor_->empty() || !starts_before_arrival(options_.adapter_mode)) return false;
-  if (executor_->tier().loads().has_room()) return false;
+  if (executor_->tier().has_room()) return false;
   return std::ranges::any_of(scheduler_.all(), [](const Sequence* sequence) {
     const AdapterLease& adapter = sequence->context->adapter;
     return adapter != nullptr && adapter->residency() == Residency::loading;
@@ -308,7 +308,7 @@ void EngineLoop::wait_for_step() {
 bool EngineLoop::look_in(Duration waited, Duration longest) {
   constexpr auto kShortest = std::chrono::microseconds(20);
   constexpr auto kLongest = std::chrono::microseconds(500);
-  executor_->tier().loads().feed();
+  executor_->tier().feed();
   return inbox_->wait(std::min(longest, std::clamp<Duration>(waited / 32, kShortest, kLongest)));
 }
 

@@ -48,7 +48,7 @@ class EngineLoop {
     RecordingWriter* recording;  // null: off
     const Clock& clock;
     EngineView view;           // EngineReporter's first
-    std::int64_t chunk_bytes;  // of the pool's chunks
+    std::int64_t chunk_bytes;  // of the pool's chunks, on all devices
   };
   EngineLoop(const EngineOptions& options, const BatchLimits& limits, const Parts& parts);
 

@@ -163,7 +163,7 @@ class Calibration {
       plan.entries.push_back(entry);
     }
     executor_.enqueue(plan);
-    const Status status = executor_.wait().status;
+    Status status = executor_.wait().status;
     executor_.rest();
     return status;
   }

@@ -3,61 +3,83 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
+#include "base/status_copy.h"
 
 namespace tandem {
 
 Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& options,
                                                    const ModelConfig& config,
                                                    const WeightSource& weights, DType dtype,
-                                                   Device& device, PagePool& pool,
+                                                   std::span<Device* const> devices, PagePool& pool,
                                                    const HostTier& host, const Clock& clock,
                                                    const LoadProgress& progress) {
+  TANDEM_CHECK(!devices.empty());
   std::unique_ptr<Executor> executor(new Executor());
-  const PoolLayout layout = PoolLayout::of(config, dtype, pool.shape().page_tokens);
-  TANDEM_ASSIGN(executor->cache_, KvCache::create(device, layout, pool.shape().num_pages));
-  TANDEM_ASSIGN(executor->model_,
-                LlamaModel::load(config, weights, dtype, options.model, device, progress));
-  TANDEM_TRY(executor->make_handoff(options, device, host, clock));
-  TANDEM_TRY(executor->make_tier(options, device, pool, clock));
-  StepPipeline::Options steps{options.overlap, options.just_in_time, options.max_graph_batch,
-                              options.step};
-  steps.limits.max_sequences = std::min(steps.limits.max_sequences, options.model.max_rows);
-  steps.max_graph_batch = std::min(steps.max_graph_batch, steps.limits.max_sequences);
-  TANDEM_ASSIGN(executor->pipeline_,
-                StepPipeline::create(steps, device, *executor->model_, executor->cache_,
-                                     *executor->tier_, executor->handoff_.get(), clock));
-  if (options.tune_at_start) TANDEM_TRY(executor->pipeline_->tune());
-  if (options.record_at_start) {
-    TANDEM_TRY(executor->pipeline_->record_graphs(options.model.max_lora_rank));
-  }
+  TANDEM_TRY(
+      executor->make_ranks(options, config, weights, dtype, devices, pool.shape(), progress));
+  TANDEM_TRY(executor->make_handoff(options, host, clock));
+  TANDEM_TRY(executor->make_tier(options, config, pool, clock));
+  TANDEM_TRY(executor->make_pipelines(options, clock));
   return executor;
 }
 
-Executor::~Executor() = default;
-
-Status Executor::abandon() noexcept {
-  tier_->loads().await_readings();  // steps may wait for them
-  Status steps = pipeline_->abandon();
-  Status loads = tier_->abandon();
-  return steps.code() == StatusCode::fatal ? std::move(steps) : std::move(loads);
+// Steps end before all that they use.
+Executor::~Executor() {
+  for (Rank& rank : ranks_) rank.pipeline.reset();
+  tier_.reset();
 }
 
-void Executor::forget_counts() {
-  pipeline_->forget_counts();
-  tier_->forget_counts();
-  if (handoff_ != nullptr) handoff_->forget_counts();
+Status Executor::make_ranks(const ExecutorOptions& options, const ModelConfig& config,
+                            const WeightSource& weights, DType dtype,
+                            std::span<Device* const> devices, const PoolShape& pool,
+                            const LoadProgress& progress) {
+  const auto size = static_cast<std::int32_t>(devices.size());
+  TANDEM_TRY(check_shards(config, size));
+  std::vector<std::unique_ptr<Communicator>> ends(devices.size());
+  if (size > 1) {
+    TANDEM_ASSIGN(ends, devices.front()->connect(devices));
+    crew_ = std::make_unique<ThreadCrew>(size - 1);
+    if (crew_->num_threads() != devices.size()) {
+      return error(StatusCode::resource_exhausted, "no thread for each of {} devices", size);
+    }
+  }
+  const PoolLayout layout = PoolLayout::of(shape_of_shard(config, size), dtype, pool.page_tokens);
+  std::size_t total = 0;
+  for (std::int32_t rank = 0; rank < size; ++rank) {
+    total += ModelWeights::bytes_needed(config, {rank, size}, dtype);
+  }
+  std::size_t loaded = 0;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    Rank& rank = ranks_.emplace_back();
+    rank.device = devices[i];
+    rank.communicator = std::move(ends[i]);
+    TANDEM_ASSIGN(rank.cache, KvCache::create(*rank.device, layout, pool.num_pages));
+    LoadProgress of_all;
+    if (progress) of_all = [&](std::size_t done, std::size_t) { progress(loaded + done, total); };
+    TANDEM_ASSIGN(rank.model, LlamaModel::load(config, weights, dtype, options.model, *rank.device,
+                                               of_all, rank.communicator.get()));
+    loaded += rank.model->weight_bytes();
+  }
+  return {};
 }
 
 // Without workers every mode waits for the weights, as `pipelined` does: the engine works, and says
 // so once.
-Status Executor::make_handoff(const ExecutorOptions& options, Device& device, const HostTier& host,
+Status Executor::make_handoff(const ExecutorOptions& options, const HostTier& host,
                               const Clock& clock) {
   if (options.handoff.groups.empty()) return {};
   if (!host.is_shared()) return {};  // as the log says
-  Result<std::unique_ptr<Handoff>> made =
-      Handoff::create(device, model_->config(), model_->dtype(), options.model.max_lora_rank,
-                      options.whole_loads, options.handoff, host, clock);
+  if (ranks_.size() > 1) {
+    log::warning("no CPU workers beside {} devices, adapter_mode works as pipelined",
+                 ranks_.size());
+    return {};
+  }
+  const LlamaModel& model = *ranks_.front().model;
+  Result<std::unique_ptr<Handoff>> made = Handoff::create(
+      *ranks_.front().device, model.config(), model.dtype(), options.model.max_lora_rank,
+      options.whole_loads, options.handoff, host, clock);
   if (!made) {
     if (made.status().code() == StatusCode::fatal) return made.status();
     log::warning("no CPU workers, adapter_mode works as pipelined: {}", made.status().message());
@@ -67,8 +89,8 @@ Status Executor::make_handoff(const ExecutorOptions& options, Device& device, co
   return {};
 }
 
-Status Executor::make_tier(const ExecutorOptions& options, Device& device, PagePool& pool,
-                           const Clock& clock) {
+Status Executor::make_tier(const ExecutorOptions& options, const ModelConfig& config,
+                           PagePool& pool, const Clock& clock) {
   LoadSignals signals;
   signals.clock = &clock;
   if (handoff_ != nullptr) {
@@ -76,10 +98,114 @@ Status Executor::make_tier(const ExecutorOptions& options, Device& device, PageP
     signals.link_bytes_per_s = options.handoff.costs.link_bytes_per_s;
     signals.copy_s = options.handoff.costs.copy_s;
   }
-  TANDEM_ASSIGN(tier_, DeviceTier::create(device, model_->config(), model_->dtype(),
+  std::vector<TierDevice> devices;
+  for (const Rank& rank : ranks_) devices.push_back({rank.device, &rank.cache});
+  TANDEM_ASSIGN(tier_, DeviceTier::create(devices, config, ranks_.front().model->dtype(),
                                           options.model.max_lora_rank, options.max_device_adapters,
-                                          cache_, pool, signals));
+                                          pool, signals));
   return {};
+}
+
+Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clock) {
+  StepPipeline::Options steps{options.overlap, options.just_in_time, options.max_graph_batch,
+                              options.step};
+  steps.limits.max_sequences = std::min(steps.limits.max_sequences, options.model.max_rows);
+  steps.max_graph_batch = std::min(steps.max_graph_batch, steps.limits.max_sequences);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    TANDEM_ASSIGN(rank.pipeline, StepPipeline::create(steps, *rank.device, *rank.model, rank.cache,
+                                                      tier_->lane(i), handoff_.get(), clock));
+    if (options.tune_at_start) TANDEM_TRY(rank.pipeline->tune());
+  }
+  if (!options.record_at_start) return {};
+  std::vector<Status> recorded(ranks_.size());
+  on_every_rank([&](Rank& rank) {
+    recorded[static_cast<std::size_t>(&rank - ranks_.data())] =
+        rank.pipeline->record_graphs(options.model.max_lora_rank);
+  });
+  for (Status& status : recorded) TANDEM_TRY(std::move(status));
+  return {};
+}
+
+void Executor::on_every_rank(const std::function<void(Rank&)>& body) {
+  if (crew_ == nullptr) {
+    body(ranks_.front());
+    return;
+  }
+  crew_->run(ranks_.size(), [&](std::size_t i, std::size_t) {
+    try {
+      body(ranks_[i]);
+    } catch (...) {
+      ranks_[i].communicator->leave("what it was to enqueue");
+      throw;
+    }
+  });
+}
+
+void Executor::enqueue(const StepPlan& plan) {
+  tier_->step_begins();
+  on_every_rank([&](Rank& rank) { rank.pipeline->enqueue(plan); });
+  tier_->step_ends();
+}
+
+void Executor::sample() {
+  const std::span<const std::uint32_t> given = lead().masks();
+  for (Rank& rank : ranks_) {
+    if (&rank != ranks_.data()) std::ranges::copy(given, rank.pipeline->masks().begin());
+    rank.pipeline->sample();
+  }
+}
+
+bool Executor::oldest_has_ended() {
+  return std::ranges::all_of(ranks_, [](Rank& rank) { return rank.pipeline->oldest_has_ended(); });
+}
+
+// A step has failed when it has on any device, and with it those behind it.
+StepResult Executor::wait() {
+  StepResult result = lead().wait();
+  if (ranks_.size() == 1) return result;
+  if (failure_.ok()) failure_ = copy_of(result.status);
+  for (std::size_t i = 1; i < ranks_.size(); ++i) {
+    Status status = ranks_[i].pipeline->wait().status;
+    if (failure_.ok()) failure_ = std::move(status);
+  }
+  if (failure_.ok()) return result;
+  result.samples = {};
+  result.status = copy_of(failure_);
+  if (empty()) {
+    meet_again();
+    failure_ = Status();
+  }
+  return result;
+}
+
+void Executor::meet_again() {
+  for (Rank& rank : ranks_) {
+    if (rank.communicator != nullptr) rank.communicator->reset();
+  }
+}
+
+Status Executor::abandon() noexcept {
+  for (std::size_t i = 0; i < ranks_.size(); ++i) tier_->lane(i).loads().await_readings();
+  // Operations that wait for a rank whose step was never enqueued wait no longer.
+  if (ranks_.size() > 1) {
+    for (Rank& rank : ranks_) rank.communicator->leave("what was given up");
+  }
+  Status lost;
+  for (Rank& rank : ranks_) {
+    Status steps = rank.pipeline->abandon();
+    if (steps.code() == StatusCode::fatal) lost = std::move(steps);
+  }
+  Status loads = tier_->abandon();
+  meet_again();
+  failure_ = Status();
+  return lost.ok() ? std::move(loads) : std::move(lost);
+}
+
+void Executor::forget_counts() {
+  for (Rank& rank : ranks_) rank.pipeline->forget_counts();
+  tier_->forget_counts();
+  if (handoff_ != nullptr) handoff_->forget_counts();
 }
 
 }  // namespace tandem

@@ -22,11 +22,11 @@ bool has_placeholders(const std::vector<TokenId>& tokens) {
 }  // namespace
 
 StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
-                           DeviceTier& adapters, Handoff* handoff, const Clock& clock)
+                           DeviceLane adapters, Handoff* handoff, const Clock& clock)
     : options_(options),
       model_(&model),
       cache_(&cache),
-      adapters_(&adapters),
+      adapters_(adapters),
       handoff_(handoff),
       clock_(&clock),
       graphs_(model, cache, options.max_graph_batch),
@@ -34,7 +34,7 @@ StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCa
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
                                                            LlamaModel& model, const KvCache& cache,
-                                                           DeviceTier& adapters, Handoff* handoff,
+                                                           DeviceLane adapters, Handoff* handoff,
                                                            const Clock& clock) {
   std::unique_ptr<StepPipeline> pipeline(
       new StepPipeline(options, model, cache, adapters, handoff, clock));
@@ -69,7 +69,7 @@ Status StepPipeline::tune() {
 
 Status StepPipeline::record_graphs(std::int32_t max_rank) {
   const TimePoint begin = clock_->now();
-  TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_->table(), max_rank));
+  TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_.table(), max_rank));
   TANDEM_TRY(stream_->synchronize());
   if (graphs_.num_recorded() > 0) {
     log::info("{} decode steps recorded in {:.1f} s", graphs_.num_recorded(),
@@ -95,7 +95,7 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
-  adapters_->step_begins(*stream_);
+  adapters_.step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
   auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
   if (has_placeholders(plan.tokens)) {
@@ -106,19 +106,19 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   }
   step.status = Status();
   if (recorded) {
-    step.status = graphs_.launch(*stream_, input, adapters_->table());
+    step.status = graphs_.launch(*stream_, input, adapters_.table());
     // All of it at once, when the call returns.
     step.gap_seconds = look_for_gap();
     step.launched = clock_->now();
   } else {
-    AdapterTable table = adapters_->table();
+    AdapterTable table = adapters_.table();
     if (waits) table.waits = &waits_;
-    if (hands_over) handoff_->publish(input, adapters_->loads(), step.handoff);
+    if (hands_over) handoff_->publish(input, adapters_.loads(), step.handoff);
     model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
     if (hands_over) handoff_->copy_back(*stream_, step.handoff);
     waits_.clear();  // holds on to nobody
   }
-  adapters_->step_ends(*stream_);
+  adapters_.step_ends(*stream_);
   step.awaited_masks = plan.num_masks > 0;
   step.kind.reset();
   if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded};
@@ -187,7 +187,7 @@ void StepPipeline::fill(const StepPlan& plan, Step& step) {
 }
 
 void StepPipeline::note_cold(SlotId slot, std::int32_t rows) {
-  AdapterLease adapter = adapters_->loads().arriving_in(slot);
+  AdapterLease adapter = adapters_.loads().arriving_in(slot);
   if (adapter == nullptr) return;
   const auto known = std::find_if(cold_.begin(), cold_.end(),
                                   [&](const AdapterRows& each) { return each.adapter == adapter; });
@@ -203,7 +203,7 @@ void StepPipeline::plan_handoff(Step& step) {
   step.handoff.groups.clear();
   step.handoff.planned_s = 0;
   if (handoff_ != nullptr && !cold_.empty()) {
-    handoff_->plan(cold_, batch_->num_rows(), next_starts_in(), adapters_->loads(), step.handoff);
+    handoff_->plan(cold_, batch_->num_rows(), next_starts_in(), adapters_.loads(), step.handoff);
     batch_->set_cold(handoff_->cold_slots(step.handoff));
   }
   waits_.clear();
@@ -290,7 +290,7 @@ StepResult StepPipeline::wait() {
 void StepPipeline::learn(const Step& step, double seconds) {
   if (step.kind && !step.kind->recorded && !step.awaited_masks)
     handoff_->observe_step(step.kind->rows, seconds);
-  LoadQueue& loads = adapters_->loads();
+  LoadQueue& loads = adapters_.loads();
   if (const auto took = loads.took()) handoff_->observe_loads(took->model_s, took->seen_s);
   loads.set_link_factor(handoff_->costs().factors.link);
 }

@@ -21,7 +21,7 @@
 // before the step under way ends, so that what has arrived until then is in the next one.
 //
 // Rows of adapters that are still loading are handed to CPU workers where there are any (Handoff),
-// layer by layer as planned; else each layer waits for its part. The engine thread alone uses it.
+// layer by layer as planned; else each layer waits for its part. One thread at a time uses it.
 #pragma once
 
 #include <array>
@@ -56,10 +56,11 @@ class StepPipeline {
     StepLimits limits;
   };
 
-  // All arguments outlive the pipeline. `handoff` null: nothing is handed over.
+  // All arguments outlive the pipeline; so does the lane's tier. `handoff` null: nothing is handed
+  // over.
   static Result<std::unique_ptr<StepPipeline>> create(const Options& options, Device& device,
                                                       LlamaModel& model, const KvCache& cache,
-                                                      DeviceTier& adapters, Handoff* handoff,
+                                                      DeviceLane adapters, Handoff* handoff,
                                                       const Clock& clock);
   ~StepPipeline();  // waits for what is under way
 
@@ -102,8 +103,8 @@ class StepPipeline {
     HandoffStep handoff;
   };
 
-  StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
-               DeviceTier& adapters, Handoff* handoff, const Clock& clock);
+  StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache, DeviceLane adapters,
+               Handoff* handoff, const Clock& clock);
   void fill(const StepPlan& plan, Step& step);
   void enqueue_samples(Step& step, const StepInput& input, const std::uint32_t* masks);
   void abandon_open(Step& step);
@@ -123,7 +124,7 @@ class StepPipeline {
   const Options options_;
   LlamaModel* model_;
   const KvCache* cache_;
-  DeviceTier* adapters_;
+  const DeviceLane adapters_;
   Handoff* handoff_;
   const Clock* clock_;
   std::unique_ptr<Stream> stream_;

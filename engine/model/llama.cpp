@@ -23,6 +23,25 @@ Result<Buffer> upload(Device& device, const void* data, std::size_t bytes,
   return target;
 }
 
+constexpr std::string_view kWorkspace =
+    "the work space (lower max_num_batched_tokens or max_num_seqs)";
+
+// Views of device memory, one after another. With a null base it only measures.
+class Cutter {
+ public:
+  explicit Cutter(std::byte* base) : base_(base) {}
+  TensorView take(DType type, std::int64_t rows, std::int64_t cols) {
+    const TensorView view(base_ + offset_, type, {rows, cols});
+    offset_ += (static_cast<std::size_t>(rows * cols) * size_of(type) + 255) / 256 * 256;
+    return view;
+  }
+  std::size_t bytes() const { return offset_; }
+
+ private:
+  std::byte* base_;
+  std::size_t offset_ = 0;
+};
+
 }  // namespace
 
 struct LlamaModel::Step {
@@ -31,6 +50,7 @@ struct LlamaModel::Step {
   const KvCache& cache;
   const AdapterTable& adapters;
   Workspace work;  // cut to the rows of this step
+  Shared shared;   // the same
   const StepHandoff* handoff = nullptr;
   HandoffJob job;  // of the next offer; only with a handoff
 };
@@ -38,11 +58,9 @@ struct LlamaModel::Step {
 LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType dtype,
                                                     const ModelLimits& limits, std::byte* base,
                                                     std::size_t& bytes) {
-  std::size_t offset = 0;
+  Cutter cutter(base);
   const auto take = [&](DType type, std::int64_t rows, std::int64_t cols) {
-    const TensorView view(base + offset, type, {rows, cols});
-    offset += (static_cast<std::size_t>(rows * cols) * size_of(type) + 255) / 256 * 256;
-    return view;
+    return cutter.take(type, rows, cols);
   };
   const std::int64_t rows = limits.max_rows;
   Workspace work;
@@ -54,31 +72,52 @@ LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType 
   work.activation = take(dtype, rows, c.ffn_size);
   work.sampled = take(DType::f32, limits.max_samples, c.hidden_size);
   work.logits = take(DType::f32, limits.max_samples, c.vocab_size);
-  bytes = offset;
+  bytes = cutter.bytes();
   return work;
 }
 
-std::size_t LlamaModel::workspace_bytes(const ModelConfig& config, DType dtype,
+LlamaModel::Shared LlamaModel::lay_out_shared(const ModelConfig& c, Shard shard,
+                                              const ModelLimits& limits, std::byte* base,
+                                              std::size_t& bytes) {
+  Cutter cutter(base);
+  Shared shared;
+  for (TensorView* part : {&shared.embedded, &shared.attended, &shared.fed}) {
+    *part = cutter.take(DType::f32, limits.max_rows, c.hidden_size);
+  }
+  shared.logits = cutter.take(DType::f32, limits.max_samples, vocab_of_shard(c, shard).count);
+  bytes = cutter.bytes();
+  return shared;
+}
+
+std::size_t LlamaModel::workspace_bytes(const ModelConfig& config, Shard shard, DType dtype,
                                         const ModelLimits& limits) {
-  std::size_t bytes = 0;
-  lay_out_workspace(config, dtype, limits, nullptr, bytes);
-  return bytes;
+  std::size_t work = 0;
+  std::size_t shared = 0;
+  lay_out_workspace(shape_of_shard(config, shard.size), dtype, limits, nullptr, work);
+  if (!shard.is_whole()) lay_out_shared(config, shard, limits, nullptr, shared);
+  return work + shared;
 }
 
 Result<std::unique_ptr<LlamaModel>> LlamaModel::load(const ModelConfig& config,
                                                      const WeightSource& source, DType dtype,
                                                      const ModelLimits& limits, Device& device,
-                                                     const LoadProgress& progress) {
+                                                     const LoadProgress& progress,
+                                                     Communicator* communicator) {
   TANDEM_CHECK(limits.max_rows > 0 && limits.max_samples > 0 && limits.max_positions > 0);
+  Shard shard;
+  if (communicator != nullptr) shard = {communicator->rank(), communicator->size()};
+  TANDEM_TRY(check_shards(config, shard.size));
   std::unique_ptr<LlamaModel> model(new LlamaModel());
-  model->config_ = config;
+  model->config_ = shape_of_shard(config, shard.size);
+  model->communicator_ = shard.is_whole() ? nullptr : communicator;
+  model->vocab_ = vocab_of_shard(config, shard);
   model->dtype_ = dtype;
   model->limits_ = limits;
-  TANDEM_ASSIGN(model->workspace_,
-                device.allocate(workspace_bytes(config, dtype, limits),
-                                "the work space (lower max_num_batched_tokens or max_num_seqs)"));
   std::size_t bytes = 0;
-  model->work_ = lay_out_workspace(config, dtype, limits, model->workspace_.data(), bytes);
+  lay_out_workspace(model->config_, dtype, limits, nullptr, bytes);
+  TANDEM_ASSIGN(model->workspace_, device.allocate(bytes, kWorkspace));
+  model->work_ = lay_out_workspace(model->config_, dtype, limits, model->workspace_.data(), bytes);
+  if (!shard.is_whole()) TANDEM_TRY(model->make_shared(config, shard));
 
   const std::vector<float> table =
       make_rope_table(config.rope, config.head_dim, limits.max_positions);
@@ -86,8 +125,17 @@ Result<std::unique_ptr<LlamaModel>> LlamaModel::load(const ModelConfig& config,
                                      "the rotary embedding's table"));
   model->rope_view_ =
       TensorView(model->rope_.data(), DType::f32, {limits.max_positions, 2, config.head_dim / 2});
-  TANDEM_ASSIGN(model->weights_, ModelWeights::load(config, source, dtype, device, progress));
+  TANDEM_ASSIGN(model->weights_,
+                ModelWeights::load(config, shard, source, dtype, device, progress));
   return model;
+}
+
+Status LlamaModel::make_shared(const ModelConfig& config, Shard shard) {
+  std::size_t bytes = 0;
+  lay_out_shared(config, shard, limits_, nullptr, bytes);
+  TANDEM_ASSIGN(shared_memory_, communicator_->allocate(bytes, kWorkspace));
+  shared_ = lay_out_shared(config, shard, limits_, shared_memory_.data(), bytes);
+  return {};
 }
 
 TensorView LlamaModel::logits(std::int32_t num_samples) const {
@@ -105,7 +153,7 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
   TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
   if (input.num_rows == 0) return;
-  Step step{stream, input, cache, adapters, work_, handoff, {}};
+  Step step{stream, input, cache, adapters, work_, shared_, handoff, {}};
   if (handoff != nullptr) {
     step.job = handoff->job;
     step.job.rows = input.lora_rows;
@@ -115,8 +163,13 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
                            &step.work.gate_up, &step.work.activation}) {
     *view = view->slice_rows(0, input.num_rows);
   }
+  if (communicator_ != nullptr) {
+    for (TensorView* view : {&step.shared.embedded, &step.shared.attended, &step.shared.fed}) {
+      *view = view->slice_rows(0, input.num_rows);
+    }
+  }
 
-  stream.embed({weights_.embedding(), input.ids, step.work.residual});
+  begin(step);
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (adapters.waits != nullptr) adapters.waits->before(layer, stream);
     attention_block(step, layer);
@@ -129,7 +182,40 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   stream.gather_rows({step.work.residual, input.sample_rows, sampled});
   stream.rms_norm(
       {sampled, weights_.final_norm(), static_cast<float>(config_.rms_norm_eps), normed});
-  stream.gemm({normed, weights_.head(), {}, logits(input.num_logits)});
+  const TensorView all = logits(input.num_logits);
+  if (communicator_ == nullptr) {
+    stream.gemm({normed, weights_.head(), {}, all});
+    return;
+  }
+  const TensorView part = shared_.logits.slice_rows(0, input.num_logits);
+  stream.gemm({normed, weights_.head(), {}, part});
+  stream.all_gather({communicator_, part, all});
+}
+
+// The residual before the first layer, and its norm.
+void LlamaModel::begin(Step& step) {
+  const TensorView& weight = weights_.layer(0).input_norm;
+  if (communicator_ == nullptr) {
+    step.stream.embed({weights_.embedding(), step.input.ids, step.work.residual});
+    join(step, {}, false, weight);
+    return;
+  }
+  EmbedArgs embed{weights_.embedding(), step.input.ids, step.shared.embedded};
+  embed.first_id = static_cast<std::int32_t>(vocab_.first);
+  embed.vocab = static_cast<std::int32_t>(config_.vocab_size);
+  step.stream.embed(embed);
+  join(step, step.shared.embedded, false, weight);
+}
+
+void LlamaModel::join(Step& step, const TensorView& part, bool accumulate,
+                      const TensorView& weight) {
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  if (communicator_ != nullptr) {
+    step.stream.all_reduce({communicator_, part, step.work.residual, accumulate, weight, eps,
+                            weight.rank == 0 ? TensorView() : step.work.x});
+  } else if (weight.rank != 0) {
+    step.stream.rms_norm({step.work.residual, weight, eps, step.work.x});
+  }
 }
 
 Status LlamaModel::tune(Stream& stream) {
@@ -148,12 +234,16 @@ Status LlamaModel::tune(Stream& stream) {
     return stream.tune_gemm(like);
   };
   TANDEM_TRY(with_every_layer(&LayerWeights::qkv, &LayerWeights::qkv_bias, work_.qkv, false));
-  TANDEM_TRY(with_every_layer(&LayerWeights::o, &LayerWeights::o_bias, work_.residual, true));
+  const bool whole = communicator_ == nullptr;
+  TANDEM_TRY(with_every_layer(&LayerWeights::o, &LayerWeights::o_bias,
+                              whole ? work_.residual : shared_.attended, whole));
   TANDEM_TRY(with_every_layer(&LayerWeights::gate_up, nullptr, work_.gate_up, false));
-  TANDEM_TRY(with_every_layer(&LayerWeights::down, nullptr, work_.residual, true));
+  TANDEM_TRY(
+      with_every_layer(&LayerWeights::down, nullptr, whole ? work_.residual : shared_.fed, whole));
   const TensorView& head = weights_.head();
-  const std::int64_t rows = std::min(work_.logits.rows(), head.rows());
-  const GemmArgs like{head.slice_rows(0, rows), head, {}, work_.logits.slice_rows(0, rows)};
+  const TensorView& y = whole ? work_.logits : shared_.logits;
+  const std::int64_t rows = std::min(y.rows(), head.rows());
+  const GemmArgs like{head.slice_rows(0, rows), head, {}, y.slice_rows(0, rows)};
   return stream.tune_gemm({&like, 1});
 }
 
@@ -183,7 +273,6 @@ void LlamaModel::attention_block(Step& step, std::int64_t layer) {
   const TensorView q_heads = q.split_cols(config_.num_heads);
   const TensorView k_heads = k.split_cols(config_.num_kv_heads);
 
-  step.stream.rms_norm({step.work.residual, w.input_norm, eps, step.work.x});
   project(step, layer,
           {Site::qkv, step.work.x, w.qkv, w.qkv_bias, step.work.qkv, false, {q, k, v}});
   if (config_.qk_norm) {
@@ -207,20 +296,14 @@ void LlamaModel::attention_block(Step& step, std::int64_t layer) {
   attention.out = step.work.attention.split_cols(config_.num_heads);
   step.stream.attention(attention);
 
-  project(step, layer,
-          {Site::o,
-           step.work.attention,
-           w.o,
-           w.o_bias,
-           step.work.residual,
-           true,
-           {step.work.residual}});
+  const bool whole = communicator_ == nullptr;
+  const TensorView& sum = whole ? step.work.residual : step.shared.attended;
+  project(step, layer, {Site::o, step.work.attention, w.o, w.o_bias, sum, whole, {sum}});
+  join(step, sum, true, w.post_norm);
 }
 
 void LlamaModel::mlp_block(Step& step, std::int64_t layer) {
   const LayerWeights& w = weights_.layer(layer);
-  step.stream.rms_norm(
-      {step.work.residual, w.post_norm, static_cast<float>(config_.rms_norm_eps), step.work.x});
   project(step, layer,
           {Site::gate_up,
            step.work.x,
@@ -231,14 +314,11 @@ void LlamaModel::mlp_block(Step& step, std::int64_t layer) {
            {step.work.gate_up.slice_cols(0, config_.ffn_size),
             step.work.gate_up.slice_cols(config_.ffn_size, config_.ffn_size)}});
   step.stream.swiglu({step.work.gate_up, step.work.activation});
-  project(step, layer,
-          {Site::down,
-           step.work.activation,
-           w.down,
-           {},
-           step.work.residual,
-           true,
-           {step.work.residual}});
+  const bool whole = communicator_ == nullptr;
+  const TensorView& sum = whole ? step.work.residual : step.shared.fed;
+  project(step, layer, {Site::down, step.work.activation, w.down, {}, sum, whole, {sum}});
+  const bool last = layer + 1 == config_.num_layers;
+  join(step, sum, true, last ? TensorView() : weights_.layer(layer + 1).input_norm);
 }
 
 // [offer] -> product -> deltas -> [accept]: while the device multiplies, the workers compute.

@@ -1,5 +1,9 @@
 // The forward pass of the Llama family (Llama, Mistral, Qwen2, Qwen3), written once over the
-// device interface.
+// device interface, for a device that holds all of the model or a shard of it (loader/shard.h).
+//
+// Every shard computes the same step at the same time. The residual is the same on all: what each
+// has computed of a layer's two sums, and of the embedding, is added up by an all_reduce, and the
+// logits of their ranges of the vocabulary are gathered.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +12,7 @@
 
 #include "base/status.h"
 #include "engine/loader/adapter.h"
+#include "engine/loader/shard.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/layer_waits.h"
 #include "engine/model/model_weights.h"
@@ -37,13 +42,16 @@ struct ModelLimits {
 // Owns weights and work space. One thread at a time enqueues steps.
 class LlamaModel {
  public:
+  // `config` is the whole model's. `communicator`: the rank whose shard this is; it outlives the
+  // model. Null: all of it.
   static Result<std::unique_ptr<LlamaModel>> load(const ModelConfig& config,
                                                   const WeightSource& source, DType dtype,
                                                   const ModelLimits& limits, Device& device,
-                                                  const LoadProgress& progress);
+                                                  const LoadProgress& progress,
+                                                  Communicator* communicator = nullptr);
 
   // Bytes of work space that load() allocates beside the weights.
-  static std::size_t workspace_bytes(const ModelConfig& config, DType dtype,
+  static std::size_t workspace_bytes(const ModelConfig& config, Shard shard, DType dtype,
                                      const ModelLimits& limits);
 
   // Stream::tune_gemm for the products of steps, before the stream's first step or recording.
@@ -72,6 +80,7 @@ class LlamaModel {
   // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it.
   TensorView logits(std::int32_t num_samples) const;
 
+  // The shape of what lies here: of a shard, its own heads and columns.
   const ModelConfig& config() const { return config_; }
   DType dtype() const { return dtype_; }
   const ModelLimits& limits() const { return limits_; }
@@ -95,6 +104,16 @@ class LlamaModel {
   static Workspace lay_out_workspace(const ModelConfig& config, DType dtype,
                                      const ModelLimits& limits, std::byte* base,
                                      std::size_t& bytes);
+  // What a shard shows the others, one after another within a step: none is written to while
+  // somebody may still look at it (AllReduceArgs).
+  struct Shared {
+    TensorView embedded;  // [T, H] f32
+    TensorView attended;  // [T, H] f32: this rank's part of what o adds to the residual
+    TensorView fed;       // [T, H] f32: of what down adds to it
+    TensorView logits;    // [S, vocab of the shard] f32
+  };
+  static Shared lay_out_shared(const ModelConfig& config, Shard shard, const ModelLimits& limits,
+                               std::byte* base, std::size_t& bytes);
 
   struct Step;  // what the parts of one forward() share
 
@@ -110,11 +129,18 @@ class LlamaModel {
     std::initializer_list<TensorView> outs;
   };
 
+  Status make_shared(const ModelConfig& config, Shard shard);
+  void begin(Step& step);
+  // The residual, and its norm, x, which the next projection reads: `part` is this shard's of what
+  // is to be added.
+  void join(Step& step, const TensorView& part, bool accumulate, const TensorView& weight);
   void attention_block(Step& step, std::int64_t layer);
   void mlp_block(Step& step, std::int64_t layer);
   void project(Step& step, std::int64_t layer, const Projection& projection);
 
   ModelConfig config_;
+  Communicator* communicator_ = nullptr;  // null: the whole model lies here
+  VocabRange vocab_;                      // whose rows of embedding and head do
   DType dtype_ = DType::f32;
   ModelLimits limits_;
   ModelWeights weights_;
@@ -122,6 +148,8 @@ class LlamaModel {
   TensorView rope_view_;  // [positions, 2, d / 2] f32
   Buffer workspace_;
   Workspace work_;
+  Buffer shared_memory_;
+  Shared shared_;
 };
 
 }  // namespace tandem

@@ -152,7 +152,8 @@ class Replay {
     options.step = settings_.step;
     options.max_device_adapters = static_cast<std::int32_t>(adapters.size());
     options.max_graph_batch = settings_.max_graph_batch;
-    TANDEM_ASSIGN(executor_, Executor::create(options, config_, weights, settings_.dtype, device,
+    Device* const one = &device;
+    TANDEM_ASSIGN(executor_, Executor::create(options, config_, weights, settings_.dtype, {&one, 1},
                                               *pool_, store_->host_tier(), clock, progress));
     return place_adapters(std::move(adapters));
   }

@@ -89,6 +89,10 @@ class CudaDevice final : public Device {
     (void)use_gpu(gpu_);
     return std::make_unique<CudaEvent>(CudaEvent::Timing::with);
   }
+  Result<std::vector<std::unique_ptr<Communicator>>> connect(
+      std::span<Device* const> devices) override {
+    return invalid("{} GPUs cannot compute one model yet; use --tensor-parallel 1", devices.size());
+  }
 
  private:
   static Status pinned(cudaError_t code, std::size_t bytes, std::string_view purpose) {

@@ -235,6 +235,8 @@ void CudaStream::resolve_tokens(const ResolveTokensArgs& args) {
 }
 void CudaStream::embed(const EmbedArgs& args) {
   check_args(args);
+  TANDEM_CHECK(args.first_id == 0 && args.vocab == 0, "a part of the vocabulary, from {}",
+               args.first_id);
   enqueue("embed", [&] { return launch_embed(args, handle_); });
 }
 void CudaStream::rms_norm(const RmsNormArgs& args) {
@@ -281,6 +283,13 @@ void CudaStream::swiglu(const SwigluArgs& args) {
 void CudaStream::gather_rows(const GatherRowsArgs& args) {
   check_args(args);
   enqueue("gather_rows", [&] { return launch_gather_rows(args, handle_); });
+}
+// GPUs are in no group: CudaDevice::connect makes none.
+void CudaStream::all_reduce(const AllReduceArgs& args) {
+  TANDEM_CHECK(false, "rank {} is no GPU's", args.communicator->rank());
+}
+void CudaStream::all_gather(const AllGatherArgs& args) {
+  TANDEM_CHECK(false, "rank {} is no GPU's", args.communicator->rank());
 }
 void CudaStream::lora(const LoraArgs& args) {
   check_args(args);

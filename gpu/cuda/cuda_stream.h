@@ -57,6 +57,8 @@ class CudaStream final : public Stream {
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
+  void all_reduce(const AllReduceArgs& args) override;
+  void all_gather(const AllGatherArgs& args) override;
   void lora(const LoraArgs& args) override;
   void sample(const SampleArgs& args) override;
   void offer(const OfferArgs& args) override;

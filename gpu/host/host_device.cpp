@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/onednn/matmul.h"
+#include "gpu/host/context/host_communicator.h"
 #include "gpu/host/context/thread_pool.h"
 #include "gpu/host/host_event.h"
 #include "gpu/host/host_stream.h"
@@ -58,6 +59,10 @@ class HostDevice final : public Device {
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
   std::unique_ptr<Event> create_timed_event() override { return create_event(); }
+  Result<std::vector<std::unique_ptr<Communicator>>> connect(
+      std::span<Device* const> devices) override {
+    return HostCommunicator::connect(devices);
+  }
 
  private:
   DeviceInfo info_;

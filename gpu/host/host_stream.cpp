@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "gpu/check_args.h"
+#include "gpu/host/context/host_communicator.h"
 #include "gpu/host/host_event.h"
 #include "gpu/host/ops/operations.h"
 
@@ -143,6 +144,16 @@ void HostStream::copy_to_device(void* device, const void* host, std::size_t byte
            [this, device, host, bytes] { copy_over_link(link_, device, host, bytes); }});
 }
 
+void HostStream::copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
+                                     std::size_t host_pitch, std::size_t rows) {
+  enqueue({"copy_rows_to_device", false, [this, device, host, row_bytes, host_pitch, rows] {
+             for (std::size_t row = 0; row < rows; ++row) {
+               copy_over_link(link_, static_cast<std::byte*>(device) + row * row_bytes,
+                              static_cast<const std::byte*>(host) + row * host_pitch, row_bytes);
+             }
+           }});
+}
+
 void HostStream::upload(void* device, const void* pinned, std::size_t bytes) {
   enqueue({"upload", false, [device, pinned, bytes] {
              if (bytes > 0) std::memcpy(device, pinned, bytes);
@@ -196,6 +207,27 @@ void HostStream::lora(const LoraArgs& args) {
 }
 void HostStream::sample(const SampleArgs& args) {
   enqueue_args("sample", host::sample, args);
+}
+
+// Others wait for it: after a failure it tells them instead.
+template <typename Args>
+void HostStream::enqueue_meeting(const char* what, void (*operation)(OpContext&, const Args&),
+                                 const Args& args) {
+  check_args(args);
+  enqueue({what, true, [this, what, operation, args] {
+             auto& end = dynamic_cast<HostCommunicator&>(*args.communicator);
+             if (failed()) {
+               end.leave(what);
+             } else {
+               operation(context_, args);
+             }
+           }});
+}
+void HostStream::all_reduce(const AllReduceArgs& args) {
+  enqueue_meeting("all_reduce", host::all_reduce, args);
+}
+void HostStream::all_gather(const AllGatherArgs& args) {
+  enqueue_meeting("all_gather", host::all_gather, args);
 }
 
 void HostStream::offer(const OfferArgs& args) {

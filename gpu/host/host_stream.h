@@ -38,6 +38,8 @@ class HostStream final : public Stream {
   bool failed() const override;
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
+                           std::size_t host_pitch, std::size_t rows) override;
   void upload(void* device, const void* pinned, std::size_t bytes) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
 
@@ -56,6 +58,8 @@ class HostStream final : public Stream {
   void gather_rows(const GatherRowsArgs& args) override;
   void lora(const LoraArgs& args) override;
   void sample(const SampleArgs& args) override;
+  void all_reduce(const AllReduceArgs& args) override;
+  void all_gather(const AllGatherArgs& args) override;
   void offer(const OfferArgs& args) override;
   void accept(const AcceptArgs& args) override;
   void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) override;
@@ -80,6 +84,9 @@ class HostStream final : public Stream {
   void loop();
   Status status_of_exception(const char* what) const noexcept;
 
+  template <typename Args>
+  void enqueue_meeting(const char* what, void (*operation)(OpContext&, const Args&),
+                       const Args& args);
   template <typename Args>
   void enqueue_args(const char* what, void (*operation)(OpContext&, const Args&), const Args& args);
 

@@ -51,6 +51,8 @@ class FailingStream final : public Stream {
   void swiglu(const SwigluArgs& args) override { inner_->swiglu(args); }
   void gather_rows(const GatherRowsArgs& args) override { inner_->gather_rows(args); }
   void lora(const LoraArgs& args) override { inner_->lora(args); }
+  void all_reduce(const AllReduceArgs& args) override { inner_->all_reduce(args); }
+  void all_gather(const AllGatherArgs& args) override { inner_->all_gather(args); }
   void offer(const OfferArgs& args) override { inner_->offer(args); }
   void accept(const AcceptArgs& args) override { inner_->accept(args); }
   void set_flag(std::uint32_t* flag, std::uint32_t value, std::int32_t count) override {

@@ -3,8 +3,10 @@
 
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gpu/device.h"
 #include "gpu/host/host_device.h"
@@ -31,6 +33,10 @@ class ForwardingDevice : public Device {
   }
   std::unique_ptr<Event> create_event() override { return inner_->create_event(); }
   std::unique_ptr<Event> create_timed_event() override { return inner_->create_timed_event(); }
+  Result<std::vector<std::unique_ptr<Communicator>>> connect(
+      std::span<Device* const> devices) override {
+    return inner_->connect(devices);
+  }
 
  private:
   std::unique_ptr<Device> inner_;

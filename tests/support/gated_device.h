@@ -201,6 +201,14 @@ class GatedStream final : public Stream {
     inner_->gather_rows(args);
     count();
   }
+  void all_reduce(const AllReduceArgs& args) override {
+    inner_->all_reduce(args);
+    count();
+  }
+  void all_gather(const AllGatherArgs& args) override {
+    inner_->all_gather(args);
+    count();
+  }
   void lora(const LoraArgs& args) override {
     inner_->lora(args);
     count();

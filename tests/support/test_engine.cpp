@@ -13,15 +13,19 @@ namespace {
 
 std::unique_ptr<TestEngine> assemble(const std::filesystem::path& tokenizer_dir, ModelConfig config,
                                      const WeightSource& weights, DType dtype,
-                                     const EngineOptions& options) {
+                                     const EngineOptions& options, int num_devices = 1) {
   auto result = std::make_unique<TestEngine>();
   result->device = make_test_device();
+  std::vector<Device*> devices = {result->device.get()};
+  while (static_cast<int>(devices.size()) < num_devices) {
+    devices.push_back(result->others.emplace_back(make_test_device()).get());
+  }
   result->config = std::move(config);
   auto tokenizer = Tokenizer::load(tokenizer_dir);
   TANDEM_CHECK(tokenizer.ok(), "{}", tokenizer.status().message());
   result->tokenizer = std::move(tokenizer).value();
-  auto engine = Engine::create(options, result->config, weights, dtype, *result->device,
-                               *result->tokenizer, result->clock, nullptr);
+  auto engine = Engine::create(options, result->config, weights, dtype, devices, *result->tokenizer,
+                               result->clock, nullptr);
   TANDEM_CHECK(engine.ok(), "{}", engine.status().message());
   result->engine = std::move(engine).value();
   return result;
@@ -42,14 +46,14 @@ EngineOptions small_engine_options(std::int32_t max_model_len) {
 }
 
 std::unique_ptr<TestEngine> TestEngine::load(const std::filesystem::path& dir, DType dtype,
-                                             const EngineOptions& options) {
+                                             const EngineOptions& options, int num_devices) {
   auto config = load_model_config(dir);
   TANDEM_CHECK(config.ok(), "{}", config.status().message());
   auto weights = open_checkpoint(dir);
   TANDEM_CHECK(weights.ok(), "{}", weights.status().message());
   const bool has_tokenizer = std::filesystem::exists(dir / "tokenizer.json");
   auto result = assemble(has_tokenizer ? dir : "data/demo-llama", std::move(config).value(),
-                         **weights, dtype, options);
+                         **weights, dtype, options, num_devices);
   const std::filesystem::path adapters = dir / "adapters";
   if (std::filesystem::exists(adapters)) {
     for (const auto& entry : std::filesystem::directory_iterator(adapters)) {

@@ -19,6 +19,7 @@ EngineOptions small_engine_options(std::int32_t max_model_len = 512);
 
 struct TestEngine {
   std::unique_ptr<Device> device;
+  std::vector<std::unique_ptr<Device>> others;  // that share the model with it
   ModelConfig config;
   std::unique_ptr<Tokenizer> tokenizer;
   SteadyClock clock;
@@ -26,7 +27,7 @@ struct TestEngine {
 
   // Loads the model with every adapter of DIR/adapters under its folder's name.
   static std::unique_ptr<TestEngine> load(const std::filesystem::path& dir, DType dtype,
-                                          const EngineOptions& options);
+                                          const EngineOptions& options, int num_devices = 1);
   // Random weights of any shape; the demo model's tokenizer.
   static std::unique_ptr<TestEngine> dummy(const ModelConfig& config, DType dtype,
                                            const EngineOptions& options);

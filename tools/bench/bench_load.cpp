@@ -153,13 +153,13 @@ Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& se
                        const ReportSettings& reporting, const std::string& command) {
   ModelConfig config = *model_preset("llama-2-7b");
   config.num_layers = 0;
-  const auto without = static_cast<double>(ModelWeights::bytes_needed(config, DType::bf16));
+  const auto without = static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16));
   config.num_layers = 1;
   const double layer =
-      static_cast<double>(ModelWeights::bytes_needed(config, DType::bf16)) - without;
+      static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16)) - without;
   config.num_layers = std::max<std::int64_t>(
       1, static_cast<std::int64_t>((settings.size_gb * 1e9 - without) / layer));
-  const auto bytes = static_cast<double>(ModelWeights::bytes_needed(config, DType::bf16));
+  const auto bytes = static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16));
 
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(engine));
   TANDEM_ASSIGN(const auto device, make_device(engine));
@@ -187,7 +187,7 @@ Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& se
     const TimePoint start = clock.now();
     TANDEM_ASSIGN(const auto checkpoint, open_checkpoint(folder->path()));
     TANDEM_ASSIGN(const ModelWeights weights,
-                  ModelWeights::load(config, *checkpoint, DType::bf16, *device,
+                  ModelWeights::load(config, {}, *checkpoint, DType::bf16, *device,
                                      [](std::size_t, std::size_t) {}));
     const double seconds = seconds_between(start, clock.now());
     if (round < 0) {

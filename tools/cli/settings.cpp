@@ -248,6 +248,11 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.add(s.device, "device", "where to compute; auto: a GPU if one can be used, else the host")
       .choices({"auto", "cuda", "host"});
   table.add(s.gpu, "gpu", "which GPU, counted from 0").range(0, 1023);
+  table
+      .add(s.tensor_parallel, "tensor_parallel",
+           "devices that share the model, each a part of every layer; more than 1: host devices "
+           "only")
+      .range(1, 8);
   table.add(s.threads, "threads", "compute threads of the host device; 0: one per physical core")
       .range(0, 1024);
   table.add(s.cpus, "cpus", "cores that these threads are pinned to, as in 0-3,8; default: chosen")

@@ -97,13 +97,18 @@ Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) 
   return {};
 }
 
+std::string device_name(const EngineSetup& setup) {
+  const std::string& name = setup.devices.front()->info().name;
+  return setup.devices.size() == 1 ? name : fmt::format("{} x {}", setup.devices.size(), name);
+}
+
 void choose_first_costs(const EngineSettings& settings, FirstCosts costs, EngineSetup& setup,
                         EngineOptions& options) {
   constexpr double kCalibration_s = 2;
   if (costs == FirstCosts::figures || !goes_by_figures(settings.mode())) return;
   if (costs == FirstCosts::kept) {
-    setup.kept_costs =
-        open_kept_costs(settings, setup.config, setup.dtype, setup.device->info(), options.handoff);
+    setup.kept_costs = open_kept_costs(settings, setup.config, setup.dtype,
+                                       setup.devices.front()->info(), options.handoff);
     if (setup.kept_costs != nullptr) {
       if (std::optional<CostLessons> known = setup.kept_costs->read()) {
         options.handoff.lessons = *std::move(known);
@@ -131,6 +136,36 @@ Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
   }
   TANDEM_ASSIGN(const HostDeviceOptions options, choose_host_options(settings));
   return make_host_device(options);
+}
+
+// Host devices share the threads, and the cores, of one.
+Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& settings) {
+  const auto count = static_cast<std::size_t>(settings.tensor_parallel);
+  std::vector<std::unique_ptr<Device>> devices;
+  if (count == 1) {
+    TANDEM_ASSIGN(devices.emplace_back(), make_device(settings));
+    return devices;
+  }
+  if (is_for_gpu(settings)) {
+    return invalid(
+        "tensor_parallel: {} GPUs cannot share a model yet; use 1, or --device host to compute on "
+        "the CPU",
+        count);
+  }
+  TANDEM_ASSIGN(HostDeviceOptions all, choose_host_options(settings));
+  const std::size_t threads =
+      std::max<std::size_t>(1, static_cast<std::size_t>(all.num_threads) / count);
+  for (std::size_t i = 0; i < count; ++i) {
+    HostDeviceOptions options = all;
+    options.num_threads = static_cast<int>(threads);
+    options.cpus.clear();
+    if ((i + 1) * threads <= all.cpus.size()) {
+      const auto first = all.cpus.begin() + static_cast<std::ptrdiff_t>(i * threads);
+      options.cpus.assign(first, first + static_cast<std::ptrdiff_t>(threads));
+    }
+    TANDEM_ASSIGN(devices.emplace_back(), make_host_device(options));
+  }
+  return devices;
 }
 
 bool is_for_gpu(const EngineSettings& settings) {
@@ -277,12 +312,17 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
     }
   }
   TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
-  TANDEM_ASSIGN(setup->device, make_device(settings));
-  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, setup->device->info().is_cuda));
+  TANDEM_TRY(check_shards(setup->config, static_cast<std::int32_t>(settings.tensor_parallel)));
+  if (settings.tensor_parallel > 1 && !settings.record_steps.empty()) {
+    return invalid("record_steps: steps of several devices are not recorded; leave it out");
+  }
+  TANDEM_ASSIGN(setup->devices, make_devices(settings));
+  const Device& device = *setup->devices.front();
+  TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, device.info().is_cuda));
   TANDEM_ASSIGN(EngineOptions options,
-                choose_engine_options(settings, setup->config, setup->dtype, *setup->device));
+                choose_engine_options(settings, setup->config, setup->dtype, device));
   TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->config, setup->dtype,
-                                                setup->device->info(), setup->model_name));
+                                                device.info(), setup->model_name));
   choose_first_costs(settings, costs, *setup, options);
   options.adapter_links = link_rule(settings, adapter_roots);
   if (fs::is_directory(settings.model)) {
@@ -296,9 +336,8 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));
   setup->text = make_text_codec(*setup->tokenizer, setup->chat_template.get());
   log::info("{} ({}, {}) on {}: context {} tokens, {} pages of {}", setup->model_name,
-            to_string(setup->config.architecture), to_string(setup->dtype),
-            setup->device->info().name, options.max_model_len, options.num_pages,
-            options.page_tokens);
+            to_string(setup->config.architecture), to_string(setup->dtype), device_name(*setup),
+            options.max_model_len, options.num_pages, options.page_tokens);
 
   const bool terminal = Progress::is_terminal(STDERR_FILENO);
   Progress progress("loading " + setup->model_name, STDERR_FILENO, terminal, setup->clock);
@@ -309,9 +348,10 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   } else {
     told = [](std::size_t, std::size_t) {};
   }
-  TANDEM_ASSIGN(setup->engine,
-                Engine::create(options, setup->config, *weights, setup->dtype, *setup->device,
-                               *setup->tokenizer, setup->clock, told));
+  std::vector<Device*> devices;
+  for (const auto& each : setup->devices) devices.push_back(each.get());
+  TANDEM_ASSIGN(setup->engine, Engine::create(options, setup->config, *weights, setup->dtype,
+                                              devices, *setup->tokenizer, setup->clock, told));
   if (shown) progress.finish();
   TANDEM_TRY(load_adapters(*setup->engine, adapters));
   return setup;

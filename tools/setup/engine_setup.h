@@ -26,7 +26,7 @@ struct EngineSetup {
   ModelConfig config;
   DType dtype = DType::bf16;
   std::string model_name;
-  std::unique_ptr<Device> device;
+  std::vector<std::unique_ptr<Device>> devices;  // one, or those that share the model
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
   std::unique_ptr<TextCodec> text;
@@ -54,6 +54,8 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(
 // cpus when threads are not pinned.
 Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings);
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
+// As many as `tensor_parallel` says.
+Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& settings);
 bool is_for_gpu(const EngineSettings& settings);  // unless that fails
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings);
 // From DIR/config.json, or a preset's shape when `model` names one.

@@ -51,16 +51,20 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelConfig& config,
                                        DType dtype, std::int64_t max_model_len,
                                        const Device& device) {
-  const PoolLayout layout =
-      PoolLayout::of(config, dtype, static_cast<std::int32_t>(settings.page_tokens));
+  const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // of the most bytes
+  const PoolLayout layout = PoolLayout::of(shape_of_shard(config, shard.size), dtype,
+                                           static_cast<std::int32_t>(settings.page_tokens));
   const ModelLimits limits{static_cast<std::int32_t>(settings.max_num_batched_tokens),
                            max_logit_rows(static_cast<std::int32_t>(settings.max_num_seqs)),
                            max_model_len, static_cast<std::int32_t>(settings.max_lora_rank)};
   const bool gpu = device.info().is_cuda;
-  const auto memory = static_cast<double>(
-      gpu ? device.free_bytes() : std::min(device.info().memory_bytes, available_memory()));
-  const auto weights = static_cast<double>(ModelWeights::bytes_needed(config, dtype));
-  const auto work = static_cast<double>(LlamaModel::workspace_bytes(config, dtype, limits));
+  // Host devices share one memory.
+  const auto memory =
+      static_cast<double>(gpu ? device.free_bytes()
+                              : std::min(device.info().memory_bytes, available_memory()) /
+                                    static_cast<std::size_t>(shard.size));
+  const auto weights = static_cast<double>(ModelWeights::bytes_needed(config, shard, dtype));
+  const auto work = static_cast<double>(LlamaModel::workspace_bytes(config, shard, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);
   if (settings.pool_pages > 0 || settings.pool_gb > 0) {

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/ops/operations.h"
+#include "gpu/host/ops/row_ranges.h"
 
 namespace tandem::host {
 namespace {
@@ -14,33 +15,26 @@ std::byte* element(const TensorView& view, std::int64_t i, std::int64_t j) {
          (i * view.stride[0] + j * view.stride[1]) * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-std::int64_t bytes_of(const TensorView& view) {
-  return view.num_elements() * static_cast<std::int64_t>(size_of(view.dtype));
-}
-
-// body(begin, end) over ranges of rows, several tasks per thread.
-template <typename Body>
-void for_row_ranges(OpContext& context, std::int64_t rows, std::int64_t bytes, Body body) {
-  const std::int64_t per_task = ceil_div(rows, 4 * context.pool->num_threads());
-  if (rows == 0) return;
-  context.for_each(ceil_div(rows, per_task), bytes, [&](std::int64_t task, int) {
-    body(task * per_task, std::min(rows, (task + 1) * per_task));
-  });
-}
-
 }  // namespace
 
 void embed(OpContext& context, const EmbedArgs& args) {
   const std::int64_t width = args.table.cols();
-  for_row_ranges(
-      context, args.out.rows(), bytes_of(args.out), [&](std::int64_t t, std::int64_t end) {
-        for (; t < end; ++t) {
-          const std::int32_t id = args.ids[t];
-          TANDEM_CHECK(id >= 0 && id < args.table.rows(), "token {} of {}", id, args.table.rows());
-          convert(args.table.dtype, args.table.row_bytes(id), args.out.dtype, args.out.row_bytes(t),
-                  static_cast<std::size_t>(width));
-        }
-      });
+  for_row_ranges(context, args.out.rows(), bytes_of(args.out),
+                 [&](std::int64_t t, std::int64_t end) {
+                   for (; t < end; ++t) {
+                     const std::int64_t vocab = args.vocab > 0 ? args.vocab : args.table.rows();
+                     TANDEM_CHECK(args.ids[t] >= 0 && args.ids[t] < vocab, "token {} of {}",
+                                  args.ids[t], vocab);
+                     const std::int64_t id = args.ids[t] - args.first_id;
+                     if (id < 0 || id >= args.table.rows()) {
+                       std::memset(args.out.row_bytes(t), 0,
+                                   static_cast<std::size_t>(width) * size_of(args.out.dtype));
+                       continue;
+                     }
+                     convert(args.table.dtype, args.table.row_bytes(id), args.out.dtype,
+                             args.out.row_bytes(t), static_cast<std::size_t>(width));
+                   }
+                 });
 }
 
 void rms_norm(OpContext& context, const RmsNormArgs& args) {

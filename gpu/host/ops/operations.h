@@ -21,6 +21,9 @@ void lora(OpContext& context, const LoraArgs& args);
 void offer(OpContext& context, const OfferArgs& args);
 void accept(OpContext& context, const AcceptArgs& args);
 void sample(OpContext& context, const SampleArgs& args);
+// These wait for the other ranks; they throw when one of them has failed, or does not come.
+void all_reduce(OpContext& context, const AllReduceArgs& args);
+void all_gather(OpContext& context, const AllGatherArgs& args);
 
 // Stream::set_flag and wait_flag. The wait holds no thread of the pool, and ends with an exception
 // when `stopping` is set before the word holds the value.

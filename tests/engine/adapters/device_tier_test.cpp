@@ -54,9 +54,11 @@ class DeviceTierTest : public ::testing::Test {
   // A step that runs until the promise is kept.
   void enqueue_step(std::promise<void>& end) {
     auto& stream = dynamic_cast<host::HostStream&>(*compute_);
-    tier_->step_begins(*compute_);
+    tier_->step_begins();
+    tier_->lane(0).step_begins(*compute_);
     stream.run("step", [ended = end.get_future().share()] { ended.wait(); });
-    tier_->step_ends(*compute_);
+    tier_->lane(0).step_ends(*compute_);
+    tier_->step_ends();
   }
 
   ModelConfig config_ = small_model(2);
@@ -229,7 +231,7 @@ TEST_F(ReadyWords, ArriveInTheOrderOfThePieces) {
   end.set_value();
   ASSERT_TRUE(tier_->finish_loads().ok());
   EXPECT_FALSE(tier_->loads().arriving(*lease(1)).has_value());
-  tier_->step_begins(*compute_);  // writes the tables
+  tier_->lane(0).step_begins(*compute_);  // writes the tables
   for (const int i : {0, 1}) {
     EXPECT_EQ(words(tier_->slot(*lease(i)).slot), std::vector<std::uint32_t>(6, 2U + unsigned(i)));
     const Adapter adapter = make_dummy_adapter(config_, DType::f32, 16, {Module::q, Module::down},

@@ -9,7 +9,9 @@
 #include <random>
 #include <vector>
 
+#include "engine/adapters/adapter_strips.h"
 #include "engine/loader/peft/peft_reader.h"
+#include "engine/loader/shard.h"
 #include "engine/memory/pool_layout.h"
 #include "tests/support/golden.h"
 #include "tests/support/sanitized.h"
@@ -62,6 +64,7 @@ GenerationRequest request_for(const GoldenCase& golden) {
 struct Setting {
   GoldenModel model;
   DType dtype;
+  int num_devices = 1;
 };
 
 class GoldenEngine : public ::testing::TestWithParam<Setting> {
@@ -85,11 +88,13 @@ class GoldenEngine : public ::testing::TestWithParam<Setting> {
 
 std::int32_t GoldenEngine::pages_of_largest_adapter(std::int32_t page_tokens) {
   const ModelConfig config = load_model_config(GetParam().model.dir).value();
-  const PoolLayout layout = PoolLayout::of(config, GetParam().dtype, page_tokens);
+  const int size = GetParam().num_devices;
+  const PoolLayout layout =
+      PoolLayout::of(shape_of_shard(config, size), GetParam().dtype, page_tokens);
   std::size_t largest = 0;
   for (const auto& each : std::filesystem::directory_iterator(GetParam().model.dir / "adapters")) {
     const auto adapter = load_peft_adapter(each.path(), config, GetParam().dtype).value();
-    largest = std::max(largest, adapter.num_bytes);
+    largest = std::max(largest, device_layout(adapter, config, size).num_bytes);
   }
   return static_cast<std::int32_t>((largest + layout.page_bytes - 1) / layout.page_bytes);
 }
@@ -131,6 +136,42 @@ TEST_P(GoldenEngine, AgreesWithSoFewPagesThatSequencesPreempt) {
   EXPECT_GT(engine->engine->stats().preemptions, 0U);
   EXPECT_EQ(engine->engine->stats().pages_kv, 0);
 }
+
+class GoldenShards : public GoldenEngine {};
+
+TEST_P(GoldenShards, AgreeInMixedBatchesInChunksAndWithPreemption) {
+  EngineOptions options = small_engine_options(256);
+  options.page_tokens = 4;
+  options.max_prefill_chunk = 7;
+  options.num_pages = 64 + pages_of_largest_adapter(options.page_tokens);
+  auto engine =
+      TestEngine::load(GetParam().model.dir, GetParam().dtype, options, GetParam().num_devices);
+  run_all(*engine, 5, 3);
+  EXPECT_EQ(engine->engine->stats().pages_kv, 0);
+}
+
+std::vector<Setting> settings_of_shards() {
+  std::vector<Setting> result;
+  for (const GoldenModel& model : golden_models()) {
+    const bool demo = model.name == "demo-llama";
+    if (sanitized() && !demo) continue;
+    result.push_back({model, demo ? DType::f32 : DType::bf16, 2});
+    if (demo && !sanitized()) {
+      result.push_back({model, DType::bf16, 2});
+      result.push_back({model, DType::f32, 4});
+    }
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenShards, ::testing::ValuesIn(settings_of_shards()),
+                         [](const auto& param) {
+                           std::string name = param.param.model.name + "_" +
+                                              std::string(to_string(param.param.dtype)) + "_on_" +
+                                              std::to_string(param.param.num_devices);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 std::vector<Setting> settings() {
   std::vector<Setting> result;

@@ -54,7 +54,8 @@ class ExecutorTest : public ::testing::Test {
     options.model = {64, 32, 128, 16};
     options.step = {64, 8, 32, 256, 1024, 64};
     options.max_device_adapters = 2;
-    executor_ = Executor::create(options, config_, *make_dummy_weights(7), DType::f32, device_,
+    Device* const one = &device_;
+    executor_ = Executor::create(options, config_, *make_dummy_weights(7), DType::f32, {&one, 1},
                                  pool_, store_->host_tier(), clock_, nullptr)
                     .value();
     // Adapters take pages from the top; the sequences' are the lowest.

@@ -43,10 +43,10 @@ TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
     const auto device = make_host_device({}).value();
     HiddenMemoryDevice hidden(make_host_device({}).value());
     std::size_t last = 0;
-    const auto staged = ModelWeights::load(config, *source, dtype, hidden,
+    const auto staged = ModelWeights::load(config, {}, *source, dtype, hidden,
                                            [&](std::size_t done, std::size_t) { last = done; });
     ASSERT_TRUE(staged.ok()) << staged.status().message();
-    const auto direct = ModelWeights::load(config, *source, dtype, *device, {});
+    const auto direct = ModelWeights::load(config, {}, *source, dtype, *device, {});
     ASSERT_TRUE(direct.ok()) << direct.status().message();
     EXPECT_GT(last, std::size_t{40} << 20);
     EXPECT_LE(last, staged->bytes());
@@ -61,6 +61,63 @@ TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
       EXPECT_TRUE(same(staged->layer(i).qkv, direct->layer(i).qkv));
       EXPECT_TRUE(same(staged->layer(i).qkv_bias, direct->layer(i).qkv_bias));
       EXPECT_TRUE(same(staged->layer(i).down, direct->layer(i).down));
+    }
+  }
+}
+
+TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
+  ModelConfig config = small_config();
+  config.vocab_size = 1'501;  // the last rank has a row less
+  config.o_bias = true;
+  const auto source = make_dummy_weights(7);
+  const auto device = make_host_device({}).value();
+  HiddenMemoryDevice hidden(make_host_device({}).value());
+  const ModelWeights whole =
+      ModelWeights::load(config, {}, *source, DType::f32, *device, {}).value();
+  const auto expect_block = [](const TensorView& part, const TensorView& all, std::int64_t row,
+                               std::int64_t col) {
+    ASSERT_LE(col + part.cols(), all.cols());
+    for (std::int64_t r = 0; r < part.rows(); ++r) {
+      const float* const want = reinterpret_cast<float*>(all.row_bytes(row + r)) + col;
+      ASSERT_EQ(std::memcmp(part.row_bytes(r), want,
+                            static_cast<std::size_t>(part.cols()) * sizeof(float)),
+                0)
+          << to_string(part) << " row " << r;
+    }
+  };
+  for (const std::int32_t rank : {0, 1}) {
+    const Shard shard{rank, 2};
+    // In one case written in place, in the other through the staging buffer.
+    Device& target = rank == 0 ? *device : static_cast<Device&>(hidden);
+    const ModelWeights part =
+        ModelWeights::load(config, shard, *source, DType::f32, target, {}).value();
+    EXPECT_LT(part.bytes(), whole.bytes() * 6 / 10);
+    const ModelConfig shape = shape_of_shard(config, 2);
+    const VocabRange vocab = vocab_of_shard(config, shard);
+    ASSERT_EQ(part.embedding().rows(), vocab.count);
+    expect_block(part.embedding(), whole.embedding(), vocab.first, 0);
+    expect_block(part.head(), whole.head(), vocab.first, 0);
+    for (std::int64_t l = 0; l < config.num_layers; ++l) {
+      const LayerWeights& w = part.layer(l);
+      const LayerWeights& all = whole.layer(l);
+      const std::int64_t q = shape.q_size();
+      const std::int64_t kv = shape.kv_size();
+      expect_block(w.qkv.slice_rows(0, q), all.qkv, rank * q, 0);
+      expect_block(w.qkv.slice_rows(q, kv), all.qkv, 2 * q + rank * kv, 0);
+      expect_block(w.qkv.slice_rows(q + kv, kv), all.qkv, 2 * q + 2 * kv + rank * kv, 0);
+      expect_block(w.o, all.o, 0, rank * q);
+      expect_block(w.gate_up.slice_rows(0, shape.ffn_size), all.gate_up, rank * shape.ffn_size, 0);
+      expect_block(w.gate_up.slice_rows(shape.ffn_size, shape.ffn_size), all.gate_up,
+                   config.ffn_size + rank * shape.ffn_size, 0);
+      expect_block(w.down, all.down, 0, rank * shape.ffn_size);
+      EXPECT_EQ(w.o_bias.rank, rank == 0 ? 1 : 0) << "it is added once";
+      const auto bias = [](const TensorView& v, std::int64_t i) { return v.ptr<float>()[i]; };
+      for (std::int64_t i = 0; i < q; ++i) {
+        ASSERT_EQ(bias(w.qkv_bias, i), bias(all.qkv_bias, rank * q + i));
+      }
+      for (std::int64_t i = 0; i < kv; ++i) {
+        ASSERT_EQ(bias(w.qkv_bias, q + i), bias(all.qkv_bias, 2 * q + rank * kv + i));
+      }
     }
   }
 }

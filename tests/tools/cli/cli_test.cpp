@@ -180,6 +180,20 @@ TEST(Cli, RefusesAWrongAdapterBeforeTheWeightsAreRead) {
   EXPECT_THAT(allowed.error, Not(HasSubstr("was made for the base model")));
 }
 
+TEST(Cli, GeneratesTheSameTextOnDevicesThatShareTheModel) {
+  const auto text_on = [](const char* devices) {
+    const Finished done = run_tandem(generate(
+        {"-p", "Copyright (C)", "--max-tokens", "8", "--temperature", "0", "--dtype", "float32",
+         "--adapters", kAdapters, "--adapter", "license", "--tensor-parallel", devices}));
+    EXPECT_EQ(done.status, 0) << done.error;
+    return done.output;
+  };
+  EXPECT_EQ(text_on("2"), text_on("1"));
+  const Finished three = run_tandem(generate({"-p", "x", "--tensor-parallel", "3"}));
+  EXPECT_EQ(three.status, 1);
+  EXPECT_THAT(three.error, HasSubstr("8 attention heads cannot be shared out over 3 devices"));
+}
+
 TEST(Cli, WarnsOnceOfAdaptersOfAnotherBase) {
   const testing::TempDir folder;
   for (const char* name : {"a", "b"}) {

@@ -55,7 +55,7 @@ class Sweep {
     const EngineSetup& setup = engines.front()->setup();
     TANDEM_ASSIGN(const HandoffOptions handoff,
                   choose_handoff(settings_for(AdapterMode::planned, link_gbps), setup.config,
-                                 setup.dtype, setup.device->info(), setup.model_name));
+                                 setup.dtype, setup.devices.front()->info(), setup.model_name));
     for (SweepCell& cell : cells_of(options_, link_gbps)) {
       log::info("{}{}", cell.burst.name(), cell.on_disk ? ", from disk" : "");
       TANDEM_TRY(run(cell, engines));

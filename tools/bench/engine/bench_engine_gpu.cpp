@@ -118,7 +118,7 @@ class GpuBench {
     TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
     const double loaded = seconds_between(start, clock_.now());
     TANDEM_ASSIGN(const double token, bench->first_token());
-    report_.fact("device", bench->setup().device->info().name);
+    report_.fact("device", bench->setup().devices.front()->info().name);
     report_.fact("start, seconds: before, engine, first token",
                  fmt::format("{:.2f}, {:.2f}, {:.3f}", options_.started_s, loaded, token));
     if (only_.any("G10")) {

@@ -1,0 +1,73 @@
+#include "engine/adapters/adapter_strips.h"
+
+#include "engine/loader/adapter_layout.h"
+
+namespace tandem {
+namespace {
+
+// Summed over the ranks: each has those columns of A that belong to what it has computed.
+bool is_cut_by_rows(Module module) {
+  return module == Module::o || module == Module::down;
+}
+
+// Joined to the one before it where both sides go on, padding between matrices included.
+void append(std::vector<AdapterStrip>& strips, const AdapterStrip& strip) {
+  if (!strips.empty() && strips.back().rows == 1 && strip.rows == 1) {
+    AdapterStrip& last = strips.back();
+    const std::size_t gap = strip.to - (last.to + last.row_bytes);
+    const bool same = strip.from >= last.from && strip.from - last.from == strip.to - last.to;
+    if (same && strip.to >= last.to + last.row_bytes && gap < kAdapterAlignment) {
+      last.row_bytes += gap + strip.row_bytes;
+      return;
+    }
+  }
+  strips.push_back(strip);
+}
+
+}  // namespace
+
+Adapter device_layout(const Adapter& adapter, const ModelConfig& config, std::int32_t num_devices) {
+  const ModelConfig shape = shape_of_shard(config, num_devices);
+  Adapter part;
+  part.dtype = adapter.dtype;
+  part.layers.resize(adapter.layers.size());
+  for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
+    for (std::size_t m = 0; m < kNumModules; ++m) {
+      const std::int32_t rank = adapter.layers[layer][m].rank;
+      if (rank == 0) continue;
+      append_matrix(part, shape, static_cast<std::int64_t>(layer), static_cast<Module>(m), rank);
+    }
+  }
+  return part;
+}
+
+std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter& part,
+                                          const ModelConfig& config, Shard shard, std::size_t layer,
+                                          LayerParts parts) {
+  const ModelConfig shape = shape_of_shard(config, shard.size);
+  const std::size_t element = size_of(adapter.dtype);
+  const auto rank = static_cast<std::size_t>(shard.rank);
+  std::vector<AdapterStrip> strips;
+  for (std::size_t m = 0; m < kNumModules; ++m) {
+    const AdapterMatrix& from = adapter.layers[layer][m];
+    const AdapterMatrix& to = part.layers[layer][m];
+    if (from.rank == 0) continue;
+    const auto module = static_cast<Module>(m);
+    const bool by_rows = is_cut_by_rows(module);
+    const auto rows = static_cast<std::size_t>(from.rank);
+    const std::size_t in = static_cast<std::size_t>(module_in(shape, module)) * element;
+    const std::size_t out =
+        static_cast<std::size_t>(module_out(shape, module) * from.b_stride) * element;
+    if (parts.a && by_rows && !shard.is_whole()) {
+      const std::size_t pitch = static_cast<std::size_t>(module_in(config, module)) * element;
+      append(strips, {to.a_offset, from.a_offset + rank * in, in, rows, pitch});
+    } else if (parts.a) {
+      append(strips, {to.a_offset, from.a_offset, in * rows});
+    }
+    if (!parts.b) continue;
+    append(strips, {to.b_offset, from.b_offset + (by_rows ? 0 : rank * out), out});
+  }
+  return strips;
+}
+
+}  // namespace tandem

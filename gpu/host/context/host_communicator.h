@@ -1,0 +1,74 @@
+// The ranks of host devices: they meet in memory, each showing the others where its part lies.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/tensor.h"
+#include "gpu/communicator.h"
+#include "gpu/device.h"
+
+namespace tandem::host {
+
+// Where all ranks come together before an operation of the group. Thread-safe.
+class MeetingPoint {
+ public:
+  using Parts = std::array<TensorView, Communicator::kMaxRanks>;  // [ranks]
+
+  explicit MeetingPoint(std::int32_t ranks) : ranks_(ranks) {}
+
+  std::int32_t ranks() const { return ranks_; }
+  // Waits for all ranks; returns their parts. Throws when one has left, or does not come in time.
+  Parts meet(std::int32_t rank, const TensorView& part);
+  // The rank cannot come to `what`: whoever meets fails, until all ranks have reset().
+  void leave(std::int32_t rank, std::string_view what) noexcept;
+  void reset(std::int32_t rank) noexcept;
+
+ private:
+  void break_up(std::string reason) noexcept;
+  [[noreturn]] void fail() const;
+
+  const std::int32_t ranks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  // By turns: the fastest may show the next part while the slowest looks at this one.
+  std::array<Parts, 2> shown_;
+  std::uint64_t turn_ = 0;
+  std::uint32_t here_ = 0;  // ranks, a bit each
+  std::uint32_t has_reset_ = 0;
+  bool broken_ = false;
+  std::string reason_;  // empty: there was no memory to say it
+};
+
+class HostCommunicator final : public Communicator {
+ public:
+  static Result<std::vector<std::unique_ptr<Communicator>>> connect(
+      std::span<Device* const> devices);
+
+  HostCommunicator(std::shared_ptr<MeetingPoint> point, std::int32_t rank, Device& device)
+      : point_(std::move(point)), rank_(rank), device_(&device) {}
+
+  std::int32_t rank() const override { return rank_; }
+  std::int32_t size() const override { return point_->ranks(); }
+  Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
+    return device_->allocate(bytes, purpose);
+  }
+  void leave(std::string_view what) noexcept override { point_->leave(rank_, what); }
+  void reset() noexcept override { point_->reset(rank_); }
+
+  MeetingPoint::Parts meet(const TensorView& part) { return point_->meet(rank_, part); }
+
+ private:
+  const std::shared_ptr<MeetingPoint> point_;
+  const std::int32_t rank_;
+  Device* const device_;
+};
+
+}  // namespace tandem::host

@@ -1,0 +1,26 @@
+// Operations that go row by row, over the pool.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/tensor.h"
+#include "gpu/host/context/context.h"
+
+namespace tandem::host {
+
+inline std::int64_t bytes_of(const TensorView& view) {
+  return view.num_elements() * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+// body(begin, end) over ranges of rows, several tasks per thread.
+template <typename Body>
+void for_row_ranges(OpContext& context, std::int64_t rows, std::int64_t bytes, Body body) {
+  const std::int64_t per_task = ceil_div(rows, 4 * context.pool->num_threads());
+  if (rows == 0) return;
+  context.for_each(ceil_div(rows, per_task), bytes, [&](std::int64_t task, int) {
+    body(task * per_task, std::min(rows, (task + 1) * per_task));
+  });
+}
+
+}  // namespace tandem::host

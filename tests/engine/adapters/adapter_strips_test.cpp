@@ -1,0 +1,119 @@
+#include "engine/adapters/adapter_strips.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "engine/loader/adapter_layout.h"
+#include "tests/support/small_model.h"
+#include "tests/support/test_seed.h"
+
+namespace tandem::test {
+namespace {
+
+// An adapter of random modules and ranks whose words are 0, 1, 2, ...: a word tells where it is
+// from.
+Adapter numbered_adapter(const ModelConfig& config, std::mt19937& random) {
+  Adapter adapter;
+  adapter.dtype = DType::f32;
+  adapter.layers.resize(static_cast<std::size_t>(config.num_layers));
+  std::uniform_int_distribution<int> rank(-3, 9);
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (int m = 0; m < kNumModules; ++m) {
+      const int drawn = rank(random);
+      if (drawn > 0) append_matrix(adapter, config, layer, static_cast<Module>(m), drawn);
+    }
+  }
+  if (!allocate_bytes(adapter).ok()) ADD_FAILURE();
+  auto* const words = reinterpret_cast<float*>(adapter.bytes.get());
+  for (std::size_t i = 0; i < adapter.num_bytes / 4; ++i) words[i] = static_cast<float>(i);
+  return adapter;
+}
+
+// What the strips of all layers bring to a device, the rest -1.
+std::vector<float> brought(const Adapter& adapter, const Adapter& part, const ModelConfig& config,
+                           Shard shard, bool together) {
+  std::vector<float> device(part.num_bytes / 4, -1);
+  const auto copy = [&](std::size_t layer, LayerParts parts) {
+    for (const AdapterStrip& strip : strips_of_layer(adapter, part, config, shard, layer, parts)) {
+      for (std::size_t row = 0; row < strip.rows; ++row) {
+        const std::size_t to = strip.to + row * strip.row_bytes;
+        const std::size_t from = strip.from + row * strip.pitch;
+        if (to + strip.row_bytes > part.num_bytes || from + strip.row_bytes > adapter.num_bytes) {
+          ADD_FAILURE() << "layer " << layer << ": a strip from " << from << " to " << to;
+          return;
+        }
+        std::memcpy(device.data() + to / 4, adapter.bytes.get() + from, strip.row_bytes);
+      }
+    }
+  };
+  for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
+    if (together) {
+      copy(layer, {});
+    } else {
+      copy(layer, {true, false});
+      copy(layer, {false, true});
+    }
+  }
+  return device;
+}
+
+TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
+  std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
+  for (int round = 0; round < 24; ++round) {
+    const ModelConfig config = small_model(1 + round % 3);
+    const Adapter adapter = numbered_adapter(config, random);
+    const auto* const whole = reinterpret_cast<const float*>(adapter.bytes.get());
+    const std::int32_t size = 1 + round % 2;
+    const ModelConfig shape = shape_of_shard(config, size);
+    const Adapter part = device_layout(adapter, config, size);
+    for (std::int32_t rank = 0; rank < size; ++rank) {
+      const std::vector<float> device =
+          brought(adapter, part, config, {rank, size}, (round & 4) != 0);
+      for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
+        for (int m = 0; m < kNumModules; ++m) {
+          const auto module = static_cast<Module>(m);
+          const AdapterMatrix& from = adapter.layers[layer][static_cast<std::size_t>(m)];
+          const AdapterMatrix& to = part.layers[layer][static_cast<std::size_t>(m)];
+          ASSERT_EQ(from.rank, to.rank);
+          const std::int64_t in = module_in(shape, module);
+          const std::int64_t all_in = module_in(config, module);
+          const std::int64_t first_in = all_in == in ? 0 : rank * in;
+          for (std::int64_t r = 0; r < from.rank; ++r) {
+            for (std::int64_t i = 0; i < in; ++i) {
+              const auto at = static_cast<std::int64_t>(to.a_offset / 4) + r * in + i;
+              const auto was =
+                  static_cast<std::int64_t>(from.a_offset / 4) + r * all_in + first_in + i;
+              ASSERT_EQ(device[static_cast<std::size_t>(at)], whole[was])
+                  << to_string(module) << " A, row " << r << ", rank " << rank << " of " << size;
+            }
+          }
+          const std::int64_t out = from.rank == 0 ? 0 : module_out(shape, module);
+          const std::int64_t first_out = module_out(config, module) == out ? 0 : rank * out;
+          for (std::int64_t o = 0; o < out * from.b_stride; ++o) {
+            const auto at = static_cast<std::int64_t>(to.b_offset / 4) + o;
+            const auto was =
+                static_cast<std::int64_t>(from.b_offset / 4) + first_out * from.b_stride + o;
+            ASSERT_EQ(device[static_cast<std::size_t>(at)], whole[was]) << to_string(module);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(AdapterStrips, OfAWholeLayerAreOne) {
+  using enum Module;
+  const ModelConfig config = small_model(3);
+  const Adapter adapter = make_dummy_adapter(config, DType::bf16, 12, {q, k, v, o, down}, 1);
+  const Adapter part = device_layout(adapter, config, 1);
+  EXPECT_EQ(part.num_bytes, adapter.num_bytes);
+  for (std::size_t layer = 0; layer < 3; ++layer) {
+    EXPECT_EQ(strips_of_layer(adapter, part, config, {}, layer, {}).size(), 1U);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::test

@@ -1,0 +1,101 @@
+// An engine whose model is shared by several devices: what it answers is what one device answers,
+// also where tokens are constrained, prefixes are shared and adapters come and go; and a device
+// that fails holds up nobody for long.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/loader/weights.h"
+#include "tests/support/failing_device.h"
+#include "tests/support/test_device.h"
+#include "tests/support/test_engine.h"
+
+namespace tandem::test {
+namespace {
+
+const std::filesystem::path kDemo = "data/demo-llama";
+
+class Shards : public ::testing::Test {
+ protected:
+  std::unique_ptr<Engine> make(std::vector<Device*> devices) {
+    const EngineOptions options = small_engine_options();
+    auto created = Engine::create(options, config_, *open_checkpoint(kDemo).value(), DType::f32,
+                                  devices, *tokenizer_, clock_, nullptr);
+    EXPECT_TRUE(created.ok()) << created.status().message();
+    return created ? std::move(created).value() : nullptr;
+  }
+
+  const ModelConfig config_ = load_model_config(kDemo).value();
+  const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load(kDemo).value();
+  SteadyClock clock_;
+};
+
+TEST_F(Shards, GiveTheTextsOfOneDeviceToEveryKindOfRequest) {
+  const auto one = TestEngine::load(kDemo, DType::f32, small_engine_options());
+  const auto two = TestEngine::load(kDemo, DType::f32, small_engine_options(), 2);
+  std::vector<GenerationRequest> requests;
+  for (const char* const adapter : {"", "python", "cheader", "docstring"}) {
+    GenerationRequest request =
+        greedy({0, 5, 9, 77, 300, 12, 5, 9, 1, 2, 3, 4, 6, 7, 8, 21, 22}, 20, adapter);
+    requests.push_back(request);
+    request.constraint = {TextConstraint::Kind::regex, "[a-z ]+"};
+    requests.push_back(request);
+    request.constraint = {};
+    request.sampling.temperature = 0.9;
+    request.sampling.seed = 11;
+    request.sampling.repetition_penalty = 1.2;
+    requests.push_back(request);
+  }
+  for (int turn = 0; turn < 2; ++turn) {  // the second finds prefixes
+    std::vector<std::unique_ptr<Generation>> running;
+    for (const GenerationRequest& request : requests) {
+      running.push_back(two->engine->submit(request).value());
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Collected want = run(*one->engine, requests[i])[0];
+      const Collected got = collect(*running[i])[0];
+      EXPECT_EQ(got.tokens, want.tokens) << "request " << i << ", turn " << turn;
+    }
+  }
+  EXPECT_GT(two->engine->stats().prefix_hits, 0U);
+}
+
+TEST_F(Shards, AStepThatFailsOnOneDeviceEndsItsRequestsAndTheEngineGoesOn) {
+  for (const std::size_t failing : {0U, 1U}) {
+    FailingDevice first(make_test_device());
+    FailingDevice second(make_test_device());
+    const auto engine = make({&first, &second});
+    ASSERT_NE(engine, nullptr);
+    const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, 12))[0].tokens;
+    for (const int after : {0, 3}) {
+      (failing == 0 ? first : second).fail_sample(after);
+      const Collected got = run(*engine, greedy({0, 5, 9}, 30))[0];
+      EXPECT_EQ(got.finish, FinishReason::failed) << "device " << failing;
+      EXPECT_THAT(got.error.message(), ::testing::HasSubstr("sample failed"));
+      EXPECT_EQ(run(*engine, greedy({0, 5, 9}, 12))[0].tokens, want);
+      EXPECT_EQ(engine->stats().pages_kv, 0);
+    }
+    EXPECT_TRUE(engine->failure().ok());
+  }
+}
+
+TEST_F(Shards, ADeviceThatIsLostEndsTheEngineWithOneError) {
+  FailingDevice first(make_test_device());
+  FailingDevice second(make_test_device());
+  const auto engine = make({&first, &second});
+  ASSERT_NE(engine, nullptr);
+  auto running = engine->submit(greedy({0, 5, 9}, 400)).value();
+  ASSERT_TRUE(running->next(std::chrono::minutes(1)).has_value());
+  second.lose_context();
+  const Collected got = collect(*running)[0];
+  EXPECT_EQ(got.finish, FinishReason::failed);
+  EXPECT_EQ(engine->failure().code(), StatusCode::fatal);
+  EXPECT_THAT(engine->failure().message(), ::testing::HasSubstr("the context is lost"));
+}
+
+}  // namespace
+}  // namespace tandem::test
