@@ -252,6 +252,9 @@ struct HandoffJob {
   HandoffState* state;  // read by the offer, written by the accept
   MailboxView mailboxes[kMaxMailboxes];
   std::uint64_t sequence;  // of this job; rises from offer to offer
+  // Of ranks that share the model: all offer and accept the same jobs, with one `state`. Null: one
+  // device.
+  Communicator* communicator = nullptr;
 };
 
 // For every group, one ticket:
@@ -264,8 +267,15 @@ struct HandoffJob {
 // rung: released, at system scope, after its rows. live[s] = segments[s], with count 0 where a
 // group's ticket is not gpu. Weights that a gpu ticket found ready are visible to later operations
 // of the stream.
+//
+// Of several ranks each shows the others what it knows, and all give the ticket that follows from
+// it: a word is ready when it is on all of them. x is the same on all, and the first one's goes to
+// the mailbox; or each has its columns of it (`x_is_part`), which go there side by side. The first
+// rings.
 struct OfferArgs : HandoffJob {
   TensorView x;  // [T, in], compute dtype
+  bool x_is_part = false;
+  std::uint32_t* shown = nullptr;  // [2][kMaxColdGroups], memory of the communicator
   std::int32_t num_segments;
   LoraSegment* live;  // [num_segments]
   std::uint64_t cpu_groups;
@@ -282,7 +292,11 @@ struct OfferArgs : HandoffJob {
 // broken by then, is void: voids[g] = 1, nothing of it is added, state->broken[mailbox] = 1. A
 // group whose ticket is voided is void too; that breaks no mailbox. No wait is longer, whatever a
 // worker writes.
+//
+// Of several ranks each adds its columns of y, or v times its rows of B; of a product whose parts
+// are added up (`is_sum`) the first adds all. What is void on one of them is void.
 struct AcceptArgs : HandoffJob, LoraModules {
+  bool is_sum = false;
   // Masks over the groups: whose adapter has module m in this layer. A module's columns of y hold
   // nothing otherwise, and the table may not tell yet: its rows travel with the load.
   std::uint64_t adapted[kMaxModules] = {};

@@ -43,7 +43,7 @@ struct DeviceRow {
   std::uint64_t uses = 0;        // by sequences that ran, since it came
   std::uint64_t wanted = 0;      // in which turn of loads it was last
   std::int32_t users = 0;        // running sequences
-  std::int32_t arrived_on = 0;   // devices, of a load
+  std::size_t arrived_on = 0;    // devices, the first ones, of a load
   bool kept = false;             // never evicted: pinned, or the mode is cached
 };
 

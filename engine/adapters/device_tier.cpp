@@ -34,7 +34,8 @@ DeviceTier::~DeviceTier() {
 
 Status DeviceTier::poll() {
   TANDEM_CHECK(!in_turn_, "loads are being ordered");
-  const auto everywhere = static_cast<std::int32_t>(loads_.size());
+  // Those that are there on all devices before it.
+  std::size_t devices = 0;
   for (const auto& loads : loads_) {
     ended_.clear();
     if (Status failed = loads->poll(ended_); !failed) {
@@ -42,8 +43,15 @@ Status DeviceTier::poll() {
       return failed;
     }
     for (const SlotId slot : ended_) {
-      if (++table_.row(slot).arrived_on == everywhere) arrived(slot);
+      DeviceRow& row = table_.row(slot);
+      if (row.arrived_on == devices || devices == 0) row.arrived_on = devices + 1;
     }
+    ++devices;
+  }
+  for (const SlotId slot : ended_) {
+    if (table_.row(slot).arrived_on != devices) continue;
+    for (const auto& loads : loads_) loads->end(slot);
+    arrived(slot);
   }
   let_go_of_retired();
   return {};
@@ -152,7 +160,10 @@ DeviceTier::Start DeviceTier::Turn::reserve(const AdapterLease& adapter) {
     throw;
   }
   try {
-    for (const auto& loads : tier_->loads_) loads->reserve(slot, source.bytes);
+    if (++tier_->generation_ == 0) ++tier_->generation_;
+    for (const auto& loads : tier_->loads_) {
+      loads->reserve(slot, source.bytes, tier_->generation_);
+    }
   } catch (...) {
     for (const auto& loads : tier_->loads_) loads->forget(slot);
     tier_->table_.let_go(slot);

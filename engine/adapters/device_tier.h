@@ -42,6 +42,7 @@ class DeviceTier;
 // does nothing with the tier meanwhile.
 class DeviceLane {
  public:
+  std::size_t rank() const { return rank_; }
   AdapterTable table() const;
   LoadQueue& loads() const;
   // Around what is enqueued of a step.
@@ -165,6 +166,7 @@ class DeviceTier {
   DeviceTable table_;
   DeviceRoom room_;
   std::vector<std::unique_ptr<LoadQueue>> loads_;  // [devices]; end before what they write to
+  std::uint32_t generation_ = 0;                   // of the newest load; never 0
   bool in_turn_ = false;
   bool in_step_ = false;
   bool retiring_ = false;  // a retired adapter, or a bad one, is still there

@@ -85,7 +85,8 @@ std::optional<ArrivingAdapter> LoadQueue::arriving(const ServedAdapter& adapter)
   check_whole();
   const Load* const load = find(adapter);
   if (load == nullptr || load->layers.empty()) return std::nullopt;
-  if (load->whole != nullptr && load->whole->passed()) return std::nullopt;
+  const bool is_shared = table_->num_devices() > 1;
+  if (!is_shared && load->whole != nullptr && load->whole->passed()) return std::nullopt;
   const SlotId slot = table_->slot_of(adapter);
   return ArrivingAdapter{
       slot,         load->generation, load->source,  table_->row(slot).reading.get(),
@@ -142,14 +143,13 @@ bool LoadQueue::is_full() const {
   return queue_.size() > kMostQueued;
 }
 
-void LoadQueue::reserve(SlotId slot, AdapterBytes source) {
+void LoadQueue::reserve(SlotId slot, AdapterBytes source, std::uint32_t generation) {
   auto& load = loads_[slot.index()];
   TANDEM_CHECK(load == nullptr, "slot {} is being loaded", slot.value());
   load = std::make_unique<Load>();  // loading_ has room
   load->source = std::move(source);
   if (signals_.clock != nullptr) load->reserved = signals_.clock->now();
-  if (++generation_ == 0) ++generation_;
-  load->generation = generation_;
+  load->generation = generation;
   loading_.push_back(slot);
 }
 
@@ -380,30 +380,28 @@ std::unique_ptr<Event> LoadQueue::record_event() {
 
 // The ends of loads, and of steps.
 
-Status LoadQueue::poll(std::vector<SlotId>& ended) {
+Status LoadQueue::poll(std::vector<SlotId>& there) {
   check_whole();
   if (!loading_.empty() && stream_->failed()) {
     Status status = stream_->synchronize();
-    drop_all(ended);
+    drop_all(there);
     return status;
   }
   feed();
-  for (std::size_t i = 0; i < loading_.size();) {
-    const SlotId slot = loading_[i];
+  for (const SlotId slot : loading_) {
     const std::unique_ptr<Event>& whole = load(slot).whole;
-    if (whole == nullptr || !whole->passed()) {
-      ++i;
-      continue;
-    }
-    ended.push_back(slot);
-    if (signals_.clock != nullptr) {
-      load_times_.count(kAdapterLoadBounds,
-                        seconds_between(load(slot).reserved, signals_.clock->now()));
-    }
-    end_load(slot);
-    loading_.erase(loading_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (whole != nullptr && whole->passed()) there.push_back(slot);
   }
   return {};
+}
+
+void LoadQueue::end(SlotId slot) {
+  if (signals_.clock != nullptr) {
+    load_times_.count(kAdapterLoadBounds,
+                      seconds_between(load(slot).reserved, signals_.clock->now()));
+  }
+  end_load(slot);
+  std::erase(loading_, slot);
 }
 
 void LoadQueue::drop_all(std::vector<SlotId>& ended) {

@@ -85,7 +85,8 @@ class LoadQueue {
 
   // For those who compute meanwhile.
 
-  // Nothing: all of it is there, or nothing enqueued.
+  // Nothing: all of it is there, or nothing enqueued. Where several devices share the model it is
+  // arriving until it is there on all, as poll() sees it.
   std::optional<ArrivingAdapter> arriving(const ServedAdapter& adapter) const;
   // What is on its way into this slot; null: nothing is.
   AdapterLease arriving_in(SlotId slot) const;
@@ -119,17 +120,19 @@ class LoadQueue {
 
   // So much waits already that the planner's order would mean nothing for more.
   bool is_full() const;
-  // A load from `source` into the slot's row, which is new; it waits for enqueue(). Throws where
-  // there is no memory, and nothing has changed.
-  void reserve(SlotId slot, AdapterBytes source);
+  // A load from `source` into the slot's row, which is new; it waits for enqueue(). `generation`:
+  // what its ready words will hold. Throws where there is no memory, and nothing has changed.
+  void reserve(SlotId slot, AdapterBytes source, std::uint32_t generation);
   // Undoes it; nothing has been enqueued.
   void forget(SlotId slot) noexcept;
   // Enqueues the loads of these reserved slots: `order` first, whose adapters are indices in
   // `slots`; what it does not name after that, adapter by adapter.
   void enqueue(std::span<const SlotId> slots, std::span<const LoadPiece> order);
-  // Adds the slots of loads that have ended since: those that have arrived, or, on a failure of the
-  // device, all that were under way, in vain.
-  Status poll(std::vector<SlotId>& ended);
+  // Adds the slots of loads that have arrived, which end() is to be told; or, on a failure of the
+  // device, those of all that were under way and have ended, in vain.
+  Status poll(std::vector<SlotId>& there);
+  // The load has arrived, here and wherever else it goes.
+  void end(SlotId slot);
   // An exception has left a load half done: until abandon() all of the above throw, for there is no
   // telling what they would miss.
   bool is_torn() const { return torn_; }
@@ -208,7 +211,6 @@ class LoadQueue {
   std::deque<Ahead> ahead_;
   std::size_t operations_ahead_ = 0;
   std::size_t operations_untold_ = 0;  // of pieces without an event, since the last with one
-  std::uint32_t generation_ = 0;
   bool torn_ = false;
   TimePoint link_free_at_{};
   double link_factor_ = 1;

@@ -19,7 +19,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
   std::unique_ptr<Executor> executor(new Executor());
   TANDEM_TRY(
       executor->make_ranks(options, config, weights, dtype, devices, pool.shape(), progress));
-  TANDEM_TRY(executor->make_handoff(options, host, clock));
+  TANDEM_TRY(executor->make_handoff(options, config, host, clock));
   TANDEM_TRY(executor->make_tier(options, config, pool, clock));
   TANDEM_TRY(executor->make_pipelines(options, clock));
   return executor;
@@ -67,19 +67,15 @@ Status Executor::make_ranks(const ExecutorOptions& options, const ModelConfig& c
 
 // Without workers every mode waits for the weights, as `pipelined` does: the engine works, and says
 // so once.
-Status Executor::make_handoff(const ExecutorOptions& options, const HostTier& host,
-                              const Clock& clock) {
+Status Executor::make_handoff(const ExecutorOptions& options, const ModelConfig& config,
+                              const HostTier& host, const Clock& clock) {
   if (options.handoff.groups.empty()) return {};
   if (!host.is_shared()) return {};  // as the log says
-  if (ranks_.size() > 1) {
-    log::warning("no CPU workers beside {} devices, adapter_mode works as pipelined",
-                 ranks_.size());
-    return {};
-  }
-  const LlamaModel& model = *ranks_.front().model;
-  Result<std::unique_ptr<Handoff>> made = Handoff::create(
-      *ranks_.front().device, model.config(), model.dtype(), options.model.max_lora_rank,
-      options.whole_loads, options.handoff, host, clock);
+  std::vector<Handoff::Rank> ranks;
+  for (const Rank& rank : ranks_) ranks.push_back({rank.device, rank.communicator.get()});
+  Result<std::unique_ptr<Handoff>> made =
+      Handoff::create(ranks, config, ranks_.front().model->dtype(), options.model.max_lora_rank,
+                      options.whole_loads, options.handoff, host, clock);
   if (!made) {
     if (made.status().code() == StatusCode::fatal) return made.status();
     log::warning("no CPU workers, adapter_mode works as pipelined: {}", made.status().message());
@@ -144,7 +140,11 @@ void Executor::on_every_rank(const std::function<void(Rank&)>& body) {
 
 void Executor::enqueue(const StepPlan& plan) {
   tier_->step_begins();
-  on_every_rank([&](Rank& rank) { rank.pipeline->enqueue(plan); });
+  const HandoffStep& first = lead().plan(plan);
+  on_every_rank([&](Rank& rank) {
+    if (&rank != ranks_.data()) (void)rank.pipeline->plan(plan, &first);
+    rank.pipeline->launch(plan);
+  });
   tier_->step_ends();
 }
 
@@ -162,13 +162,15 @@ bool Executor::oldest_has_ended() {
 
 // A step has failed when it has on any device, and with it those behind it.
 StepResult Executor::wait() {
-  StepResult result = lead().wait();
-  if (ranks_.size() == 1) return result;
-  if (failure_.ok()) failure_ = copy_of(result.status);
+  if (ranks_.size() == 1) return lead().wait();
+  StepPipeline::Others others;
   for (std::size_t i = 1; i < ranks_.size(); ++i) {
-    Status status = ranks_[i].pipeline->wait().status;
+    Status status = ranks_[i].pipeline->wait_and_tell(others);
     if (failure_.ok()) failure_ = std::move(status);
   }
+  others.failed |= !failure_.ok();
+  StepResult result = lead().wait(others);
+  if (failure_.ok()) failure_ = copy_of(result.status);
   if (failure_.ok()) return result;
   result.samples = {};
   result.status = copy_of(failure_);

@@ -130,7 +130,8 @@ class Executor {
   Status make_ranks(const ExecutorOptions& options, const ModelConfig& config,
                     const WeightSource& weights, DType dtype, std::span<Device* const> devices,
                     const PoolShape& pool, const LoadProgress& progress);
-  Status make_handoff(const ExecutorOptions& options, const HostTier& host, const Clock& clock);
+  Status make_handoff(const ExecutorOptions& options, const ModelConfig& config,
+                      const HostTier& host, const Clock& clock);
   Status make_tier(const ExecutorOptions& options, const ModelConfig& config, PagePool& pool,
                    const Clock& clock);
   Status make_pipelines(const ExecutorOptions& options, const Clock& clock);

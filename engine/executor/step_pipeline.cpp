@@ -78,16 +78,21 @@ Status StepPipeline::record_graphs(std::int32_t max_rank) {
   return {};
 }
 
-void StepPipeline::enqueue(const StepPlan& plan) {
+const HandoffStep& StepPipeline::plan(const StepPlan& plan, const HandoffStep* first) {
   TANDEM_CHECK(!full() && !open_ && failure_.ok() && !plan.entries.empty(), "{} steps under way",
                in_flight_);
   TANDEM_CHECK(plan.num_masks <= options_.limits.max_sequences, "{} masks", plan.num_masks);
   Step& step = steps_[next_];
   step.begun = clock_->now();
   (void)look_for_gap();
-  if (handoff_ != nullptr) handoff_->mend(*stream_);
+  if (handoff_ != nullptr && leads()) handoff_->mend(*stream_);
   fill(plan, step);
-  plan_handoff(step);
+  plan_handoff(step, first);
+  return step.handoff;
+}
+
+void StepPipeline::launch(const StepPlan& plan) {
+  Step& step = steps_[next_];
   const bool hands_over = !step.handoff.groups.empty();
   const bool waits = !waits_.empty();
   // Recordings know nothing of loads under way: such a step runs as it is.
@@ -113,9 +118,9 @@ void StepPipeline::enqueue(const StepPlan& plan) {
   } else {
     AdapterTable table = adapters_.table();
     if (waits) table.waits = &waits_;
-    if (hands_over) handoff_->publish(input, adapters_.loads(), step.handoff);
+    if (hands_over) describe_handoff(input, step);
     model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
-    if (hands_over) handoff_->copy_back(*stream_, step.handoff);
+    if (hands_over) bring_back(step);
     waits_.clear();  // holds on to nobody
   }
   adapters_.step_ends(*stream_);
@@ -198,14 +203,32 @@ void StepPipeline::note_cold(SlotId slot, std::int32_t rows) {
   }
 }
 
+void StepPipeline::describe_handoff(const StepInput& input, Step& step) {
+  if (leads()) {
+    handoff_->publish(input, adapters_.loads(), step.handoff);
+  } else {
+    handoff_->describe_to(adapters_.rank(), input, adapters_.loads(), step.handoff);
+  }
+}
+
+void StepPipeline::bring_back(const Step& step) {
+  if (leads()) {
+    handoff_->copy_back(*stream_, step.handoff);
+  } else {
+    Handoff::copy_voids_back(*stream_, step.handoff);
+  }
+}
+
 // What is not handed over is waited for, layer by layer.
-void StepPipeline::plan_handoff(Step& step) {
+void StepPipeline::plan_handoff(Step& step, const HandoffStep* first) {
   step.handoff.groups.clear();
   step.handoff.planned_s = 0;
-  if (handoff_ != nullptr && !cold_.empty()) {
+  if (handoff_ != nullptr && first != nullptr) {
+    handoff_->follow(adapters_.rank(), *first, step.handoff);
+  } else if (handoff_ != nullptr && !cold_.empty()) {
     handoff_->plan(cold_, batch_->num_rows(), next_starts_in(), adapters_.loads(), step.handoff);
-    batch_->set_cold(handoff_->cold_slots(step.handoff));
   }
+  if (!step.handoff.groups.empty()) batch_->set_cold(handoff_->cold_slots(step.handoff));
   waits_.clear();
   const auto& groups = step.handoff.groups;
   if (!groups.empty()) {
@@ -223,7 +246,7 @@ void StepPipeline::plan_handoff(Step& step) {
 }
 
 void StepPipeline::forecast(const Step& step) {
-  if (handoff_ == nullptr) return;
+  if (handoff_ == nullptr || !leads()) return;
   const double model_s = handoff_->step_time(batch_->num_rows());
   if (step.kind && step.kind->recorded) {
     forecast_.add(step.launched, model_s);
@@ -253,7 +276,18 @@ std::optional<TimePoint> StepPipeline::plan_at(Planning::Work next) const {
   return timer_.plan_at(next);
 }
 
-StepResult StepPipeline::wait() {
+Status StepPipeline::wait_and_tell(Others& others) {
+  const HandoffStep& handoff = steps_[index_before(in_flight_)].handoff;
+  const std::size_t groups = handoff.groups.size();
+  Status status = wait().status;
+  if (!status.ok()) others.failed = true;
+  for (std::size_t g = 0; g < groups && status.ok(); ++g) {
+    if (handoff.voids[g] != 0) others.voids |= mask_of(g);
+  }
+  return status;
+}
+
+StepResult StepPipeline::wait(const Others& others) {
   TANDEM_CHECK(in_flight_ > 0, "no step is under way");
   Step& step = steps_[index_before(in_flight_)];
   if (open_ && in_flight_ == 1) abandon_open(step);
@@ -269,9 +303,11 @@ StepResult StepPipeline::wait() {
   }
   result.seconds = seconds_between(std::max(step.begun, last_end_), end);
   result.gap_seconds = step.gap_seconds;
-  if (handoff_ != nullptr) {
+  if (handoff_ != nullptr && !leads()) {
+    step.handoff.groups.clear();
+  } else if (handoff_ != nullptr) {
     const double seconds = seconds_between(std::max(step.launched, last_end_), end);
-    end_handoff(step, seconds, result);
+    end_handoff(step, others, seconds, result);
     if (result.status.ok()) learn(step, seconds);
     forecast_.end_oldest(end, result.status.ok());
   }
@@ -303,7 +339,8 @@ Status StepPipeline::abandon() noexcept {
     status = Status(StatusCode::fatal, "out of memory");
   }
   for (Step& step : steps_) {
-    if (handoff_ != nullptr) handoff_->abandon(step.handoff);
+    if (handoff_ != nullptr && leads()) handoff_->abandon(step.handoff);
+    step.handoff.groups.clear();
   }
   open_.reset();
   forecast_.clear();
@@ -317,7 +354,8 @@ Status StepPipeline::abandon() noexcept {
 }
 
 // The slots are those of the step: by now another adapter may lie there.
-void StepPipeline::end_handoff(Step& step, double seconds, StepResult& result) {
+void StepPipeline::end_handoff(Step& step, const Others& others, double seconds,
+                               StepResult& result) {
   std::vector<std::pair<const ServedAdapter*, SlotId>> slots;
   for (const HandoffStep::Group& group : step.handoff.groups) {
     slots.emplace_back(group.adapter.get(), group.slot);
@@ -327,7 +365,11 @@ void StepPipeline::end_handoff(Step& step, double seconds, StepResult& result) {
                         [&](const auto& each) { return each.first == adapter; })
         ->second;
   };
-  const HandoffOutcome outcome = handoff_->end(step.handoff, !result.status.ok(), seconds);
+  const bool failed = others.failed || !result.status.ok();
+  for (std::size_t g = 0; g < step.handoff.groups.size() && !failed; ++g) {
+    if ((others.voids & mask_of(g)) != 0) step.handoff.voids[g] = 1;
+  }
+  const HandoffOutcome outcome = handoff_->end(step.handoff, failed, seconds);
   for (const AdapterLease& adapter : outcome.voided) {
     result.voided.push_back(slot_of(adapter.get()));
   }

@@ -70,15 +70,28 @@ class StepPipeline {
   // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
   Status record_graphs(std::int32_t max_rank);
 
+  // Enqueues the step, in two parts. The first decides what is handed over, and returns it until
+  // the step has been waited for; of ranks that share the model the first one decides, and the
+  // others follow what it has returned.
+  const HandoffStep& plan(const StepPlan& plan, const HandoffStep* first = nullptr);
+  void launch(const StepPlan& plan);
+
   // See Executor.
-  void enqueue(const StepPlan& plan);
   bool awaits_masks() const { return open_.has_value(); }
   std::span<std::uint32_t> masks();
   void sample();
   std::size_t num_in_flight() const { return in_flight_; }
   bool full() const { return in_flight_ == (options_.overlap ? kMaxStepsInFlight : 1U); }
   bool empty() const { return in_flight_ == 0; }
-  StepResult wait();
+  // What became of the oldest step on the other ranks. They have been waited for.
+  struct Others {
+    bool failed = false;
+    std::uint64_t voids = 0;  // groups: a bit each
+  };
+  StepResult wait(const Others& others);
+  StepResult wait() { return wait(Others()); }
+  // Of a rank that follows: adds what the first one is to be told.
+  Status wait_and_tell(Others& others);
   Status abandon() noexcept;
   bool oldest_has_ended();
   std::optional<TimePoint> plan_at(Planning::Work next) const;
@@ -109,9 +122,12 @@ class StepPipeline {
   void enqueue_samples(Step& step, const StepInput& input, const std::uint32_t* masks);
   void abandon_open(Step& step);
   void note_cold(SlotId slot, std::int32_t rows);
-  void plan_handoff(Step& step);
+  void plan_handoff(Step& step, const HandoffStep* first);
+  void describe_handoff(const StepInput& input, Step& step);
+  void bring_back(const Step& step);
   void forecast(const Step& step);
-  void end_handoff(Step& step, double seconds, StepResult& result);
+  void end_handoff(Step& step, const Others& others, double seconds, StepResult& result);
+  bool leads() const { return adapters_.rank() == 0; }
   void learn(const Step& step, double seconds);
   // The step that was enqueued `ago` steps ago; 1: the newest.
   std::size_t index_before(std::size_t ago) const {

@@ -32,27 +32,33 @@ Handoff::Handoff(const ModelConfig& config, bool whole_loads, const HandoffOptio
       deadline_us_(options.deadline_us),
       planner_(config, whole_loads, options, host, clock) {}
 
-Result<std::unique_ptr<Handoff>> Handoff::create(Device& device, const ModelConfig& config,
-                                                 DType dtype, std::int32_t max_rank,
-                                                 bool whole_loads, const HandoffOptions& options,
+Result<std::unique_ptr<Handoff>> Handoff::create(std::span<const Rank> ranks,
+                                                 const ModelConfig& config, DType dtype,
+                                                 std::int32_t max_rank, bool whole_loads,
+                                                 const HandoffOptions& options,
                                                  const HostTier& host, const Clock& clock) {
   std::unique_ptr<Handoff> handoff(new Handoff(config, whole_loads, options, host, clock));
-  TANDEM_TRY(handoff->make_device_memory(device));
-  TANDEM_ASSIGN(handoff->mailboxes_,
-                Mailboxes::create(device, config, dtype, max_rank, options, host, clock));
+  for (const Rank& rank : ranks) TANDEM_TRY(handoff->make_device_memory(rank));
+  TANDEM_ASSIGN(handoff->mailboxes_, Mailboxes::create(*ranks.front().device, config, dtype,
+                                                       max_rank, options, host, clock));
   return handoff;
 }
 
-Status Handoff::make_device_memory(Device& device) {
+Status Handoff::make_device_memory(const Rank& rank) {
   constexpr std::string_view kPurpose = "the handoff's tickets";
   const auto offers = static_cast<std::size_t>(planner_.most_offers());
   const std::size_t bytes =
       offers * (sizeof(std::uint64_t) + kMaxColdGroups * sizeof(std::uint32_t));
-  TANDEM_ASSIGN(told_, device.allocate(bytes, kPurpose));
-  for (Buffer& answers : answers_) {
-    TANDEM_ASSIGN(answers,
-                  device.allocate_pinned(bytes + kMaxColdGroups * sizeof(std::uint32_t), kPurpose));
+  RankMemory& memory = ranks_.emplace_back();
+  TANDEM_ASSIGN(memory.told, rank.device->allocate(bytes, kPurpose));
+  for (Buffer& answers : memory.answers) {
+    TANDEM_ASSIGN(answers, rank.device->allocate_pinned(
+                               bytes + kMaxColdGroups * sizeof(std::uint32_t), kPurpose));
   }
+  if (rank.communicator == nullptr) return {};
+  memory.communicator = rank.communicator;
+  TANDEM_ASSIGN(memory.shown,
+                rank.communicator->allocate(2 * kMaxColdGroups * sizeof(std::uint32_t), kPurpose));
   return {};
 }
 
@@ -66,11 +72,28 @@ void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, do
                    const LoadQueue& under_way, HandoffStep& step) {
   planner_.plan(cold, step_rows, starts_in, mailboxes_->workers(), under_way, step);
   if (step.groups.empty()) return;
-  step.device.job.sequence = next_sequence_;
+  step.sequence = next_sequence_;
   next_sequence_ += static_cast<std::uint64_t>(step.num_offers);
-  step.times = reinterpret_cast<std::uint64_t*>(answers_[turn_++ % answers_.size()].data());
+  step.turn = turn_++ % kMaxStepsInFlight;
+  place_answers(0, step);
+}
+
+void Handoff::place_answers(std::size_t rank, HandoffStep& step) const {
+  step.times = reinterpret_cast<std::uint64_t*>(ranks_[rank].answers[step.turn].data());
   step.tickets = reinterpret_cast<std::uint32_t*>(step.times + planner_.most_offers());
   step.voids = step.tickets + step.groups.size() * static_cast<std::size_t>(step.num_offers);
+}
+
+// What publish() writes meanwhile is left alone.
+void Handoff::follow(std::size_t rank, const HandoffStep& first, HandoffStep& step) const {
+  step.groups = first.groups;
+  if (step.groups.empty()) return;
+  step.layers = first.layers;
+  step.waits = first.waits;
+  step.num_offers = first.num_offers;
+  step.sequence = first.sequence;
+  step.turn = first.turn;
+  place_answers(rank, step);
 }
 
 std::vector<ColdSlot> Handoff::cold_slots(const HandoffStep& step) const {
@@ -103,7 +126,7 @@ void Handoff::describe(std::int64_t layer, Site site, std::uint64_t sequence,
 void Handoff::publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step) {
   TANDEM_CHECK(input.num_groups == static_cast<std::int32_t>(step.groups.size()), "{} groups of {}",
                input.num_groups, step.groups.size());
-  std::uint64_t sequence = step.device.job.sequence;
+  std::uint64_t sequence = step.sequence;
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     for (int s = 0; s < kNumSites; ++s) {
       const auto& sites = step.layers[static_cast<std::size_t>(layer)].sites;
@@ -111,7 +134,17 @@ void Handoff::publish(const StepInput& input, const LoadQueue& under_way, Handof
       describe(layer, static_cast<Site>(s), sequence++, step);
     }
   }
+  describe_to(0, input, under_way, step);
+  mailboxes_->step_begins(mailboxes_of(step));
+  step.begun = true;
+}
+
+void Handoff::describe_to(std::size_t rank, const StepInput& input, const LoadQueue& loads,
+                          HandoffStep& step) const {
+  const RankMemory& memory = ranks_[rank];
   StepHandoff& device = step.device;
+  device.job.sequence = step.sequence;
+  device.job.communicator = memory.communicator;
   device.job.groups = input.groups;
   device.job.num_groups = input.num_groups;
   device.job.max_count = 0;
@@ -121,26 +154,28 @@ void Handoff::publish(const StepInput& input, const LoadQueue& under_way, Handof
   }
   device.live = input.live;
   device.voids = input.voids;
-  device.job.time = reinterpret_cast<std::uint64_t*>(told_.data());
+  device.job.time = reinterpret_cast<std::uint64_t*>(memory.told.data());
   device.job.tickets = reinterpret_cast<std::uint32_t*>(device.job.time + planner_.most_offers());
-  device.ready = under_way.ready_words();
+  device.ready = loads.ready_words();
   device.whole_loads = planner_.whole_loads();
+  device.shown = reinterpret_cast<std::uint32_t*>(memory.shown.data());
   device.job.state = mailboxes_->state();
   device.deadline_us = deadline_us_;
   device.layers = step.layers;
   for (std::size_t i = 0; i < mailboxes_->size(); ++i)
     device.job.mailboxes[i] = mailboxes_->view(i);
-  mailboxes_->step_begins(mailboxes_of(step));
-  step.begun = true;
 }
 
 void Handoff::copy_back(Stream& stream, const HandoffStep& step) {
-  const std::size_t groups = step.groups.size();
-  const std::size_t tickets = groups * static_cast<std::size_t>(step.num_offers);
-  stream.copy_to_host(step.voids, step.device.voids, groups * sizeof(std::uint32_t));
+  const std::size_t tickets = step.groups.size() * static_cast<std::size_t>(step.num_offers);
+  copy_voids_back(stream, step);
   stream.copy_to_host(step.times, step.device.job.time,
                       static_cast<std::size_t>(planner_.most_offers()) * sizeof(std::uint64_t) +
                           tickets * sizeof(std::uint32_t));
+}
+
+void Handoff::copy_voids_back(Stream& stream, const HandoffStep& step) {
+  stream.copy_to_host(step.voids, step.device.voids, step.groups.size() * sizeof(std::uint32_t));
 }
 
 // Layers of the group of which workers computed anything; counts those that the GPU did instead.
@@ -211,7 +246,7 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
 }
 
 void Handoff::close(HandoffStep& step, std::uint64_t broken) noexcept {
-  const std::uint64_t next = step.device.job.sequence + static_cast<std::uint64_t>(step.num_offers);
+  const std::uint64_t next = step.sequence + static_cast<std::uint64_t>(step.num_offers);
   counts_.breaks +=
       static_cast<std::uint64_t>(mailboxes_->step_ended(mailboxes_of(step), broken, next));
   step.begun = false;

@@ -8,6 +8,10 @@
 //   copy_back() behind the step: its voids and tickets, for the host
 //   end()       the step has ended: what was void
 //
+// Where several devices share the model, all offer and accept the same jobs: the first one's step
+// is planned, the others follow() it, each with a HandoffStep of its own. Tickets follow from what
+// all ranks know (OfferArgs), so that they are the same everywhere.
+//
 // The engine thread alone uses it, but for what is marked.
 #pragma once
 
@@ -36,10 +40,15 @@ namespace tandem {
 
 class Handoff {
  public:
-  // As Mailboxes::create and HandoffPlanner.
-  static Result<std::unique_ptr<Handoff>> create(Device& device, const ModelConfig& config,
-                                                 DType dtype, std::int32_t max_rank,
-                                                 bool whole_loads, const HandoffOptions& options,
+  struct Rank {
+    Device* device = nullptr;
+    Communicator* communicator = nullptr;  // null: there is no other
+  };
+  // As Mailboxes::create and HandoffPlanner, for the whole model's `config`.
+  static Result<std::unique_ptr<Handoff>> create(std::span<const Rank> ranks,
+                                                 const ModelConfig& config, DType dtype,
+                                                 std::int32_t max_rank, bool whole_loads,
+                                                 const HandoffOptions& options,
                                                  const HostTier& host, const Clock& clock);
 
   // In which steps adapters that wait should begin, and in which order the loads that are reserved,
@@ -58,7 +67,16 @@ class Handoff {
   // `input` is the step's, uploaded; enqueue it then.
   void publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step);
   void copy_back(Stream& stream, const HandoffStep& step);
-  // `failed`: nothing is known of it but that it is over. `seconds` that it took.
+
+  // For the ranks after the first, on their threads: instead of plan(), once the first one's step
+  // has been planned; of publish(), whose `loads` are the rank's own; and of copy_back().
+  void follow(std::size_t rank, const HandoffStep& first, HandoffStep& step) const;
+  void describe_to(std::size_t rank, const StepInput& input, const LoadQueue& loads,
+                   HandoffStep& step) const;
+  static void copy_voids_back(Stream& stream, const HandoffStep& step);
+
+  // `failed`: nothing is known of it but that it is over. `seconds` that it took. What other ranks
+  // found void has been added to step.voids.
   HandoffOutcome end(HandoffStep& step, bool failed, double seconds);
   // Instead of end(), for a step that an exception has left anywhere between plan() and end(); the
   // device is done with it.
@@ -87,7 +105,8 @@ class Handoff {
  private:
   Handoff(const ModelConfig& config, bool whole_loads, const HandoffOptions& options,
           const HostTier& host, const Clock& clock);
-  Status make_device_memory(Device& device);
+  Status make_device_memory(const Rank& rank);
+  void place_answers(std::size_t rank, HandoffStep& step) const;
   void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
   void learn(const HandoffStep& step, double seconds);
@@ -98,8 +117,13 @@ class Handoff {
   const std::uint32_t deadline_us_;
   HandoffPlanner planner_;
   std::unique_ptr<Mailboxes> mailboxes_;
-  Buffer told_;  // device memory: times [most offers], then tickets [offers][groups]
-  std::array<Buffer, kMaxStepsInFlight> answers_;  // the same in host memory, then voids
+  struct RankMemory {
+    Communicator* communicator = nullptr;
+    Buffer told;   // device memory: times [most offers], then tickets [offers][groups]
+    Buffer shown;  // of several ranks: OfferArgs::shown
+    std::array<Buffer, kMaxStepsInFlight> answers;  // as `told`, in host memory, then voids
+  };
+  std::vector<RankMemory> ranks_;
   std::size_t turn_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_published_ = 1;  // behind it only within a step that is being enqueued

@@ -40,8 +40,10 @@ struct HandoffStep {
     double arrives;  // expected, in seconds from when the step was planned; past: not above 0
   };
   std::vector<Wait> waits;
-  StepHandoff device;  // for LlamaModel::compute, after publish()
-  bool begun = false;  // its jobs are out: end() has to come
+  StepHandoff device;          // for LlamaModel::compute, after publish()
+  std::uint64_t sequence = 0;  // of its first job
+  std::size_t turn = 0;        // of the memory for what the device tells
+  bool begun = false;          // its jobs are out: end() has to come
   std::int32_t num_offers = 0;
   std::int32_t rows = 0;  // of the whole step
   double starts_in = 0;   // seconds from when it was planned

@@ -330,11 +330,16 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   const LayerHandoff* const plan =
       handoff == nullptr ? nullptr : &handoff->layers[static_cast<std::size_t>(layer)];
   const bool offered = plan != nullptr && plan->sites[site].offered();
+  // Of a shard: its columns of x, and its part of a sum.
+  const bool is_part =
+      communicator_ != nullptr && (projection.site == Site::o || projection.site == Site::down);
   if (offered) {
     const std::int64_t row = handoff->whole_loads ? config_.num_layers : layer;
     OfferArgs args;
     static_cast<HandoffJob&>(args) = step.job;
     args.x = projection.x;
+    args.x_is_part = is_part;
+    args.shown = handoff->shown;
     args.num_segments = input.num_segments;
     args.live = handoff->live;
     args.cpu_groups = plan->sites[site].cpu_groups;
@@ -370,6 +375,7 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
     accept.adapted[m] =
         plan->adapted[static_cast<std::size_t>(first) + static_cast<std::size_t>(m)];
   }
+  accept.is_sum = is_part;
   accept.dtype = dtype_;
   accept.deadline_us = handoff->deadline_us;
   accept.voids = handoff->voids;

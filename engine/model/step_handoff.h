@@ -43,7 +43,8 @@ struct StepHandoff {
   LoraSegment* live = nullptr;           // as many as the step's segments
   std::uint32_t* voids = nullptr;        // [num_groups], zero before the step
   const std::uint32_t* ready = nullptr;  // [slots][layers + 1][kNumLoadParts]; the last: all of it
-  bool whole_loads = false;  // a group's layers count as there only when all of them are
+  bool whole_loads = false;        // a group's layers count as there only when all of them are
+  std::uint32_t* shown = nullptr;  // of several ranks (OfferArgs)
   std::uint32_t deadline_us = 0;
   std::span<const LayerHandoff> layers;  // host memory
 };

@@ -45,14 +45,19 @@ inline void on_two_nodes(EngineOptions& options) {
 struct HandoffEngine {
   WorkerFaults faults;
   std::unique_ptr<GatedDevice> device;
+  std::unique_ptr<GatedDevice> second;  // null: the model is on one device
   std::unique_ptr<Tokenizer> tokenizer;
   SteadyClock clock;
   std::unique_ptr<Engine> engine;
 
   LoadGate& gate() { return device->gate(); }
+  void open() {
+    gate().open();
+    if (second != nullptr) second->gate().open();
+  }
   // Lets the load of adapter i come to its end: none of it is left in the stream.
   void settle(int i) {
-    gate().open();
+    open();
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (engine->adapter_store().find(handoff_name(i))->residency() == Residency::loading) {
       ASSERT_LT(std::chrono::steady_clock::now(), end) << "adapter " << i << " never arrives";
@@ -64,10 +69,15 @@ struct HandoffEngine {
   static std::unique_ptr<HandoffEngine> make(
       AdapterMode mode, int num_adapters, double link_gbps = 0, int silent = 0,
       const std::function<void(EngineOptions&)>& adjust = nullptr,
-      const ModelConfig& config = handoff_config()) {
+      const ModelConfig& config = handoff_config(), int num_devices = 1) {
     auto made = std::make_unique<HandoffEngine>();
     made->faults.silent = silent;
     made->device = std::make_unique<GatedDevice>(link_gbps);
+    std::vector<Device*> devices = {made->device.get()};
+    if (num_devices == 2) {
+      made->second = std::make_unique<GatedDevice>(link_gbps);
+      devices.push_back(made->second.get());
+    }
     made->tokenizer = Tokenizer::load("data/demo-llama").value();
     EngineOptions options = small_engine_options(256);
     options.num_pages = 4000;
@@ -85,8 +95,8 @@ struct HandoffEngine {
       options.handoff.costs.trip_s = 0;
     }
     if (adjust) adjust(options);
-    made->engine = Engine::create(options, config, *make_dummy_weights(7), DType::f32,
-                                  *made->device, *made->tokenizer, made->clock, nullptr)
+    made->engine = Engine::create(options, config, *make_dummy_weights(7), DType::f32, devices,
+                                  *made->tokenizer, made->clock, nullptr)
                        .value();
     for (int i = 0; i < num_adapters; ++i) {
       Adapter adapter = make_dummy_adapter(config, DType::f32, 3 + i % 14, handoff_modules(i),
@@ -99,7 +109,7 @@ struct HandoffEngine {
   }
   ~HandoffEngine() {
     if (device != nullptr) {
-      gate().open();
+      open();
       gate().let_go();
     }
   }

@@ -25,7 +25,7 @@ constexpr std::int64_t kCoresLeft = 4;
 constexpr std::int64_t kMostChosen = 12;
 
 bool has_workers(const EngineSettings& settings) {
-  return hands_over(settings.mode()) && settings.tensor_parallel == 1;
+  return hands_over(settings.mode());
 }
 
 Result<std::int64_t> choose_count(const EngineSettings& settings, const DeviceInfo& device) {
@@ -128,10 +128,6 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
   if (settings.link_gbps > 0) {
     options.costs.link_bytes_per_s =
         std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
-  }
-  if (settings.tensor_parallel > 1 && hands_over(settings.mode())) {
-    log::info("no CPU workers beside {} devices: adapter_mode {} works as pipelined",
-              settings.tensor_parallel, settings.adapter_mode);
   }
   if (!has_workers(settings)) return options;
   options.max_rows = static_cast<std::int32_t>(settings.handoff_tokens);

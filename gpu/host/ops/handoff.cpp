@@ -2,6 +2,7 @@
 // streams tell each other how far they are. Waits are spent on the stream's own thread: the pool
 // stays free for other streams.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "gpu/host/context/host_communicator.h"
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/ops/lora_pages.h"
 #include "gpu/host/ops/operations.h"
@@ -60,21 +62,55 @@ const LoraSegment& segment_of(const LoraSegment* segments, const ColdGroup& grou
   return segment;
 }
 
-Ticket decide(const OfferArgs& args, std::int32_t g) {
+struct Rank {
+  std::int32_t index = 0;
+  std::int32_t of = 1;
+};
+Rank rank_of(const HandoffJob& job) {
+  if (job.communicator == nullptr) return {};
+  return {job.communicator->rank(), job.communicator->size()};
+}
+
+// What a rank knows of a group when an offer runs.
+enum Known : std::uint32_t { kHasA = 1, kHasB = 2, kIsBroken = 4 };
+using KnownGroups = std::array<std::uint32_t, kMaxColdGroups>;
+
+std::uint32_t look(const OfferArgs& args, std::int32_t g) {
   const ColdGroup& group = args.groups[g];
+  const std::uint32_t* ready = args.ready + args.segments[group.segment].slot * args.slot_stride;
+  std::uint32_t known = 0;
+  // acquire: pairs with set_flag's release on the load stream, whose copies are then visible
+  if (load(ready[0], std::memory_order_acquire) == group.generation) known |= kHasA;
+  if (load(ready[1], std::memory_order_acquire) == group.generation) known |= kHasB;
+  // relaxed: written by the ranks' streams, and zeroed by the engine between its steps
+  if (load(args.state->broken[group.mailbox], std::memory_order_relaxed) != 0) known |= kIsBroken;
+  return known;
+}
+
+// Of all ranks: there is what is there everywhere, broken what one of them has seen broken.
+void agree(const OfferArgs& args, KnownGroups& known) {
+  auto& end = dynamic_cast<HostCommunicator&>(*args.communicator);
+  // By turns: the slowest rank may still look at those of the offer before.
+  std::uint32_t* const mine = args.shown + args.sequence % 2 * kMaxColdGroups;
+  std::copy_n(known.begin(), args.num_groups, mine);
+  const MeetingPoint::Parts shown = end.meet(TensorView(mine, DType::i32, {1, args.num_groups}));
+  for (std::int32_t rank = 0; rank < end.size(); ++rank) {
+    const auto* theirs =
+        static_cast<const std::uint32_t*>(shown[static_cast<std::size_t>(rank)].data);
+    for (std::size_t g = 0; g < static_cast<std::size_t>(args.num_groups); ++g) {
+      const std::uint32_t broken = (known[g] | theirs[g]) & kIsBroken;
+      known[g] = (known[g] & theirs[g] & (kHasA | kHasB)) | broken;
+    }
+  }
+}
+
+Ticket decide(const OfferArgs& args, std::int32_t g, std::uint32_t known) {
   const bool cpu = (args.cpu_groups >> g & 1) != 0;
   const bool xa = (args.xa_groups >> g & 1) != 0;
   if (!cpu && !xa) return Ticket::gpu;
-  const std::uint32_t* ready = args.ready + args.segments[group.segment].slot * args.slot_stride;
-  // acquire: pairs with set_flag's release on the load stream, whose copies are then visible
-  const bool a = load(ready[0], std::memory_order_acquire) == group.generation;
-  const bool b = load(ready[1], std::memory_order_acquire) == group.generation;
-  if (a && b) return Ticket::gpu;
-  // relaxed: written by this stream, and zeroed by the engine between its steps
-  if (load(args.state->broken[group.mailbox], std::memory_order_relaxed) != 0) {
-    return Ticket::voided;
-  }
-  if (xa && b) return Ticket::cpu_xa;
+  if ((known & kHasA) != 0 && (known & kHasB) != 0) return Ticket::gpu;
+  if ((known & kIsBroken) != 0) return Ticket::voided;
+  if (xa && (known & kHasB) != 0) return Ticket::cpu_xa;
   return cpu ? Ticket::cpu : Ticket::voided;
 }
 
@@ -82,14 +118,18 @@ void copy_rows(OpContext& context, const OfferArgs& args, const ColdGroup& group
                const LoraSegment& segment) {
   const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
   const MailboxView& mailbox = args.mailboxes[group.mailbox];
-  TANDEM_CHECK(args.x.cols() <= mailbox.max_in, "x {}, {} columns in the mailbox",
+  const Rank rank = rank_of(args);
+  const std::int64_t parts = args.x_is_part ? rank.of : 1;
+  TANDEM_CHECK(args.x.cols() * parts <= mailbox.max_in, "x {}, {} columns in the mailbox",
                to_string(args.x), mailbox.max_in);
   const std::int64_t row_bytes = args.x.cols() * size;
-  std::byte* to = mailbox.x + group.first_row * mailbox.max_in * size;
+  std::byte* to = mailbox.x + group.first_row * mailbox.max_in * size +
+                  (args.x_is_part ? rank.index * row_bytes : 0);
   context.for_each(segment.count, 2 * segment.count * row_bytes, [&](std::int64_t r, int) {
     const std::int32_t row = args.rows[segment.first + r];
     TANDEM_CHECK(row >= 0 && row < args.x.rows(), "row {} of {}", row, args.x.rows());
-    std::memcpy(to + r * row_bytes, args.x.row_bytes(row), static_cast<std::size_t>(row_bytes));
+    std::memcpy(to + r * row_bytes * parts, args.x.row_bytes(row),
+                static_cast<std::size_t>(row_bytes));
   });
 }
 
@@ -153,8 +193,10 @@ void add_y(OpContext& context, const AcceptArgs& args, std::int32_t g) {
   const MailboxView& mailbox = args.mailboxes[group.mailbox];
   const LoraSegment& segment = segment_of(args.segments, group, args.max_count);
   const auto size = static_cast<std::int64_t>(size_of(args.dtype));
+  // The rows of y hold what all ranks are to add.
+  const Rank rank = args.is_sum ? Rank() : rank_of(args);
   std::int64_t columns = 0;
-  for (std::int32_t m = 0; m < args.num_modules; ++m) columns += args.out[m].cols();
+  for (std::int32_t m = 0; m < args.num_modules; ++m) columns += args.out[m].cols() * rank.of;
   TANDEM_CHECK(columns <= mailbox.max_out, "{} columns of y, {} in the mailbox", columns,
                mailbox.max_out);
   const std::byte* y = mailbox.y + group.first_row * mailbox.max_out * size;
@@ -167,11 +209,11 @@ void add_y(OpContext& context, const AcceptArgs& args, std::int32_t g) {
                        const std::int64_t n = out.cols();
                        if (has_module(args, g, m)) {
                          float* wide = tile.get<float>(static_cast<std::size_t>(padded(n)));
-                         widen_row(args.dtype, from, n, 1.0F, wide);
+                         widen_row(args.dtype, from + rank.index * n * size, n, 1.0F, wide);
                          store_row({wide, n, out.dtype, nullptr, out.dtype,
                                     out.row_bytes(args.rows[segment.first + r]), true});
                        }
-                       from += n * size;
+                       from += n * size * rank.of;
                      }
                    });
 }
@@ -231,26 +273,42 @@ void add_vb(OpContext& context, const AcceptArgs& args, std::int32_t g) {
 
 void offer(OpContext& context, const OfferArgs& args) {
   std::copy_n(args.segments, args.num_segments, args.live);
+  KnownGroups known;
   for (std::int32_t g = 0; g < args.num_groups; ++g) {
     const ColdGroup& group = args.groups[g];
     TANDEM_CHECK(group.segment >= 0 && group.segment < args.num_segments, "segment {} of {}",
                  group.segment, args.num_segments);
-    const LoraSegment& segment = segment_of(args.segments, group, args.max_count);
-    const Ticket ticket = decide(args, g);
+    (void)segment_of(args.segments, group, args.max_count);
+    known[static_cast<std::size_t>(g)] = look(args, g);
+  }
+  const Rank rank = rank_of(args);
+  if (rank.of > 1) agree(args, known);
+  if (args.time != nullptr) *args.time = time_ns();
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
+    const ColdGroup& group = args.groups[g];
+    const Ticket ticket = decide(args, g, known[static_cast<std::size_t>(g)]);
     args.tickets[g] = static_cast<std::uint32_t>(ticket);
-    if (g == 0 && args.time != nullptr) *args.time = time_ns();
     if (ticket != Ticket::gpu) args.live[group.segment].count = 0;
-    if (ticket == Ticket::cpu || ticket == Ticket::cpu_xa) {
-      copy_rows(context, args, group, segment);
+    const bool to_workers = ticket == Ticket::cpu || ticket == Ticket::cpu_xa;
+    if (to_workers && (rank.index == 0 || args.x_is_part)) {
+      copy_rows(context, args, group, args.segments[group.segment]);
     }
-    const MailboxView& mailbox = args.mailboxes[group.mailbox];
+  }
+  if (rank.of > 1 && args.x_is_part) {  // all columns are there
+    (void)dynamic_cast<HostCommunicator&>(*args.communicator).meet({});
+  }
+  if (rank.index > 0) return;
+  for (std::int32_t g = 0; g < args.num_groups; ++g) {
+    const MailboxView& mailbox = args.mailboxes[args.groups[g].mailbox];
     // release: pairs with the worker's acquire of its bell, which then sees the rows
     std::atomic_ref<std::uint64_t>(mailbox.bells[g * mailbox.bell_stride])
-        .store(bell_of(args.sequence, ticket), std::memory_order_release);
+        .store(bell_of(args.sequence, static_cast<Ticket>(args.tickets[g])),
+               std::memory_order_release);
   }
 }
 
 void accept(OpContext& context, const AcceptArgs& args) {
+  if (args.is_sum && rank_of(args).index > 0) return;
   for (std::uint64_t left = await(args); left != 0; left &= left - 1) {
     const std::int32_t g = __builtin_ctzll(left);
     if (static_cast<Ticket>(args.tickets[g]) == Ticket::cpu) {

@@ -120,6 +120,20 @@ TEST_P(Modes, AnswerAsIfAllAdaptersHadAlwaysBeenThere) {
   expect_nothing_left(*served);
 }
 
+TEST_P(Modes, AnswerSoOnTwoDevicesThatShareTheModel) {
+  SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
+  const std::vector<GenerationRequest> requests = mixed_requests(kSeed + 2, kRequests / 2);
+  auto served =
+      HandoffEngine::make(GetParam(), kAdapters, kLinkGbps, 0, tight, handoff_config(), 2);
+  EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
+  if (hands_over(GetParam())) {
+    unsigned round = 0;
+    EXPECT_TRUE(goes_on_until(*served, round,
+                              [](const EngineStats& s) { return s.handoff_cpu_layers > 0; }));
+  }
+  expect_nothing_left(*served);
+}
+
 std::string mode_name(const ::testing::TestParamInfo<AdapterMode>& info) {
   static const char* const kNames[] = {"cached", "on_demand", "pipelined", "cpu_assist", "planned"};
   return kNames[static_cast<std::size_t>(info.param)];
@@ -135,6 +149,7 @@ struct Fault {
   int silent;
   int stall_ms;
   bool garbage;
+  int num_devices = 1;
 };
 
 class Faults : public ::testing::TestWithParam<Fault> {};
@@ -143,11 +158,13 @@ TEST_P(Faults, CostClientsNothingButTime) {
   SCOPED_TRACE(::testing::Message() << "seed " << kSeed);
   const Fault& fault = GetParam();
   const std::vector<GenerationRequest> requests = mixed_requests(kSeed + 1, kRequests);
-  auto served = HandoffEngine::make(AdapterMode::planned, kAdapters, kLinkGbps, fault.silent,
-                                    [](EngineOptions& options) {
-                                      tight(options);
-                                      options.handoff.deadline_us = 20'000;
-                                    });
+  auto served = HandoffEngine::make(
+      AdapterMode::planned, kAdapters, kLinkGbps, fault.silent,
+      [](EngineOptions& options) {
+        tight(options);
+        options.handoff.deadline_us = 20'000;
+      },
+      handoff_config(), fault.num_devices);
   served->faults.stall_ms = fault.stall_ms;
   served->faults.garbage = fault.garbage;
   EXPECT_EQ(answers(*served->engine, requests), wanted(requests));
@@ -171,7 +188,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Faults,
                                            Fault{"nobody_answers", 2, 0, false},
                                            Fault{"late", 0, 60, false},
                                            Fault{"garbage", 0, 0, true},
-                                           Fault{"late_and_garbage", 0, 40, true}),
+                                           Fault{"late_and_garbage", 0, 40, true},
+                                           Fault{"one_of_two_devices", 1, 0, false, 2},
+                                           Fault{"late_for_two_devices", 0, 40, true, 2}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 // Workers, and a share of the host tier, on two nodes.

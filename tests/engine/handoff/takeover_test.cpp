@@ -2,11 +2,14 @@
 // those of an engine that holds every adapter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "tests/support/handoff_engine.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/test_seed.h"
 
 namespace tandem::test {
 namespace {
@@ -78,6 +81,29 @@ void Takeover::of_several_groups(HandoffEngine& engine, int stride) {
   EXPECT_EQ(engine.engine->stats().handoff_voids, 0U);
 }
 
+// The loads to both stand still behind operations of their own: whoever comes first, both take over
+// at the same layer. The second one's arrives in the first step: where the first device has all of
+// an adapter, a step may wait for the second one's rest, which would wait for the step.
+TEST_P(Takeover, OnTwoDevicesThatShareTheModelIsAtTheSameLayerOnBoth) {
+  auto engine = HandoffEngine::make(GetParam(), kBoundaries, 0, 0, nullptr, handoff_config(), 2);
+  std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
+  std::uniform_int_distribution<int> boundary(0, 30);
+  for (int k = 1; k < kBoundaries; k += 2 * kStride) {
+    const int other = boundary(random);
+    SCOPED_TRACE(::testing::Message() << "after operations " << k << " and " << other);
+    const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
+    engine->gate().close(k);
+    engine->second->gate().close(other);
+    const auto generation = engine->engine->submit(request).value();
+    EXPECT_EQ(tokens_of(*generation), wanted(request));
+    engine->settle(k);
+  }
+  EXPECT_FALSE(engine->gate().timed_out() || engine->second->gate().timed_out());
+  const EngineStats stats = engine->engine->stats();
+  EXPECT_GT(stats.handoff_cpu_layers, 0U);
+  EXPECT_EQ(stats.handoff_voids, 0U);
+}
+
 TEST_P(Takeover, OfSeveralGroupsInOneStep) {
   of_several_groups(*HandoffEngine::make(GetParam(), kBoundaries), 3 * kStride);
 }
@@ -97,11 +123,15 @@ INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
                                                                                   : "cpu_assist");
                          });
 
+class TakeoverBFirst : public ::testing::TestWithParam<int> {};
+
 // B travels first and is waited for; A comes after any operation.
-TEST(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
+TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
+  const int num_devices = GetParam();
   auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries);
-  auto engine =
-      HandoffEngine::make(AdapterMode::planned, kBoundaries, 0, 0, [](EngineOptions& options) {
+  auto engine = HandoffEngine::make(
+      AdapterMode::planned, kBoundaries, 0, 0,
+      [](EngineOptions& options) {
         options.handoff.plan = [](const CostModel&, const PlanRequest& request) {
           HandoffPlan plan;
           for (std::size_t i = 0; i < request.adapters.size(); ++i) {
@@ -117,11 +147,15 @@ TEST(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
           }
           return plan;
         };
-      });
-  for (int k = 0; k < kBoundaries; k += kStride) {
+      },
+      handoff_config(), num_devices);
+  for (int k = 0; k < kBoundaries; k += num_devices * kStride) {
     SCOPED_TRACE(::testing::Message() << "after operation " << k);
     const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
     engine->gate().close(k, /*b_at=*/0, /*num_b=*/handoff_config().num_layers);
+    if (num_devices == 2) {
+      engine->second->gate().close(std::min(k, 9), 0, handoff_config().num_layers);
+    }
     const auto generation = engine->engine->submit(request).value();
     EXPECT_EQ(tokens_of(*generation), run(*oracle->engine, request)[0].tokens);
     engine->settle(k);
@@ -130,6 +164,8 @@ TEST(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
   EXPECT_EQ(engine->engine->stats().handoff_voids, 0U);
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, TakeoverBFirst, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace tandem::test
