@@ -305,6 +305,7 @@ void CudaStream::sample(const SampleArgs& args) {
 
 void CudaStream::offer(const OfferArgs& args) {
   check_args(args);
+  TANDEM_CHECK(args.communicator == nullptr, "a GPU is in no group");
   enqueue("offer", [&]() -> Status {
     TANDEM_TRY(prepare());
     return workspaces_.handoff->offer(args, handle_);
