@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/support/handoff_engine.h"
+#include "tests/support/sanitized.h"
 
 namespace tandem::test {
 namespace {
@@ -97,7 +98,7 @@ TEST(Calibration, LetsLoadsGoThatAStepHasToWaitFor) {
   const auto served = HandoffEngine::make(
       AdapterMode::planned, 0, 0, 0,
       [](EngineOptions& options) {
-        options.calibrate_s = 20;
+        options.calibrate_s = sanitized() ? 5 : 20;
         options.handoff.costs = {};
         options.handoff.max_rows = 64;
       },
