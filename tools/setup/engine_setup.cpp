@@ -122,6 +122,9 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
 }  // namespace
 
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
+  if (settings.tensor_parallel > 1) {
+    return invalid("tensor_parallel: this command measures one device; leave it out");
+  }
   const CudaDeviceOptions gpu{static_cast<int>(settings.gpu), settings.link_gbps};
   if (settings.device == "cuda") {
     Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
