@@ -29,10 +29,11 @@ class Communicator {
   // Memory of this rank's device that the others read: what operations of the group share.
   virtual Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) = 0;
 
-  // This rank cannot take part in what the others may wait for: they fail.
+  // This rank cannot take part in what the others may wait for: they fail, with
+  // StatusCode::cancelled and what is said here.
   virtual void leave(std::string_view what) noexcept = 0;
-  // After a failure on any rank the operations of all fail, each with the first one's reason, until
-  // this is called on each, with nothing under way on any of their streams.
+  // After a failure on any rank the operations of all fail until this is called on each, with
+  // nothing under way on any of their streams.
   virtual void reset() noexcept = 0;
 };
 

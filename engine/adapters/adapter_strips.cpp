@@ -42,9 +42,8 @@ Adapter device_layout(const Adapter& adapter, const ModelConfig& config, std::in
 }
 
 std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter& part,
-                                          const ModelConfig& config, Shard shard, std::size_t layer,
-                                          LayerParts parts) {
-  const ModelConfig shape = shape_of_shard(config, shard.size);
+                                          const ModelConfig& config, const ModelConfig& shape,
+                                          Shard shard, std::size_t layer, LayerParts parts) {
   const std::size_t element = size_of(adapter.dtype);
   const auto rank = static_cast<std::size_t>(shard.rank);
   std::vector<AdapterStrip> strips;

@@ -24,13 +24,13 @@ struct AdapterStrip {
 };
 
 // The A matrices of a layer, the B matrices, or both, in as few strips as they take. `part` is
-// device_layout() of `adapter`, of a model of shape `config`.
+// device_layout() of `adapter`, of a model of shape `config`; `shape` that of a shard.
 struct LayerParts {
   bool a = true;
   bool b = true;
 };
 std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter& part,
-                                          const ModelConfig& config, Shard shard, std::size_t layer,
-                                          LayerParts parts);
+                                          const ModelConfig& config, const ModelConfig& shape,
+                                          Shard shard, std::size_t layer, LayerParts parts);
 
 }  // namespace tandem

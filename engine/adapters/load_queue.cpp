@@ -47,6 +47,7 @@ LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelConf
       memory_(device.memory),
       rank_(rank),
       config_(config),
+      shape_(shape_of_shard(config, static_cast<std::int32_t>(table.num_devices()))),
       signals_(signals),
       table_(&table),
       timer_(*device.device) {
@@ -193,7 +194,7 @@ std::vector<AdapterStrip> LoadQueue::strips(SlotId slot, std::size_t layer, unsi
   const ServedAdapter& adapter = *table_->row(slot).adapter;
   const Shard shard{static_cast<std::int32_t>(rank_),
                     static_cast<std::int32_t>(table_->num_devices())};
-  return strips_of_layer(adapter.contents(), adapter.part(), config_, shard, layer,
+  return strips_of_layer(adapter.contents(), adapter.part(), config_, shape_, shard, layer,
                          {(parts & kPartA) != 0, (parts & kPartB) != 0});
 }
 

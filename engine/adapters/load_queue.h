@@ -114,7 +114,7 @@ class LoadQueue {
   void forget_counts() { load_times_ = {}; }
   const std::uint32_t* ready_words() const { return table_->slots(rank_).ready_words(); }
   std::size_t num_loading() const { return loading_.size(); }  // the reserved ones as well
-  std::int64_t bytes_loading() const;                          // of all of these, whole
+  std::int64_t bytes_loading() const;  // of all of these, as they are on the device
 
   // For the device tier.
 
@@ -199,6 +199,7 @@ class LoadQueue {
   const KvCache* memory_;
   const std::size_t rank_;
   const ModelConfig config_;
+  const ModelConfig shape_;  // of a shard
   const LoadSignals signals_;
   DeviceTable* table_;
   std::array<std::unique_ptr<Event>, kMaxStepsInFlight> steps_;  // by the steps' numbers

@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// The engine thread alone uses it, for one step after another.
+// One thread at a time uses it, for one step after another.
 class LoadWaits final : public LayerWaits {
  public:
   // `loads` outlives it.

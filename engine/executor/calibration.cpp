@@ -221,7 +221,7 @@ class Calibration {
     while (left() > 0 &&
            !std::all_of(adapters_.begin(), adapters_.begin() + static_cast<std::ptrdiff_t>(count),
                         is_there)) {
-      executor_.tier().loads().feed();
+      executor_.tier().feed();
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }

@@ -165,20 +165,36 @@ StepResult Executor::wait() {
   if (ranks_.size() == 1) return lead().wait();
   StepPipeline::Others others;
   for (std::size_t i = 1; i < ranks_.size(); ++i) {
-    Status status = ranks_[i].pipeline->wait_and_tell(others);
-    if (failure_.ok()) failure_ = std::move(status);
+    note_failure(ranks_[i].pipeline->wait_and_tell(others));
   }
   others.failed |= !failure_.ok();
   StepResult result = lead().wait(others);
-  if (failure_.ok()) failure_ = copy_of(result.status);
+  note_failure(copy_of(result.status));
+  if (handoff_ != nullptr) {
+    const double factor = handoff_->costs().factors.link;
+    for (std::size_t i = 1; i < ranks_.size(); ++i) {
+      tier_->lane(i).loads().set_link_factor(factor);
+    }
+  }
   if (failure_.ok()) return result;
   result.samples = {};
-  result.status = copy_of(failure_);
+  result.status = failure_.code() == StatusCode::cancelled  // nobody knows why
+                      ? Status(StatusCode::internal, copy_of(failure_).message())
+                      : copy_of(failure_);
   if (empty()) {
     meet_again();
     failure_ = Status();
   }
   return result;
+}
+
+// Of several the first that is no mere consequence of another's (Communicator::leave), or that is
+// fatal.
+void Executor::note_failure(Status status) {
+  if (status.ok() || failure_.code() == StatusCode::fatal) return;
+  const bool is_cause = !failure_.ok() && failure_.code() != StatusCode::cancelled;
+  if (is_cause && status.code() != StatusCode::fatal) return;
+  failure_ = std::move(status);
 }
 
 void Executor::meet_again() {

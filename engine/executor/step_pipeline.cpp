@@ -308,10 +308,10 @@ StepResult StepPipeline::wait(const Others& others) {
   } else if (handoff_ != nullptr) {
     const double seconds = seconds_between(std::max(step.launched, last_end_), end);
     end_handoff(step, others, seconds, result);
-    if (result.status.ok()) learn(step, seconds);
-    forecast_.end_oldest(end, result.status.ok());
+    if (result.status.ok() && !others.failed) learn(step, seconds);
+    forecast_.end_oldest(end, result.status.ok() && !others.failed);
   }
-  timer_.ended(end, result.status.ok());
+  timer_.ended(end, result.status.ok() && !others.failed);
   last_end_ = end;
   seen_busy_ = end;
   if (in_flight_ == 0) {

@@ -26,18 +26,19 @@ std::uint64_t mailboxes_of(const HandoffStep& step) {
 
 }  // namespace
 
-Handoff::Handoff(const ModelConfig& config, bool whole_loads, const HandoffOptions& options,
-                 const HostTier& host, const Clock& clock)
+Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_loads,
+                 const HandoffOptions& options, const HostTier& host, const Clock& clock)
     : config_(config),
       deadline_us_(options.deadline_us),
-      planner_(config, whole_loads, options, host, clock) {}
+      planner_(config, static_cast<std::int32_t>(num_devices), whole_loads, options, host, clock) {}
 
 Result<std::unique_ptr<Handoff>> Handoff::create(std::span<const Rank> ranks,
                                                  const ModelConfig& config, DType dtype,
                                                  std::int32_t max_rank, bool whole_loads,
                                                  const HandoffOptions& options,
                                                  const HostTier& host, const Clock& clock) {
-  std::unique_ptr<Handoff> handoff(new Handoff(config, whole_loads, options, host, clock));
+  std::unique_ptr<Handoff> handoff(
+      new Handoff(config, ranks.size(), whole_loads, options, host, clock));
   for (const Rank& rank : ranks) TANDEM_TRY(handoff->make_device_memory(rank));
   TANDEM_ASSIGN(handoff->mailboxes_, Mailboxes::create(*ranks.front().device, config, dtype,
                                                        max_rank, options, host, clock));
@@ -84,16 +85,30 @@ void Handoff::place_answers(std::size_t rank, HandoffStep& step) const {
   step.voids = step.tickets + step.groups.size() * static_cast<std::size_t>(step.num_offers);
 }
 
-// What publish() writes meanwhile is left alone.
+// What publish() writes meanwhile is left alone. What the first one has may still be on its way
+// here: whatever is not offered is waited for, as is B where workers compute x A alone.
 void Handoff::follow(std::size_t rank, const HandoffStep& first, HandoffStep& step) const {
   step.groups = first.groups;
   if (step.groups.empty()) return;
   step.layers = first.layers;
-  step.waits = first.waits;
   step.num_offers = first.num_offers;
   step.sequence = first.sequence;
   step.turn = first.turn;
   place_answers(rank, step);
+  step.waits.clear();
+  for (std::size_t l = 0; l < step.layers.size(); ++l) {
+    std::uint64_t offered = 0;
+    std::uint64_t xa = 0;
+    for (const SiteHandoff& site : step.layers[l].sites) {
+      offered |= site.cpu_groups | site.xa_groups;
+      xa |= site.xa_groups & ~site.cpu_groups;
+    }
+    const auto layer = static_cast<std::int64_t>(l);
+    for (std::size_t g = 0; g < step.groups.size(); ++g) {
+      if ((offered & mask_of(g)) == 0) step.waits.push_back({g, layer, PieceKind::layer, 0});
+      if ((xa & mask_of(g)) != 0) step.waits.push_back({g, layer, PieceKind::b, 0});
+    }
+  }
 }
 
 std::vector<ColdSlot> Handoff::cold_slots(const HandoffStep& step) const {

@@ -103,8 +103,8 @@ class Handoff {
   std::int32_t live_workers() const { return mailboxes_->live_workers(); }
 
  private:
-  Handoff(const ModelConfig& config, bool whole_loads, const HandoffOptions& options,
-          const HostTier& host, const Clock& clock);
+  Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_loads,
+          const HandoffOptions& options, const HostTier& host, const Clock& clock);
   Status make_device_memory(const Rank& rank);
   void place_answers(std::size_t rank, HandoffStep& step) const;
   void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);

@@ -64,10 +64,11 @@ struct HandoffPlanner::Candidate {
   std::int32_t first_row = 0;
 };
 
-HandoffPlanner::HandoffPlanner(const ModelConfig& config, bool whole_loads,
-                               const HandoffOptions& options, const HostTier& host,
-                               const Clock& clock)
+HandoffPlanner::HandoffPlanner(const ModelConfig& config, std::int32_t num_devices,
+                               bool whole_loads, const HandoffOptions& options,
+                               const HostTier& host, const Clock& clock)
     : config_(config),
+      num_devices_(num_devices),
       whole_loads_(whole_loads),
       max_rows_(options.max_rows),
       num_mailboxes_(static_cast<std::int32_t>(options.groups.size())),
@@ -117,7 +118,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
       adapter = times_of(each, *arriving, now);
     }
     adapter.rows = each.rows;
-    adapter.layers = layer_loads(config_, each.adapter->contents());
+    adapter.layers = layer_loads(config_, each.adapter->contents(), num_devices_);
     if (each.adapter->residency() == Residency::resident) {  // and waits for its turn
       adapter.a_arrives.assign(adapter.layers.size(), 0);
       adapter.b_arrives = adapter.a_arrives;
@@ -153,7 +154,7 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
   };
   ColdAdapter times;
   times.rows = cold.rows;
-  times.layers = layer_loads(config_, cold.adapter->contents());
+  times.layers = layer_loads(config_, cold.adapter->contents(), num_devices_);
   times.a_arrives.resize(layers);
   times.b_arrives.resize(layers);
   const TimePoint b_here = std::max(progress.here, b_progress.here);

@@ -26,8 +26,8 @@ class HandoffPlanner {
  public:
   // `whole_loads`: all layers are offered until all of an adapter is there (the CaraServe paper's
   // way); else the options' planner decides. `host` and `clock` outlive it.
-  HandoffPlanner(const ModelConfig& config, bool whole_loads, const HandoffOptions& options,
-                 const HostTier& host, const Clock& clock);
+  HandoffPlanner(const ModelConfig& config, std::int32_t num_devices, bool whole_loads,
+                 const HandoffOptions& options, const HostTier& host, const Clock& clock);
 
   std::int32_t most_offers() const;           // of a step
   double step_time(std::int32_t rows) const;  // without cold rows
@@ -72,6 +72,7 @@ class HandoffPlanner {
                HandoffStep& step) const;
 
   const ModelConfig config_;
+  const std::int32_t num_devices_;  // that share the model
   const bool whole_loads_;
   const std::int32_t max_rows_;
   const std::int32_t num_mailboxes_;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/dtype.h"
+#include "engine/loader/shard.h"
 
 namespace tandem {
 namespace {
@@ -41,7 +42,9 @@ LayerLoad layer_load(const ModelConfig& config, DType dtype, std::int32_t rank,
   return load;
 }
 
-std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter) {
+std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter,
+                                   std::int32_t num_devices) {
+  const ModelConfig shape = shape_of_shard(config, num_devices);
   const auto element = static_cast<std::int64_t>(size_of(adapter.dtype));
   std::vector<LayerLoad> loads;
   loads.reserve(adapter.layers.size());
@@ -51,9 +54,15 @@ std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& ada
     for (int m = 0; m < kNumModules; ++m) {
       const AdapterMatrix& matrix = layer[static_cast<std::size_t>(m)];
       if (matrix.rank == 0) continue;
-      add_module(load, sites, config, static_cast<Module>(m), matrix.rank, matrix.b_stride,
-                 element);
+      const auto module = static_cast<Module>(m);
+      add_module(load, sites, config, module, matrix.rank, matrix.b_stride, element);
+      load.a_elsewhere +=
+          matrix.rank * (module_in(config, module) - module_in(shape, module)) * element;
+      load.b_elsewhere +=
+          matrix.b_stride * (module_out(config, module) - module_out(shape, module)) * element;
     }
+    load.a_bytes -= load.a_elsewhere;
+    load.b_bytes -= load.b_elsewhere;
   }
   return loads;
 }

@@ -14,7 +14,8 @@ namespace tandem {
 LayerLoad layer_load(const ModelConfig& config, DType dtype, std::int32_t rank,
                      const std::vector<Module>& modules);
 
-// Every layer of an adapter as it is.
-std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter);
+// Every layer of an adapter as it is, where so many devices share the model (loader/shard.h).
+std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter,
+                                   std::int32_t num_devices = 1);
 
 }  // namespace tandem

@@ -81,6 +81,8 @@ Status HostStream::status_of_exception(const char* what) const noexcept {
       throw;
     } catch (const std::bad_alloc&) {
       return error(StatusCode::resource_exhausted, "{} on stream {}: out of memory", what, name_);
+    } catch (const MeetingFailed& failure) {
+      return error(StatusCode::cancelled, "{} on stream {}: {}", what, name_, failure.what());
     } catch (const std::exception& failure) {
       return error(StatusCode::internal, "{} on stream {}: {}", what, name_, failure.what());
     } catch (...) {

@@ -12,7 +12,9 @@ constexpr double kBytesOfV = 4;  // f32
 HandoverWork CostModel::handover(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
                                  bool xa) const {
   TANDEM_CHECK(workers > 0, "handover to {} workers", workers);
-  const double bytes = static_cast<double>(xa ? layer.a_bytes : layer.a_bytes + layer.b_bytes);
+  const std::int64_t a_bytes = layer.a_bytes + layer.a_elsewhere;
+  const std::int64_t b_bytes = layer.b_bytes + layer.b_elsewhere;
+  const auto bytes = static_cast<double>(xa ? a_bytes : a_bytes + b_bytes);
   const double flops = 2 * bytes / element_bytes * rows;
   const double x_bytes = static_cast<double>(layer.in_elements) * element_bytes * rows;
   const double y_bytes = xa ? kBytesOfV * layer.ranks * rows

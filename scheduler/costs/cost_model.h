@@ -11,8 +11,12 @@ namespace tandem {
 
 // What of one layer of one adapter must travel and be computed.
 struct LayerLoad {
-  std::int64_t a_bytes = 0;
+  std::int64_t a_bytes = 0;  // that travel to a device
   std::int64_t b_bytes = 0;
+  // What beside that others have that share the model: it travels at the same time, over links of
+  // their own, and workers compute from all of it.
+  std::int64_t a_elsewhere = 0;
+  std::int64_t b_elsewhere = 0;
   std::int32_t copies = 1;        // DMA operations
   std::int32_t modules = 0;       // adapted ones
   std::int32_t sites = 0;         // projections that have any: round trips

@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "gpu/host/host_stream.h"
 #include "tests/support/forwarding_device.h"
 
 namespace tandem::test {
@@ -15,6 +18,8 @@ namespace tandem::test {
 struct Faults {
   std::atomic<bool> lost = false;
   std::atomic<int> samples_left = -1;  // the sample() that fails: counts down to 0; below: none
+  std::atomic<int> gemms_left = -1;    // the gemm() that does, on the host device
+  std::atomic<bool> throws = false;    // it throws, and is not enqueued
 };
 
 class FailingStream final : public Stream {
@@ -44,7 +49,14 @@ class FailingStream final : public Stream {
   void resolve_tokens(const ResolveTokensArgs& args) override { inner_->resolve_tokens(args); }
   void embed(const EmbedArgs& args) override { inner_->embed(args); }
   void rms_norm(const RmsNormArgs& args) override { inner_->rms_norm(args); }
-  void gemm(const GemmArgs& args) override { inner_->gemm(args); }
+  void gemm(const GemmArgs& args) override {
+    if (faults_.gemms_left >= 0 && faults_.gemms_left-- == 0) {
+      if (faults_.throws) throw std::bad_alloc();
+      dynamic_cast<host::HostStream&>(*inner_).run(
+          "gemm", [] { throw std::runtime_error("out of cores"); });
+    }
+    inner_->gemm(args);
+  }
   Status tune_gemm(std::span<const GemmArgs> like) override { return inner_->tune_gemm(like); }
   void rope_append(const RopeAppendArgs& args) override { inner_->rope_append(args); }
   void attention(const AttentionArgs& args) override { inner_->attention(args); }
@@ -79,6 +91,11 @@ class FailingDevice final : public ForwardingDevice {
   void lose_context() { faults_.lost = true; }
   // The sample() after `count` more fails; what is behind it until the failure is told is void.
   void fail_sample(int count) { faults_.samples_left = count; }
+  // The same of a gemm(), which fails as it runs, or throws as it is enqueued.
+  void fail_gemm(int count, bool throws) {
+    faults_.throws = throws;
+    faults_.gemms_left = count;
+  }
 
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     TANDEM_ASSIGN(auto stream, ForwardingDevice::create_stream(name));

@@ -75,7 +75,8 @@ struct HandoffEngine {
     made->device = std::make_unique<GatedDevice>(link_gbps);
     std::vector<Device*> devices = {made->device.get()};
     if (num_devices == 2) {
-      made->second = std::make_unique<GatedDevice>(link_gbps);
+      // Behind the first one by some layers.
+      made->second = std::make_unique<GatedDevice>(link_gbps / 3);
       devices.push_back(made->second.get());
     }
     made->tokenizer = Tokenizer::load("data/demo-llama").value();

@@ -152,7 +152,9 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
       "passed no more")
       .range(0, 1000000);
   add(s.pool_gb, "pool_gb",
-      "memory that KV and adapters share; 0: what a GPU has left, or enough for the settings above")
+      "memory that KV and adapters share, on each device; 0: what a GPU has left, or enough for "
+      "the "
+      "settings above")
       .meta("GB")
       .at_least(0);
   add(s.pool_pages, "pool_pages", "the same in pages; 0: from pool_gb").range(0, 1 << 30);
@@ -260,9 +262,8 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.add(s.pin, "pin", "pin each compute thread to a core of its own");
   table
       .add(s.link_gbps, "link_gbps",
-           "copy to the device at this many gigabytes per second, as over a slower link; 0: as "
-           "fast as "
-           "it goes")
+           "copy to a device at this many gigabytes per second, as over a slower link; 0: as fast "
+           "as it goes")
       .at_least(0);
 }
 

@@ -106,7 +106,12 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
                         EngineOptions& options) {
   constexpr double kCalibration_s = 2;
   if (costs == FirstCosts::figures || !goes_by_figures(settings.mode())) return;
-  if (costs == FirstCosts::kept) {
+  if (settings.tensor_parallel > 1 && !settings.profile.empty()) {
+    log::warning("the profile is of one device, not of {} that share the model",
+                 settings.tensor_parallel);
+  }
+  // What is kept does not tell how many devices it was learnt with.
+  if (costs == FirstCosts::kept && settings.tensor_parallel == 1) {
     setup.kept_costs = open_kept_costs(settings, setup.config, setup.dtype,
                                        setup.devices.front()->info(), options.handoff);
     if (setup.kept_costs != nullptr) {
@@ -156,16 +161,23 @@ Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& 
         count);
   }
   TANDEM_ASSIGN(HostDeviceOptions all, choose_host_options(settings));
-  const std::size_t threads =
-      std::max<std::size_t>(1, static_cast<std::size_t>(all.num_threads) / count);
+  const auto threads = static_cast<std::size_t>(all.num_threads);
+  if (threads < count) {
+    return invalid(
+        "tensor_parallel: {} devices need a thread each, and there {} {}; use fewer devices, or "
+        "more --threads with --no-pin",
+        count, threads == 1 ? "is" : "are", threads);
+  }
+  std::size_t first = 0;
   for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t share = threads / count + (i < threads % count ? 1 : 0);
     HostDeviceOptions options = all;
-    options.num_threads = static_cast<int>(threads);
-    options.cpus.clear();
-    if ((i + 1) * threads <= all.cpus.size()) {
-      const auto first = all.cpus.begin() + static_cast<std::ptrdiff_t>(i * threads);
-      options.cpus.assign(first, first + static_cast<std::ptrdiff_t>(threads));
+    options.num_threads = static_cast<int>(share);
+    if (!all.cpus.empty()) {
+      const auto begin = all.cpus.begin() + static_cast<std::ptrdiff_t>(first);
+      options.cpus.assign(begin, begin + static_cast<std::ptrdiff_t>(share));
     }
+    first += share;
     TANDEM_ASSIGN(devices.emplace_back(), make_host_device(options));
   }
   return devices;

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <exception>
-#include <stdexcept>
 #include <utility>
 
 namespace tandem::host {
@@ -35,7 +34,7 @@ MeetingPoint::Parts MeetingPoint::meet(std::int32_t rank, const TensorView& part
 }
 
 void MeetingPoint::fail() const {
-  throw std::runtime_error(reason_.empty() ? "another rank has failed" : reason_);
+  throw MeetingFailed(reason_.empty() ? "another rank has failed" : reason_);
 }
 
 void MeetingPoint::break_up(std::string reason) noexcept {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,12 @@
 
 namespace tandem::host {
 
+// A rank waits for nobody any more, as another has failed or does not come.
+class MeetingFailed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Where all ranks come together before an operation of the group. Thread-safe.
 class MeetingPoint {
  public:
@@ -25,7 +32,7 @@ class MeetingPoint {
   explicit MeetingPoint(std::int32_t ranks) : ranks_(ranks) {}
 
   std::int32_t ranks() const { return ranks_; }
-  // Waits for all ranks; returns their parts. Throws when one has left, or does not come in time.
+  // Waits for all ranks; returns their parts. Throws MeetingFailed.
   Parts meet(std::int32_t rank, const TensorView& part);
   // The rank cannot come to `what`: whoever meets fails, until all ranks have reset().
   void leave(std::int32_t rank, std::string_view what) noexcept;

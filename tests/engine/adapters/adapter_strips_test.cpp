@@ -37,7 +37,8 @@ std::vector<float> brought(const Adapter& adapter, const Adapter& part, const Mo
                            Shard shard, bool together) {
   std::vector<float> device(part.num_bytes / 4, -1);
   const auto copy = [&](std::size_t layer, LayerParts parts) {
-    for (const AdapterStrip& strip : strips_of_layer(adapter, part, config, shard, layer, parts)) {
+    for (const AdapterStrip& strip : strips_of_layer(
+             adapter, part, config, shape_of_shard(config, shard.size), shard, layer, parts)) {
       for (std::size_t row = 0; row < strip.rows; ++row) {
         const std::size_t to = strip.to + row * strip.row_bytes;
         const std::size_t from = strip.from + row * strip.pitch;
@@ -111,7 +112,7 @@ TEST(AdapterStrips, OfAWholeLayerAreOne) {
   const Adapter part = device_layout(adapter, config, 1);
   EXPECT_EQ(part.num_bytes, adapter.num_bytes);
   for (std::size_t layer = 0; layer < 3; ++layer) {
-    EXPECT_EQ(strips_of_layer(adapter, part, config, {}, layer, {}).size(), 1U);
+    EXPECT_EQ(strips_of_layer(adapter, part, config, config, {}, layer, {}).size(), 1U);
   }
 }
 

@@ -36,7 +36,10 @@ class Shards : public ::testing::Test {
 
 TEST_F(Shards, GiveTheTextsOfOneDeviceToEveryKindOfRequest) {
   const auto one = TestEngine::load(kDemo, DType::f32, small_engine_options());
-  const auto two = TestEngine::load(kDemo, DType::f32, small_engine_options(), 2);
+  EngineOptions recorded = small_engine_options();
+  recorded.max_graph_batch = 8;
+  recorded.record_at_start = true;
+  const auto two = TestEngine::load(kDemo, DType::f32, recorded, 2);
   std::vector<GenerationRequest> requests;
   for (const char* const adapter : {"", "python", "cheader", "docstring"}) {
     GenerationRequest request =
@@ -79,6 +82,39 @@ TEST_F(Shards, AStepThatFailsOnOneDeviceEndsItsRequestsAndTheEngineGoesOn) {
       EXPECT_EQ(run(*engine, greedy({0, 5, 9}, 12))[0].tokens, want);
       EXPECT_EQ(engine->stats().pages_kv, 0);
     }
+    EXPECT_TRUE(engine->failure().ok());
+  }
+}
+
+// In the middle of a layer: the others wait for it, and what is told is its failure, not theirs.
+TEST_F(Shards, AnOperationThatFailsOnOneDeviceIsWhatIsToldOfTheStep) {
+  for (const std::size_t failing : {0U, 1U}) {
+    FailingDevice first(make_test_device());
+    FailingDevice second(make_test_device());
+    const auto engine = make({&first, &second});
+    ASSERT_NE(engine, nullptr);
+    const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, 12))[0].tokens;
+    (failing == 0 ? first : second).fail_gemm(70, /*throws=*/false);
+    const Collected got = run(*engine, greedy({0, 5, 9}, 30))[0];
+    EXPECT_EQ(got.finish, FinishReason::failed) << "device " << failing;
+    EXPECT_THAT(got.error.message(), ::testing::HasSubstr("gemm on stream compute: out of cores"));
+    EXPECT_EQ(run(*engine, greedy({0, 5, 9}, 12))[0].tokens, want);
+    EXPECT_TRUE(engine->failure().ok());
+  }
+}
+
+// The engine computes again what it had under way, and the clients hear nothing of it.
+TEST_F(Shards, AnExceptionWhileOneDevicesStepIsEnqueuedCostsTimeAlone) {
+  for (const std::size_t failing : {0U, 1U}) {
+    FailingDevice first(make_test_device());
+    FailingDevice second(make_test_device());
+    const auto engine = make({&first, &second});
+    ASSERT_NE(engine, nullptr);
+    const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, 30))[0].tokens;
+    (failing == 0 ? first : second).fail_gemm(100, /*throws=*/true);
+    const Collected got = run(*engine, greedy({0, 5, 9}, 30))[0];
+    EXPECT_TRUE(got.error.ok()) << got.error.message();
+    EXPECT_EQ(got.tokens, want) << "device " << failing;
     EXPECT_TRUE(engine->failure().ok());
   }
 }

@@ -62,6 +62,20 @@ TEST(Calibration, LeavesNothingBehind) {
   EXPECT_EQ(stats.pages_free, stats.pages_total);
 }
 
+TEST(Calibration, OfTwoDevicesThatShareTheModelLearnsAndBreaksNothing) {
+  const auto served = HandoffEngine::make(
+      AdapterMode::planned, 0, 0, 0,
+      [](EngineOptions& options) {
+        options.calibrate_s = 20;
+        options.handoff.costs = {};
+        options.handoff.max_rows = 64;
+      },
+      small_model(12), 2);
+  const CostLessons lessons = served->engine->lessons().value();
+  EXPECT_GT(count(lessons.stalls[0]) + count(lessons.stalls[1]), 0U) << "whole deltas";
+  EXPECT_GT(count(lessons.stalls[2]) + count(lessons.stalls[3]), 0U) << "x A^T";
+}
+
 TEST(Calibration, ChangesNoAnswer) {
   constexpr int kAdapters = 4;
   const auto served = calibrated(0.01, kAdapters, 1);
