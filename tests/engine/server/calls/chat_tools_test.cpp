@@ -62,7 +62,7 @@ TEST_F(ChatToolsTest, AreCallsInTheMessage) {
   json call = message["tool_calls"][0];
   const auto id = call["id"].get<std::string>();
   EXPECT_TRUE(id.starts_with("call_")) << id;
-  EXPECT_NE(id, message["tool_calls"][1]["id"]);
+  EXPECT_NE(id, message["tool_calls"][1]["id"].get<std::string>());
   call.erase("id");
   EXPECT_EQ(
       call,
