@@ -39,7 +39,7 @@ tandem_find(tomlplusplus FROM 3.3 BELOW 4 PACKAGE libtomlplusplus-dev)
 tandem_find(CLI11 FROM 2.1 BELOW 3 PACKAGE libcli11-dev)
 tandem_find(Boost FROM 1.74 BELOW 2 PACKAGE libboost-dev)  # headers: Asio, Beast, Interprocess
 tandem_find(ZLIB FROM 1.2.11 BELOW 2 PACKAGE zlib1g-dev)
-tandem_find(OpenSSL FROM 3.0 PACKAGE libssl-dev COMPONENTS Crypto)
+tandem_find(OpenSSL FROM 3.0 PACKAGE libssl-dev COMPONENTS Crypto SSL)
 tandem_find(SQLite3 FROM 3.40 BELOW 4 PACKAGE libsqlite3-dev)
 tandem_find(hwy FROM 1.0 BELOW 2 PACKAGE libhwy-dev)
 tandem_find(prometheus-cpp FROM 1.0 BELOW 2 PACKAGE prometheus-cpp-dev COMPONENTS core)

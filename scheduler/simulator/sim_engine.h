@@ -81,6 +81,8 @@ class SimEngine {
   // Fills in what has changed since the last call for the same view. Before each decision.
   void refresh_view(EngineView& view, double now_s);
 
+  // Requests that have not begun.
+  std::int64_t waiting() const { return std::ssize(line_.list()); }
   std::int64_t loads() const { return loads_; }
   std::int64_t fetches() const { return fetches_; }
   // Of prompts, in requests that have begun: all, and those that were found in the prefix cache.

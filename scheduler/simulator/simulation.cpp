@@ -61,6 +61,7 @@ class Cluster {
     while (next || !events_.empty()) {
       if (++turns % kProgressEvery == 0 && progress) progress(now_s_);
       if (next && (events_.empty() || next->arrival_s <= events_.top().event.at_s)) {
+        look_at_queue(next->arrival_s);
         last_arrival_s = now_s_ = next->arrival_s;
         if (counts(*next)) ++arrived_;
         // Those that wait before the engines come first.
@@ -70,6 +71,7 @@ class Cluster {
       }
       const ClusterEvent event = events_.top();
       events_.pop();
+      look_at_queue(event.event.at_s);
       now_s_ = event.event.at_s;
       if (!next && now_s_ > last_arrival_s + kPatienceS) return;
       engines_[event.engine]->handle(event.event, now_s_);
@@ -105,6 +107,7 @@ class Cluster {
     result.simulated_s = now_s_;
     result.tokens_per_s = now_s_ > 0 ? tokens_ / now_s_ : 0;
     result.decision_us = summarise(decision_us_).p50;
+    result.queue = queue_;
     return result;
   }
 
@@ -113,6 +116,21 @@ class Cluster {
     return static_cast<std::size_t>(options.engines);
   }
   bool counts(const SimRequest& request) const { return request.arrival_s >= options_.warmup_s; }
+
+  // As it has been up to `until_s`, before what happens then.
+  void look_at_queue(double until_s) {
+    const double step_s = options_.workload.duration_s / static_cast<double>(kQueueMoments);
+    while (std::ssize(queue_) < kQueueMoments) {
+      const double at_s = static_cast<double>(queue_.size() + 1) * step_s;
+      if (at_s > until_s) return;
+      QueueLength now{at_s, std::ssize(held_), 0};
+      for (const auto& engine : engines_) {
+        now.all += engine->waiting();
+        now.longest = std::max(now.longest, engine->waiting());
+      }
+      queue_.push_back(now);
+    }
+  }
 
   bool place(const SimRequest& request) {
     for (std::size_t i = 0; i < engines_.size(); ++i) engines_[i]->refresh_view(views_[i], now_s_);
@@ -194,6 +212,7 @@ class Cluster {
   std::int64_t cold_ = 0;
   double satisfaction_ = 0;
   double tokens_ = 0;
+  std::vector<QueueLength> queue_;
   std::vector<float> ttft_ms_, tpot_ms_, token_ms_, latency_ms_;
   std::int64_t decisions_ = 0;
   std::vector<float> decision_us_;

@@ -39,6 +39,13 @@ struct Distribution {
   std::vector<std::pair<double, double>> cdf;  // (value, share that is not above it)
 };
 
+// Requests that have not begun, at one moment.
+struct QueueLength {
+  double at_s = 0;
+  std::int64_t all = 0;      // with those that no engine has room for
+  std::int64_t longest = 0;  // at one engine
+};
+
 // Of the requests that came in the counted time. Milliseconds.
 struct PolicyResult {
   std::string policy;
@@ -58,8 +65,11 @@ struct PolicyResult {
   double tokens_per_s = 0;  // of answers
   double simulated_s = 0;
   double wall_s = 0;
-  double decision_us = 0;  // median of a sample
+  double decision_us = 0;          // median of a sample
+  std::vector<QueueLength> queue;  // kQueueMoments evenly over the time in which requests come
 };
+
+inline constexpr std::int64_t kQueueMoments = 200;
 
 // Seconds for a token that an engine of this machine takes alone, times the factor.
 double slo_token_s(const SimulationOptions& options, const Workload& workload);

@@ -1,6 +1,7 @@
 // tandem profile: measures this machine and a model, writes what the planner computes with, and
 // answers questions from it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,6 +48,7 @@ const CommandInfo kInfo{
 constexpr double kDiffLimit = 0.10;
 
 struct ProfileSettings {
+  std::string command;  // what was typed
   std::string out;
   std::string html;
   std::string from;
@@ -236,7 +238,7 @@ Result<int> answer_questions(const EngineSettings& engine, const ProfileSettings
   if (!settings.what_if.empty()) TANDEM_TRY(answer_what_if(profile, settings.what_if));
   if (settings.map) fmt::print("\n{}", profile_text(profile));
   if (!settings.html.empty()) {
-    TANDEM_TRY(write_output("html", settings.html, profile_page(profile).text()));
+    TANDEM_TRY(write_output("html", settings.html, profile_page(profile, settings.command).text()));
   }
   if (settings.diff.empty()) return kExitOk;
   TANDEM_ASSIGN(const Profile before, read_profile(settings.diff));
@@ -253,7 +255,7 @@ Result<int> measure_and_write(const EngineSettings& engine, const ProfileSetting
   const std::string html = settings.html.empty()
                                ? std::filesystem::path(out).replace_extension(".html").string()
                                : settings.html;
-  TANDEM_TRY(write_output("html", html, profile_page(profile).text()));
+  TANDEM_TRY(write_output("html", html, profile_page(profile, settings.command).text()));
   fmt::print("{}\nwritten: {}, {}\nuse it:  tandem serve --profile {} ...\n", profile_text(profile),
              out, html, out);
   return kExitOk;
@@ -267,6 +269,7 @@ int run_profile(const std::vector<std::string>& args) {
   engine.load_format = "dummy";
   ServerSettings server;
   ProfileSettings settings;
+  settings.command = fmt::format("tandem profile {}", fmt::join(args, " "));
   SettingsTable table;
   table.group("Profile");
   table

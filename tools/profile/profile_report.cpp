@@ -12,6 +12,8 @@
 namespace tandem {
 namespace {
 
+constexpr double kGoodFit = 0.9;  // R2
+
 // "54.3 GB/s", "123 us": for people, by what the key's unit is.
 std::string cost_text(const CostField& field, double value) {
   const std::string_view what = field.what;
@@ -70,12 +72,15 @@ PlotSeries curve(std::string name, const std::vector<double>& x, double scale, F
 
 class Page {
  public:
-  explicit Page(const Profile& profile) : profile_(profile), page_("tandem profile") {}
+  Page(const Profile& profile, std::string command)
+      : profile_(profile),
+        page_("tandem profile", {std::move(command), profile.commit,
+                                 fmt::format("{}, {} hardware threads; {}", profile.machine.cpu,
+                                             profile.machine.cores, profile.machine.device),
+                                 profile.date}) {}
 
   HtmlPage build() {
-    page_.paragraph(heading(profile_));
-    costs();
-    fits();
+    summary();
     std::vector<Plot> plots;
     add_line_plot(plots, "link", "bytes", "Copies to the device", "bytes of a copy", "link", true);
     add_line_plot(plots, "prefill", "tokens", "Prefill step", "tokens", "prefill", false);
@@ -89,16 +94,47 @@ class Page {
       page_.section("Measured and fitted");
       page_.plots(plots);
     }
+    costs();
+    fits();
     map();
     samples();
+    page_.condition("model", model_text());
+    page_.condition("CPU workers", std::to_string(profile_.workers));
+    page_.condition("measured in", fmt::format("{:.0f} s", profile_.seconds));
     return std::move(page_);
   }
 
  private:
   using Look = HtmlCell::Look;
 
+  std::string model_text() const {
+    return fmt::format("{} ({})", profile_.model.name, to_string(profile_.model.dtype));
+  }
+
+  void summary() {
+    std::vector<HtmlFigure> figures = {
+        {"model", profile_.model.name, std::string(to_string(profile_.model.dtype))},
+        {"CPU workers", std::to_string(profile_.workers)}};
+    for (const CostField& field : cost_fields()) {
+      const std::string_view key = field.key;
+      if (key != "link_bytes_per_s" && key != "layer_s" && key != "trip_s" &&
+          key != "worker_bytes_per_s") {
+        continue;
+      }
+      figures.push_back({label_of(field), cost_text(field, profile_.costs.*field.member)});
+    }
+    const auto good = std::count_if(profile_.fits.begin(), profile_.fits.end(),
+                                    [](const ProfileFit& fit) { return fit.r2 >= kGoodFit; });
+    if (!profile_.fits.empty()) {
+      figures.push_back({"linear models that fit",
+                         fmt::format("{} of {}", good, profile_.fits.size()),
+                         fmt::format("R2 of {} or more", kGoodFit)});
+    }
+    page_.summary(figures);
+  }
+
   void costs() {
-    std::vector<std::vector<HtmlCell>> rows;
+    HtmlRows rows;
     for (const CostField& field : cost_fields()) {
       rows.push_back({{label_of(field), Look::text},
                       {cost_text(field, profile_.costs.*field.member), Look::figure},
@@ -108,18 +144,20 @@ class Page {
                     {std::to_string(profile_.costs.tokens_per_core), Look::figure},
                     {"tokens_per_core", Look::text}});
     page_.section("Costs");
-    page_.table({"", "", "key"}, rows);
+    page_.table({"cost", "value", "key"}, rows);
   }
 
   void fits() {
-    std::vector<std::vector<HtmlCell>> rows;
+    HtmlRows rows;
     for (const ProfileFit& fit : profile_.fits) {
       rows.push_back({{fit.name, Look::text},
                       {fit_text(fit), Look::text},
-                      {fmt::format("{:.3f}", fit.r2), fit.r2 >= 0.9 ? Look::good : Look::bad}});
+                      {fmt::format("{:.3f}", fit.r2), Look::figure},
+                      {fit.r2 >= kGoodFit ? "fits" : "does not fit",
+                       fit.r2 >= kGoodFit ? Look::good : Look::bad}});
     }
     page_.section("Linear models");
-    page_.table({"", "", "R2"}, rows);
+    page_.table({"of", "model", "R2", "verdict"}, rows);
   }
 
   void add_line_plot(std::vector<Plot>& plots, std::string_view table_name,
@@ -223,10 +261,10 @@ class Page {
     page_.section("Which source wins where");
     page_.paragraph(
         "Cold adapters on q, k and v that arrive together, and the time of their prompts' step "
-        "over "
-        "that of a step with all adapters resident: waiting for the weights, the CPU alone, and as "
+        "over that of a step with all adapters resident: waiting for the weights, the CPU alone, "
+        "and as "
         "planned. Predicted from the costs above.");
-    std::vector<std::vector<HtmlCell>> rows;
+    HtmlRows rows;
     const auto percent = [](double share) { return fmt::format("{:+.0f} %", share * 100); };
     for (const MapCell& cell : plan_map(profile_, profile_.workers, map_links(profile_))) {
       rows.push_back({{fmt::format("{}", cell.question.link), Look::figure},
@@ -238,21 +276,21 @@ class Page {
                       {percent(cell.planned), Look::figure},
                       {cell.source, Look::text}});
     }
-    page_.table({"link GB/s", "rank", "cold", "tokens", "wait", "CPU alone", "planned", "wins"},
-                rows);
+    page_.sortable_table(
+        {"link GB/s", "rank", "cold", "tokens", "wait", "CPU alone", "planned", "wins"}, rows);
   }
 
   void samples() {
     page_.section("Samples");
     for (const ProfileTable& table : profile_.tables) {
-      std::vector<std::vector<HtmlCell>> rows;
+      HtmlRows rows;
       for (const std::vector<double>& row : table.rows) {
         std::vector<HtmlCell>& cells = rows.emplace_back();
         for (const double value : row)
           cells.push_back({fmt::format("{:.6g}", value), Look::figure});
       }
       page_.paragraph(table.name);
-      page_.table(table.columns, rows);
+      page_.sortable_table(table.columns, rows);
     }
   }
 
@@ -285,8 +323,8 @@ std::string profile_text(const Profile& profile) {
   return text;
 }
 
-HtmlPage profile_page(const Profile& profile) {
-  return Page(profile).build();
+HtmlPage profile_page(const Profile& profile, std::string command) {
+  return Page(profile, std::move(command)).build();
 }
 
 ProfileDiff diff_profiles(const Profile& before, const Profile& after) {

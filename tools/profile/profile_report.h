@@ -12,8 +12,8 @@ namespace tandem {
 // Machine, model, coefficients, fits with their R2, budget and map.
 std::string profile_text(const Profile& profile);
 
-// The same as a page, with the samples and the fitted lines plotted.
-HtmlPage profile_page(const Profile& profile);
+// The same as a page, with the samples and the fitted lines plotted. `command` wrote it.
+HtmlPage profile_page(const Profile& profile, std::string command);
 
 // The coefficients side by side with their change in percent; what they are of, where that differs.
 struct ProfileDiff {

@@ -2,66 +2,66 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/utf8.h"
+#include "tools/report/page_style.h"
+
 namespace tandem {
 namespace {
 
-// .s0 .. .s8 are the series of plots: a colour that stands out on either background, and a dash,
-// so that they can be told apart without colours.
-constexpr std::string_view kStyle = R"css(
-:root { color-scheme: light dark; --back: #fff; --text: #1c2024; --dim: #5b6570; --rule: #d9dee3;
-  --good: #12703f; --bad: #b3261e; --c0: #1f6fd0; --c1: #d1560b; --c2: #12845c; --c3: #a8309a;
-  --c4: #86690a; --c5: #5b4fc4; --c6: #00798a; --c7: #b3262e; --c8: #4a525a; }
-@media (prefers-color-scheme: dark) { :root { --back: #14171a; --text: #e6e9ec; --dim: #9aa5b1;
-  --rule: #343b42; --good: #57cf8f; --bad: #ff8077; --c0: #6aa9ff; --c1: #ff9a57; --c2: #4cc795;
-  --c3: #ee86cf; --c4: #d3b743; --c5: #a99dff; --c6: #3fc5d4; --c7: #ff7d80; --c8: #b4bcc5; } }
-body { margin: 0 auto; max-width: 88rem; padding: 1.5rem; background: var(--back);
-  color: var(--text); font: 15px/1.45 system-ui, sans-serif; }
-h1 { font-size: 1.4rem; margin: 0 0 .5rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p { margin: .4rem 0; max-width: 60rem; color: var(--dim); }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .9rem .2rem 0; text-align: left; border-bottom: 1px solid var(--rule);
-  vertical-align: top; }
-th { font-weight: 600; color: var(--dim); } .n { text-align: right; white-space: nowrap; }
-.good { color: var(--good); font-weight: 600; } .bad { color: var(--bad); font-weight: 600; }
-.plots { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
-figure { margin: 0; break-inside: avoid; } figcaption { font-weight: 600; }
-figure > svg { display: block; width: 100%; height: auto; }
-svg text { fill: var(--dim); font: 12px system-ui, sans-serif; } svg .label { fill: var(--text); }
-.grid { stroke: var(--rule); stroke-width: 1; } .axis { stroke: var(--dim); stroke-width: 1; }
-path { fill: none; stroke-width: 2; stroke-linejoin: round; } circle { stroke: var(--back); }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .2rem 0; padding: 0;
-  list-style: none; } .legend svg { width: 1.75rem; height: .6rem; margin-right: .4rem; }
-path.s0 { stroke: var(--c0); } path.s1 { stroke: var(--c1); stroke-dasharray: 8 3; }
-path.s2 { stroke: var(--c2); stroke-dasharray: 2 3; } path.s3 { stroke: var(--c3); stroke-dasharray: 9 3 2 3; }
-path.s4 { stroke: var(--c4); stroke-dasharray: 5 5; } path.s5 { stroke: var(--c5); stroke-dasharray: 14 4; }
-path.s6 { stroke: var(--c6); stroke-dasharray: 4 2 1 2; } path.s7 { stroke: var(--c7); stroke-dasharray: 1 5; }
-path.s8 { stroke: var(--c8); stroke-dasharray: 6 2; }
-circle.s0 { fill: var(--c0); } circle.s1 { fill: var(--c1); } circle.s2 { fill: var(--c2); }
-circle.s3 { fill: var(--c3); } circle.s4 { fill: var(--c4); } circle.s5 { fill: var(--c5); }
-circle.s6 { fill: var(--c6); } circle.s7 { fill: var(--c7); }
-circle.s8 { fill: var(--c8); }
-)css";
+using Look = HtmlCell::Look;
 
-std::string_view class_of(HtmlCell::Look look) {
+std::string_view class_of(Look look) {
   switch (look) {
-    case HtmlCell::Look::text:
+    case Look::text:
+    case Look::figure:
       return "";
-    case HtmlCell::Look::figure:
-      return " class=\"n\"";
-    case HtmlCell::Look::good:
-      return " class=\"good\"";
-    case HtmlCell::Look::bad:
-      return " class=\"bad\"";
+    case Look::good:
+      return "good";
+    case Look::bad:
+      return "bad";
+    case Look::best:
+      return "best";
   }
   return "";
+}
+
+// How a table's column is set.
+enum class Column { words, sentences, figures };
+
+Column column_of(const HtmlRows& rows, std::size_t number) {
+  constexpr std::size_t kWords = 24;  // bytes; longer texts need room on a phone, too
+  Column column = Column::words;
+  for (const std::vector<HtmlCell>& row : rows) {
+    if (number >= row.size()) continue;
+    if (row[number].look == Look::figure) return Column::figures;
+    if (row[number].text.size() > kWords) column = Column::sentences;
+  }
+  return column;
+}
+
+std::string class_text(Look look, Column column) {
+  const std::string_view mark = class_of(look);
+  const std::string_view set = column == Column::figures     ? "n"
+                               : column == Column::sentences ? "w"
+                                                             : "";
+  if (mark.empty() && set.empty()) return {};
+  return fmt::format(" class=\"{}{}{}\"", mark, mark.empty() || set.empty() ? "" : " ", set);
+}
+
+std::string fact_row(std::string_view name, std::string_view value, const char* element = "") {
+  const std::string inner = html_escape(value);
+  return fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", html_escape(name),
+                     *element == '\0' ? inner : fmt::format("<{0}>{1}</{0}>", element, inner));
 }
 
 }  // namespace
 
 std::string html_escape(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const char32_t c = utf8::next(text, at);
     if (c == '&') {
       out += "&amp;";
     } else if (c == '<') {
@@ -70,14 +70,29 @@ std::string html_escape(std::string_view text) {
       out += "&gt;";
     } else if (c == '"') {
       out += "&quot;";
+    } else if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7F || c == 0xFFFE || c == 0xFFFF) {
+      out += utf8::kReplacement;
     } else {
-      out += c;
+      utf8::append(out, c);
     }
   }
   return out;
 }
 
-HtmlPage::HtmlPage(std::string title) : title_(std::move(title)) {}
+HtmlPage::HtmlPage(std::string title, ReportOrigin origin)
+    : title_(std::move(title)), origin_(std::move(origin)) {}
+
+void HtmlPage::summary(const std::vector<HtmlFigure>& figures) {
+  body_ += "<dl class=\"summary\">\n";
+  for (const HtmlFigure& one : figures) {
+    body_ += fmt::format("<div><dt>{}</dt><dd{}>{}</dd>", html_escape(one.name),
+                         class_text(one.look, Column::words), html_escape(one.value));
+    if (!one.note.empty())
+      body_ += fmt::format("<dd class=\"note\">{}</dd>", html_escape(one.note));
+    body_ += "</div>\n";
+  }
+  body_ += "</dl>\n";
+}
 
 void HtmlPage::section(std::string_view heading) {
   body_ += fmt::format("<h2>{}</h2>\n", html_escape(heading));
@@ -87,24 +102,33 @@ void HtmlPage::paragraph(std::string_view text) {
   body_ += fmt::format("<p>{}</p>\n", html_escape(text));
 }
 
-void HtmlPage::table(const std::vector<std::string>& head,
-                     const std::vector<std::vector<HtmlCell>>& rows) {
-  body_ += "<div class=\"wide\"><table>\n<tr>";
+void HtmlPage::table(const std::vector<std::string>& head, const HtmlRows& rows) {
+  add_table(head, rows, false);
+}
+
+void HtmlPage::sortable_table(const std::vector<std::string>& head, const HtmlRows& rows) {
+  add_table(head, rows, rows.size() > 1);
+}
+
+void HtmlPage::add_table(const std::vector<std::string>& head, const HtmlRows& rows, bool sorts) {
+  std::vector<Column> columns;
+  for (std::size_t i = 0; i < head.size(); ++i) columns.push_back(column_of(rows, i));
+  body_ +=
+      fmt::format("<div class=\"wide\"><table{}>\n<thead><tr>", sorts ? " class=\"sorts\"" : "");
   for (std::size_t i = 0; i < head.size(); ++i) {
-    // A heading stands where its column's cells do.
-    const bool figures =
-        !rows.empty() && i < rows[0].size() && rows[0][i].look == HtmlCell::Look::figure;
-    body_ += fmt::format("<th{}>{}</th>", figures ? " class=\"n\"" : "", html_escape(head[i]));
+    body_ += fmt::format("<th scope=\"col\"{}>{}</th>", class_text(Look::text, columns[i]),
+                         html_escape(head[i]));
   }
-  body_ += "</tr>\n";
+  body_ += "</tr></thead>\n<tbody>\n";
   for (const auto& row : rows) {
     body_ += "<tr>";
-    for (const HtmlCell& cell : row) {
-      body_ += fmt::format("<td{}>{}</td>", class_of(cell.look), html_escape(cell.text));
+    for (std::size_t i = 0; i < std::min(row.size(), columns.size()); ++i) {
+      body_ += fmt::format("<td{}>{}</td>", class_text(row[i].look, columns[i]),
+                           html_escape(row[i].text));
     }
     body_ += "</tr>\n";
   }
-  body_ += "</table></div>\n";
+  body_ += "</tbody></table></div>\n";
 }
 
 void HtmlPage::plots(const std::vector<Plot>& plots) {
@@ -113,13 +137,25 @@ void HtmlPage::plots(const std::vector<Plot>& plots) {
   body_ += "</div>\n";
 }
 
+void HtmlPage::condition(std::string name, std::string value) {
+  conditions_.emplace_back(std::move(name), std::move(value));
+}
+
 std::string HtmlPage::text() const {
+  std::string last = "<h2>Conditions</h2>\n<div class=\"wide\"><table class=\"facts\"><tbody>\n";
+  last += fact_row("command", origin_.command, "code");
+  last += fact_row("commit", origin_.commit);
+  last += fact_row("machine", origin_.machine);
+  last += fact_row("date", origin_.date);
+  for (const auto& [name, value] : conditions_) last += fact_row(name, value);
+  last += "</tbody></table></div>\n";
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n{2}</body>\n</"
-      "html>\n",
-      html_escape(title_), kStyle, body_);
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n"
+      "<p>{2}, commit {3}, {4}</p>\n{5}{6}<script>{7}</script>\n</body>\n</html>\n",
+      html_escape(title_), kPageStyle, html_escape(origin_.date), html_escape(origin_.commit),
+      html_escape(origin_.machine), body_, last, kSortScript);
 }
 
 }  // namespace tandem

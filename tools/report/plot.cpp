@@ -3,158 +3,141 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <limits>
+#include <string_view>
 
 #include "tools/report/html_page.h"
+#include "tools/report/plot_axis.h"
 
 namespace tandem {
 namespace {
 
-// Of the drawing, in its own units; the page scales it.
-constexpr double kWidth = 640;
-constexpr double kHeight = 340;
-constexpr double kLeft = 64;
-constexpr double kRight = 14;
-constexpr double kTop = 10;
-constexpr double kBottom = 46;
-constexpr int kStyles = 9;  // of .s0 .. .s8 in HtmlPage's style sheet
+// Of the drawing, in its own units, which are pixels where three plots stand on a screen, and a
+// little less on a phone.
+constexpr double kWidth = 440;
+constexpr double kHeight = 290;
+constexpr double kLeft = 56;
+constexpr double kRight = 12;
+constexpr double kTop = 8;
+constexpr double kBottom = 42;
+constexpr double kNoOverlap = 13;  // between the base lines of labels
+// Of colours, dashes and shapes; the page's style sheet has .c0 .. .c8 and .l0 .. .l8.
+constexpr std::size_t kStyles = 9;
+// Around their middle.
+constexpr std::array<std::string_view, kStyles> kShapes = {
+    "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",  // circle
+    "m-3-3h6v6h-6z",                       // square
+    "m0-4l4 7h-8z",                        // triangle
+    "m0-4l4 4l-4 4l-4-4z",                 // diamond
+    "m-4 0h8m-4-4v8",                      // upright cross
+    "m-3-3l6 6m0-6l-6 6",                  // cross
+    "m0 4l4-7h-8z",                        // triangle on its tip
+    "m-4-1.5h8v3h-8z",                     // bar
+    "m-1.5-4h3v8h-3z",                     // upright bar
+};
 // More would make pages of megabytes and look the same.
 constexpr std::size_t kMostSteps = 400;
 
-// One axis: what of the data it shows, and where on the drawing.
-class Axis {
- public:
-  Axis(bool logarithmic, double from, double to)
-      : logarithmic_(logarithmic), from_(from), to_(to) {}
-
-  bool shows(double value) const { return std::isfinite(value) && (!logarithmic_ || value > 0); }
-  void include(double value) {
-    low_ = std::min(low_, value);
-    high_ = std::max(high_, value);
-  }
-  bool empty() const { return low_ > high_; }
-
-  // A range of some width, a little wider than the data.
-  void finish(bool from_zero) {
-    if (from_zero && !logarithmic_) include(0);
-    if (logarithmic_) {
-      if (high_ < low_ * 1.05) {
-        low_ /= 1.5;
-        high_ *= 1.5;
-      }
-      const double room = std::pow(high_ / low_, 0.02);
-      low_ /= room;
-      high_ *= room;
-      return;
-    }
-    if (high_ - low_ <= 1e-12 * std::max(std::abs(low_), std::abs(high_))) {
-      const double room = low_ == 0 ? 1 : std::abs(low_) / 2;
-      low_ -= room;
-      high_ += room;
-    }
-    const double room = (high_ - low_) * 0.02;
-    if (low_ < 0 || low_ - room > 0) low_ -= room;
-    high_ += room;
-  }
-
-  double place(double value) const {
-    const double share = logarithmic_ ? std::log(value / low_) / std::log(high_ / low_)
-                                      : (value - low_) / (high_ - low_);
-    return from_ + share * (to_ - from_);
-  }
-  std::vector<double> ticks() const { return axis_ticks(low_, high_, logarithmic_); }
-
- private:
-  bool logarithmic_;
-  double from_, to_;
-  double low_ = std::numeric_limits<double>::infinity();
-  double high_ = -std::numeric_limits<double>::infinity();
+struct Tick {
+  double at = 0;
+  std::string text;
 };
 
-std::string number(double value) {
-  return fmt::format("{:.6g}", value == 0 ? 0.0 : value);  // no "-0"
+std::vector<Tick> ticks_of(const PlotAxis& axis) {
+  std::vector<Tick> ticks;
+  for (const double value : axis.ticks()) ticks.push_back({axis.place(value), tick_text(value)});
+  return ticks;
 }
 
-std::string grid(const Plot& plot, const Axis& x, const Axis& y) {
+std::vector<Tick> percentile_ticks(const PlotAxis& axis) {
+  std::vector<Tick> ticks;
+  for (const int percent : {25, 50, 75, 90, 99}) {
+    ticks.push_back({axis.place(percent / 100.0), fmt::format("p{}", percent)});
+  }
+  return ticks;
+}
+
+std::string grid(const Plot& plot, const PlotAxis& x, const PlotAxis& y) {
   std::string out;
   const double bottom = kHeight - kBottom;
-  for (const double tick : x.ticks()) {
-    const double at = x.place(tick);
+  double free_from = 0;  // where the last label ends
+  for (const Tick& tick : ticks_of(x)) {
     out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
-        at, kTop, bottom, bottom + 16, number(tick));
+        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>",
+        tick.at, kTop, bottom);
+    const double half = 4.0 * static_cast<double>(tick.text.size());
+    if (tick.at - half < free_from) continue;
+    free_from = tick.at + half;
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+                       tick.at, bottom + 15, tick.text);
   }
-  for (const double tick : y.ticks()) {
-    const double at = y.place(tick);
+  double last = kHeight;
+  for (const Tick& tick : plot.of_percentiles ? percentile_ticks(y) : ticks_of(y)) {
     out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
-        kLeft, kWidth - kRight, at, kLeft - 6, at + 4, number(tick));
+        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\"/>", kLeft,
+        kWidth - kRight, tick.at);
+    if (last - tick.at < kNoOverlap) continue;
+    last = tick.at;
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", kLeft - 5,
+                       tick.at + 4, tick.text);
   }
   out += fmt::format(
       "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\"/>"
       "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{3:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>\n",
       kLeft, kWidth - kRight, bottom, kTop);
-  out += fmt::format("<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}",
-                     (kLeft + kWidth - kRight) / 2, kHeight - 8, html_escape(plot.x_label));
-  const double middle = (kTop + bottom) / 2;
   out += fmt::format(
-      "</text>\n<text class=\"label\" transform=\"translate(14 {:.1f}) rotate(-90)\" "
+      "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+      (kLeft + kWidth - kRight) / 2, kHeight - 7, html_escape(plot.x_label));
+  out += fmt::format(
+      "<text class=\"label\" transform=\"translate(13 {:.1f}) rotate(-90)\" "
       "text-anchor=\"middle\">{}</text>\n",
-      middle, html_escape(plot.y_label));
+      (kTop + bottom) / 2, html_escape(plot.y_label));
   return out;
 }
 
-std::string draw(const PlotSeries& series, std::size_t style, const Axis& x, const Axis& y) {
+// The n-th series has a colour, and a dash or shape, that no other of the first 81 has both of.
+std::size_t second_style(std::size_t number) {
+  return (number + number / kStyles) % kStyles;
+}
+
+std::string style_of(const PlotSeries& series, std::size_t number) {
+  if (series.mark == PlotSeries::Mark::dots) return fmt::format("dots c{}", number % kStyles);
+  return fmt::format("line c{} l{}", number % kStyles, second_style(number));
+}
+
+std::string_view shape_of(std::size_t number) {
+  return kShapes[second_style(number)];
+}
+
+std::string draw(const PlotSeries& series, std::size_t number, const PlotAxis& x,
+                 const PlotAxis& y) {
+  const bool is_line = series.mark == PlotSeries::Mark::line;
   std::string path;
-  std::string dots;
   for (const auto& [px, py] : series.points) {
     if (!x.shows(px) || !y.shows(py)) continue;
-    const double left = x.place(px);
-    const double top = y.place(py);
-    if (series.mark == PlotSeries::Mark::line) {
-      path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", left, top);
-    } else {
-      dots += fmt::format(
-          "<circle class=\"s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"><title>{}: {}, "
-          "{}</title></circle>\n",
-          style, left, top, html_escape(series.name), number(px), number(py));
-    }
+    path += fmt::format("{}{:.1f} {:.1f}{}", is_line && !path.empty() ? "L" : "M", x.place(px),
+                        y.place(py), is_line ? "" : shape_of(number));
   }
-  if (path.empty()) return dots;
-  return fmt::format("<path class=\"s{}\" d=\"{}\"><title>{}</title></path>\n{}", style, path,
-                     html_escape(series.name), dots);
+  if (path.empty()) return {};
+  return fmt::format("<path class=\"{}\" d=\"{}\"><title>{}</title></path>\n",
+                     style_of(series, number), path, html_escape(series.name));
+}
+
+std::string legend(const std::vector<PlotSeries>& all) {
+  std::string out = "<ul class=\"legend\">";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool is_line = all[i].mark == PlotSeries::Mark::line;
+    out += fmt::format(
+        "<li><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\"><path class=\"{}\" "
+        "d=\"{}\"/></svg>{}</li>",
+        style_of(all[i], i), is_line ? "M1 6L27 6" : fmt::format("M14 6{}", shape_of(i)),
+        html_escape(all[i].name));
+  }
+  return out + "</ul>\n";
 }
 
 }  // namespace
-
-std::vector<double> axis_ticks(double low, double high, bool logarithmic, int count) {
-  std::vector<double> ticks;
-  if (logarithmic) {
-    const double first = std::floor(std::log10(low));
-    const double last = std::ceil(std::log10(high));
-    const bool between = last - first <= 3;
-    const double step = std::max(1.0, std::ceil((last - first) / count));
-    for (double power = first; power <= last; power += step) {
-      for (const double times : {1.0, 2.0, 5.0}) {
-        const double tick = times * std::pow(10, power);
-        if ((times > 1 && !between) || tick < low || tick > high) continue;
-        ticks.push_back(tick);
-      }
-    }
-    return ticks;
-  }
-  const double rough = (high - low) / count;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * power;
-  for (const double times : {5.0, 2.0, 1.0}) {
-    if (times * power >= rough) step = times * power;
-  }
-  for (double i = std::ceil(low / step); i * step <= high; ++i) ticks.push_back(i * step);
-  return ticks;
-}
 
 PlotSeries cdf_series(std::string name, std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -183,16 +166,17 @@ Plot cdf_plot(std::string title, std::string x_label, std::vector<PlotSeries> cd
   Plot plot;
   plot.title = std::move(title);
   plot.x_label = std::move(x_label);
-  plot.y_label = "share of the requests";
+  plot.y_label = "percentile";
   plot.series = std::move(cdfs);
   plot.log_x = low > 0 && high > kWide * low;
   plot.y_from_zero = true;
+  plot.of_percentiles = true;
   return plot;
 }
 
 std::string plot_html(const Plot& plot) {
-  Axis x(plot.log_x, kLeft, kWidth - kRight);
-  Axis y(plot.log_y, kHeight - kBottom, kTop);
+  PlotAxis x(plot.log_x, kLeft, kWidth - kRight);
+  PlotAxis y(plot.log_y, kHeight - kBottom, kTop);
   for (const PlotSeries& series : plot.series) {
     for (const auto& [px, py] : series.points) {
       if (!x.shows(px) || !y.shows(py)) continue;
@@ -207,20 +191,9 @@ std::string plot_html(const Plot& plot) {
   out += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth,
                      kHeight, html_escape(plot.title));
   out += grid(plot, x, y);
-  for (std::size_t i = 0; i < plot.series.size(); ++i) {
-    out += draw(plot.series[i], i % kStyles, x, y);
-  }
+  for (std::size_t i = 0; i < plot.series.size(); ++i) out += draw(plot.series[i], i, x, y);
   out += "</svg>\n";
-  if (plot.series.size() > 1) {
-    out += "<ul class=\"legend\">";
-    for (std::size_t i = 0; i < plot.series.size(); ++i) {
-      out += fmt::format(
-          "<li><svg viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"s{}\" d=\"M1 5L27 "
-          "5\"/></svg>{}</li>",
-          i % kStyles, html_escape(plot.series[i].name));
-    }
-    out += "</ul>\n";
-  }
+  if (plot.series.size() > 1) out += legend(plot.series);
   if (!plot.note.empty()) out += fmt::format("<p>{}</p>\n", html_escape(plot.note));
   return out + "</figure>\n";
 }

@@ -23,7 +23,8 @@ struct Plot {
   bool log_x = false;  // points at or below zero are left out
   bool log_y = false;
   bool y_from_zero = false;
-  std::string note;  // a sentence below, may be empty
+  std::string note;             // a sentence below, may be empty
+  bool of_percentiles = false;  // y is a share from 0 to 1, labelled p50, p90, ...
 };
 
 // The distribution of `values` as a staircase: for each value the share that is not above it.
@@ -32,11 +33,7 @@ PlotSeries cdf_series(std::string name, std::vector<double> values);
 Plot cdf_plot(std::string title, std::string x_label, std::vector<PlotSeries> cdfs);
 
 // <figure> ... </figure>: the drawing, a legend if there are several series, the note. Series are
-// told apart by colour and dash. A plot without a single point says so.
+// told apart by colour, and by dash or the dots' shape. A plot without a single point says so.
 std::string plot_html(const Plot& plot);
-
-// Where an axis from `low` to `high` is labelled: at 1, 2 and 5 times powers of ten, about `count`
-// times; on a logarithmic axis at powers of ten and, if they are few, at 2 and 5 times these.
-std::vector<double> axis_ticks(double low, double high, bool logarithmic, int count = 6);
 
 }  // namespace tandem

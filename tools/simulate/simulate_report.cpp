@@ -38,6 +38,10 @@ nlohmann::ordered_json policy_json(const PolicyResult& result) {
   json["simulated_s"] = result.simulated_s;
   json["wall_s"] = result.wall_s;
   json["decision_us"] = result.decision_us;
+  json["queue"] = nlohmann::ordered_json::array();
+  for (const QueueLength& one : result.queue) {
+    json["queue"].push_back({one.at_s, one.all, one.longest});
+  }
   return json;
 }
 
@@ -57,7 +61,7 @@ std::vector<HtmlCell> column(const std::vector<PolicyResult>& all,
   std::vector<HtmlCell> cells;
   for (const PolicyResult& one : all) {
     const bool is_best = get(one) == best && all.size() > 1;
-    cells.push_back({text(get(one)), is_best ? Look::good : Look::figure});
+    cells.push_back({text(get(one)), is_best ? Look::best : Look::figure});
   }
   return cells;
 }
@@ -69,6 +73,42 @@ Plot cdf_of(const SimulateReport& report, const char* title, const char* label,
     series.push_back({one.policy, (one.*which).cdf, PlotSeries::Mark::line});
   }
   return cdf_plot(title, label, std::move(series));
+}
+
+Plot queue_of(const SimulateReport& report, const char* title, std::int64_t QueueLength::*which) {
+  Plot plot;
+  plot.title = title;
+  plot.x_label = "simulated s";
+  plot.y_label = "requests";
+  plot.y_from_zero = true;
+  for (const PolicyResult& one : report.policies) {
+    PlotSeries series{one.policy, {}, PlotSeries::Mark::line};
+    for (const QueueLength& at : one.queue) {
+      series.points.emplace_back(at.at_s, static_cast<double>(at.*which));
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+std::vector<HtmlFigure> summary_of(const SimulateReport& report) {
+  std::vector<HtmlFigure> figures;
+  if (!report.policies.empty()) {
+    const PolicyResult& best = *std::max_element(
+        report.policies.begin(), report.policies.end(),
+        [](const auto& a, const auto& b) { return a.slo_attainment < b.slo_attainment; });
+    const std::string what = report.policies.size() > 1 ? "most requests within the SLO" : "policy";
+    figures = {{what, best.policy,
+                fmt::format("{:.2f} % of {}", best.slo_attainment * 100, best.requests)},
+               {"its time to first token", ms(best.ttft_ms.mean) + " ms",
+                fmt::format("mean; p99 {} ms", ms(best.ttft_ms.p99))},
+               {"its latency", ms(best.latency_ms.mean) + " ms",
+                fmt::format("mean; p99 {} ms", ms(best.latency_ms.p99))}};
+  }
+  figures.push_back({"SLO", fmt::format("{:.2f} ms", report.slo_token_ms), "latency per token"});
+  figures.push_back({"the cluster serves at most", fmt::format("{:.0f}/s", report.capacity_per_s),
+                     "requests, in full batches without cold starts"});
+  return figures;
 }
 
 }  // namespace
@@ -100,19 +140,18 @@ nlohmann::ordered_json SimulateReport::to_json() const {
 }
 
 HtmlPage SimulateReport::to_html() const {
-  HtmlPage page("tandem simulate");
-  page.paragraph(command);
+  HtmlPage page("tandem simulate", origin_here(command));
+  page.summary(summary_of(*this));
   page.paragraph(fmt::format(
       "A cluster in simulated time: {}. A request meets its SLO if its latency over its tokens is "
-      "at most {:.2f} ms. With full batches and without cold starts the cluster serves at most "
-      "{:.0f} requests a second.",
-      machine, slo_token_ms, capacity_per_s));
+      "at most {:.2f} ms.",
+      machine, slo_token_ms));
   if (!policies.empty()) {
     const auto more = [](double a, double b) { return a > b; };
     const auto less = [](double a, double b) { return a < b; };
     const auto percent = [](double share) { return fmt::format("{:.2f} %", share * 100); };
     using R = PolicyResult;
-    const std::vector<std::vector<HtmlCell>> columns = {
+    const HtmlRows columns = {
         column(
             policies, [](const R& r) { return r.slo_attainment; }, percent, more),
         column(
@@ -138,7 +177,7 @@ HtmlPage SimulateReport::to_html() const {
         column(
             policies, [](const R& r) { return r.cold_share; }, percent, less),
     };
-    std::vector<std::vector<HtmlCell>> rows;
+    HtmlRows rows;
     for (std::size_t i = 0; i < policies.size(); ++i) {
       std::vector<HtmlCell>& row = rows.emplace_back();
       row.push_back({policies[i].policy, Look::text});
@@ -146,17 +185,22 @@ HtmlPage SimulateReport::to_html() const {
     }
     page.section("Policies");
     page.paragraph(
-        "Milliseconds; the best of each column is set off. Satisfaction is S-LoRA's: it "
+        "Milliseconds; the best of each column has a star. Satisfaction is S-LoRA's: it "
         "falls from 1 to 0 with the time to the first token.");
-    page.table({"policy", "SLO attained", "satisfaction", "TTFT", "p50", "p99", "TPOT", "p99",
-                "per token", "p99", "latency", "p99", "cold"},
-               rows);
+    page.sortable_table(
+        {"policy", "SLO attained", "satisfaction", "TTFT mean", "TTFT p50", "TTFT p99", "TPOT mean",
+         "TPOT p99", "per token mean", "per token p99", "latency mean", "latency p99", "cold"},
+        rows);
     page.section("Distributions");
     page.plots(
         {cdf_of(*this, "Time to first token", "ms", &PolicyResult::ttft_ms),
          cdf_of(*this, "Time per token (latency over tokens)", "ms", &PolicyResult::token_ms),
          cdf_of(*this, "Time between tokens (TPOT)", "ms", &PolicyResult::tpot_ms),
          cdf_of(*this, "Latency", "ms", &PolicyResult::latency_ms)});
+    page.section("Lines by time");
+    page.plots(
+        {queue_of(*this, "Requests that wait, of all engines", &QueueLength::all),
+         queue_of(*this, "Requests that wait at one engine, the most", &QueueLength::longest)});
     rows.clear();
     for (const PolicyResult& one : policies) {
       rows.push_back({{one.policy, Look::text},
@@ -171,17 +215,13 @@ HtmlPage SimulateReport::to_html() const {
                       {fmt::format("{:.1f}", one.wall_s), Look::figure}});
     }
     page.section("The runs");
-    page.table({"policy", "requests", "given up", "unfinished", "loads", "fetches",
-                "of prompts cached", "tokens/s", "decision, us", "wall, s"},
-               rows);
+    page.sortable_table({"policy", "requests", "given up", "unfinished", "loads", "fetches",
+                         "of prompts cached", "tokens/s", "decision, us", "wall, s"},
+                        rows);
   }
-  std::vector<std::vector<HtmlCell>> rows;
   for (const auto& [name, value] : setting) {
-    rows.push_back({{name, Look::text},
-                    {value.is_string() ? value.get<std::string>() : value.dump(), Look::text}});
+    page.condition(name, value.is_string() ? value.get<std::string>() : value.dump());
   }
-  page.section("Setting");
-  page.table({"", ""}, rows);
   return page;
 }
 

@@ -27,7 +27,7 @@ TimePoint now() {
 
 bool Wire::is_quiet() {
   char byte = 0;
-  const auto count = ::recv(socket.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const auto count = ::recv(socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
@@ -50,11 +50,13 @@ void Exchange::begin() {
 
 void Exchange::connect() {
   set_deadline(deadlines_.connect);
-  wire_ = std::make_unique<Wire>(client_.loop_.io());
+  asio::io_context& io = client_.loop_.io();
+  wire_ = address_.tls ? std::make_unique<Wire>(io, client_.pool_->tls.stream(io))
+                       : std::make_unique<Wire>(io);
   Failure failure;
   const auto literal = asio::ip::make_address(address_.host, failure);
   if (failure) return resolve();
-  wire_->socket.async_connect(
+  wire_->socket().async_connect(
       tcp::endpoint(literal, static_cast<unsigned short>(address_.port)),
       [self = shared_from_this()](const Failure& failed) { self->connected(failed); });
 }
@@ -66,7 +68,7 @@ void Exchange::resolve() {
         if (self->done_) return;
         if (failed) return self->connected(failed);
         asio::async_connect(
-            self->wire_->socket, found,
+            self->wire_->socket(), found,
             [self](const Failure& result, const tcp::endpoint&) { self->connected(result); });
       });
 }
@@ -74,49 +76,86 @@ void Exchange::resolve() {
 void Exchange::connected(const Failure& failure) {
   if (done_) return;
   if (failure) return fail(CallEnd::unreachable, failure.message());
+  if (wire_->tls) return secure();
   send();
+}
+
+void Exchange::secure() {
+  const auto tls = wire_->tls;
+  if (!tls->expect_host(address_.host)) {
+    return fail(CallEnd::unreachable, "TLS: no certificate can be of this host");
+  }
+  tls->stream.async_handshake(asio::ssl::stream_base::client,
+                              [self = shared_from_this(), tls](const Failure& failed) {
+                                if (self->done_) return;
+                                if (failed)
+                                  return self->fail(CallEnd::unreachable, tls->why_refused(failed));
+                                self->send();
+                              });
 }
 
 void Exchange::send() {
   set_deadline(deadlines_.first_byte);
   Failure ignored;
-  wire_->socket.set_option(tcp::no_delay(true), ignored);
-  wire_->socket.non_blocking(true, ignored);
-  asio::async_write(
-      wire_->socket, asio::buffer(message_),
-      [self = shared_from_this(), kept = reused_](const Failure& failed, std::size_t) {
-        // What is wrong with the connection, reading tells. News of one that was
-        // given up is none of the next one's.
-        if (!failed && kept == self->reused_) self->sent_ = true;
-      });
+  wire_->socket().set_option(tcp::no_delay(true), ignored);
+  // News of a connection that was given up is none of the next one's. What is wrong with this one,
+  // reading tells.
+  const auto written = [self = shared_from_this(), kept = reused_, tls = wire_->tls](
+                           const Failure& failed, std::size_t) {
+    if (!failed && kept == self->reused_) self->sent_ = true;
+  };
+  if (wire_->tls) {
+    asio::async_write(wire_->tls->stream, asio::buffer(message_), written);
+  } else {
+    wire_->socket().non_blocking(true, ignored);
+    asio::async_write(wire_->socket(), asio::buffer(message_), written);
+  }
   wait_readable();
 }
 
 void Exchange::wait_readable() {
   if (done_ || reading_ || paused_) return;
   reading_ = true;
-  wire_->socket.async_wait(tcp::socket::wait_read,
-                           [self = shared_from_this()](const Failure& failed) {
-                             self->reading_ = false;
-                             if (!failed && !self->done_) self->read();
-                           });
+  if (wire_->tls) return read_tls();
+  wire_->socket().async_wait(tcp::socket::wait_read,
+                             [self = shared_from_this()](const Failure& failed) {
+                               self->reading_ = false;
+                               if (!failed && !self->done_) self->read();
+                             });
 }
 
 void Exchange::read() {
   auto& block = client_.pool_->block;
   for (int i = 0; i < kReads && !done_ && !paused_; ++i) {
     Failure failure;
-    const std::size_t count = wire_->socket.read_some(asio::buffer(block), failure);
+    const std::size_t count = wire_->socket().read_some(asio::buffer(block), failure);
     if (failure == asio::error::would_block || failure == asio::error::try_again) break;
-    if (failure == asio::error::eof && began_) {
-      if (reader_.end() == ResponseReader::State::complete) return finish();
-      return fail(CallEnd::broken, reader_.refusal());
-    }
-    if (failure) return fail(CallEnd::broken, failure.message());
+    if (failure) return ended(failure);
     feed({block.data(), count});
     if (count < block.size()) break;  // that was all; the wait looks again
   }
   wait_readable();
+}
+
+// Asio's stream has bytes that no wait on the socket tells of, and may read to be able to write: it
+// reads by itself, into memory of its own.
+void Exchange::read_tls() {
+  const auto tls = wire_->tls;
+  tls->stream.async_read_some(
+      asio::buffer(tls->block),
+      [self = shared_from_this(), tls](const Failure& failed, std::size_t count) {
+        self->reading_ = false;
+        if (self->done_) return;
+        if (failed) return self->ended(failed);
+        self->feed({tls->block.data(), count});
+        self->wait_readable();
+      });
+}
+
+void Exchange::ended(const Failure& failure) {
+  if (failure != asio::error::eof || !began_) return fail(CallEnd::broken, failure.message());
+  if (reader_.end() == ResponseReader::State::complete) return finish();
+  fail(CallEnd::broken, reader_.refusal());
 }
 
 void Exchange::feed(std::string_view bytes) {
@@ -162,6 +201,8 @@ void Exchange::fail(CallEnd end, const std::string& reason) {
   // It was closed while it was kept, and nobody has noticed.
   if (end == CallEnd::broken && reused_ && !began_) {
     reused_ = false;
+    Failure ignored;
+    wire_->socket().close(ignored);  // handlers may keep TLS's for a while
     wire_.reset();
     sent_ = false;
     return connect();
@@ -178,7 +219,7 @@ void Exchange::abandon() {
   events_ = nullptr;
   // A reset: a server that still computes for it need not find out whether somebody reads.
   Failure ignored;
-  if (wire_ != nullptr) wire_->socket.set_option(asio::socket_base::linger(true, 0), ignored);
+  if (wire_ != nullptr) wire_->socket().set_option(asio::socket_base::linger(true, 0), ignored);
   close();
 }
 
@@ -188,7 +229,7 @@ void Exchange::close() {
   if (wire_ == nullptr) return;
   // Its handlers get an error and find done_; the socket goes with the last of them.
   Failure ignored;
-  wire_->socket.close(ignored);
+  wire_->socket().close(ignored);
 }
 
 void Exchange::set_paused(bool paused) {

@@ -1,7 +1,7 @@
 // One call of the client: connect, send, read.
 //
-//   connecting -> sending and reading -> done
-//        ^______________| a kept connection was dead: once
+//   connecting (-> TLS) -> sending and reading -> done
+//        ^______________________| a kept connection was dead: once
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,16 +9,23 @@
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/http/client/http_client.h"
 #include "base/http/client/response_reader.h"
+#include "base/http/client/tls.h"
 
 namespace tandem {
 
 // A connection, in use or kept.
 struct Wire {
-  explicit Wire(boost::asio::io_context& io) : socket(io) {}
-  boost::asio::ip::tcp::socket socket;
+  explicit Wire(boost::asio::io_context& io) : plain(io) {}
+  Wire(boost::asio::io_context& io, std::shared_ptr<TlsStream> stream)
+      : plain(io), tls(std::move(stream)) {}
+  boost::asio::ip::tcp::socket& socket() { return tls ? tls->stream.next_layer() : plain; }
+
+  boost::asio::ip::tcp::socket plain;
+  std::shared_ptr<TlsStream> tls;  // null: plain
   TimePoint idle_since{};
 
   // The server has neither closed it nor said anything unasked.
@@ -40,9 +47,12 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   void connect();
   void resolve();
   void connected(const Failure& failure);
+  void secure();
   void send();
   void wait_readable();
   void read();
+  void read_tls();
+  void ended(const Failure& failure);
   void feed(std::string_view bytes);
   void finish();
   void fail(CallEnd end, const std::string& reason);

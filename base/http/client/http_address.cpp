@@ -45,8 +45,12 @@ Result<HttpAddress> HttpAddress::parse(std::string_view url) {
 }
 
 std::string HttpAddress::text() const {
+  return fmt::format("{}{}", tls ? "https://" : kScheme, authority());
+}
+
+std::string HttpAddress::authority() const {
   const bool v6 = host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}{}:{}", kScheme, v6 ? "[" : "", host, v6 ? "]" : "", port);
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
 }  // namespace tandem

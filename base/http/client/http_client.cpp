@@ -15,9 +15,8 @@ std::string message_of(const HttpAddress& address, const CallRequest& request) {
   std::string message;
   message.reserve(kHeadBytes + request.body.size());
   const auto out = std::back_inserter(message);
-  // The scheme is no part of Host.
   fmt::format_to(out, "{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target,
-                 address.text().substr(7));
+                 address.authority());
   for (const auto& [name, value] : request.headers) {
     fmt::format_to(out, "{}: {}\r\n", name, value);
   }

@@ -1,5 +1,7 @@
 // An asynchronous HTTP/1.1 client for a few servers and thousands of calls: connections are kept
-// and used again, bodies are handed on as they come, every wait has a deadline.
+// and used again, bodies are handed on as they come, every wait has a deadline. Under TLS (1.2 or
+// newer) the server's certificate has to be its own, from an authority that this machine trusts or
+// that the file in the variable SSL_CERT_FILE has.
 //
 // All on the thread of one EventLoop. Asio and Beast are known to the sources of this folder alone.
 #pragma once

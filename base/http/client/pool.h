@@ -19,6 +19,7 @@ struct HttpClient::Pool {
   // One turn's bytes, of whichever connection: no memory of its own for each of thousands.
   std::array<char, 64U << 10> block;
   std::string body;
+  TlsContext tls;
 
   std::unique_ptr<Wire> take(const std::string& server, TimePoint now);
   void drop_old(std::vector<std::unique_ptr<Wire>>& wires, TimePoint now) const;

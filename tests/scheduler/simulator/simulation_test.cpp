@@ -72,6 +72,25 @@ TEST(Simulation, OfAnOverloadedClusterMissesItsSlo) {
   EXPECT_GT(capacity_per_s(options, *workload), 34);
 }
 
+TEST(Simulation, LooksAtItsLinesWhileRequestsCome) {
+  SimulationOptions options = small_cluster();
+  const PolicyResult calm = simulated("most_idle", options);
+  options.workload.requests_per_s = 200;
+  const PolicyResult overloaded = simulated("most_idle", options);
+  for (const PolicyResult* result : {&calm, &overloaded}) {
+    ASSERT_EQ(std::ssize(result->queue), kQueueMoments);
+    EXPECT_NEAR(result->queue.back().at_s, 25, 1e-9);
+    for (const QueueLength& at : result->queue) {
+      EXPECT_LE(at.longest, at.all);
+      EXPECT_LE(at.all, at.longest * options.engines) << "none is held before the engines here";
+    }
+  }
+  EXPECT_LT(calm.queue.back().all, 20);
+  // Of 200 a second the cluster serves about a quarter: the others wait.
+  EXPECT_GT(overloaded.queue.back().all, 1000);
+  EXPECT_GT(overloaded.queue[150].all, overloaded.queue[50].all);
+}
+
 TEST(Simulation, GivesUpUnderOverloadWhatWouldComeTooLate) {
   SimulationOptions options = small_cluster();
   options.workload.requests_per_s = 80;

@@ -246,8 +246,9 @@ TEST(ProfileReport, ShowsCostsFitsAndMap) {
   for (const char* word : {"50.0 GB/s", "llama-2-7b", "MBGMV", "tokens per core", "8 cold"}) {
     EXPECT_THAT(text, HasSubstr(word));
   }
-  const std::string page = profile_page(profile).text();
-  for (const char* word : {"<svg", "Prefill step", "12 workers", "R2", "Which source wins where"}) {
+  const std::string page = profile_page(profile, "tandem profile --quick").text();
+  for (const char* word : {"<svg", "Prefill step", "<th scope=\"row\">CPU workers</th><td>12</td>",
+                           "R2", "Which source wins where", "tandem profile --quick"}) {
     EXPECT_THAT(page, HasSubstr(word));
   }
   EXPECT_THAT(page, testing::Not(HasSubstr("http://")));

@@ -9,7 +9,6 @@
 namespace tandem {
 namespace {
 
-using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -21,19 +20,6 @@ std::size_t count(const std::string& text, const std::string& part) {
     ++times;
   }
   return times;
-}
-
-TEST(AxisTicks, AreOnesTwosAndFives) {
-  EXPECT_THAT(axis_ticks(0, 1, false, 5),
-              ElementsAre(0, DoubleNear(0.2, 1e-9), DoubleNear(0.4, 1e-9), DoubleNear(0.6, 1e-9),
-                          DoubleNear(0.8, 1e-9), 1));
-  EXPECT_THAT(axis_ticks(3, 33, false, 6), ElementsAre(5, 10, 15, 20, 25, 30));
-  EXPECT_THAT(axis_ticks(-7, 12, false, 4), ElementsAre(-5, 0, 5, 10));
-}
-
-TEST(AxisTicks, OfALogarithmicAxisAreDecadesOrTheirParts) {
-  EXPECT_THAT(axis_ticks(3, 60, true), ElementsAre(5, 10, 20, 50));
-  EXPECT_THAT(axis_ticks(0.5, 20000, true), ElementsAre(1, 10, 100, 1000, 10000));
 }
 
 TEST(CdfSeries, IsAStaircaseFromZeroToOne) {
@@ -71,8 +57,9 @@ TEST(PlotHtml, DrawsLinesDotsAxesAndALegend) {
   plot.note = "on one core";
   const std::string html = plot_html(plot);
   EXPECT_THAT(html, HasSubstr("a &lt; b"));
-  EXPECT_EQ(count(html, "<circle class=\"s0\""), 2U);
-  EXPECT_EQ(count(html, "<path class=\"s1\""), 2U) << "the line and its mark in the legend";
+  EXPECT_EQ(count(html, "<path class=\"dots c0\""), 2U) << "the dots and their legend's";
+  EXPECT_EQ(count(html, "a3 3 0 1 0 6 0"), 3U) << "circles: two dots, and the legend's";
+  EXPECT_EQ(count(html, "<path class=\"line c1 l1\""), 2U);
   EXPECT_THAT(html, HasSubstr("class=\"legend\""));
   EXPECT_THAT(html, HasSubstr("on one core"));
   plot.series.pop_back();
@@ -86,11 +73,25 @@ TEST(PlotHtml, LeavesOutWhatItsAxesCannotShow) {
   plot.series = {{"x", {{0, 1}, {nan, 1}, {1, infinite}, {5, 1}}, PlotSeries::Mark::dots}};
   plot.log_x = true;
   const std::string html = plot_html(plot);
-  EXPECT_EQ(count(html, "<circle"), 1U);
+  EXPECT_EQ(count(html, "a3 3 0 1 0 6 0"), 1U);
   EXPECT_THAT(html, Not(HasSubstr("nan")));
   EXPECT_THAT(html, Not(HasSubstr("inf")));
   plot.series = {};
   EXPECT_THAT(plot_html(plot), HasSubstr("nothing was measured"));
+}
+
+TEST(PlotHtml, HasAStyleOfItsOwnForEachOfManySeries) {
+  Plot plot;
+  for (int i = 0; i < 20; ++i) plot.series.push_back({"x", {{1, i}}, PlotSeries::Mark::line});
+  const std::string html = plot_html(plot);
+  EXPECT_EQ(count(html, "c0 l0\""), 2U);
+  EXPECT_EQ(count(html, "c0 l1\""), 2U);
+  EXPECT_EQ(count(html, "c1 l3\""), 2U);
+}
+
+TEST(CdfPlot, IsLabelledByPercentiles) {
+  const std::string html = plot_html(cdf_plot("", "ms", {cdf_series("a", {1, 2, 3})}));
+  for (const char* label : {">p50<", ">p90<", ">p99<"}) EXPECT_EQ(count(html, label), 1U) << label;
 }
 
 TEST(PlotHtml, DrawsEqualValues) {

@@ -16,7 +16,12 @@
 namespace tandem {
 namespace {
 
+constexpr std::size_t kMostSummed = 6;
+
 std::string figure(double value, const std::string& unit) {
+  constexpr double kLong = 1e9;  // a ratio to nothing may have 300 digits
+  if (std::abs(value) >= kLong)
+    return fmt::format("{:.3g}{}{}", value, unit.empty() ? "" : " ", unit);
   const int digits = std::abs(value) >= 100 ? 0 : std::abs(value) >= 10 ? 1 : 3;
   return fmt::format("{:.{}f}{}{}", value, digits, unit.empty() ? "" : " ", unit);
 }
@@ -189,10 +194,9 @@ nlohmann::json BenchReport::to_json() const {
 
 HtmlPage BenchReport::to_html() const {
   using Look = HtmlCell::Look;
-  HtmlPage page(fmt::format("tandem bench {}", name_));
-  page.paragraph(fmt::format("{}: commit {}, {}, {} usable cores, {}", command_, build_commit(),
-                             cpu_name(), usable_cpus().size(), utc_now()));
-  std::vector<std::vector<HtmlCell>> rows;
+  HtmlPage page(fmt::format("tandem bench {}", name_), origin_here(command_));
+  page.summary(summary());
+  HtmlRows rows;
   if (!bars_.empty()) {
     for (const Bar& bar : bars_) {
       rows.push_back({{bar.id, Look::text},
@@ -213,11 +217,11 @@ HtmlPage BenchReport::to_html() const {
     for (const auto& cells : one.rows) {
       std::vector<HtmlCell>& row = rows.emplace_back();
       for (const nlohmann::json& cell : cells) {
-        row.push_back({cell_text(cell), row.empty() ? Look::text : Look::figure});
+        row.push_back({cell_text(cell), cell.is_number() ? Look::figure : Look::text});
       }
     }
     page.section(one.title);
-    page.table(one.head, rows);
+    page.sortable_table(one.head, rows);
   }
   if (!samples_.empty()) {
     rows.clear();
@@ -233,13 +237,24 @@ HtmlPage BenchReport::to_html() const {
     page.section("Measured");
     page.table({"", "mean", "median", "p99", "min", "max", "samples"}, rows);
   }
-  rows.clear();
-  for (const auto& [name, value] : facts_) {
-    rows.push_back({{name, Look::text}, {fact_text(value), Look::text}});
-  }
-  page.section("Conditions");
-  page.table({"", ""}, rows);
+  for (const auto& [name, value] : facts_) page.condition(name, fact_text(value));
   return page;
+}
+
+std::vector<HtmlFigure> BenchReport::summary() const {
+  using Look = HtmlCell::Look;
+  std::vector<HtmlFigure> figures;
+  if (!bars_.empty()) {
+    const auto met = std::count_if(bars_.begin(), bars_.end(), [](const Bar& b) { return b.ok(); });
+    figures.push_back({"bars met", fmt::format("{} of {}", met, bars_.size()), "",
+                       all_ok() ? Look::good : Look::bad});
+  }
+  for (const Samples& one : samples_) {
+    if (figures.size() == kMostSummed) break;
+    figures.push_back(
+        {one.name, figure(one.median(), one.unit), fmt::format("median of {}", one.values.size())});
+  }
+  return figures;
 }
 
 Result<int> BenchReport::finish(const ReportSettings& settings) const {

@@ -77,6 +77,8 @@ class BenchReport {
   Result<int> finish(const ReportSettings& settings) const;
 
  private:
+  std::vector<HtmlFigure> summary() const;
+
   std::string name_;
   std::string command_;
   std::vector<Bar> bars_;

@@ -86,6 +86,9 @@ Result<int> compare(const ServeBenchSettings& s) {
   TANDEM_ASSIGN(const Comparison comparison, compare_results(a, b));
   fmt::print("{}", comparison.text(s.compare[0], s.compare[1]));
   if (!s.html.empty()) {
+    if (const std::string why = comparison.why_no_distributions(); !why.empty()) {
+      fmt::print("\n{}\n", why);
+    }
     TANDEM_TRY(write_file("html", s.html, comparison.to_html(s.compare[0], s.compare[1]).text()));
   }
   return kExitOk;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "tools/bench/serve/serve_report.h"
 
 namespace tandem {
 namespace {
@@ -49,6 +50,23 @@ bool is_same(const ComparedFigure& figure) {
   return figure.a == figure.b || (figure.a != 0 && std::abs(figure.change()) < kSame);
 }
 
+// "better", "worse", or nothing where they are the same.
+const char* verdict(const ComparedFigure& figure) {
+  return is_same(figure) ? "" : figure.is_better() ? "better" : "worse";
+}
+
+ResultOrigin origin_of(const ordered_json& result) {
+  // A sweep's are its first run's.
+  const bool is_sweep = result.contains("points") && !result["points"].empty();
+  const ordered_json& run = is_sweep ? result["points"].front() : result;
+  ResultOrigin origin;
+  for (const char* name : {"command", "commit", "client_cpu", "date", "url"}) {
+    const auto found = run.find(name);
+    if (found != run.end() && found->is_string()) origin.emplace_back(name, short_text(*found));
+  }
+  return origin;
+}
+
 }  // namespace
 
 Result<ordered_json> read_result(const std::string& path) {
@@ -85,7 +103,11 @@ Result<Comparison> compare_results(const ordered_json& a, const ordered_json& b)
     }
   } else {
     add_run("", a, b, comparison);
+    comparison.a_times = detailed_times(a);
+    comparison.b_times = detailed_times(b);
   }
+  comparison.a_origin = origin_of(a);
+  comparison.b_origin = origin_of(b);
   if (comparison.figures.empty()) return invalid("compare: they have no figure in common");
   for (const std::string_view name : kAsked) {
     const ordered_json one = a.value(std::string(name), ordered_json());
@@ -105,30 +127,65 @@ std::string Comparison::text(const std::string& a, const std::string& b) const {
   out += fmt::format("\n  {:<{}}{:>14}{:>14}{:>11}\n", "", width, "a", "b", "b to a");
   for (const ComparedFigure& figure : figures) {
     out += fmt::format("  {:<{}}{:>14.2f}{:>14.2f}{:>11}  {}\n", figure.name, width, figure.a,
-                       figure.b, change_text(figure),
-                       is_same(figure)      ? ""
-                       : figure.is_better() ? "better"
-                                            : "worse");
+                       figure.b, change_text(figure), verdict(figure));
   }
   return out;
 }
 
+std::string Comparison::why_no_distributions() const {
+  if (a_times && b_times) return {};
+  return fmt::format(
+      "No distributions: {} no times of single requests. Runs that are saved with "
+      "--save-detailed have them; sweeps have none.",
+      a_times   ? "b has"
+      : b_times ? "a has"
+                : "a and b have");
+}
+
 HtmlPage Comparison::to_html(const std::string& a, const std::string& b) const {
   using Look = HtmlCell::Look;
-  HtmlPage page("tandem bench serve: two results");
+  HtmlPage page("tandem bench serve: two results",
+                origin_here(fmt::format("tandem bench serve --compare {} {}", a, b)));
+  const auto count = [&](const char* what) {
+    return std::ranges::count_if(
+        figures, [&](const auto& one) { return verdict(one) == std::string_view(what); });
+  };
+  page.summary({{"b is better in", fmt::format("{}", count("better")), "figures"},
+                {"b is worse in", fmt::format("{}", count("worse")), "figures"},
+                {"the same", fmt::format("{}", count("")), "within 2 %"}});
   page.paragraph(fmt::format("a: {}; b: {}", a, b));
   for (const std::string& one : differences) {
     page.paragraph(fmt::format("They differ in {}", one));
   }
-  std::vector<std::vector<HtmlCell>> rows;
+  page.section("Distributions");
+  if (const std::string why = why_no_distributions(); !why.empty()) {
+    page.paragraph(why);
+  } else {
+    std::vector<Plot> plots;
+    for (const auto& [metric, times] :
+         {std::pair{"ttft", &DetailedTimes::ttft}, std::pair{"tpot", &DetailedTimes::tpot},
+          std::pair{"itl", &DetailedTimes::itl}, std::pair{"e2el", &DetailedTimes::e2el}}) {
+      plots.push_back(
+          cdf_plot(metric_title(metric), "ms",
+                   {cdf_series("a", (*a_times).*times), cdf_series("b", (*b_times).*times)}));
+    }
+    page.plots(plots);
+  }
+  HtmlRows rows;
   for (const ComparedFigure& figure : figures) {
-    const Look look = is_same(figure) ? Look::figure : figure.is_better() ? Look::good : Look::bad;
+    const Look look = is_same(figure) ? Look::text : figure.is_better() ? Look::good : Look::bad;
     rows.push_back({{figure.name, Look::text},
                     {fmt::format("{:.2f}", figure.a), Look::figure},
                     {fmt::format("{:.2f}", figure.b), Look::figure},
-                    {change_text(figure), look}});
+                    {change_text(figure), Look::figure},
+                    {verdict(figure), look}});
   }
-  page.table({"", "a", "b", "b to a"}, rows);
+  page.section("Figures");
+  page.sortable_table({"figure", "a", "b", "b to a", "verdict"}, rows);
+  for (const auto& [name, origin] : {std::pair{"a", &a_origin}, std::pair{"b", &b_origin}}) {
+    for (const auto& [what, value] : *origin)
+      page.condition(fmt::format("{}: {}", name, what), value);
+  }
   return page;
 }
 

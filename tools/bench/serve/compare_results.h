@@ -2,9 +2,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
+#include "tools/bench/serve/detailed_times.h"
 #include "tools/report/html_page.h"
 
 namespace tandem {
@@ -19,10 +23,17 @@ struct ComparedFigure {
   bool is_better() const { return more_is_better ? b > a : b < a; }
 };
 
+// What a result says of where it is from: (name, value).
+using ResultOrigin = std::vector<std::pair<std::string, std::string>>;
+
 struct Comparison {
   std::vector<ComparedFigure> figures;   // that both have
   std::vector<std::string> differences;  // in what was asked for: "request_rate: 4, 8"
+  std::optional<DetailedTimes> a_times, b_times;
+  ResultOrigin a_origin, b_origin;
 
+  // Empty: both have the times of single requests. Else what to do, to see distributions.
+  std::string why_no_distributions() const;
   std::string text(const std::string& a, const std::string& b) const;
   HtmlPage to_html(const std::string& a, const std::string& b) const;
 };

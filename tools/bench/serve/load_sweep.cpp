@@ -195,22 +195,13 @@ nlohmann::ordered_json LoadSweep::to_json(bool detailed) const {
 
 HtmlPage LoadSweep::to_html() const {
   using Look = HtmlCell::Look;
-  HtmlPage page("tandem bench serve: a sweep");
-  page.paragraph(knee_text(*this));
+  HtmlPage page("tandem bench serve: a sweep",
+                origin_here(points.empty() ? "" : points.front().report.conditions.command));
+  page.summary({{knee ? "the knee" : "no good run",
+                 knee ? fmt::format("{} {}", value_text(range, *knee), unit_of(range)) : "0",
+                 knee_text(*this), knee ? Look::good : Look::bad},
+                {"runs", fmt::format("{}", points.size())}});
   if (points.empty()) return page;
-  page.paragraph(points.front().report.conditions.command);
-  std::vector<std::string> head = {unit_of(range)};
-  head.insert(head.end(), kColumns.begin(), kColumns.end());
-  head.emplace_back("");
-  std::vector<std::vector<HtmlCell>> rows;
-  for (const SweepPoint& point : points) {
-    std::vector<HtmlCell>& row = rows.emplace_back();
-    row.push_back({value_text(range, point.value), Look::figure});
-    for (const std::string& cell : cells_of(point)) row.push_back({cell, Look::figure});
-    row.push_back({point.good ? "good" : "past the knee", point.good ? Look::good : Look::bad});
-  }
-  page.section("Runs");
-  page.table(head, rows);
   page.plots({plot_of(*this, "Time to the first token", "ms",
                       {{"p50", [](const LoadFigures& f) { return f.ttft_ms.median(); }},
                        {"p99", [](const LoadFigures& f) { return f.ttft_ms.percentile(99); }}}),
@@ -219,6 +210,22 @@ HtmlPage LoadSweep::to_html() const {
                        {"p99", [](const LoadFigures& f) { return f.e2el_ms.percentile(99); }}}),
               plot_of(*this, "Output tokens a second", "tokens/s",
                       {{"tokens/s", [](const LoadFigures& f) { return f.output_throughput; }}})});
+  std::vector<std::string> head = {unit_of(range)};
+  head.insert(head.end(), kColumns.begin(), kColumns.end());
+  head.emplace_back("verdict");
+  HtmlRows rows;
+  for (const SweepPoint& point : points) {
+    std::vector<HtmlCell>& row = rows.emplace_back();
+    row.push_back({value_text(range, point.value), Look::figure});
+    for (const std::string& cell : cells_of(point)) row.push_back({cell, Look::figure});
+    row.push_back({point.good ? "good" : "past the knee", point.good ? Look::good : Look::bad});
+  }
+  page.section("Runs");
+  page.sortable_table(head, rows);
+  const LoadConditions& asked = points.front().report.conditions;
+  page.condition("server", asked.url);
+  page.condition("model", asked.model);
+  page.condition("prompts of a run", fmt::format("{} of {}", asked.num_prompts, asked.dataset));
   return page;
 }
 

@@ -52,27 +52,30 @@ std::vector<ListedModel> read_models(const std::string& body) {
 }  // namespace
 
 Result<LoadTarget> parse_base_url(std::string_view url) {
-  constexpr std::string_view kScheme = "http://";
-  if (url.starts_with("https://")) {
-    return invalid(
-        "base_url: '{}': TLS is not spoken here; name the server's own http:// address, "
-        "or a proxy's that takes TLS off",
-        url);
-  }
+  constexpr std::string_view kPlain = "http://";
+  constexpr std::string_view kTls = "https://";
   const std::string_view whole = url;
-  if (url.starts_with(kScheme)) url.remove_prefix(kScheme.size());
+  const bool tls = url.starts_with(kTls);
+  if (tls) {
+    url.remove_prefix(kTls.size());
+  } else if (url.starts_with(kPlain)) {
+    url.remove_prefix(kPlain.size());
+  }
   const std::size_t slash = std::min(url.find('/'), url.size());
   std::string host(url.substr(0, slash));
   LoadTarget target;
   target.prefix = url.substr(slash);
   while (target.prefix.ends_with('/')) target.prefix.pop_back();
-  if (host.find(':') == std::string::npos || host.ends_with(']')) host += ":80";
+  if (host.find(':') == std::string::npos || host.ends_with(']')) host += tls ? ":443" : ":80";
   const Result<HttpAddress> address = HttpAddress::parse(host);
   const bool plain = std::ranges::all_of(target.prefix, [](char c) { return c > ' ' && c < 127; });
   if (!address || !plain) {
-    return invalid("base_url: '{}' is no address of a server; give http://HOST:PORT", whole);
+    return invalid(
+        "base_url: '{}' is no address of a server; give http://HOST:PORT or https://HOST:PORT",
+        whole);
   }
   target.address = *address;
+  target.address.tls = tls;
   return target;
 }
 

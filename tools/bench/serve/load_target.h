@@ -17,7 +17,7 @@ struct LoadTarget {
   std::vector<std::pair<std::string, std::string>> headers;  // of each request; may hold a key
 };
 
-// "http://HOST[:PORT][/PREFIX]".
+// "http://HOST[:PORT][/PREFIX]", or https.
 Result<LoadTarget> parse_base_url(std::string_view url);
 
 struct ListedModel {

@@ -13,7 +13,7 @@ using Adder = const std::function<SettingsField&(SettingsFacts::Target, const ch
 
 void add_server(SettingsTable& table, Adder add, ServeBenchSettings& s) {
   table.group("Server");
-  add(&s.base_url, "base_url", "http://HOST:PORT; instead of host and port").meta("URL");
+  add(&s.base_url, "base_url", "http://HOST:PORT or https; instead of host and port").meta("URL");
   add(&s.host, "host", "of the server");
   add(&s.port, "port", "of the server").range(1, 65535);
   add(&s.endpoint, "endpoint", "the path that is asked; by default the backend's").meta("PATH");

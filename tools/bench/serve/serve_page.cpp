@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "tools/bench/serve/serve_report.h"
-#include "tools/cli/machine.h"
-#include "tools/cli/version.h"
 
 namespace tandem {
 namespace {
@@ -28,129 +27,205 @@ void thin_out(PlotSeries& series) {
   series.points = std::move(kept);
 }
 
-// Of each of the run's seconds.
+std::vector<HtmlFigure> summary_of(const ServeReport& report) {
+  const LoadFigures& figures = report.figures;
+  std::vector<HtmlFigure> out = {
+      {"requests/s", two_digits(figures.request_throughput)},
+      {"output tokens/s", fmt::format("{:.0f}", figures.output_throughput)},
+      {"requests answered", fmt::format("{}", figures.completed),
+       fmt::format("in {:.1f} s", figures.duration_s)}};
+  if (figures.failed > 0) {
+    out.push_back({"requests failed", fmt::format("{}", figures.failed), "", Look::bad});
+  }
+  if (!report.conditions.goodput.empty()) {
+    const auto all =
+        static_cast<double>(std::max<std::int64_t>(1, figures.completed + figures.failed));
+    out.push_back({"met the objectives",
+                   fmt::format("{:.1f} %", 100 * static_cast<double>(figures.good) / all),
+                   fmt::format("{:.2f} requests/s", figures.request_goodput)});
+  }
+  for (const auto& [name, spread] :
+       {std::pair{"time to first token", &figures.ttft_ms},
+        std::pair{"time per output token", &figures.tpot_ms},
+        std::pair{"first token, adapter cold", &figures.cold_ttft_ms}}) {
+    if (spread->count() == 0) continue;
+    out.push_back({name, fmt::format("{:.2f} ms", spread->median()),
+                   fmt::format("median; p99 {:.2f} ms", spread->percentile(99))});
+  }
+  return out;
+}
+
+// The run in parts of equal length: about a second each, and not too few to see anything.
+class RunParts {
+ public:
+  explicit RunParts(double duration_s)
+      : count_(
+            std::clamp<std::size_t>(static_cast<std::size_t>(std::max(0.0, duration_s)), 20, 200)),
+        part_s_(std::max(duration_s, 1e-3) / static_cast<double>(count_)) {}
+
+  std::size_t count() const { return count_; }
+  double part_s() const { return part_s_; }
+  double middle_s(std::size_t part) const { return (static_cast<double>(part) + 0.5) * part_s_; }
+  std::size_t at(double at_s) const {
+    return std::min(static_cast<std::size_t>(std::max(0.0, at_s) / part_s_), count_ - 1);
+  }
+
+ private:
+  std::size_t count_;
+  double part_s_;
+};
+
+PlotSeries line_of(const char* name, const RunParts& parts, const std::vector<double>& values) {
+  PlotSeries series{name, {}, PlotSeries::Mark::line};
+  for (std::size_t i = 0; i < parts.count(); ++i) {
+    series.points.emplace_back(parts.middle_s(i), values[i]);
+  }
+  return series;
+}
+
+Plot plot_by_time(const char* title, const char* y_label) {
+  Plot plot;
+  plot.title = title;
+  plot.x_label = "time, s";
+  plot.y_label = y_label;
+  plot.y_from_zero = true;
+  return plot;
+}
+
 std::vector<Plot> time_series(const ServeReport& report) {
-  PlotSeries ttft{"ttft", {}, PlotSeries::Mark::dots};
-  PlotSeries cold{"ttft, cold adapter", {}, PlotSeries::Mark::dots};
-  const auto seconds = static_cast<std::size_t>(std::max(0.0, report.figures.duration_s)) + 1;
-  std::vector<double> answered(seconds, 0);
-  std::vector<double> asked(seconds, 0);
+  PlotSeries warm{"adapter resident, or base", {}, PlotSeries::Mark::dots};
+  PlotSeries cold{"adapter cold", {}, PlotSeries::Mark::dots};
+  const RunParts parts(report.figures.duration_s);
+  std::vector<double> due(parts.count(), 0), answered(parts.count(), 0), running(parts.count(), 0);
   for (const RequestRecord& record : report.records) {
     if (record.outcome == RequestOutcome::unsent) continue;
-    const auto second = [&](double at_s) {
-      return std::min(static_cast<std::size_t>(std::max(0.0, at_s)), seconds - 1);
-    };
-    asked[second(record.due_s)] += 1;
+    due[parts.at(record.due_s)] += 1 / parts.part_s();
+    for (std::size_t i = parts.at(record.sent_s); i <= parts.at(record.end_s); ++i) {
+      const double begin_s = static_cast<double>(i) * parts.part_s();
+      const double there_s =
+          std::min(record.end_s, begin_s + parts.part_s()) - std::max(record.sent_s, begin_s);
+      running[i] += std::max(0.0, there_s) / parts.part_s();
+    }
     if (record.outcome != RequestOutcome::ok) continue;
-    answered[second(record.end_s)] += 1;
+    answered[parts.at(record.end_s)] += 1 / parts.part_s();
     const RequestTimes times = times_of(record, report.conditions.count_from);
-    (is_cold(record) ? cold : ttft).points.emplace_back(record.due_s, times.ttft_ms);
+    (is_cold(record) ? cold : warm).points.emplace_back(record.due_s, times.ttft_ms);
   }
-  thin_out(ttft);
+  thin_out(warm);
   thin_out(cold);
-  Plot delays;
-  delays.title = "Time to the first token, by when it was due";
-  delays.x_label = "s";
-  delays.y_label = "ms";
-  delays.y_from_zero = true;
-  delays.series.push_back(std::move(ttft));
+  Plot delays = plot_by_time("Time to the first token, by when it was due", "ms");
+  delays.series.push_back(std::move(warm));
   if (!cold.points.empty()) delays.series.push_back(std::move(cold));
-  Plot flow;
-  flow.title = "Requests in each second";
-  flow.x_label = "s";
-  flow.y_label = "requests";
-  flow.y_from_zero = true;
-  flow.series = {{"due", {}, PlotSeries::Mark::line}, {"answered", {}, PlotSeries::Mark::line}};
-  for (std::size_t i = 0; i < seconds; ++i) {
-    flow.series[0].points.emplace_back(static_cast<double>(i), asked[i]);
-    flow.series[1].points.emplace_back(static_cast<double>(i), answered[i]);
-  }
-  return {std::move(delays), std::move(flow)};
+  Plot flow = plot_by_time("Requests a second", "requests/s");
+  flow.series = {line_of("due", parts, due), line_of("answered", parts, answered)};
+  Plot under_way = plot_by_time("Requests under way", "requests, mean");
+  under_way.series = {line_of("under way", parts, running)};
+  return {std::move(delays), std::move(flow), std::move(under_way)};
 }
 
-void add_conditions(const ServeReport& report, HtmlPage& page) {
-  const LoadConditions& asked = report.conditions;
-  std::vector<std::vector<HtmlCell>> rows;
-  const auto add = [&](const char* name, const std::string& value) {
-    rows.push_back({{name, Look::text}, {value, Look::text}});
-  };
-  add("command", asked.command);
-  add("server", asked.url);
-  add("model", asked.model);
-  add("prompts", fmt::format("{} of {}", asked.num_prompts, asked.dataset));
-  add("requests a second", fmt::format("{:g}", asked.request_rate));
-  add("at once, at most",
-      asked.max_concurrency == 0 ? "any number" : fmt::format("{}", asked.max_concurrency));
-  add("delays count from",
-      asked.count_from == CountFrom::due ? "when a request is due" : "when a request is sent");
-  add("load generator", fmt::format("commit {}, {}, {} usable cores", build_commit(), cpu_name(),
-                                    usable_cpus().size()));
-  for (const auto& [name, value] : asked.metadata) add(name.c_str(), value);
-  for (const std::string& note : asked.notes) add("note", note);
-  page.section("Conditions");
-  page.table({"", ""}, rows);
-}
-
-}  // namespace
-
-HtmlPage ServeReport::to_html() const {
-  HtmlPage page(conditions.label.empty() ? "tandem bench serve" : conditions.label);
-  page.paragraph(
-      fmt::format("{}: {:.2f} requests/s, {:.0f} output tokens/s; {} answered, {} failed "
-                  "in {:.1f} s",
-                  conditions.url, figures.request_throughput, figures.output_throughput,
-                  figures.completed, figures.failed, figures.duration_s));
-  std::vector<std::vector<HtmlCell>> rows;
-  std::vector<std::string> head = {"ms", "mean", "median", "std"};
-  for (const double percent : conditions.percentiles)
-    head.push_back(fmt::format("p{}", percentile_name(percent)));
+std::vector<Plot> distributions(const ServeReport& report) {
+  const LoadFigures& figures = report.figures;
   std::vector<Plot> plots;
-  for (const std::string& metric : conditions.metrics) {
+  for (const std::string& metric : report.conditions.metrics) {
     const SampleSpread& spread = metric_spread(figures, metric);
+    if (spread.count() == 0) continue;
+    std::vector<PlotSeries> series = {cdf_series("all", spread.sorted())};
+    if (metric == "ttft" && figures.cold_ttft_ms.count() > 0) {
+      series.push_back(cdf_series("adapter resident", figures.warm_ttft_ms.sorted()));
+      series.push_back(cdf_series("adapter cold", figures.cold_ttft_ms.sorted()));
+    }
+    plots.push_back(cdf_plot(metric_title(metric), "ms", std::move(series)));
+  }
+  return plots;
+}
+
+void add_delays(const ServeReport& report, HtmlPage& page) {
+  const LoadConditions& asked = report.conditions;
+  std::vector<std::string> head = {"ms", "mean", "median", "std"};
+  for (const double percent : asked.percentiles) {
+    head.push_back(fmt::format("p{}", percentile_name(percent)));
+  }
+  HtmlRows rows;
+  for (const std::string& metric : asked.metrics) {
+    const SampleSpread& spread = metric_spread(report.figures, metric);
     std::vector<HtmlCell>& row = rows.emplace_back();
     row.push_back({metric, Look::text});
     for (const double value : {spread.mean(), spread.median(), spread.deviation()}) {
       row.push_back({two_digits(value), Look::figure});
     }
-    for (const double percent : conditions.percentiles) {
+    for (const double percent : asked.percentiles) {
       row.push_back({two_digits(spread.percentile(percent)), Look::figure});
-    }
-    if (spread.count() > 0) {
-      plots.push_back(cdf_plot(metric, "ms", {cdf_series(metric, spread.sorted())}));
     }
   }
   page.section("Delays");
   page.table(head, rows);
-  for (Plot& plot : time_series(*this)) plots.push_back(std::move(plot));
-  page.plots(plots);
-  rows.clear();
-  for (const AdapterFigures& one : figures.adapters) {
+}
+
+void add_models(const ServeReport& report, HtmlPage& page) {
+  HtmlRows rows;
+  for (const AdapterFigures* one : by_requests(report.figures)) {
     const auto figure = [](const SampleSpread& spread, double value) {
       return HtmlCell{spread.count() == 0 ? "" : two_digits(value), Look::figure};
     };
-    rows.push_back({{adapter_name(one.adapter), Look::text},
-                    {fmt::format("{}", one.completed), Look::figure},
-                    {fmt::format("{}", one.failed), one.failed > 0 ? Look::bad : Look::figure},
-                    {fmt::format("{}", one.cold), Look::figure},
-                    {one.first_ttft_ms ? two_digits(*one.first_ttft_ms) : "", Look::figure},
-                    figure(one.cold_ttft_ms, one.cold_ttft_ms.mean()),
-                    figure(one.warm_ttft_ms, one.warm_ttft_ms.mean()),
-                    figure(one.warm_ttft_ms, one.warm_ttft_ms.percentile(99)),
-                    figure(one.tpot_ms, one.tpot_ms.mean())});
+    rows.push_back({{report.adapter_name(one->adapter), Look::text},
+                    {fmt::format("{}", one->completed), Look::figure},
+                    {fmt::format("{}", one->failed), one->failed > 0 ? Look::bad : Look::figure},
+                    {fmt::format("{}", one->cold), Look::figure},
+                    {one->first_ttft_ms ? two_digits(*one->first_ttft_ms) : "", Look::figure},
+                    figure(one->cold_ttft_ms, one->cold_ttft_ms.mean()),
+                    figure(one->warm_ttft_ms, one->warm_ttft_ms.mean()),
+                    figure(one->warm_ttft_ms, one->warm_ttft_ms.percentile(99)),
+                    figure(one->tpot_ms, one->tpot_ms.mean())});
   }
   page.section("Models");
-  page.table({"", "answered", "failed", "cold", "first ttft, ms", "cold ttft", "warm ttft",
-              "warm p99", "tpot"},
-             rows);
+  page.sortable_table({"model", "answered", "failed", "cold", "first ttft, ms", "cold ttft",
+                       "warm ttft", "warm p99", "tpot"},
+                      rows);
+}
+
+void add_conditions(const LoadConditions& asked, HtmlPage& page) {
+  page.condition("server", asked.url);
+  page.condition("model", asked.model);
+  page.condition("prompts", fmt::format("{} of {}", asked.num_prompts, asked.dataset));
+  page.condition("requests a second", fmt::format("{:g}", asked.request_rate));
+  page.condition("at once, at most", asked.max_concurrency == 0
+                                         ? "any number"
+                                         : fmt::format("{}", asked.max_concurrency));
+  page.condition("delays count from", asked.count_from == CountFrom::due
+                                          ? "when a request is due"
+                                          : "when a request is sent");
+  for (const auto& [name, value] : asked.metadata) page.condition(name, value);
+  for (const std::string& note : asked.notes) page.condition("note", note);
+}
+
+}  // namespace
+
+std::string metric_title(std::string_view metric) {
+  if (metric == "ttft") return "Time to the first token (ttft)";
+  if (metric == "tpot") return "Time per output token (tpot)";
+  if (metric == "itl") return "Time between tokens (itl)";
+  return "Latency (e2el)";
+}
+
+HtmlPage ServeReport::to_html() const {
+  HtmlPage page(conditions.label.empty() ? "tandem bench serve" : conditions.label,
+                origin_here(conditions.command));
+  page.summary(summary_of(*this));
+  add_delays(*this, page);
+  page.section("Distributions");
+  page.plots(distributions(*this));
+  page.section("By time");
+  page.plots(time_series(*this));
+  add_models(*this, page);
   if (!figures.errors.empty()) {
-    rows.clear();
+    HtmlRows rows;
     for (const auto& [error, count] : figures.errors) {
       rows.push_back({{error, Look::text}, {fmt::format("{}", count), Look::figure}});
     }
     page.section("Failures");
-    page.table({"reason", "requests"}, rows);
+    page.sortable_table({"reason", "requests"}, rows);
   }
-  add_conditions(*this, page);
+  add_conditions(conditions, page);
   return page;
 }
 

@@ -55,16 +55,6 @@ std::string spread_table(const ServeReport& report) {
   return out;
 }
 
-// Those asked for most first.
-std::vector<const AdapterFigures*> by_requests(const LoadFigures& figures) {
-  std::vector<const AdapterFigures*> order;
-  for (const AdapterFigures& one : figures.adapters) order.push_back(&one);
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return a->completed + a->failed > b->completed + b->failed;
-  });
-  return order;
-}
-
 std::string cell(const SampleSpread& spread, double value) {
   return spread.count() == 0 ? "-" : fmt::format("{:.2f}", value);
 }
@@ -171,6 +161,15 @@ const SampleSpread& metric_spread(const LoadFigures& figures, const std::string&
   if (metric == "itl") return figures.itl_ms;
   TANDEM_CHECK(metric == "e2el", "there is no metric '{}'", metric);
   return figures.e2el_ms;
+}
+
+std::vector<const AdapterFigures*> by_requests(const LoadFigures& figures) {
+  std::vector<const AdapterFigures*> order;
+  for (const AdapterFigures& one : figures.adapters) order.push_back(&one);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return a->completed + a->failed > b->completed + b->failed;
+  });
+  return order;
 }
 
 std::string ServeReport::adapter_name(std::int32_t number) const {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/bench/serve/arrivals.h"
@@ -52,5 +53,9 @@ struct ServeReport {
 std::string percentile_name(double percent);
 // The spread that "ttft", "tpot", "itl" or "e2el" names.
 const SampleSpread& metric_spread(const LoadFigures& figures, const std::string& metric);
+// What it is called in full: "Time to the first token (ttft)".
+std::string metric_title(std::string_view metric);
+// Those asked for most first.
+std::vector<const AdapterFigures*> by_requests(const LoadFigures& figures);
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "tools/cli/flags.h"
 
@@ -61,6 +62,13 @@ TEST(BenchReport, TablesStandSideBySideInTextAndJson) {
   EXPECT_EQ(report.to_json()["tables"][0]["rows"][0][1], 1.25);
 }
 
+TEST(BenchReport, ARatioToNothingIsShort) {
+  BenchReport report("coldstart", "");
+  report.add({"C2", "overhead", std::numeric_limits<double>::max(), "", Must::be_at_most, 0.25});
+  EXPECT_THAT(report.table(), HasSubstr(" 1.8e+308 "));
+  EXPECT_THAT(report.to_html().text(), HasSubstr("<td class=\"n\">1.8e+308</td>"));
+}
+
 TEST(BenchReport, ColumnsStayApartWhateverTheirTextsAre) {
   BenchReport report("engine", "tandem bench engine");
   const std::string longer(70, 'x');
@@ -81,8 +89,9 @@ TEST(BenchReport, ThePageHasBarsSamplesFactsAndPlots) {
   std::ifstream file(path);
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   for (const char* part :
-       {"<td>H1</td>", "class=\"bad\">MISSED", "class=\"good\">met", "<td>step</td>",
-        "<td>threads</td><td>2</td>", "<figcaption>TTFT</figcaption>", "<svg",
+       {"<td>H1</td>", "class=\"bad\">MISSED", "class=\"good\">met",
+        "<dt>bars met</dt><dd class=\"bad\">1 of 2</dd>", "<td>step</td>",
+        "<th scope=\"row\">threads</th><td>2</td>", "<figcaption>TTFT</figcaption>", "<svg",
         "<h2>Side by side</h2>", "<td class=\"n\">1.250</td>"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }

@@ -124,7 +124,7 @@ TEST(BenchServe, SaysWhatIsWrongAndWhatToDo) {
     return ran.error;
   };
   EXPECT_THAT(error({"--port", "1"}), HasSubstr("is the server up?"));
-  EXPECT_THAT(error({"--base-url", "https://h"}), HasSubstr("TLS"));
+  EXPECT_THAT(error({"--base-url", "ftp://h"}), HasSubstr("https://HOST:PORT"));
   EXPECT_THAT(error({"--stub", "--goodput", "ttft"}), HasSubstr("ttft:MS"));
   EXPECT_THAT(error({"--stub", "--dataset-name", "custom"}), HasSubstr("--dataset-path"));
   EXPECT_THAT(error({"--stub", "--lora-modules", "all"}), HasSubstr("lists no adapter"));

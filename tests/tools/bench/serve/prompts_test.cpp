@@ -76,7 +76,9 @@ TEST(BaseUrl, IsAnAddressWithOrWithoutPortAndPath) {
   EXPECT_EQ(parsed("h:81/a/b/"), "http://h:81 /a/b");
   EXPECT_EQ(parsed("http://h"), "http://h:80 ");
   EXPECT_EQ(parsed("http://[::1]"), "http://[::1]:80 ");
-  EXPECT_EQ(parsed("https://h"), "refused");
+  EXPECT_EQ(parsed("https://h/v"), "https://h:443 /v");
+  EXPECT_EQ(parsed("https://h:8443"), "https://h:8443 ");
+  EXPECT_EQ(parsed("https://http://h"), "refused");
   EXPECT_EQ(parsed("http://h:x"), "refused");
   EXPECT_EQ(parsed("http://h/a b"), "refused");
   EXPECT_EQ(parsed(""), "refused");
