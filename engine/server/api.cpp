@@ -238,7 +238,7 @@ HttpResponse Api::handle(const HttpRequest& request) {
     // What generates says it at its end. GET is for monitors, many times a minute.
     if (context_.options.request_log && !response.source && request.method == "POST") {
       const std::chrono::duration<double> total = SteadyClock().now() - start;
-      log::info("{}", log_line(request.id, match.route->path, response.status, total.count()));
+      log_call(request.id, match.route->path, response.status, total.count());
     }
   }
   return response;

@@ -17,6 +17,7 @@
 namespace tandem {
 
 struct ClientCall {
+  std::string request_id;  // by which the logs know it
   std::string path;
   std::string body;      // verbatim
   bool relayed = false;  // completions or chat, by /v1/relay; else it is passed on as it is

@@ -41,6 +41,7 @@ void RoutedCall::go(EngineIndex engine, SentId sent) {
   if (num_tokens() > tokens_before_) attempts_ = 0;  // the last engine got somewhere
   tokens_before_ = num_tokens();
   ++attempts_;
+  ++engines_asked_;
   tried_ = true;
   wanted_.avoid_strictly = false;
   kind_ = Kind::whole;

@@ -58,7 +58,7 @@ int run_route(const std::vector<std::string>& args) {
                "--registry URL\n");
     return kExitUsage;
   }
-  if (const auto level = log::parse_level(settings.log_level)) log::set_level(*level);
+  set_up_log(settings.log);
   const Status status = route(settings);
   return status ? kExitOk : report_failure(kRouteInfo, status);
 }

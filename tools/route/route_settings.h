@@ -8,6 +8,7 @@
 #include "base/settings/settings.h"
 #include "scheduler/cluster/membership/named_engines.h"
 #include "scheduler/router/front/router_server.h"
+#include "tools/cli/log_settings.h"
 
 namespace tandem {
 
@@ -39,7 +40,8 @@ struct RouteSettings {
   double heartbeat_timeout_s = 2;
   double recover_timeout_s = 30;
   std::int64_t max_attempts = 6;
-  std::string log_level = "info";
+  bool request_log = true;
+  LogSettings log;
 };
 
 void add_route_settings(SettingsTable& table, RouteSettings& settings);

@@ -213,7 +213,7 @@ int run_serve(const std::vector<std::string>& args) {
   SettingsTable table;
   add_serve_settings(table, engine, server);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
-  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  set_up_log(engine.log);
   const Status status = serve(engine, server);
   return status ? kExitOk : report_failure(kInfo, status);
 }

@@ -82,7 +82,7 @@ void AnswerParts::log_end(int status) {
   if (logged_ || !job_.logged.enabled) return;
   logged_ = true;
   try {
-    log::info("{}", log_line(job_.logged, status, run_.stats()));
+    log_call(job_.logged, status, run_.stats());
   } catch (const std::bad_alloc&) {  // the answer is worth more than its line
   }
 }

@@ -19,8 +19,8 @@ struct LoggedCall {
 };
 
 // Status 499: the client went away.
-std::string log_line(const LoggedCall& call, int status, std::span<const GenerationStats> stats);
+void log_call(const LoggedCall& call, int status, std::span<const GenerationStats> stats);
 // Of another call, or of one that was refused.
-std::string log_line(std::string_view id, const char* path, int status, double total_s);
+void log_call(std::string_view id, const char* path, int status, double total_s);
 
 }  // namespace tandem

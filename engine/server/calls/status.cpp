@@ -1,4 +1,5 @@
-// GET /health, GET /ready, GET /metrics
+// GET /health, GET /ready, GET /metrics, GET and POST /v1/log_level
+#include "base/http/rest/log_level.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/response_building.h"
 
@@ -23,6 +24,14 @@ HttpResponse calls::metrics(CallContext& context, const HttpRequest&, const json
   HttpResponse response = text_response(context.metrics.text(served));
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   return response;
+}
+
+HttpResponse calls::log_level(CallContext&, const HttpRequest&, const json&) {
+  return show_log_level();
+}
+
+HttpResponse calls::set_log_level(CallContext&, const HttpRequest& request, const json&) {
+  return change_log_level(request);
 }
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 
 #include "base/http/auth.h"
 #include "base/http/request_id.h"
+#include "base/http/rest/log_level.h"
 #include "base/http/rest/media_type.h"
 #include "base/log.h"
 #include "scheduler/router/client_call.h"
@@ -48,6 +49,7 @@ HttpResponse status_json(int status, std::string_view word) {
 HttpResponse relay(Router& router, const HttpRequest& request) {
   ClientCall call;
   if (const auto error = read_client_call(request, call)) return refusal(*error);
+  call.request_id = request.id;
   call.headers.emplace_back("X-Request-Id", request.id);
   for (const char* name : kPassedOn) {
     if (const auto value = request.header(name); !value.empty()) {
@@ -137,11 +139,15 @@ constexpr FrontRoute kFrontRoutes[] = {
        response.content_type = "text/plain; version=0.0.4; charset=utf-8";
        return response;
      }},
+    {"GET", "/v1/log_level", true, [](Router&, const HttpRequest&) { return show_log_level(); }},
+    {"POST", "/v1/log_level", true,
+     [](Router&, const HttpRequest& request) { return change_log_level(request); }},
     {"GET", "/openapi.json", false, describe},
 };
 
-// The route of the path; `right`: by this method. Null: there is no such path.
+// The route of the path, `right` by this method if there is one. Null: there is no such path.
 const FrontRoute* find_front_route(const HttpRequest& request, bool& right) {
+  const FrontRoute* found = nullptr;
   for (const FrontRoute& route : kFrontRoutes) {
     const std::string_view path = route.path;
     const bool same = path == kModel
@@ -150,13 +156,21 @@ const FrontRoute* find_front_route(const HttpRequest& request, bool& right) {
     if (!same) continue;
     right = request.method == route.method ||
             (request.method == "HEAD" && std::string_view(route.method) == "GET");
-    return &route;
+    if (right) return &route;
+    found = &route;
   }
-  return nullptr;
+  return found;
 }
 
-const char* methods_of(const FrontRoute& route) {
-  return std::string_view(route.method) == "GET" ? "GET, HEAD" : route.method;
+// Of all routes of its path.
+std::string methods_of(const FrontRoute& asked) {
+  std::string methods;
+  for (const FrontRoute& route : kFrontRoutes) {
+    if (std::string_view(route.path) != asked.path) continue;
+    if (!methods.empty()) methods += ", ";
+    methods += std::string_view(route.method) == "GET" ? "GET, HEAD" : route.method;
+  }
+  return methods;
 }
 
 // GET /openapi.json: what an engine says of the calls that are called here, too.
