@@ -106,6 +106,7 @@ class RoutedCall final : public CallEvents {
   bool leave();
   void give_up(std::string_view why);
   std::vector<std::pair<std::string, std::string>> headers_now() const;
+  void end_attempt();
   void say(const HttpResponse& response);
   void end(Outcome outcome);
 
@@ -118,6 +119,8 @@ class RoutedCall final : public CallEvents {
   EngineIndex engine_;
   SentId sent_ = 0;
   const TimePoint came_at_;
+  TraceContext attempt_;  // of its engine; not valid: none is traced
+  TimePoint asked_at_{};
   TimePoint waiting_since_{};
   std::int32_t attempts_ = 0;  // since something was told
   std::int32_t engines_asked_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "scheduler/router/call_trace.h"
 
 namespace tandem {
 namespace {
@@ -206,6 +207,8 @@ void Router::note_calls() {
 }
 
 void Router::log_end(const RoutedCall& call, const std::string& engine, Outcome outcome) const {
+  const bool traced = call.call().trace.valid();
+  const std::string trace = traced ? trace_hex(call.call().trace.trace) : std::string();
   const log::Field fields[] = {
       {"id", call.call().request_id},
       {"path", call.call().path},
@@ -215,8 +218,9 @@ void Router::log_end(const RoutedCall& call, const std::string& engine, Outcome 
       {"engines_asked", std::int64_t{call.engines_asked()}},
       {"tokens", static_cast<std::int64_t>(call.num_tokens())},
       {"total_s", seconds_between(call.came_at(), now())},
+      {"trace_id", trace},
   };
-  log::info_with("request", fields);
+  log::info_with("request", std::span(fields).first(std::size(fields) - (traced ? 0 : 1)));
 }
 
 std::unique_ptr<HttpCall> Router::ask(EngineIndex engine, const CallRequest& request,
@@ -258,6 +262,7 @@ void Router::over(RoutedCall& call, Outcome outcome) {
   }
   metrics_.count_request(engine, name_of(outcome));
   if (options_.request_log) log_end(call, engine, outcome);
+  trace_end(call, name_of(outcome), now());
   if (outcome == Outcome::served && call.num_tokens() > 0) {
     answer_tokens_ += kAnswerMemory * (static_cast<double>(call.num_tokens()) - answer_tokens_);
   }

@@ -277,6 +277,7 @@ void add_engine_settings(SettingsTable& table, EngineSettings& engine, ServerSet
   add_batching_settings(table, engine, offered.batching);
   add_server_settings(table, server, offered.server);
   add_log_settings(table, engine.log);
+  add_trace_settings(table, server.tracing, offered.server);
 }
 
 void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server) {

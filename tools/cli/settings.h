@@ -10,6 +10,7 @@
 #include "engine/service/adapter_mode.h"
 #include "engine/service/engine_defaults.h"
 #include "tools/cli/log_settings.h"
+#include "tools/cli/trace_settings.h"
 
 namespace tandem {
 
@@ -91,6 +92,7 @@ struct ServerSettings {
   std::string advertise;      // URL; empty: of host and port
   std::string adapter_store;  // folder; empty: nothing is fetched from other engines
   double adapter_store_gb = 10;
+  TraceSettings tracing;
 };
 
 // Which of them a command takes as flags. The others are another command's, accepted in config

@@ -104,6 +104,7 @@ void add_route_settings(SettingsTable& table, RouteSettings& s) {
            "engines that a request is asked of, one after the other, without a token's progress")
       .range(1, 100);
   add_log_settings(table, s.log);
+  add_trace_settings(table, s.tracing);
 }
 
 RouterServerOptions router_options(const RouteSettings& s) {

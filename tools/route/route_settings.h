@@ -9,6 +9,7 @@
 #include "scheduler/cluster/membership/named_engines.h"
 #include "scheduler/router/front/router_server.h"
 #include "tools/cli/log_settings.h"
+#include "tools/cli/trace_settings.h"
 
 namespace tandem {
 
@@ -42,6 +43,7 @@ struct RouteSettings {
   std::int64_t max_attempts = 6;
   bool request_log = true;
   LogSettings log;
+  TraceSettings tracing;
 };
 
 void add_route_settings(SettingsTable& table, RouteSettings& settings);

@@ -75,6 +75,7 @@ class CompilingAnswer final : public DeferredResponse {
  private:
   void log_end(int status) const {
     if (job_.logged.enabled) log_call(job_.logged, status, {});
+    trace_call(job_.logged, status, {}, std::nullopt);
   }
 
   AnswerJob job_;

@@ -8,7 +8,14 @@
 namespace tandem {
 namespace {
 
-constexpr std::string_view kRequest = "request";
+std::string trace_id(const TraceContext& context) {
+  return context.valid() ? trace_hex(context.trace) : std::string();
+}
+
+// The last of them is that of its trace, if it has one.
+void write(std::span<const log::Field> fields, const TraceContext& context) {
+  log::info_with("request", context.valid() ? fields : fields.first(fields.size() - 1));
+}
 
 }  // namespace
 
@@ -29,19 +36,25 @@ void log_call(const LoggedCall& call, int status, std::span<const GenerationStat
     total_s = std::max(total_s, one.total_s);
     if (tier.empty()) tier = one.adapter_tier;
   }
+  const std::string trace = trace_id(call.trace);
   const log::Field fields[] = {
       {"id", call.id},           {"path", call.path},       {"status", std::int64_t{status}},
       {"model", call.model},     {"adapter", call.adapter}, {"tier", tier},
       {"prompt_tokens", prompt}, {"cached_tokens", cached}, {"completion_tokens", completion},
       {"queue_s", queue_s},      {"ttft_s", ttft_s},        {"total_s", total_s},
+      {"trace_id", trace},
   };
-  log::info_with(kRequest, fields);
+  write(fields, call.trace);
 }
 
-void log_call(std::string_view id, const char* path, int status, double total_s) {
-  const log::Field fields[] = {
-      {"id", id}, {"path", path}, {"status", std::int64_t{status}}, {"total_s", total_s}};
-  log::info_with(kRequest, fields);
+void log_call(const HttpRequest& request, const char* path, int status, double total_s) {
+  const std::string trace = trace_id(request.trace);
+  const log::Field fields[] = {{"id", request.id},
+                               {"path", path},
+                               {"status", std::int64_t{status}},
+                               {"total_s", total_s},
+                               {"trace_id", trace}};
+  write(fields, request.trace);
 }
 
 }  // namespace tandem

@@ -14,6 +14,7 @@
 #include "base/http/rest/log_level.h"
 #include "base/http/rest/media_type.h"
 #include "base/log.h"
+#include "base/trace/tracer.h"
 #include "scheduler/router/client_call.h"
 #include "scheduler/router/front/fan_out.h"
 #include "scheduler/router/front/lists.h"
@@ -31,6 +32,8 @@ constexpr FanOutTimes kLoadTimes{.connect = std::chrono::seconds(2),
 // Of the client's headers those that engines know.
 constexpr std::array<const char*, 3> kPassedOn = {"x-slo-ttft-ms", "x-slo-tpot-ms",
                                                   "x-gateway-inference-fairness-id"};
+
+constexpr std::size_t kMostOfTraceState = 512;  // bytes that must be passed on
 
 HttpResponse text(std::string body) {
   HttpResponse response;
@@ -50,6 +53,11 @@ HttpResponse relay(Router& router, const HttpRequest& request) {
   ClientCall call;
   if (const auto error = read_client_call(request, call)) return refusal(*error);
   call.request_id = request.id;
+  call.trace = request.trace;
+  const std::string_view state = request.header("tracestate");
+  if (call.trace.valid() && !state.empty() && state.size() <= kMostOfTraceState) {
+    call.headers.emplace_back("tracestate", std::string(state));
+  }
   call.headers.emplace_back("X-Request-Id", request.id);
   for (const char* name : kPassedOn) {
     if (const auto value = request.header(name); !value.empty()) {
@@ -135,7 +143,7 @@ constexpr FrontRoute kFrontRoutes[] = {
      }},
     {"GET", "/metrics", true,
      [](Router& router, const HttpRequest&) {
-       HttpResponse response = text(router.metrics().text());
+       HttpResponse response = text(router.metrics().text() + trace::metrics_text());
        response.content_type = "text/plain; version=0.0.4; charset=utf-8";
        return response;
      }},
@@ -286,6 +294,9 @@ HttpResponse Front::refuse(int status, std::string_view reason) {
 
 void Front::finish(const HttpRequest& request, HttpResponse& response) {
   response.headers.emplace_back("X-Request-Id", request.id.empty() ? request_id({}) : request.id);
+  if (request.trace.valid()) {
+    response.headers.emplace_back("traceparent", traceparent(request.trace));
+  }
   cors_.add_headers(request, response);
   bool right = false;
   const FrontRoute* const route = find_front_route(request, right);
