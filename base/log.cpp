@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/log_output.h"
@@ -29,6 +31,8 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::info;
 }
 
+constexpr const char* kTextPattern = "%Y-%m-%d %H:%M:%S.%e %^%l%$ %v";
+constexpr const char* kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})";
 constexpr int kLastFlushMs = 200;  // of a process that ends, for a reader that has fallen behind
 
 // Never destroyed: threads may log until the very end.
@@ -71,34 +75,77 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
 spdlog::logger& logger() {
   static spdlog::logger& instance = [&]() -> spdlog::logger& {
     auto* made = new spdlog::logger("tandem", std::make_shared<StderrSink>());
-    made->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+    made->set_pattern(kTextPattern);
+    made->set_level(spdlog::level::trace);  // enabled() has decided
     std::atexit([] { output().flush(kLastFlushMs); });
     return *made;
   }();
   return instance;
 }
 
+struct Rules {
+  std::atomic<Level> lowest{Level::info};
+  std::atomic<bool> has_modules{false};
+  std::atomic<bool> json{false};
+  std::mutex mutex;
+  Levels levels;  // guarded by mutex
+};
+
+// Never destroyed, either.
+Rules& rules() {
+  static Rules& instance = *new Rules;
+  return instance;
+}
+
 }  // namespace
 
-Result<Level> parse_level(std::string_view text) {
-  if (text == "debug") return Level::debug;
-  if (text == "info") return Level::info;
-  if (text == "warning") return Level::warning;
-  if (text == "error") return Level::error;
-  if (text == "off") return Level::off;
-  return invalid("unknown log level '{}': debug, info, warning, error or off", text);
+Result<Format> parse_format(std::string_view text) {
+  if (text == "text") return Format::text;
+  if (text == "json") return Format::json;
+  return invalid("unknown log format '{}': text or json", text);
+}
+
+void set_format(Format format) {
+  const bool json = format == Format::json;
+  logger().set_pattern(json ? kJsonPattern : kTextPattern);
+  rules().json.store(json, std::memory_order_relaxed);  // guards nothing
+}
+
+Format format() {
+  return rules().json.load(std::memory_order_relaxed) ? Format::json : Format::text;
+}
+
+void set_levels(const Levels& levels) {
+  Rules& all = rules();
+  const std::lock_guard lock(all.mutex);
+  all.levels = levels;
+  // relaxed: a line more or less by what held before does no harm
+  all.has_modules.store(!levels.is_one(), std::memory_order_relaxed);
+  all.lowest.store(levels.lowest(), std::memory_order_relaxed);
 }
 
 void set_level(Level level) {
-  logger().set_level(to_spdlog(level));
+  set_levels(Levels(level));
 }
 
-bool enabled(Level level) {
-  return logger().should_log(to_spdlog(level));
+Levels levels() {
+  const std::lock_guard lock(rules().mutex);
+  return rules().levels;
 }
 
-void write(Level level, std::string_view message) {
-  logger().log(to_spdlog(level), message);
+bool enabled(Level level, const char* source) {
+  Rules& all = rules();
+  if (level < all.lowest.load(std::memory_order_relaxed)) return false;
+  if (!all.has_modules.load(std::memory_order_relaxed)) return true;
+  const std::lock_guard lock(all.mutex);
+  return level >= all.levels.of(module_of(source));
+}
+
+void write(Level level, const char* source, std::string_view message,
+           std::span<const Field> fields) {
+  const bool json = format() == Format::json;
+  logger().log(to_spdlog(level), json ? json_members(module_of(source), message, fields)
+                                      : text_line(message, fields));
 }
 
 }  // namespace tandem::log

@@ -8,6 +8,7 @@
 #include "base/http/inflate.h"
 #include "base/http/request_id.h"
 #include "base/http/response_head.h"
+#include "base/trace/tracer.h"
 
 namespace tandem {
 namespace {
@@ -108,6 +109,8 @@ void Connection::take_head() {
   close_ = !framing.keep_alive;
   HttpRequest& request = reader_.request();
   request.id = request_id(request.header("x-request-id"));
+  request.trace = trace::begin(request.header("traceparent"));
+  if (request.trace.sampled) request.came = SteadyClock().now();
   if (auto early = context_.handler.screen(request)) {
     if (request.has_body) {  // which nobody will read
       close_ = true;

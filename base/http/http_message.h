@@ -12,10 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/trace/trace_context.h"
+
 namespace tandem {
 
 struct HttpRequest {
-  std::string id;  // request_id.h; empty if the head could not be read
+  std::string id;      // request_id.h; empty if the head could not be read
+  TraceContext trace;  // by its traceparent; not valid: it has none, and tracing is off
+  TimePoint came{};    // its head, if it is traced
   std::string method;
   std::string path;   // decoded, without the query
   std::string query;  // as it came, without the '?'

@@ -127,6 +127,10 @@ SettingsField& SettingsField::at_least(double low) {
   facts_.low = low;
   return *this;
 }
+SettingsField& SettingsField::check(std::function<Status(const std::string&)> judge) {
+  facts_.check = std::move(judge);
+  return *this;
+}
 SettingsField& SettingsField::choices(std::vector<std::string> allowed) {
   facts_.choices = std::move(allowed);
   return *this;
@@ -251,6 +255,9 @@ Status SettingsField::validate() const {
     return {};
   };
   const auto check_text = [this](const std::string& text) -> Status {
+    if (facts_.check) {
+      if (const Status judged = facts_.check(text); !judged) return bad(judged.message());
+    }
     if (facts_.choices.empty() ||
         std::find(facts_.choices.begin(), facts_.choices.end(), text) != facts_.choices.end()) {
       return {};

@@ -42,7 +42,8 @@ struct SettingsFacts {
   std::string flag_name;           // empty: the key
   std::string source = "default";  // "--port", "f.toml:3", ...
   std::optional<double> low, high;
-  std::vector<std::string> choices;  // empty: any
+  std::vector<std::string> choices;                 // empty: any
+  std::function<Status(const std::string&)> check;  // of a text; empty: any
   bool required = false;
   bool secret = false;
   bool has_key = true;   // in files; with the flag also a variable
@@ -70,6 +71,7 @@ class SettingsField {
   SettingsField& range(double low, double high);
   SettingsField& at_least(double low);
   SettingsField& choices(std::vector<std::string> allowed);
+  SettingsField& check(std::function<Status(const std::string&)> judge);  // of a text
   SettingsField& required();                 // validate() refuses an empty string or list
   SettingsField& secret();                   // its value is never printed
   SettingsField& flag_only();                // no TOML key and no environment name

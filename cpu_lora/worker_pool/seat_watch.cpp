@@ -48,6 +48,7 @@ ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupO
                      "--engine-pid",
                      std::to_string(::getpid())};
   child.environment = harmless_environment();
+  if (log::format() == log::Format::json) child.environment.emplace_back("TANDEM_LOG_FORMAT=json");
   return child;
 }
 

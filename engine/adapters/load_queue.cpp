@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/trace/tracer.h"
 
 namespace tandem {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 constexpr std::size_t kMostAhead = 300;  // an emulated link makes three of a copy
 constexpr std::size_t kFewAhead = 32;
 constexpr std::size_t kOperationsOfPiece = 5;  // about
+constexpr int kLanes = 16;                     // that a trace draws loads on
 constexpr std::chrono::microseconds kRoomPoll{20};
 constexpr std::chrono::milliseconds kAhead{4};
 // Pieces that may wait behind them: what the planner's order still means something for.
@@ -279,6 +281,10 @@ std::size_t LoadQueue::begin(SlotId slot) {
     timer_.forget();
   }
   if (!has_words()) table_->write(rank_, *stream_, slot);
+  if (trace::on()) {
+    load(slot).begun_at = SteadyClock().now();
+    load(slot).begins = record_event();
+  }
   return 4;
 }
 
@@ -369,7 +375,7 @@ std::unique_ptr<Event> LoadQueue::record_event() {
   std::unique_ptr<Event> event;
   if (spare_events_.empty()) {
     if (spare_events_.capacity() <= num_events_) spare_events_.reserve(2 * num_events_ + 16);
-    event = device_->create_event();
+    event = trace::on() ? device_->create_timed_event() : device_->create_event();
     ++num_events_;
   } else {
     event = std::move(spare_events_.back());
@@ -401,6 +407,7 @@ void LoadQueue::end(SlotId slot) {
     load_times_.count(kAdapterLoadBounds,
                       seconds_between(load(slot).reserved, signals_.clock->now()));
   }
+  if (trace::on() && rank_ == 0) trace_load(slot);  // other devices' loads are its like
   end_load(slot);
   std::erase(loading_, slot);
 }
@@ -441,6 +448,40 @@ Status LoadQueue::abandon(std::vector<SlotId>& ended) noexcept {
   return status;
 }
 
+// As StepPipeline does: the device's times, placed by when its end was seen.
+void LoadQueue::trace_load(SlotId slot) noexcept {
+  const Load& of = load(slot);
+  if (of.begins == nullptr) return;
+  const TimePoint now = SteadyClock().now();
+  const Duration took = duration_of(of.whole->seconds_since(*of.begins));
+  const TimePoint begin = std::max(of.begun_at, now - took);
+  const auto lane = static_cast<std::uint16_t>(slot.value() % kLanes);
+  const auto draw = [&](Span span) {
+    span.lane = lane;
+    trace::record(span);
+  };
+  const ServedAdapter& adapter = *table_->row(slot).adapter;
+  draw(device_span("load", SpanTrack::loads, begin, now)
+           .add("adapter", adapter.name())
+           .add("bytes", static_cast<double>(adapter.contents().num_bytes)));
+  std::vector<std::pair<double, std::size_t>> passed;  // in the order of the link
+  try {
+    for (std::size_t l = 0; l < of.layers.size(); ++l) {
+      if (of.layers[l] != nullptr) passed.emplace_back(of.layers[l]->seconds_since(*of.begins), l);
+    }
+  } catch (const std::bad_alloc&) {  // a trace without pieces
+    return;
+  }
+  std::sort(passed.begin(), passed.end());
+  double from = 0;
+  for (const auto& [until, layer] : passed) {
+    draw(device_span("layer", SpanTrack::loads, begin + duration_of(from),
+                     std::min(begin + duration_of(until), now))
+             .add("layer", static_cast<double>(layer)));
+    from = until;
+  }
+}
+
 void LoadQueue::end_load(SlotId slot) {
   Load& old = load(slot);
   for (auto* events : {&old.layers, &old.b_parts}) {
@@ -448,7 +489,9 @@ void LoadQueue::end_load(SlotId slot) {
       if (event != nullptr) spare_events_.push_back(std::move(event));
     }
   }
-  if (old.whole != nullptr) spare_events_.push_back(std::move(old.whole));
+  for (auto* event : {&old.whole, &old.begins}) {
+    if (*event != nullptr) spare_events_.push_back(std::move(*event));
+  }
   loads_[slot.index()].reset();
 }
 

@@ -158,6 +158,8 @@ class LoadQueue {
     std::vector<std::uint8_t> queued, sent;       // by layer: bit 0 A, bit 1 B
     std::size_t pieces_left = 0;                  // to be sent
     bool begun = false;                           // a piece has been
+    TimePoint begun_at{};                         // by the host, if it is traced
+    std::unique_ptr<Event> begins;                // and by the device; null: it is not
   };
   static constexpr unsigned kPartA = 1, kPartB = 2, kBothParts = 3;
   struct Piece {
@@ -192,6 +194,7 @@ class LoadQueue {
   std::size_t copy(const Piece& piece);
   const Event* mark_sent(const Piece& piece);
   void end_load(SlotId slot);
+  void trace_load(SlotId slot) noexcept;
   std::unique_ptr<Event> record_event();
   void drop_all(std::vector<SlotId>& ended);
 

@@ -218,6 +218,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   context->stats.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
   context->stats.completion_tokens = static_cast<std::int32_t>(continuations.num_tokens);
   context->submitted = clock_->now();
+  context->stats.submitted = context->submitted;
   context->state = std::make_shared<GenerationState>(request.n, request.max_unread);
   context->state->take_up(std::move(continuations.said), context->stats);
   context->request = std::move(request);

@@ -9,10 +9,25 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/trace/tracer.h"
 #include "engine/batching/batch/token_masks.h"
 #include "engine/batching/statistics.h"
 
 namespace tandem {
+
+namespace {
+
+void trace_workers(const RequestContext& context, const StepResult::Served& served,
+                   std::uint64_t step) noexcept {
+  const TraceContext& call = context.request.trace;
+  if (!call.sampled || !trace::on() || served.workers_ended == TimePoint{}) return;
+  trace::record(
+      request_span("CPU workers", call.child(), served.workers_began, served.workers_ended)
+          .add("layers", static_cast<double>(served.cpu_layers))
+          .add("step", static_cast<double>(step)));
+}
+
+}  // namespace
 
 EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, const Parts& parts)
     : options_(options),
@@ -333,6 +348,7 @@ void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>&
       RequestContext& context = *entry.sequence->context;
       if (entry.slot != served.slot || &context == last) continue;
       context.stats.cpu_layers += served.cpu_layers;
+      trace_workers(context, served, counts_.steps);
       last = &context;
     }
   }

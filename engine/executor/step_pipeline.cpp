@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/trace/tracer.h"
+#include "engine/handoff/handoff_trace.h"
 
 namespace tandem {
 namespace {
@@ -51,7 +53,8 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   if (handoff != nullptr) adapters.loads().set_link_factor(handoff->costs().factors.link);
   for (Step& step : pipeline->steps_) {
     TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
-    step.done = device.create_event();
+    step.done = trace::on() ? device.create_timed_event() : device.create_event();
+    if (trace::on()) step.begins = device.create_timed_event();
   }
   return pipeline;
 }
@@ -100,6 +103,7 @@ void StepPipeline::launch(const StepPlan& plan) {
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
+  if (step.begins != nullptr) stream_->record(*step.begins);
   adapters_.step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
   auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
@@ -125,6 +129,7 @@ void StepPipeline::launch(const StepPlan& plan) {
   }
   adapters_.step_ends(*stream_);
   step.awaited_masks = plan.num_masks > 0;
+  step.num_rows = batch_->num_rows();
   step.kind.reset();
   if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded};
   forecast(step);
@@ -296,6 +301,7 @@ StepResult StepPipeline::wait(const Others& others) {
   if (failure_.ok() && stream_->failed()) failure_ = stream_->synchronize();
   --in_flight_;
   const TimePoint end = clock_->now();
+  ++num_ended_;
   result.status = failure_.ok() ? step.status : failure_;
   result.entries = step.entries;
   if (result.status.ok()) {
@@ -303,11 +309,12 @@ StepResult StepPipeline::wait(const Others& others) {
   }
   result.seconds = seconds_between(std::max(step.begun, last_end_), end);
   result.gap_seconds = step.gap_seconds;
+  if (trace::on()) trace_step(step, end);
   if (handoff_ != nullptr && !leads()) {
     step.handoff.groups.clear();
   } else if (handoff_ != nullptr) {
     const double seconds = seconds_between(std::max(step.launched, last_end_), end);
-    end_handoff(step, others, seconds, result);
+    end_handoff(step, others, seconds, end, result);
     if (result.status.ok() && !others.failed) learn(step, seconds);
     forecast_.end_oldest(end, result.status.ok() && !others.failed);
   }
@@ -319,6 +326,23 @@ StepResult StepPipeline::wait(const Others& others) {
     failure_ = Status();
   }
   return result;
+}
+
+// The device tells how long it took, and the host when it saw it end: that places it on the host's
+// clock, as late as that was seen.
+void StepPipeline::trace_step(const Step& step, TimePoint end) const noexcept {
+  TimePoint begin = std::max(step.launched, last_end_);
+  if (step.begins != nullptr && step.status.ok()) {
+    begin = std::max(begin, end - duration_of(step.done->seconds_since(*step.begins)));
+  }
+  const bool recorded = step.kind && step.kind->recorded;
+  Span span = device_span(recorded ? "recorded step" : "step", SpanTrack::steps, begin, end);
+  span.lane = static_cast<std::uint16_t>(adapters_.rank());
+  trace::record(span.add("step", static_cast<double>(num_ended_))
+                    .add("rows", static_cast<double>(step.num_rows))
+                    .add("sequences", static_cast<double>(step.entries.size()))
+                    .add("gap_ms", step.gap_seconds * 1e3)
+                    .add("cold_adapters", static_cast<double>(step.handoff.groups.size())));
 }
 
 // Recorded steps are quicker than any that hands rows over, and those with masks may have waited
@@ -354,7 +378,7 @@ Status StepPipeline::abandon() noexcept {
 }
 
 // The slots are those of the step: by now another adapter may lie there.
-void StepPipeline::end_handoff(Step& step, const Others& others, double seconds,
+void StepPipeline::end_handoff(Step& step, const Others& others, double seconds, TimePoint end,
                                StepResult& result) {
   std::vector<std::pair<const ServedAdapter*, SlotId>> slots;
   for (const HandoffStep::Group& group : step.handoff.groups) {
@@ -369,12 +393,22 @@ void StepPipeline::end_handoff(Step& step, const Others& others, double seconds,
   for (std::size_t g = 0; g < step.handoff.groups.size() && !failed; ++g) {
     if ((others.voids & mask_of(g)) != 0) step.handoff.voids[g] = 1;
   }
+  const bool traced = trace::on() && !failed && !slots.empty();
+  const std::vector<WorkerTime> times =
+      traced ? trace_workers(step.handoff, step.launched, end) : std::vector<WorkerTime>();
   const HandoffOutcome outcome = handoff_->end(step.handoff, failed, seconds);
   for (const AdapterLease& adapter : outcome.voided) {
     result.voided.push_back(slot_of(adapter.get()));
   }
   for (const HandoffOutcome::Served& served : outcome.served) {
-    result.served.push_back({slot_of(served.adapter), served.cpu_layers});
+    StepResult::Served& one = result.served.emplace_back();
+    one.slot = slot_of(served.adapter);
+    one.cpu_layers = served.cpu_layers;
+    for (std::size_t g = 0; g < times.size(); ++g) {
+      if (slots[g].first != served.adapter) continue;
+      one.workers_began = times[g].begin;
+      one.workers_ended = times[g].end;
+    }
   }
 }
 

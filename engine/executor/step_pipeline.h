@@ -107,6 +107,9 @@ class StepPipeline {
     std::size_t num_samples = 0;
     Buffer sampled;  // host memory
     std::unique_ptr<Event> done;
+    // Where tracing was on from the start: both are timed, and the device says what it took.
+    std::unique_ptr<Event> begins;
+    std::int32_t num_rows = 0;
     Status status;  // of enqueuing it
     TimePoint begun;
     TimePoint launched;  // its first kernel
@@ -126,7 +129,8 @@ class StepPipeline {
   void describe_handoff(const StepInput& input, Step& step);
   void bring_back(const Step& step);
   void forecast(const Step& step);
-  void end_handoff(Step& step, const Others& others, double seconds, StepResult& result);
+  void end_handoff(Step& step, const Others& others, double seconds, TimePoint end,
+                   StepResult& result);
   bool leads() const { return adapters_.rank() == 0; }
   void learn(const Step& step, double seconds);
   // The step that was enqueued `ago` steps ago; 1: the newest.
@@ -136,6 +140,7 @@ class StepPipeline {
   const Step& step_before(std::size_t ago) const { return steps_[index_before(ago)]; }
   const Step& oldest() const { return step_before(in_flight_); }
   double look_for_gap();
+  void trace_step(const Step& step, TimePoint end) const noexcept;
 
   const Options options_;
   LlamaModel* model_;
@@ -168,6 +173,7 @@ class StepPipeline {
   std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
   TimePoint seen_busy_;                  // when it was last known to have something
   TimePoint last_end_;
+  std::uint64_t num_ended_ = 0;
 };
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/slot_id.h"
 #include "base/status.h"
 #include "base/token_id.h"
@@ -70,6 +71,8 @@ struct StepResult {
   struct Served {
     SlotId slot;
     std::int32_t cpu_layers = 0;  // of which workers computed anything
+    // From the first of these layers to the end of the last, where tracing is on.
+    TimePoint workers_began{}, workers_ended{};
   };
   std::vector<Served> served;  // adapters with rows handed over, or that might have been
 };

@@ -14,6 +14,7 @@
 #include "base/json/json_release.h"
 #include "base/log.h"
 #include "base/memory/memory_reserve.h"
+#include "engine/server/answer/request_trace.h"
 #include "engine/server/cluster/stats_feed.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/response_building.h"
@@ -236,9 +237,12 @@ HttpResponse Api::handle(const HttpRequest& request) {
   } else {
     count(response.status);
     // What generates says it at its end. GET is for monitors, many times a minute.
-    if (context_.options.request_log && !response.source && request.method == "POST") {
-      const std::chrono::duration<double> total = SteadyClock().now() - start;
-      log::info("{}", log_line(request.id, match.route->path, response.status, total.count()));
+    if (!response.source && request.method == "POST") {
+      const double total_s = seconds_between(start, SteadyClock().now());
+      if (context_.options.request_log) {
+        log_call(request, match.route->path, response.status, total_s);
+      }
+      trace_call(request, match.route->path, response.status);
     }
   }
   return response;
@@ -246,6 +250,9 @@ HttpResponse Api::handle(const HttpRequest& request) {
 
 void Api::finish(const HttpRequest& request, HttpResponse& response) {
   response.headers.emplace_back("X-Request-Id", request.id.empty() ? request_id({}) : request.id);
+  if (request.trace.valid()) {
+    response.headers.emplace_back("traceparent", traceparent(request.trace));
+  }
   cors_.add_headers(request, response);
 }
 

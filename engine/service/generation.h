@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/token_id.h"
+#include "base/trace/trace_context.h"
 
 namespace tandem {
 
@@ -91,6 +92,7 @@ struct GenerationRequest {
   // Empty, or of each continuation: it goes on as if it had generated these tokens now. The reader
   // gets what they said in a first delta of each (OutputDelta::is_before), then the news.
   std::vector<GeneratedBefore> before;
+  TraceContext trace = {};  // of the call: what is done for it is told below its span
 };
 
 struct TokenLogprob {
@@ -134,6 +136,7 @@ struct GenerationStats {
   std::int32_t preemptions = 0;
   std::string adapter_tier;  // where it was found: "device", "loading", "host", "disk"; "" for base
   std::int32_t cpu_layers = 0;  // layers served by CPU workers
+  TimePoint submitted = {};  // by the machine's monotonic clock; what is told above counts from it
 };
 
 // The asker's end of a running request. Destroying it cancels what still runs.

@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "base/http/http_message.h"
+#include "base/trace/trace_context.h"
 #include "scheduler/prefixes/prompt_blocks.h"
 #include "scheduler/router/route_error.h"
 
 namespace tandem {
 
 struct ClientCall {
+  std::string request_id;  // by which the logs know it
+  TraceContext trace;
   std::string path;
   std::string body;      // verbatim
   bool relayed = false;  // completions or chat, by /v1/relay; else it is passed on as it is

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/http/sse.h"
+#include "base/trace/tracer.h"
+#include "scheduler/router/call_trace.h"
 
 namespace tandem {
 namespace {
@@ -38,9 +40,15 @@ RoutedCall::~RoutedCall() = default;
 void RoutedCall::go(EngineIndex engine, SentId sent) {
   engine_ = engine;
   sent_ = sent;
+  if (call_.trace.sampled && trace::on()) {
+    asked_at_ = host_.now();
+    trace_wait(call_.trace, waiting_since_, asked_at_);
+    attempt_ = call_.trace.child();
+  }
   if (num_tokens() > tokens_before_) attempts_ = 0;  // the last engine got somewhere
   tokens_before_ = num_tokens();
   ++attempts_;
+  ++engines_asked_;
   tried_ = true;
   wanted_.avoid_strictly = false;
   kind_ = Kind::whole;
@@ -70,6 +78,9 @@ std::vector<std::pair<std::string, std::string>> RoutedCall::headers_now() const
     if (name != kDeadline || call_.slo_ttft_s <= 0) continue;
     value = fmt::format("{:.3f}", std::max(call_.slo_ttft_s * 1e3 - passed_ms, kLeastDeadlineMs));
   }
+  // Below the attempt's span; where none is recorded, as it came.
+  const TraceContext& asker = attempt_.valid() ? attempt_ : call_.trace;
+  if (asker.valid()) headers.emplace_back("traceparent", traceparent(asker));
   return headers;
 }
 
@@ -169,6 +180,7 @@ void RoutedCall::finish_error() {
 }
 
 void RoutedCall::again(std::string_view why, bool doubted) {
+  end_attempt();
   http_.reset();
   const auto held_head = std::exchange(head_, {});
   host_.engine_failed(*this, why, doubted);
@@ -193,6 +205,7 @@ bool RoutedCall::leave() {
 }
 
 bool RoutedCall::leave_for_another() {
+  end_attempt();
   http_.reset();
   head_ = {};
   if (!leave()) return false;
@@ -259,7 +272,13 @@ void RoutedCall::client_drained() {
   if (http_ != nullptr) http_->resume();
 }
 
+void RoutedCall::end_attempt() {
+  if (!attempt_.valid()) return;
+  trace_attempt(std::exchange(attempt_, {}), asked_at_, host_.now(), head_.status);
+}
+
 void RoutedCall::end(Outcome outcome) {
+  end_attempt();
   over_ = true;
   http_.reset();
   host_.over(*this, outcome);

@@ -86,6 +86,8 @@ class RoutedCall final : public CallEvents {
   std::optional<TimePoint> moved_at() const { return moved_at_; }  // the last time
   EngineIndex engine() const { return engine_; }                   // not valid: none now
   SentId sent() const { return sent_; }
+  TimePoint came_at() const { return came_at_; }
+  std::int32_t engines_asked() const { return engines_asked_; }  // one as often as it was asked
   TimePoint waiting_since() const { return waiting_since_; }
   std::size_t num_tokens() const { return ledger_ ? ledger_->num_tokens() : 0; }
 
@@ -104,6 +106,7 @@ class RoutedCall final : public CallEvents {
   bool leave();
   void give_up(std::string_view why);
   std::vector<std::pair<std::string, std::string>> headers_now() const;
+  void end_attempt();
   void say(const HttpResponse& response);
   void end(Outcome outcome);
 
@@ -116,8 +119,11 @@ class RoutedCall final : public CallEvents {
   EngineIndex engine_;
   SentId sent_ = 0;
   const TimePoint came_at_;
+  TraceContext attempt_;  // of its engine; not valid: none is traced
+  TimePoint asked_at_{};
   TimePoint waiting_since_{};
-  std::int32_t attempts_ = 0;      // since something was told
+  std::int32_t attempts_ = 0;  // since something was told
+  std::int32_t engines_asked_ = 0;
   std::size_t tokens_before_ = 0;  // the last attempt
   bool tried_ = false;
   Kind kind_ = Kind::whole;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "scheduler/router/call_trace.h"
 
 namespace tandem {
 namespace {
@@ -14,6 +15,7 @@ constexpr Duration kTick = std::chrono::milliseconds(25);
 constexpr std::size_t kLook = 64;
 constexpr std::size_t kShortQueue = 8;
 constexpr double kAnswerMemory = 0.02;
+constexpr std::size_t kMostOfModel = 128;  // bytes of what a client calls a model, in the log
 
 std::string_view name_of(Outcome outcome) {
   switch (outcome) {
@@ -204,6 +206,23 @@ void Router::note_calls() {
   metrics_.set_running(running_);
 }
 
+void Router::log_end(const RoutedCall& call, const std::string& engine, Outcome outcome) const {
+  const bool traced = call.call().trace.valid();
+  const std::string trace = traced ? trace_hex(call.call().trace.trace) : std::string();
+  const log::Field fields[] = {
+      {"id", call.call().request_id},
+      {"path", call.call().path},
+      {"outcome", name_of(outcome)},
+      {"model", std::string_view(call.call().model).substr(0, kMostOfModel)},
+      {"engine", engine},
+      {"engines_asked", std::int64_t{call.engines_asked()}},
+      {"tokens", static_cast<std::int64_t>(call.num_tokens())},
+      {"total_s", seconds_between(call.came_at(), now())},
+      {"trace_id", trace},
+  };
+  log::info_with("request", std::span(fields).first(std::size(fields) - (traced ? 0 : 1)));
+}
+
 std::unique_ptr<HttpCall> Router::ask(EngineIndex engine, const CallRequest& request,
                                       const CallDeadlines& deadlines, CallEvents& events) {
   return client_.call(cluster_.engines()[engine.index()].address, request, deadlines, events);
@@ -242,6 +261,8 @@ void Router::over(RoutedCall& call, Outcome outcome) {
     if (place != queue_.end()) queue_.erase(place);
   }
   metrics_.count_request(engine, name_of(outcome));
+  if (options_.request_log) log_end(call, engine, outcome);
+  trace_end(call, name_of(outcome), now());
   if (outcome == Outcome::served && call.num_tokens() > 0) {
     answer_tokens_ += kAnswerMemory * (static_cast<double>(call.num_tokens()) - answer_tokens_);
   }

@@ -36,7 +36,8 @@ struct RouterOptions {
   RouteLimits limits;
   WatchTimes watch;
   ConsolidationOptions consolidation;
-  std::string api_key;  // sent to the engines; empty: none
+  std::string api_key;      // sent to the engines; empty: none
+  bool request_log = true;  // a line in the log for each request that ended
 };
 
 class Router final : private CallHost, private FollowerHost {
@@ -100,6 +101,7 @@ class Router final : private CallHost, private FollowerHost {
   void serve_queue();
   void expire_queue();
   void note_calls();
+  void log_end(const RoutedCall& call, const std::string& engine, Outcome outcome) const;
 
   // CallHost
   const RouteLimits& limits() const override { return options_.limits; }

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "base/log_output.h"
@@ -102,6 +104,42 @@ TEST(Log, WritesLinesInTheirOrder) {
   log::set_level(log::Level::off);
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, ::testing::MatchesRegex(".* info one\n.* warning two\n"));
+}
+
+TEST(Log, WritesAnObjectOfJsonOnEachLine) {
+  log::set_level(log::Level::info);
+  log::set_format(log::Format::json);
+  ::testing::internal::CaptureStderr();
+  log::warning("a \"quoted\"\nword");
+  const log::Field fields[] = {{"id", "req-1"}};
+  log::info_with("request", fields, "../../engine/server/api.cpp");
+  log::set_format(log::Format::text);
+  log::set_level(log::Level::off);
+  std::istringstream lines(::testing::internal::GetCapturedStderr());
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  const auto first = nlohmann::json::parse(line);
+  EXPECT_EQ(first["level"], "warning");
+  EXPECT_EQ(first["message"], "a \"quoted\"\nword");
+  EXPECT_THAT(first["time"].get<std::string>(),
+              ::testing::MatchesRegex("20..-..-..T..:..:..\\....[+-]..:.."));
+  ASSERT_TRUE(std::getline(lines, line));
+  const auto second = nlohmann::json::parse(line);
+  EXPECT_EQ(second["module"], "engine/server");
+  EXPECT_EQ(second["id"], "req-1");
+}
+
+TEST(Log, TakesLevelsOfModulesWhileItRuns) {
+  const char* const handoff = "../../engine/handoff/handoff.cpp";
+  const char* const server = "../../engine/server/api.cpp";
+  log::set_levels(*log::Levels::parse("warning,handoff=debug"));
+  EXPECT_TRUE(log::enabled(log::Level::debug, handoff));
+  EXPECT_FALSE(log::enabled(log::Level::info, server));
+  log::set_levels(*log::Levels::parse("debug,handoff=off"));
+  EXPECT_FALSE(log::enabled(log::Level::error, handoff));
+  EXPECT_TRUE(log::enabled(log::Level::debug, server));
+  log::set_level(log::Level::off);
+  EXPECT_FALSE(log::enabled(log::Level::error, server));
 }
 
 }  // namespace

@@ -219,9 +219,9 @@ int run_bench_load(const std::vector<std::string>& args) {
       .flag_only();
   table.add(settings.rounds, "rounds", "loads that are timed").range(1, 1000).flag_only();
   add_device_settings(table, engine);
-  add_log_settings(table, engine);
+  add_log_settings(table, engine.log);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
-  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  set_up_log(engine.log);
   const Result<int> status =
       bench_load(engine, settings, reporting, bench_command_line("load", args));
   return status ? *status : report_failure(kInfo, status.status());

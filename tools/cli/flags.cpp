@@ -12,6 +12,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/log.h"
 #include "base/stderr_text.h"
 #include "tools/cli/foreign_flags.h"
 
@@ -261,6 +262,10 @@ Status write_output(const std::string& setting, const std::string& path, std::st
 }
 
 int report_failure(const CommandInfo& command, const Status& status) {
+  if (log::format() == log::Format::json) {
+    log::error("tandem {}: {}", command.name, status.message());
+    return kExitFailure;
+  }
   constexpr int kPatienceMs = 1000;
   say_on_stderr(fmt::format("tandem {}: {}\n", command.name, status.message()), kPatienceMs);
   return kExitFailure;

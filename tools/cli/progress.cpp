@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
+
 namespace tandem {
 namespace {
 
@@ -35,7 +37,7 @@ Progress::~Progress() {
 }
 
 bool Progress::is_terminal(int fd) {
-  return isatty(fd) == 1;
+  return isatty(fd) == 1 && log::format() != log::Format::json;
 }
 
 std::string Progress::line(std::string_view what, std::uint64_t done, std::uint64_t total,
@@ -77,6 +79,9 @@ void Progress::finish() {
 }
 
 void Progress::write_text(const std::string& text) const {
+  if (!terminal_ && log::format() == log::Format::json) {
+    return log::info("{}", std::string_view(text).substr(0, text.size() - 1));
+  }
   // A progress line that cannot be written is no reason to stop.
   [[maybe_unused]] const ssize_t written = write(fd_, text.data(), text.size());
 }

@@ -267,12 +267,6 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
       .at_least(0);
 }
 
-void add_log_settings(SettingsTable& table, EngineSettings& s) {
-  table.group("Log");
-  table.add(s.log_level, "log_level", "what reaches standard error")
-      .choices({"debug", "info", "warning", "error", "off"});
-}
-
 void add_engine_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server,
                          const OfferedSettings& offered) {
   add_model_settings(table, engine);
@@ -282,7 +276,8 @@ void add_engine_settings(SettingsTable& table, EngineSettings& engine, ServerSet
   add_device_settings(table, engine);
   add_batching_settings(table, engine, offered.batching);
   add_server_settings(table, server, offered.server);
-  add_log_settings(table, engine);
+  add_log_settings(table, engine.log);
+  add_trace_settings(table, server.tracing, offered.server);
 }
 
 void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server) {

@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "engine/service/adapter_mode.h"
 #include "engine/service/engine_defaults.h"
+#include "tools/cli/log_settings.h"
+#include "tools/cli/trace_settings.h"
 
 namespace tandem {
 
@@ -65,8 +67,7 @@ struct EngineSettings {
   std::string graphs = "auto";
   std::int64_t max_graph_batch = 256;
   std::string record_steps;  // file; empty: none
-  // Log
-  std::string log_level = "info";
+  LogSettings log;
 
   AdapterMode mode() const;  // what adapter_mode names; requires that it is one of its choices
 };
@@ -91,6 +92,7 @@ struct ServerSettings {
   std::string advertise;      // URL; empty: of host and port
   std::string adapter_store;  // folder; empty: nothing is fetched from other engines
   double adapter_store_gb = 10;
+  TraceSettings tracing;
 };
 
 // Which of them a command takes as flags. The others are another command's, accepted in config
@@ -111,7 +113,6 @@ void add_serve_settings(SettingsTable& table, EngineSettings& engine, ServerSett
 
 // For commands that have no engine.
 void add_device_settings(SettingsTable& table, EngineSettings& settings);
-void add_log_settings(SettingsTable& table, EngineSettings& settings);
 
 struct NamedAdapter {
   std::string name;

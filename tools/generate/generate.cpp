@@ -269,7 +269,7 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
 
 int run_generate(const std::vector<std::string>& args) {
   EngineSettings engine;
-  engine.log_level = "warning";  // the answer is what matters here
+  engine.log.log_level = "warning";  // the answer is what matters here
   engine.max_num_seqs = 1;
   ServerSettings server;
   GenerateSettings settings;
@@ -277,7 +277,7 @@ int run_generate(const std::vector<std::string>& args) {
   add_generate_settings(table, settings);
   add_engine_settings(table, engine, server, {.adapters = true, .handoff = true, .batching = true});
   if (const auto status = read_settings(kInfo, table, args)) return *status;
-  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  set_up_log(engine.log);
   const Result<int> status = generate(engine, settings);
   return status ? *status : report_failure(kInfo, status.status());
 }

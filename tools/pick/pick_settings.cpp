@@ -53,9 +53,7 @@ void add_pick_settings(SettingsTable& table, PickSettings& s) {
   table.add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
       .meta("MB")
       .range(0.001, 1024);
-  table.group("Log");
-  table.add(s.log_level, "log_level", "what reaches standard error")
-      .choices({"debug", "info", "warning", "error", "off"});
+  add_log_settings(table, s.log);
 }
 
 NamedEngines named_engines(const PickSettings& settings) {

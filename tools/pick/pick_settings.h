@@ -8,6 +8,7 @@
 #include "base/settings/settings.h"
 #include "scheduler/cluster/membership/named_engines.h"
 #include "scheduler/picker/picker_host.h"
+#include "tools/cli/log_settings.h"
 
 namespace tandem {
 
@@ -27,7 +28,7 @@ struct PickSettings {
   std::int64_t metrics_port = 9090;
   std::string api_key;
   double max_body_mb = 8;
-  std::string log_level = "info";
+  LogSettings log;
 };
 
 void add_pick_settings(SettingsTable& table, PickSettings& settings);

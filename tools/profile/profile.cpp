@@ -305,7 +305,7 @@ int run_profile(const std::vector<std::string>& args) {
   table.add(settings.diff, "diff", "compare with an older profile").meta("OLD").flag_only();
   add_engine_settings(table, engine, server, {});
   if (const auto status = read_settings(kInfo, table, join_words(args))) return *status;
-  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  set_up_log(engine.log);
   if (asks(settings)) {
     const Result<int> status = answer_questions(engine, settings);
     if (status) return *status;

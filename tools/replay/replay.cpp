@@ -58,21 +58,21 @@ Result<int> replay(const std::string& file, EngineSettings settings) {
 int run_replay(const std::vector<std::string>& args) {
   const bool has_file = !args.empty() && !args.front().starts_with("-");
   EngineSettings settings;
-  settings.log_level = "warning";  // the steps are what matters here
+  settings.log.log_level = "warning";  // the steps are what matters here
   SettingsTable table;
   table.group("Model");
   table.add(settings.model, "model", "checkpoint folder; default: that of the recording")
       .meta("DIR")
       .flag_only();
   add_device_settings(table, settings);
-  add_log_settings(table, settings);
+  add_log_settings(table, settings.log);
   const std::vector<std::string> flags(args.begin() + (has_file ? 1 : 0), args.end());
   if (const auto status = read_settings(kInfo, table, flags)) return *status;
   if (!has_file) {
     fmt::print(stderr, "tandem replay: which file? Usage: tandem replay {}\n", kInfo.usage);
     return kExitUsage;
   }
-  if (const auto level = log::parse_level(settings.log_level)) log::set_level(*level);
+  set_up_log(settings.log);
   const Result<int> status = replay(args.front(), settings);
   return status ? *status : report_failure(kInfo, status.status());
 }

@@ -13,6 +13,7 @@
 #include "tools/cli/flags.h"
 #include "tools/cli/serving.h"
 #include "tools/cli/signals.h"
+#include "tools/cli/version.h"
 #include "tools/route/route_settings.h"
 
 namespace tandem {
@@ -31,6 +32,8 @@ Status route(const RouteSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   const NamedEngines engines = named_engines(settings);
   TANDEM_ASSIGN(auto source, engine_source(engines));
+  TANDEM_ASSIGN(const auto tracing,  // outlives what it traces; null: none
+                start_tracing(settings.tracing, "tandem route", utc_now()));
   make_room_for_connections(settings.max_connections, 2);  // the engine's end, too
   TANDEM_ASSIGN(const auto server,
                 RouterServer::create(router_options(settings), std::move(source)));
@@ -58,7 +61,7 @@ int run_route(const std::vector<std::string>& args) {
                "--registry URL\n");
     return kExitUsage;
   }
-  if (const auto level = log::parse_level(settings.log_level)) log::set_level(*level);
+  set_up_log(settings.log);
   const Status status = route(settings);
   return status ? kExitOk : report_failure(kRouteInfo, status);
 }

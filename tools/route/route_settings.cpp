@@ -59,6 +59,7 @@ void add_route_settings(SettingsTable& table, RouteSettings& s) {
       .meta("ORIGIN");
   table.add(s.max_connections, "max_connections", "connections at once; more are told 503")
       .range(1, 65536);
+  table.add(s.request_log, "request_log", "a line in the log for each request that ended");
   table.add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
       .meta("MB")
       .range(0.001, 1024);
@@ -102,9 +103,8 @@ void add_route_settings(SettingsTable& table, RouteSettings& s) {
       .add(s.max_attempts, "max_attempts",
            "engines that a request is asked of, one after the other, without a token's progress")
       .range(1, 100);
-  table.group("Log");
-  table.add(s.log_level, "log_level", "what reaches standard error")
-      .choices({"debug", "info", "warning", "error", "off"});
+  add_log_settings(table, s.log);
+  add_trace_settings(table, s.tracing);
 }
 
 RouterServerOptions router_options(const RouteSettings& s) {
@@ -115,6 +115,7 @@ RouterServerOptions router_options(const RouteSettings& s) {
   options.cors_origins = s.cors_origins;
   options.max_body_bytes = static_cast<std::size_t>(s.max_body_mb * 1024 * 1024);
   options.max_connections = static_cast<int>(s.max_connections);
+  options.router.request_log = s.request_log;
   options.router.policy = s.policy;
   options.router.policy_options.seed = static_cast<std::uint64_t>(s.seed);
   options.router.policy_options.slo_decode_s = s.slo_decode_ms / 1e3;

@@ -8,6 +8,8 @@
 #include "base/settings/settings.h"
 #include "scheduler/cluster/membership/named_engines.h"
 #include "scheduler/router/front/router_server.h"
+#include "tools/cli/log_settings.h"
+#include "tools/cli/trace_settings.h"
 
 namespace tandem {
 
@@ -39,7 +41,9 @@ struct RouteSettings {
   double heartbeat_timeout_s = 2;
   double recover_timeout_s = 30;
   std::int64_t max_attempts = 6;
-  std::string log_level = "info";
+  bool request_log = true;
+  LogSettings log;
+  TraceSettings tracing;
 };
 
 void add_route_settings(SettingsTable& table, RouteSettings& settings);

@@ -152,6 +152,10 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
                 list_adapters(engine_settings.adapters, engine_settings.adapter));
   TANDEM_TRY(check_registry(server_settings));
   TANDEM_ASSIGN(auto store, open_store(server_settings));  // null: none
+  const std::string engine_id = new_engine_id();
+  // Before the engine is made, whose events are timed by it; outlives what it traces. Null: none.
+  TANDEM_ASSIGN(const auto tracing,
+                start_tracing(server_settings.tracing, "tandem serve", engine_id));
   std::unique_ptr<EngineSetup> setup;          // outlives the server, which points into it
   std::unique_ptr<RegistryAdapters> registry;  // so does this; null: none
   TANDEM_ASSIGN(const auto server,
@@ -171,7 +175,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.service = setup->engine.get();
   model.text = setup->text.get();
   model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
-  model.engine_id = new_engine_id();
+  model.engine_id = engine_id;
   if (!server_settings.registry.empty()) {
     TANDEM_ASSIGN(registry, join_registry(server_settings, address, model.engine_id,
                                           std::move(store), *setup));
@@ -213,7 +217,7 @@ int run_serve(const std::vector<std::string>& args) {
   SettingsTable table;
   add_serve_settings(table, engine, server);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
-  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  set_up_log(engine.log);
   const Status status = serve(engine, server);
   return status ? kExitOk : report_failure(kInfo, status);
 }

@@ -124,6 +124,10 @@ int run_worker(const std::vector<std::string>& args) {
   SettingsTable table;
   add_worker_settings(table, settings);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
+  // What both write goes to one reader.
+  if (const char* const format = ::getenv("TANDEM_LOG_FORMAT")) {
+    if (const auto known = log::parse_format(format)) log::set_format(*known);
+  }
   const Result<int> status = run(settings);
   return status ? *status : report_failure(kInfo, status.status());
 }

@@ -19,7 +19,7 @@ bool is_host_char(char c) {
 
 Result<HttpAddress> HttpAddress::parse(std::string_view url) {
   const auto wrong = [whole = url] {
-    return invalid("'{}' is no address of an engine; give http://HOST:PORT", whole);
+    return invalid("'{}' is no address; give http://HOST:PORT", whole);
   };
   if (url.starts_with(kScheme)) url.remove_prefix(kScheme.size());
   if (url.ends_with('/')) url.remove_suffix(1);

@@ -173,6 +173,7 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
     const bool silent = part.text.empty() && part.logprobs.empty() && !part.prompt_head &&
                         part.finish == FinishReason::none;
     if (silent && !part.first) return;
+    note_told();
     std::vector<json> choices = job().shape->chunk_choices(part);
     std::size_t left_out = part.is_before ? part.told.value_or(choices.size()) : 0;
     for (json& choice : choices) {
@@ -313,6 +314,7 @@ HttpResponse answer(AnswerJob job, const AnswerLimits& limits, GenerationService
                            "answers_full",
                            kRetryWhenFullS});
   }
+  for (GenerationRequest& request : job.requests) request.trace = job.logged.trace;
   if (job.call.stream) {
     for (GenerationRequest& request : job.requests) request.max_unread = kMaxUnread;
   }

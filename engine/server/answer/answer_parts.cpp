@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "engine/server/answer/request_trace.h"
 #include "engine/server/messages/response_building.h"
 
 namespace tandem {
@@ -78,11 +79,18 @@ bool AnswerParts::is_moved() {
   return job_.relayed.has_value() && hand_over_.is_asked() && !all_finished();
 }
 
+void AnswerParts::note_told() {
+  if (job_.logged.trace.sampled && !told_since_) told_since_ = SteadyClock().now();
+}
+
 void AnswerParts::log_end(int status) {
-  if (logged_ || !job_.logged.enabled) return;
+  const bool traced = job_.logged.trace.sampled;
+  if (logged_ || !(job_.logged.enabled || traced)) return;
   logged_ = true;
   try {
-    log::info("{}", log_line(job_.logged, status, run_.stats()));
+    const std::vector<GenerationStats> stats = run_.stats();
+    if (traced) trace_call(job_.logged, status, stats, told_since_);
+    if (job_.logged.enabled) log_call(job_.logged, status, stats);
   } catch (const std::bad_alloc&) {  // the answer is worth more than its line
   }
 }

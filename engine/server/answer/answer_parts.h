@@ -40,7 +40,9 @@ class AnswerParts {
   bool ended();
   // The engine gives its relayed calls away, and this is one that has not ended.
   bool is_moved();
-  // Once: what the log says of it.
+  // A stream says something: a trace tells since when.
+  void note_told();
+  // Once: what the log and a trace say of it.
   void log_end(int status);
   ApiError failure() const;
 
@@ -80,6 +82,7 @@ class AnswerParts {
   std::size_t finished_ = 0;  // choices
   bool counted_ = false;
   bool logged_ = false;
+  std::optional<TimePoint> told_since_;
   std::shared_ptr<void> watch_;  // of the handing over; first to go
 };
 

@@ -74,7 +74,8 @@ class CompilingAnswer final : public DeferredResponse {
 
  private:
   void log_end(int status) const {
-    if (job_.logged.enabled) log::info("{}", log_line(job_.logged, status, {}));
+    if (job_.logged.enabled) log_call(job_.logged, status, {});
+    trace_call(job_.logged, status, {}, std::nullopt);
   }
 
   AnswerJob job_;

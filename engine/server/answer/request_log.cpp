@@ -1,23 +1,29 @@
 #include "engine/server/answer/request_log.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
+
+#include "base/log.h"
 
 namespace tandem {
 namespace {
 
-std::string head(std::string_view id, const char* path, int status) {
-  return fmt::format("request id={} path={} status={}", id, path, status);
+std::string trace_id(const TraceContext& context) {
+  return context.valid() ? trace_hex(context.trace) : std::string();
+}
+
+// The last of them is that of its trace, if it has one.
+void write(std::span<const log::Field> fields, const TraceContext& context) {
+  log::info_with("request", context.valid() ? fields : fields.first(fields.size() - 1));
 }
 
 }  // namespace
 
-std::string log_line(const LoggedCall& call, int status, std::span<const GenerationStats> stats) {
+void log_call(const LoggedCall& call, int status, std::span<const GenerationStats> stats) {
   std::int64_t prompt = 0;
   std::int64_t cached = 0;
   std::int64_t completion = 0;
+  double queue_s = 0;
   double ttft_s = 0;
   double total_s = 0;
   std::string_view tier;
@@ -26,18 +32,29 @@ std::string log_line(const LoggedCall& call, int status, std::span<const Generat
     cached += one.cached_tokens;
     completion += one.completion_tokens;
     if (one.completion_tokens > 0) ttft_s = ttft_s > 0 ? std::min(ttft_s, one.ttft_s) : one.ttft_s;
+    queue_s = std::max(queue_s, one.queue_s);
     total_s = std::max(total_s, one.total_s);
     if (tier.empty()) tier = one.adapter_tier;
   }
-  return fmt::format(
-      "{} model={} adapter={} tier={} prompt_tokens={} cached_tokens={} completion_tokens={} "
-      "ttft_s={:.4f} total_s={:.4f}",
-      head(call.id, call.path, status), call.model, call.adapter.empty() ? "-" : call.adapter,
-      tier.empty() ? "-" : tier, prompt, cached, completion, ttft_s, total_s);
+  const std::string trace = trace_id(call.trace);
+  const log::Field fields[] = {
+      {"id", call.id},           {"path", call.path},       {"status", std::int64_t{status}},
+      {"model", call.model},     {"adapter", call.adapter}, {"tier", tier},
+      {"prompt_tokens", prompt}, {"cached_tokens", cached}, {"completion_tokens", completion},
+      {"queue_s", queue_s},      {"ttft_s", ttft_s},        {"total_s", total_s},
+      {"trace_id", trace},
+  };
+  write(fields, call.trace);
 }
 
-std::string log_line(std::string_view id, const char* path, int status, double total_s) {
-  return fmt::format("{} total_s={:.4f}", head(id, path, status), total_s);
+void log_call(const HttpRequest& request, const char* path, int status, double total_s) {
+  const std::string trace = trace_id(request.trace);
+  const log::Field fields[] = {{"id", request.id},
+                               {"path", path},
+                               {"status", std::int64_t{status}},
+                               {"total_s", total_s},
+                               {"trace_id", trace}};
+  write(fields, request.trace);
 }
 
 }  // namespace tandem

@@ -5,6 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
+#include "base/http/http_message.h"
+#include "base/trace/trace_context.h"
 #include "engine/service/generation.h"
 
 namespace tandem {
@@ -16,11 +19,13 @@ struct LoggedCall {
   std::string model;    // the base
   std::string adapter;  // empty: none
   bool enabled = false;
+  TraceContext trace = {};  // as the request's, like `came`
+  TimePoint came = {};
 };
 
 // Status 499: the client went away.
-std::string log_line(const LoggedCall& call, int status, std::span<const GenerationStats> stats);
+void log_call(const LoggedCall& call, int status, std::span<const GenerationStats> stats);
 // Of another call, or of one that was refused.
-std::string log_line(std::string_view id, const char* path, int status, double total_s);
+void log_call(const HttpRequest& request, const char* path, int status, double total_s);
 
 }  // namespace tandem

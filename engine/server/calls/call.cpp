@@ -36,7 +36,8 @@ MaybeError CallContext::find_adapter(const std::string& asked, std::string& adap
 
 LoggedCall CallContext::logged(const HttpRequest& request, const char* path,
                                const std::string& adapter) const {
-  return {request.id, path, model().name, adapter, options.request_log};
+  return {request.id,          path,          model().name, adapter,
+          options.request_log, request.trace, request.came};
 }
 
 MaybeError not_serving(const CallContext& context) {

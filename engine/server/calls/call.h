@@ -68,6 +68,7 @@ Call health, ready, metrics, openapi;
 Call completions, chat_completions, tokenize, detokenize;
 Call list_models, show_model, list_adapters, load_adapter, unload_adapter, adapter_file;
 Call relay, stats, drain;
+Call log_level, set_log_level;
 
 }  // namespace calls
 

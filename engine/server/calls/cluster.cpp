@@ -29,6 +29,8 @@ HttpResponse calls::relay(CallContext& context, const HttpRequest& request, cons
   RelayedCall call;
   HttpRequest inner;  // the client's own call, as it would have come without a router
   inner.id = request.id;
+  inner.trace = request.trace;
+  inner.came = request.came;
   inner.method = request.method;
   inner.headers = request.headers;  // its deadlines and its tenant are passed on by headers
   if (auto error = parse_relayed(request.body, body, call, inner.body)) {

@@ -56,6 +56,11 @@ json body_schema(std::string_view path) {
          {{"drain", property("boolean", "false: takes new requests again")},
           {"hand_over", property("boolean", "Relayed requests end, for others to go on with")}}}};
   }
+  if (path == "/v1/log_level") {
+    return {{"type", "object"},
+            {"required", json::array({"log_level"})},
+            {"properties", {{"log_level", property("string", "As in info,handoff=debug")}}}};
+  }
   const json name = property("string", "1 to 128 letters, digits, '.', '_', ':', '/' and '-'");
   if (path == "/v1/load_lora_adapter") {
     return {{"type", "object"},

@@ -30,6 +30,9 @@ constexpr Route kRoutes[] = {
     {"POST", "/detokenize", When::attached, calls::detokenize, "Token ids to text"},
     {"GET", "/health", When::always, calls::health, "The process is alive"},
     {"GET", "/ready", When::always, calls::ready, "The server is able to serve"},
+    {"GET", "/v1/log_level", When::always, calls::log_level, "What reaches the log"},
+    {"POST", "/v1/log_level", When::always, calls::set_log_level,
+     "Change what reaches the log: a level, and others for folders of the sources"},
     {"GET", "/metrics", When::always, calls::metrics, "Prometheus text"},
     {"GET", "/openapi.json", When::always, calls::openapi, "This description"},
 };

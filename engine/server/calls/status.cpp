@@ -1,4 +1,6 @@
-// GET /health, GET /ready, GET /metrics
+// GET /health, GET /ready, GET /metrics, GET and POST /v1/log_level
+#include "base/http/rest/log_level.h"
+#include "base/trace/tracer.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/messages/response_building.h"
 
@@ -20,9 +22,17 @@ HttpResponse calls::ready(CallContext& context, const HttpRequest&, const json&)
 
 HttpResponse calls::metrics(CallContext& context, const HttpRequest&, const json&) {
   const ServedModel* served = context.served.load(std::memory_order_acquire);
-  HttpResponse response = text_response(context.metrics.text(served));
+  HttpResponse response = text_response(context.metrics.text(served) + trace::metrics_text());
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   return response;
+}
+
+HttpResponse calls::log_level(CallContext&, const HttpRequest&, const json&) {
+  return show_log_level();
+}
+
+HttpResponse calls::set_log_level(CallContext&, const HttpRequest& request, const json&) {
+  return change_log_level(request);
 }
 
 }  // namespace tandem

@@ -11,8 +11,10 @@
 
 #include "base/http/auth.h"
 #include "base/http/request_id.h"
+#include "base/http/rest/log_level.h"
 #include "base/http/rest/media_type.h"
 #include "base/log.h"
+#include "base/trace/tracer.h"
 #include "scheduler/router/client_call.h"
 #include "scheduler/router/front/fan_out.h"
 #include "scheduler/router/front/lists.h"
@@ -31,6 +33,8 @@ constexpr FanOutTimes kLoadTimes{.connect = std::chrono::seconds(2),
 constexpr std::array<const char*, 3> kPassedOn = {"x-slo-ttft-ms", "x-slo-tpot-ms",
                                                   "x-gateway-inference-fairness-id"};
 
+constexpr std::size_t kMostOfTraceState = 512;  // bytes that must be passed on
+
 HttpResponse text(std::string body) {
   HttpResponse response;
   response.content_type = "text/plain; charset=utf-8";
@@ -48,6 +52,12 @@ HttpResponse status_json(int status, std::string_view word) {
 HttpResponse relay(Router& router, const HttpRequest& request) {
   ClientCall call;
   if (const auto error = read_client_call(request, call)) return refusal(*error);
+  call.request_id = request.id;
+  call.trace = request.trace;
+  const std::string_view state = request.header("tracestate");
+  if (call.trace.valid() && !state.empty() && state.size() <= kMostOfTraceState) {
+    call.headers.emplace_back("tracestate", std::string(state));
+  }
   call.headers.emplace_back("X-Request-Id", request.id);
   for (const char* name : kPassedOn) {
     if (const auto value = request.header(name); !value.empty()) {
@@ -133,15 +143,19 @@ constexpr FrontRoute kFrontRoutes[] = {
      }},
     {"GET", "/metrics", true,
      [](Router& router, const HttpRequest&) {
-       HttpResponse response = text(router.metrics().text());
+       HttpResponse response = text(router.metrics().text() + trace::metrics_text());
        response.content_type = "text/plain; version=0.0.4; charset=utf-8";
        return response;
      }},
+    {"GET", "/v1/log_level", true, [](Router&, const HttpRequest&) { return show_log_level(); }},
+    {"POST", "/v1/log_level", true,
+     [](Router&, const HttpRequest& request) { return change_log_level(request); }},
     {"GET", "/openapi.json", false, describe},
 };
 
-// The route of the path; `right`: by this method. Null: there is no such path.
+// The route of the path, `right` by this method if there is one. Null: there is no such path.
 const FrontRoute* find_front_route(const HttpRequest& request, bool& right) {
+  const FrontRoute* found = nullptr;
   for (const FrontRoute& route : kFrontRoutes) {
     const std::string_view path = route.path;
     const bool same = path == kModel
@@ -150,13 +164,21 @@ const FrontRoute* find_front_route(const HttpRequest& request, bool& right) {
     if (!same) continue;
     right = request.method == route.method ||
             (request.method == "HEAD" && std::string_view(route.method) == "GET");
-    return &route;
+    if (right) return &route;
+    found = &route;
   }
-  return nullptr;
+  return found;
 }
 
-const char* methods_of(const FrontRoute& route) {
-  return std::string_view(route.method) == "GET" ? "GET, HEAD" : route.method;
+// Of all routes of its path.
+std::string methods_of(const FrontRoute& asked) {
+  std::string methods;
+  for (const FrontRoute& route : kFrontRoutes) {
+    if (std::string_view(route.path) != asked.path) continue;
+    if (!methods.empty()) methods += ", ";
+    methods += std::string_view(route.method) == "GET" ? "GET, HEAD" : route.method;
+  }
+  return methods;
 }
 
 // GET /openapi.json: what an engine says of the calls that are called here, too.
@@ -272,6 +294,9 @@ HttpResponse Front::refuse(int status, std::string_view reason) {
 
 void Front::finish(const HttpRequest& request, HttpResponse& response) {
   response.headers.emplace_back("X-Request-Id", request.id.empty() ? request_id({}) : request.id);
+  if (request.trace.valid()) {
+    response.headers.emplace_back("traceparent", traceparent(request.trace));
+  }
   cors_.add_headers(request, response);
   bool right = false;
   const FrontRoute* const route = find_front_route(request, right);

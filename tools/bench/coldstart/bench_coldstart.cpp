@@ -245,7 +245,7 @@ int run_bench_coldstart(const std::vector<std::string>& args) {
       .flag_only();
   add_engine_settings(table, engine, server, {.handoff = true, .batching = true});
   if (const auto status = read_settings(kInfo, table, args)) return *status;
-  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  set_up_log(engine.log);
   if (bench.why) log::set_level(log::Level::debug);
   const bool gpu = is_for_gpu(engine);
   if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";

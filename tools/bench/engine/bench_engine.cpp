@@ -250,7 +250,7 @@ int run_bench_engine(const std::vector<std::string>& args) {
       .flag_only();
   add_engine_settings(table, engine, server, {});
   if (const auto status = read_settings(kInfo, table, args)) return *status;
-  if (const auto level = log::parse_level(engine.log_level)) log::set_level(*level);
+  set_up_log(engine.log);
   const std::string command = bench_command_line("engine", args);
   const bool gpu = is_for_gpu(engine);
   if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";

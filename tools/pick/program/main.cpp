@@ -79,7 +79,7 @@ int run(const std::vector<std::string>& args) {
   SettingsTable table;
   add_pick_settings(table, settings);
   if (const auto status = read_settings(pick_command(), table, args)) return *status;
-  if (const auto level = log::parse_level(settings.log_level)) log::set_level(*level);
+  set_up_log(settings.log);
   const Status status = pick(settings);
   return status ? kExitOk : report_failure(pick_command(), status);
 }

@@ -40,10 +40,12 @@ TEST_F(RequestLogTest, SaysALineForEachRequestAtItsEnd) {
   });
   expect_line(lines,
               "id=whole path=/v1/completions status=200 model=base adapter=- tier=- "
-              "prompt_tokens=2 cached_tokens=1 completion_tokens=2 ttft_s=0.2500 total_s=0.5000");
+              "prompt_tokens=2 cached_tokens=1 completion_tokens=2 queue_s=[0-9.]+ ttft_s=0.2500 "
+              "total_s=0.5000");
   expect_line(lines,
               "id=stream path=/v1/completions status=200 model=base adapter=poet tier=host "
-              "prompt_tokens=2 cached_tokens=1 completion_tokens=2 ttft_s=0.2500 total_s=0.5000");
+              "prompt_tokens=2 cached_tokens=1 completion_tokens=2 queue_s=[0-9.]+ ttft_s=0.2500 "
+              "total_s=0.5000");
   expect_line(lines, "id=bad path=/v1/completions status=400 total_s=[0-9.]+");
   expect_line(lines, "id=tokens path=/tokenize status=200 total_s=[0-9.]+");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4) << lines;
