@@ -42,7 +42,7 @@ th[aria-sort="descending"] button::after { content: "\a0\2193"; }
 .good { color: var(--good); font-weight: 600; } .good::before { content: "\2713\a0"; }
 .bad { color: var(--bad); font-weight: 600; } .bad::before { content: "\2717\a0"; }
 .best { font-weight: 700; } .best::before { content: "\2605\a0"; }
-.facts th { width: 13rem; min-width: 7rem; vertical-align: top; } .facts { width: 100%; }
+.facts th { width: min(13rem, 32vw); vertical-align: top; } .facts { width: 100%; }
 code { font: .9em ui-monospace, monospace; }
 .plots { display: grid; gap: 1.5rem; align-items: start;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }

@@ -199,14 +199,15 @@ HtmlPage BenchReport::to_html() const {
   HtmlRows rows;
   if (!bars_.empty()) {
     for (const Bar& bar : bars_) {
+      // The verdict where a phone shows it, too.
       rows.push_back({{bar.id, Look::text},
+                      {verdict(bar), bar.ok() ? Look::good : Look::bad},
                       {bar.what, Look::text},
                       {figure(bar.value, bar.unit), Look::figure},
-                      {bar_text(bar), Look::figure},
-                      {verdict(bar), bar.ok() ? Look::good : Look::bad}});
+                      {bar_text(bar), Look::figure}});
     }
     page.section("Bars");
-    page.table({"id", "figure", "measured", "bar", "verdict"}, rows);
+    page.table({"id", "verdict", "figure", "measured", "bar"}, rows);
   }
   if (!plots_.empty()) {
     page.section("Plots");
