@@ -11,6 +11,7 @@
 #include "tools/cli/flags.h"
 #include "tools/cli/version.h"
 #include "tools/generate/generate.h"
+#include "tools/manual/manual.h"
 #include "tools/pick/pick.h"
 #include "tools/pin/pin.h"
 #include "tools/profile/profile.h"
@@ -22,6 +23,15 @@
 
 namespace tandem {
 namespace {
+
+Subcommands commands();
+
+int run_man(const std::vector<std::string>& args) {
+  return print_man_pages(commands(), args);
+}
+int run_completion(const std::vector<std::string>& args) {
+  return print_completion(commands(), args);
+}
 
 constexpr Subcommand kCommands[] = {
     {"serve", "serve one model and its adapters over REST", run_serve},
@@ -36,20 +46,24 @@ constexpr Subcommand kCommands[] = {
     {"simulate", "many engines in simulated time, policies side by side", run_simulate},
     {"worker", "compute deltas on a CPU core (internal: started by serve or pin)", run_worker},
     {"bench", "measure this machine: engine, tokenizer, loading", run_bench},
+    {"man", "print or write manual pages", run_man},
+    {"completion", "print what completes commands and flags in bash, zsh or fish", run_completion},
 };
+
+Subcommands commands() {
+  return {"tandem", "command",
+          "Usage: tandem COMMAND [flags]\n\nServes one base LLM and many LoRA adapters.\n\n"
+          "Commands:\n",
+          "\n`tandem COMMAND --help` explains a command; `tandem --version` tells what this is.\n",
+          kCommands};
+}
 
 int run(const std::vector<std::string>& args) {
   if (!args.empty() && (args.front() == "--version" || args.front() == "-V")) {
     fmt::print("{}", version_text());
     return kExitOk;
   }
-  return run_subcommand(
-      {"tandem", "command",
-       "Usage: tandem COMMAND [flags]\n\nServes one base LLM and many LoRA adapters.\n\n"
-       "Commands:\n",
-       "\n`tandem COMMAND --help` explains a command; `tandem --version` tells what this is.\n",
-       kCommands},
-      args);
+  return run_subcommand(commands(), args);
 }
 
 }  // namespace

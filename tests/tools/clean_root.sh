@@ -30,6 +30,8 @@ run trixie --slow
 expect 2 "unknown option '--slow'" "another option"
 run trixie --ccache
 expect 2 "--ccache needs a value" "an option without its value"
+run --bring "$work/nothing" trixie
+expect 2 "there is no file '$work/nothing' to bring" "a file that is not there"
 run --mirror "" trixie
 expect 2 "--mirror needs a value" "an option with an empty value"
 

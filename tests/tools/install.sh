@@ -26,5 +26,10 @@ fail() {
 for page in README.md CHANGELOG.md LICENSE docs/settings.md configs/demo.toml; do
   [[ -s $prefix/share/doc/tandem/$page ]] || fail "no share/doc/tandem/$page"
 done
+grep -q '^.TH TANDEM' "$prefix/share/man/man1/tandem-serve.1" || fail "no manual page of serve"
+if grep -qrF "$source" "$prefix/share/man"; then fail "a manual page names the source tree"; fi
+for file in bash-completion/completions/tandem zsh/vendor-completions/_tandem fish/vendor_completions.d/tandem.fish; do
+  grep -q -- --max-model-len "$prefix/share/$file" || fail "no share/$file"
+done
 if grep -qF "$source/tests" "$program"; then fail "the program names a file of the source tree"; fi
 echo "install: bin/tandem runs from any prefix"

@@ -12,12 +12,15 @@
 #include <fstream>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/stderr_text.h"
 #include "tools/cli/foreign_flags.h"
 
 namespace tandem {
 namespace {
+
+HelpReader* help_reader = nullptr;
 
 struct CommonSettings {
   std::string config;
@@ -186,6 +189,15 @@ std::string overview(const Subcommands& commands) {
 
 }  // namespace
 
+HelpReader::HelpReader() {
+  TANDEM_CHECK(help_reader == nullptr, "two readers of help at once");
+  help_reader = this;
+}
+
+HelpReader::~HelpReader() {
+  help_reader = nullptr;
+}
+
 int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args) {
   if (args.empty()) {
     fmt::print(stderr, "{}", overview(commands));
@@ -193,7 +205,11 @@ int run_subcommand(const Subcommands& commands, const std::vector<std::string>& 
   }
   const std::string& name = args.front();
   if (name == "--help" || name == "-h" || name == "help") {
-    fmt::print("{}", overview(commands));
+    if (help_reader != nullptr) {
+      help_reader->read(commands);
+    } else {
+      fmt::print("{}", overview(commands));
+    }
     return kExitOk;
   }
   std::vector<std::string> names;
@@ -238,7 +254,11 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
     }
   }
   if (common.help) {
-    fmt::print("{}", help_text(command, table));
+    if (help_reader != nullptr) {
+      help_reader->read(command, table);
+    } else {
+      fmt::print("{}", help_text(command, table));
+    }
     return kExitOk;
   }
   if (config != nullptr) *config = common.config;

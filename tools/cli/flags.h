@@ -43,6 +43,20 @@ struct CommandInfo {
   std::string examples;  // printed last, may be empty
 };
 
+// While one lives, whatever is asked for --help hands itself over to it instead of printing: so
+// man pages and completion go through all commands. One at a time, on the thread that runs them.
+class HelpReader {
+ public:
+  HelpReader();
+  virtual ~HelpReader();
+  HelpReader(const HelpReader&) = delete;
+  HelpReader& operator=(const HelpReader&) = delete;
+
+  virtual void read(const Subcommands& commands) = 0;
+  // The table's members are gone after the call; what its facts say of them is not.
+  virtual void read(const CommandInfo& command, const SettingsTable& table) = 0;
+};
+
 // Reads the config file (--config, TANDEM_CONFIG), the environment and the flags into the table's
 // members, in this order, and validates them. `args` starts after the command's name. Returns the
 // exit status if the command is to end here: --help and --print-config print to standard output;
