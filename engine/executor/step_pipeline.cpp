@@ -103,7 +103,7 @@ void StepPipeline::launch(const StepPlan& plan) {
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
-  if (step.begins != nullptr) stream_->record(*step.begins);
+  if (trace::on() && step.begins != nullptr) stream_->record(*step.begins);
   adapters_.step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
   auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());

@@ -13,6 +13,7 @@
 #include "tools/bench/engine/bench_engine.h"
 #include "tools/bench/engine/bench_engine_gpu.h"
 #include "tools/bench/engine/bench_steps.h"
+#include "tools/bench/engine/bench_tracing.h"
 #include "tools/bench/measure/bench_peaks.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/machine.h"
@@ -35,6 +36,7 @@ constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
 // bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
 constexpr double kToleranceBf16 = 5e-2;
 constexpr double kToleranceF32 = 1e-3;
+constexpr std::int32_t kTracedTokens = 100;
 
 struct EngineBenchSettings {
   std::int64_t rounds = 0;   // 0: the device's
@@ -180,6 +182,10 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   double overhead_mb = 0;
   report.fact("device", device->info().name);
 
+  if (bench_settings.only == "T1") {
+    TANDEM_TRY(measure_tracing(settings, bench_settings.rounds, kTracedTokens, report));
+    return report.finish(report_settings);
+  }
   if (bench_settings.only == "S1") {
     TANDEM_TRY(time_constrained(settings, report));
     return report.finish(report_settings);
@@ -245,7 +251,7 @@ int run_bench_engine(const std::vector<std::string>& args) {
            "tokens in each sequence's cache; 0: 128 on the host, 512 on a GPU")
       .range(0, 4096)
       .flag_only();
-  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, S1")
+  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, S1 or T1")
       .meta("IDS")
       .flag_only();
   add_engine_settings(table, engine, server, {});

@@ -71,6 +71,7 @@ Result<StepShares> ServingBench::steady_decode(std::int32_t batch, std::int32_t 
     GenerationRequest each = request("", prompt_tokens, output_tokens);
     each.sampling = like.sampling;
     each.constraint = like.constraint;
+    each.trace = like.trace;
     TANDEM_ASSIGN(generations.emplace_back(), engine().submit(std::move(each)));
   }
   for (const auto& generation : generations) {

@@ -45,7 +45,7 @@ class ServingBench {
   Result<ServedLoad> burst(const std::vector<std::string>& adapters, std::int32_t prompt_tokens,
                            std::int32_t output_tokens);
   // The statistics of a time in which exactly `batch` requests of the base decode, sampled and
-  // constrained as `like` is.
+  // constrained and traced as `like` is.
   Result<StepShares> steady_decode(std::int32_t batch, std::int32_t prompt_tokens,
                                    std::int32_t output_tokens, const GenerationRequest& like);
 

@@ -1,0 +1,16 @@
+// What tracing costs a decode step.
+#pragma once
+
+#include "base/status.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+// Steps of 8 sequences of an engine, traced into a file that nobody keeps and not, `rounds` times
+// by turns, `output_tokens` of each. Adds the
+// bars T0 and T1.
+Status measure_tracing(EngineSettings settings, std::int64_t rounds, std::int32_t output_tokens,
+                       BenchReport& report);
+
+}  // namespace tandem
