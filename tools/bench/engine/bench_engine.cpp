@@ -182,7 +182,7 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   double overhead_mb = 0;
   report.fact("device", device->info().name);
 
-  if (bench_settings.only == "T1") {
+  if (bench_settings.only == "L1") {
     TANDEM_TRY(measure_tracing(settings, bench_settings.rounds, kTracedTokens, report));
     return report.finish(report_settings);
   }
@@ -251,7 +251,7 @@ int run_bench_engine(const std::vector<std::string>& args) {
            "tokens in each sequence's cache; 0: 128 on the host, 512 on a GPU")
       .range(0, 4096)
       .flag_only();
-  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, S1 or T1")
+  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, S1 or L1")
       .meta("IDS")
       .flag_only();
   add_engine_settings(table, engine, server, {});

@@ -45,7 +45,7 @@ double span_ns(bool traced) {
 
 Status measure_tracing(EngineSettings settings, std::int64_t rounds, std::int32_t output_tokens,
                        BenchReport& report) {
-  report.add({"T0", "recording a step's span", span_ns(true), "ns", Must::be_at_most, 500});
+  report.add({"L0", "recording a step's span", span_ns(true), "ns", Must::be_at_most, 500});
   report.fact("the same with tracing off, ns", span_ns(false));
   settings.max_num_seqs = kTracedBatch;
   settings.max_model_len = kTracedPrompt + output_tokens;
@@ -80,7 +80,7 @@ Status measure_tracing(EngineSettings settings, std::int64_t rounds, std::int32_
   report.add(on);
   report.add(ratio);
   report.fact("spans recorded", trace::counts().recorded.load() - before);
-  report.add({"T1", "decode step of 8 sequences that is traced, over one that is not",
+  report.add({"L1", "decode step of 8 sequences that is traced, over one that is not",
               ratio.median(), "", Must::be_at_most, 1.02});
   return {};
 }
