@@ -288,6 +288,7 @@ void AdapterStore::read_loop() {
 // Whatever happens the reading has an end: requests wait for it.
 void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
   Status read;
+  if (options_.cold_starts != nullptr) options_.cold_starts->read_begins(adapter);
   try {
     read = read_again(adapter);
     if (!read) {
@@ -297,6 +298,7 @@ void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
   } catch (const std::exception&) {
     read = {StatusCode::unavailable, "out of memory"};
   }
+  if (options_.cold_starts != nullptr) options_.cold_starts->read_ended(adapter, read.ok());
   adapter.home().end_reading(std::move(read));
 }
 

@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "engine/adapters/cold_start_log.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/served_adapter.h"
 #include "engine/loader/adapter.h"
@@ -41,6 +42,7 @@ struct AdapterStoreOptions {
   LinkRule links = {};                       // of adapters' folders
   std::int32_t num_devices = 1;              // that share the model (loader/shard.h)
   std::vector<std::string> base_names = {};  // the model's, as adapters may name it; empty: unknown
+  ColdStartLog* cold_starts = nullptr;       // is told of readings; outlives the store
 };
 
 class AdapterStore {

@@ -17,8 +17,9 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(std::span<const TierDevic
                 DeviceTable::create(devices, config, dtype, max_rank, num_slots, pool));
   std::unique_ptr<DeviceTier> tier(new DeviceTier(std::move(table), *devices.front().memory, pool));
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    TANDEM_ASSIGN(auto loads,
-                  LoadQueue::create(devices[rank], rank, config, signals, tier->table_));
+    LoadSignals told = signals;
+    if (rank > 0) told.cold_starts = nullptr;  // the others' loads are like the first one's
+    TANDEM_ASSIGN(auto loads, LoadQueue::create(devices[rank], rank, config, told, tier->table_));
     tier->loads_.push_back(std::move(loads));
   }
   tier->ended_.reserve(static_cast<std::size_t>(num_slots));

@@ -154,6 +154,9 @@ void LoadQueue::reserve(SlotId slot, AdapterBytes source, std::uint32_t generati
   if (signals_.clock != nullptr) load->reserved = signals_.clock->now();
   load->generation = generation;
   loading_.push_back(slot);
+  if (signals_.cold_starts != nullptr) {
+    signals_.cold_starts->load_ordered(*table_->row(slot).adapter);
+  }
 }
 
 void LoadQueue::forget(SlotId slot) noexcept {
@@ -236,6 +239,7 @@ void LoadQueue::feed() {
 void LoadQueue::look() {
   while (!ahead_.empty() && ahead_.front().event->passed()) {
     operations_ahead_ -= ahead_.front().operations;
+    note_arrival(ahead_.front());
     ahead_.pop_front();
   }
   for (const SlotId slot : loading_) {
@@ -243,6 +247,15 @@ void LoadQueue::look() {
       reading->end_if_overdue();
     }
   }
+}
+
+// By now something else may be on its way into the slot.
+void LoadQueue::note_arrival(const Ahead& passed) {
+  if (signals_.cold_starts == nullptr) return;
+  const std::unique_ptr<Load>& of = loads_[passed.slot.index()];
+  if (of == nullptr || of->generation != passed.generation) return;
+  if (of->sent[passed.layer] != kBothParts) return;
+  signals_.cold_starts->layer_there(*table_->row(passed.slot).adapter, passed.layer);
 }
 
 bool LoadQueue::is_due(const Piece& piece) const {
@@ -267,7 +280,8 @@ void LoadQueue::send_next() {
   operations_ahead_ += operations;
   operations_untold_ += operations;
   if (event == nullptr) return;
-  ahead_.push_back({event, std::exchange(operations_untold_, 0)});
+  ahead_.push_back({event, std::exchange(operations_untold_, 0), piece.slot, piece.layer,
+                    load(piece.slot).generation});
 }
 
 // Before the first piece. Steps before the last two have ended: a load into what has long been free
@@ -408,13 +422,13 @@ void LoadQueue::end(SlotId slot) {
                       seconds_between(load(slot).reserved, signals_.clock->now()));
   }
   if (trace::on() && rank_ == 0) trace_load(slot);  // other devices' loads are its like
-  end_load(slot);
+  end_load(slot, true);
   std::erase(loading_, slot);
 }
 
 void LoadQueue::drop_all(std::vector<SlotId>& ended) {
   ended.insert(ended.end(), loading_.begin(), loading_.end());
-  for (const SlotId slot : loading_) end_load(slot);
+  for (const SlotId slot : loading_) end_load(slot, false);
   loading_.clear();
   queue_.clear();
   ahead_.clear();
@@ -482,8 +496,11 @@ void LoadQueue::trace_load(SlotId slot) noexcept {
   }
 }
 
-void LoadQueue::end_load(SlotId slot) {
+void LoadQueue::end_load(SlotId slot, bool well) {
   Load& old = load(slot);
+  if (signals_.cold_starts != nullptr) {
+    signals_.cold_starts->load_ended(*table_->row(slot).adapter, well);
+  }
   for (auto* events : {&old.layers, &old.b_parts}) {
     for (auto& event : *events) {
       if (event != nullptr) spare_events_.push_back(std::move(event));

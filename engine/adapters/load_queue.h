@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/adapters/adapter_strips.h"
+#include "engine/adapters/cold_start_log.h"
 #include "engine/adapters/device_table.h"
 #include "engine/adapters/load_timer.h"
 #include "engine/memory/kv_cache.h"
@@ -52,6 +53,7 @@ struct LoadSignals {
   // For LayerArrival, and what loads take. Outlives the queue; null, with `none` alone: they are
   // not timed.
   const Clock* clock = nullptr;
+  ColdStartLog* cold_starts = nullptr;  // is told of loads. Outlives the queue
 };
 
 // When the parts of a layer are expected on the device.
@@ -173,6 +175,9 @@ class LoadQueue {
   struct Ahead {
     const Event* event;
     std::size_t operations;
+    SlotId slot;  // what the event told last of
+    std::size_t layer;
+    std::uint32_t generation;  // of its load
   };
 
   LoadQueue(const TierDevice& device, std::size_t rank, const ModelConfig& config,
@@ -189,11 +194,12 @@ class LoadQueue {
   bool is_due(const Piece& piece) const;
   void hurry(const Load& load, std::size_t layer, unsigned parts);
   void look();
+  void note_arrival(const Ahead& passed);
   void send_next();
   std::size_t begin(SlotId slot);
   std::size_t copy(const Piece& piece);
   const Event* mark_sent(const Piece& piece);
-  void end_load(SlotId slot);
+  void end_load(SlotId slot, bool well);
   void trace_load(SlotId slot) noexcept;
   std::unique_ptr<Event> record_event();
   void drop_all(std::vector<SlotId>& ended);

@@ -34,7 +34,7 @@ BatchLimits batch_limits(const EngineOptions& options) {
           max_page_ids(options)};
 }
 
-ExecutorOptions executor_options(const EngineOptions& options) {
+ExecutorOptions executor_options(const EngineOptions& options, ColdStartLog* cold_starts) {
   const std::int32_t samples = max_logit_rows(options.max_num_seqs);
   ExecutorOptions result;
   result.model = {options.max_num_batched_tokens, samples, options.max_model_len,
@@ -52,11 +52,14 @@ ExecutorOptions executor_options(const EngineOptions& options) {
   result.record_at_start = options.record_at_start;
   result.tune_at_start = options.tune_at_start;
   if (hands_over(options.adapter_mode)) result.handoff = options.handoff;
+  result.handoff.cold_starts = cold_starts;
+  result.cold_starts = cold_starts;
   result.whole_loads = hands_over_whole_loads(options.adapter_mode);
   return result;
 }
 
-AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num_devices) {
+AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num_devices,
+                                  ColdStartLog* cold_starts) {
   AdapterStoreOptions result;
   result.num_devices = num_devices;
   result.max_adapters = options.max_adapters;
@@ -64,6 +67,7 @@ AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num
   result.host_tier_bytes = options.host_tier_bytes;
   result.links = options.adapter_links;
   result.base_names = options.base_names;
+  result.cold_starts = cold_starts;
   if (!hands_over(options.adapter_mode) || options.handoff.groups.empty()) return result;
   // Adapters lie where workers compute from them.
   result.host_tier_nodes.clear();
@@ -75,7 +79,7 @@ AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num
 
 RecordedSettings recorded_settings(const EngineOptions& options, const ModelConfig& config,
                                    DType dtype) {
-  const ExecutorOptions executor = executor_options(options);
+  const ExecutorOptions executor = executor_options(options, nullptr);
   RecordedSettings settings;
   settings.source = options.recording.source;
   settings.dtype = dtype;
@@ -105,6 +109,7 @@ Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tok
     : options_(options),
       tokenizer_(&tokenizer),
       clock_(&clock),
+      cold_starts_(clock),
       pool_(options.num_pages, options.page_tokens, layout.chunks_per_page),
       prefixes_(options.prefix_cache ? std::make_unique<PrefixCache>(pool_) : nullptr),
       inbox_(options.max_queue, first_stats(options)),
@@ -136,14 +141,16 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
       PoolLayout::of(shape_of_shard(config, num_devices), dtype, options.page_tokens);
   std::unique_ptr<Engine> engine(new Engine(options, layout, tokenizer, clock));
   TANDEM_ASSIGN(engine->adapters_,
-                AdapterStore::create(device, config, dtype, store_options(options, num_devices)));
+                AdapterStore::create(device, config, dtype,
+                                     store_options(options, num_devices, &engine->cold_starts_)));
   ConstraintOptions constraints;
   constraints.cache_bytes = options.grammar_cache_bytes;
   engine->constraints_ = std::make_unique<ConstraintCompiler>(
       tokenizer, static_cast<std::int32_t>(config.vocab_size), config.eos_token_ids, constraints);
-  TANDEM_ASSIGN(engine->executor_,
-                Executor::create(executor_options(options), config, weights, dtype, devices,
-                                 engine->pool_, engine->adapters_->host_tier(), clock, progress));
+  TANDEM_ASSIGN(
+      engine->executor_,
+      Executor::create(executor_options(options, &engine->cold_starts_), config, weights, dtype,
+                       devices, engine->pool_, engine->adapters_->host_tier(), clock, progress));
   if (options.calibrate_s > 0) {
     CalibrationOptions calibration;
     calibration.seconds = options.calibrate_s;
@@ -153,6 +160,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
     calibration.max_rank = options.max_lora_rank;
     TANDEM_TRY(calibrate(*engine->executor_, *engine->adapters_, device, engine->pool_, config,
                          dtype, clock, calibration));
+    engine->cold_starts_.forget();
   }
   if (!options.recording.path.empty()) {
     TANDEM_ASSIGN(
@@ -314,6 +322,17 @@ EngineView Engine::view() const {
 std::vector<AdapterPresence> Engine::presences() const {
   std::vector<AdapterPresence> result;
   for (const AdapterLease& lease : adapters_->list()) result.push_back(presence_of(lease));
+  return result;
+}
+
+std::vector<CpuWorker> Engine::cpu_workers() const {
+  std::vector<CpuWorker> result;
+  if (executor_->handoff() == nullptr) return result;
+  for (WorkerStatus& each : executor_->handoff()->workers()) {
+    const int node = options_.handoff.groups[static_cast<std::size_t>(each.group)].node;
+    result.push_back({node, each.cpu, each.group, each.seat, each.pid, each.ours, each.left_out,
+                      each.restarts, each.jobs, each.busy_s, std::move(each.last_end)});
+  }
   return result;
 }
 

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
+#include "engine/adapters/cold_start_log.h"
 #include "engine/batching/engine_loop.h"
 #include "engine/batching/engine_options.h"
 #include "engine/batching/inbox.h"
@@ -75,6 +76,8 @@ class Engine final : public GenerationService {
   }
   EngineView view() const override;
   std::vector<AdapterPresence> presences() const override;
+  std::vector<ColdStart> cold_starts() const override { return cold_starts_.list(); }
+  std::vector<CpuWorker> cpu_workers() const override;
   void drain() override;
   void resume() override;
   bool ready() const override;
@@ -99,6 +102,7 @@ class Engine final : public GenerationService {
   const EngineOptions options_;
   const Tokenizer* tokenizer_;
   const Clock* clock_;
+  ColdStartLog cold_starts_;  // before all that write to it
   // The engine thread's own, like the executor; before all that gives pages back.
   PagePool pool_;
   std::unique_ptr<PrefixCache> prefixes_;  // null: off

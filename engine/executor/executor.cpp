@@ -89,6 +89,7 @@ Status Executor::make_tier(const ExecutorOptions& options, const ModelConfig& co
                            PagePool& pool, const Clock& clock) {
   LoadSignals signals;
   signals.clock = &clock;
+  signals.cold_starts = options.cold_starts;
   if (handoff_ != nullptr) {
     signals.words = options.whole_loads ? LoadSignals::Words::whole : LoadSignals::Words::layers;
     signals.link_bytes_per_s = options.handoff.costs.link_bytes_per_s;

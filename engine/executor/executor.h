@@ -52,6 +52,7 @@ struct ExecutorOptions {
   bool tune_at_start = false;            // measure how the device best computes the products
   // Rows of adapters that are loading go to CPU workers, if it has groups of them.
   HandoffOptions handoff;
+  ColdStartLog* cold_starts = nullptr;  // is told of loads and of steps; outlives the executor
   bool whole_loads = false;  // until all of the adapter is there; else as the planner says
 };
 

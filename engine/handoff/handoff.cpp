@@ -30,7 +30,8 @@ Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_
                  const HandoffOptions& options, const HostTier& host, const Clock& clock)
     : config_(config),
       deadline_us_(options.deadline_us),
-      planner_(config, static_cast<std::int32_t>(num_devices), whole_loads, options, host, clock) {}
+      planner_(config, static_cast<std::int32_t>(num_devices), whole_loads, options, host, clock),
+      cold_starts_(options.cold_starts) {}
 
 Result<std::unique_ptr<Handoff>> Handoff::create(std::span<const Rank> ranks,
                                                  const ModelConfig& config, DType dtype,
@@ -223,6 +224,20 @@ void Handoff::learn(const HandoffStep& step, double seconds) {
   }
 }
 
+void Handoff::tell_of(const HandoffStep& step, double seconds) noexcept {
+  try {
+    for (std::size_t g = 0; g < step.groups.size(); ++g) {
+      ColdStart::Step told;
+      told.planned_s = step.planned_s;
+      told.rows = static_cast<std::int32_t>(step.groups[g].job.rows);
+      told.who = who_had_layers(step, g);
+      told.layers_begin_s = layer_begins(step);
+      cold_starts_->step_ended(*step.groups[g].adapter, seconds, std::move(told));
+    }
+  } catch (const std::bad_alloc&) {  // left out
+  }
+}
+
 HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
   HandoffOutcome outcome;
   if (step.groups.empty()) {
@@ -248,6 +263,7 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
     outcome.served.push_back({group.adapter.get(), count_layers(step, g)});
   }
   if (log::enabled(log::Level::debug)) log::debug("{}", tell(step, seconds));
+  if (!failed && cold_starts_ != nullptr) tell_of(step, seconds);
   if (!failed && broken == 0) learn(step, seconds);
   ++counts_.steps;
   counts_.planned_s += step.planned_s;

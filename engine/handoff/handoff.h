@@ -110,6 +110,7 @@ class Handoff {
   void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
   void learn(const HandoffStep& step, double seconds);
+  void tell_of(const HandoffStep& step, double seconds) noexcept;
   std::int32_t count_layers(const HandoffStep& step, std::size_t group);
   static constexpr std::size_t kRememberedErrors = 64;
 
@@ -127,6 +128,7 @@ class Handoff {
   std::size_t turn_ = 0;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t next_published_ = 1;  // behind it only within a step that is being enqueued
+  ColdStartLog* const cold_starts_;
   HandoffCounts counts_;
   RecentMedian<kRememberedErrors> plan_errors_;
 };

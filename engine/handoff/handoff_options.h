@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
+#include "engine/adapters/cold_start_log.h"
 #include "engine/service/engine_defaults.h"
 #include "scheduler/coldstart/planner.h"
 #include "scheduler/costs/cost_learner.h"
@@ -35,6 +36,7 @@ struct HandoffOptions {
   // measurement, puts in its place.
   using Planner = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;
   Planner plan;
+  ColdStartLog* cold_starts = nullptr;  // is told of steps; outlives the handoff
   // For the control region: the served name, and the cores that are the engine's own.
   std::string model_name;
   std::vector<int> engine_cpus;

@@ -7,6 +7,8 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -94,7 +96,37 @@ std::string run_lengths(const std::string& letters) {
   return text;
 }
 
+std::string letters_of(const HandoffStep& step, std::span<const Offers> offers, std::size_t group) {
+  constexpr std::string_view kLetters = "?gcxv";
+  std::string letters;
+  for (const Offers& of : offers) {
+    const auto ticket = of.count == 0 ? 0 : static_cast<std::size_t>(ticket_of(step, of, group));
+    letters += of.count == 0 ? 'w' : kLetters[std::min(ticket, kLetters.size() - 1)];
+  }
+  return letters;
+}
+
 }  // namespace
+
+std::vector<float> layer_begins(const HandoffStep& step) {
+  const std::vector<Offers> offers = offers_of(step);
+  std::vector<float> begins(offers.size(), -1.0F);
+  std::optional<std::size_t> first;
+  for (std::size_t l = 0; l < offers.size(); ++l) {
+    if (offers[l].count == 0) continue;
+    if (!first) first = l;
+    const std::uint64_t zero = step.times[offers[*first].first];
+    const std::uint64_t at = step.times[offers[l].first];
+    if (at < zero) continue;
+    begins[l] = static_cast<float>(static_cast<double>(*first) * step.layer_s +
+                                   static_cast<double>(at - zero) * 1e-9);
+  }
+  return begins;
+}
+
+std::string who_had_layers(const HandoffStep& step, std::size_t group) {
+  return letters_of(step, offers_of(step), group);
+}
 
 std::vector<double> seen_layers(const HandoffStep& step) {
   const std::vector<Offers> offers = offers_of(step);
@@ -142,13 +174,8 @@ std::string tell(const HandoffStep& step, double seconds) {
   }
   std::vector<std::string> groups;
   for (std::size_t g = 0; g < step.groups.size(); ++g) {
-    std::string letters;
-    for (const Offers& of : offers) {
-      constexpr std::string_view kLetters = "?gcxv";
-      const auto ticket = of.count == 0 ? 0 : static_cast<std::size_t>(ticket_of(step, of, g));
-      letters += of.count == 0 ? 'w' : kLetters[std::min(ticket, kLetters.size() - 1)];
-    }
-    groups.push_back(fmt::format("{} rows {}", step.groups[g].job.rows, run_lengths(letters)));
+    groups.push_back(fmt::format("{} rows {}", step.groups[g].job.rows,
+                                 run_lengths(letters_of(step, offers, g))));
   }
   return fmt::format(
       "cold step of {} rows: planned {:.3f} ms, took {:.3f}; between offers {:.3f}, {:.3f}; {}",

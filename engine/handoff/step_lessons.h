@@ -2,6 +2,7 @@
 // the times that the device noted at the offers.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,16 @@ std::vector<double> seen_layers(const HandoffStep& step);
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
                   CostLearner& learner);
 
+// When each layer began, by its first offer: seconds from the step's beginning, for which the first
+// offer stands, or what step.layer_s says of the layers before it; below 0: it offered nothing.
+std::vector<float> layer_begins(const HandoffStep& step);
+
+// Who had each layer of a group, a letter each: w waited, c CPU workers, x x A^T by CPU workers, g
+// the weights had come in time or were waited for, v nobody; ? what is not known.
+std::string who_had_layers(const HandoffStep& step, std::size_t group);
+
 // For people, on one line: what was planned and what it took, in milliseconds, in all and of the
-// layers between offers, then who had each layer of each group: w waited, c CPU workers, x x A^T by
-// CPU workers, g the weights had come in time or were waited for, v nobody. "c6 x22 w4".
+// layers between offers, then who had each layer of each group. "c6 x22 w4".
 std::string tell(const HandoffStep& step, double seconds);
 
 }  // namespace tandem

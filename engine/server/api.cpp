@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/dashboard/page.h"
 #include "base/http/auth.h"
 #include "base/http/request_id.h"
 #include "base/http/rest/media_type.h"
@@ -16,6 +17,7 @@
 #include "base/memory/memory_reserve.h"
 #include "engine/server/answer/request_trace.h"
 #include "engine/server/cluster/stats_feed.h"
+#include "engine/server/dashboard/dashboard_picture.h"
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/response_building.h"
 
@@ -23,6 +25,10 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kHealth = "/health";
+
+bool is_for_everybody(std::string_view path) {
+  return path == kHealth || is_page_path(path);
+}
 
 bool matches(std::string_view pattern, std::string_view path) {
   const std::size_t brace = pattern.find('{');
@@ -111,6 +117,11 @@ void Api::attach(ServedModel model) {
   context_.stats = std::make_unique<StatsFeed>(*owned_model_->service, engine, [this] {
     return context_.draining.load(std::memory_order_relaxed);  // told soon, guards nothing
   });
+  context_.dashboard = std::make_unique<DashboardFeed>([this, engine] {
+    return engine_picture({engine, *owned_model_->service, context_.metrics.latencies(),
+                           context_.draining.load(std::memory_order_relaxed),
+                           !context_.adapter_roots.empty()});
+  });
   context_.served.store(owned_model_.get(),
                         std::memory_order_release);  // pairs with every acquire load
 }
@@ -169,7 +180,7 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
       return told;
     }
   }
-  if (!context_.options.api_key.empty() && request.path != kHealth &&
+  if (!context_.options.api_key.empty() && !is_for_everybody(request.path) &&
       !authorized(request.header("authorization"), context_.options.api_key)) {
     HttpResponse response = refused({401,
                                      "The API key is missing or wrong; send 'Authorization: "

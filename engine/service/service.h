@@ -13,7 +13,9 @@
 #include "base/file.h"
 #include "base/file_identity.h"
 #include "base/status.h"
+#include "engine/service/cold_start.h"
 #include "engine/service/counted_values.h"
+#include "engine/service/cpu_worker.h"
 #include "engine/service/generation.h"
 #include "scheduler/policies/engine_view.h"
 
@@ -148,6 +150,10 @@ class GenerationService {
   virtual EngineView view() const { return {}; }
   // By name. Takes time with their number, and no lock that a step waits for.
   virtual std::vector<AdapterPresence> presences() const { return {}; }
+
+  // For people who look on: the last cold starts, oldest first, and the CPU workers.
+  virtual std::vector<ColdStart> cold_starts() const { return {}; }
+  virtual std::vector<CpuWorker> cpu_workers() const { return {}; }
 
   // Refuses new requests from now on; running and waiting ones finish.
   virtual void drain() = 0;

@@ -258,6 +258,7 @@ void add_adapters(const std::vector<AdapterInfo>& adapters, std::int32_t max_lor
 }  // namespace
 
 struct ServerMetrics::Impl {
+  LatencyHistory latencies;
   prometheus::Registry registry;
   Histogram& ttft = histogram("vllm:time_to_first_token_seconds",
                               "From a request's arrival to its first token", kTtftBuckets);
@@ -318,6 +319,13 @@ void ServerMetrics::observe(const GenerationStats& stats, std::int32_t n) {
     impl_->tpot.Observe(*per_token);
     impl_->tpot_of_request.Observe(*per_token);
   }
+  if (stats.completion_tokens > 0) {
+    impl_->latencies.add(SteadyClock().now(), stats.ttft_s, seconds_per_token(stats, n));
+  }
+}
+
+const LatencyHistory& ServerMetrics::latencies() const {
+  return impl_->latencies;
 }
 
 void ServerMetrics::observe_objectives(const GenerationRequest& request,

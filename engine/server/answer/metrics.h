@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/dashboard/latency_history.h"
 #include "engine/service/service.h"
 
 namespace tandem {
@@ -27,6 +28,9 @@ class ServerMetrics {
   void count_finish(const char* reason) noexcept;
   // `path` is a route's template, never what the client wrote.
   void count_request(const char* path, const std::string& method, int status) noexcept;
+
+  // Of those that observe() was told of.
+  const LatencyHistory& latencies() const;
 
   // Prometheus text, version 0.0.4. `model` is null while starting.
   std::string text(const ServedModel* model) const;

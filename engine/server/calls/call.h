@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dashboard/dashboard_feed.h"
 #include "base/http/http_message.h"
 #include "engine/server/answer/answer.h"
 #include "engine/server/answer/answer_price.h"
@@ -52,7 +53,8 @@ struct CallContext {
   std::int64_t attached_unix = 0;
   // release when it is attached, acquire in every reader: it then sees the model and attached_unix
   std::atomic<const ServedModel*> served{nullptr};
-  std::unique_ptr<StatsFeed> stats;  // there when the model is; ends before what it asks
+  std::unique_ptr<StatsFeed> stats;          // there when the model is; ends before what it asks
+  std::unique_ptr<DashboardFeed> dashboard;  // likewise
 };
 
 // 503 while starting or draining.
@@ -69,6 +71,7 @@ Call completions, chat_completions, tokenize, detokenize;
 Call list_models, show_model, list_adapters, load_adapter, unload_adapter, adapter_file;
 Call relay, stats, drain;
 Call log_level, set_log_level;
+Call dashboard_page, dashboard_events;
 
 }  // namespace calls
 

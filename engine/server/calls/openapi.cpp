@@ -114,6 +114,12 @@ json content_of(std::string_view path) {
   if (path == "/metrics" || path.ends_with("_lora_adapter")) {
     return {{"text/plain", {{"schema", {{"type", "string"}}}}}};
   }
+  if (path == "/" || path == "/dashboard/{file}") {
+    return {{"text/html", {{"schema", {{"type", "string"}}}}}};
+  }
+  if (path == "/v1/dashboard/events") {
+    return {{"text/event-stream", {{"schema", {{"type", "string"}}}}}};
+  }
   if (path.ends_with("{file}")) {
     return {{"application/octet-stream", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   }
@@ -155,7 +161,9 @@ json operation(const Route& route) {
     described["requestBody"] = {
         {"required", true}, {"content", {{"application/json", {{"schema", body_schema(path)}}}}}};
   }
-  if (path == "/health") described["security"] = json::array();
+  if (path == "/health" || path == "/" || path == "/dashboard/{file}") {
+    described["security"] = json::array();
+  }
   return described;
 }
 
