@@ -102,8 +102,10 @@ try_deb() { # DEB [NEWER]
   say "removed and purged without residue"
 }
 
-mapfile -t debs < <(printf '%s\n' "$folder"/*.deb | sort -V)
-if [[ -f ${debs[0]} ]]; then try_deb "${debs[@]:0:2}"; fi
+# Of this release, and without CUDA, whose packages are not Debian's.
+# shellcheck source=/dev/null
+mapfile -t debs < <(. /etc/os-release && printf '%s\n' "$folder"/tandem_*"~$ID$VERSION_ID"_*.deb | sort -V)
+if [[ -f ${debs[0]} ]]; then try_deb "${debs[@]:0:2}"; else say "no Debian package of this release lies in $folder"; fi
 
 # --- The wheel -------------------------------------------------------------------------------------
 try_wheel() { # WHEEL
@@ -118,5 +120,5 @@ try_wheel() { # WHEEL
   [[ -z $(find $root -name '*tandem*') ]] || fail "left behind: $(find $root -name '*tandem*')"
   say "$(basename "$1"): installed into a venv, served, uninstalled without residue"
 }
-for wheel in "$folder"/*.whl; do [[ ! -f $wheel ]] || try_wheel "$wheel"; done
+for wheel in "$folder"/tandem_serve-*.whl; do [[ ! -f $wheel ]] || try_wheel "$wheel"; done
 say "all worked"

@@ -1,0 +1,3 @@
+from tandem_serve import main
+
+main()
