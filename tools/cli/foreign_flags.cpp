@@ -18,8 +18,13 @@ constexpr std::string_view kNoQuantization =
     "checkpoint";
 constexpr std::string_view kOutputLen = "here it is --output-len";
 constexpr std::string_view kNoTls = "put a proxy in front that ends TLS";
+constexpr std::string_view kOwnKernels = "there is one set of kernels: leave it out";
+constexpr std::string_view kNoDownload = "nothing is downloaded; --model names a folder";
+constexpr std::string_view kChunk = "here it is --max-num-batched-tokens";
+constexpr std::string_view kOverlap =
+    "--adapter-mode says how cold adapters come; planned, the default, does what is fastest";
 
-constexpr std::array<Hint, 44> kHints = {{
+constexpr std::array<Hint, 101> kHints = {{
     {"--enable-lora", "adapters are always welcome: leave it out"},
     {"--lora-modules", "--adapter NAME=DIR names one, --adapters DIR a folder of them"},
     {"--max-loras", "here it is --max-device-adapters"},
@@ -55,8 +60,8 @@ constexpr std::array<Hint, 44> kHints = {{
      "the checkpoint's own is used; requests may bring theirs with --trust-request-chat-template"},
     {"--enable-auto-tool-choice",
      "calls of tools are read unless --tool-call-parser is none: leave it out"},
-    {"--download-dir", "nothing is downloaded; --model names a folder"},
-    {"--revision", "nothing is downloaded; --model names a folder"},
+    {"--download-dir", kNoDownload},
+    {"--revision", kNoDownload},
     {"--swap-space", "nothing is swapped: leave it out"},
     {"--cpu-offload-gb", "the base model stays on the device whole: leave it out"},
     {"--uvicorn-log-level", "here it is --log-level"},
@@ -69,6 +74,71 @@ constexpr std::array<Hint, 44> kHints = {{
     {"--sharegpt-output-len", kOutputLen},
     {"--prefix-repetition-output-len", kOutputLen},
     {"--prefix-repetition-suffix-len", "here it is --input-len"},
+    // vLLM's that came later or are rarer
+    {"--scheduling-policy", "here it is --queue-order"},
+    {"--allowed-origins", "here it is --cors-origins"},
+    {"--disable-uvicorn-access-log", "here it is --no-request-log"},
+    // SGLang's
+    {"--model-path", "here it is --model"},
+    {"--tokenizer-path", "the checkpoint's own tokenizer.json is used: leave it out"},
+    {"--context-length", "here it is --max-model-len"},
+    {"--mem-fraction-static",
+     "--pool-gb GB says how much memory KV and adapters share; by default all that is left"},
+    {"--max-running-requests", "here it is --max-num-seqs"},
+    {"--max-queued-requests", "here it is --max-queue"},
+    {"--max-total-tokens",
+     "SGLang's is --pool-pages times --page-tokens here, LoRAX's is --max-model-len"},
+    {"--chunked-prefill-size", kChunk},
+    {"--max-prefill-tokens", kChunk},
+    {"--schedule-policy", "here it is --queue-order"},
+    {"--enable-priority-scheduling",
+     "priorities count by default, the lowest first: leave it out; --queue-order arrival ends that"},
+    {"--schedule-low-priority-values-first", "that is how it is here: leave it out"},
+    {"--page-size", "here it is --page-tokens"},
+    {"--random-seed", "requests bring their `seed`: leave it out"},
+    {"--base-gpu-id", "here it is --gpu"},
+    {"--tp-size", kOneGpu},
+    {"--tp", kOneGpu},
+    {"--dp-size", kOneGpu},
+    {"--lora-paths", "--adapter NAME=DIR names one, --adapters DIR a folder of them"},
+    {"--max-loras-per-batch", "here it is --max-device-adapters"},
+    {"--max-loaded-loras", "here it is --max-adapters, and --host-tier-gb for their memory"},
+    {"--lora-target-modules", "each adapter brings its own: leave it out"},
+    {"--lora-eviction-policy", "those used least recently go: leave it out"},
+    {"--lora-backend", kOwnKernels},
+    {"--max-lora-chunk-size", kOwnKernels},
+    {"--attention-backend", kOwnKernels},
+    {"--enable-lora-overlap-loading", kOverlap},
+    {"--lora-drain-wait-threshold", "here it is --max-passed-over, in requests"},
+    {"--disable-radix-cache", "here it is --no-prefix-cache"},
+    {"--disable-cuda-graph", "here it is --graphs off"},
+    {"--cuda-graph-max-bs", "here it is --max-graph-batch"},
+    {"--disable-overlap-schedule", "here it is --no-overlap"},
+    {"--log-requests", "each request has a line by default: leave it out"},
+    {"--enable-metrics", "/metrics is always there: leave it out"},
+    {"--otlp-traces-endpoint", "here it is --otlp-endpoint"},
+    // LoRAX's
+    {"--model-id", "here it is --model, and a folder"},
+    {"--adapter-id", "here it is --adapter NAME=DIR"},
+    {"--source", kNoDownload},
+    {"--adapter-source", kNoDownload},
+    {"--huggingface-hub-cache", kNoDownload},
+    {"--num-shard", kOneGpu},
+    {"--sharded", kOneGpu},
+    {"--quantize", kNoQuantization},
+    {"--max-concurrent-requests", "here it is --max-queue, for those that wait"},
+    {"--max-input-length", "here it is --max-model-len, for prompt and answer together"},
+    {"--max-batch-prefill-tokens", kChunk},
+    {"--max-batch-total-tokens", "here it is --pool-pages, times --page-tokens"},
+    {"--max-active-adapters", "here it is --max-device-adapters"},
+    {"--adapter-cycle-time-s",
+     "adapters take turns by request, not by time: --max-passed-over bounds how long one waits"},
+    {"--compile", "here it is --graphs on"},
+    {"--cuda-memory-fraction",
+     "--pool-gb GB says how much memory KV and adapters share; by default all that is left"},
+    {"--hostname", "here it is --host"},
+    {"--json-output", "here it is --log-format json"},
+    {"--cors-allow-origin", "here it is --cors-origins"},
 }};
 
 }  // namespace
