@@ -1,6 +1,7 @@
 # What an installation has besides the programs, and the Debian package that CPack makes of it
 # (tools/package deb). The component "system" is for the whole machine: unit, user, settings. It is
 # installed by the package alone, never below another prefix.
+install(DIRECTORY packaging/prometheus packaging/grafana DESTINATION "${CMAKE_INSTALL_DATADIR}/tandem")
 set(third_party "${CMAKE_INSTALL_DOCDIR}/third-party")
 set(xgrammar "${PROJECT_SOURCE_DIR}/.deps/xgrammar-0.2.8")
 install(FILES "${xgrammar}/LICENSE" "${xgrammar}/NOTICE" DESTINATION "${third_party}/xgrammar")

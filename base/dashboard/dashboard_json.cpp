@@ -20,6 +20,10 @@ std::string latency_members(const LatencyHistory& history) {
   };
   std::string list;
   for (const LatencyHistory::Slice& slice : history.slices(SteadyClock().now())) {
+    if (slice.requests == 0) {
+      list += list.empty() ? "[0]" : ",[0]";
+      continue;
+    }
     fmt::format_to(std::back_inserter(list), "{}[{},{},{},{},{}]", list.empty() ? "" : ",",
                    slice.requests, told(slice.first_token.median), told(slice.first_token.p95),
                    told(slice.per_token.median), told(slice.per_token.p95));

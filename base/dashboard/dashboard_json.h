@@ -11,7 +11,7 @@ namespace tandem {
 std::string members_of(const std::string& object);
 
 // "slice_s" and "latency": [[requests, TTFT p50, p95, TPOT p50, p95], ...] in seconds, oldest
-// first; null where nothing ended.
+// first; null: no request had further tokens; [0]: nothing ended.
 std::string latency_members(const LatencyHistory& history);
 
 }  // namespace tandem

@@ -92,7 +92,8 @@ constexpr std::array<Hint, 101> kHints = {{
     {"--max-prefill-tokens", kChunk},
     {"--schedule-policy", "here it is --queue-order"},
     {"--enable-priority-scheduling",
-     "priorities count by default, the lowest first: leave it out; --queue-order arrival ends that"},
+     "priorities count by default, the lowest first: leave it out; --queue-order arrival ends "
+     "that"},
     {"--schedule-low-priority-values-first", "that is how it is here: leave it out"},
     {"--page-size", "here it is --page-tokens"},
     {"--random-seed", "requests bring their `seed`: leave it out"},

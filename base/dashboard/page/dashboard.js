@@ -58,7 +58,7 @@ function showPool(pool) {
 }
 
 function showLatency(head) {
-  const column = (i) => head.latency.map((slice) => slice[i]);
+  const column = (i) => head.latency.map((slice) => slice[i] ?? null);
   const first = latencyChart(byId('ttft-chart'), column(1), column(2), head.slice_s, 'First token');
   const each = latencyChart(byId('tpot-chart'), column(3), column(4), head.slice_s, 'Each further token');
   setText(byId('ttft-now'), seconds(first));

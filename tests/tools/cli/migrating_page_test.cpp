@@ -49,7 +49,8 @@ TEST(MigratingPage, NamesFlagsThatAreThereAndOthersThatAreAnswered) {
     ASSERT_NE(middle, std::string::npos) << line;
     for (const std::string& flag : flags_in(line.substr(0, middle))) {
       EXPECT_FALSE(ours.contains(flag)) << flag << " is a flag here, too: " << line;
-      EXPECT_NE(foreign_flag_hint(flag), "") << "`tandem serve " << flag << "` says nothing of it: " << line;
+      EXPECT_NE(foreign_flag_hint(flag), "")
+          << "`tandem serve " << flag << "` says nothing of it: " << line;
     }
     for (const std::string& flag : flags_in(line.substr(middle))) {
       EXPECT_TRUE(ours.contains(flag) || !foreign_flag_hint(flag).empty())
