@@ -24,6 +24,7 @@
 #include "scheduler/cluster/engine_source.h"
 #include "scheduler/policies/adapter_index.h"
 #include "scheduler/policies/policy.h"
+#include "scheduler/policies/tandem_policy.h"
 #include "scheduler/prefixes/prefix_index.h"
 
 namespace tandem {
@@ -64,6 +65,14 @@ struct MoveCost {
   PrefillLoad prefill;
   std::int64_t kv_tokens = 0;
   std::int64_t load_bytes = 0;  // of the adapter, if it is cold
+};
+
+// Why a request goes to an engine, by the figures of the policy `tandem`.
+struct RouteReasons {
+  AdapterTier tier = AdapterTier::resident;  // of its adapter there; resident, too: it has none
+  TandemEstimate estimate;
+  EngineIndex next;  // the cheapest of the others; not valid: there is none, or it was not asked for
+  double next_cost_s = 0;
 };
 
 // Names one request that was sent; 0 is none.
@@ -107,6 +116,17 @@ class Cluster {
                       bool loaded);
 
   Choice choose(const Wanted& wanted, TimePoint now);
+  // Of an engine that choose() has just named, before sent(). `others`: looks at all engines.
+  RouteReasons reasons(const Wanted& wanted, EngineIndex chosen, bool others, TimePoint now);
+  // Of every adapter that is known, in the order of their names: who has it on its device.
+  struct AdapterPlaces {
+    std::string name;
+    std::int32_t rank;
+    std::int64_t bytes;
+    std::int64_t engines;               // that have it at all
+    std::vector<EngineIndex> resident;  // on the device, or on its way there
+  };
+  std::vector<AdapterPlaces> adapter_places() const;
   // Who else could serve it: engines that accept and have the model, without `chosen`. First where
   // its adapter is nearest to the device, then where least is asked. Asks no policy, as some count
   // what they chose.

@@ -115,8 +115,9 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   }
 
   TandemEstimate estimate;
-  estimate.ttft_s = begin_s + stall_s +
-                    costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together);
+  const double prefill_s =
+      costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together);
+  estimate.ttft_s = begin_s + stall_s + prefill_s;
   const double decode_s = (answer - 1) * with_s;
   estimate.token_s = (estimate.ttft_s + decode_s) / answer;
   // Those that end before it are followed by others, who lose as much. A stall holds up who waits,
@@ -136,6 +137,13 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
       misses += running + waiting;
   }
   if (request.slo_ttft_s > 0 && estimate.ttft_s > request.slo_ttft_s) misses += 1;
+  estimate.terms = {.wait_s = kFirstTokenWeight * start_s,
+                    .cold_s = kFirstTokenWeight * (begin_s - start_s + stall_s),
+                    .compute_s = kFirstTokenWeight * prefill_s,
+                    .decode_s = decode_s,
+                    .others_s = others_s,
+                    .later_s = later_s,
+                    .misses_s = kMissS * misses};
   estimate.cost_s =
       kFirstTokenWeight * estimate.ttft_s + decode_s + others_s + later_s + kMissS * misses;
   return estimate;

@@ -39,11 +39,27 @@ class TandemPolicy final : public Policy {
   DemandSketch demand_;
 };
 
+// What a cost is made of, each part as it counts: their sum is the cost.
+struct CostTerms {
+  double wait_s = 0;     // until it starts
+  double cold_s = 0;     // its adapter comes
+  double compute_s = 0;  // its prompt
+  double decode_s = 0;   // its other tokens
+  double others_s = 0;   // what it adds to those that run and wait
+  double later_s = 0;    // what its load evicts
+  double misses_s = 0;   // objectives that are missed
+
+  double sum() const {
+    return wait_s + cold_s + compute_s + decode_s + others_s + later_s + misses_s;
+  }
+};
+
 // What the policy expects of a request on one engine; for logs and tests.
 struct TandemEstimate {
   double ttft_s = 0;
   double token_s = 0;  // latency over tokens
   double cost_s = 0;   // of all requests together
+  CostTerms terms;
 };
 
 // `cached_tokens`: of the prompt, in the prefix cache. `active`: requests with its adapter that run

@@ -107,6 +107,7 @@ void RoutedCall::take_stream(std::string_view bytes) {
   passed_.clear();
   const StreamLedger::News news = ledger_->take(bytes, passed_);
   const bool room = passed_.empty() || channel_->write(passed_);
+  if (!first_told_at_ && ledger_->num_tokens() > 0) first_told_at_ = host_.now();
   if (silent_ && !passed_.empty()) {
     silent_ = false;
     host_.went_on(seconds_between(*moved_at_, host_.now()));

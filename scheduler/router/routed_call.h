@@ -83,6 +83,7 @@ class RoutedCall final : public CallEvents {
   bool recovering() const { return tried_; }
   // A stream that is with an engine, and not at its end.
   bool can_move() const { return ledger_ && engine_.valid() && !told_all_ && !over_; }
+  std::optional<TimePoint> first_told_at() const { return first_told_at_; }  // of a stream's tokens
   std::optional<TimePoint> moved_at() const { return moved_at_; }  // the last time
   EngineIndex engine() const { return engine_; }                   // not valid: none now
   SentId sent() const { return sent_; }
@@ -130,6 +131,7 @@ class RoutedCall final : public CallEvents {
   CallHead head_;
   std::string body_;    // that is not passed on as it comes
   std::string passed_;  // what is, of this turn
+  std::optional<TimePoint> first_told_at_;
   std::optional<TimePoint> moved_at_;
   bool silent_ = false;  // since then
   bool began_ = false;

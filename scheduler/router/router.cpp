@@ -137,6 +137,7 @@ Router::Place Router::try_place(RoutedCall& call) {
   metrics_.observe_decision(seconds_between(begin, now()));
   switch (choice.kind) {
     case Choice::Kind::engine: {
+      note_decision(call, choice.engine, begin);
       const SentId sent = cluster_.sent(choice.engine, wanted, begin);
       ++running_;
       call.go(choice.engine, sent);
@@ -154,6 +155,21 @@ Router::Place Router::try_place(RoutedCall& call) {
   if (call.recovering() && !wanted.avoid_strictly) return Place::waits;
   call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts() : unknown_model(wanted.model));
   return Place::refused;
+}
+
+// Before the cluster counts it as sent.
+void Router::note_decision(const RoutedCall& call, EngineIndex engine, TimePoint now) {
+  DecisionLog::Entry entry;
+  const auto unix_time = std::chrono::system_clock::now().time_since_epoch();
+  entry.unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(unix_time).count();
+  entry.model = call.call().model;
+  entry.prompt_tokens = call.wanted().prompt_tokens;
+  entry.engine = cluster_.engines()[engine.index()].address.text();
+  entry.reasons = cluster_.reasons(call.wanted(), engine, decisions_.is_looked_at(now), now);
+  if (const EngineIndex next = entry.reasons.next; next.valid()) {
+    entry.next = cluster_.engines()[next.index()].address.text();
+  }
+  decisions_.add(std::move(entry));
 }
 
 void Router::enqueue(const CallPointer& call, bool first) {
@@ -263,6 +279,14 @@ void Router::over(RoutedCall& call, Outcome outcome) {
   metrics_.count_request(engine, name_of(outcome));
   if (options_.request_log) log_end(call, engine, outcome);
   trace_end(call, name_of(outcome), now());
+  if (outcome == Outcome::served && call.first_told_at()) {
+    const double tokens = static_cast<double>(call.num_tokens()) /
+                          static_cast<double>(std::max<std::size_t>(1, call.call().choices));
+    const TimePoint first = *call.first_told_at();
+    std::optional<double> each;
+    if (tokens > 1) each = seconds_between(first, now()) / (tokens - 1);
+    latencies_.add(now(), seconds_between(call.came_at(), first), each);
+  }
   if (outcome == Outcome::served && call.num_tokens() > 0) {
     answer_tokens_ += kAnswerMemory * (static_cast<double>(call.num_tokens()) - answer_tokens_);
   }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/dashboard/latency_history.h"
 #include "base/http/client/http_client.h"
 #include "base/http/http_message.h"
 #include "base/status.h"
@@ -25,6 +26,7 @@
 #include "scheduler/cluster/engine_follower.h"
 #include "scheduler/cluster/engine_source.h"
 #include "scheduler/policies/policy.h"
+#include "scheduler/router/decision_log.h"
 #include "scheduler/router/routed_call.h"
 #include "scheduler/router/router_metrics.h"
 
@@ -60,11 +62,14 @@ class Router final : private CallHost, private FollowerHost {
   bool ready() const { return ready_.load(std::memory_order_relaxed); }  // an engine accepts
   RouterMetrics& metrics() { return metrics_; }
   const std::string& api_key() const { return options_.api_key; }
+  const LatencyHistory& latencies() const { return latencies_; }  // of streams, as clients saw them
 
   // On the loop.
   const Cluster& cluster() const { return cluster_; }
   HttpClient& client() { return client_; }
   bool rests(EngineIndex engine) const { return consolidator_.rests(engine); }
+  DecisionLog& decisions() { return decisions_; }
+  std::int64_t num_running() const { return running_; }
   std::int64_t num_waiting() const { return static_cast<std::int64_t>(queue_.size()); }
   // Lives until it is let go.
   void keep(const std::shared_ptr<void>& job) { jobs_.emplace(job.get(), job); }
@@ -97,6 +102,7 @@ class Router final : private CallHost, private FollowerHost {
   bool is_new(TimePoint at);
   void submit(const CallPointer& call);
   Place try_place(RoutedCall& call);
+  void note_decision(const RoutedCall& call, EngineIndex engine, TimePoint now);
   void enqueue(const CallPointer& call, bool first);
   void serve_queue();
   void expire_queue();
@@ -124,6 +130,8 @@ class Router final : private CallHost, private FollowerHost {
   EventLoop loop_;
   HttpClient client_{loop_};
   Cluster cluster_;
+  DecisionLog decisions_;
+  LatencyHistory latencies_;
   std::unordered_map<const void*, std::shared_ptr<void>> jobs_;
   std::unordered_map<RoutedCall*, CallPointer> calls_;  // all that are not over
   std::deque<CallPointer> queue_;                       // of them, those before the engines

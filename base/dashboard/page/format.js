@@ -3,7 +3,7 @@
 
 export function seconds(value) {
   if (value === null || value === undefined || !(value >= 0)) return '–';
-  if (value < 1e-3) return `${(value * 1e6).toPrecision(3).replace(/\.?0+$/, '')} µs`;
+  if (value < 1e-3) return `${Math.round(value * 1e6)} µs`;
   if (value < 1) return `${trim(value * 1e3)} ms`;
   if (value < 120) return `${trim(value)} s`;
   return `${Math.round(value / 60)} min`;

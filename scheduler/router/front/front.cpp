@@ -9,15 +9,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/dashboard/page.h"
 #include "base/http/auth.h"
 #include "base/http/request_id.h"
 #include "base/http/rest/log_level.h"
 #include "base/http/rest/media_type.h"
+#include "base/http/sse.h"
 #include "base/log.h"
 #include "base/trace/tracer.h"
 #include "scheduler/router/client_call.h"
 #include "scheduler/router/front/fan_out.h"
 #include "scheduler/router/front/lists.h"
+#include "scheduler/router/front/router_picture.h"
 #include "scheduler/router/front/state_calls.h"
 #include "scheduler/router/route_error.h"
 
@@ -26,6 +29,7 @@ namespace {
 
 constexpr std::string_view kHealth = "/health";
 constexpr std::string_view kModel = "/v1/models/";
+constexpr std::string_view kEvents = "/v1/dashboard/events";
 // An engine reads an adapter's folder for it.
 constexpr FanOutTimes kLoadTimes{.connect = std::chrono::seconds(2),
                                  .answer = std::chrono::seconds(120)};
@@ -102,13 +106,19 @@ HttpResponse change(Router& router, const HttpRequest& request, bool load) {
       });
 }
 
+HttpResponse page(Router&, const HttpRequest& request) {
+  HttpResponse response = page_response(request);
+  if (response.status != 404) return response;
+  return refusal({404, "The dashboard has no such file; GET / is its page", "path_not_found", 0});
+}
+
 HttpResponse describe(Router& router, const HttpRequest& request);
 
 struct FrontRoute {
   const char* method;
   const char* path;
   bool always;  // also while draining
-  HttpResponse (*call)(Router& router, const HttpRequest& request);
+  HttpResponse (*call)(Router& router, const HttpRequest& request);  // null: Front::watch()
 };
 
 constexpr FrontRoute kFrontRoutes[] = {
@@ -150,6 +160,9 @@ constexpr FrontRoute kFrontRoutes[] = {
     {"GET", "/v1/log_level", true, [](Router&, const HttpRequest&) { return show_log_level(); }},
     {"POST", "/v1/log_level", true,
      [](Router&, const HttpRequest& request) { return change_log_level(request); }},
+    {"GET", "/", true, page},
+    {"GET", "/dashboard/", true, page},
+    {"GET", "/v1/dashboard/events", true, nullptr},
     {"GET", "/openapi.json", false, describe},
 };
 
@@ -158,8 +171,8 @@ const FrontRoute* find_front_route(const HttpRequest& request, bool& right) {
   const FrontRoute* found = nullptr;
   for (const FrontRoute& route : kFrontRoutes) {
     const std::string_view path = route.path;
-    const bool same = path == kModel
-                          ? request.path.starts_with(kModel) && request.path.size() > kModel.size()
+    const bool same = path == kModel || path == kPageFolder
+                          ? request.path.starts_with(path) && request.path.size() > path.size()
                           : request.path == path;
     if (!same) continue;
     right = request.method == route.method ||
@@ -198,6 +211,12 @@ RouteError draining() {
 
 }  // namespace
 
+Front::Front(Router& router, std::string api_key, std::vector<std::string> cors_origins)
+    : router_(router),
+      api_key_(std::move(api_key)),
+      cors_(std::move(cors_origins)),
+      dashboard_([&router] { return router_picture(router); }) {}
+
 void Front::drain() {
   const std::lock_guard lock(mutex_);
   draining_ = true;
@@ -235,7 +254,7 @@ std::optional<HttpResponse> Front::screen(const HttpRequest& request) {
   if (route != nullptr) {
     if (auto told = cors_.preflight(request, methods_of(*route))) return told;
   }
-  if (!api_key_.empty() && request.path != kHealth &&
+  if (!api_key_.empty() && request.path != kHealth && !is_page_path(request.path) &&
       !authorized(request.header("authorization"), api_key_)) {
     HttpResponse response =
         refusal({401, "The API key is missing or wrong; send 'Authorization: Bearer KEY'",
@@ -277,12 +296,22 @@ HttpResponse Front::dispatch(const HttpRequest& request) {
   const FrontRoute* const route = find_front_route(request, right);
   if (route == nullptr || !right)
     return refusal({404, "There is no such path", "path_not_found", 0});
+  if (route->path == kEvents) return watch(request);
   if (route->always) return route->call(router_, request);
   std::shared_ptr<void> running = begin_call();
   if (running == nullptr) return refusal(draining());
   HttpResponse response = route->call(router_, request);
   response.guard = std::move(running);
   return response;
+}
+
+HttpResponse Front::watch(const HttpRequest& request) {
+  HttpResponse response = sse_response();
+  if (request.method == "HEAD") return response;
+  response.source = dashboard_.watch();
+  if (response.source != nullptr) return response;
+  return refusal({503, "As many dashboards are open as the router feeds; close one",
+                  "too_many_viewers", 1});
 }
 
 HttpResponse Front::refuse(int status, std::string_view reason) {

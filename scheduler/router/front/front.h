@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/dashboard/dashboard_feed.h"
 #include "base/http/http_message.h"
 #include "base/http/rest/cors.h"
 #include "scheduler/router/router.h"
@@ -22,8 +23,7 @@ namespace tandem {
 class Front final : public HttpHandler {
  public:
   // `router` outlives it. An empty key: everybody may call.
-  Front(Router& router, std::string api_key, std::vector<std::string> cors_origins)
-      : router_(router), api_key_(std::move(api_key)), cors_(std::move(cors_origins)) {}
+  Front(Router& router, std::string api_key, std::vector<std::string> cors_origins);
 
   // New calls are refused from now on.
   void drain();
@@ -38,11 +38,13 @@ class Front final : public HttpHandler {
 
  private:
   HttpResponse dispatch(const HttpRequest& request);
+  HttpResponse watch(const HttpRequest& request);  // a dashboard
   std::shared_ptr<void> begin_call();  // nothing when draining
 
   Router& router_;
   const std::string api_key_;
   const Cors cors_;
+  DashboardFeed dashboard_;
   std::mutex mutex_;
   std::condition_variable idle_;
   bool draining_ = false;   // guarded by mutex_

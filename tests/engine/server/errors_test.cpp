@@ -122,6 +122,32 @@ TEST_F(ErrorsTest, AsksForTheKeyEverywhereButOnHealth) {
   EXPECT_EQ(service.num_runs(), 0U);
 }
 
+// The dashboard's page holds no data; what it shows asks for the key.
+TEST_F(ErrorsTest, ShowsTheDashboardsPageWithoutTheKeyAndNothingOnIt) {
+  options.api_key = "sesame";
+  start();
+  const auto page = get(port, "/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_EQ(get(port, "/dashboard/dashboard.js").status, 200);
+  EXPECT_EQ(get(port, "/dashboard/nothing.js").status, 404);
+  EXPECT_EQ(get(port, "/dashboard").status, 401);
+  EXPECT_EQ(get(port, "/v1/dashboard/events").status, 401);
+  EXPECT_EQ(post(port, "/", {{"a", 1}}).status, 405);
+  TestClient client(port);
+  client.send(http_request("GET", "/v1/dashboard/events", {}, "Authorization: Bearer sesame\r\n"));
+  const auto head = client.receive_head();
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-type"), "text/event-stream");
+  const auto event = nlohmann::json::parse(client.next_event());
+  EXPECT_EQ(event["kind"], "engine");
+  EXPECT_EQ(event["running"], 3);
+  EXPECT_EQ(event["pool"]["adapters"], 10);
+  EXPECT_EQ(event["may_load"], false);
+  EXPECT_EQ(event["latency"].size(), 60U);
+  EXPECT_EQ(event["tables"]["adapters"]["whole"], true);
+}
+
 TEST_F(ErrorsTest, TakesTheClientsRequestIdOrMakesOne) {
   options.api_key = "sesame";
   start();

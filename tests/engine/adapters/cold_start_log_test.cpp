@@ -1,0 +1,126 @@
+#include "engine/adapters/cold_start_log.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace tandem {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Three layers, and never read from: the log compares it and asks for its name and sizes.
+std::unique_ptr<ServedAdapter> adapter_of(const std::string& name) {
+  Adapter contents;
+  contents.max_rank = 16;
+  contents.num_bytes = 4096;
+  contents.layers.resize(3);
+  return std::make_unique<ServedAdapter>(name, std::move(contents), false, false, nullptr);
+}
+
+TEST(ColdStartLog, TellsWhenEachThingHappenedFromTheBeginningOn) {
+  ManualClock clock;
+  ColdStartLog log(clock);
+  const auto adapter = adapter_of("a");
+  clock.advance(milliseconds(1000));
+  log.read_begins(*adapter);
+  clock.advance(milliseconds(5));
+  log.load_ordered(*adapter);
+  clock.advance(milliseconds(5));
+  log.layer_there(*adapter, 1);
+  log.read_ended(*adapter, true);
+  clock.advance(milliseconds(10));
+  log.layer_there(*adapter, 0);
+  log.load_ended(*adapter, true);
+  const auto starts = log.list();
+  ASSERT_EQ(starts.size(), 1U);
+  const ColdStart& start = starts[0];
+  EXPECT_EQ(start.number, 1U);
+  EXPECT_EQ(start.adapter, "a");
+  EXPECT_EQ(start.rank, 16);
+  EXPECT_DOUBLE_EQ(start.read_begin_s, 0);
+  EXPECT_DOUBLE_EQ(start.read_end_s, 0.010);
+  EXPECT_DOUBLE_EQ(start.ordered_s, 0.005);
+  EXPECT_DOUBLE_EQ(start.arrived_s, 0.020);
+  EXPECT_FLOAT_EQ(start.layers_there_s[0], 0.020F);
+  EXPECT_FLOAT_EQ(start.layers_there_s[1], 0.010F);
+  EXPECT_FLOAT_EQ(start.layers_there_s[2], 0.020F) << "nobody saw it come: at the latest then";
+  EXPECT_FALSE(start.failed);
+}
+
+// Most steps that begin before the weights end after they have come.
+TEST(ColdStartLog, TakesAStepThatEndsAfterTheLoad) {
+  ManualClock clock;
+  ColdStartLog log(clock);
+  const auto adapter = adapter_of("a");
+  log.load_ordered(*adapter);
+  clock.advance(milliseconds(2));
+  log.load_ended(*adapter, true);
+  clock.advance(milliseconds(8));
+  ColdStart::Step step;
+  step.who = "cxg";
+  step.layers_begin_s = {0.001F, 0.003F, -1.0F};
+  log.step_ended(*adapter, 0.006, step);
+  const ColdStart start = log.list()[0];
+  ASSERT_EQ(start.steps.size(), 1U);
+  EXPECT_DOUBLE_EQ(start.steps[0].begin_s, 0.004);
+  EXPECT_DOUBLE_EQ(start.steps[0].end_s, 0.010);
+  EXPECT_FLOAT_EQ(start.steps[0].layers_begin_s[1], 0.007F);
+  EXPECT_LT(start.steps[0].layers_begin_s[2], 0) << "not known";
+  EXPECT_EQ(takeover_layer(start.steps[0]), 2);
+}
+
+TEST(ColdStartLog, KnowsWhereTheGpuTookOver) {
+  const auto takeover = [](const char* who) {
+    ColdStart::Step step;
+    step.who = who;
+    return takeover_layer(step);
+  };
+  EXPECT_EQ(takeover("ccgg"), 2);
+  EXPECT_EQ(takeover("cgcw"), 3);
+  EXPECT_EQ(takeover("wwww"), -1);
+  EXPECT_EQ(takeover("gggc"), -1);
+  EXPECT_EQ(takeover(""), -1);
+}
+
+TEST(ColdStartLog, KeepsTheLastOnesAndTellsThoseOfOneAdapterApart) {
+  ManualClock clock;
+  ColdStartLog log(clock);
+  const auto adapter = adapter_of("again");
+  for (std::size_t i = 0; i < ColdStartLog::kMostStarts + 2; ++i) {
+    log.load_ordered(*adapter);
+    clock.advance(milliseconds(1));
+    log.load_ended(*adapter, i % 2 == 0);
+  }
+  const auto starts = log.list();
+  ASSERT_EQ(starts.size(), ColdStartLog::kMostStarts);
+  EXPECT_EQ(starts.front().number, 3U);
+  EXPECT_FALSE(starts.front().failed);
+  EXPECT_TRUE(starts.back().failed);
+  for (std::size_t i = 0; i < 2 * ColdStartLog::kMostSteps; ++i) log.step_ended(*adapter, 0, {});
+  EXPECT_EQ(log.list().back().steps.size(), ColdStartLog::kMostSteps);
+  log.forget();
+  EXPECT_TRUE(log.list().empty());
+  log.step_ended(*adapter, 0, {});  // of a load that is forgotten
+  log.load_ended(*adapter, true);
+  EXPECT_TRUE(log.list().empty());
+}
+
+TEST(ColdStartLog, TakesALoadLongAfterAReadingForAnotherColdStart) {
+  ManualClock clock;
+  ColdStartLog log(clock);
+  const auto adapter = adapter_of("a");
+  log.read_begins(*adapter);
+  log.read_ended(*adapter, true);
+  clock.advance(std::chrono::seconds(60));
+  log.load_ordered(*adapter);
+  const auto starts = log.list();
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_LT(starts[1].read_begin_s, 0);
+  EXPECT_DOUBLE_EQ(starts[1].ordered_s, 0);
+}
+
+}  // namespace
+}  // namespace tandem
