@@ -71,7 +71,8 @@ struct MoveCost {
 struct RouteReasons {
   AdapterTier tier = AdapterTier::resident;  // of its adapter there; resident, too: it has none
   TandemEstimate estimate;
-  EngineIndex next;  // the cheapest of the others; not valid: there is none, or it was not asked for
+  EngineIndex
+      next;  // the cheapest of the others; not valid: there is none, or it was not asked for
   double next_cost_s = 0;
 };
 

@@ -32,7 +32,8 @@ RouteReasons Cluster::reasons(const Wanted& wanted, EngineIndex chosen, bool oth
   for (std::size_t i = 0; others && i < views_.size(); ++i) {
     const EngineIndex engine(static_cast<std::int32_t>(i));
     if (engine == chosen || !views_[i].accepts || !wanted.allows(i)) continue;
-    if (model != nullptr && !model->offered && !std::ranges::binary_search(model->engines, engine)) {
+    if (model != nullptr && !model->offered &&
+        !std::ranges::binary_search(model->engines, engine)) {
       continue;
     }
     AdapterTier tier = AdapterTier::resident;
@@ -48,8 +49,8 @@ std::vector<Cluster::AdapterPlaces> Cluster::adapter_places() const {
   std::vector<AdapterPlaces> result;
   for (const auto& [name, model] : models_) {
     if (!model.adapter.valid()) continue;
-    AdapterPlaces places{name, model.rank, model.bytes,
-                         static_cast<std::int64_t>(model.engines.size()), {}};
+    AdapterPlaces places{
+        name, model.rank, model.bytes, static_cast<std::int64_t>(model.engines.size()), {}};
     for (const AdapterHold& hold : index_.holds(model.adapter)) {
       if (is_on_device(hold)) places.resident.push_back(hold.engine);
     }

@@ -84,8 +84,8 @@ class RoutedCall final : public CallEvents {
   // A stream that is with an engine, and not at its end.
   bool can_move() const { return ledger_ && engine_.valid() && !told_all_ && !over_; }
   std::optional<TimePoint> first_told_at() const { return first_told_at_; }  // of a stream's tokens
-  std::optional<TimePoint> moved_at() const { return moved_at_; }  // the last time
-  EngineIndex engine() const { return engine_; }                   // not valid: none now
+  std::optional<TimePoint> moved_at() const { return moved_at_; }            // the last time
+  EngineIndex engine() const { return engine_; }                             // not valid: none now
   SentId sent() const { return sent_; }
   TimePoint came_at() const { return came_at_; }
   std::int32_t engines_asked() const { return engines_asked_; }  // one as often as it was asked

@@ -117,7 +117,7 @@ HttpResponse describe(Router& router, const HttpRequest& request);
 struct FrontRoute {
   const char* method;
   const char* path;
-  bool always;  // also while draining
+  bool always;                                                       // also while draining
   HttpResponse (*call)(Router& router, const HttpRequest& request);  // null: Front::watch()
 };
 
@@ -310,8 +310,8 @@ HttpResponse Front::watch(const HttpRequest& request) {
   if (request.method == "HEAD") return response;
   response.source = dashboard_.watch();
   if (response.source != nullptr) return response;
-  return refusal({503, "As many dashboards are open as the router feeds; close one",
-                  "too_many_viewers", 1});
+  return refusal(
+      {503, "As many dashboards are open as the router feeds; close one", "too_many_viewers", 1});
 }
 
 HttpResponse Front::refuse(int status, std::string_view reason) {

@@ -39,7 +39,7 @@ class Front final : public HttpHandler {
  private:
   HttpResponse dispatch(const HttpRequest& request);
   HttpResponse watch(const HttpRequest& request);  // a dashboard
-  std::shared_ptr<void> begin_call();  // nothing when draining
+  std::shared_ptr<void> begin_call();              // nothing when draining
 
   Router& router_;
   const std::string api_key_;

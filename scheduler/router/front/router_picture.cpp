@@ -71,8 +71,8 @@ const char* word_of(AdapterTier tier) {
 }
 
 DashboardRow engine_row(const EngineState& engine, const EngineView& view, bool rests) {
-  json row{{"url", engine.address.text()}, {"up", engine.up},   {"accepts", view.accepts},
-           {"draining", engine.report.draining}, {"rests", rests}, {"sent", engine.sent}};
+  json row{{"url", engine.address.text()},       {"up", engine.up}, {"accepts", view.accepts},
+           {"draining", engine.report.draining}, {"rests", rests},  {"sent", engine.sent}};
   if (!engine.up) row["why_not"] = engine.why_not;
   if (!engine.report.id.empty()) {
     row["model"] = engine.report.model;
@@ -91,8 +91,10 @@ DashboardRow adapter_row(const Cluster::AdapterPlaces& places,
   for (const EngineIndex engine : places.resident) {
     resident.push_back(engines[engine.index()].address.text());
   }
-  const json row{{"name", places.name},       {"rank", places.rank},
-                 {"bytes", places.bytes},     {"engines", places.engines},
+  const json row{{"name", places.name},
+                 {"rank", places.rank},
+                 {"bytes", places.bytes},
+                 {"engines", places.engines},
                  {"resident", std::move(resident)}};
   return {text_of(row["name"]), text_of(row)};
 }
@@ -110,9 +112,9 @@ DashboardRow decision_row(const DecisionLog::Entry& entry, bool has_terms) {
     const CostTerms& terms = entry.reasons.estimate.terms;
     row["cost_s"] = entry.reasons.estimate.cost_s;
     row["ttft_s"] = entry.reasons.estimate.ttft_s;
-    row["terms"] = {{"wait_s", terms.wait_s},     {"cold_s", terms.cold_s},
+    row["terms"] = {{"wait_s", terms.wait_s},       {"cold_s", terms.cold_s},
                     {"compute_s", terms.compute_s}, {"decode_s", terms.decode_s},
-                    {"others_s", terms.others_s}, {"later_s", terms.later_s},
+                    {"others_s", terms.others_s},   {"later_s", terms.later_s},
                     {"misses_s", terms.misses_s}};
     if (!entry.next.empty()) {
       row["next"] = {{"engine", entry.next}, {"cost_s", entry.reasons.next_cost_s}};
@@ -150,15 +152,14 @@ DashboardPicture router_picture(Router& router) {
   for (DashboardTable* table : {&engines, &adapters, &decisions}) {
     std::ranges::sort(table->rows, {}, &DashboardRow::key);
   }
-  const json head{
-      {"kind", "router"},
-      {"unix_ms", std::chrono::duration_cast<std::chrono::milliseconds>(now).count()},
-      {"model", model},
-      {"policy", copied.policy},
-      {"running", copied.running},
-      {"waiting", copied.waiting},
-      {"routed", copied.routed},
-      {"may_load", true}};
+  const json head{{"kind", "router"},
+                  {"unix_ms", std::chrono::duration_cast<std::chrono::milliseconds>(now).count()},
+                  {"model", model},
+                  {"policy", copied.policy},
+                  {"running", copied.running},
+                  {"waiting", copied.waiting},
+                  {"routed", copied.routed},
+                  {"may_load", true}};
   DashboardPicture picture;
   picture.head = members_of(text_of(head)) + "," + latency_members(router.latencies());
   picture.tables.push_back(std::move(engines));

@@ -76,8 +76,8 @@ TEST(DashboardPage, IsNotSentAgainToWhoHasIt) {
 }
 
 TEST(DashboardPage, HasNoOtherFiles) {
-  for (const char* path : {"/dashboard/", "/dashboard/x.js", "/dashboard/../page.h",
-                           "/dashboard//index.html"}) {
+  for (const char* path :
+       {"/dashboard/", "/dashboard/x.js", "/dashboard/../page.h", "/dashboard//index.html"}) {
     EXPECT_TRUE(is_page_path(path)) << path;
     EXPECT_EQ(asked(path).status, 404) << path;
   }
