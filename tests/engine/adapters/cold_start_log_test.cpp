@@ -17,7 +17,9 @@ std::unique_ptr<ServedAdapter> adapter_of(const std::string& name) {
   contents.max_rank = 16;
   contents.num_bytes = 4096;
   contents.layers.resize(3);
-  return std::make_unique<ServedAdapter>(name, std::move(contents), false, false, nullptr);
+  Adapter part = contents;
+  return std::make_unique<ServedAdapter>(name, std::move(contents), std::move(part), false, false,
+                                         nullptr);
 }
 
 TEST(ColdStartLog, TellsWhenEachThingHappenedFromTheBeginningOn) {
