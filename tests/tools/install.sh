@@ -29,7 +29,7 @@ done
 grep -q '^.TH TANDEM' "$prefix/share/man/man1/tandem-serve.1" || fail "no manual page of serve"
 if grep -qrF "$source" "$prefix/share/man"; then fail "a manual page names the source tree"; fi
 for file in bash-completion/completions/tandem zsh/vendor-completions/_tandem fish/vendor_completions.d/tandem.fish; do
-  grep -q -- --max-model-len "$prefix/share/$file" || fail "no share/$file"
+  grep -q max-model-len "$prefix/share/$file" || fail "no share/$file"
 done
 if grep -qF "$source/tests" "$program"; then fail "the program names a file of the source tree"; fi
 echo "install: bin/tandem runs from any prefix"
