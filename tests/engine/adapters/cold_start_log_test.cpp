@@ -6,6 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "engine/adapters/host_tier.h"
+#include "tests/support/test_device.h"
+
 namespace tandem {
 namespace {
 
@@ -18,8 +21,10 @@ std::unique_ptr<ServedAdapter> adapter_of(const std::string& name) {
   contents.num_bytes = 4096;
   contents.layers.resize(3);
   Adapter part = contents;
+  static const std::unique_ptr<Device> device = test::make_test_device();
+  static const std::shared_ptr<HostTier> host = HostTier::create(*device, 1 << 16).value();
   return std::make_unique<ServedAdapter>(name, std::move(contents), std::move(part), false, false,
-                                         nullptr);
+                                         host);
 }
 
 TEST(ColdStartLog, TellsWhenEachThingHappenedFromTheBeginningOn) {
