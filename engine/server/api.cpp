@@ -117,11 +117,12 @@ void Api::attach(ServedModel model) {
   context_.stats = std::make_unique<StatsFeed>(*owned_model_->service, engine, [this] {
     return context_.draining.load(std::memory_order_relaxed);  // told soon, guards nothing
   });
-  context_.dashboard = std::make_unique<DashboardFeed>([this, engine] {
-    return engine_picture({engine, *owned_model_->service, context_.metrics.latencies(),
-                           context_.draining.load(std::memory_order_relaxed),
-                           !context_.adapter_roots.empty()});
-  });
+  context_.dashboard =
+      std::make_unique<DashboardFeed>([this, engine, service = owned_model_->service] {
+        return engine_picture({engine, *service, context_.metrics.latencies(),
+                               context_.draining.load(std::memory_order_relaxed),
+                               !context_.adapter_roots.empty()});
+      });
   context_.served.store(owned_model_.get(),
                         std::memory_order_release);  // pairs with every acquire load
 }

@@ -1,7 +1,6 @@
 // Lines over the last minutes.
 import {seconds, svg} from './format.js';
 
-const kWidth = 420;
 const kHeight = 112;
 const kLeft = 46;
 const kBottom = 16;
@@ -31,21 +30,22 @@ function path(values, x, y) {
 
 // `median`, `p95`: seconds by slice, null where nothing ended.
 export function latencyChart(where, median, p95, sliceSeconds, name) {
+  const width = Math.max(260, where.clientWidth);  // so that letters are as large everywhere
   const known = [...median, ...p95].filter((value) => value !== null);
   const top = known.length > 0 ? niceAbove(Math.max(...known)) : 1;
   const last = median.length - 1;
-  const x = (i) => kLeft + (i / last) * (kWidth - kLeft - 4);
+  const x = (i) => kLeft + (i / last) * (width - kLeft - 4);
   const y = (value) => 6 + (1 - value / top) * (kHeight - kBottom - 6);
   const newest = median.findLast((value) => value !== null);
   const picture = svg('svg', {
-    viewBox: `0 0 ${kWidth} ${kHeight}`, role: 'img',
+    viewBox: `0 0 ${width} ${kHeight}`, role: 'img',
     'aria-label': newest === undefined ? `${name}: no request has ended in the last minutes`
         : `${name}: median ${seconds(newest)} of late`,
   });
   for (const share of [0, 0.5, 1]) {
     const at = y(top * share);
     picture.append(
-        svg('line', {class: 'grid', x1: kLeft, x2: kWidth - 4, y1: at, y2: at}),
+        svg('line', {class: 'grid', x1: kLeft, x2: width - 4, y1: at, y2: at}),
         svg('text', {x: kLeft - 6, y: at + 4, 'text-anchor': 'end'},
             known.length === 0 ? '' : share === 0 ? '0' : seconds(top * share)));
   }
@@ -64,7 +64,7 @@ export function latencyChart(where, median, p95, sliceSeconds, name) {
     picture.append(svg('circle', {class: 'dot', cx: x(i), cy: y(value), r: 2.5}));
   });
   if (known.length === 0) {
-    picture.append(svg('text', {x: (kLeft + kWidth) / 2, y: kHeight / 2, 'text-anchor': 'middle'},
+    picture.append(svg('text', {x: (kLeft + width) / 2, y: kHeight / 2, 'text-anchor': 'middle'},
                        'nothing has ended yet'));
   }
   where.replaceChildren(picture);

@@ -2,7 +2,6 @@
 // the steps that did not wait. Time runs to the right, layers downwards.
 import {byId, bytes, clockTime, element, seconds, setText, svg} from './format.js';
 
-const kWidth = 860;
 const kLeft = 74;
 const kRight = 12;
 const kTop = 18;
@@ -74,8 +73,7 @@ function niceStep(span) {
   return [1, 2, 5, 10].find((step) => span / (step * power) <= 7) * power;
 }
 
-export function drawColdStart(start, narrow) {
-  const width = narrow ? 420 : kWidth;
+export function drawColdStart(start, width) {
   const layers = start.there_s.length;
   const row = Math.max(5, Math.min(20, Math.floor(330 / Math.max(1, layers))));
   const hasDisk = start.read_begin_s >= 0;
@@ -148,8 +146,12 @@ export class ColdStarts {
                   ...['c', 'x', 'g', 'w', 'v'].map((letter) => [kWho[letter].key, kWho[letter].word])];
     byId('cold-legend').replaceChildren(...keys.map(([key, word]) =>
       element('li', {}, element('span', {class: `key ${key}`}), word)));
-    this.narrow = matchMedia('(max-width: 620px)');
-    this.narrow.addEventListener('change', () => this.draw());
+    let width = 0;
+    new ResizeObserver(() => {
+      if (byId('cold-picture').clientWidth === width) return;
+      width = byId('cold-picture').clientWidth;
+      this.draw();
+    }).observe(byId('cold-picture'));
   }
 
   set(rows) {
@@ -168,7 +170,7 @@ export class ColdStarts {
     setText(byId('cold-caption'), summary(shown));
     setText(byId('cold-note'), `the last ${this.starts.length}`);
     byId('cold-legend').hidden = false;
-    byId('cold-picture').replaceChildren(drawColdStart(shown, this.narrow.matches));
+    byId('cold-picture').replaceChildren(drawColdStart(shown, Math.max(280, byId('cold-picture').clientWidth)));
     byId('cold-list').replaceChildren(element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Last cold starts'}, this.list(shown)));
   }
 

@@ -186,6 +186,7 @@ TEST_F(ErrorsTest, KnowsNoOtherModelsAndPaths) {
   EXPECT_NE(model.error().find("gpt"), std::string::npos);
   EXPECT_EQ(get(port, "/v1/models/gpt").error("code"), "model_not_found");
   EXPECT_EQ(get(port, "/v2/models").status, 404);
+  EXPECT_EQ(get(port, "/index.html").status, 404);
   EXPECT_EQ(get(port, "/" + std::string(5000, 'a')).status, 404);
   // Unloaded between look-up and submission.
   service.submit_status = Status(StatusCode::not_found, "no adapter");

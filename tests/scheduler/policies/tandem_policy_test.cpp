@@ -141,6 +141,22 @@ TEST(TandemPolicy, ReplicatesHotAdaptersAndBoundsReplicasOfColdOnes) {
   EXPECT_LT(cold->choose(request, engines).engine, engine_at(4));
 }
 
+// What people are shown is what has decided.
+TEST(TandemEstimate, TellsTermsThatMakeUpTheCost) {
+  RouteRequest request = a_request(64);
+  request.slo_ttft_s = 1e-6;
+  EngineView engine = running(idle_engine(), 20, 16);
+  engine.waiting = {.requests = 4, .tokens = 80, .rank_tokens = 80 * 16, .rank_max = 16};
+  engine.max_requests = 8;
+  const TandemEstimate estimate = tandem_estimate(request, engine, AdapterTier::absent, 0);
+  EXPECT_NEAR(estimate.terms.sum(), estimate.cost_s, 1e-9);
+  for (const double term :
+       {estimate.terms.wait_s, estimate.terms.compute_s, estimate.terms.others_s,
+        estimate.terms.later_s, estimate.terms.misses_s}) {
+    EXPECT_GT(term, 0);
+  }
+}
+
 TEST(TandemEstimate, ChargesALoadToAllThatWait) {
   // The load is over before the step under way: nobody stalls for it now.
   const RouteRequest request = a_request(64);

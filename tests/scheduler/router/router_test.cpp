@@ -410,6 +410,43 @@ TEST_F(RouterTest, AsksForItsKeyAndGivesItToTheEngines) {
   EXPECT_EQ(get(port(), "/health").status, 200);
 }
 
+TEST_F(RouterTest, ShowsADashboardWhereRequestsWentAndWhy) {
+  options_.router.policy = "tandem";
+  options_.api_key = "secret";
+  add({{.name = "warm", .rank = 8}});
+  add({{.name = "warm", .rank = 8}});
+  std::vector<HttpAddress> addresses;
+  for (const auto& engine : engines_) {
+    addresses.push_back(HttpAddress::parse(engine->url()).value());
+  }
+  server_ = RouterServer::create(options_, std::make_unique<FixedEngines>(addresses)).value();
+  ASSERT_TRUE(server_->start());
+  EXPECT_EQ(get(port(), "/").status, 200) << "the page holds no data";
+  EXPECT_EQ(get(port(), "/dashboard/router.js").status, 200);
+  EXPECT_EQ(get(port(), "/v1/dashboard/events").status, 401);
+  const std::string key = "Authorization: Bearer secret\r\n";
+  ASSERT_TRUE(eventually([&] { return get(port(), "/ready", key).status == 200; }));
+  TestClient viewer(port());
+  viewer.send(http_request("GET", "/v1/dashboard/events", {}, key));
+  EXPECT_EQ(viewer.receive_head().status, 200);
+  const auto first = nlohmann::json::parse(viewer.next_event());
+  EXPECT_EQ(first["kind"], "router");
+  EXPECT_EQ(first["tables"]["engines"]["rows"].size(), 2U);
+  EXPECT_EQ(first["tables"]["adapters"]["rows"][0]["name"], "warm");
+  EXPECT_EQ(post(port(), "/v1/completions", stream_request(), key).status, 200);
+  nlohmann::json decisions;
+  for (int i = 0; i < 10 && decisions.empty(); ++i) {
+    decisions = nlohmann::json::parse(viewer.next_event())["tables"]["decisions"]["rows"];
+  }
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_EQ(decisions[0]["model"], "base");
+  EXPECT_GT(decisions[0]["cost_s"], 0.0);
+  double sum = 0;
+  for (const auto& [name, term] : decisions[0]["terms"].items()) sum += term.get<double>();
+  EXPECT_NEAR(sum, decisions[0]["cost_s"].get<double>(), 1e-9);
+  EXPECT_NE(decisions[0]["next"]["engine"], decisions[0]["engine"]);
+}
+
 TEST_F(RouterTest, TellsBrowsersWhoMayCall) {
   options_.cors_origins = {"https://chat.example.org"};
   options_.api_key = "secret";
