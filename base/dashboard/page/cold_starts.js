@@ -29,12 +29,16 @@ function layerTimes(step) {
   return known;
 }
 
-// [from, to] of each layer on the link: pieces travel one after another.
+// [from, to] of each layer on the link: pieces travel one after another. When the first began is not
+// told: it may have waited for the link, and is taken for twice as slow as most at most.
 function linkTimes(start) {
   const order = start.there_s.map((time, layer) => ({time, layer})).filter((each) => each.time >= 0);
   order.sort((a, b) => a.time - b.time || a.layer - b.layer);
   const result = new Map();
   let from = Math.max(start.ordered_s, 0);
+  const took = order.slice(1).map(({time}, i) => time - order[i].time).sort((a, b) => a - b);
+  const usual = took[Math.floor(took.length / 2)] ?? 0;
+  if (usual > 0) from = Math.max(from, order[0].time - 2 * usual);
   for (const {time, layer} of order) {
     result.set(layer, [Math.min(from, time), time]);
     from = time;
@@ -68,9 +72,9 @@ export function summary(start) {
   return parts.join(' · ');
 }
 
-function niceStep(span) {
-  const power = 10 ** Math.floor(Math.log10(span / 6));
-  return [1, 2, 5, 10].find((step) => span / (step * power) <= 7) * power;
+function niceStep(span, most) {
+  const power = 10 ** Math.floor(Math.log10(span / most));
+  return [1, 2, 5, 10].find((step) => span / (step * power) <= most) * power;
 }
 
 export function drawColdStart(start, width) {
@@ -91,7 +95,7 @@ export function drawColdStart(start, width) {
   const box = (attributes, title) => svg('rect', {rx: 1, ...attributes}, svg('title', {}, title));
   const wide = (from, to) => Math.max(1.5, x(to) - x(from));
 
-  const step = niceStep(span);
+  const step = niceStep(span, Math.max(2, Math.floor(width / 100)));
   for (let time = 0; time <= span; time += step) {
     picture.append(svg('line', {class: 'grid', x1: x(time), x2: x(time), y1: kTop - 4, y2: y(layers) + 4}),
                    svg('text', {x: x(time), y: height - 6, 'text-anchor': 'middle'}, time === 0 ? '0' : seconds(time)));
@@ -110,7 +114,14 @@ export function drawColdStart(start, width) {
   }
   // The upper part of a row is the link's, the lower the step's.
   const upper = Math.max(2, Math.round(row * 0.36));
-  for (const [layer, [from, to]] of linkTimes(start)) {
+  const link = linkTimes(start);
+  const begun = Math.min(...[...link.values()].map(([from]) => from));
+  if (begun > start.ordered_s && start.ordered_s >= 0) {
+    const [layer] = [...link].find(([, [from]]) => from === begun);
+    picture.append(box({class: 'load', x: x(start.ordered_s), y: y(layer) + 1 + upper / 2 - 0.5,
+                        width: wide(start.ordered_s, begun), height: 1}, 'ordered, and not on the link yet'));
+  }
+  for (const [layer, [from, to]] of link) {
     picture.append(box({class: 'load', x: x(from), y: y(layer) + 1, width: wide(from, to), height: upper},
                        `layer ${layer}: weights there after ${seconds(to)}`));
   }
@@ -133,7 +144,8 @@ export function drawColdStart(start, width) {
         svg('line', {class: 'takeover', x1: x(at), x2: x(at), y1: kTop - 6, y2: y(layers) + 2}),
         svg('line', {class: 'takeover', x1: kLeft, x2: width - kRight, y1: y(takeover), y2: y(takeover)}),
         svg('text', {class: 'strong', x: x(at) + (right ? -5 : 5), y: kTop - 8, 'text-anchor': right ? 'end' : 'start'},
-            `the GPU takes over at layer ${takeover}, after ${seconds(at)}`));
+            width < 500 ? `takeover: layer ${takeover}` :
+              `the GPU takes over at layer ${takeover}, after ${seconds(at)}`));
   }
   return picture;
 }
