@@ -93,7 +93,7 @@ Result<std::string> replace_all(const Regex& pattern, std::string_view with,
                                 std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  TANDEM_TRY(pattern.split(text, [&](Span span, bool is_match) {
+  TANDEM_TRY(pattern.split(text, [&](TextRange span, bool is_match) {
     out += is_match ? with : text.substr(span.begin, span.end - span.begin);
     return Status();
   }));

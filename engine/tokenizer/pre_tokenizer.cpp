@@ -13,13 +13,13 @@ constexpr std::string_view kGpt2Pattern =
     R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 struct Part {
-  Span span;
+  TextRange span;
   bool is_match;
 };
 
 // Joins neighbours as the behaviours that merge ask for. Each appends to, or extends, `merged`.
-std::vector<Span> merge_contiguous(const std::vector<Part>& parts) {
-  std::vector<Span> merged;
+std::vector<TextRange> merge_contiguous(const std::vector<Part>& parts) {
+  std::vector<TextRange> merged;
   bool previous = false;
   for (const Part& part : parts) {
     if (part.is_match == previous && !merged.empty()) {
@@ -32,8 +32,8 @@ std::vector<Span> merge_contiguous(const std::vector<Part>& parts) {
   return merged;
 }
 
-std::vector<Span> merge_with_previous(const std::vector<Part>& parts) {
-  std::vector<Span> merged;
+std::vector<TextRange> merge_with_previous(const std::vector<Part>& parts) {
+  std::vector<TextRange> merged;
   bool previous = false;
   for (const Part& part : parts) {
     if (part.is_match && !previous && !merged.empty()) {
@@ -46,8 +46,8 @@ std::vector<Span> merge_with_previous(const std::vector<Part>& parts) {
   return merged;
 }
 
-std::vector<Span> merge_with_next(const std::vector<Part>& parts) {
-  std::vector<Span> merged;
+std::vector<TextRange> merge_with_next(const std::vector<Part>& parts) {
+  std::vector<TextRange> merged;
   bool previous = false;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     if (part->is_match && !previous && !merged.empty()) {
@@ -198,28 +198,28 @@ Status PreTokenizer::run_from(std::size_t index, std::string_view text, bool at_
 Status PreTokenizer::split(const Step& step, std::size_t index, std::string_view text,
                            bool at_start, const Sink& sink) const {
   if (step.pattern.empty()) return run_from(index + 1, text, at_start, sink);
-  auto hand_on = [&](Span span) {
+  auto hand_on = [&](TextRange span) {
     return run_from(index + 1, text.substr(span.begin, span.end - span.begin),
                     at_start && span.begin == 0, sink);
   };
   const Regex& pattern = step.pattern.front();
   if (step.behavior == Behavior::isolated)
-    return pattern.split(text, [&](Span span, bool) { return hand_on(span); });
+    return pattern.split(text, [&](TextRange span, bool) { return hand_on(span); });
   if (step.behavior == Behavior::removed)
-    return pattern.split(text, [&](Span span, bool is_match) {
+    return pattern.split(text, [&](TextRange span, bool is_match) {
       return is_match == step.invert ? hand_on(span) : Status();
     });
 
   std::vector<Part> parts;
-  TANDEM_TRY(pattern.split(text, [&](Span span, bool is_match) {
+  TANDEM_TRY(pattern.split(text, [&](TextRange span, bool is_match) {
     parts.push_back({span, is_match != step.invert});
     return Status();
   }));
-  const std::vector<Span> words = step.behavior == Behavior::contiguous ? merge_contiguous(parts)
-                                  : step.behavior == Behavior::merged_with_previous
-                                      ? merge_with_previous(parts)
-                                      : merge_with_next(parts);
-  for (const Span& word : words) TANDEM_TRY(hand_on(word));
+  const std::vector<TextRange> words =
+      step.behavior == Behavior::contiguous             ? merge_contiguous(parts)
+      : step.behavior == Behavior::merged_with_previous ? merge_with_previous(parts)
+                                                        : merge_with_next(parts);
+  for (const TextRange& word : words) TANDEM_TRY(hand_on(word));
   return {};
 }
 

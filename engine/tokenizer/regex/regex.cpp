@@ -108,7 +108,7 @@ Result<Regex> Regex::literal(std::string_view text) {
   return build(escaped, text);
 }
 
-Status Regex::find(std::string_view text, std::size_t from, Span& match, bool& found) const {
+Status Regex::find(std::string_view text, std::size_t from, TextRange& match, bool& found) const {
   // Of the thread: any thread matches, and what PCRE2 writes into takes longer to make than most
   // matches do.
   thread_local MatchScratch scratch;

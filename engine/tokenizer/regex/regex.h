@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-struct Span {
+struct TextRange {
   std::size_t begin = 0, end = 0;
   bool empty() const { return begin == end; }
 };
@@ -29,7 +29,7 @@ class Regex {
   // The first match of the text at or after `from`. `text` must be valid UTF-8 and `from` a
   // character's start; neither is checked. found is false when there is none. A failure (a limit
   // that a pathological pattern reaches) is a Status.
-  Status find(std::string_view text, std::size_t from, Span& match, bool& found) const;
+  Status find(std::string_view text, std::size_t from, TextRange& match, bool& found) const;
 
   // Calls part(span, is_match) for all of the text, in order: matches and what lies between them.
   // `part` returns a Status; the first failure ends the walk. Empty matches split but are not
@@ -53,12 +53,12 @@ Status Regex::split(std::string_view text, Part&& part) const {
   std::size_t done = 0;  // all before was reported
   std::size_t from = 0;
   while (from <= text.size()) {
-    Span match;
+    TextRange match;
     bool found = false;
     if (Status s = find(text, from, match, found); !s) return s;
     if (!found) break;
     if (match.begin > done) {
-      if (Status s = part(Span{done, match.begin}, false); !s) return s;
+      if (Status s = part(TextRange{done, match.begin}, false); !s) return s;
       done = match.begin;
     }
     if (match.empty()) {  // go on one character later
@@ -69,7 +69,7 @@ Status Regex::split(std::string_view text, Part&& part) const {
     if (Status s = part(match, true); !s) return s;
     done = from = match.end;
   }
-  if (done < text.size()) return part(Span{done, text.size()}, false);
+  if (done < text.size()) return part(TextRange{done, text.size()}, false);
   return {};
 }
 
