@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <mutex>
 
 namespace tandem {
@@ -26,16 +27,24 @@ class ManualClock final : public Clock {
  public:
   TimePoint now() const override {
     const std::lock_guard lock(mutex_);
+    ++times_asked_;
     return now_;
   }
   void advance(Duration by) {
     const std::lock_guard lock(mutex_);
     now_ += by;
   }
+  // How often now() was called: a thread that looks again and again has seen where the hands are
+  // when it has looked some times more.
+  std::uint64_t times_asked() const {
+    const std::lock_guard lock(mutex_);
+    return times_asked_;
+  }
 
  private:
   mutable std::mutex mutex_;
   TimePoint now_{};
+  mutable std::uint64_t times_asked_ = 0;
 };
 
 inline Duration duration_of(double seconds) {

@@ -115,7 +115,6 @@ class Executor {
   void forget_counts();
   // Of the first device.
   const LlamaModel& model() const { return *ranks_.front().model; }
-  std::size_t num_devices() const { return ranks_.size(); }
 
  private:
   // A device's own, in the order in which they are needed.

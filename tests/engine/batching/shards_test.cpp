@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,22 @@ class Shards : public ::testing::Test {
                                   devices, *tokenizer_, clock_, nullptr);
     EXPECT_TRUE(created.ok()) << created.status().message();
     return created ? std::move(created).value() : nullptr;
+  }
+
+  // For each of two devices: an engine on both, what it answers `tokens` of, and the one to fail.
+  void with_each_failing(
+      int tokens,
+      const std::function<void(Engine&, FailingDevice&, const std::vector<TokenId>& want)>& body) {
+    for (const std::size_t failing : {0U, 1U}) {
+      SCOPED_TRACE(::testing::Message() << "device " << failing);
+      FailingDevice first(make_test_device());
+      FailingDevice second(make_test_device());
+      const auto engine = make({&first, &second});
+      ASSERT_NE(engine, nullptr);
+      const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, tokens))[0].tokens;
+      body(*engine, failing == 0 ? first : second, want);
+      EXPECT_TRUE(engine->failure().ok());
+    }
   }
 
   const ModelConfig config_ = load_model_config(kDemo).value();
@@ -68,55 +85,37 @@ TEST_F(Shards, GiveTheTextsOfOneDeviceToEveryKindOfRequest) {
 }
 
 TEST_F(Shards, AStepThatFailsOnOneDeviceEndsItsRequestsAndTheEngineGoesOn) {
-  for (const std::size_t failing : {0U, 1U}) {
-    FailingDevice first(make_test_device());
-    FailingDevice second(make_test_device());
-    const auto engine = make({&first, &second});
-    ASSERT_NE(engine, nullptr);
-    const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, 12))[0].tokens;
+  with_each_failing(12, [](Engine& engine, FailingDevice& failing, const auto& want) {
     for (const int after : {0, 3}) {
-      (failing == 0 ? first : second).fail_sample(after);
-      const Collected got = run(*engine, greedy({0, 5, 9}, 30))[0];
-      EXPECT_EQ(got.finish, FinishReason::failed) << "device " << failing;
+      failing.fail_sample(after);
+      const Collected got = run(engine, greedy({0, 5, 9}, 30))[0];
+      EXPECT_EQ(got.finish, FinishReason::failed);
       EXPECT_THAT(got.error.message(), ::testing::HasSubstr("sample failed"));
-      EXPECT_EQ(run(*engine, greedy({0, 5, 9}, 12))[0].tokens, want);
-      EXPECT_EQ(engine->stats().pages_kv, 0);
+      EXPECT_EQ(run(engine, greedy({0, 5, 9}, 12))[0].tokens, want);
+      EXPECT_EQ(engine.stats().pages_kv, 0);
     }
-    EXPECT_TRUE(engine->failure().ok());
-  }
+  });
 }
 
 // In the middle of a layer: the others wait for it, and what is told is its failure, not theirs.
 TEST_F(Shards, AnOperationThatFailsOnOneDeviceIsWhatIsToldOfTheStep) {
-  for (const std::size_t failing : {0U, 1U}) {
-    FailingDevice first(make_test_device());
-    FailingDevice second(make_test_device());
-    const auto engine = make({&first, &second});
-    ASSERT_NE(engine, nullptr);
-    const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, 12))[0].tokens;
-    (failing == 0 ? first : second).fail_gemm(70, /*throws=*/false);
-    const Collected got = run(*engine, greedy({0, 5, 9}, 30))[0];
-    EXPECT_EQ(got.finish, FinishReason::failed) << "device " << failing;
+  with_each_failing(12, [](Engine& engine, FailingDevice& failing, const auto& want) {
+    failing.fail_gemm(70, /*throws=*/false);
+    const Collected got = run(engine, greedy({0, 5, 9}, 30))[0];
+    EXPECT_EQ(got.finish, FinishReason::failed);
     EXPECT_THAT(got.error.message(), ::testing::HasSubstr("gemm on stream compute: out of cores"));
-    EXPECT_EQ(run(*engine, greedy({0, 5, 9}, 12))[0].tokens, want);
-    EXPECT_TRUE(engine->failure().ok());
-  }
+    EXPECT_EQ(run(engine, greedy({0, 5, 9}, 12))[0].tokens, want);
+  });
 }
 
 // The engine computes again what it had under way, and the clients hear nothing of it.
 TEST_F(Shards, AnExceptionWhileOneDevicesStepIsEnqueuedCostsTimeAlone) {
-  for (const std::size_t failing : {0U, 1U}) {
-    FailingDevice first(make_test_device());
-    FailingDevice second(make_test_device());
-    const auto engine = make({&first, &second});
-    ASSERT_NE(engine, nullptr);
-    const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, 30))[0].tokens;
-    (failing == 0 ? first : second).fail_gemm(100, /*throws=*/true);
-    const Collected got = run(*engine, greedy({0, 5, 9}, 30))[0];
+  with_each_failing(30, [](Engine& engine, FailingDevice& failing, const auto& want) {
+    failing.fail_gemm(100, /*throws=*/true);
+    const Collected got = run(engine, greedy({0, 5, 9}, 30))[0];
     EXPECT_TRUE(got.error.ok()) << got.error.message();
-    EXPECT_EQ(got.tokens, want) << "device " << failing;
-    EXPECT_TRUE(engine->failure().ok());
-  }
+    EXPECT_EQ(got.tokens, want);
+  });
 }
 
 TEST_F(Shards, ADeviceThatIsLostEndsTheEngineWithOneError) {
