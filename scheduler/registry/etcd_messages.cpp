@@ -123,19 +123,18 @@ std::int64_t revision(const json& answer) {
 }
 
 // {"error": "...", "code": 5} of a call, {"error": {"grpc_code": 5, "message": "..."}} of a stream.
+// As the gateways of etcd since 3.4 put it: "error" is a text beside "code", or an object of a stream
+// that holds both; since 3.5 an answer's text is "message", and there is no "error".
 Status error_of(const json& answer, int http_status) {
   const json* const found = member(answer, "error");
-  if (found == nullptr) {
-    if (http_status == 200) return {};
-    return error(status_code(0, http_status), "HTTP status {}", http_status);
-  }
-  std::string message = found->is_string() ? found->get<std::string>() : "an error";
-  std::int64_t code = number(answer, "code");
-  if (found->is_object()) {
-    code = number(*found, "grpc_code");
-    const json* const text = member(*found, "message");
+  if (found == nullptr && http_status == 200) return {};
+  const json& holder = found != nullptr && found->is_object() ? *found : answer;
+  std::string message = found == nullptr ? fmt::format("HTTP status {}", http_status) : "an error";
+  for (const json* const text : {found, member(holder, "message")}) {
     if (text != nullptr && text->is_string()) message = text->get<std::string>();
   }
+  std::int64_t code = number(holder, "grpc_code");
+  if (code == 0) code = number(holder, "code");
   const StatusCode status = status_code(code, http_status);
   if (status != StatusCode::resource_exhausted) return {status, std::move(message)};
   return error(status, "{}; compact and defragment it (etcdctl), or raise its quota", message);

@@ -55,6 +55,12 @@ TEST(EtcdMessages, ErrorsAreReadInBothShapes) {
   const Status full = error(R"({"error":"mvcc: database space exceeded","code":8})", 429);
   EXPECT_EQ(full.code(), StatusCode::resource_exhausted);
   EXPECT_THAT(full.message(), HasSubstr("database space exceeded; compact and defragment"));
+  // etcd 3.5 and later.
+  const Status lapsed = error(R"({"code":5,"message":"requested lease not found"})", 404);
+  EXPECT_EQ(lapsed.code(), StatusCode::not_found);
+  EXPECT_EQ(lapsed.message(), "requested lease not found");
+  EXPECT_EQ(error(R"({"error":{"code":14,"message":"no leader","details":[]}})", 200).code(),
+            StatusCode::unavailable);
   EXPECT_EQ(error("{}", 503).code(), StatusCode::unavailable);
   EXPECT_EQ(error("{}", 404).code(), StatusCode::internal);
   EXPECT_THAT(etcd::parse("<html>").status().message(), HasSubstr("no etcd: <html>"));

@@ -225,7 +225,7 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
               fmt::format("{:.1f} G", bench->prefill_flops() / 1e9));
   add_bars(report, *bench, timings, overhead_mb);
   bench.reset();
-  TANDEM_TRY(time_constrained(settings, report));
+  if (bench_settings.only.empty()) TANDEM_TRY(time_constrained(settings, report));
   return report.finish(report_settings);
 }
 
@@ -251,7 +251,7 @@ int run_bench_engine(const std::vector<std::string>& args) {
            "tokens in each sequence's cache; 0: 128 on the host, 512 on a GPU")
       .range(0, 4096)
       .flag_only();
-  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, S1 or L1")
+  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, H, S1 or L1")
       .meta("IDS")
       .flag_only();
   add_engine_settings(table, engine, server, {});

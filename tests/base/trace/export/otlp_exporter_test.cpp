@@ -93,7 +93,7 @@ TEST_F(OtlpExporterTest, CostsItsQueueAloneWhereThereIsNoCollector) {
     const auto many = some(1000);
     const TimePoint begin = SteadyClock().now();
     for (int i = 0; i < 10; ++i) exporter->add(many);
-    EXPECT_LT(seconds_between(begin, SteadyClock().now()), 1);
+    EXPECT_LT(seconds_between(begin, SteadyClock().now()), 10);
   }
   EXPECT_EQ(now_exported(), 0U);
   EXPECT_EQ(now_lost(), 10000U);  // at its end, all of them

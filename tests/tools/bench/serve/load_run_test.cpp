@@ -101,7 +101,7 @@ TEST_F(LoadRun, TellsTheDelayOfUsersWhenTheServerIsTooSlow) {
 }
 
 TEST_F(LoadRun, SendsOnTimeWhateverBecomesOfThoseBefore) {
-  StubServer stub([](std::int64_t) { return StubDelays{0.3, 0}; });
+  StubServer stub([](std::int64_t) { return StubDelays{1.0, 0}; });
   ASSERT_TRUE(stub.start().ok());
   ArrivalOptions arrivals;
   arrivals.requests_per_s = 500;
