@@ -123,8 +123,8 @@ std::int64_t revision(const json& answer) {
 }
 
 // {"error": "...", "code": 5} of a call, {"error": {"grpc_code": 5, "message": "..."}} of a stream.
-// As the gateways of etcd since 3.4 put it: "error" is a text beside "code", or an object of a stream
-// that holds both; since 3.5 an answer's text is "message", and there is no "error".
+// As the gateways of etcd since 3.4 put it: "error" is a text beside "code", or an object of a
+// stream that holds both; since 3.5 an answer's text is "message", and there is no "error".
 Status error_of(const json& answer, int http_status) {
   const json* const found = member(answer, "error");
   if (found == nullptr && http_status == 200) return {};
