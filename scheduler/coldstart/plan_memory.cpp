@@ -23,7 +23,7 @@ std::uint8_t doublings(double value) {
 }  // namespace
 
 PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& request) {
-  double last = 0;  // of what is on its way, to arrive
+  double last = 0;  // of what is on its way or still being read, to arrive
   double link_s = 0;
   std::size_t layers = 0;
   for (const ColdAdapter& adapter : request.adapters) {
@@ -31,8 +31,10 @@ PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& reque
     for (std::size_t l = 0; l < layers; ++l) {
       const LayerLoad& layer = adapter.layers[l];
       if (layer.sites == 0) continue;
+      const double load_s = costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+      if (!adapter.host_arrives.empty()) last = std::max(last, adapter.host_arrives[l] + load_s);
       if (adapter.a_arrives.empty()) {
-        link_s += costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+        link_s += load_s;
       } else {
         last = std::max({last, adapter.a_arrives[l], adapter.b_arrives[l]});
       }
@@ -59,8 +61,7 @@ void PlanMemory::observe(PlanSituation situation, Way way, double planned_s, dou
 
 PlanMemory::Way PlanMemory::choose(PlanSituation situation, double plan_s, double wait_s) const {
   const auto found = seen_.find(situation);
-  if (found == seen_.end()) return Way::hand_over;
-  const Seen& seen = found->second;
+  const Seen& seen = found == seen_.end() ? Seen() : found->second;
   const auto expected = [&](Way way, double seconds) {
     const auto& ratios = seen.ratios[static_cast<std::size_t>(way)];
     return ratios.known() == 0 ? seconds : seconds * ratios.median();

@@ -35,7 +35,8 @@ class PlanMemory {
   void observe(PlanSituation situation, Way way, double planned_s, double took_s);
 
   // The way to go, if the plan that hands over takes `plan_s` and waiting `wait_s`, both as
-  // predicted: each is taken for what such steps took of late, over what was predicted. The answer
+  // predicted: each is taken for what such steps took of late, over what was predicted, or as
+  // predicted where none is known. A plan that gains next to nothing is not followed. The answer
   // is the same until something is observed. Once in a hundred steps of a situation it is the other
   // way, if that is not much worse: else a way that was bad once would be left for good.
   Way choose(PlanSituation situation, double plan_s, double wait_s) const;

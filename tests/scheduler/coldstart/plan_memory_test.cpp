@@ -38,6 +38,11 @@ TEST(PlanMemory, WantsAGainForTheCoresThatAPlanTakes) {
   EXPECT_EQ(memory.choose(kHere, 0.97, 1), Way::hand_over);
 }
 
+TEST(PlanMemory, WaitsWhereAPlanPromisesNextToNothing) {
+  EXPECT_EQ(PlanMemory().choose(kHere, 0.99, 1), Way::wait);
+  EXPECT_EQ(PlanMemory().choose(kHere, 0.97, 1), Way::hand_over);
+}
+
 // A worker that was held up once changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
@@ -131,6 +136,18 @@ PlanSituation situation(const Case& of, bool ordered, double ago = 0) {
     }
   }
   return PlanSituation::of(costs, request);
+}
+
+TEST(PlanSituation, CountsWhatIsStillRead) {
+  CostModel costs;
+  PlanRequest request;
+  request.rows = 64;
+  ColdAdapter& adapter = request.adapters.emplace_back();
+  adapter.rows = 64;
+  adapter.layers.assign(32, {.a_bytes = 1 << 20, .b_bytes = 1 << 20, .sites = 1});
+  const PlanSituation whole = PlanSituation::of(costs, request);
+  adapter.host_arrives.assign(32, 50e-3);
+  EXPECT_GT(PlanSituation::of(costs, request).link, whole.link);
 }
 
 // In whatever order the layers travel: else what a step taught would be known of no admission.
