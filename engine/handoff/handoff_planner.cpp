@@ -116,12 +116,15 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     if (const auto arriving = under_way.arriving(*each.adapter);
         arriving && !arriving->arrivals.empty()) {
       adapter = times_of(each, *arriving, now);
+    } else {
+      adapter.host_arrives = under_way.unread(*each.adapter);
     }
     adapter.rows = each.rows;
     adapter.layers = layer_loads(config_, each.adapter->contents(), num_devices_);
     if (each.adapter->residency() == Residency::resident) {  // and waits for its turn
       adapter.a_arrives.assign(adapter.layers.size(), 0);
       adapter.b_arrives = adapter.a_arrives;
+      adapter.host_arrives.clear();
     }
     request.rows += each.rows;
   };
@@ -163,6 +166,9 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
     times.a_arrives[l] = in(arrival.a, std::max(arrival.a, arrival.b) <= progress.here);
     times.b_arrives[l] = in(arrival.b, arrival.b <= b_here);
   }
+  // The queue counted with the reading as it went then.
+  if (arriving.reading != nullptr) times.host_arrives = arriving.reading->seconds_left();
+  put_off_unread(costs_, times);
   return times;
 }
 
@@ -331,6 +337,7 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
   const auto layers = static_cast<std::size_t>(config_.num_layers);
   step.layers.assign(layers, {});
   step.waits.clear();
+  step.unread.assign(layers, false);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     if (!candidate.times.may_hand_over) continue;
@@ -358,6 +365,8 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
         step.waits.push_back({group, number, PieceKind::layer, std::max(a, b)});
         continue;
       }
+      const std::vector<double>& read = candidate.times.host_arrives;
+      if (!read.empty() && read[l] > 0) step.unread[l] = true;
       if (choice == LayerChoice::cpu_xa && b > 0) {
         step.waits.push_back({group, number, PieceKind::b, b});
       }
