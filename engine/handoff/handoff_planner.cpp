@@ -80,7 +80,8 @@ HandoffPlanner::HandoffPlanner(const ModelConfig& config, std::int32_t num_devic
           std::clamp<std::uint64_t>(kNumGroupJobs / kMaxStepsInFlight /
                                         static_cast<std::uint64_t>(std::max(most_offers(), 1)),
                                     1, kMaxColdGroups))) {
-  learner_.restore(options.lessons);
+  learner_.restore(options.lessons.costs);
+  memory_.restore(options.lessons.plans);
   costs_.factors = learner_.factors();
 }
 
@@ -274,12 +275,12 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
 
 void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   const bool handed = !step.groups.empty();
+  const std::lock_guard lock(learner_mutex_);
   if (plan_ == nullptr && !whole_loads_) {  // else it says nothing about plans of this one
     const PlanMemory::Way way = handed ? PlanMemory::Way::hand_over : PlanMemory::Way::wait;
     memory_.observe(step.situation, way, step.planned_s, seconds);
   }
   if (!handed) return;
-  const std::lock_guard lock(learner_mutex_);
   learn_stalls(config_, costs_, step, learner_);
   costs_.factors = learner_.factors();
 }
@@ -297,9 +298,9 @@ void HandoffPlanner::observe_loads(double model_s, double seen_s) {
   costs_.factors = learner_.factors();
 }
 
-CostLessons HandoffPlanner::lessons() const {
+EngineLessons HandoffPlanner::lessons() const {
   const std::lock_guard lock(learner_mutex_);
-  return learner_.lessons();
+  return {learner_.lessons(), memory_.lessons()};
 }
 
 HandoffOptions::Planner HandoffPlanner::plan_by(HandoffOptions::Planner planner) {

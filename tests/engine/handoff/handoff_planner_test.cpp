@@ -12,6 +12,7 @@ namespace tandem::test {
 namespace {
 
 constexpr double kStandsStill_s = 20e-3;
+constexpr std::array<std::uint64_t, 1> kBothWorkers = {3};
 
 class HandoffPlannerTest : public ::testing::Test {
  protected:
@@ -36,12 +37,11 @@ class HandoffPlannerTest : public ::testing::Test {
   }
   HandoffStep step_of(const HandoffPlanner& planner) const {
     HandoffStep step;
-    planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, kWorkers, read_.tier->loads(),
+    planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, kBothWorkers, read_.tier->loads(),
                  step);
     return step;
   }
 
-  static constexpr std::array<std::uint64_t, 1> kWorkers = {3};
   std::uint32_t hold_ = 0;
   AdapterBeingRead read_{1e3};
   HandoffOptions options_;
@@ -76,11 +76,47 @@ TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
   ASSERT_EQ(turn.reserve(read_.lease), DeviceTier::Start::on_its_way);
   const std::vector<double> unread = read_.stand_still(kStandsStill_s);
   const auto end = [&] {
-    return planner().admission({}, loads, 0, 0, kWorkers, read_.tier->loads()).ends.at(0);
+    return planner().admission({}, loads, 0, 0, kBothWorkers, read_.tier->loads()).ends.at(0);
   };
   EXPECT_GE(end(), unread[4]);
   read_.end();
   EXPECT_LT(end(), unread[4]);
+}
+
+// What plans came to is known to the next engine.
+TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
+  constexpr double kLinkBytesPerS = 60e6;
+  AdapterBeingRead adapter(kLinkBytesPerS);
+  adapter.end();
+  std::uint32_t hold = 0;
+  LoadQueue& loads = adapter.tier->loads();
+  loads.hold(&hold, 1);
+  ASSERT_EQ(adapter.tier->start(adapter.lease), DeviceTier::Start::on_its_way);
+  HandoffOptions options;
+  options.costs.link_bytes_per_s = kLinkBytesPerS;
+  options.groups.push_back({-1, {1, 2}, 0});
+  const auto plan = [&](const HandoffPlanner& planner) {
+    HandoffStep step;
+    planner.plan(std::array{AdapterRows{adapter.lease, 8}}, 8, 0, kBothWorkers, loads, step);
+    return step;
+  };
+  HandoffPlanner before(adapter.config, 1, false, options, *adapter.host, adapter.clock);
+  const HandoffStep step = plan(before);
+  ASSERT_EQ(step.groups.size(), 1U);
+  PlanLessons lost;
+  lost.seen.push_back({step.situation, {9, 9, 9}, {1}, 5, 0});
+  options.lessons.plans = lost;
+  HandoffPlanner after(adapter.config, 1, false, options, *adapter.host, adapter.clock);
+  const HandoffStep waits = plan(after);
+  EXPECT_TRUE(waits.groups.empty());
+  EXPECT_GT(waits.planned_s, step.planned_s);
+  after.learn(waits, waits.planned_s);
+  const PlanLessons lessons = after.lessons().plans;
+  ASSERT_EQ(lessons.seen.size(), 1U);
+  EXPECT_EQ(lessons.seen[0].situation, step.situation);
+  EXPECT_EQ(lessons.seen[0].wait, (std::vector<double>{1, 1}));
+  EXPECT_EQ(lessons.seen[0].steps, 6U);
+  loads.let_go();
 }
 
 }  // namespace
