@@ -1,6 +1,7 @@
 #include "engine/adapters/adapter_reading.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <utility>
 
@@ -15,6 +16,26 @@ std::size_t words_begin(std::size_t num_bytes) {
   return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+bool is_adapted(const std::array<AdapterMatrix, kNumModules>& layer) {
+  return std::ranges::any_of(layer, [](const AdapterMatrix& matrix) { return matrix.rank > 0; });
+}
+
+// [layers]: layers lie one behind the other, from their first A.
+std::vector<std::uint64_t> bytes_of_layers(const Adapter& adapter) {
+  std::vector<std::uint64_t> bytes(adapter.layers.size(), 0);
+  std::uint64_t end = adapter.num_bytes;
+  for (std::size_t l = adapter.layers.size(); l-- > 0;) {
+    if (!is_adapted(adapter.layers[l])) continue;
+    std::uint64_t begin = end;
+    for (const AdapterMatrix& matrix : adapter.layers[l]) {
+      if (matrix.rank > 0) begin = std::min(begin, matrix.a_offset);
+    }
+    bytes[l] = std::max<std::uint64_t>(end - begin, 1);
+    end = begin;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::size_t AdapterReading::bytes_with_words(std::size_t num_bytes, std::size_t num_layers) {
@@ -24,13 +45,12 @@ std::size_t AdapterReading::bytes_with_words(std::size_t num_bytes, std::size_t 
 AdapterReading::AdapterReading(const Adapter& adapter, std::byte* bytes, std::uint32_t generation)
     : words_(reinterpret_cast<std::uint32_t*>(bytes + words_begin(adapter.num_bytes)),
              adapter.layers.size()),
-      generation_(generation) {
+      generation_(generation),
+      pace_(bytes_of_layers(adapter), std::chrono::steady_clock::now()) {
   TANDEM_CHECK(generation != 0);
   std::ranges::fill(words_, 0U);
   for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
-    const bool adapted = std::ranges::any_of(
-        adapter.layers[layer], [](const AdapterMatrix& matrix) { return matrix.rank > 0; });
-    if (!adapted) layer_there(layer);
+    if (!is_adapted(adapter.layers[layer])) set_word(layer);
   }
 }
 
@@ -40,6 +60,24 @@ void AdapterReading::show(std::chrono::milliseconds longest) {
 }
 
 void AdapterReading::layer_there(std::size_t layer) {
+  set_word(layer);
+  const std::lock_guard lock(mutex_);
+  pace_.layer_there(layer, std::chrono::steady_clock::now());
+}
+
+std::vector<double> AdapterReading::seconds_left() const {
+  const std::lock_guard lock(mutex_);
+  if (state() != State::reading) return {};
+  return pace_.seconds_left(std::chrono::steady_clock::now());
+}
+
+std::chrono::duration<double> AdapterReading::rest() const {
+  const std::lock_guard lock(mutex_);
+  if (state() != State::reading) return {};
+  return std::chrono::duration<double>(pace_.rest(std::chrono::steady_clock::now()));
+}
+
+void AdapterReading::set_word(std::size_t layer) {
   // release: pairs with the acquire of the load stream's wait_flag, of workers, and of is_there()
   std::atomic_ref<std::uint32_t>(words_[layer]).store(generation_, std::memory_order_release);
 }
@@ -58,7 +96,7 @@ void AdapterReading::end(Status status) {
     const State state = status.ok() ? State::good : State::bad;
     status_ = std::move(status);
     state_.store(state, std::memory_order_release);  // pairs with state()
-    for (std::size_t layer = 0; layer < words_.size(); ++layer) layer_there(layer);
+    for (std::size_t layer = 0; layer < words_.size(); ++layer) set_word(layer);
   }
   ended_.notify_all();
 }

@@ -19,8 +19,10 @@
 #include <mutex>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
+#include "engine/adapters/reading_pace.h"
 #include "engine/loader/adapter.h"
 
 namespace tandem {
@@ -30,7 +32,8 @@ class AdapterReading {
   // How much memory the bytes of an adapter and then its words take.
   static std::size_t bytes_with_words(std::size_t num_bytes, std::size_t num_layers);
 
-  // `bytes` is that much; the words are zeroed. generation != 0, another for each reading.
+  // It begins now. `bytes` is that much; the words are zeroed. generation != 0, another for each
+  // reading.
   AdapterReading(const Adapter& adapter, std::byte* bytes, std::uint32_t generation);
 
   // Readings are shown to others when the rest is so near: a load that waited for longer would hold
@@ -49,6 +52,9 @@ class AdapterReading {
   std::uint32_t generation() const { return generation_; }
   const std::uint32_t* word(std::size_t layer) const { return &words_[layer]; }
   bool is_there(std::size_t layer) const;
+  // As those of ReadingPace; nothing is left when the reading has ended.
+  std::vector<double> seconds_left() const;
+  std::chrono::duration<double> rest() const;
 
   enum class State : std::uint8_t { reading, good, bad };
   // acquire: pairs with end(), whose status is then there
@@ -61,6 +67,7 @@ class AdapterReading {
   void end_if_overdue() noexcept;
 
  private:
+  void set_word(std::size_t layer);
   Status too_late() const noexcept;
 
   const std::span<std::uint32_t> words_;
@@ -68,7 +75,8 @@ class AdapterReading {
   std::chrono::milliseconds longest_{};  // written by show(), like the deadline
   std::chrono::steady_clock::time_point deadline_;
   std::atomic<State> state_{State::reading};
-  mutable std::mutex mutex_;  // guards status_ and the change of state_
+  mutable std::mutex mutex_;  // guards pace_, status_ and the change of state_
+  ReadingPace pace_;
   std::condition_variable ended_;
   Status status_;
 };

@@ -307,23 +307,17 @@ void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
 Status AdapterStore::read_again(ServedAdapter& adapter) {
   const Adapter& known = adapter.contents();
   TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, with_words(known.num_bytes)));
-  const auto begin = std::chrono::steady_clock::now();
   const auto reading = std::make_shared<AdapterReading>(known, bytes.get(), next_generation());
-  const auto layers = static_cast<std::size_t>(
-      std::count_if(known.layers.begin(), known.layers.end(), [](const auto& layer) {
-        return std::any_of(layer.begin(), layer.end(), [](const auto& m) { return m.rank > 0; });
-      }));
-  std::atomic<std::size_t> there{0};
-  std::atomic<bool> shown{false};
+  std::atomic<bool> shown{false};  // relaxed: it publishes nothing
   const AdapterHome::Folder folder = adapter.home().folder();
   const Result<RereadOutcome> read = reread_peft_adapter(
       folder.path, config_, known, folder.source, crew_, bytes.get(),
       [&](std::size_t layer) {
         reading->layer_there(layer);
-        // relaxed: they count, and publish nothing
-        const std::size_t done = there.fetch_add(1, std::memory_order_relaxed) + 1;
-        const auto rest = (std::chrono::steady_clock::now() - begin) * (layers - done) / done;
-        if (rest > AdapterReading::kNear || shown.exchange(true, std::memory_order_relaxed)) return;
+        if (reading->rest() > AdapterReading::kNear ||
+            shown.exchange(true, std::memory_order_relaxed)) {
+          return;
+        }
         reading->show();
         adapter.home().put(bytes, reading);
         tell();

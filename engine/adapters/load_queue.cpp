@@ -100,6 +100,12 @@ AdapterLease LoadQueue::arriving_in(SlotId slot) const {
   return loads_[slot.index()] == nullptr ? nullptr : table_->row(slot).adapter;
 }
 
+std::vector<double> LoadQueue::unread(const ServedAdapter& adapter) const {
+  const SlotId slot = table_->slot_of(adapter);
+  if (!slot.valid() || table_->row(slot).reading == nullptr) return {};
+  return table_->row(slot).reading->seconds_left();
+}
+
 void LoadQueue::wait(const ServedAdapter& adapter, std::int64_t layer, PieceKind kind,
                      Stream& stream) {
   check_whole();
@@ -177,16 +183,19 @@ void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece
     each.arrivals.resize(layers);
     each.queued.assign(layers, 0);
     each.sent.assign(layers, 0);
-    if (has_words()) table_->write_later(rank_, slot);
+    if (!has_words()) continue;
+    table_->write_later(rank_, slot);
+    each.unread = unread(*table_->row(slot).adapter);
   }
+  const TimePoint now = has_words() ? signals_.clock->now() : TimePoint{};
   for (const LoadPiece& piece : order) {
     const auto index = static_cast<std::size_t>(piece.adapter);
     TANDEM_CHECK(index < slots.size(), "adapter {} of {}", piece.adapter, slots.size());
-    queue_piece(slots[index], piece.layer, piece.kind);
+    queue_piece(slots[index], piece.layer, piece.kind, now);
   }
   for (const SlotId slot : slots) {
     for (std::size_t layer = 0; layer < load(slot).sent.size(); ++layer) {
-      queue_piece(slot, static_cast<std::int32_t>(layer), PieceKind::layer);
+      queue_piece(slot, static_cast<std::int32_t>(layer), PieceKind::layer, now);
     }
   }
   // Enough for the link to begin with. The rest goes out with the step, or behind it.
@@ -203,7 +212,7 @@ std::vector<AdapterStrip> LoadQueue::strips(SlotId slot, std::size_t layer, unsi
 }
 
 // What of the piece is in the queue already is not sent again.
-void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind) {
+void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind, TimePoint now) {
   Load& of = load(slot);
   const auto l = static_cast<std::size_t>(layer);
   TANDEM_CHECK(layer >= 0 && l < of.queued.size(), "layer {} of {}", layer, of.queued.size());
@@ -217,8 +226,9 @@ void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind) {
   for (const AdapterStrip& strip : strips(slot, l, parts)) {
     seconds += signals_.copy_s + static_cast<double>(strip.bytes()) / signals_.link_bytes_per_s;
   }
-  const TimePoint begins = link_free_at_;
-  link_free_at_ += duration_of(seconds * link_factor_);
+  TimePoint begins = link_free_at_;
+  if (!of.unread.empty()) begins = std::max(begins, now + duration_of(of.unread[l]));
+  link_free_at_ = begins + duration_of(seconds * link_factor_);
   if ((parts & kPartA) != 0) of.arrivals[l].a = link_free_at_;
   if ((parts & kPartB) != 0) of.arrivals[l].b = link_free_at_;
   ++of.pieces_left;

@@ -7,7 +7,7 @@
 // travel (LoadSignals) the device sees their arrival, too: a word after each piece.
 //
 // An adapter whose folder is still being read (AdapterReading) is loaded like any other: the load
-// stream waits for each of its layers.
+// stream waits for each of its layers, and what is expected of the link counts that in.
 //
 // Chunks are given out while steps that are under way may still read what was in them: the load
 // stream then first waits for the last of these steps.
@@ -92,6 +92,9 @@ class LoadQueue {
   std::optional<ArrivingAdapter> arriving(const ServedAdapter& adapter) const;
   // What is on its way into this slot; null: nothing is.
   AdapterLease arriving_in(SlotId slot) const;
+  // Of what is on its way, enqueued or not: its layers that are still being read, as
+  // ReadingPace::seconds_left(); empty: none is.
+  std::vector<double> unread(const ServedAdapter& adapter) const;
   // Has `stream` wait for that piece of a load, if it is under way. `kind` b: B, with or without A;
   // layer: all of it. What is not on the load stream yet is put there first, with all before it:
   // that may take until the stream has room, but no longer than the loads before it.
@@ -157,6 +160,7 @@ class LoadQueue {
     std::vector<std::unique_ptr<Event>> b_parts;  // when B is; null: it travels with A
     std::unique_ptr<Event> whole;                 // when all of it is
     std::vector<LayerArrival> arrivals;           // when each layer is expected
+    std::vector<double> unread;                   // when enqueued: as LoadQueue::unread()
     std::vector<std::uint8_t> queued, sent;       // by layer: bit 0 A, bit 1 B
     std::size_t pieces_left = 0;                  // to be sent
     bool begun = false;                           // a piece has been
@@ -190,7 +194,7 @@ class LoadQueue {
   Load& load(SlotId slot) const { return *loads_[slot.index()]; }
   std::vector<AdapterStrip> strips(SlotId slot, std::size_t layer, unsigned parts) const;
   std::size_t copy_strip(const DeviceRow& row, const std::byte* source, const AdapterStrip& strip);
-  void queue_piece(SlotId slot, std::int32_t layer, PieceKind kind);
+  void queue_piece(SlotId slot, std::int32_t layer, PieceKind kind, TimePoint now);
   bool is_due(const Piece& piece) const;
   void hurry(const Load& load, std::size_t layer, unsigned parts);
   void look();

@@ -306,7 +306,7 @@ EngineStats Engine::stats() const {
   return result;
 }
 
-std::optional<CostLessons> Engine::lessons() const {
+std::optional<EngineLessons> Engine::lessons() const {
   const Handoff* const handoff = std::as_const(*executor_).handoff();
   if (handoff == nullptr) return std::nullopt;
   return handoff->lessons();

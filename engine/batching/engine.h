@@ -32,7 +32,7 @@
 #include "engine/service/service.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
-#include "scheduler/costs/cost_learner.h"
+#include "scheduler/coldstart/engine_lessons.h"
 
 namespace tandem {
 
@@ -88,7 +88,7 @@ class Engine final : public GenerationService {
   Status failure() const;
 
   // What it has learnt of the costs that it plans with; nothing: it plans nothing. Any thread.
-  std::optional<CostLessons> lessons() const;
+  std::optional<EngineLessons> lessons() const;
 
   AdapterStore& adapter_store() { return *adapters_; }
   const LlamaModel& model() const { return executor_->model(); }

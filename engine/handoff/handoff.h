@@ -89,7 +89,7 @@ class Handoff {
 
   double step_time(std::int32_t rows) const { return planner_.step_time(rows); }
   const CostModel& costs() const { return planner_.costs(); }
-  CostLessons lessons() const { return planner_.lessons(); }  // any thread
+  EngineLessons lessons() const { return planner_.lessons(); }  // any thread
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner) {
     return planner_.plan_by(std::move(planner));
   }

@@ -11,8 +11,8 @@
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/adapters/cold_start_log.h"
 #include "engine/service/engine_defaults.h"
+#include "scheduler/coldstart/engine_lessons.h"
 #include "scheduler/coldstart/planner.h"
-#include "scheduler/costs/cost_learner.h"
 #include "scheduler/costs/cost_model.h"
 
 namespace tandem {
@@ -31,7 +31,7 @@ struct HandoffOptions {
       1000 * static_cast<std::uint32_t>(engine_defaults::kHandoffDeadlineMs);
   double spin_ms = engine_defaults::kWorkerSpinMs;
   CostModel costs;
-  CostLessons lessons;  // what engines before this one have learnt of them
+  EngineLessons lessons;  // what engines before this one have learnt of them
   // Null: plan_handoff(), but where its plans were seen to lose (PlanMemory); or what a test, or a
   // measurement, puts in its place.
   using Planner = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;

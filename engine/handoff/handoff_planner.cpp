@@ -80,7 +80,8 @@ HandoffPlanner::HandoffPlanner(const ModelConfig& config, std::int32_t num_devic
           std::clamp<std::uint64_t>(kNumGroupJobs / kMaxStepsInFlight /
                                         static_cast<std::uint64_t>(std::max(most_offers(), 1)),
                                     1, kMaxColdGroups))) {
-  learner_.restore(options.lessons);
+  learner_.restore(options.lessons.costs);
+  memory_.restore(options.lessons.plans);
   costs_.factors = learner_.factors();
 }
 
@@ -116,12 +117,15 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     if (const auto arriving = under_way.arriving(*each.adapter);
         arriving && !arriving->arrivals.empty()) {
       adapter = times_of(each, *arriving, now);
+    } else {
+      adapter.host_arrives = under_way.unread(*each.adapter);
     }
     adapter.rows = each.rows;
     adapter.layers = layer_loads(config_, each.adapter->contents(), num_devices_);
     if (each.adapter->residency() == Residency::resident) {  // and waits for its turn
       adapter.a_arrives.assign(adapter.layers.size(), 0);
       adapter.b_arrives = adapter.a_arrives;
+      adapter.host_arrives.clear();
     }
     request.rows += each.rows;
   };
@@ -163,6 +167,9 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
     times.a_arrives[l] = in(arrival.a, std::max(arrival.a, arrival.b) <= progress.here);
     times.b_arrives[l] = in(arrival.b, arrival.b <= b_here);
   }
+  // The queue counted with the reading as it went then.
+  if (arriving.reading != nullptr) times.host_arrives = arriving.reading->seconds_left();
+  put_off_unread(costs_, times);
   return times;
 }
 
@@ -268,12 +275,12 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
 
 void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   const bool handed = !step.groups.empty();
+  const std::lock_guard lock(learner_mutex_);
   if (plan_ == nullptr && !whole_loads_) {  // else it says nothing about plans of this one
     const PlanMemory::Way way = handed ? PlanMemory::Way::hand_over : PlanMemory::Way::wait;
     memory_.observe(step.situation, way, step.planned_s, seconds);
   }
   if (!handed) return;
-  const std::lock_guard lock(learner_mutex_);
   learn_stalls(config_, costs_, step, learner_);
   costs_.factors = learner_.factors();
 }
@@ -291,9 +298,9 @@ void HandoffPlanner::observe_loads(double model_s, double seen_s) {
   costs_.factors = learner_.factors();
 }
 
-CostLessons HandoffPlanner::lessons() const {
+EngineLessons HandoffPlanner::lessons() const {
   const std::lock_guard lock(learner_mutex_);
-  return learner_.lessons();
+  return {learner_.lessons(), memory_.lessons()};
 }
 
 HandoffOptions::Planner HandoffPlanner::plan_by(HandoffOptions::Planner planner) {
@@ -331,6 +338,7 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
   const auto layers = static_cast<std::size_t>(config_.num_layers);
   step.layers.assign(layers, {});
   step.waits.clear();
+  step.unread.assign(layers, false);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     if (!candidate.times.may_hand_over) continue;
@@ -358,6 +366,8 @@ void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const Handof
         step.waits.push_back({group, number, PieceKind::layer, std::max(a, b)});
         continue;
       }
+      const std::vector<double>& read = candidate.times.host_arrives;
+      if (!read.empty() && read[l] > 0) step.unread[l] = true;
       if (choice == LayerChoice::cpu_xa && b > 0) {
         step.waits.push_back({group, number, PieceKind::b, b});
       }

@@ -38,7 +38,7 @@ class HandoffPlanner {
   void observe_loads(double model_s, double seen_s);
   const CostModel& costs() const { return costs_; }
   // Any thread.
-  CostLessons lessons() const;
+  EngineLessons lessons() const;
   // From now on, instead of the options' planner; returns what did until now.
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner);
   bool whole_loads() const { return whole_loads_; }
@@ -77,7 +77,7 @@ class HandoffPlanner {
   const std::int32_t max_rows_;
   const std::int32_t num_mailboxes_;
   CostModel costs_;
-  mutable std::mutex learner_mutex_;  // guards what it learns for who asks; held for moments
+  mutable std::mutex learner_mutex_;  // guards what is learnt for who asks; held for moments
   CostLearner learner_;
   HandoffOptions::Planner plan_;  // null: plan_handoff(), by what memory_ says
   PlanMemory memory_;

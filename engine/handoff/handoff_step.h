@@ -40,6 +40,9 @@ struct HandoffStep {
     double arrives;  // expected, in seconds from when the step was planned; past: not above 0
   };
   std::vector<Wait> waits;
+  // [layers]; empty: none. Workers are handed a layer that was still being read when the step was
+  // planned: what they wait for the disk is no work.
+  std::vector<bool> unread;
   StepHandoff device;          // for LlamaModel::compute, after publish()
   std::uint64_t sequence = 0;  // of its first job
   std::size_t turn = 0;        // of the memory for what the device tells

@@ -152,6 +152,7 @@ void learn_stalls(const ModelConfig& config, const CostModel& costs, const Hando
   std::array<std::vector<Sample>, kNumStallKinds> samples;
   for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
     if (seen[l] < 0 || may_wait[l + 1]) continue;
+    if (!step.unread.empty() && step.unread[l]) continue;
     const HandoverWork work = work_of(costs, step, offers[l], loads, l);
     if (work.sites == 0) continue;
     const double model_s = costs.modelled_stall(work, step.layer_s);

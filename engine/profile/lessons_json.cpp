@@ -4,9 +4,14 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "engine/loader/json_fields.h"
 
 namespace tandem {
 namespace {
@@ -17,6 +22,10 @@ constexpr std::array<std::string_view, kNumStallKinds> kStallKeys = {
     "read_whole",         "multiply_whole",        "read_xa",
     "multiply_xa",        "read_whole_of_several", "multiply_whole_of_several",
     "read_xa_of_several", "multiply_xa_of_several"};
+constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 3> kSituation = {
+    {{"adapters", &PlanSituation::adapters},
+     {"rows", &PlanSituation::rows},
+     {"link", &PlanSituation::link}}};
 
 Result<std::vector<double>> parse_ratios(const Json& list, std::string_view where) {
   if (!list.is_array()) return invalid("'{}' must be a list", where);
@@ -29,6 +38,13 @@ Result<std::vector<double>> parse_ratios(const Json& list, std::string_view wher
     ratios.push_back(ratio.get<double>());
   }
   return ratios;
+}
+
+// Empty where it is missing.
+Result<std::vector<double>> parse_list(const Json& object, std::string_view key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return std::vector<double>();
+  return parse_ratios(*found, key);
 }
 
 Result<FactorTracker::Lessons> parse_table(const Json& object, std::string_view key) {
@@ -44,25 +60,80 @@ Result<FactorTracker::Lessons> parse_table(const Json& object, std::string_view 
   return lessons;
 }
 
-}  // namespace
+Result<PlanLessons::Seen> parse_seen(const Json& object) {
+  if (!object.is_object()) return invalid("'seen': an entry is no object");
+  const JsonFields<Json> fields(object);
+  constexpr std::int64_t kMostSteps = std::numeric_limits<std::uint32_t>::max();
+  PlanLessons::Seen seen;
+  for (const auto& [key, member] : kSituation) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::uint8_t>::max();
+    TANDEM_ASSIGN(const std::int64_t value, fields.required_integer(key, 0, kMost));
+    seen.situation.*member = static_cast<std::uint8_t>(value);
+  }
+  TANDEM_ASSIGN(const std::int64_t steps, fields.required_integer("steps", 0, kMostSteps));
+  TANDEM_ASSIGN(const std::int64_t starts, fields.required_integer("starts", 0, kMostSteps));
+  seen.steps = static_cast<std::uint32_t>(steps);
+  seen.starts = static_cast<std::uint32_t>(starts);
+  TANDEM_ASSIGN(seen.hand_over, parse_list(object, "hand_over"));
+  TANDEM_ASSIGN(seen.wait, parse_list(object, "wait"));
+  return seen;
+}
 
-OrderedJson to_json(const CostLessons& lessons) {
+Result<PlanLessons> parse_plans(const Json& object) {
+  PlanLessons plans;
+  const auto found = object.find("plans");
+  if (found == object.end()) return plans;
+  if (!found->is_object()) return invalid("'plans' must be an object");
+  const JsonFields<Json> fields(*found);
+  TANDEM_ASSIGN(const std::int64_t version,
+                fields.required_integer("version", 0, std::int64_t{1} << 40));
+  if (version != PlanLessons::kVersion) return plans;
+  const auto list = found->find("seen");
+  if (list == found->end() || !list->is_array()) return invalid("'seen' must be a list");
+  if (list->size() > PlanLessons::kMostSeen) {
+    return invalid("'seen' has over {} entries", PlanLessons::kMostSeen);
+  }
+  for (const Json& each : *list) {
+    TANDEM_ASSIGN(PlanLessons::Seen seen, parse_seen(each));
+    plans.seen.push_back(std::move(seen));
+  }
+  return plans;
+}
+
+OrderedJson to_json(const PlanLessons& plans) {
   OrderedJson json;
-  json["link"] = lessons.link;
-  json["layers"] = lessons.layers;
-  for (std::size_t i = 0; i < kNumStallKinds; ++i) json[kStallKeys[i]] = lessons.stalls[i];
+  json["version"] = PlanLessons::kVersion;
+  OrderedJson& list = json["seen"] = OrderedJson::array();
+  for (const PlanLessons::Seen& seen : plans.seen) {
+    OrderedJson& entry = list.emplace_back();
+    for (const auto& [key, member] : kSituation) entry[key] = seen.situation.*member;
+    entry["steps"] = seen.steps;
+    entry["starts"] = seen.starts;
+    entry["hand_over"] = seen.hand_over;
+    entry["wait"] = seen.wait;
+  }
   return json;
 }
 
-Result<CostLessons> parse_lessons(const Json& object) {
-  CostLessons lessons;
-  if (const auto link = object.find("link"); link != object.end()) {
-    TANDEM_ASSIGN(lessons.link, parse_ratios(*link, "link"));
-  }
-  TANDEM_ASSIGN(lessons.layers, parse_table(object, "layers"));
+}  // namespace
+
+OrderedJson to_json(const EngineLessons& lessons) {
+  OrderedJson json;
+  json["link"] = lessons.costs.link;
+  json["layers"] = lessons.costs.layers;
+  for (std::size_t i = 0; i < kNumStallKinds; ++i) json[kStallKeys[i]] = lessons.costs.stalls[i];
+  json["plans"] = to_json(lessons.plans);
+  return json;
+}
+
+Result<EngineLessons> parse_lessons(const Json& object) {
+  EngineLessons lessons;
+  TANDEM_ASSIGN(lessons.costs.link, parse_list(object, "link"));
+  TANDEM_ASSIGN(lessons.costs.layers, parse_table(object, "layers"));
   for (std::size_t i = 0; i < kNumStallKinds; ++i) {
-    TANDEM_ASSIGN(lessons.stalls[i], parse_table(object, kStallKeys[i]));
+    TANDEM_ASSIGN(lessons.costs.stalls[i], parse_table(object, kStallKeys[i]));
   }
+  TANDEM_ASSIGN(lessons.plans, parse_plans(object));
   return lessons;
 }
 

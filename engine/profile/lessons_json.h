@@ -1,17 +1,20 @@
-// What engines have learnt of a machine's costs, as JSON: a part of a profile.
+// What engines have learnt of a machine, as JSON: a part of a profile.
 #pragma once
 
 #include "base/status.h"
 #include "engine/loader/json.h"
-#include "scheduler/costs/cost_learner.h"
+#include "scheduler/coldstart/engine_lessons.h"
 
 namespace tandem {
 
-// {"link": [ratios], "layers": [[ratios] for each bucket], "read_whole": ..., of each StallKind}.
-OrderedJson to_json(const CostLessons& lessons);
+// {"link": [ratios], "layers": [[ratios] for each bucket], "read_whole": ..., of each StallKind,
+//  "plans": {"version": 1, "seen": [{"adapters": 1, "rows": 9, "link": 2, "steps": 7, "starts": 0,
+//            "hand_over": [ratios], "wait": [ratios]}]}}.
+OrderedJson to_json(const EngineLessons& lessons);
 
-// Written by a stranger: lists that are missing are empty, those that are too long, or hold what is
-// no number, are refused. Whether a ratio is plausible is CostLearner's business.
-Result<CostLessons> parse_lessons(const Json& object);
+// Written by a stranger: what is missing is empty, as are plans of another version; lists that are
+// too long, or hold what is no number, are refused. Whether a ratio is plausible is the business of
+// CostLearner and PlanMemory.
+Result<EngineLessons> parse_lessons(const Json& object);
 
 }  // namespace tandem

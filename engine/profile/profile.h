@@ -12,7 +12,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "engine/loader/model_config.h"
-#include "scheduler/costs/cost_learner.h"
+#include "scheduler/coldstart/engine_lessons.h"
 #include "scheduler/costs/cost_model.h"
 
 namespace tandem {
@@ -63,8 +63,8 @@ struct Profile {
   CostModel costs;
   std::vector<ProfileFit> fits;
   std::vector<ProfileTable> tables;
-  // What engines that planned with these costs have learnt since (cost_learner.h); none: nothing.
-  std::optional<CostLessons> lessons;
+  // What engines that planned with these costs have learnt since; none: nothing.
+  std::optional<EngineLessons> lessons;
 
   const ProfileTable* table(std::string_view name) const;
   const ProfileFit* fit(std::string_view name) const;

@@ -176,7 +176,7 @@ Result<Profile> read_object(const Json& json) {
   }
   if (fields.find("lessons") != nullptr) {
     TANDEM_ASSIGN(const Json* lessons, required_object(fields, "lessons"));
-    Result<CostLessons> read = parse_lessons(*lessons);
+    Result<EngineLessons> read = parse_lessons(*lessons);
     if (!read) return read.status().with_context("lessons");
     profile.lessons = *std::move(read);
   }

@@ -283,7 +283,7 @@ double HandoffTimeline::run(const Choices& choices, std::vector<double>& layer_e
     }
     HandoverWork work;
     std::int32_t offers = 0;
-    double late = 0;
+    double late = 0;  // of what workers are handed: they begin when they have it
     for (std::int32_t p = 0; p < num_adapters_; ++p) {
       const LayerCost& c = costs[p];
       const LayerChoice choice = choice_of(p, l);
@@ -291,10 +291,10 @@ double HandoffTimeline::run(const Choices& choices, std::vector<double>& layer_e
       offers = std::max(offers, c.whole.sites);
       if (arrival(p, l).whole + stolen <= now) continue;
       work.add(choice == LayerChoice::cpu_xa ? c.xa : c.whole);
-      late = std::max(late, late_by(p, l, now));
+      if (any_from_disk_) late = std::max(late, host_arrival(p, l) - now);
     }
-    work.workers_s += late;
-    now += layer_s_ + (work.sites > 0 ? model_.stall_in(work, layer_s_) : model_.offer_s * offers);
+    now += layer_s_ +
+           (work.sites > 0 ? late + model_.stall_in(work, layer_s_) : model_.offer_s * offers);
     stolen += work.link_s;
     layer_ends[index(l)] = now;
   }

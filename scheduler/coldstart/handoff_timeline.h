@@ -98,9 +98,7 @@ class HandoffTimeline {
   }
   const Row& row(std::int32_t layer) const { return rows_[index(row_of_[index(layer)])]; }
   double host_arrival(std::int32_t position, std::int32_t layer) const;
-  double late_by(std::int32_t position, std::int32_t layer, double now) const {
-    return any_from_disk_ ? host_arrival(position, layer) - now : 0;
-  }
+  double unread(std::int32_t layer, double time) const;
   void put_off_what_is_still_read(std::vector<LoadPiece>& order) const;
   std::vector<std::int32_t> positions() const;  // [adapter]
   void choose_who_may();

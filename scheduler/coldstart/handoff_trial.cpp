@@ -191,6 +191,16 @@ void HandoffTimeline::set_choice(Choices* choices, std::int32_t position, std::i
   if (choices != nullptr) (*choices)[index(adapters_[index(position)])][index(layer)] = choice;
 }
 
+// From then until workers have read what is not there by then: they wait for the last of it.
+double HandoffTimeline::unread(std::int32_t layer, double time) const {
+  double latest = time;
+  if (!any_from_disk_) return 0;
+  for (const Pending& p : pending_) {
+    if (p.whole > time) latest = std::max(latest, host_arrival(p.position, layer));
+  }
+  return latest - time;
+}
+
 // The layer waits until an arrival after which what is left for the workers lets it end first; as
 // often as not it waits for none.
 void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> arrivals, double& now,
@@ -212,7 +222,6 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
   HandoverWork work;
   std::size_t left = 0;
   std::size_t left_xa = 0;
-  double late = 0;
   for (Pending& p : pending_) {
     if (p.whole <= now) continue;
     p.xa = p.b <= now;
@@ -220,7 +229,6 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
     set_choice(choices, p.position, layer, p.xa ? LayerChoice::cpu_xa : LayerChoice::cpu);
     const LayerCost& c = costs[p.position];
     work.add(p.xa ? c.xa : c.whole);
-    late = std::max(late, late_by(p.position, layer, now));
     pending_[left++] = p;
   }
   pending_.resize(left);
@@ -228,8 +236,7 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
     now += layer_s_;
     return;
   }
-  work.workers_s += late;
-  double best_end = now + model_.stall_in(work, layer_s_);
+  double best_end = now + unread(layer, now) + model_.stall_in(work, layer_s_);
   double best_time = now;
   double best_link_s = work.link_s;
   events_.clear();
@@ -258,7 +265,9 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
       work.add(c.xa);
     }
     const double end =
-        events_[e].time + (left == 0 ? 0 : std::max(0.0, model_.stall_in(work, layer_s_)));
+        events_[e].time + (left == 0 ? 0
+                                     : unread(layer, events_[e].time) +
+                                           std::max(0.0, model_.stall_in(work, layer_s_)));
     if (end < best_end) {
       best_end = end;
       best_time = events_[e].time;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 
 namespace tandem {
 namespace {
@@ -14,6 +15,19 @@ constexpr double kLeastGain = 0.02;
 // Beyond, it is as bad, or as good, as anything.
 constexpr double kLeastRatio = 0.1, kMostRatio = 10;
 
+// Engines that have seen no such step.
+constexpr std::uint32_t kMostStarts = 16;
+
+// Nothing: none of them is what PlanMemory keeps.
+std::optional<double> median_of(const std::vector<double>& ratios) {
+  RecentMedian<PlanMemory::kRemembered> kept;
+  for (const double ratio : ratios) {
+    if (ratio >= kLeastRatio && ratio <= kMostRatio) kept.add(ratio);
+  }
+  if (kept.known() == 0) return std::nullopt;
+  return kept.median();
+}
+
 std::uint8_t doublings(double value) {
   constexpr double kMost = 1 << 20;
   return static_cast<std::uint8_t>(
@@ -23,7 +37,7 @@ std::uint8_t doublings(double value) {
 }  // namespace
 
 PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& request) {
-  double last = 0;  // of what is on its way, to arrive
+  double last = 0;  // of what is on its way or still being read, to arrive
   double link_s = 0;
   std::size_t layers = 0;
   for (const ColdAdapter& adapter : request.adapters) {
@@ -31,8 +45,10 @@ PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& reque
     for (std::size_t l = 0; l < layers; ++l) {
       const LayerLoad& layer = adapter.layers[l];
       if (layer.sites == 0) continue;
+      const double load_s = costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+      if (!adapter.host_arrives.empty()) last = std::max(last, adapter.host_arrives[l] + load_s);
       if (adapter.a_arrives.empty()) {
-        link_s += costs.load_time(layer.a_bytes + layer.b_bytes, layer.copies);
+        link_s += load_s;
       } else {
         last = std::max({last, adapter.a_arrives[l], adapter.b_arrives[l]});
       }
@@ -51,16 +67,56 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
 
 void PlanMemory::observe(PlanSituation situation, Way way, double planned_s, double took_s) {
   if (!(planned_s > 0) || !(took_s > 0)) return;
-  Seen& seen = seen_[situation];
+  Seen& seen = of(situation);
   const double ratio = std::clamp(took_s / planned_s, kLeastRatio, kMostRatio);
   seen.ratios[static_cast<std::size_t>(way)].add(ratio);
   ++seen.steps;
+  seen.starts = 0;
+}
+
+// Room for it is made first.
+PlanMemory::Seen& PlanMemory::of(PlanSituation situation) {
+  if (seen_.size() >= PlanLessons::kMostSeen && !seen_.contains(situation)) {
+    seen_.erase(
+        std::ranges::min_element(seen_, {}, [](const auto& each) { return each.second.last; }));
+  }
+  Seen& seen = seen_[situation];
+  seen.last = ++observed_;
+  return seen;
+}
+
+PlanLessons PlanMemory::lessons() const {
+  std::vector<const std::pair<const PlanSituation, Seen>*> order;
+  for (const auto& each : seen_) order.push_back(&each);
+  std::ranges::sort(order, {}, [](const auto* each) { return each->second.last; });
+  PlanLessons lessons;
+  for (const auto* each : order) {
+    const auto& [situation, seen] = *each;
+    lessons.seen.push_back({situation,
+                            seen.ratios[static_cast<std::size_t>(Way::hand_over)].values(),
+                            seen.ratios[static_cast<std::size_t>(Way::wait)].values(),
+                            seen.steps % kTryOnceIn, seen.starts});
+  }
+  return lessons;
+}
+
+void PlanMemory::restore(const PlanLessons& lessons) {
+  for (const PlanLessons::Seen& kept : lessons.seen) {
+    if (kept.starts >= kMostStarts) continue;
+    const std::optional<double> handed = median_of(kept.hand_over);
+    const std::optional<double> waited = median_of(kept.wait);
+    if (!handed && !waited) continue;
+    Seen& seen = of(kept.situation);
+    if (handed) seen.ratios[static_cast<std::size_t>(Way::hand_over)].add(*handed);
+    if (waited) seen.ratios[static_cast<std::size_t>(Way::wait)].add(*waited);
+    seen.steps = kept.steps % kTryOnceIn;
+    seen.starts = kept.starts + 1;
+  }
 }
 
 PlanMemory::Way PlanMemory::choose(PlanSituation situation, double plan_s, double wait_s) const {
   const auto found = seen_.find(situation);
-  if (found == seen_.end()) return Way::hand_over;
-  const Seen& seen = found->second;
+  const Seen& seen = found == seen_.end() ? Seen() : found->second;
   const auto expected = [&](Way way, double seconds) {
     const auto& ratios = seen.ratios[static_cast<std::size_t>(way)];
     return ratios.known() == 0 ? seconds : seconds * ratios.median();

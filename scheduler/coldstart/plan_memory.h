@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "base/recent_median.h"
 #include "scheduler/coldstart/planner.h"
@@ -23,30 +24,59 @@ struct PlanSituation {
   auto operator<=>(const PlanSituation&) const = default;  // NOLINT(*-nullptr)
 };
 
+// What is kept of a PlanMemory until the next engine begins.
+struct PlanLessons {
+  static constexpr std::int64_t kVersion = 1;    // of what a situation's numbers mean
+  static constexpr std::size_t kMostSeen = 512;  // situations
+
+  struct Seen {
+    PlanSituation situation;
+    // As PlanMemory keeps them, oldest first.
+    std::vector<double> hand_over, wait;
+    std::uint32_t steps = 0;   // since the other way was to be tried
+    std::uint32_t starts = 0;  // of engines, since a step was seen
+    bool operator==(const Seen&) const = default;
+  };
+  std::vector<Seen> seen;  // last the one that was seen last
+  bool operator==(const PlanLessons&) const = default;
+};
+
 // Seconds that a plan says its step takes, from when that begins.
 double step_seconds(const PlanRequest& request, const HandoffPlan& plan);
 
-// One thread.
+// One thread. Of more situations than PlanLessons::kMostSeen those are forgotten that were not seen
+// for longest.
 class PlanMemory {
  public:
   enum class Way : std::uint8_t { wait, hand_over };
+  static constexpr std::size_t kRemembered = 5;  // steps of each way
 
   // A step was planned to take `planned_s` in this way, and took `took_s`.
   void observe(PlanSituation situation, Way way, double planned_s, double took_s);
 
   // The way to go, if the plan that hands over takes `plan_s` and waiting `wait_s`, both as
-  // predicted: each is taken for what such steps took of late, over what was predicted. The answer
+  // predicted: each is taken for what such steps took of late, over what was predicted, or as
+  // predicted where none is known. A plan that gains next to nothing is not followed. The answer
   // is the same until something is observed. Once in a hundred steps of a situation it is the other
   // way, if that is not much worse: else a way that was bad once would be left for good.
   Way choose(PlanSituation situation, double plan_s, double wait_s) const;
 
+  PlanLessons lessons() const;
+  // As if a step of each way had been observed: two of this engine's outvote it. Situations that
+  // the last engines have not seen are left out, as is what observe() would not have kept.
+  void restore(const PlanLessons& lessons);
+
  private:
   struct Seen {
-    std::array<RecentMedian<5>, 2> ratios;  // [Way]
+    std::array<RecentMedian<kRemembered>, 2> ratios;  // [Way]
     std::uint32_t steps = 0;
+    std::uint32_t starts = 0;
+    std::uint64_t last = 0;  // the number of the last observation of it
   };
+  Seen& of(PlanSituation situation);
 
   std::map<PlanSituation, Seen> seen_;
+  std::uint64_t observed_ = 0;
 };
 
 }  // namespace tandem

@@ -128,7 +128,45 @@ std::vector<LoadPiece> as_given(const PlanRequest& request) {
   return order;
 }
 
+// What of a layer travels at once, of a load that is under way.
+struct PieceUnderWay {
+  double arrives;
+  std::size_t layer;
+  PieceKind kind;
+};
+
+std::vector<PieceUnderWay> pieces_under_way(const ColdAdapter& adapter) {
+  std::vector<PieceUnderWay> pieces;
+  for (std::size_t l = 0; l < adapter.a_arrives.size(); ++l) {
+    const double a = adapter.a_arrives[l], b = adapter.b_arrives[l];
+    if (a == b) {
+      pieces.push_back({a, l, PieceKind::layer});
+    } else {
+      pieces.push_back({a, l, PieceKind::a});
+      pieces.push_back({b, l, PieceKind::b});
+    }
+  }
+  std::erase_if(pieces, [](const PieceUnderWay& piece) { return !(piece.arrives > 0); });
+  std::ranges::stable_sort(pieces, {}, &PieceUnderWay::arrives);
+  return pieces;
+}
+
 }  // namespace
+
+void put_off_unread(const CostModel& costs, ColdAdapter& adapter) {
+  if (adapter.host_arrives.empty()) return;
+  double link = 0;
+  for (const PieceUnderWay& piece : pieces_under_way(adapter)) {
+    const LayerLoad& layer = adapter.layers[piece.layer];
+    if (layer.sites == 0) continue;
+    const std::int64_t bytes = (piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
+                               (piece.kind == PieceKind::a ? 0 : layer.b_bytes);
+    const double read = std::max(link, adapter.host_arrives[piece.layer]);
+    link = std::max(piece.arrives, read + costs.load_time(bytes, layer.copies));
+    if (piece.kind != PieceKind::b) adapter.a_arrives[piece.layer] = link;
+    if (piece.kind != PieceKind::a) adapter.b_arrives[piece.layer] = link;
+  }
+}
 
 HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request) {
   HandoffTimeline timeline(costs, request);

@@ -31,7 +31,7 @@ struct ColdAdapter {
   // When A and B of each layer will be there, if its load has been enqueued already; empty: not.
   std::vector<double> a_arrives, b_arrives;
   // When each layer will be in the host tier, of an adapter that is still being read from disk;
-  // empty: all of it is. Neither the link nor a worker can have it earlier.
+  // empty: all of it is. Neither the link nor a worker can have it earlier: see put_off_unread().
   std::vector<double> host_arrives;
   bool may_hand_over = true;  // to workers; false: its layers are waited for
 };
@@ -58,6 +58,10 @@ struct HandoffPlan {
   std::vector<double> layer_ends;
   double resident_ends = 0;
 };
+
+// Has the layers of a load that is under way arrive no earlier than the link can bring them once
+// they have been read, one after another in the order in which they were to arrive.
+void put_off_unread(const CostModel& costs, ColdAdapter& adapter);
 
 // The plan with the earliest predicted end that is found among: wait for all (pipelined), the CPU
 // for all, and what a LoadShape (handoff_timeline.h) can say: the CPU below layer k while k .. last

@@ -115,9 +115,9 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
     setup.kept_costs = open_kept_costs(settings, setup.config, setup.dtype,
                                        setup.devices.front()->info(), options.handoff);
     if (setup.kept_costs != nullptr) {
-      if (std::optional<CostLessons> known = setup.kept_costs->read()) {
+      if (std::optional<EngineLessons> known = setup.kept_costs->read()) {
         options.handoff.lessons = *std::move(known);
-        if (!options.handoff.lessons.lacks_stalls()) return;
+        if (!options.handoff.lessons.costs.lacks_stalls()) return;
       }
     }
   }

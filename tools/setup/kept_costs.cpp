@@ -51,7 +51,7 @@ bool same_figures(const CostModel& a, const CostModel& b) {
 KeptCosts::KeptCosts(const fs::path& folder, Profile base)
     : base_(std::move(base)), path_(folder / file_name(base_)) {}
 
-std::optional<CostLessons> KeptCosts::read() {
+std::optional<EngineLessons> KeptCosts::read() {
   std::error_code ignored;
   if (!fs::exists(path_, ignored)) return std::nullopt;
   Result<Profile> kept = read_profile(path_);
@@ -68,8 +68,8 @@ std::optional<CostLessons> KeptCosts::read() {
   return base_.lessons;
 }
 
-void KeptCosts::keep(const CostLessons& lessons) {
-  if (has_failed_ || lessons == CostLessons() || base_.lessons == lessons) return;
+void KeptCosts::keep(const EngineLessons& lessons) {
+  if (has_failed_ || lessons == EngineLessons() || base_.lessons == lessons) return;
   base_.lessons = lessons;
   base_.date = utc_now();
   const Status written = write_profile(base_, path_);

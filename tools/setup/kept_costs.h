@@ -11,7 +11,7 @@
 #include "engine/loader/model_config.h"
 #include "engine/profile/profile.h"
 #include "gpu/device.h"
-#include "scheduler/costs/cost_learner.h"
+#include "scheduler/coldstart/engine_lessons.h"
 #include "tools/cli/settings.h"
 
 namespace tandem {
@@ -25,9 +25,9 @@ class KeptCosts {
 
   // What was learnt with the same figures on the same machine; nothing: there is none. A file that
   // cannot be read is a matter for the log.
-  std::optional<CostLessons> read();
+  std::optional<EngineLessons> read();
   // Writes them, unless they are what was read or written last. A failure is told once.
-  void keep(const CostLessons& lessons);
+  void keep(const EngineLessons& lessons);
 
   const std::filesystem::path& path() const { return path_; }
 

@@ -33,6 +33,27 @@ TEST_F(ArrivingAdapters, AreComputedFromByWorkersBeforeTheLastByteHasCome) {
   EXPECT_EQ(engine_->adapter_store().early_arrivals(), 1U);
 }
 
+// Workers begin on the layers that have come, and the plan knows of the last.
+TEST_F(ArrivingAdapters, ArePlannedWithAsLongAsTheRestIsExpectedToTake) {
+  constexpr std::chrono::milliseconds kRest{50};
+  Sender sender(right_, dir_.path() / "incoming");
+  auto reading = read(sender);
+  sender.send(sender.left() - 1);
+  ASSERT_TRUE(wait_until_shown());
+  const auto slow = engine_->adapter_store().find("a")->home().copy().reading;
+  ASSERT_TRUE(wait_until([&] { return slow->rest() >= kRest; })) << "the sender stands still";
+  const std::uint64_t before = worker_jobs();
+  const auto generation = engine_->submit(request()).value();
+  EXPECT_TRUE(wait_until([&] { return worker_jobs() > before; }));
+  sender.send_rest();
+  expect_served(reading.get(), *generation);
+  const std::vector<ColdStart> starts = engine_->cold_starts();
+  ASSERT_EQ(starts.size(), 1U);
+  ASSERT_FALSE(starts[0].steps.empty());
+  EXPECT_GE(starts[0].steps[0].planned_s, std::chrono::duration<double>(kRest).count());
+  EXPECT_EQ(starts[0].steps[0].who.front(), 'c') << "workers had what had come";
+}
+
 TEST_F(ArrivingAdapters, ComeFromAnotherWhereTheFirstDiesAfterItWasUsed) {
   Sender dies(right_, dir_.path() / "first");
   auto first = read(dies);

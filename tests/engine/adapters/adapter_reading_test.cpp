@@ -16,6 +16,7 @@
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device_tier.h"
 #include "engine/loader/peft/peft_reader.h"
+#include "tests/engine/adapters/adapter_being_read.h"
 #include "tests/support/peft_writer.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
@@ -73,6 +74,20 @@ TEST_F(AdapterReadingTest, LetsThoseWhoWaitGoWhenItHasEnded) {
   EXPECT_TRUE(reading_->wait().ok());
   reader.join();
   EXPECT_EQ(reading_->state(), State::good);
+}
+
+TEST_F(AdapterReadingTest, SaysWhichLayersAreLeftUntilItHasEnded) {
+  reading_->layer_there(2);
+  const std::vector<double> left = reading_->seconds_left();
+  ASSERT_EQ(left.size(), 4U);
+  EXPECT_GT(left[0], 0);
+  EXPECT_EQ(left[1], 0) << "there is nothing of it";
+  EXPECT_EQ(left[2], 0);
+  EXPECT_GE(left[3], left[0]);
+  EXPECT_GT(reading_->rest().count(), 0);
+  reading_->end({});
+  EXPECT_TRUE(reading_->seconds_left().empty());
+  EXPECT_EQ(reading_->rest().count(), 0);
 }
 
 TEST_F(AdapterReadingTest, IsLostWhenItTakesTooLong) {
@@ -194,6 +209,29 @@ TEST_F(AdaptersBeingRead, AreLoadedMeanwhile) {
   EXPECT_EQ(lease_->residency(), Residency::resident);
   EXPECT_TRUE(tier_->proof(*lease_).is_given());
   EXPECT_TRUE(device_holds_it());
+}
+
+// Of what is still read nothing is expected before it has been, nor of what is behind it.
+TEST(LoadsOfWhatIsRead, AreExpectedOnTheDeviceAsItIsRead) {
+  constexpr double kStandsStill_s = 10e-3;
+  AdapterBeingRead read(1e15);
+  read.reading->layer_there(0);
+  const TimePoint before = read.clock.now();
+  const std::vector<double> unread = read.stand_still(kStandsStill_s);
+  ASSERT_EQ(read.tier->start(read.lease), DeviceTier::Start::on_its_way);
+  LoadQueue& loads = read.tier->loads();
+  const auto arriving = loads.arriving(*read.lease);
+  ASSERT_TRUE(arriving);
+  for (std::size_t layer = 0; layer < unread.size(); ++layer) {
+    EXPECT_GE(arriving->arrivals[layer].a, before + duration_of(unread[layer])) << layer;
+  }
+  EXPECT_LT(arriving->arrivals[0].a, arriving->arrivals[1].a);
+  EXPECT_GE(loads.link_free_at(), arriving->arrivals.back().a);
+  EXPECT_GE(loads.unread(*read.lease).back(), kStandsStill_s);
+  read.end();
+  EXPECT_TRUE(loads.unread(*read.lease).empty());
+  ASSERT_TRUE(read.tier->finish_loads().ok());
+  EXPECT_EQ(read.lease->residency(), Residency::resident);
 }
 
 // Files of just now are hashed: they might change without another time of change. When they are

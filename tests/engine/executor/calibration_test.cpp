@@ -31,7 +31,7 @@ std::size_t count(const FactorTracker::Lessons& lessons) {
 
 TEST(Calibration, LearnsOfLoadsLayersAndBothKindsOfHandover) {
   const auto served = calibrated(0.2, 0);
-  const CostLessons lessons = served->engine->lessons().value();
+  const CostLessons lessons = served->engine->lessons()->costs;
   EXPECT_FALSE(lessons.link.empty());
   EXPECT_GE(count(lessons.layers), 9U);
   EXPECT_GT(count(lessons.stalls[0]) + count(lessons.stalls[1]), 0U) << "whole deltas";
@@ -42,7 +42,7 @@ TEST(Calibration, LearnsOfLoadsLayersAndBothKindsOfHandover) {
 TEST(Calibration, FindsOutHowSlowTheLinkIs) {
   const auto served = calibrated(0.5, 0);
   CostLearner learner;
-  learner.restore(served->engine->lessons().value());
+  learner.restore(served->engine->lessons()->costs);
   EXPECT_GT(learner.factors().link, 20);
   EXPECT_LT(learner.factors().link, 180);
 }
@@ -71,7 +71,7 @@ TEST(Calibration, OfTwoDevicesThatShareTheModelLearnsAndBreaksNothing) {
         options.handoff.max_rows = 64;
       },
       small_model(12), 2);
-  const CostLessons lessons = served->engine->lessons().value();
+  const CostLessons lessons = served->engine->lessons()->costs;
   EXPECT_GT(count(lessons.stalls[0]) + count(lessons.stalls[1]), 0U) << "whole deltas";
   EXPECT_GT(count(lessons.stalls[2]) + count(lessons.stalls[3]), 0U) << "x A^T";
 }
@@ -97,13 +97,13 @@ TEST(Calibration, MakesDoWithWhatRoomThereIs) {
   });
   const auto answer = collect(*served->engine->submit(handoff_request(-1, 9, 4)).value());
   EXPECT_TRUE(answer.front().error.ok());
-  EXPECT_GT(count(served->engine->lessons().value().layers), 0U);
+  EXPECT_GT(count(served->engine->lessons()->costs.layers), 0U);
 }
 
 TEST(Calibration, PutsNoMoreSequencesIntoAStepThanMayBe) {
   const auto served =
       calibrated(0, 0, 20, [](EngineOptions& options) { options.max_num_seqs = 1; });
-  EXPECT_GT(count(served->engine->lessons().value().layers), 0U);
+  EXPECT_GT(count(served->engine->lessons()->costs.layers), 0U);
 }
 
 // Loads that are held back behind what workers have no room for: the step waits for them, and so
@@ -117,12 +117,12 @@ TEST(Calibration, LetsLoadsGoThatAStepHasToWaitFor) {
         options.handoff.max_rows = 64;
       },
       small_model(80));
-  EXPECT_GT(count(served->engine->lessons().value().layers), 0U);
+  EXPECT_GT(count(served->engine->lessons()->costs.layers), 0U);
 }
 
 TEST(Calibration, EndsWhenItsTimeIsOver) {
   const auto served = calibrated(0, 0, 1e-9);
-  const CostLessons lessons = served->engine->lessons().value();
+  const CostLessons lessons = served->engine->lessons()->costs;
   EXPECT_TRUE(lessons.link.empty());
   EXPECT_LT(count(lessons.layers), 5U);
   for (const auto& stalls : lessons.stalls) EXPECT_EQ(count(stalls), 0U);

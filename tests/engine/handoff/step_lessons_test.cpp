@@ -159,6 +159,30 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
   EXPECT_LT(errors[errors.size() * 9 / 10], 0.15);
 }
 
+// Nor from those that workers may have waited for the disk with.
+TEST_F(StepLessons, LearnNothingFromLayersThatWereStillBeingRead) {
+  const CostModel costs;
+  for (const std::size_t first_unread : {std::size_t{6}, kLayers}) {
+    CostLearner learner;
+    std::vector<double> take(kLayers, costs.layer_time(8) + 2 * stall(costs, {8}, false));
+    for (std::size_t l = 6; l < kLayers; ++l) take[l] += 3e-3;
+    Told told(adapter_, {8}, Ticket::cpu, take);
+    told.step.layer_s = costs.layer_time(8);
+    told.step.planned_layers.assign(kLayers, 5e-4);
+    told.step.unread.assign(kLayers, false);
+    for (std::size_t l = first_unread; l < kLayers; ++l) told.step.unread[l] = true;
+    learn_stalls(config_, costs, told.step, learner);
+    CostModel learnt = costs;
+    learnt.factors = learner.factors();
+    const double ratio = stall(learnt, {8}, false) / stall(costs, {8}, false);
+    if (first_unread < kLayers) {
+      EXPECT_NEAR(ratio, 2, 1e-3);
+    } else {
+      EXPECT_GT(ratio, 10) << "what nobody says";
+    }
+  }
+}
+
 // Else what is waited for looks like work, and the more it is believed, the more is waited for.
 TEST_F(StepLessons, LearnNothingFromLayersBeforeOneThatMayWaitForALoad) {
   for (const bool late : {true, false}) {

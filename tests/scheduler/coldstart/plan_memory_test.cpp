@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tandem {
@@ -36,6 +37,11 @@ TEST(PlanMemory, WantsAGainForTheCoresThatAPlanTakes) {
   memory.observe(kHere, Way::hand_over, 1, 1);
   EXPECT_EQ(memory.choose(kHere, 0.99, 1), Way::wait);
   EXPECT_EQ(memory.choose(kHere, 0.97, 1), Way::hand_over);
+}
+
+TEST(PlanMemory, WaitsWhereAPlanPromisesNextToNothing) {
+  EXPECT_EQ(PlanMemory().choose(kHere, 0.99, 1), Way::wait);
+  EXPECT_EQ(PlanMemory().choose(kHere, 0.97, 1), Way::hand_over);
 }
 
 // A worker that was held up once changes nothing.
@@ -95,6 +101,88 @@ TEST(PlanMemory, RemembersPlansThatLostByAnyFactor) {
   EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
 }
 
+PlanMemory restored(const PlanLessons& lessons) {
+  PlanMemory memory;
+  memory.restore(lessons);
+  return memory;
+}
+
+TEST(PlanMemory, KnowsAfterARestartWhatItKnewBefore) {
+  PlanMemory before;
+  before.observe(kHere, Way::hand_over, kPlan, 13e-3);
+  before.observe({2, 9, 2}, Way::hand_over, kPlan, kPlan);
+  const PlanMemory memory = restored(before.lessons());
+  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
+  EXPECT_EQ(memory.choose({2, 9, 2}, kPlan, kWait), Way::hand_over);
+}
+
+// However often it is begun anew, the other way is tried.
+TEST(PlanMemory, CountsOnTowardsTheNextTryAcrossRestarts) {
+  PlanLessons kept;
+  int tried = 0;
+  for (int i = 0; i < 400; ++i) {
+    PlanMemory memory = restored(kept);
+    if (i == 0) memory.observe(kHere, Way::hand_over, kPlan, 12e-3);
+    const Way way = memory.choose(kHere, kPlan, kWait);
+    tried += way == Way::hand_over ? 1 : 0;
+    memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : 12e-3);
+    kept = memory.lessons();
+  }
+  EXPECT_EQ(tried, 4);
+}
+
+TEST(PlanMemory, BelievesTheNewMachineSoonerThanTheOldOne) {
+  PlanMemory before;
+  for (int i = 0; i < 50; ++i) before.observe(kHere, Way::hand_over, kPlan, 20e-3);
+  PlanMemory memory = restored(before.lessons());
+  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
+  memory.observe(kHere, Way::hand_over, kPlan, kPlan);
+  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait) << "it may have been luck";
+  memory.observe(kHere, Way::hand_over, kPlan, kPlan);
+  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::hand_over);
+}
+
+TEST(PlanMemory, ForgetsWhatManyEnginesHaveNotSeen) {
+  PlanMemory before;
+  before.observe(kHere, Way::hand_over, kPlan, 20e-3);
+  before.observe({2, 9, 2}, Way::hand_over, kPlan, 20e-3);
+  PlanLessons kept = before.lessons();
+  int starts = 0;
+  for (; starts < 100 && kept.seen.size() == 2; ++starts) {
+    PlanMemory memory = restored(kept);
+    memory.observe({2, 9, 2}, Way::wait, kWait, kWait);
+    kept = memory.lessons();
+  }
+  EXPECT_EQ(starts, 17);
+  ASSERT_EQ(kept.seen.size(), 1U);
+  EXPECT_EQ(kept.seen[0].situation, (PlanSituation{2, 9, 2})) << "it was seen each time";
+}
+
+TEST(PlanMemory, LeavesOutWhatNobodyCanHaveSeen) {
+  PlanLessons lessons;
+  lessons.seen.push_back({kHere, {std::nan(""), -1, 0, 1e9, HUGE_VAL}, {}, 4'000'000'000U, 0});
+  lessons.seen.push_back({{2, 9, 2}, {2}, {1}, 4'000'000'000U, 4'000'000'000U});
+  EXPECT_EQ(restored(lessons).lessons(), PlanLessons());
+}
+
+TEST(PlanMemory, KeepsSoManySituationsThatWereSeenLast) {
+  PlanMemory memory;
+  for (std::size_t i = 0; i < PlanLessons::kMostSeen + 9; ++i) {
+    memory.observe({1, static_cast<std::uint8_t>(i % 256), static_cast<std::uint8_t>(i / 256)},
+                   Way::wait, 1, 1);
+    if (i == 200) memory.observe({1, 0, 0}, Way::wait, 1, 1);
+  }
+  const PlanLessons lessons = memory.lessons();
+  ASSERT_EQ(lessons.seen.size(), PlanLessons::kMostSeen);
+  const auto keeps = [&](PlanSituation situation) {
+    return std::ranges::find(lessons.seen, situation, &PlanLessons::Seen::situation) !=
+           lessons.seen.end();
+  };
+  EXPECT_TRUE(keeps({1, 0, 0}));
+  for (std::uint8_t rows = 1; rows <= 9; ++rows) EXPECT_FALSE(keeps({1, rows, 0})) << int{rows};
+  EXPECT_TRUE(keeps({1, 10, 0}));
+}
+
 struct Case {
   std::int32_t rows = 256;
   int adapters = 1;
@@ -131,6 +219,18 @@ PlanSituation situation(const Case& of, bool ordered, double ago = 0) {
     }
   }
   return PlanSituation::of(costs, request);
+}
+
+TEST(PlanSituation, CountsWhatIsStillRead) {
+  CostModel costs;
+  PlanRequest request;
+  request.rows = 64;
+  ColdAdapter& adapter = request.adapters.emplace_back();
+  adapter.rows = 64;
+  adapter.layers.assign(32, {.a_bytes = 1 << 20, .b_bytes = 1 << 20, .sites = 1});
+  const PlanSituation whole = PlanSituation::of(costs, request);
+  adapter.host_arrives.assign(32, 50e-3);
+  EXPECT_GT(PlanSituation::of(costs, request).link, whole.link);
 }
 
 // In whatever order the layers travel: else what a step taught would be known of no admission.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 
@@ -20,8 +21,9 @@ class KeptCostsTest : public ::testing::Test {
     settings_.learned_costs = (dir_.path() / "costs").string();
     settings_.model = "small";
     handoff_.groups.push_back({-1, {1, 2}, 0});
-    lessons_.link = {1.5};
-    lessons_.layers[2] = {0.9, 1.1};
+    lessons_.costs.link = {1.5};
+    lessons_.costs.layers[2] = {0.9, 1.1};
+    lessons_.plans.seen.push_back({{1, 9, 2}, {1.5}, {1}, 7, 0});
   }
 
   std::unique_ptr<KeptCosts> open() const {
@@ -32,7 +34,7 @@ class KeptCostsTest : public ::testing::Test {
   EngineSettings settings_;
   HandoffOptions handoff_;
   DeviceInfo device_{"Some GPU", 0, true};
-  CostLessons lessons_;
+  EngineLessons lessons_;
 };
 
 TEST_F(KeptCostsTest, AreThereAtTheNextStart) {
@@ -63,14 +65,14 @@ TEST_F(KeptCostsTest, AreWrittenOnlyWhenTheyHaveChanged) {
   fs::remove(kept->path());
   kept->keep(lessons_);
   EXPECT_FALSE(fs::exists(kept->path()));
-  lessons_.link.push_back(2);
+  lessons_.costs.link.push_back(2);
   kept->keep(lessons_);
   EXPECT_TRUE(fs::exists(kept->path()));
 }
 
 // Else nobody would measure anything at the next start.
 TEST_F(KeptCostsTest, AreNotKeptWhereNothingWasLearnt) {
-  open()->keep(CostLessons());
+  open()->keep(EngineLessons());
   EXPECT_EQ(open()->read(), std::nullopt);
 }
 
@@ -82,6 +84,31 @@ TEST_F(KeptCostsTest, AreLearntAnewWhereTheFileIsBroken) {
   EXPECT_EQ(next->read(), std::nullopt);
   next->keep(lessons_);
   EXPECT_EQ(open()->read(), lessons_);
+}
+
+TEST_F(KeptCostsTest, AreLearntAnewWhereTheFileHoldsWhatNobodyWrote) {
+  const auto kept = open();
+  kept->keep(lessons_);
+  std::string text = *read_text_file(kept->path(), 1 << 20);
+  const std::size_t at = text.find("\"rows\": 9");
+  ASSERT_NE(at, std::string::npos) << text;
+  std::ofstream(kept->path()) << text.replace(at, 9, "\"rows\": 9000");
+  EXPECT_EQ(open()->read(), std::nullopt);
+}
+
+// Of another program: what it calls a situation may be another one here.
+TEST_F(KeptCostsTest, AreKeptWithoutPlansOfAnotherVersion) {
+  const auto kept = open();
+  kept->keep(lessons_);
+  std::string text = *read_text_file(kept->path(), 1 << 20);
+  const std::string version = "\"version\": 1";
+  const std::size_t at = text.find(version);
+  ASSERT_NE(at, std::string::npos) << text;
+  std::ofstream(kept->path()) << text.replace(at, version.size(), "\"version\": 2");
+  const std::optional<EngineLessons> read = open()->read();
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->costs, lessons_.costs);
+  EXPECT_EQ(read->plans, PlanLessons());
 }
 
 TEST_F(KeptCostsTest, GiveUpWhereTheFolderCannotBeMade) {

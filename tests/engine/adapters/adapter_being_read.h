@@ -1,0 +1,67 @@
+// An adapter of which the test says what has been read, and the device that it is loaded to.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/adapters/adapter_strips.h"
+#include "engine/adapters/device_tier.h"
+#include "engine/adapters/host_tier.h"
+#include "tests/support/small_model.h"
+#include "tests/support/test_device.h"
+
+namespace tandem::test {
+
+class AdapterBeingRead {
+ public:
+  static constexpr std::int32_t kLayers = 5;
+
+  explicit AdapterBeingRead(double link_bytes_per_s) {
+    const Adapter whole = make_dummy_adapter(config, DType::f32, 16, {Module::q, Module::down}, 1);
+    const AdapterBytes bytes =
+        host->take(AdapterReading::bytes_with_words(whole.num_bytes, kLayers)).value();
+    std::memcpy(bytes.get(), whole.bytes.get(), whole.num_bytes);
+    reading = std::make_shared<AdapterReading>(whole, bytes.get(), 7);
+    Adapter contents = whole;
+    contents.bytes.reset();
+    Adapter part = device_layout(contents, config, 1);
+    lease = std::make_shared<ServedAdapter>("a", std::move(contents), std::move(part), false, true,
+                                            host);
+    lease->home().begin_arriving();
+    reading->show();
+    lease->home().put(bytes, reading);
+    LoadSignals signals;
+    signals.words = LoadSignals::Words::layers;
+    signals.link_bytes_per_s = link_bytes_per_s;
+    signals.clock = &clock;
+    tier = DeviceTier::create(*device, config, DType::f32, 64, 8, memory, pool, signals).value();
+  }
+  ~AdapterBeingRead() { end(); }  // before the device's stream is waited for
+
+  // It stands still until the rest is expected to take so long, and as it was then is returned.
+  std::vector<double> stand_still(double rest_s) const {
+    while (reading->rest().count() < rest_s) std::this_thread::yield();
+    return reading->seconds_left();
+  }
+  void end() {
+    reading->end({});
+    lease->home().end_reading({});
+  }
+
+  const ModelConfig config = small_model(kLayers);
+  const SteadyClock clock;
+  const std::unique_ptr<Device> device = make_test_device();
+  const std::shared_ptr<HostTier> host = HostTier::create(*device, 4 << 20).value();
+  const PoolLayout layout = PoolLayout::of(config, DType::f32, 16);
+  const KvCache memory = KvCache::create(*device, layout, 60).value();
+  PagePool pool{60, 16, layout.chunks_per_page};
+  std::shared_ptr<AdapterReading> reading;
+  AdapterLease lease;
+  std::unique_ptr<DeviceTier> tier;
+};
+
+}  // namespace tandem::test

@@ -1,0 +1,123 @@
+// What the planner is told of adapters that are on their way. How it plans is judged in
+// tests/scheduler/coldstart.
+#include "engine/handoff/handoff_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/engine/adapters/adapter_being_read.h"
+
+namespace tandem::test {
+namespace {
+
+constexpr double kStandsStill_s = 20e-3;
+constexpr std::array<std::uint64_t, 1> kBothWorkers = {3};
+
+class HandoffPlannerTest : public ::testing::Test {
+ protected:
+  HandoffPlannerTest() {
+    // Workers answer at once, the link takes for ever: whoever plans hands over.
+    options_.costs.link_bytes_per_s = 1e3;
+    options_.costs.worker_job_s = 0;
+    options_.costs.trip_s = 0;
+    options_.groups.push_back({-1, {1, 2}, 0});
+    read_.reading->layer_there(0);
+    read_.reading->layer_there(1);
+  }
+
+  HandoffPlanner planner(bool whole_loads = false) const {
+    return {read_.config, 1, whole_loads, options_, *read_.host, read_.clock};
+  }
+  ~HandoffPlannerTest() override { read_.tier->loads().let_go(); }
+  // None of it arrives, read or not.
+  void load() {
+    read_.tier->loads().hold(&hold_, 1);
+    ASSERT_EQ(read_.tier->start(read_.lease), DeviceTier::Start::on_its_way);
+  }
+  HandoffStep step_of(const HandoffPlanner& planner) const {
+    HandoffStep step;
+    planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, kBothWorkers, read_.tier->loads(),
+                 step);
+    return step;
+  }
+
+  std::uint32_t hold_ = 0;
+  AdapterBeingRead read_{1e3};
+  HandoffOptions options_;
+};
+
+TEST_F(HandoffPlannerTest, HasWorkersWaitForLayersThatAreStillRead) {
+  load();
+  for (const bool whole_loads : {false, true}) {
+    const std::vector<double> unread = read_.stand_still(kStandsStill_s);
+    const HandoffStep step = step_of(planner(whole_loads));
+    ASSERT_EQ(step.groups.size(), 1U);
+    EXPECT_EQ(step.unread, (std::vector<bool>{false, false, true, true, true}));
+    EXPECT_GE(step.planned_s, unread[4]);
+    EXPECT_LT(step.planned_layers[0] + step.planned_layers[1], unread[2])
+        << "what has been read is begun with";
+  }
+}
+
+TEST_F(HandoffPlannerTest, KnowsWhenTheReadingHasEnded) {
+  load();
+  const std::vector<double> unread = read_.stand_still(kStandsStill_s);
+  read_.end();
+  const HandoffStep step = step_of(planner());
+  ASSERT_EQ(step.groups.size(), 1U);
+  EXPECT_EQ(step.unread, std::vector<bool>(5, false));
+  EXPECT_LT(step.planned_s, unread[4]);
+}
+
+TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
+  const std::array loads = {AdapterRows{read_.lease, 8}};
+  DeviceTier::Turn turn(*read_.tier);
+  ASSERT_EQ(turn.reserve(read_.lease), DeviceTier::Start::on_its_way);
+  const std::vector<double> unread = read_.stand_still(kStandsStill_s);
+  const auto end = [&] {
+    return planner().admission({}, loads, 0, 0, kBothWorkers, read_.tier->loads()).ends.at(0);
+  };
+  EXPECT_GE(end(), unread[4]);
+  read_.end();
+  EXPECT_LT(end(), unread[4]);
+}
+
+// What plans came to is known to the next engine.
+TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
+  constexpr double kLinkBytesPerS = 60e6;
+  AdapterBeingRead adapter(kLinkBytesPerS);
+  adapter.end();
+  std::uint32_t hold = 0;
+  LoadQueue& loads = adapter.tier->loads();
+  loads.hold(&hold, 1);
+  ASSERT_EQ(adapter.tier->start(adapter.lease), DeviceTier::Start::on_its_way);
+  HandoffOptions options;
+  options.costs.link_bytes_per_s = kLinkBytesPerS;
+  options.groups.push_back({-1, {1, 2}, 0});
+  const auto plan = [&](const HandoffPlanner& planner) {
+    HandoffStep step;
+    planner.plan(std::array{AdapterRows{adapter.lease, 8}}, 8, 0, kBothWorkers, loads, step);
+    return step;
+  };
+  HandoffPlanner before(adapter.config, 1, false, options, *adapter.host, adapter.clock);
+  const HandoffStep step = plan(before);
+  ASSERT_EQ(step.groups.size(), 1U);
+  PlanLessons lost;
+  lost.seen.push_back({step.situation, {9, 9, 9}, {1}, 5, 0});
+  options.lessons.plans = lost;
+  HandoffPlanner after(adapter.config, 1, false, options, *adapter.host, adapter.clock);
+  const HandoffStep waits = plan(after);
+  EXPECT_TRUE(waits.groups.empty());
+  EXPECT_GT(waits.planned_s, step.planned_s);
+  after.learn(waits, waits.planned_s);
+  const PlanLessons lessons = after.lessons().plans;
+  ASSERT_EQ(lessons.seen.size(), 1U);
+  EXPECT_EQ(lessons.seen[0].situation, step.situation);
+  EXPECT_EQ(lessons.seen[0].wait, (std::vector<double>{1, 1}));
+  EXPECT_EQ(lessons.seen[0].steps, 6U);
+  loads.let_go();
+}
+
+}  // namespace
+}  // namespace tandem::test
