@@ -1,10 +1,12 @@
-// y = x w^T. Few rows: our own dot-product tiles, bound by reading w once. More: each thread widens
-// a slice of w to float and multiplies it by oneDNN. On a CPU with AVX-512 but no AMX the float
-// product is 1.7 times as fast as oneDNN's bf16 one (290 against 166 GFLOP/s on two cores), so
-// widening pays for itself from about a hundred rows; with AMX, bf16 stays bf16.
+// y = x w^T. In bf16, where the CPU has an instruction for pairs of them but no AMX: our own
+// products, of any number of rows. Else few rows: our own dot-product tiles over floats, bound by
+// reading w once. More: oneDNN, with AMX in bf16; without, each thread widens a slice of w to
+// float: on a CPU with AVX-512 alone that is 1.7 times as fast as oneDNN's bf16 (290 against 166
+// GFLOP/s on two cores), so widening pays for itself from about a hundred rows.
 #include <algorithm>
 #include <cstring>
 
+#include "gpu/host/kernels/dot_bf16.h"
 #include "gpu/host/kernels/kernels.h"
 #include "gpu/host/ops/operations.h"
 
@@ -124,11 +126,38 @@ void gemm_many_rows(OpContext& context, const GemmArgs& args) {
   }
 }
 
+void gemm_bf16(OpContext& context, const GemmArgs& args) {
+  const std::int64_t k = args.x.cols();
+  const std::int64_t outputs = args.w.rows();
+  // A slice of w stays in the L2 cache beside a block of x; there are a few per thread for balance.
+  const std::int64_t fitting = (std::int64_t{1} << 18) / std::max<std::int64_t>(k, 1);
+  const std::int64_t fair = ceil_div(outputs, 3 * context.pool->num_threads());
+  const std::int64_t slice = std::clamp<std::int64_t>(std::min(fitting, fair) / 6 * 6, 6, 96);
+  for (std::int64_t first = 0; first < args.x.rows(); first += kRowBlock) {
+    const std::int64_t rows = std::min(kRowBlock, args.x.rows() - first);
+    const std::int64_t bytes = (outputs + rows) * k * static_cast<std::int64_t>(sizeof(bf16));
+    context.for_each(ceil_div(outputs, slice), bytes, [&](std::int64_t task, int worker) {
+      const std::int64_t begin = task * slice;
+      const std::int64_t count = std::min(slice, outputs - begin);
+      float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(
+          static_cast<std::size_t>(rows * count));
+      dot_bf16({reinterpret_cast<const bf16*>(weight_row(args, begin)), args.w.stride[0], count, k,
+                reinterpret_cast<const bf16*>(args.x.row_bytes(first)), args.x.stride[0], rows, acc,
+                count});
+      store_tile(args, acc, count, first, rows, begin, count);
+    });
+  }
+}
+
 }  // namespace
 
 void gemm(OpContext& context, const GemmArgs& args) {
   if (args.x.rows() == 0 || args.w.rows() == 0) return;
-  if (args.x.rows() <= kFewRows || args.x.cols() == 0) {
+  const bool pairs = !context.native_bf16 && args.x.dtype == DType::bf16 &&
+                     args.w.dtype == DType::bf16 && can_dot_bf16();
+  if (pairs) {
+    gemm_bf16(context, args);
+  } else if (args.x.rows() <= kFewRows || args.x.cols() == 0) {
     gemm_few_rows(context, args);
   } else {
     gemm_many_rows(context, args);

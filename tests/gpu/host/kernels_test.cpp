@@ -1,6 +1,7 @@
 // The vector loops on every instruction set that this CPU has and Highway compiled, not only the
 // best one, against plain loops.
 #include "gpu/host/kernels/kernels.h"
+#include "gpu/host/kernels/dot_bf16.h"
 
 #include <gtest/gtest.h>
 
@@ -143,6 +144,41 @@ TEST_P(Kernels, ExponentialsAndMaximaIgnoreWhatLiesBehindTheRow) {
       EXPECT_EQ(row[n], 1000);
     }
   });
+}
+
+TEST(DotBf16, SumsEveryRowAndOutput) {
+  if (!can_dot_bf16()) GTEST_SKIP() << "this CPU multiplies no pairs of bf16";
+  std::mt19937_64 random{20261124};
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  const auto some = [&](std::int64_t count) {
+    std::vector<bf16> values(static_cast<std::size_t>(count));
+    for (bf16& value : values) value = from_float<bf16>(uniform(random));
+    return values;
+  };
+  for (const std::int64_t k : {0, 1, 31, 32, 40, 2048, 2100, 4500}) {
+    for (const std::int64_t rows : {1, 3, 4, 9, 130}) {
+      const std::int64_t outputs = 1 + (rows * 5 + k) % 13;
+      const std::int64_t stride = k + rows % 3;
+      const std::vector<bf16> w = some(outputs * stride);
+      const std::vector<bf16> x = some(rows * stride);
+      const std::int64_t acc_stride = outputs + 2;
+      std::vector<float> acc(static_cast<std::size_t>(rows * acc_stride), -7.0F);
+      dot_bf16({w.data(), stride, outputs, k, x.data(), stride, rows, acc.data(), acc_stride});
+      for (std::int64_t r = 0; r < rows; ++r) {
+        for (std::int64_t o = 0; o < acc_stride; ++o) {
+          double want = o < outputs ? 0 : -7;
+          for (std::int64_t i = 0; o < outputs && i < k; ++i) {
+            want += double{to_float(x[static_cast<std::size_t>(r * stride + i)])} *
+                    to_float(w[static_cast<std::size_t>(o * stride + i)]);
+          }
+          const float got = acc[static_cast<std::size_t>(r * acc_stride + o)];
+          ASSERT_NEAR(got, want,
+                      1e-5 * std::sqrt(static_cast<double>(k) + 1) + 1e-6 * std::abs(want))
+              << "row " << r << ", output " << o << ", k " << k;
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(AllDtypes, Kernels, testing::Values(DType::f32, DType::bf16, DType::f16),

@@ -1,0 +1,30 @@
+// Products of bf16 rows with bf16 rows where the CPU multiplies pairs of bf16 (AVX512-BF16 without
+// AMX: Zen 4 and later, Cooper Lake): twice the rate of its float products, and nothing to widen.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace tandem::host {
+
+// acc[r][o] = sum_i x[r][i] w[o][i], r < rows, o < outputs, i < k; summed in float, numbers too
+// small for a normal float taken for zero.
+struct DotBf16 {
+  const bf16* w;  // [outputs, k], rows w_stride elements apart
+  std::int64_t w_stride;
+  std::int64_t outputs;
+  std::int64_t k;
+  const bf16* x;  // [rows, k], rows x_stride apart
+  std::int64_t x_stride;
+  std::int64_t rows;
+  float* acc;  // [rows, outputs], rows acc_stride apart; overwritten
+  std::int64_t acc_stride;
+};
+
+// Whether this CPU, and this build, can. Any thread.
+bool can_dot_bf16();
+// Requires can_dot_bf16(). Any thread.
+void dot_bf16(const DotBf16& product);
+
+}  // namespace tandem::host
