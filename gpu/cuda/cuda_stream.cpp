@@ -10,6 +10,7 @@
 #include "gpu/check_args.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/upload.h"
+#include "gpu/cuda/collectives/collectives.h"
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/handoff/flags.h"
@@ -116,6 +117,16 @@ void CudaStream::fail(const char* what, const Status& status) {
   const std::lock_guard lock(mutex_);
   if (failure_.ok()) failure_ = fatal(what, status);
   has_failure_ = true;
+  if (CudaCommunicator* const end = communicator_) end->leave(what);
+}
+
+// After a failure it tells those that wait for it instead.
+template <typename Body>
+void CudaStream::enqueue_meeting(const char* what, Communicator& communicator, Body&& body) {
+  auto& end = dynamic_cast<CudaCommunicator&>(communicator);
+  communicator_ = &end;
+  if (has_failure_) return end.leave(what);
+  enqueue(what, [&] { return body(end.end()); });
 }
 
 Status CudaStream::fatal(const char* what, const Status& status) const {
@@ -136,16 +147,24 @@ Status CudaStream::synchronize() {
   (void)use_gpu(gpu_);
   cudaError_t code = cudaEventRecord(done_, handle_);
   if (code == cudaSuccess) code = wait_for(done_);
+  CudaCommunicator* const end = communicator_;
+  Status absence;  // of another rank
+  if (end != nullptr) absence = end->take_failure();
   if (has_failure_) {
     const std::lock_guard lock(mutex_);
     has_failure_ = false;
     return std::exchange(failure_, Status());
   }
-  return code == cudaSuccess ? Status() : asynchronous_failure(code);
+  if (code == cudaSuccess) return absence;
+  if (end != nullptr) end->leave(last_);
+  return asynchronous_failure(code);
 }
 
 bool CudaStream::failed() const {
   if (has_failure_) return true;
+  if (const CudaCommunicator* const end = communicator_; end != nullptr && end->has_failed()) {
+    return true;
+  }
   const cudaError_t code = forget_not_ready(cudaStreamQuery(handle_));
   return code != cudaSuccess && code != cudaErrorNotReady;
 }
@@ -284,12 +303,15 @@ void CudaStream::gather_rows(const GatherRowsArgs& args) {
   check_args(args);
   enqueue("gather_rows", [&] { return launch_gather_rows(args, handle_); });
 }
-// GPUs are in no group: CudaDevice::connect makes none.
 void CudaStream::all_reduce(const AllReduceArgs& args) {
-  TANDEM_CHECK(false, "rank {} is no GPU's", args.communicator->rank());
+  check_args(args);
+  enqueue_meeting("all_reduce", *args.communicator,
+                  [&](const GroupEnd& end) { return launch_all_reduce(args, end, handle_); });
 }
 void CudaStream::all_gather(const AllGatherArgs& args) {
-  TANDEM_CHECK(false, "rank {} is no GPU's", args.communicator->rank());
+  check_args(args);
+  enqueue_meeting("all_gather", *args.communicator,
+                  [&](const GroupEnd& end) { return launch_all_gather(args, end, handle_); });
 }
 void CudaStream::lora(const LoraArgs& args) {
   check_args(args);

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "gpu/cuda/handoff/handoff.h"
-#include "gpu/cuda/handoff/memory_order.cuh"
+#include "gpu/cuda/base/memory_order.cuh"
 
 namespace tandem::cuda {
 

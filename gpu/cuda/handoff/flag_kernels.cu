@@ -2,7 +2,7 @@
 // missing.
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/handoff/flags.h"
-#include "gpu/cuda/handoff/memory_order.cuh"
+#include "gpu/cuda/base/memory_order.cuh"
 
 namespace tandem::cuda {
 namespace {

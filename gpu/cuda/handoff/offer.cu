@@ -20,7 +20,7 @@
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/rows.cuh"
 #include "gpu/cuda/handoff/handoff.h"
-#include "gpu/cuda/handoff/memory_order.cuh"
+#include "gpu/cuda/base/memory_order.cuh"
 
 namespace tandem::cuda {
 namespace {
