@@ -184,14 +184,17 @@ void CudaStream::wait(Event& event) {
 }
 
 void CudaStream::copy_to_device(void* device, const void* host, std::size_t bytes) {
-  if (bytes == 0) return;
+  copy_rows_to_device(device, host, bytes, bytes, 1);
+}
+
+void CudaStream::copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
+                                     std::size_t host_pitch, std::size_t rows) {
+  if (row_bytes == 0 || rows == 0) return;
   TANDEM_CHECK(!recording_, "copies do not belong into a recording");
   enqueue("copy_to_device", [&] {
-    if (link_ != nullptr) {
-      return link_->copy_to_device(device, host, bytes, *lane_, handle_);
-    }
-    return cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, handle_),
-                       "cudaMemcpyAsync");
+    const HostRows from{host, row_bytes, host_pitch, rows};
+    if (link_ != nullptr) return link_->copy_to_device(device, from, *lane_, handle_);
+    return enqueue_copy(device, from, handle_);
   });
 }
 
@@ -254,8 +257,6 @@ void CudaStream::resolve_tokens(const ResolveTokensArgs& args) {
 }
 void CudaStream::embed(const EmbedArgs& args) {
   check_args(args);
-  TANDEM_CHECK(args.first_id == 0 && args.vocab == 0, "a part of the vocabulary, from {}",
-               args.first_id);
   enqueue("embed", [&] { return launch_embed(args, handle_); });
 }
 void CudaStream::rms_norm(const RmsNormArgs& args) {

@@ -43,6 +43,8 @@ class CudaStream final : public Stream {
   bool failed() const override;
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
+                           std::size_t host_pitch, std::size_t rows) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
   void upload(void* device, const void* pinned, std::size_t bytes) override;
 
