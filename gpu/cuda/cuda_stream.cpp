@@ -328,11 +328,15 @@ void CudaStream::sample(const SampleArgs& args) {
 
 void CudaStream::offer(const OfferArgs& args) {
   check_args(args);
-  TANDEM_CHECK(args.communicator == nullptr, "a GPU is in no group");
-  enqueue("offer", [&]() -> Status {
+  const auto offer = [&](const GroupEnd* end) -> Status {
     TANDEM_TRY(prepare());
-    return workspaces_.handoff->offer(args, handle_);
-  });
+    return workspaces_.handoff->offer(args, end, handle_);
+  };
+  if (args.communicator == nullptr) {
+    enqueue("offer", [&] { return offer(nullptr); });
+  } else {
+    enqueue_meeting("offer", *args.communicator, [&](const GroupEnd& end) { return offer(&end); });
+  }
 }
 void CudaStream::accept(const AcceptArgs& args) {
   check_args(args);

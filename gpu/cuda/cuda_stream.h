@@ -25,9 +25,9 @@ namespace tandem::cuda {
 cudaError_t use_gpu(int gpu);
 
 // After an operation could not be enqueued, those behind it are skipped until synchronize() has
-// reported it. A kernel that fails as it runs takes the context with it: everything reports it. Of a
-// stream in a group others hear of either; that another rank does not come is StatusCode::cancelled,
-// and the device is as good as before.
+// reported it. A kernel that fails as it runs takes the context with it: everything reports it. Of
+// a stream in a group others hear of either; that another rank does not come is
+// StatusCode::cancelled, and the device is as good as before.
 class CudaStream final : public Stream {
  public:
   // `link`: what copies to the device are slowed by, or null; it outlives the stream.

@@ -1,5 +1,5 @@
-// out[t] = the ranks' part[t], one after another: all blocks read from all ranks, each every blocks-th
-// piece of a row. Bound by the meeting, then by reading the others' parts.
+// out[t] = the ranks' part[t], one after another: all blocks read from all ranks, each every
+// blocks-th piece of a row. Bound by the meeting, then by reading the others' parts.
 #include <algorithm>
 
 #include "gpu/cuda/base/launch.h"
@@ -76,9 +76,8 @@ Status launch_all_gather(const AllGatherArgs& args, const GroupEnd& end, cudaStr
   // Enough blocks for one rank's piece of a row: several rows have each their turn.
   const std::int64_t pieces = ceil_div(ceil_div(args.out.cols(), end.size), kThreads * kVector);
   const auto blocks = std::clamp<std::int64_t>(pieces, 1, end.most_blocks);
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)),
-                          .block = dim3(kThreads),
-                          .overlap = true};
+  const LaunchShape shape{
+      .grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .overlap = true};
   return launch_kernel("all_gather", shape, stream, all_gather, p);
 }
 

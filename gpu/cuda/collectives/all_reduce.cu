@@ -4,14 +4,14 @@
 // One shot: after the ranks have met, each reads all parts and adds them up by itself. Bound by the
 // meeting's two trips over the link, then by reading (ranks - 1) parts.
 //
-// Two shots, where that many parts are more than a second meeting costs: of the rows that the blocks
-// of one number share, each rank's block adds up every ranks-th and leaves the sums in its part, in
-// the place of what nobody else reads; they meet again, and all read the sums: 2 (ranks - 1) / ranks
-// parts over the link. With two ranks there is nothing to save.
+// Two shots, where that many parts are more than a second meeting costs: of the rows that the
+// blocks of one number share, each rank's block adds up every ranks-th and leaves the sums in its
+// part, in the place of what nobody else reads; they meet again, and all read the sums: 2 (ranks -
+// 1) / ranks parts over the link. With two ranks there is nothing to save.
 //
-// All add in the order of the ranks, in float, as the host's twin does: residuals agree with it, and
-// between ranks and shots, to the bit. Norms are sums in the order of the threads, which is the same
-// on all ranks.
+// All add in the order of the ranks, in float, as the host's twin does: residuals agree with it,
+// and between ranks and shots, to the bit. Norms are sums in the order of the threads, which is the
+// same on all ranks.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -75,8 +75,8 @@ __device__ __forceinline__ void add_up(const ShownParts& shown, std::int32_t siz
   }
 }
 
-// By all threads of the block. `turn`: of two, in which it is called; the slowest warp may still read
-// the sums of the turn before.
+// By all threads of the block. `turn`: of two, in which it is called; the slowest warp may still
+// read the sums of the turn before.
 __device__ __forceinline__ float block_sum(float value, int turn) {
   __shared__ float sums[2][kMostThreads / 32];
 #pragma unroll
@@ -115,8 +115,7 @@ __device__ __forceinline__ std::int32_t adder_of(const ReduceParams& p, std::int
 // kHeld: a row lies in registers from its sum to its norm, and the weights are loaded before the
 // kernels ahead have ended. Otherwise the residual is read again.
 template <typename W, typename Y, int V, int kItems, bool kHeld>
-__global__ void __launch_bounds__(kMostThreads)
-    all_reduce(const __grid_constant__ ReduceParams p) {
+__global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant__ ReduceParams p) {
   static_assert(kHeld || kItems == 1);
   __shared__ ShownParts shown;
   const auto width_of_items = static_cast<std::int32_t>(blockDim.x) * V;
@@ -140,8 +139,8 @@ __global__ void __launch_bounds__(kMostThreads)
     if (!meeting.meet(p.part, p.width, shown)) return;
   }
   meeting.end();
-  // Not before: blocks of the next kernel would take the room that another rank's block needs, where
-  // ranks share a GPU.
+  // Not before: blocks of the next kernel would take the room that another rank's block needs,
+  // where ranks share a GPU.
   allow_next_kernel();
   for (std::int32_t r = 0; r < p.end.size; ++r) {
     const bool aligned = V == 1 || reinterpret_cast<std::uint64_t>(shown.at[r]) % 16 == 0;
@@ -225,10 +224,9 @@ Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
   const std::int64_t items = wide ? ceil_div(vectors, kMostThreads) : 1;
   const auto threads = static_cast<unsigned>(
       std::min<std::int64_t>(ceil_div(ceil_div(vectors, items), 32) * 32, kMostThreads));
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(std::min(p.rows, p.end.most_blocks))),
-      .block = dim3(threads),
-      .overlap = true};
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(p.rows, p.end.most_blocks))),
+                          .block = dim3(threads),
+                          .overlap = true};
   if (!wide) return launch_kernel(what, shape, stream, all_reduce<W, Y, 1, 1, false>, p);
   if (items > kMaxItems) {
     return launch_kernel(what, shape, stream, all_reduce<W, Y, kRowVector, 1, false>, p);

@@ -47,11 +47,12 @@ Status let_reach(int gpu, int other) {
   int can = 0;
   TANDEM_TRY(cuda_status(cudaDeviceCanAccessPeer(&can, gpu, other), "cudaDeviceCanAccessPeer"));
   if (can == 0) {
-    return error(StatusCode::unavailable,
-                 "GPU {} cannot reach the memory of GPU {}, as GPUs that share a model must; choose "
-                 "GPUs that NVLink or one PCIe switch connects (nvidia-smi topo -p2p r shows which "
-                 "do), or one GPU alone",
-                 gpu, other);
+    return error(
+        StatusCode::unavailable,
+        "GPU {} cannot reach the memory of GPU {}, as GPUs that share a model must; choose "
+        "GPUs that NVLink or one PCIe switch connects (nvidia-smi topo -p2p r shows which "
+        "do), or one GPU alone",
+        gpu, other);
   }
   const OnGpu here(gpu);
   TANDEM_TRY(here.status());
@@ -78,9 +79,8 @@ Result<std::shared_ptr<CudaGroup>> CudaGroup::create(std::span<const int> gpus, 
     TANDEM_ASSIGN(group->signals_.emplace_back(),
                   allocate_device_memory(sizeof(RankSignals), "memory in which GPUs meet"));
     int processors = 0;
-    TANDEM_TRY(cuda_status(
-        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu),
-        "cudaDeviceGetAttribute"));
+    TANDEM_TRY(cuda_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu),
+                           "cudaDeviceGetAttribute"));
     // All blocks of all ranks there must be on the GPU at once, whatever else is.
     const auto sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpu));
     group->most_blocks_ = std::min(group->most_blocks_, std::max(processors / sharing, 1));

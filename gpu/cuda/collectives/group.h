@@ -26,8 +26,8 @@ struct RankSignals {
   // By turns: the fastest rank may send the next message while the slowest reads this one. A third
   // cannot come before every rank has sent its second, and that it does after reading the first.
   Message inbox[kMostMeetingBlocks][2][Communicator::kMaxRanks];
-  // Meetings that a block has been to, by the rank's own kernels: a recorded launch finds here which
-  // one is its. Blocks count each for itself, as launches differ in how many they have.
+  // Meetings that a block has been to, by the rank's own kernels: a recorded launch finds here
+  // which one is its. Blocks count each for itself, as launches differ in how many they have.
   std::uint32_t meetings[kMostMeetingBlocks];
   // 1: a block has met nobody; this rank's kernels do nothing until it is zeroed.
   std::uint32_t gave_up;

@@ -1,15 +1,15 @@
-// How the blocks of a number meet, one of each rank: everybody sends all others a message, and waits
-// for theirs. A kernel that meets is launched with the same grid on all ranks.
+// How the blocks of a number meet, one of each rank: everybody sends all others a message, and
+// waits for theirs. A kernel that meets is launched with the same grid on all ranks.
 //
-// Orders: what a rank shows was written by kernels before this one (wait_for_previous_kernels) or by
-// the threads of this block (the barrier at the beginning of meet), so it is before the release of
-// the message's word by one thread, at system scope; that is before its acquire by a thread of the
-// other block, and the barrier at the end of meet hands it on to all threads there. They read it
-// past this processor's cache (ShownRow), which may keep lines of an earlier meeting.
+// Orders: what a rank shows was written by kernels before this one (wait_for_previous_kernels) or
+// by the threads of this block (the barrier at the beginning of meet), so it is before the release
+// of the message's word by one thread, at system scope; that is before its acquire by a thread of
+// the other block, and the barrier at the end of meet hands it on to all threads there. They read
+// it past this processor's cache (ShownRow), which may keep lines of an earlier meeting.
 //
-// A meeting is also what lets memory be used again: a block's message comes after all kernels before
-// it on its stream have ended, so whoever has met for the next operation knows that all ranks have
-// read what he showed for this one.
+// A meeting is also what lets memory be used again: a block's message comes after all kernels
+// before it on its stream have ended, so whoever has met for the next operation knows that all
+// ranks have read what he showed for this one.
 #pragma once
 
 #include "gpu/cuda/base/launch_order.cuh"
@@ -24,8 +24,8 @@ struct ShownParts {
   std::int32_t cols[Communicator::kMaxRanks];
 };
 
-// One block's meetings in one launch. Every thread of the block calls everything, in the same order;
-// a block has at least kMaxRanks threads.
+// One block's meetings in one launch. Every thread of the block calls everything, in the same
+// order; a block has at least kMaxRanks threads.
 class Meeting {
  public:
   // After wait_for_previous_kernels: the launch before it counted, too.
@@ -56,12 +56,8 @@ class Meeting {
   }
 
  private:
-  static __device__ __forceinline__ unsigned block() {
-    return blockIdx.x;
-  }
-  __device__ __forceinline__ RankSignals& own() const {
-    return *end_.signals[end_.rank];
-  }
+  static __device__ __forceinline__ unsigned block() { return blockIdx.x; }
+  __device__ __forceinline__ RankSignals& own() const { return *end_.signals[end_.rank]; }
 
   __device__ __forceinline__ bool exchange(std::int32_t other, const void* part, std::int32_t cols,
                                            ShownParts& shown) {

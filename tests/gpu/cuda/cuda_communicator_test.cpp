@@ -150,8 +150,8 @@ class CudaCommunicatorTest : public ::testing::Test {
             args.eps = 1e-5F;
             args.out = outs[rank];
           }
-          stream.gather_rows({view(step, DType::f32), static_cast<const std::int32_t*>(rows.data),
-                              args.part});
+          stream.gather_rows(
+              {view(step, DType::f32), static_cast<const std::int32_t*>(rows.data), args.part});
           stream.all_reduce(args);
         }
       };
