@@ -96,6 +96,7 @@ void CudaStream::stop_waiting() {
 
 Status CudaStream::prepare() {
   if (prepared_) return {};
+  TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
   TANDEM_ASSIGN(workspaces_.attention, Attention::create());
   TANDEM_ASSIGN(workspaces_.gemm, Gemm::create());
   TANDEM_ASSIGN(workspaces_.handoff, Handoff::create());

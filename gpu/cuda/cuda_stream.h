@@ -41,6 +41,7 @@ class CudaStream final : public Stream {
   void wait(Event& event) override;
   Status synchronize() override;
   bool failed() const override;
+  Status prepare() override;
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
   void copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
@@ -85,7 +86,6 @@ class CudaStream final : public Stream {
 
   CudaStream(int gpu, std::string_view name, PacedLink* link)
       : gpu_(gpu), name_(name), link_(link) {}
-  Status prepare();
   template <typename Body>
   void enqueue(const char* what, Body&& body);
   // An operation of a group: body(its end).

@@ -1,6 +1,7 @@
 // The operations of a group (AllReduceArgs and AllGatherArgs in gpu/ops.h) over the memory of GPUs
 // that reach each other's. Every launcher enqueues on `stream` and neither allocates nor
-// synchronises; launch shapes depend alone on what is the same on all ranks.
+// synchronises; launch shapes depend alone on what is the same on all ranks. An operation without
+// elements does nothing, and nobody meets for it.
 #pragma once
 
 #include <cuda_runtime_api.h>

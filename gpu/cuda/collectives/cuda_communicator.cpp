@@ -17,6 +17,9 @@ namespace {
 // meanwhile.
 constexpr std::chrono::seconds kPatience{20};
 
+// Of a rank that is on one GPU with others, as in tests.
+constexpr std::int32_t kBlocksOfSharers = 2;
+
 std::uint32_t read(const std::uint32_t& word) {
   // acquire: pairs with the release of the kernel that gave up
   return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire);
@@ -81,9 +84,11 @@ Result<std::shared_ptr<CudaGroup>> CudaGroup::create(std::span<const int> gpus, 
     int processors = 0;
     TANDEM_TRY(cuda_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, gpu),
                            "cudaDeviceGetAttribute"));
-    // All blocks of all ranks there must be on the GPU at once, whatever else is.
-    const auto sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpu));
-    group->most_blocks_ = std::min(group->most_blocks_, std::max(processors / sharing, 1));
+    // All blocks of a launch must find room at once. Where ranks share a GPU, those that wait must
+    // leave room for whatever the others have to do before they come, clusters of blocks as well.
+    const bool shares = std::ranges::count(gpus, gpu) > 1;
+    const int most = shares ? kBlocksOfSharers : processors;
+    group->most_blocks_ = std::min<std::int32_t>(group->most_blocks_, most);
   }
   TANDEM_ASSIGN(group->faults_,
                 first.allocate_pinned(sizeof(GroupFaults), "memory in which GPUs meet"));

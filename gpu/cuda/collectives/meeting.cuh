@@ -25,7 +25,7 @@ struct ShownParts {
 };
 
 // One block's meetings in one launch. Every thread of the block calls everything, in the same
-// order; a block has at least kMaxRanks threads.
+// order; a block is whole warps.
 class Meeting {
  public:
   // After wait_for_previous_kernels: the launch before it counted, too.
@@ -39,13 +39,19 @@ class Meeting {
     __syncthreads();
     ++number_;
     bool came = true;
-    const auto other = static_cast<std::int32_t>(threadIdx.x);
-    if (other == end_.rank) {
-      shown.at[other] = static_cast<const float*>(part);
-      shown.cols[other] = cols;
-    } else if (other < end_.size) {
-      came = exchange(other, part, cols, shown);
-      if (!came) give_up();
+    if (threadIdx.x < 32) {
+      const auto lane = static_cast<std::int32_t>(threadIdx.x);
+      const bool is_other = lane < end_.size && lane != end_.rank;
+      if (lane == end_.rank) {
+        shown.at[lane] = static_cast<const float*>(part);
+        shown.cols[lane] = cols;
+      }
+      if (is_other && !gave_up_) send(lane, part, cols);
+      __syncwarp();  // nobody waits before all are told
+      if (is_other && (gave_up_ || !receive(lane, shown))) {
+        came = false;
+        give_up();
+      }
     }
     return __syncthreads_and(came ? 1 : 0) != 0;
   }
@@ -59,13 +65,14 @@ class Meeting {
   static __device__ __forceinline__ unsigned block() { return blockIdx.x; }
   __device__ __forceinline__ RankSignals& own() const { return *end_.signals[end_.rank]; }
 
-  __device__ __forceinline__ bool exchange(std::int32_t other, const void* part, std::int32_t cols,
-                                           ShownParts& shown) {
-    if (gave_up_) return false;
+  __device__ __forceinline__ void send(std::int32_t other, const void* part, std::int32_t cols) {
     Message& to = end_.signals[other]->inbox[block()][number_ % 2][end_.rank];
     store_relaxed_system(&to.part, reinterpret_cast<std::uint64_t>(part));
     // release: pairs with the acquire in the other's await, which then sees the part as well
     store_release_system(&to.word, std::uint64_t{number_} << 32 | static_cast<std::uint32_t>(cols));
+  }
+
+  __device__ __forceinline__ bool receive(std::int32_t other, ShownParts& shown) {
     const Message& from = own().inbox[block()][number_ % 2][other];
     std::uint64_t word = 0;
     if (!await(from, word)) return false;
@@ -78,7 +85,7 @@ class Meeting {
     constexpr unsigned kLooks = 256;  // the faults are a long way off
     const std::uint64_t start = global_time_ns();
     for (unsigned looks = 1;; ++looks) {
-      // acquire: pairs with the release in the other's exchange
+      // acquire: pairs with the release in the other's send
       word = load_acquire_system(&from.word);
       if (word >> 32 == number_) return true;
       if (looks % kLooks != 0) continue;

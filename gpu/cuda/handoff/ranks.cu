@@ -12,7 +12,7 @@
 namespace tandem::cuda {
 namespace {
 
-static_assert(kMaxColdGroups >= Communicator::kMaxRanks, "a block of too few threads to meet");
+static_assert(kMaxColdGroups % 32 == 0, "a block that meets is whole warps");
 
 __device__ __forceinline__ std::uint32_t look(const OfferArgs& a, std::int32_t g) {
   const ColdGroup group = a.groups[g];

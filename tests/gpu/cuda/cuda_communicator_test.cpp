@@ -2,6 +2,7 @@
 // one, whose kernels meet all the same.
 #include "gpu/cuda/collectives/cuda_communicator.h"
 
+#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "gpu/cuda/collectives/collectives.h"
 #include "gpu/cuda/cuda_device.h"
 #include "gpu/host/host_device.h"
 #include "tests/gpu/reference/tolerance.h"
@@ -233,7 +235,7 @@ TEST_F(CudaCommunicatorTest, AddsUpTheRanksPartsAsHostDevicesDo) {
     Group gpus(true, size);
     Group hosts(false, size);
     for (int round = 0; round < 24; ++round) {
-      const Shape shape = pick_shape(70);
+      const Shape shape = pick_shape(30);
       expect_as_on_the_host(gpus, hosts, shape, /*steps=*/1, /*launches=*/1, false);
     }
   }
@@ -340,6 +342,27 @@ TEST_F(CudaCommunicatorTest, AnOperationThatCannotBeEnqueuedFailsTheOthersAtOnce
   group.streams[1]->all_reduce(reduce_one(group, 1));
   EXPECT_THAT(group.streams[1]->synchronize().message(), HasSubstr("gather_rows"));
   EXPECT_THAT(group.streams[0]->synchronize().message(), HasSubstr("rank 1 failed before"));
+}
+
+// With less patience than a group has.
+TEST_F(CudaCommunicatorTest, ARankThatNeverComesIsNotWaitedForForEver) {
+  const auto gpu = make_rank(true, 0);
+  const std::vector<int> both = {0, 0};
+  const auto group = std::move(cuda::CudaGroup::create(both, *gpu)).value();
+  const Buffer memory = std::move(gpu->allocate(4096, "test")).value();
+  AllReduceArgs args;
+  args.part = TensorView(memory.data(), DType::f32, {1, 8});
+  args.residual = TensorView(memory.data() + 1024, DType::f32, {1, 8});
+  cuda::GroupEnd end = group->end(0);
+  end.patience_ns = 1'000'000;
+  ASSERT_TRUE(cuda::launch_all_reduce(args, end, cudaStreamPerThread).ok());
+  ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+  EXPECT_TRUE(group->has_failed(0));
+  EXPECT_FALSE(group->has_failed(1));
+  const Status status = group->take_failure(0);
+  EXPECT_EQ(status.code(), StatusCode::cancelled);
+  EXPECT_THAT(status.message(), HasSubstr("group of 2 GPUs: rank 0 waited in vain"));
+  EXPECT_TRUE(group->take_failure(0).ok()) << "told twice";
 }
 
 TEST_F(CudaCommunicatorTest, RefusesGroupsThatAreNone) {

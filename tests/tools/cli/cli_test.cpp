@@ -195,9 +195,11 @@ TEST(Cli, GeneratesTheSameTextOnDevicesThatShareTheModel) {
 }
 
 TEST(Cli, SaysThatSharingAModelAmongGpusIsUntriedAndHowToDoItAllTheSame) {
-  const auto refused = [](std::vector<std::string> more) {
-    more.insert(more.end(), {"-p", "x", "--device", "cuda", "--tensor-parallel", "2"});
-    const Finished run = run_tandem(generate(more));
+  const auto refused = [](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"generate", "--model",           kModel, "-p", "x", "--device",
+                                     "cuda",     "--tensor-parallel", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished run = run_tandem(args);
     EXPECT_EQ(run.status, 1);
     return run.error;
   };
