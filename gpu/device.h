@@ -128,6 +128,10 @@ class Stream : public Operations {
   // stream has passed, it covers all before the event. Never blocks.
   virtual bool failed() const = 0;
 
+  // Makes now what operations keep between calls, and is else made at the first of them. Of a rank
+  // whose operations others will wait for: on a GPU memory may not come while one of them waits.
+  virtual Status prepare() { return {}; }
+
   // Asynchronous copies. `host` memory should come from Device::allocate_pinned. A copy_to_device
   // takes as long as over a link of the speed that the device was made with, if it was given one.
   virtual void copy_to_device(void* device, const void* host, std::size_t bytes) = 0;

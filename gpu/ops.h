@@ -126,8 +126,8 @@ struct SwigluArgs {
 // What every rank has computed of a sum, added up: residual = sum over ranks of part, or residual
 // += it; then out = norm(residual) as in RmsNormArgs, if a weight is given. All ranks add in the
 // same order, so that their residuals are the same to the bit. `part` is memory of the
-// communicator; a rank may write to it again when it has taken part in another operation of the
-// group.
+// communicator, at the same place of it on all ranks, and what it holds afterwards is of no
+// account; a rank may write to it again when it has taken part in another operation of the group.
 struct AllReduceArgs {
   Communicator* communicator = nullptr;
   TensorView part;      // [T, H], f32, dense; the same shape on all ranks

@@ -112,6 +112,7 @@ Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clo
     Rank& rank = ranks_[i];
     TANDEM_ASSIGN(rank.pipeline, StepPipeline::create(steps, *rank.device, *rank.model, rank.cache,
                                                       tier_->lane(i), handoff_.get(), clock));
+    if (ranks_.size() > 1) TANDEM_TRY(rank.pipeline->prepare());
     if (options.tune_at_start) TANDEM_TRY(rank.pipeline->tune());
   }
   if (!options.record_at_start) return {};

@@ -64,6 +64,8 @@ class StepPipeline {
                                                       const Clock& clock);
   ~StepPipeline();  // waits for what is under way
 
+  // Stream::prepare.
+  Status prepare() { return stream_->prepare(); }
   // LlamaModel::tune, before anything is recorded.
   Status tune();
 

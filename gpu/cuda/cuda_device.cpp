@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpu/cuda/base/cuda_status.h"
+#include "gpu/cuda/collectives/cuda_communicator.h"
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/cuda_stream.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -91,7 +92,23 @@ class CudaDevice final : public Device {
   }
   Result<std::vector<std::unique_ptr<Communicator>>> connect(
       std::span<Device* const> devices) override {
-    return invalid("{} GPUs cannot compute one model yet; use --tensor-parallel 1", devices.size());
+    constexpr auto kMost = static_cast<std::size_t>(Communicator::kMaxRanks);
+    if (devices.empty() || devices.size() > kMost) {
+      return invalid("a group has 1 to {} devices, not {}", kMost, devices.size());
+    }
+    std::vector<int> gpus;
+    for (Device* const device : devices) {
+      const auto* const gpu = dynamic_cast<const CudaDevice*>(device);
+      if (gpu == nullptr) return invalid("GPUs and host devices cannot be one group");
+      gpus.push_back(gpu->gpu_);
+    }
+    TANDEM_ASSIGN(const std::shared_ptr<CudaGroup> group, CudaGroup::create(gpus, *this));
+    std::vector<std::unique_ptr<Communicator>> ends;
+    for (Device* const device : devices) {
+      const auto rank = static_cast<std::int32_t>(ends.size());
+      ends.push_back(std::make_unique<CudaCommunicator>(group, rank, *device));
+    }
+    return ends;
   }
 
  private:

@@ -3,7 +3,8 @@
 //
 // A CUDA error is final. Whatever a stream reports (Stream::synchronize, failed) has the code
 // StatusCode::fatal: after most errors the context is lost, and after the others nobody can say
-// what the device holds, so the process must end and say what failed.
+// what the device holds, so the process must end and say what failed. That another GPU of a group
+// did not come is no such error: StatusCode::cancelled.
 #pragma once
 
 #include <cstddef>

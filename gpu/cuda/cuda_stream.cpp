@@ -10,6 +10,7 @@
 #include "gpu/check_args.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/upload.h"
+#include "gpu/cuda/collectives/collectives.h"
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/handoff/flags.h"
@@ -95,6 +96,7 @@ void CudaStream::stop_waiting() {
 
 Status CudaStream::prepare() {
   if (prepared_) return {};
+  TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));
   TANDEM_ASSIGN(workspaces_.attention, Attention::create());
   TANDEM_ASSIGN(workspaces_.gemm, Gemm::create());
   TANDEM_ASSIGN(workspaces_.handoff, Handoff::create());
@@ -116,6 +118,16 @@ void CudaStream::fail(const char* what, const Status& status) {
   const std::lock_guard lock(mutex_);
   if (failure_.ok()) failure_ = fatal(what, status);
   has_failure_ = true;
+  if (CudaCommunicator* const end = communicator_) end->leave(what);
+}
+
+// After a failure it tells those that wait for it instead.
+template <typename Body>
+void CudaStream::enqueue_meeting(const char* what, Communicator& communicator, Body&& body) {
+  auto& end = dynamic_cast<CudaCommunicator&>(communicator);
+  communicator_ = &end;
+  if (has_failure_) return end.leave(what);
+  enqueue(what, [&] { return body(end.end()); });
 }
 
 Status CudaStream::fatal(const char* what, const Status& status) const {
@@ -136,16 +148,24 @@ Status CudaStream::synchronize() {
   (void)use_gpu(gpu_);
   cudaError_t code = cudaEventRecord(done_, handle_);
   if (code == cudaSuccess) code = wait_for(done_);
+  CudaCommunicator* const end = communicator_;
+  Status absence;  // of another rank
+  if (end != nullptr) absence = end->take_failure();
   if (has_failure_) {
     const std::lock_guard lock(mutex_);
     has_failure_ = false;
     return std::exchange(failure_, Status());
   }
-  return code == cudaSuccess ? Status() : asynchronous_failure(code);
+  if (code == cudaSuccess) return absence;
+  if (end != nullptr) end->leave(last_);
+  return asynchronous_failure(code);
 }
 
 bool CudaStream::failed() const {
   if (has_failure_) return true;
+  if (const CudaCommunicator* const end = communicator_; end != nullptr && end->has_failed()) {
+    return true;
+  }
   const cudaError_t code = forget_not_ready(cudaStreamQuery(handle_));
   return code != cudaSuccess && code != cudaErrorNotReady;
 }
@@ -165,14 +185,17 @@ void CudaStream::wait(Event& event) {
 }
 
 void CudaStream::copy_to_device(void* device, const void* host, std::size_t bytes) {
-  if (bytes == 0) return;
+  copy_rows_to_device(device, host, bytes, bytes, 1);
+}
+
+void CudaStream::copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
+                                     std::size_t host_pitch, std::size_t rows) {
+  if (row_bytes == 0 || rows == 0) return;
   TANDEM_CHECK(!recording_, "copies do not belong into a recording");
   enqueue("copy_to_device", [&] {
-    if (link_ != nullptr) {
-      return link_->copy_to_device(device, host, bytes, *lane_, handle_);
-    }
-    return cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, handle_),
-                       "cudaMemcpyAsync");
+    const HostRows from{host, row_bytes, host_pitch, rows};
+    if (link_ != nullptr) return link_->copy_to_device(device, from, *lane_, handle_);
+    return enqueue_copy(device, from, handle_);
   });
 }
 
@@ -235,8 +258,6 @@ void CudaStream::resolve_tokens(const ResolveTokensArgs& args) {
 }
 void CudaStream::embed(const EmbedArgs& args) {
   check_args(args);
-  TANDEM_CHECK(args.first_id == 0 && args.vocab == 0, "a part of the vocabulary, from {}",
-               args.first_id);
   enqueue("embed", [&] { return launch_embed(args, handle_); });
 }
 void CudaStream::rms_norm(const RmsNormArgs& args) {
@@ -284,12 +305,15 @@ void CudaStream::gather_rows(const GatherRowsArgs& args) {
   check_args(args);
   enqueue("gather_rows", [&] { return launch_gather_rows(args, handle_); });
 }
-// GPUs are in no group: CudaDevice::connect makes none.
 void CudaStream::all_reduce(const AllReduceArgs& args) {
-  TANDEM_CHECK(false, "rank {} is no GPU's", args.communicator->rank());
+  check_args(args);
+  enqueue_meeting("all_reduce", *args.communicator,
+                  [&](const GroupEnd& end) { return launch_all_reduce(args, end, handle_); });
 }
 void CudaStream::all_gather(const AllGatherArgs& args) {
-  TANDEM_CHECK(false, "rank {} is no GPU's", args.communicator->rank());
+  check_args(args);
+  enqueue_meeting("all_gather", *args.communicator,
+                  [&](const GroupEnd& end) { return launch_all_gather(args, end, handle_); });
 }
 void CudaStream::lora(const LoraArgs& args) {
   check_args(args);
@@ -305,11 +329,15 @@ void CudaStream::sample(const SampleArgs& args) {
 
 void CudaStream::offer(const OfferArgs& args) {
   check_args(args);
-  TANDEM_CHECK(args.communicator == nullptr, "a GPU is in no group");
-  enqueue("offer", [&]() -> Status {
+  const auto offer = [&](const GroupEnd* end) -> Status {
     TANDEM_TRY(prepare());
-    return workspaces_.handoff->offer(args, handle_);
-  });
+    return workspaces_.handoff->offer(args, end, handle_);
+  };
+  if (args.communicator == nullptr) {
+    enqueue("offer", [&] { return offer(nullptr); });
+  } else {
+    enqueue_meeting("offer", *args.communicator, [&](const GroupEnd& end) { return offer(&end); });
+  }
 }
 void CudaStream::accept(const AcceptArgs& args) {
   check_args(args);

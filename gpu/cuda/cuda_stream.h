@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpu/cuda/attention/attention.h"
+#include "gpu/cuda/collectives/cuda_communicator.h"
 #include "gpu/cuda/gemm/gemm.h"
 #include "gpu/cuda/handoff/handoff.h"
 #include "gpu/cuda/link/paced_link.h"
@@ -24,7 +25,9 @@ namespace tandem::cuda {
 cudaError_t use_gpu(int gpu);
 
 // After an operation could not be enqueued, those behind it are skipped until synchronize() has
-// reported it. A kernel that fails as it runs takes the context with it: everything reports it.
+// reported it. A kernel that fails as it runs takes the context with it: everything reports it. Of
+// a stream in a group others hear of either; that another rank does not come is
+// StatusCode::cancelled, and the device is as good as before.
 class CudaStream final : public Stream {
  public:
   // `link`: what copies to the device are slowed by, or null; it outlives the stream.
@@ -38,8 +41,11 @@ class CudaStream final : public Stream {
   void wait(Event& event) override;
   Status synchronize() override;
   bool failed() const override;
+  Status prepare() override;
 
   void copy_to_device(void* device, const void* host, std::size_t bytes) override;
+  void copy_rows_to_device(void* device, const void* host, std::size_t row_bytes,
+                           std::size_t host_pitch, std::size_t rows) override;
   void copy_to_host(void* host, const void* device, std::size_t bytes) override;
   void upload(void* device, const void* pinned, std::size_t bytes) override;
 
@@ -80,9 +86,11 @@ class CudaStream final : public Stream {
 
   CudaStream(int gpu, std::string_view name, PacedLink* link)
       : gpu_(gpu), name_(name), link_(link) {}
-  Status prepare();
   template <typename Body>
   void enqueue(const char* what, Body&& body);
+  // An operation of a group: body(its end).
+  template <typename Body>
+  void enqueue_meeting(const char* what, Communicator& communicator, Body&& body);
   void fail(const char* what, const Status& status);
   void stop_waiting();
   Status fatal(const char* what, const Status& status) const;
@@ -103,6 +111,7 @@ class CudaStream final : public Stream {
   std::vector<FlagWait> flag_waits_;  // that may still be waited for
   Workspaces workspaces_;
   bool prepared_ = false;
+  std::atomic<CudaCommunicator*> communicator_ = nullptr;  // of the stream's operations of a group
   std::atomic<bool> has_failure_ = false;
   mutable std::mutex mutex_;
   Status failure_;  // guarded by mutex_

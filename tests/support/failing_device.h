@@ -34,6 +34,7 @@ class FailingStream final : public Stream {
   }
   bool failed() const override { return faults_.lost || failed_ || inner_->failed(); }
 
+  Status prepare() override { return inner_->prepare(); }
   void record(Event& event) override { inner_->record(event); }
   void wait(Event& event) override { inner_->wait(event); }
   void copy_to_device(void* device, const void* host, std::size_t bytes) override {

@@ -35,7 +35,12 @@ class ForwardingDevice : public Device {
   std::unique_ptr<Event> create_timed_event() override { return inner_->create_timed_event(); }
   Result<std::vector<std::unique_ptr<Communicator>>> connect(
       std::span<Device* const> devices) override {
-    return inner_->connect(devices);
+    std::vector<Device*> behind;
+    for (Device* const device : devices) {
+      auto* const forwarding = dynamic_cast<ForwardingDevice*>(device);
+      behind.push_back(forwarding == nullptr ? device : forwarding->inner_.get());
+    }
+    return inner_->connect(behind);
   }
 
  private:

@@ -16,6 +16,7 @@
 #include "shm/region.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
+#include "tools/setup/gpus.h"
 #include "tools/setup/handoff_setup.h"
 #include "tools/setup/model_presets.h"
 #include "tools/setup/pool_size.h"
@@ -130,17 +131,11 @@ Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
   if (settings.tensor_parallel > 1) {
     return invalid("tensor_parallel: this command measures one device; leave it out");
   }
-  const CudaDeviceOptions gpu{static_cast<int>(settings.gpu), settings.link_gbps};
-  if (settings.device == "cuda") {
-    Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
-    if (device) return device;
-    return error(device.status().code(), "device cuda: {}; --device host computes on the CPU",
-                 device.status().message());
-  }
   if (is_for_gpu(settings)) {
-    Result<std::unique_ptr<Device>> device = make_cuda_device(gpu);
-    if (device) return device;
-    log::warning("using the host device, not a GPU: {}", device.status().message());
+    Result<std::vector<std::unique_ptr<Device>>> gpus = make_gpus(settings);
+    if (gpus) return std::move(gpus->front());
+    if (settings.device == "cuda") return gpus.status();
+    log::warning("using the host device, not a GPU: {}", gpus.status().message());
   }
   TANDEM_ASSIGN(const HostDeviceOptions options, choose_host_options(settings));
   return make_host_device(options);
@@ -154,12 +149,7 @@ Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& 
     TANDEM_ASSIGN(devices.emplace_back(), make_device(settings));
     return devices;
   }
-  if (is_for_gpu(settings)) {
-    return invalid(
-        "tensor_parallel: {} GPUs cannot share a model yet; use 1, or --device host to compute on "
-        "the CPU",
-        count);
-  }
+  if (is_for_gpu(settings)) return make_gpus(settings);
   TANDEM_ASSIGN(HostDeviceOptions all, choose_host_options(settings));
   const auto threads = static_cast<std::size_t>(all.num_threads);
   if (threads < count) {

@@ -14,6 +14,7 @@
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "tools/cli/machine.h"
 #include "tools/setup/engine_setup.h"
+#include "tools/setup/gpus.h"
 #include "tools/setup/profile_costs.h"
 
 namespace tandem {
@@ -73,9 +74,9 @@ Result<PinPlan> plan_workers(const EngineSettings& settings, bool on_gpu, std::i
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
   PinOptions pin;
   pin.workers = static_cast<int>(count);
-  pin.gpu = on_gpu && static_cast<std::size_t>(settings.gpu) < machine.gpus.size()
-                ? static_cast<int>(settings.gpu)
-                : -1;
+  TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
+  const int gpu = gpus.front();
+  pin.gpu = on_gpu && static_cast<std::size_t>(gpu) < machine.gpus.size() ? gpu : -1;
   pin.host_device = !on_gpu;
   return plan_pinning(machine, pin);
 }

@@ -1,5 +1,5 @@
-// out[t] = table[ids[t]], widened to f32 where `out` is. Grid: rows x chunks of a row; bound by
-// memory, for few rows by latency.
+// out[t] = table[ids[t]], widened to f32 where `out` is; zeros where a part of the table has no
+// such row. Grid: rows x chunks of a row; bound by memory, for few rows by latency.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -15,6 +15,8 @@ struct EmbedParams {
   std::int64_t table_stride;
   std::int64_t table_rows;
   const std::int32_t* ids;
+  std::int64_t first_id;  // of the table
+  std::int64_t vocab;
   void* out;
   std::int64_t out_stride;
   std::int64_t width;
@@ -28,9 +30,12 @@ __global__ void embed(EmbedParams p) {
   wait_for_previous_kernels();
   const std::int64_t t = blockIdx.x;
   const std::int32_t id = p.ids[t];
-  if (id < 0 || id >= p.table_rows) __trap();
-  float values[V];
-  load_row<V>(static_cast<const T*>(p.table) + id * p.table_stride + i, values);
+  if (id < 0 || id >= p.vocab) __trap();
+  const std::int64_t row = id - p.first_id;
+  float values[V] = {};
+  if (row >= 0 && row < p.table_rows) {
+    load_row<V>(static_cast<const T*>(p.table) + row * p.table_stride + i, values);
+  }
   store_row<V>(static_cast<Y*>(p.out) + t * p.out_stride + i, values);
 }
 
@@ -46,8 +51,10 @@ Status launch(const EmbedParams& p, std::int64_t rows, cudaStream_t stream) {
 
 Status launch_embed(const EmbedArgs& args, cudaStream_t stream) {
   if (args.out.num_elements() == 0) return {};
-  const EmbedParams p{args.table.data, args.table.stride[0], args.table.rows(), args.ids,
-                      args.out.data,   args.out.stride[0],   args.out.cols()};
+  const EmbedParams p{
+      args.table.data, args.table.stride[0], args.table.rows(),
+      args.ids,        args.first_id,        args.vocab == 0 ? args.table.rows() : args.vocab,
+      args.out.data,   args.out.stride[0],   args.out.cols()};
   const bool wide = rows_aligned(args.table) && rows_aligned(args.out) && p.width % kRowVector == 0;
   return dispatch_dtype(args.table.dtype, [&](auto type) {
     using T = typename decltype(type)::type;

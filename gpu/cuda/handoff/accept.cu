@@ -31,8 +31,12 @@ constexpr int kPullLoads = 8;             // of v, 4 bytes each
 
 struct AcceptShape {
   AcceptOutput out[LoraArgs::kMaxModules];
-  std::int32_t first_unit[LoraArgs::kMaxModules];  // of each module in a row of y
-  std::int32_t units_per_row;                      // of y: vectors, or elements
+  // Units are vectors, or elements. A row of y holds every module's for all ranks; this rank adds
+  // its own.
+  std::int32_t first_unit[LoraArgs::kMaxModules];  // of each module, among what is added of a row
+  std::int32_t units_per_row;                      // that are added
+  std::int32_t first_in_y[LoraArgs::kMaxModules];  // of each module's, in a row of y
+  std::int32_t y_units_per_row;
   std::int64_t v_width;  // floats per row that the scratch for v has room for
 };
 
@@ -96,6 +100,7 @@ class GroupOfY {
   // A chunk on its way: where this thread's units of it go, and the answers.
   struct Chunk {
     Out* to[kLoads];
+    std::int32_t from[kLoads];  // unit of y
     RawUnit<T, V> raw[kLoads];
   };
 
@@ -116,14 +121,16 @@ class GroupOfY {
       if (row < 0 || row >= out.rows) __trap();
       chunk.to[i] = static_cast<Out*>(out.data) + row * out.stride +
                     std::int64_t{c - shape_.first_unit[m]} * V;
+      chunk.from[i] =
+          r * shape_.y_units_per_row + shape_.first_in_y[m] + (c - shape_.first_unit[m]);
     }
   }
 
   // Sends for the answers.
-  __device__ __forceinline__ void fetch(std::int32_t begin, Chunk& chunk) const {
+  __device__ __forceinline__ void fetch(Chunk& chunk) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      if (chunk.to[i] != nullptr) chunk.raw[i].load(y_ + std::int64_t{unit_of(begin, i)} * V);
+      if (chunk.to[i] != nullptr) chunk.raw[i].load(y_ + std::int64_t{chunk.from[i]} * V);
     }
   }
 
@@ -219,7 +226,7 @@ __global__ void __launch_bounds__(kThreads)
   const Ticket early = shared_ticket;
   bool answered = shared_answered;
   const bool fetched = answered && early == Ticket::cpu;
-  if (fetched) y.fetch(begin, chunk);
+  if (fetched) y.fetch(chunk);
 
   wait_for_previous_kernels();
   const auto ticket = static_cast<Ticket>(a.tickets[g]);
@@ -249,14 +256,14 @@ __global__ void __launch_bounds__(kThreads)
     pull_v(a, g, group, segment, shape.v_width, scratch_v);
     return;
   }
-  if (!fetched) y.fetch(begin, chunk);
+  if (!fetched) y.fetch(chunk);
   const auto step = static_cast<std::int32_t>(gridDim.y) * kChunk;
   while (true) {  // the next is on its way while one is added
     begin += step;
     if (begin >= y.units()) break;
     typename Answers::Chunk next;
     y.find(begin, next);
-    y.fetch(begin, next);
+    y.fetch(next);
     y.add(chunk);
     chunk = next;
   }
@@ -281,10 +288,14 @@ template <typename T, typename Out, int V>
 Status launch(const AcceptArgs& args, std::uint64_t offer, std::uint64_t accept,
               HandoffScratch* scratch, float* v, cudaStream_t stream) {
   AcceptShape shape{};
+  const HandoffRank rank = args.is_sum ? HandoffRank() : rank_of(args);
   for (std::int32_t m = 0; m < args.num_modules; ++m) {
+    const std::int32_t units = static_cast<std::int32_t>(args.out[m].cols()) / V;
     shape.out[m] = output_of(args.out[m]);
     shape.first_unit[m] = shape.units_per_row;
-    shape.units_per_row += static_cast<std::int32_t>(args.out[m].cols()) / V;
+    shape.first_in_y[m] = shape.y_units_per_row + rank.index * units;
+    shape.units_per_row += units;
+    shape.y_units_per_row += units * rank.of;
   }
   for (const MailboxView& mailbox : args.mailboxes) {
     shape.v_width = std::max(shape.v_width, mailbox.max_v);

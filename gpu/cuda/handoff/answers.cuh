@@ -10,8 +10,8 @@
 // A verdict bears the number of its launch: blocks of the next accept may be there already.
 #pragma once
 
+#include "gpu/cuda/base/memory_order.cuh"
 #include "gpu/cuda/handoff/handoff.h"
-#include "gpu/cuda/handoff/memory_order.cuh"
 
 namespace tandem::cuda {
 

@@ -1,8 +1,8 @@
 // One thread that writes a word, or polls one, where the driver's stream memory operations are
 // missing.
 #include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/base/memory_order.cuh"
 #include "gpu/cuda/handoff/flags.h"
-#include "gpu/cuda/handoff/memory_order.cuh"
 
 namespace tandem::cuda {
 namespace {

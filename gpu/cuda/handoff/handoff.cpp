@@ -48,14 +48,18 @@ Status Handoff::reserve_v(const AcceptArgs& args) {
   return {};
 }
 
-Status Handoff::offer(const OfferArgs& args, cudaStream_t stream) {
+Status Handoff::offer(const OfferArgs& args, const GroupEnd* end, cudaStream_t stream) {
   TANDEM_TRY(reach_host_memory());
   last_sequence_ = args.sequence;
-  return launch_offer(args, ++offers_, scratch(), stream);
+  if (end == nullptr || end->size == 1) return launch_offer(args, ++offers_, scratch(), stream);
+  TANDEM_TRY(launch_agree(args, *end, scratch(), stream));
+  TANDEM_TRY(launch_offer(args, ++offers_, scratch(), stream));
+  return args.x_is_part ? launch_ring(args, *end, stream) : Status();
 }
 
 Status Handoff::accept(const AcceptArgs& args, cudaStream_t stream) {
   TANDEM_TRY(reach_host_memory());
+  if (args.is_sum && rank_of(args).index > 0) return {};  // the first one adds all
   if (args.any_xa) TANDEM_TRY(reserve_v(args));
   auto* v = reinterpret_cast<float*>(v_.get());
   const std::uint64_t offer = args.sequence == last_sequence_ ? offers_ : 0;

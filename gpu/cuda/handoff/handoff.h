@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "gpu/cuda/base/device_memory.h"
+#include "gpu/cuda/collectives/group.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {
@@ -18,7 +19,23 @@ struct HandoffScratch {
   std::uint32_t offered[kMaxColdGroups];  // parts of an offer that are done; zero between launches
   std::uint64_t given[kMaxColdGroups];    // an offer's number << 3 | the ticket it gave
   std::uint64_t verdict[kMaxColdGroups];  // an accept's number << 1 | whether all have answered
+  // Of ranks: what holds of a group on all of them, as the offer's first kernel found.
+  // KnownOfGroup.
+  std::uint32_t agreed[kMaxColdGroups];
 };
+
+// Bits of what is known of a group as an offer runs.
+enum KnownOfGroup : std::uint32_t { kHasA = 1, kHasB = 2, kIsBroken = 4 };
+
+// Which of the ranks that share the model.
+struct HandoffRank {
+  std::int32_t index = 0;
+  std::int32_t of = 1;
+};
+inline HandoffRank rank_of(const HandoffJob& job) {
+  if (job.communicator == nullptr) return {};
+  return {job.communicator->rank(), job.communicator->size()};
+}
 
 // One per stream. Enqueues; never synchronises; allocates only when an accept has more v than any
 // before it (kFirstV bytes are there from the start). Metadata (groups, segments, rows) may be read
@@ -27,7 +44,8 @@ class Handoff {
  public:
   static Result<std::unique_ptr<Handoff>> create();
 
-  Status offer(const OfferArgs& args, cudaStream_t stream);
+  // `end`: of the communicator that the args name, if they do.
+  Status offer(const OfferArgs& args, const GroupEnd* end, cudaStream_t stream);
   Status accept(const AcceptArgs& args, cudaStream_t stream);
 
   static constexpr std::size_t kFirstV = std::size_t{4} << 20;
@@ -47,6 +65,13 @@ class Handoff {
   DeviceMemory old_v_;               // of an accept that may still run
   bool reaches_host_memory_ = false;
 };
+
+// ranks.cu, around the offer of ranks that share a model: they agree before it on what is known of
+// the groups (scratch->agreed). After it, where each has written its columns of x, they meet again,
+// and the first rings.
+Status launch_agree(const OfferArgs& args, const GroupEnd& end, HandoffScratch* scratch,
+                    cudaStream_t stream);
+Status launch_ring(const OfferArgs& args, const GroupEnd& end, cudaStream_t stream);
 
 // offer.cu, accept.cu and accept_xa.cu: one kernel each. `offer`: the number of the offer, which
 // the accept may hear of before that kernel has ended; 0: it waits for it. `accept`: the accept's

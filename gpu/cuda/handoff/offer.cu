@@ -11,6 +11,9 @@
 // Rows copied for nothing (another block saw the words change) harm nobody: the mailbox's rows are
 // this job's, and nobody reads them under another bell.
 //
+// Of several ranks (ranks.cu) all blocks go by what the ranks have agreed on; each writes the rows
+// of x, or its columns of them, or none, and the ringing may be left to a later kernel.
+//
 // Orders: each block's stores are before its count (barrier, then release by one thread at GPU
 // scope), all counts before the last block's (acquire), which are before the bell (release at
 // system scope): so they are before the worker's acquire of the bell. A fence at system scope in
@@ -18,9 +21,9 @@
 #include <algorithm>
 
 #include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/base/memory_order.cuh"
 #include "gpu/cuda/elementwise/rows.cuh"
 #include "gpu/cuda/handoff/handoff.h"
-#include "gpu/cuda/handoff/memory_order.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -51,6 +54,10 @@ __device__ __forceinline__ Look look(const OfferArgs& a, const ColdGroup& group,
   return seen;
 }
 
+__device__ __forceinline__ Look look_at(std::uint32_t known) {
+  return {(known & kHasA) != 0, (known & kHasB) != 0, (known & kIsBroken) != 0};
+}
+
 __device__ __forceinline__ Ticket decide(bool cpu, bool xa, bool ready, const Look& seen) {
   if ((!cpu && !xa) || ready) return Ticket::gpu;
   if (seen.broken) return Ticket::voided;
@@ -70,12 +77,17 @@ static_assert(bell_of(9, Ticket::cpu_xa) == (bell_of(9, Ticket::none) | 3));
 
 // Units are 16 bytes or one element; x_stride counts them.
 struct OfferShape {
-  std::int32_t units_per_row;
+  std::int32_t units_per_row;       // of x
+  std::int32_t mailbox_row_units;   // of its rows in the mailbox: all ranks' columns
+  std::int32_t first_mailbox_unit;  // of this rank's columns there
   std::int32_t element_bytes;
   std::int64_t x_stride;
   std::int64_t x_rows;
   std::uint64_t bell;   // of this job, its ticket not yet in it
   std::uint64_t offer;  // number of this launch
+  bool agreed;          // the ranks have
+  bool writes;          // rows of x
+  bool rings;
 };
 
 template <typename Unit>
@@ -96,13 +108,14 @@ __global__ void __launch_bounds__(kThreads)
   const LoraSegment segment = a.segments[group.segment];
   const bool cpu = (a.cpu_groups >> g & 1) != 0;
   const bool xa = (a.xa_groups >> g & 1) != 0;
-  const std::int32_t units = cpu || xa ? segment.count * shape.units_per_row : 0;
+  const std::int32_t units = shape.writes && (cpu || xa) ? segment.count * shape.units_per_row : 0;
   const auto* x = static_cast<const Unit*>(a.x.data);
   const MailboxView& mailbox = a.mailboxes[group.mailbox];
   auto* to =
       reinterpret_cast<Unit*>(mailbox.x + group.first_row * mailbox.max_in * shape.element_bytes);
   constexpr std::int32_t kChunk = kThreads * kLoads;
   const Unit* from[kLoads];
+  std::int32_t into[kLoads];
   Unit held[kLoads];
   const auto unit_of = [](std::int32_t begin, int i) {
     return begin + i * kThreads + static_cast<std::int32_t>(threadIdx.x);
@@ -116,7 +129,9 @@ __global__ void __launch_bounds__(kThreads)
       const std::int32_t r = unit / shape.units_per_row;
       const std::int32_t row = a.rows[segment.first + r];
       if (row < 0 || row >= shape.x_rows) __trap();
-      from[i] = x + row * shape.x_stride + (unit - r * shape.units_per_row);
+      const std::int32_t column = unit - r * shape.units_per_row;
+      from[i] = x + row * shape.x_stride + column;
+      into[i] = r * shape.mailbox_row_units + shape.first_mailbox_unit + column;
     }
   };
   const auto fetch = [&] {
@@ -125,10 +140,10 @@ __global__ void __launch_bounds__(kThreads)
       if (from[i] != nullptr) held[i] = *from[i];
     }
   };
-  const auto put = [&](std::int32_t begin) {
+  const auto put = [&] {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      if (from[i] != nullptr) to[unit_of(begin, i)] = held[i];
+      if (from[i] != nullptr) to[into[i]] = held[i];
     }
   };
 
@@ -136,15 +151,19 @@ __global__ void __launch_bounds__(kThreads)
   find(begin);
   wait_for_previous_kernels();
   fetch();  // on its way while thread 0 looks
-  if (threadIdx.x == 0) shared_look = cpu || xa ? look(a, group, segment.slot) : Look{};
+  if (threadIdx.x == 0) {
+    shared_look = !cpu && !xa    ? Look{}
+                  : shape.agreed ? look_at(scratch->agreed[g])
+                                 : look(a, group, segment.slot);
+  }
   __syncthreads();
   const Look seen = shared_look;
   if (!seen.ready() && !seen.broken) {
-    put(begin);
+    put();
     for (begin += parts * kChunk; begin < units; begin += parts * kChunk) {
       find(begin);
       fetch();
-      put(begin);
+      put();
     }
   }
   __syncthreads();
@@ -164,8 +183,10 @@ __global__ void __launch_bounds__(kThreads)
   // relaxed, and before the bell: an accept learns from it when to look for answers, no more
   store_relaxed(&scratch->given[g], shape.offer << 3 | static_cast<std::uint64_t>(ticket));
   // release, system: pairs with the worker's acquire of its bell
-  store_release_system(&mailbox.bells[g * mailbox.bell_stride],
-                       shape.bell | static_cast<std::uint64_t>(ticket));
+  if (shape.rings) {
+    store_release_system(&mailbox.bells[g * mailbox.bell_stride],
+                         shape.bell | static_cast<std::uint64_t>(ticket));
+  }
   a.tickets[g] = static_cast<std::uint32_t>(ticket);
   if (g == 0 && a.time != nullptr) *a.time = global_time_ns();
   a.live[group.segment] = {segment.slot, segment.first, ticket == Ticket::gpu ? segment.count : 0};
@@ -187,13 +208,20 @@ Status launch(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratc
               cudaStream_t stream) {
   const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
   const auto unit = static_cast<std::int64_t>(sizeof(Unit));
-  const OfferShape shape{static_cast<std::int32_t>(args.x.cols() * size / unit),
+  const HandoffRank rank = rank_of(args);
+  const auto row_units = static_cast<std::int32_t>(args.x.cols() * size / unit);
+  const OfferShape shape{row_units,
+                         row_units * (args.x_is_part ? rank.of : 1),
+                         row_units * (args.x_is_part ? rank.index : 0),
                          static_cast<std::int32_t>(size),
                          args.x.stride[0] * size / unit,
                          args.x.rows(),
                          bell_of(args.sequence, Ticket::none),
-                         offer};
-  const bool any = (args.cpu_groups | args.xa_groups) != 0;
+                         offer,
+                         rank.of > 1,
+                         args.x_is_part || rank.index == 0,
+                         rank.of == 1 || (rank.index == 0 && !args.x_is_part)};
+  const bool any = shape.writes && (args.cpu_groups | args.xa_groups) != 0;
   const std::int64_t units = any ? std::int64_t{args.max_count} * shape.units_per_row : 0;
   const std::int64_t parts =
       std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1, kMostParts);

@@ -85,34 +85,55 @@ Result<PacedLink::LaneHandle> PacedLink::make_lane() {
   return lane;
 }
 
-Status PacedLink::copy_to_device(void* device, const void* host, std::size_t bytes, Lane& lane,
-                                 cudaStream_t stream) {
-  if (pacer_.time_of(bytes) < kShort) {
-    owed_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // relaxed: a sum
-    return cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream),
-                       "cudaMemcpyAsync");
+Status enqueue_copy(void* device, const HostRows& from, cudaStream_t stream) {
+  if (from.rows == 1) {
+    return cuda_status(
+        cudaMemcpyAsync(device, from.data, from.row_bytes, cudaMemcpyHostToDevice, stream),
+        "cudaMemcpyAsync");
   }
-  for (std::size_t begin = 0; begin < bytes; begin += kPieceBytes) {
-    TANDEM_TRY(send(static_cast<std::byte*>(device) + begin,
-                    static_cast<const std::byte*>(host) + begin,
-                    std::min(kPieceBytes, bytes - begin), lane, stream));
+  return cuda_status(cudaMemcpy2DAsync(device, from.row_bytes, from.data, from.pitch,
+                                       from.row_bytes, from.rows, cudaMemcpyHostToDevice, stream),
+                     "cudaMemcpy2DAsync");
+}
+
+Status PacedLink::copy_to_device(void* device, const HostRows& from, Lane& lane,
+                                 cudaStream_t stream) {
+  if (pacer_.time_of(from.bytes()) < kShort) {
+    owed_bytes_.fetch_add(from.bytes(), std::memory_order_relaxed);  // relaxed: a sum
+    return enqueue_copy(device, from, stream);
+  }
+  auto* to = static_cast<std::byte*>(device);
+  // Several rows a piece, or several pieces a row.
+  const std::size_t rows = std::max<std::size_t>(kPieceBytes / from.row_bytes, 1);
+  for (std::size_t row = 0; row < from.rows; row += rows) {
+    const auto* const begin = static_cast<const std::byte*>(from.data) + row * from.pitch;
+    HostRows piece{begin, from.row_bytes, from.pitch, std::min(rows, from.rows - row)};
+    if (piece.rows > 1 || piece.row_bytes <= kPieceBytes) {
+      TANDEM_TRY(send(to, piece, lane, stream));
+      to += piece.bytes();
+      continue;
+    }
+    for (std::size_t at = 0; at < from.row_bytes; at += kPieceBytes) {
+      piece.data = begin + at;
+      piece.row_bytes = std::min(kPieceBytes, from.row_bytes - at);
+      TANDEM_TRY(send(to, piece, lane, stream));
+      to += piece.row_bytes;
+    }
   }
   return {};
 }
 
 // A stream that refuses any of it has failed for good; its lane is idle until it goes.
-Status PacedLink::send(void* device, const void* host, std::size_t bytes, Lane& lane,
-                       cudaStream_t stream) {
+Status PacedLink::send(void* device, const HostRows& from, Lane& lane, cudaStream_t stream) {
   const std::uint32_t number = ++lane.last;
   TANDEM_TRY(enqueue_set_flag(&lane.words->begun, number, 1, stream));
-  TANDEM_TRY(cuda_status(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream),
-                         "cudaMemcpyAsync"));
+  TANDEM_TRY(enqueue_copy(device, from, stream));
   TANDEM_TRY(enqueue_wait_flag(&lane.words->arrived, number, stream));
   const std::size_t owed = owed_bytes_.exchange(0, std::memory_order_relaxed);
   {
     const std::lock_guard lock(mutex_);
     if (lane.pieces.empty()) lane.last_news = SteadyClock().now();
-    lane.pieces.push_back({number, bytes + owed});
+    lane.pieces.push_back({number, from.bytes() + owed});
   }
   news_.notify_one();
   return {};

@@ -28,6 +28,19 @@
 
 namespace tandem::cuda {
 
+// Rows in host memory, one after another on the device.
+struct HostRows {
+  const void* data;
+  std::size_t row_bytes;
+  std::size_t pitch;  // bytes from one row to the next
+  std::size_t rows;
+
+  std::size_t bytes() const { return row_bytes * rows; }
+};
+
+// Not slowed.
+Status enqueue_copy(void* device, const HostRows& from, cudaStream_t stream);
+
 // Thread-safe, but for a lane, which one thread at a time gives copies to.
 class PacedLink {
  public:
@@ -46,17 +59,16 @@ class PacedLink {
 
   Result<LaneHandle> make_lane();
 
-  // As cudaMemcpyAsync to the device, but slower. Copies that a link of this speed delivers within
+  // As enqueue_copy, but slower. Copies that a link of this speed delivers within
   // kShort are not held, only counted: no copy is faster than that.
-  Status copy_to_device(void* device, const void* host, std::size_t bytes, Lane& lane,
-                        cudaStream_t stream);
+  Status copy_to_device(void* device, const HostRows& from, Lane& lane, cudaStream_t stream);
 
   static constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
   static constexpr std::chrono::microseconds kShort{2};
 
  private:
   explicit PacedLink(double gigabytes_per_second) : pacer_(gigabytes_per_second) {}
-  Status send(void* device, const void* host, std::size_t bytes, Lane& lane, cudaStream_t stream);
+  Status send(void* device, const HostRows& from, Lane& lane, cudaStream_t stream);
   void keep_time();
   // What has begun is booked, what has arrived let go. When next to look; none: nothing is under
   // way.

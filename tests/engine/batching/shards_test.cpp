@@ -99,6 +99,7 @@ TEST_F(Shards, AStepThatFailsOnOneDeviceEndsItsRequestsAndTheEngineGoesOn) {
 
 // In the middle of a layer: the others wait for it, and what is told is its failure, not theirs.
 TEST_F(Shards, AnOperationThatFailsOnOneDeviceIsWhatIsToldOfTheStep) {
+  if (make_test_device()->info().is_cuda) GTEST_SKIP() << "a GPU is lost with what fails on it";
   with_each_failing(12, [](Engine& engine, FailingDevice& failing, const auto& want) {
     failing.fail_gemm(70, /*throws=*/false);
     const Collected got = run(engine, greedy({0, 5, 9}, 30))[0];

@@ -37,6 +37,17 @@ TEST_F(Elementwise, EmbedCopiesTheRowsOfTheIds) {
   }
 }
 
+TEST_F(Elementwise, EmbedOfAPartOfTheVocabularyIsZeroForTheOthers) {
+  for (const std::int32_t first : {0, 32, 64}) {
+    const TestTensor table = tensor(DType::bf16, {first == 64 ? 33 : 32, 24});
+    const auto ids = array(indices(40, 97));
+    const TestTensor out = tensor(DType::f32, {40, 24});
+    reference::embed({table.host(), ids.host(), out.host(), first, 97});
+    stream_->embed({table.on_device(), ids.on_device(), out.on_device(), first, 97});
+    expect_same(out, fmt::format("from {}", first), {0, 0});
+  }
+}
+
 TEST_F(Elementwise, RmsNormMatchesTheTwinForRowsAndForHeads) {
   for (int round = 0; round < 40; ++round) {
     const DType dtype = kDtypes[round % 3];

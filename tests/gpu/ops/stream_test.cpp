@@ -30,6 +30,28 @@ TEST_F(Streams, RunCopiesInOrder) {
   }
 }
 
+TEST_F(Streams, CopyRowsOneAfterAnother) {
+  constexpr std::size_t kPitch = 40;
+  std::vector<std::uint8_t> host(30 * kPitch);
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<std::uint8_t>(i % 251);
+  const Buffer device = buffer(host.size());
+  std::vector<std::uint8_t> back(host.size());
+  for (const std::size_t row_bytes : {1U, 16U, 27U, 40U}) {
+    for (const std::size_t rows : {0U, 1U, 30U}) {
+      const std::vector<std::uint8_t> poison(host.size(), 255);
+      stream_->copy_to_device(device.data(), poison.data(), poison.size());
+      stream_->copy_rows_to_device(device.data(), host.data(), row_bytes, kPitch, rows);
+      stream_->copy_to_host(back.data(), device.data(), back.size());
+      ASSERT_TRUE(stream_->synchronize().ok());
+      for (std::size_t i = 0; i < back.size(); ++i) {
+        const bool inside = i < rows * row_bytes;
+        ASSERT_EQ(back[i], inside ? host[i / row_bytes * kPitch + i % row_bytes] : 255)
+            << i << ": " << rows << " rows of " << row_bytes;
+      }
+    }
+  }
+}
+
 TEST_F(Streams, UploadWhatIsAlignedToAnythingInOrderAndNoMore) {
   constexpr std::size_t kBytes = 5000;
   const Buffer pinned = std::move(device_->allocate_pinned(kBytes, "test")).value();

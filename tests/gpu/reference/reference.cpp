@@ -79,7 +79,9 @@ void put(const TensorView& view, float value, std::int64_t i, std::int64_t j, st
 void embed(const EmbedArgs& args) {
   for (std::int64_t t = 0; t < args.out.rows(); ++t) {
     for (std::int64_t i = 0; i < args.out.cols(); ++i) {
-      put(args.out, at(args.table, args.ids[t], i), t, i);
+      const std::int64_t row = args.ids[t] - args.first_id;
+      const bool is_here = row >= 0 && row < args.table.rows();
+      put(args.out, is_here ? at(args.table, row, i) : 0.0F, t, i);
     }
   }
 }

@@ -194,6 +194,22 @@ TEST(Cli, GeneratesTheSameTextOnDevicesThatShareTheModel) {
   EXPECT_THAT(three.error, HasSubstr("8 attention heads cannot be shared out over 3 devices"));
 }
 
+TEST(Cli, SaysThatSharingAModelAmongGpusIsUntriedAndHowToDoItAllTheSame) {
+  const auto refused = [](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"generate", "--model",           kModel, "-p", "x", "--device",
+                                     "cuda",     "--tensor-parallel", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Finished run = run_tandem(args);
+    EXPECT_EQ(run.status, 1);
+    return run.error;
+  };
+  EXPECT_THAT(refused({}), AllOf(HasSubstr("never been tried on GPUs"), HasSubstr("--untried-gpus"),
+                                 HasSubstr("--device host")));
+  EXPECT_THAT(refused({"--untried-gpus", "--gpus", "0-2"}),
+              HasSubstr("gpus: 0-2 are 3 GPUs, and tensor_parallel says 2"));
+  EXPECT_THAT(refused({"--untried-gpus", "--gpus", "all"}), HasSubstr("'all' is not a list"));
+}
+
 TEST(Cli, WarnsOnceOfAdaptersOfAnotherBase) {
   const testing::TempDir folder;
   for (const char* name : {"a", "b"}) {

@@ -1,5 +1,5 @@
-// Loads and stores with a named ordering: of words that other blocks, streams or the CPU write, and
-// of host memory across the link.
+// Loads and stores with a named ordering: of words that other blocks, streams, GPUs or the CPU
+// write, and of memory across a link.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,6 +23,14 @@ __device__ __forceinline__ void store_release_system(std::uint64_t* to, std::uin
 }
 __device__ __forceinline__ void store_release_system(std::uint32_t* to, std::uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+__device__ __forceinline__ void store_relaxed_system(std::uint64_t* to, std::uint64_t value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+__device__ __forceinline__ std::uint64_t load_relaxed_system(const std::uint64_t* from) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
 }
 
 // Makes what relaxed loads of this thread have seen an acquire.
@@ -57,8 +65,8 @@ __device__ __forceinline__ std::uint32_t add_acquire_release(std::uint32_t* to,
   return old;
 }
 
-// 16 or 4 bytes of host memory that the CPU wrote before a word acquired by this block: always over
-// the link, no cache keeps them.
+// 16 or fewer bytes of host memory or another GPU's, written before a word that this block has
+// acquired: always over the link, no cache of this processor keeps them.
 __device__ __forceinline__ uint4 load16_system(const void* from) {
   uint4 value;
   asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"

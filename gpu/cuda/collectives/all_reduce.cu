@@ -1,0 +1,276 @@
+// residual (+)= sum over ranks of part, and its norm: one kernel for the meeting, the sum, the
+// addition and the norm. A block has rows block, block + blocks, ...
+//
+// One shot: after the ranks have met, each reads all parts and adds them up by itself. Bound by the
+// meeting's two trips over the link, then by reading (ranks - 1) parts.
+//
+// Two shots, where that many parts are more than a second meeting costs: of the rows that the
+// blocks of one number share, each rank's block adds up every ranks-th and leaves the sums in its
+// part, in the place of what nobody else reads; they meet again, and all read the sums: 2 (ranks -
+// 1) / ranks parts over the link. With two ranks there is nothing to save.
+//
+// All add in the order of the ranks, in float, as the host's twin does: residuals agree with it,
+// and between ranks and shots, to the bit. Norms are sums in the order of the threads, which is the
+// same on all ranks.
+#include <algorithm>
+
+#include "gpu/cuda/base/dispatch.h"
+#include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/collectives/collectives.h"
+#include "gpu/cuda/collectives/meeting.cuh"
+#include "gpu/cuda/elementwise/rows.cuh"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kMostThreads = 512;
+constexpr int kMaxItems = 2;  // vectors of a row that a thread holds
+
+struct ReduceParams {
+  GroupEnd end;
+  float* part;
+  float* residual;
+  std::int64_t residual_stride;
+  const void* weight;  // null: no norm
+  void* out;
+  std::int64_t out_stride;
+  std::int32_t rows;
+  std::int32_t width;
+  float eps;
+  bool accumulate;
+  bool two_shots;
+};
+
+// sum[k] = the ranks' elements at offsets[k], added up; of offsets that are negative nothing.
+template <int V, int kItems>
+__device__ __forceinline__ void add_up(const ShownParts& shown, std::int32_t size,
+                                       const std::int64_t (&offsets)[kItems],
+                                       float (&sum)[kItems][V]) {
+  constexpr int kRanks = 4 / kItems;  // whose elements are on their way at once
+#pragma unroll
+  for (int item = 0; item < kItems; ++item) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) sum[item][j] = 0;
+  }
+  for (std::int32_t first = 0; first < size; first += kRanks) {
+    ShownRow<V> rows[kItems][kRanks];
+#pragma unroll
+    for (int r = 0; r < kRanks; ++r) {
+#pragma unroll
+      for (int item = 0; item < kItems; ++item) {
+        if (first + r < size && offsets[item] >= 0) {
+          rows[item][r].read(shown.at[first + r] + offsets[item]);
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRanks; ++r) {
+#pragma unroll
+      for (int item = 0; item < kItems; ++item) {
+        if (first + r >= size || offsets[item] < 0) continue;
+#pragma unroll
+        for (int j = 0; j < V; ++j) sum[item][j] += rows[item][r][j];
+      }
+    }
+  }
+}
+
+// By all threads of the block. `turn`: of two, in which it is called; the slowest warp may still
+// read the sums of the turn before.
+__device__ __forceinline__ float block_sum(float value, int turn) {
+  __shared__ float sums[2][kMostThreads / 32];
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, offset);
+  }
+  if (threadIdx.x % 32 == 0) sums[turn][threadIdx.x / 32] = value;
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  value = 0;
+  for (int warp = 0; warp < warps; ++warp) value += sums[turn][warp];
+  return value;
+}
+
+// Adds up this rank's share of the block's rows, in place.
+template <int V>
+__device__ __forceinline__ void add_up_share(const ReduceParams& p, const ShownParts& shown) {
+  const auto blocks = static_cast<std::int32_t>(gridDim.x);
+  const auto first = static_cast<std::int32_t>(blockIdx.x) + p.end.rank * blocks;
+  for (std::int32_t row = first; row < p.rows; row += p.end.size * blocks) {
+    for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x) * V; i < p.width;
+         i += static_cast<std::int32_t>(blockDim.x) * V) {
+      const std::int64_t at[1] = {std::int64_t{row} * p.width + i};
+      float sum[1][V];
+      add_up<V, 1>(shown, p.end.size, at, sum);
+      store_row<V>(p.part + at[0], sum[0]);
+    }
+  }
+}
+
+// The rank that has added up a row of this block's.
+__device__ __forceinline__ std::int32_t adder_of(const ReduceParams& p, std::int32_t row) {
+  return row / static_cast<std::int32_t>(gridDim.x) % p.end.size;
+}
+
+// kHeld: a row lies in registers from its sum to its norm, and the weights are loaded before the
+// kernels ahead have ended. Otherwise the residual is read again.
+template <typename W, typename Y, int V, int kItems, bool kHeld>
+__global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant__ ReduceParams p) {
+  static_assert(kHeld || kItems == 1);
+  __shared__ ShownParts shown;
+  const auto width_of_items = static_cast<std::int32_t>(blockDim.x) * V;
+  const auto mine = static_cast<std::int32_t>(threadIdx.x) * V;
+  float weight[kItems][V];
+  const auto load_weight = [&](int item, std::int32_t i) {
+    if (p.weight != nullptr && i < p.width) {
+      load_row<V>(static_cast<const W*>(p.weight) + i, weight[item]);
+    }
+  };
+  if constexpr (kHeld) {
+#pragma unroll
+    for (int item = 0; item < kItems; ++item) load_weight(item, item * width_of_items + mine);
+  }
+  wait_for_previous_kernels();
+
+  Meeting meeting(p.end);
+  if (!meeting.meet(p.part, p.width, shown)) return;
+  if (p.two_shots) {
+    add_up_share<V>(p, shown);
+    if (!meeting.meet(p.part, p.width, shown)) return;
+  }
+  meeting.end();
+  // Not before: blocks of the next kernel would take the room that another rank's block needs,
+  // where ranks share a GPU.
+  allow_next_kernel();
+  for (std::int32_t r = 0; r < p.end.size; ++r) {
+    const bool aligned = V == 1 || reinterpret_cast<std::uint64_t>(shown.at[r]) % 16 == 0;
+    if (shown.cols[r] != p.width || !aligned) __trap();
+  }
+
+  int turn = 0;
+  for (auto row = static_cast<std::int32_t>(blockIdx.x); row < p.rows;
+       row += static_cast<std::int32_t>(gridDim.x)) {
+    float* const residual = p.residual + row * p.residual_stride;
+    Y* const out = static_cast<Y*>(p.out) + row * p.out_stride;
+    float squares = 0;
+    float x[kItems][V];
+    // x = the row's new residual, this thread's elements of it from column `begin` on.
+    const auto join = [&](std::int32_t begin) {
+      std::int64_t at[kItems];
+      float old[kItems][V];
+#pragma unroll
+      for (int item = 0; item < kItems; ++item) {
+        const std::int32_t i = begin + item * width_of_items;
+        at[item] = i < p.width ? std::int64_t{row} * p.width + i : -1;
+        if (at[item] >= 0 && p.accumulate) load_row<V>(residual + i, old[item]);
+      }
+      if (p.two_shots) {
+        const float* const sums = shown.at[adder_of(p, row)];
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+          if (at[item] < 0) continue;
+          ShownRow<V> sum;
+          sum.read(sums + at[item]);
+#pragma unroll
+          for (int j = 0; j < V; ++j) x[item][j] = sum[j];
+        }
+      } else {
+        add_up<V, kItems>(shown, p.end.size, at, x);
+      }
+#pragma unroll
+      for (int item = 0; item < kItems; ++item) {
+        if (at[item] < 0) continue;
+#pragma unroll
+        for (int j = 0; j < V; ++j) {
+          if (p.accumulate) x[item][j] = old[item][j] + x[item][j];
+          squares += x[item][j] * x[item][j];
+        }
+        store_row<V>(residual + begin + item * width_of_items, x[item]);
+      }
+    };
+    const auto scale = [&](int item, std::int32_t i, float factor) {
+      if (i >= p.width) return;
+#pragma unroll
+      for (int j = 0; j < V; ++j) x[item][j] *= factor * weight[item][j];
+      store_row<V>(out + i, x[item]);
+    };
+
+    if constexpr (kHeld) {
+      join(mine);
+    } else {
+      for (std::int32_t i = mine; i < p.width; i += width_of_items) join(i);
+    }
+    if (p.weight == nullptr) continue;
+    const float mean = block_sum(squares, turn) / static_cast<float>(p.width);
+    turn ^= 1;
+    const float factor = 1.0F / sqrtf(mean + p.eps);
+    if constexpr (kHeld) {
+#pragma unroll
+      for (int item = 0; item < kItems; ++item) scale(item, item * width_of_items + mine, factor);
+    } else {
+      for (std::int32_t i = mine; i < p.width; i += width_of_items) {
+        load_row<V>(residual + i, x[0]);
+        load_weight(0, i);
+        scale(0, i, factor);
+      }
+    }
+  }
+}
+
+template <typename W, typename Y>
+Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
+  const char* const what = "all_reduce";
+  const std::int64_t vectors = wide ? p.width / kRowVector : p.width;
+  const std::int64_t items = wide ? ceil_div(vectors, kMostThreads) : 1;
+  const auto threads = static_cast<unsigned>(
+      std::min<std::int64_t>(ceil_div(ceil_div(vectors, items), 32) * 32, kMostThreads));
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(p.rows, p.end.most_blocks))),
+                          .block = dim3(threads),
+                          .overlap = true};
+  if (!wide) return launch_kernel(what, shape, stream, all_reduce<W, Y, 1, 1, false>, p);
+  if (items > kMaxItems) {
+    return launch_kernel(what, shape, stream, all_reduce<W, Y, kRowVector, 1, false>, p);
+  }
+  return items == 1
+             ? launch_kernel(what, shape, stream, all_reduce<W, Y, kRowVector, 1, true>, p)
+             : launch_kernel(what, shape, stream, all_reduce<W, Y, kRowVector, kMaxItems, true>, p);
+}
+
+// A second meeting is reckoned to take as long as a MiB over the link (2 us at 450 GB/s; not
+// measured).
+bool pays_two_shots(std::int64_t bytes, std::int64_t ranks) {
+  constexpr std::int64_t kMeetingBytes = 1 << 20;
+  return bytes * (ranks - 1) - 2 * bytes * (ranks - 1) / ranks > kMeetingBytes;
+}
+
+}  // namespace
+
+Status launch_all_reduce(const AllReduceArgs& args, const GroupEnd& end, cudaStream_t stream) {
+  if (args.part.num_elements() == 0) return {};
+  const bool norms = args.weight.rank != 0;
+  ReduceParams p{};
+  p.end = end;
+  p.part = static_cast<float*>(args.part.data);
+  p.residual = static_cast<float*>(args.residual.data);
+  p.residual_stride = args.residual.stride[0];
+  p.rows = static_cast<std::int32_t>(args.part.rows());
+  p.width = static_cast<std::int32_t>(args.part.cols());
+  p.accumulate = args.accumulate;
+  p.two_shots = pays_two_shots(args.part.num_elements() * 4, end.size);
+  bool wide = p.width % kRowVector == 0 && rows_aligned(args.part) && rows_aligned(args.residual);
+  if (!norms) return launch<float, float>(p, wide, stream);
+  p.weight = args.weight.data;
+  p.out = args.out.data;
+  p.out_stride = args.out.stride[0];
+  p.eps = args.eps;
+  wide = wide && rows_aligned(args.weight) && rows_aligned(args.out);
+  return dispatch_dtype(args.weight.dtype, [&](auto weight) {
+    using W = typename decltype(weight)::type;
+    if (args.out.dtype == DType::f32) return launch<W, float>(p, wide, stream);
+    TANDEM_CHECK(args.out.dtype == args.weight.dtype, "rows of {} with weights of {}",
+                 to_string(args.out.dtype), to_string(args.weight.dtype));
+    return launch<W, W>(p, wide, stream);
+  });
+}
+
+}  // namespace tandem::cuda

@@ -1,0 +1,57 @@
+// Where the ranks of a group of GPUs meet: words in the memory of each, which the others' kernels
+// write over NVLink or PCIe. What a kernel needs to know of it, and its layout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpu/communicator.h"
+
+namespace tandem::cuda {
+
+// Of a launch that meets: all of all ranks' must be on their GPUs at once, and several ranks may be
+// on one.
+constexpr std::int32_t kMostMeetingBlocks = 64;
+
+// What a block of one rank tells the block of the same number of another.
+struct Message {
+  std::uint64_t part;  // address of what it shows
+  std::uint64_t word;  // number of the meeting << 32 | columns; written last, with release
+};
+
+// In each rank's own memory, zero at first.
+//
+//   0 inbox [blocks][2][ranks] | 16384 meetings [blocks] | 16640 gave_up
+struct RankSignals {
+  // By turns: the fastest rank may send the next message while the slowest reads this one. A third
+  // cannot come before every rank has sent its second, and that it does after reading the first.
+  Message inbox[kMostMeetingBlocks][2][Communicator::kMaxRanks];
+  // Meetings that a block has been to, by the rank's own kernels: a recorded launch finds here
+  // which one is its. Blocks count each for itself, as launches differ in how many they have.
+  std::uint32_t meetings[kMostMeetingBlocks];
+  // 1: a block has met nobody; this rank's kernels do nothing until it is zeroed.
+  std::uint32_t gave_up;
+};
+static_assert(offsetof(RankSignals, meetings) == 16384 && offsetof(RankSignals, gave_up) == 16640);
+
+// In pinned host memory, one of the group.
+struct GroupFaults {
+  // 1: who waits gives up. Written by the CPU, and by a kernel whose patience has ended.
+  std::uint32_t is_broken;
+  // Of each rank, written by its kernels: it gave up; it waited until the deadline. The CPU zeroes
+  // them.
+  std::uint32_t gave_up[Communicator::kMaxRanks];
+  std::uint32_t was_late[Communicator::kMaxRanks];
+};
+
+// One rank's end, as its kernels get it.
+struct GroupEnd {
+  RankSignals* signals[Communicator::kMaxRanks];  // [size], each in its rank's memory
+  GroupFaults* faults;
+  std::uint64_t patience_ns;
+  std::int32_t rank;
+  std::int32_t size;
+  std::int32_t most_blocks;  // of a launch, up to kMostMeetingBlocks; the same on all ranks
+};
+
+}  // namespace tandem::cuda

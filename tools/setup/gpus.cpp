@@ -1,0 +1,49 @@
+#include "tools/setup/gpus.h"
+
+#include <algorithm>
+
+#include "cpu_lora/topology/machine_map.h"
+#include "gpu/cuda/cuda_device.h"
+
+namespace tandem {
+
+Result<std::vector<int>> chosen_gpus(const EngineSettings& settings) {
+  const auto count = static_cast<std::size_t>(settings.tensor_parallel);
+  if (settings.gpus.empty()) {
+    std::vector<int> gpus(count);
+    std::generate(gpus.begin(), gpus.end(),
+                  [next = static_cast<int>(settings.gpu)]() mutable { return next++; });
+    return gpus;
+  }
+  const Result<std::vector<int>> listed = parse_id_list(settings.gpus);
+  if (!listed) return invalid("gpus: '{}' is not a list as in 0,1 or 0-3", settings.gpus);
+  if (listed->size() != count) {
+    return invalid("gpus: {} are {} GPUs, and tensor_parallel says {}; make the numbers agree",
+                   settings.gpus, listed->size(), count);
+  }
+  return *listed;
+}
+
+Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings) {
+  // To be deleted, with the setting and what the pages say of it, once tools/test-gpu has passed.
+  if (settings.tensor_parallel > 1 && !settings.untried_gpus) {
+    return invalid(
+        "tensor_parallel: sharing a model among {} GPUs has been built and never been tried on "
+        "GPUs; --untried-gpus lets it run all the same, --tensor-parallel 1 takes one GPU, and "
+        "--device host computes on the CPU",
+        settings.tensor_parallel);
+  }
+  TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const int gpu : gpus) {
+    Result<std::unique_ptr<Device>> device = make_cuda_device({gpu, settings.link_gbps});
+    if (!device) {
+      return error(device.status().code(), "device cuda: {}; --device host computes on the CPU",
+                   device.status().message());
+    }
+    devices.push_back(std::move(device).value());
+  }
+  return devices;
+}
+
+}  // namespace tandem

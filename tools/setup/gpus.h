@@ -1,0 +1,20 @@
+// The GPUs that a command computes on.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "gpu/device.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+// Their numbers, one for each of `tensor_parallel` devices: those of `gpus`, else `gpu` and those
+// that follow it. Whether they are there is not looked at.
+Result<std::vector<int>> chosen_gpus(const EngineSettings& settings);
+
+// Of more than one: refused as long as nobody has tried it, unless `untried_gpus` is set.
+Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings);
+
+}  // namespace tandem
