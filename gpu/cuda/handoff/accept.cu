@@ -31,13 +31,12 @@ constexpr int kPullLoads = 8;             // of v, 4 bytes each
 
 struct AcceptShape {
   AcceptOutput out[LoraArgs::kMaxModules];
-  // Units are vectors, or elements. A row of y holds every module's for all ranks; this rank adds
-  // its own.
   std::int32_t first_unit[LoraArgs::kMaxModules];  // of each module, among what is added of a row
-  std::int32_t units_per_row;                      // that are added
+  std::int32_t units_per_row;                      // that are added: vectors, or elements
+  std::int64_t v_width;  // floats per row that the scratch for v has room for
+  // Of one of several ranks: a row of y holds every module's units for all, this one adds its own.
   std::int32_t first_in_y[LoraArgs::kMaxModules];  // of each module's, in a row of y
   std::int32_t y_units_per_row;
-  std::int64_t v_width;  // floats per row that the scratch for v has room for
 };
 
 template <typename T, int V>
@@ -86,7 +85,7 @@ struct Old {
   }
 };
 
-template <typename T, typename Out, int V>
+template <typename T, typename Out, int V, bool kOfRanks>
 class GroupOfY {
  public:
   __device__ __forceinline__ GroupOfY(const AcceptArgs& a, const AcceptShape& shape, std::int32_t g,
@@ -100,7 +99,7 @@ class GroupOfY {
   // A chunk on its way: where this thread's units of it go, and the answers.
   struct Chunk {
     Out* to[kLoads];
-    std::int32_t from[kLoads];  // unit of y
+    std::int32_t from[kLoads];  // unit of y; of ranks alone
     RawUnit<T, V> raw[kLoads];
   };
 
@@ -121,16 +120,19 @@ class GroupOfY {
       if (row < 0 || row >= out.rows) __trap();
       chunk.to[i] = static_cast<Out*>(out.data) + row * out.stride +
                     std::int64_t{c - shape_.first_unit[m]} * V;
-      chunk.from[i] =
-          r * shape_.y_units_per_row + shape_.first_in_y[m] + (c - shape_.first_unit[m]);
+      if (kOfRanks) {
+        chunk.from[i] =
+            r * shape_.y_units_per_row + shape_.first_in_y[m] + (c - shape_.first_unit[m]);
+      }
     }
   }
 
   // Sends for the answers.
-  __device__ __forceinline__ void fetch(Chunk& chunk) const {
+  __device__ __forceinline__ void fetch(std::int32_t begin, Chunk& chunk) const {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      if (chunk.to[i] != nullptr) chunk.raw[i].load(y_ + std::int64_t{chunk.from[i]} * V);
+      if (chunk.to[i] == nullptr) continue;
+      chunk.raw[i].load(y_ + std::int64_t{kOfRanks ? chunk.from[i] : unit_of(begin, i)} * V);
     }
   }
 
@@ -195,7 +197,7 @@ __device__ void pull_v(const AcceptArgs& a, std::int32_t g, const ColdGroup& gro
   }
 }
 
-template <typename T, typename Out, int V>
+template <typename T, typename Out, int V, bool kOfRanks>
 __global__ void __launch_bounds__(kThreads)
     accept_answers(const __grid_constant__ AcceptArgs a, const __grid_constant__ AcceptShape shape,
                    std::uint64_t offer, std::uint64_t accept, HandoffScratch* scratch,
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto g = static_cast<std::int32_t>(blockIdx.x);
   const ColdGroup group = a.groups[g];
   const LoraSegment segment = a.segments[group.segment];
-  using Answers = GroupOfY<T, Out, V>;
+  using Answers = GroupOfY<T, Out, V, kOfRanks>;
   const Answers y(a, shape, g, group, segment);
   typename Answers::Chunk chunk;
   std::int32_t begin = static_cast<std::int32_t>(blockIdx.y) * kChunk;
@@ -226,7 +228,7 @@ __global__ void __launch_bounds__(kThreads)
   const Ticket early = shared_ticket;
   bool answered = shared_answered;
   const bool fetched = answered && early == Ticket::cpu;
-  if (fetched) y.fetch(chunk);
+  if (fetched) y.fetch(begin, chunk);
 
   wait_for_previous_kernels();
   const auto ticket = static_cast<Ticket>(a.tickets[g]);
@@ -256,14 +258,14 @@ __global__ void __launch_bounds__(kThreads)
     pull_v(a, g, group, segment, shape.v_width, scratch_v);
     return;
   }
-  if (!fetched) y.fetch(chunk);
+  if (!fetched) y.fetch(begin, chunk);
   const auto step = static_cast<std::int32_t>(gridDim.y) * kChunk;
   while (true) {  // the next is on its way while one is added
     begin += step;
     if (begin >= y.units()) break;
     typename Answers::Chunk next;
     y.find(begin, next);
-    y.fetch(next);
+    y.fetch(begin, next);
     y.add(chunk);
     chunk = next;
   }
@@ -305,8 +307,10 @@ Status launch(const AcceptArgs& args, std::uint64_t offer, std::uint64_t accept,
       std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1,
                                std::max<std::int64_t>(1, kMostBlocks / args.num_groups));
   const dim3 grid(static_cast<unsigned>(args.num_groups), static_cast<unsigned>(parts));
-  return launch_kernel("accept", {.grid = grid, .block = dim3(kThreads), .overlap = true}, stream,
-                       accept_answers<T, Out, V>, args, shape, offer, accept, scratch, v);
+  const LaunchShape launch{.grid = grid, .block = dim3(kThreads), .overlap = true};
+  const auto kernel =
+      rank.of == 1 ? accept_answers<T, Out, V, false> : accept_answers<T, Out, V, true>;
+  return launch_kernel("accept", launch, stream, kernel, args, shape, offer, accept, scratch, v);
 }
 
 }  // namespace

@@ -77,20 +77,20 @@ static_assert(bell_of(9, Ticket::cpu_xa) == (bell_of(9, Ticket::none) | 3));
 
 // Units are 16 bytes or one element; x_stride counts them.
 struct OfferShape {
-  std::int32_t units_per_row;       // of x
-  std::int32_t mailbox_row_units;   // of its rows in the mailbox: all ranks' columns
-  std::int32_t first_mailbox_unit;  // of this rank's columns there
+  std::int32_t units_per_row;  // of x
   std::int32_t element_bytes;
   std::int64_t x_stride;
   std::int64_t x_rows;
   std::uint64_t bell;   // of this job, its ticket not yet in it
   std::uint64_t offer;  // number of this launch
-  bool agreed;          // the ranks have
-  bool writes;          // rows of x
+  // Of one of several ranks.
+  std::int32_t mailbox_row_units;   // of rows of x in the mailbox: all ranks' columns
+  std::int32_t first_mailbox_unit;  // of this rank's columns there
+  bool writes;                      // rows of x
   bool rings;
 };
 
-template <typename Unit>
+template <typename Unit, bool kOfRanks>
 __global__ void __launch_bounds__(kThreads)
     offer_rows(const __grid_constant__ OfferArgs a, const OfferShape shape,
                HandoffScratch* scratch) {
@@ -108,7 +108,8 @@ __global__ void __launch_bounds__(kThreads)
   const LoraSegment segment = a.segments[group.segment];
   const bool cpu = (a.cpu_groups >> g & 1) != 0;
   const bool xa = (a.xa_groups >> g & 1) != 0;
-  const std::int32_t units = shape.writes && (cpu || xa) ? segment.count * shape.units_per_row : 0;
+  const bool writes = !kOfRanks || shape.writes;
+  const std::int32_t units = writes && (cpu || xa) ? segment.count * shape.units_per_row : 0;
   const auto* x = static_cast<const Unit*>(a.x.data);
   const MailboxView& mailbox = a.mailboxes[group.mailbox];
   auto* to =
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
       if (row < 0 || row >= shape.x_rows) __trap();
       const std::int32_t column = unit - r * shape.units_per_row;
       from[i] = x + row * shape.x_stride + column;
-      into[i] = r * shape.mailbox_row_units + shape.first_mailbox_unit + column;
+      if (kOfRanks) into[i] = r * shape.mailbox_row_units + shape.first_mailbox_unit + column;
     }
   };
   const auto fetch = [&] {
@@ -140,10 +141,10 @@ __global__ void __launch_bounds__(kThreads)
       if (from[i] != nullptr) held[i] = *from[i];
     }
   };
-  const auto put = [&] {
+  const auto put = [&](std::int32_t begin) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      if (from[i] != nullptr) to[into[i]] = held[i];
+      if (from[i] != nullptr) to[kOfRanks ? into[i] : unit_of(begin, i)] = held[i];
     }
   };
 
@@ -152,18 +153,18 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_previous_kernels();
   fetch();  // on its way while thread 0 looks
   if (threadIdx.x == 0) {
-    shared_look = !cpu && !xa    ? Look{}
-                  : shape.agreed ? look_at(scratch->agreed[g])
-                                 : look(a, group, segment.slot);
+    shared_look = !cpu && !xa ? Look{}
+                  : kOfRanks  ? look_at(scratch->agreed[g])
+                              : look(a, group, segment.slot);
   }
   __syncthreads();
   const Look seen = shared_look;
   if (!seen.ready() && !seen.broken) {
-    put();
+    put(begin);
     for (begin += parts * kChunk; begin < units; begin += parts * kChunk) {
       find(begin);
       fetch();
-      put();
+      put(begin);
     }
   }
   __syncthreads();
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
   // relaxed, and before the bell: an accept learns from it when to look for answers, no more
   store_relaxed(&scratch->given[g], shape.offer << 3 | static_cast<std::uint64_t>(ticket));
   // release, system: pairs with the worker's acquire of its bell
-  if (shape.rings) {
+  if (!kOfRanks || shape.rings) {
     store_release_system(&mailbox.bells[g * mailbox.bell_stride],
                          shape.bell | static_cast<std::uint64_t>(ticket));
   }
@@ -211,23 +212,24 @@ Status launch(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratc
   const HandoffRank rank = rank_of(args);
   const auto row_units = static_cast<std::int32_t>(args.x.cols() * size / unit);
   const OfferShape shape{row_units,
-                         row_units * (args.x_is_part ? rank.of : 1),
-                         row_units * (args.x_is_part ? rank.index : 0),
                          static_cast<std::int32_t>(size),
                          args.x.stride[0] * size / unit,
                          args.x.rows(),
                          bell_of(args.sequence, Ticket::none),
                          offer,
-                         rank.of > 1,
+                         row_units * (args.x_is_part ? rank.of : 1),
+                         row_units * (args.x_is_part ? rank.index : 0),
                          args.x_is_part || rank.index == 0,
-                         rank.of == 1 || (rank.index == 0 && !args.x_is_part)};
-  const bool any = shape.writes && (args.cpu_groups | args.xa_groups) != 0;
+                         !args.x_is_part && rank.index == 0};
+  const bool writes = rank.of == 1 || shape.writes;
+  const bool any = writes && (args.cpu_groups | args.xa_groups) != 0;
   const std::int64_t units = any ? std::int64_t{args.max_count} * shape.units_per_row : 0;
   const std::int64_t parts =
       std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1, kMostParts);
   const dim3 grid(static_cast<unsigned>(args.num_groups + 1), static_cast<unsigned>(parts));
-  return launch_kernel("offer", {.grid = grid, .block = dim3(kThreads), .overlap = true}, stream,
-                       offer_rows<Unit>, args, shape, scratch);
+  const LaunchShape launch{.grid = grid, .block = dim3(kThreads), .overlap = true};
+  const auto kernel = rank.of == 1 ? offer_rows<Unit, false> : offer_rows<Unit, true>;
+  return launch_kernel("offer", launch, stream, kernel, args, shape, scratch);
 }
 
 }  // namespace
