@@ -40,7 +40,7 @@ Status Executor::make_ranks(const ExecutorOptions& options, const ModelConfig& c
   std::vector<std::unique_ptr<Communicator>> ends(devices.size());
   if (size > 1) {
     TANDEM_ASSIGN(ends, devices.front()->connect(devices));
-    crew_ = std::make_unique<ThreadCrew>(size - 1);
+    crew_ = std::make_unique<ThreadCrew>(size - 1, "rank");
     if (crew_->num_threads() != devices.size()) {
       return error(StatusCode::resource_exhausted, "no thread for each of {} devices", size);
     }

@@ -1,5 +1,6 @@
 #include "engine/loader/thread_crew.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -26,10 +27,12 @@ int borrow(std::size_t most) {
 
 }  // namespace
 
-ThreadCrew::ThreadCrew(int helpers) {
+ThreadCrew::ThreadCrew(int helpers, std::string_view name) {
   for (int i = 0; i < helpers; ++i) {
     try {
-      threads_.emplace_back([this, thread = std::size_t(i) + 1] { help(thread); });
+      threads_.emplace_back(
+          [this, thread = std::size_t(i) + 1,
+           shown = fmt::format("{}-{}", name, i + 1).substr(0, 15)] { help(thread, shown); });
     } catch (const std::system_error&) {  // those that are there do it all
       break;
     }
@@ -68,8 +71,8 @@ void ThreadCrew::run(std::size_t count, const Body& body) {
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadCrew::help(std::size_t thread) {
-  pthread_setname_np(pthread_self(), "loader");
+void ThreadCrew::help(std::size_t thread, const std::string& name) {
+  pthread_setname_np(pthread_self(), name.c_str());
   std::uint64_t seen = 0;
   std::unique_lock lock(mutex_);
   while (true) {

@@ -8,6 +8,8 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -16,8 +18,9 @@ namespace tandem {
 // Kept ready for short work: waking them costs less than starting them.
 class ThreadCrew {
  public:
-  // Beside the thread that calls run(). Where there is no thread to be had, fewer.
-  explicit ThreadCrew(int helpers);
+  // Beside the thread that calls run(). Where there is no thread to be had, fewer. The system shows
+  // them as "name-1" and so on; it takes 15 letters of that.
+  explicit ThreadCrew(int helpers, std::string_view name = "loader");
   ~ThreadCrew();
   ThreadCrew(const ThreadCrew&) = delete;
   ThreadCrew& operator=(const ThreadCrew&) = delete;
@@ -37,7 +40,7 @@ class ThreadCrew {
   void run(std::size_t count, const Body& body);
 
  private:
-  void help(std::size_t thread);
+  void help(std::size_t thread, const std::string& name);
   void work(std::size_t thread);
 
   std::mutex mutex_;

@@ -21,7 +21,8 @@ std::string folder_of_user(const char* variable, const char* in_home) {
 
 }  // namespace
 
-ProfileModel ProfileModel::of(const ModelConfig& config, DType dtype, std::string name) {
+ProfileModel ProfileModel::of(const ModelConfig& config, DType dtype, std::string name,
+                              std::int64_t devices) {
   return {.name = std::move(name),
           .hidden_size = config.hidden_size,
           .num_layers = config.num_layers,
@@ -30,7 +31,8 @@ ProfileModel ProfileModel::of(const ModelConfig& config, DType dtype, std::strin
           .head_dim = config.head_dim,
           .ffn_size = config.ffn_size,
           .vocab_size = config.vocab_size,
-          .dtype = dtype};
+          .dtype = dtype,
+          .devices = devices};
 }
 
 std::vector<double> ProfileTable::column(std::string_view column) const {
@@ -103,6 +105,7 @@ Status check_profile(const Profile& profile, const ProfileMachine& here,
   compare("its feed-forward size", profile.model.ffn_size, model.ffn_size);
   compare("its vocabulary", profile.model.vocab_size, model.vocab_size);
   compare("its dtype", to_string(profile.model.dtype), to_string(model.dtype));
+  compare("the number of devices that share it", profile.model.devices, model.devices);
   if (differs.empty()) return {};
   return invalid(
       "it does not describe this machine and model: {}. `tandem profile --model ...` "

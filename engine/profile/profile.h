@@ -31,8 +31,10 @@ struct ProfileModel {
   std::int64_t hidden_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   std::int64_t ffn_size = 0, vocab_size = 0;
   DType dtype = DType::bf16;
+  std::int64_t devices = 1;  // that share it: each has a part of every layer, and a link
 
-  static ProfileModel of(const ModelConfig& config, DType dtype, std::string name);
+  static ProfileModel of(const ModelConfig& config, DType dtype, std::string name,
+                         std::int64_t devices);
 };
 
 // A linear model with how well it fits.

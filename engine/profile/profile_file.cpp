@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxFileBytes = 16U << 20;
 constexpr std::size_t kMaxTables = 64;
+constexpr std::int64_t kMostDevices = 64;
 constexpr std::size_t kMaxRows = 20'000;
 constexpr std::size_t kMaxColumns = 16;
 constexpr std::size_t kMaxTextBytes = 256;
@@ -89,6 +90,9 @@ Result<ProfileModel> read_model(const Json& object) {
   const auto known = parse_dtype(dtype);
   if (!known) return known.status().with_context("model");
   model.dtype = *known;
+  TANDEM_ASSIGN(const std::optional<std::int64_t> devices,
+                fields.integer("devices", 1, kMostDevices));
+  model.devices = devices.value_or(1);
   return model;
 }
 
@@ -215,7 +219,8 @@ std::string to_json(const Profile& profile) {
                    {"head_dim", profile.model.head_dim},
                    {"ffn_size", profile.model.ffn_size},
                    {"vocab_size", profile.model.vocab_size},
-                   {"dtype", std::string(to_string(profile.model.dtype))}};
+                   {"dtype", std::string(to_string(profile.model.dtype))},
+                   {"devices", profile.model.devices}};
   OrderedJson& costs = json["costs"];
   for (const CostField& field : cost_fields()) costs[field.key] = profile.costs.*field.member;
   costs["tokens_per_core"] = profile.costs.tokens_per_core;

@@ -120,7 +120,8 @@ class Measurement {
     const std::filesystem::path folder(engine_.model);
     profile_.model = ProfileModel::of(
         target_.config, target_.dtype,
-        folder.filename().empty() ? folder.parent_path().filename() : folder.filename());
+        folder.filename().empty() ? folder.parent_path().filename() : folder.filename(),
+        engine_.tensor_parallel);
     TANDEM_TRY(measure());
     profile_.seconds = std::round(seconds_between(start_, clock_.now()) * 10) / 10;
     TANDEM_ASSIGN(const std::vector<std::string> notes, fit_profile(profile_));
@@ -196,7 +197,7 @@ Result<Profile> find_profile(const EngineSettings& engine, const ProfileSettings
   TANDEM_ASSIGN(const ModelConfig config, find_model_config(model));
   Profile built_in;
   built_in.workers = 12;
-  built_in.model = ProfileModel::of(config, DType::bf16, model);
+  built_in.model = ProfileModel::of(config, DType::bf16, model, 1);
   built_in.machine = {"built-in figures", 16, "an H200"};
   built_in.date = "built-in";
   built_in.commit = build_commit();

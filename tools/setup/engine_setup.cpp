@@ -107,12 +107,7 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
                         EngineOptions& options) {
   constexpr double kCalibration_s = 2;
   if (costs == FirstCosts::figures || !goes_by_figures(settings.mode())) return;
-  if (settings.tensor_parallel > 1 && !settings.profile.empty()) {
-    log::warning("the profile is of one device, not of {} that share the model",
-                 settings.tensor_parallel);
-  }
-  // What is kept does not tell how many devices it was learnt with.
-  if (costs == FirstCosts::kept && settings.tensor_parallel == 1) {
+  if (costs == FirstCosts::kept) {
     setup.kept_costs = open_kept_costs(settings, setup.config, setup.dtype,
                                        setup.devices.front()->info(), options.handoff);
     if (setup.kept_costs != nullptr) {

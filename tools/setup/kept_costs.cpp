@@ -35,10 +35,12 @@ std::string slug(std::string_view text) {
 
 std::string file_name(const Profile& base) {
   const ProfileModel& model = base.model;
-  return fmt::format("costs_{}_{}_{}x{}-{}_{}_{}-workers_{:.0f}-gbps.json",
+  const std::string shared =
+      model.devices > 1 ? fmt::format("_{}-devices", model.devices) : std::string();
+  return fmt::format("costs_{}_{}_{}x{}-{}_{}{}_{}-workers_{:.0f}-gbps.json",
                      slug(base.machine.device), slug(base.machine.cpu), model.num_layers,
-                     model.hidden_size, model.ffn_size, to_string(model.dtype), base.workers,
-                     base.costs.link_bytes_per_s * 1e-9);
+                     model.hidden_size, model.ffn_size, to_string(model.dtype), shared,
+                     base.workers, base.costs.link_bytes_per_s * 1e-9);
 }
 
 bool same_figures(const CostModel& a, const CostModel& b) {
@@ -96,7 +98,7 @@ std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings,
     base.workers += static_cast<std::int32_t>(group.cpus.size());
   }
   base.machine = this_machine(device);
-  base.model = ProfileModel::of(config, dtype, settings.model);
+  base.model = ProfileModel::of(config, dtype, settings.model, settings.tensor_parallel);
   base.costs = handoff.costs;
   return std::make_unique<KeptCosts>(folder, std::move(base));
 }

@@ -16,8 +16,8 @@
 
 namespace tandem {
 
-// A file for each machine, model shape and number of workers: a profile of the figures that were
-// planned with, and the lessons beside them. One thread.
+// A file for each machine, model shape, number of devices that share it and of workers: a profile
+// of the figures that were planned with, and the lessons beside them. One thread.
 class KeptCosts {
  public:
   // `base` says what of, and by which figures. The folder is made when there is something to keep.

@@ -25,7 +25,8 @@ Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig
   }
   TANDEM_ASSIGN(const Profile profile, read_profile(settings.profile));
   const Status fits =
-      check_profile(profile, this_machine(device), ProfileModel::of(config, dtype, settings.model));
+      check_profile(profile, this_machine(device),
+                    ProfileModel::of(config, dtype, settings.model, settings.tensor_parallel));
   if (!fits) return fits.with_context("profile " + settings.profile);
   return profile.costs;
 }

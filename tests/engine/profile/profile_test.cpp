@@ -140,9 +140,11 @@ TEST(Profile, IsRefusedOnAMachineOrModelThatItDoesNotDescribe) {
   ProfileModel model = profile.model;
   model.dtype = DType::f32;
   model.num_kv_heads = 8;
+  model.devices = 2;
   const std::string message = check_profile(profile, here(), model).message();
   EXPECT_THAT(message, HasSubstr("KV heads is 8"));
   EXPECT_THAT(message, HasSubstr("dtype is f32"));
+  EXPECT_THAT(message, HasSubstr("devices that share it is 2, the profile is of 1"));
   EXPECT_THAT(message, HasSubstr("tandem profile"));
   model = profile.model;
   model.name = "the same by another name";

@@ -466,6 +466,49 @@ TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
   for (const char* end : {".json", ".html"}) std::filesystem::remove(base + end);
 }
 
+// Host devices stand in for GPUs: all of it runs, and what is no matter of speed is judged.
+TEST(BenchEngine, OfSeveralDevicesRunsEveryBarAndJudgesWhatTheyAnswer) {
+  const testing::TempDir folder;
+  const std::string json = (folder.path() / "shards.json").string();
+  const Finished bench = run_tandem({"bench",     "engine",   "--device",
+                                     "host",      "--no-pin", "--threads",
+                                     "2",         "--model",  "data/tiny-llama",
+                                     "--dtype",   "f32",      "--tensor-parallel",
+                                     "2",         "--rounds", "1",
+                                     "--context", "16",       "--json",
+                                     json,        "--check"});
+  ASSERT_EQ(bench.status, 0) << bench.error;
+  std::ifstream file(json);
+  const nlohmann::json report = nlohmann::json::parse(file);
+  std::map<std::string, int> bars;
+  for (const nlohmann::json& bar : report["bars"]) {
+    const std::string id = bar["id"];
+    ++bars[id];
+    const bool exactness = id == "T7" || bar["what"].get<std::string>().starts_with("C8");
+    EXPECT_EQ(bar["judged"], exactness) << bar.dump();
+    EXPECT_TRUE(bar["ok"].get<bool>() || !exactness) << bar.dump();
+  }
+  EXPECT_EQ(bars,
+            (std::map<std::string, int>{
+                {"T1", 2}, {"T2", 3}, {"T3", 2}, {"T4", 2}, {"T5", 8}, {"T6", 1}, {"T7", 2}}));
+  EXPECT_THAT(bench.output, HasSubstr("judged on GPUs alone"));
+  EXPECT_THAT(bench.output, HasSubstr("96 tokens, 0 others, 0 near-ties"));
+}
+
+TEST(BenchEngine, OfSeveralDevicesRefusesWhatTheyCannotShare) {
+  const auto refuses = [](const char* devices, const char* threads, const char* only,
+                          const char* why) {
+    const Finished bench =
+        run_tandem({"bench", "engine", "--device", "host", "--no-pin", "--model", "data/tiny-llama",
+                    "--tensor-parallel", devices, "--threads", threads, "--only", only});
+    EXPECT_NE(bench.status, 0) << why;
+    EXPECT_THAT(bench.error, HasSubstr(why));
+  };
+  refuses("2", "2", "G1", "'G1' is none of T1, T2");
+  refuses("2", "1", "T3", "2 devices need a thread each");
+  refuses("3", "3", "T3", "cannot be shared out over 3 devices");
+}
+
 TEST(BenchColdStart, RefusesBarsModesAndLengthsThatItDoesNotKnow) {
   const auto refuses = [](const std::string& flag, const std::string& value) {
     const Finished bench = run_tandem(

@@ -66,6 +66,7 @@ TEST(ModelPresets, HaveThePublishedSizes) {
   };
   EXPECT_EQ(parameters(*model_preset("llama-3.2-1b")), 1235814400);
   EXPECT_EQ(parameters(*model_preset("llama-2-7b")), 6738415616);
+  EXPECT_EQ(parameters(*model_preset("llama-2-70b")), 68976648192);
   EXPECT_EQ(parameters(*model_preset("llama-3-8b")), 8030261248);
   EXPECT_FALSE(model_preset("gpt-5"));
 }

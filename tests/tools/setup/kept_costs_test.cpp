@@ -59,6 +59,20 @@ TEST_F(KeptCostsTest, AreOfOneMachineOneModelSoManyWorkersAndTheirFigures) {
   EXPECT_EQ(open()->read(), lessons_);
 }
 
+TEST_F(KeptCostsTest, AreOfSoManyDevicesThatShareTheModel) {
+  open()->keep(lessons_);
+  const auto of_one = open()->path();
+  settings_.tensor_parallel = 2;
+  EXPECT_EQ(open()->read(), std::nullopt);
+  EngineLessons of_two = lessons_;
+  of_two.costs.link = {0.5};
+  open()->keep(of_two);
+  EXPECT_NE(open()->path(), of_one);
+  EXPECT_EQ(open()->read(), of_two);
+  settings_.tensor_parallel = 1;
+  EXPECT_EQ(open()->read(), lessons_);
+}
+
 TEST_F(KeptCostsTest, AreWrittenOnlyWhenTheyHaveChanged) {
   const auto kept = open();
   kept->keep(lessons_);

@@ -158,6 +158,7 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
 
   BenchReport report("coldstart", command);
   report.fact("model", fmt::format("{}, {}, dummy weights", engine.model, to_string(dtype)));
+  if (engine.tensor_parallel > 1) report.fact("devices that share it", engine.tensor_parallel);
   report.fact("adapters", fmt::format("rank {} of q, k, v: {}", options.rank,
                                       bytes_text(static_cast<double>(adapter_bytes(
                                           config, dtype, options.rank, qkv_modules())))));
@@ -166,7 +167,9 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
                           options.rate, settings.lengths, options.rounds));
   if (options.only.any("C6")) {
     log::info("a handoff's round trips");
-    TANDEM_ASSIGN(const auto device, make_device(engine));
+    EngineSettings of_one = engine;  // the first device's x is what workers get
+    of_one.tensor_parallel = 1;
+    TANDEM_ASSIGN(const auto device, make_device(of_one));
     TANDEM_TRY(measure_handoff(*device, report));
   }
   if (options.only.any("C7")) {

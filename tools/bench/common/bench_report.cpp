@@ -32,6 +32,7 @@ std::string bar_text(const Bar& bar) {
 }
 
 const char* verdict(const Bar& bar) {
+  if (!bar.judged) return "not judged";
   return bar.ok() ? "met" : "MISSED";
 }
 
@@ -118,7 +119,7 @@ void BenchReport::fact(std::string name, nlohmann::json value) {
 }
 
 bool BenchReport::all_ok() const {
-  return std::all_of(bars_.begin(), bars_.end(), [](const Bar& bar) { return bar.ok(); });
+  return std::ranges::all_of(bars_, [](const Bar& bar) { return bar.ok() || !bar.judged; });
 }
 
 std::string BenchReport::table() const {
@@ -167,6 +168,7 @@ nlohmann::json BenchReport::to_json() const {
                     {"unit", bar.unit},
                     {"must", bar.must == Must::be_at_least ? "be at least" : "be at most"},
                     {"bar", bar.bar},
+                    {"judged", bar.judged},
                     {"ok", bar.ok()}});
   }
   nlohmann::json samples = nlohmann::json::array();
@@ -201,7 +203,9 @@ HtmlPage BenchReport::to_html() const {
     for (const Bar& bar : bars_) {
       // The verdict where a phone shows it, too.
       rows.push_back({{bar.id, Look::text},
-                      {verdict(bar), bar.ok() ? Look::good : Look::bad},
+                      {verdict(bar), !bar.judged ? Look::text
+                                     : bar.ok()  ? Look::good
+                                                 : Look::bad},
                       {bar.what, Look::text},
                       {figure(bar.value, bar.unit), Look::figure},
                       {bar_text(bar), Look::figure}});
@@ -245,10 +249,11 @@ HtmlPage BenchReport::to_html() const {
 std::vector<HtmlFigure> BenchReport::summary() const {
   using Look = HtmlCell::Look;
   std::vector<HtmlFigure> figures;
-  if (!bars_.empty()) {
-    const auto met = std::count_if(bars_.begin(), bars_.end(), [](const Bar& b) { return b.ok(); });
-    figures.push_back({"bars met", fmt::format("{} of {}", met, bars_.size()), "",
-                       all_ok() ? Look::good : Look::bad});
+  const auto judged = std::ranges::count_if(bars_, &Bar::judged);
+  if (judged > 0) {
+    const auto met = std::ranges::count_if(bars_, [](const Bar& b) { return b.judged && b.ok(); });
+    figures.push_back(
+        {"bars met", fmt::format("{} of {}", met, judged), "", all_ok() ? Look::good : Look::bad});
   }
   for (const Samples& one : samples_) {
     if (figures.size() == kMostSummed) break;

@@ -24,6 +24,8 @@ struct Bar {
   std::string unit;  // "" for a ratio
   Must must = Must::be_at_least;
   double bar = 0;
+  // Of a case that ran, but not on what the bar is about: host devices in the place of GPUs.
+  bool judged = true;
 
   bool ok() const { return must == Must::be_at_least ? value >= bar : value <= bar; }
 };
@@ -65,7 +67,8 @@ class BenchReport {
   void add(Plot plot) { plots_.push_back(std::move(plot)); }  // of the page alone
   void fact(std::string name, nlohmann::json value);
 
-  bool all_ok() const;
+  const std::vector<Bar>& bars() const { return bars_; }
+  bool all_ok() const;  // of the bars that are judged
   std::string table() const;
   nlohmann::json to_json()
       const;  // {bench, command, commit, machine, facts, samples, tables, bars}

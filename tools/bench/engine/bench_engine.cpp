@@ -12,6 +12,7 @@
 #include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_engine.h"
 #include "tools/bench/engine/bench_engine_gpu.h"
+#include "tools/bench/engine/bench_shards.h"
 #include "tools/bench/engine/bench_steps.h"
 #include "tools/bench/engine/bench_tracing.h"
 #include "tools/bench/measure/bench_peaks.h"
@@ -27,9 +28,11 @@ const CommandInfo kInfo{
     "bench engine", "[--model DIR|SHAPE] [flags]",
     "Times a model with dummy weights: decode, prefill, adapters; on a GPU also the engine under\n"
     "load and its start. Every figure is a ratio to what the same threads, or the same GPU, reach\n"
-    "in the same run, so that a busy machine does not lie.",
+    "in the same run, so that a busy machine does not lie.\n"
+    "With --tensor-parallel N: N devices that share the model beside one that has all of it.",
     "  tandem bench engine --device host --json engine.json --check\n"
-    "  tandem bench engine --device cuda --only G1,G2"};
+    "  tandem bench engine --device cuda --only G1,G2\n"
+    "  tandem bench engine --tensor-parallel 2 --only T1,T3"};
 
 // No cache of any machine holds it.
 constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
@@ -251,7 +254,10 @@ int run_bench_engine(const std::vector<std::string>& args) {
            "tokens in each sequence's cache; 0: 128 on the host, 512 on a GPU")
       .range(0, 4096)
       .flag_only();
-  table.add(bench.only, "only", "on a GPU, only these bars, as in G1,G2; on the host, H, S1 or L1")
+  table
+      .add(bench.only, "only",
+           "only these bars: on a GPU, as in G1,G2; on the host, H, S1 or L1; of several devices, "
+           "as in T1,T3")
       .meta("IDS")
       .flag_only();
   add_engine_settings(table, engine, server, {});
@@ -262,6 +268,11 @@ int run_bench_engine(const std::vector<std::string>& args) {
   if (engine.model == "auto") engine.model = gpu ? "llama-2-7b" : "llama-3.2-1b";
   if (bench.rounds == 0) bench.rounds = gpu ? 50 : 7;
   if (bench.context == 0) bench.context = gpu ? 512 : 128;
+  if (engine.tensor_parallel > 1) {
+    const Result<int> status =
+        bench_shards(engine, {bench.only, bench.rounds, bench.context}, report, command);
+    return status ? *status : report_failure(kInfo, status.status());
+  }
   const Result<int> status = gpu ? bench_engine_on_gpu(engine,
                                                        {bench.only, bench.rounds, bench.context,
                                                         seconds_between(begin, clock.now())},

@@ -104,7 +104,7 @@ Result<ServedLoad> ServingBench::serve(const Trace& trace) {
     popularity.push_back(1.0 / static_cast<double>(i + 1));
   }
   std::discrete_distribution<std::size_t> adapter(popularity.begin(), popularity.end());
-  std::uniform_int_distribution<std::int32_t> length(8, 512);
+  std::uniform_int_distribution<std::int32_t> length(8, trace.longest);
   std::exponential_distribution<double> pause(trace.rate);
   ArrivalTrace arrivals;
   double at = 0;

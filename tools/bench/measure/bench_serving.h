@@ -50,12 +50,14 @@ class ServingBench {
                                    std::int32_t output_tokens, const GenerationRequest& like);
 
   // S-LoRA's synthetic workload (its section 7.2): Poisson arrivals (Gamma with cv 1) at `rate`,
-  // adapters by a power law with exponent 1, lengths of prompt and answer uniform in [8, 512].
+  // adapters by a power law with exponent 1, lengths of prompt and answer uniform in [8, longest],
+  // which is 512 there.
   struct Trace {
     std::vector<std::string> adapters;  // the most popular first
     std::int32_t requests = 0;
     double rate = 0;  // per second
     std::uint64_t seed = 0;
+    std::int32_t longest = 512;
   };
   Result<ServedLoad> serve(const Trace& trace);
 

@@ -52,6 +52,16 @@ TEST(BenchReport, AMissedBarIsSaidAndFailsTheCheckOnly) {
   EXPECT_EQ(*good.finish({"", "", true}), kExitOk);
 }
 
+TEST(BenchReport, ABarThatIsNotJudgedIsSaidToBeAndFailsNothing) {
+  BenchReport report = report_with(0.8);
+  report.add({"T1", "two devices over one", 1.2, "", Must::be_at_most, 0.62, false});
+  EXPECT_TRUE(report.all_ok());
+  EXPECT_EQ(*report.finish({"", "", true}), kExitOk);
+  EXPECT_THAT(report.table(), HasSubstr("<= 0.620  not judged"));
+  EXPECT_EQ(report.to_json()["bars"][2]["judged"], false);
+  EXPECT_THAT(report.to_html().text(), HasSubstr("2 of 2"));
+}
+
 TEST(BenchReport, TablesStandSideBySideInTextAndJson) {
   BenchReport report("coldstart", "");
   report.add(ReportTable{"Side by side", {"mode", "ms"}, {{"cached", 1.25}, {"planned", 7}}});

@@ -1,0 +1,188 @@
+#include "tools/bench/engine/bench_all_reduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/loader/random_fill.h"
+#include "engine/loader/thread_crew.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::int64_t kWidth = 8192;
+constexpr std::int64_t kMostRows = 128;
+constexpr std::int64_t kReducedRows[] = {1, 4, 32, kMostRows};
+constexpr int kCalls = 20;  // of one recording
+constexpr float kEps = 1e-5F;
+constexpr double kSumTolerance = 1e-5;
+
+// What peers' figures count: a row in two bytes an element, whatever the ranks really exchange.
+double peers_kib(std::int64_t rows) {
+  return static_cast<double>(rows * kWidth) * 2 / 1024;
+}
+
+// One rank's operands.
+struct ReducingRank {
+  std::unique_ptr<Communicator> communicator;
+  Buffer part_memory, residual_memory, weight_memory, out_memory;
+  AllReduceArgs args;  // of all rows
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Graph> graph;
+};
+
+class AllReduceBench {
+ public:
+  Status prepare(std::span<Device* const> devices, DType dtype) {
+    TANDEM_ASSIGN(auto ends, devices.front()->connect(devices));
+    crew_ = std::make_unique<ThreadCrew>(static_cast<int>(devices.size()) - 1, "rank");
+    ranks_.resize(devices.size());
+    for (std::size_t r = 0; r < devices.size(); ++r) {
+      ranks_[r].communicator = std::move(ends[r]);
+      TANDEM_TRY(prepare_rank(*devices[r], dtype, r));
+    }
+    return {};
+  }
+
+  // The sums on every rank, against those of the host in double.
+  Status check() {
+    TANDEM_TRY(on_all([](ReducingRank& rank) {
+      AllReduceArgs args = rank.args;
+      args.accumulate = false;
+      rank.stream->all_reduce(args);
+      return Status();
+    }));
+    std::vector<double> wanted(kMostRows * kWidth);
+    std::vector<float> read(wanted.size());
+    const auto bytes = read.size() * sizeof(float);
+    for (ReducingRank& rank : ranks_) {
+      rank.stream->copy_to_host(read.data(), rank.args.part.data, bytes);
+      TANDEM_TRY(rank.stream->synchronize());
+      for (std::size_t i = 0; i < read.size(); ++i) wanted[i] += static_cast<double>(read[i]);
+    }
+    std::vector<float> first;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      ranks_[r].stream->copy_to_host(read.data(), ranks_[r].args.residual.data, bytes);
+      TANDEM_TRY(ranks_[r].stream->synchronize());
+      for (std::size_t i = 0; i < read.size(); ++i) {
+        const double apart = std::abs(static_cast<double>(read[i]) - wanted[i]);
+        if (apart <= kSumTolerance) continue;
+        return error(StatusCode::internal,
+                     "all_reduce on rank {}: element {} is {}, not {}: nothing was timed", r, i,
+                     read[i], wanted[i]);
+      }
+      if (r == 0) {
+        first = read;
+      } else if (std::memcmp(first.data(), read.data(), bytes) != 0) {
+        return error(StatusCode::internal,
+                     "all_reduce: the sums of rank {} are not those of rank 0 to the bit: nothing "
+                     "was timed",
+                     r);
+      }
+    }
+    return {};
+  }
+
+  // Microseconds of one operation on `rows` rows; a sample is the mean of a recording of some.
+  Result<Samples> time(std::int64_t rows, int rounds) {
+    TANDEM_TRY(on_all([rows](ReducingRank& rank) -> Status {
+      AllReduceArgs args = rank.args;
+      for (TensorView* view : {&args.part, &args.residual, &args.out}) {
+        *view = view->slice_rows(0, rows);
+      }
+      TANDEM_TRY(rank.stream->begin_recording());
+      for (int call = 0; call < kCalls; ++call) rank.stream->all_reduce(args);
+      TANDEM_ASSIGN(rank.graph, rank.stream->end_recording());
+      return {};
+    }));
+    Samples samples{fmt::format("all-reduce, residual, RMSNorm: {} x {}", rows, kWidth), "us", {}};
+    const SteadyClock clock;
+    for (int round = -2; round < rounds; ++round) {
+      const TimePoint start = clock.now();
+      TANDEM_TRY(on_all([](ReducingRank& rank) {
+        rank.stream->launch(*rank.graph);
+        return Status();
+      }));
+      if (round >= 0) {
+        samples.values.push_back(seconds_between(start, clock.now()) * 1e6 / kCalls);
+      }
+    }
+    return samples;
+  }
+
+ private:
+  Status prepare_rank(Device& device, DType dtype, std::size_t r) {
+    ReducingRank& rank = ranks_[r];
+    constexpr std::size_t kElements = kMostRows * kWidth;
+    TANDEM_ASSIGN(rank.stream, device.create_stream("all-reduce"));
+    TANDEM_ASSIGN(rank.part_memory,
+                  rank.communicator->allocate(kElements * sizeof(float), "parts of sums"));
+    TANDEM_ASSIGN(rank.residual_memory, device.allocate(kElements * sizeof(float), "residual"));
+    TANDEM_ASSIGN(rank.weight_memory, device.allocate(kWidth * size_of(dtype), "norm"));
+    TANDEM_ASSIGN(rank.out_memory, device.allocate(kElements * size_of(dtype), "normed rows"));
+    TANDEM_ASSIGN(const Buffer host,
+                  device.allocate_pinned(kElements * sizeof(float), "random parts"));
+    random_fill(r + 1, 0, kElements, 0, 1, DType::f32, host.data());
+    rank.stream->copy_to_device(rank.part_memory.data(), host.data(), kElements * sizeof(float));
+    TANDEM_TRY(rank.stream->synchronize());
+    random_fill(9, 0, kWidth, 1, 0.1, dtype, host.data());
+    rank.stream->copy_to_device(rank.weight_memory.data(), host.data(), kWidth * size_of(dtype));
+    TANDEM_TRY(rank.stream->synchronize());
+    rank.args.communicator = rank.communicator.get();
+    rank.args.part = {rank.part_memory.data(), DType::f32, {kMostRows, kWidth}};
+    rank.args.residual = {rank.residual_memory.data(), DType::f32, {kMostRows, kWidth}};
+    rank.args.weight = {rank.weight_memory.data(), dtype, {kWidth}};
+    rank.args.eps = kEps;
+    rank.args.out = {rank.out_memory.data(), dtype, {kMostRows, kWidth}};
+    return {};
+  }
+
+  // enqueue(rank) on a thread of each, and waits for all: also for those behind one that failed,
+  // whose operations the communicator ends.
+  template <typename Enqueue>
+  Status on_all(const Enqueue& enqueue) {
+    std::vector<Status> ended(ranks_.size());
+    crew_->run(ranks_.size(), [&](std::size_t r, std::size_t) {
+      ended[r] = enqueue(ranks_[r]);
+      if (!ended[r].ok()) ranks_[r].communicator->leave("what it was to enqueue");
+    });
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      Status ran = ranks_[r].stream->synchronize();
+      if (ended[r].ok()) ended[r] = std::move(ran);
+    }
+    for (Status& status : ended) TANDEM_TRY(std::move(status));
+    return {};
+  }
+
+  std::vector<ReducingRank> ranks_;
+  std::unique_ptr<ThreadCrew> crew_;
+};
+
+}  // namespace
+
+Status measure_all_reduce(std::span<Device* const> devices, DType dtype, int rounds, bool judged,
+                          BenchReport& report) {
+  log::info("all-reduce of {} devices", devices.size());
+  AllReduceBench bench;
+  TANDEM_TRY(bench.prepare(devices, dtype));
+  TANDEM_TRY(bench.check());
+  double small = 0;
+  double large = 0;
+  for (const std::int64_t rows : kReducedRows) {
+    TANDEM_ASSIGN(const Samples samples, bench.time(rows, rounds));
+    report.add(samples);
+    if (peers_kib(rows) <= 64) small = std::max(small, samples.median());
+    if (peers_kib(rows) == 512) large = samples.median();
+  }
+  report.add({"T3", "all-reduce, residual, RMSNorm: up to 64 KB (4 x 8192)", small, "us",
+              Must::be_at_most, 6, judged});
+  report.add({"T3", "the same, 512 KB (32 x 8192)", large, "us", Must::be_at_most, 10, judged});
+  return {};
+}
+
+}  // namespace tandem

@@ -1,0 +1,19 @@
+// T3: the ranks' sums with residual and RMSNorm, the operation that tensor parallelism adds to
+// every half of a layer.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "gpu/device.h"
+#include "tools/bench/common/bench_report.h"
+
+namespace tandem {
+
+// Checks the operation on the devices against sums in double, then times it, recorded, by its
+// bytes. `judged`: whether these are devices that the bars are about.
+Status measure_all_reduce(std::span<Device* const> devices, DType dtype, int rounds, bool judged,
+                          BenchReport& report);
+
+}  // namespace tandem

@@ -1,0 +1,234 @@
+#include "tools/bench/engine/bench_shards.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/log.h"
+#include "gpu/cuda/copy_speed.h"
+#include "tools/bench/coldstart/exactness.h"
+#include "tools/bench/common/bench_selection.h"
+#include "tools/bench/engine/bench_all_reduce.h"
+#include "tools/bench/engine/bench_shards_serving.h"
+#include "tools/bench/measure/bench_adapters.h"
+#include "tools/bench/measure/bench_executor.h"
+#include "tools/bench/measure/bench_peaks.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/progress.h"
+#include "tools/setup/engine_setup.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::array<std::string_view, 7> kShardBars = {"T1", "T2", "T3", "T4", "T5", "T6", "T7"};
+constexpr std::int32_t kMostSequences = 32;
+constexpr int kQkvSet = 0;
+constexpr int kAll7Set = 1;
+
+// Devices and steps on them: N that share the model, or one.
+struct StepSide {
+  std::vector<std::unique_ptr<Device>> devices;
+  std::unique_ptr<ExecutorBench> bench;
+};
+
+// A step that is timed, and its samples.
+struct StepCase {
+  ExecutorBench* bench;
+  std::int32_t batch;
+  int set;
+  Samples samples;
+};
+
+class ShardBench {
+ public:
+  ShardBench(const EngineSettings& settings, const ShardBenchOptions& options, BenchReport& report)
+      : settings_(settings), options_(options), report_(report) {}
+
+  Status run() {
+    TANDEM_ASSIGN(only_,
+                  BarSelection::parse(options_.only, {kShardBars.begin(), kShardBars.end()}));
+    TANDEM_ASSIGN(config_, find_model_config(settings_.model));
+    TANDEM_TRY(check_shards(config_, num_devices()));
+    on_gpu_ = is_for_gpu(settings_);
+    TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, on_gpu_));
+    report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
+    report_.fact("devices that share it", num_devices());
+    if (!on_gpu_) {
+      report_.fact("bars", "T1 to T6 are judged on GPUs alone; here their cases run, no more");
+    }
+    if (only_.any("T1", "T2", "T4")) TANDEM_TRY(run_steps());
+    if (only_.any("T3")) TANDEM_TRY(run_all_reduce());
+    const ShardServing serving{settings_, config_, dtype_, on_gpu_};
+    if (only_.any("T5")) TANDEM_TRY(measure_sharded_cold_starts(serving, report_));
+    if (only_.any("T6")) TANDEM_TRY(measure_sharded_throughput(serving, report_));
+    if (only_.any("T7")) TANDEM_TRY(compare_sharded_answers(serving, report_));
+    return {};
+  }
+
+ private:
+  std::int32_t num_devices() const { return static_cast<std::int32_t>(settings_.tensor_parallel); }
+
+  Status make_side(std::int64_t num_devices, const ExecutorBenchOptions& options, StepSide& side) {
+    EngineSettings settings = settings_;
+    settings.tensor_parallel = num_devices;
+    TANDEM_ASSIGN(side.devices, make_devices(settings));
+    std::vector<Device*> devices;
+    for (const auto& device : side.devices) devices.push_back(device.get());
+    Progress progress(
+        fmt::format("making weights for {} device{}", num_devices, num_devices == 1 ? "" : "s"),
+        STDERR_FILENO, Progress::is_terminal(STDERR_FILENO), clock_);
+    TANDEM_ASSIGN(side.bench, ExecutorBench::create(devices, config_, dtype_, options,
+                                                    [&](std::size_t done, std::size_t total) {
+                                                      progress.update(done, total);
+                                                    }));
+    progress.finish();
+    return {};
+  }
+
+  Status run_steps() {
+    ExecutorBenchOptions options;
+    options.batch = kMostSequences;
+    options.context =
+        static_cast<std::int32_t>(std::min(options_.context, config_.max_position_embeddings - 1));
+    options.prefill_tokens = options.context;
+    if (!on_gpu_) options.steps_per_sample = 1;
+    StepSide one;
+    StepSide many;
+    TANDEM_ASSIGN(const double before, copy_speed());
+    if (only_.any("T1")) TANDEM_TRY(make_side(1, options, one));
+    if (only_.any("T4")) {
+      options.sets = {{"rank 64 qkv", 64, qkv_modules(), kMostSequences},
+                      {"rank 16 all7", 16, all_modules(), kMostSequences}};
+    }
+    TANDEM_TRY(make_side(num_devices(), options, many));
+    report_.fact("device", fmt::format("{} x {}", num_devices(), many.devices[0]->info().name));
+    if (one.bench != nullptr) TANDEM_TRY(check_against_one(*one.bench, *many.bench));
+
+    std::vector<StepCase> cases;
+    const auto add = [&](ExecutorBench* bench, std::int32_t batch, int set) {
+      const std::string with =
+          set < 0
+              ? ""
+              : fmt::format(", {} x {}", batch, options.sets[static_cast<std::size_t>(set)].name);
+      cases.push_back({bench,
+                       batch,
+                       set,
+                       {fmt::format("decode step, {} device{}, batch {}{}",
+                                    bench == one.bench.get() ? 1 : num_devices(),
+                                    bench == one.bench.get() ? "" : "s", batch, with),
+                        "ms",
+                        {}}});
+    };
+    for (const std::int32_t batch : {1, 8, kMostSequences}) {
+      if (one.bench != nullptr && batch != 8) add(one.bench.get(), batch, -1);
+      add(many.bench.get(), batch, -1);
+    }
+    for (int set = 0; set < static_cast<int>(options.sets.size()); ++set) {
+      add(many.bench.get(), kMostSequences, set);
+    }
+    log::info("decode steps, {} rounds", options_.rounds);
+    for (std::int64_t round = -2; round < options_.rounds; ++round) {  // the first two warm up
+      for (StepCase& each : cases) {
+        TANDEM_ASSIGN(const double seconds, each.bench->decode(each.batch, each.set));
+        if (round >= 0) each.samples.values.push_back(seconds * 1e3);
+      }
+    }
+    for (const StepCase& each : cases) report_.add(each.samples);
+    const auto ms = [&](const StepSide& side, std::int32_t batch, int set) {
+      const auto found = std::ranges::find_if(cases, [&](const StepCase& each) {
+        return each.bench == side.bench.get() && each.batch == batch && each.set == set;
+      });
+      return found->samples.median();
+    };
+    if (only_.any("T1")) {
+      for (const std::int32_t batch : {1, kMostSequences}) {
+        add_bar("T1",
+                fmt::format("decode step, batch {}: {} devices over one", batch, num_devices()),
+                ms(many, batch, -1) / ms(one, batch, -1), num_devices() >= 4 ? 0.40 : 0.62,
+                num_devices() == 2 || num_devices() == 4);
+      }
+    }
+    if (only_.any("T2")) {
+      // The better of two: a floor that is too high would flatter the figures over it.
+      TANDEM_ASSIGN(const double after, copy_speed());
+      const double copy = std::max(before, after);
+      report_.fact("one device's copy speed, twice",
+                   fmt::format("{:.1f} and {:.1f} GB/s", before / 1e9, after / 1e9));
+      for (const std::int32_t batch : {1, 8, kMostSequences}) {
+        const double floor_ms = many.bench->decode_bytes(batch) / copy * 1e3;
+        add_bar("T2",
+                fmt::format("decode step, batch {}, over the floor of {:.2f} ms", batch, floor_ms),
+                ms(many, batch, -1) / floor_ms, 1.30, true);
+      }
+    }
+    if (only_.any("T4")) {
+      const double base = ms(many, kMostSequences, -1);
+      add_bar("T4", "32 distinct adapters over none, rank 64 qkv",
+              ms(many, kMostSequences, kQkvSet) / base, 1.10, true);
+      add_bar("T4", "32 distinct adapters over none, rank 16 all7",
+              ms(many, kMostSequences, kAll7Set) / base, 1.20, true);
+    }
+    return {};
+  }
+
+  // The timed steps give what one device computes.
+  Status check_against_one(ExecutorBench& one, ExecutorBench& many) {
+    TANDEM_ASSIGN(const auto expected, one.sampled(kMostSequences, ExecutorBench::kNoAdapters));
+    TANDEM_ASSIGN(const auto got, many.sampled(kMostSequences, ExecutorBench::kNoAdapters));
+    double worst = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      // Also of another token at a near-tie: both are the likeliest.
+      const auto apart = static_cast<double>(std::abs(got[i].logprob - expected[i].logprob));
+      worst = std::isfinite(apart) ? std::max(worst, apart) : HUGE_VAL;
+    }
+    report_.fact("checked: log-probabilities as one device's", fmt::format("within {:.1e}", worst));
+    if (worst <= logprob_tolerance(dtype_)) return {};
+    return error(StatusCode::internal,
+                 "log-probabilities differ by {:.2e} from one device's: nothing was timed", worst);
+  }
+
+  Status run_all_reduce() {
+    TANDEM_ASSIGN(const auto made, make_devices(settings_));
+    std::vector<Device*> devices;
+    for (const auto& device : made) devices.push_back(device.get());
+    return measure_all_reduce(devices, dtype_, static_cast<int>(options_.rounds), on_gpu_, report_);
+  }
+
+  // Bytes per second.
+  Result<double> copy_speed() {
+    if (!only_.any("T2")) return 0.0;
+    if (on_gpu_) return measure_cuda_copy_speed(static_cast<int>(settings_.gpu));
+    constexpr std::size_t kBytes = std::size_t{256} << 20;
+    TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings_));
+    TANDEM_ASSIGN(const auto memory, MemorySpeed::create(kBytes, host.num_threads, host.cpus));
+    return memory->read_pass();
+  }
+
+  // `has_bar`: there is one for so many devices.
+  void add_bar(const char* id, const std::string& what, double value, double bar, bool has_bar) {
+    report_.add({id, what, value, "", Must::be_at_most, bar, on_gpu_ && has_bar});
+  }
+
+  const EngineSettings& settings_;
+  const ShardBenchOptions& options_;
+  BenchReport& report_;
+  const SteadyClock clock_{};
+  BarSelection only_;
+  ModelConfig config_;
+  DType dtype_ = DType::bf16;
+  bool on_gpu_ = false;
+};
+
+}  // namespace
+
+Result<int> bench_shards(const EngineSettings& settings, const ShardBenchOptions& options,
+                         const ReportSettings& report_settings, const std::string& command) {
+  BenchReport report("engine", command);
+  TANDEM_TRY(ShardBench(settings, options, report).run());
+  return report.finish(report_settings);
+}
+
+}  // namespace tandem

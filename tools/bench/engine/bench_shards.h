@@ -1,0 +1,24 @@
+// tandem bench engine --tensor-parallel N: T1 to T7 of docs/benchmarks.md, N devices that share a
+// model beside one that has all of it, by turns.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+struct ShardBenchOptions {
+  std::string only;  // "T1,T4"; empty: all
+  std::int64_t rounds = 50;
+  std::int64_t context = 512;
+};
+
+// The process's exit status. On host devices every case runs, and only T7, which is no matter of
+// speed, is judged.
+Result<int> bench_shards(const EngineSettings& settings, const ShardBenchOptions& options,
+                         const ReportSettings& report, const std::string& command);
+
+}  // namespace tandem

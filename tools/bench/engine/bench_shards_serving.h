@@ -1,0 +1,25 @@
+// T5 to T7: engines on N devices that share a model, under load.
+#pragma once
+
+#include "base/status.h"
+#include "engine/loader/model_config.h"
+#include "tools/bench/common/bench_report.h"
+#include "tools/cli/settings.h"
+
+namespace tandem {
+
+struct ShardServing {
+  const EngineSettings& settings;  // tensor_parallel: N
+  const ModelConfig& config;
+  DType dtype = DType::bf16;
+  bool on_gpu = false;  // else less of everything, and speed is not judged
+};
+
+// T5: C1, C2, C4 and C8 of the cold start benchmark on N devices.
+Status measure_sharded_cold_starts(const ShardServing& serving, BenchReport& report);
+// T6: requests a second with many adapters in the host tier, N devices over one, by turns.
+Status measure_sharded_throughput(const ShardServing& serving, BenchReport& report);
+// T7: greedy answers of N devices beside one device's, with adapters.
+Status compare_sharded_answers(const ShardServing& serving, BenchReport& report);
+
+}  // namespace tandem
