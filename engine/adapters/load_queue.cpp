@@ -174,7 +174,12 @@ void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece
   if (slots.empty()) return;
   check_whole();
   const Guard guard(*this);
-  if (has_words()) link_free_at_ = std::max(link_free_at_, signals_.clock->now());
+  if (has_words()) {
+    // An idle link is free, whatever was expected of a disk that then was faster.
+    const TimePoint now = signals_.clock->now();
+    const bool idle = queue_.empty() && ahead_.empty();
+    link_free_at_ = idle ? now : std::max(link_free_at_, now);
+  }
   for (const SlotId slot : slots) {
     Load& each = load(slot);
     const std::size_t layers = table_->row(slot).adapter->part().layers.size();

@@ -161,8 +161,10 @@ void put_off_unread(const CostModel& costs, ColdAdapter& adapter) {
     if (layer.sites == 0) continue;
     const std::int64_t bytes = (piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
                                (piece.kind == PieceKind::a ? 0 : layer.b_bytes);
-    const double read = std::max(link, adapter.host_arrives[piece.layer]);
-    link = std::max(piece.arrives, read + costs.load_time(bytes, layer.copies));
+    const double read = adapter.host_arrives[piece.layer];
+    const bool put_off = read > 0 || link > piece.arrives;
+    const double earliest = std::max(link, read) + costs.load_time(bytes, layer.copies);
+    link = put_off ? std::max(piece.arrives, earliest) : piece.arrives;
     if (piece.kind != PieceKind::b) adapter.a_arrives[piece.layer] = link;
     if (piece.kind != PieceKind::a) adapter.b_arrives[piece.layer] = link;
   }

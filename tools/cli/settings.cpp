@@ -257,7 +257,8 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
       .range(1, 8);
   table
       .add(s.gpus, "gpus",
-           "which GPUs share it, as in 0,1; default: the one of `gpu` and those that follow it")
+           "which GPUs share it, as in 0,1, by their numbers; default: that of `gpu` and those "
+           "that follow")
       .meta("LIST");
   table.add(s.untried_gpus, "untried_gpus",
             "let several GPUs share the model, which has been built and never been tried on GPUs");

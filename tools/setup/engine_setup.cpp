@@ -127,6 +127,7 @@ Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
     return invalid("tensor_parallel: this command measures one device; leave it out");
   }
   if (is_for_gpu(settings)) {
+    TANDEM_TRY(chosen_gpus(settings).status());
     Result<std::vector<std::unique_ptr<Device>>> gpus = make_gpus(settings);
     if (gpus) return std::move(gpus->front());
     if (settings.device == "cuda") return gpus.status();

@@ -15,6 +15,10 @@ Result<std::vector<int>> chosen_gpus(const EngineSettings& settings) {
                   [next = static_cast<int>(settings.gpu)]() mutable { return next++; });
     return gpus;
   }
+  if (count == 1) {
+    return invalid("gpus: {} are to share a model, and tensor_parallel says 1; say --gpu for one",
+                   settings.gpus);
+  }
   const Result<std::vector<int>> listed = parse_id_list(settings.gpus);
   if (!listed) return invalid("gpus: '{}' is not a list as in 0,1 or 0-3", settings.gpus);
   if (listed->size() != count) {

@@ -74,9 +74,11 @@ Result<PinPlan> plan_workers(const EngineSettings& settings, bool on_gpu, std::i
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
   PinOptions pin;
   pin.workers = static_cast<int>(count);
-  TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
-  const int gpu = gpus.front();
-  pin.gpu = on_gpu && static_cast<std::size_t>(gpu) < machine.gpus.size() ? gpu : -1;
+  if (on_gpu) {
+    TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
+    const int gpu = gpus.front();
+    pin.gpu = static_cast<std::size_t>(gpu) < machine.gpus.size() ? gpu : -1;
+  }
   pin.host_device = !on_gpu;
   return plan_pinning(machine, pin);
 }

@@ -42,10 +42,15 @@ class AdapterBeingRead {
   }
   ~AdapterBeingRead() { end(); }  // before the device's stream is waited for
 
-  // It stands still until the rest is expected to take so long, and as it was then is returned.
+  // It stands still until the rest is expected to take so long, and longer from now on; as it was
+  // then is returned.
   std::vector<double> stand_still(double rest_s) const {
-    while (reading->rest().count() < rest_s) std::this_thread::yield();
-    return reading->seconds_left();
+    double last = reading->rest().count();
+    for (double now = last;; last = now) {
+      std::this_thread::yield();
+      now = reading->rest().count();
+      if (now >= rest_s && now > last) return reading->seconds_left();
+    }
   }
   void end() {
     reading->end({});
