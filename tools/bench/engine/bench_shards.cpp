@@ -191,9 +191,9 @@ class ShardBench {
   }
 
   Status run_all_reduce() {
+    TANDEM_ASSIGN(const auto made, make_devices(settings_));
     std::vector<Device*> devices;
     devices.reserve(made.size());
-    std::vector<Device*> devices;
     for (const auto& device : made) devices.push_back(device.get());
     return measure_all_reduce(devices, dtype_, static_cast<int>(options_.rounds), on_gpu_, report_);
   }
