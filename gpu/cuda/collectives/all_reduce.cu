@@ -131,6 +131,7 @@ __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant
     for (int item = 0; item < kItems; ++item) load_weight(item, item * width_of_items + mine);
   }
   wait_for_previous_kernels();
+  if (!p.end.shares_gpu) allow_next_kernel();
 
   Meeting meeting(p.end);
   if (!meeting.meet(p.part, p.width, shown)) return;
@@ -139,9 +140,7 @@ __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant
     if (!meeting.meet(p.part, p.width, shown)) return;
   }
   meeting.end();
-  // Not before: blocks of the next kernel would take the room that another rank's block needs,
-  // where ranks share a GPU.
-  allow_next_kernel();
+  if (p.end.shares_gpu) allow_next_kernel();
   for (std::int32_t r = 0; r < p.end.size; ++r) {
     const bool aligned = V == 1 || reinterpret_cast<std::uint64_t>(shown.at[r]) % 16 == 0;
     if (shown.cols[r] != p.width || !aligned) __trap();

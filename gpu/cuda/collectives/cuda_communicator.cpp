@@ -87,6 +87,7 @@ Result<std::shared_ptr<CudaGroup>> CudaGroup::create(std::span<const int> gpus, 
     // All blocks of a launch must find room at once. Where ranks share a GPU, those that wait must
     // leave room for whatever the others have to do before they come, clusters of blocks as well.
     const bool shares = std::ranges::count(gpus, gpu) > 1;
+    group->shares_gpu_ |= shares;
     const int most = shares ? kBlocksOfSharers : processors;
     group->most_blocks_ = std::min<std::int32_t>(group->most_blocks_, most);
   }
@@ -118,6 +119,7 @@ GroupEnd CudaGroup::end(std::int32_t rank) const {
   end.rank = rank;
   end.size = size();
   end.most_blocks = most_blocks_;
+  end.shares_gpu = shares_gpu_;
   return end;
 }
 

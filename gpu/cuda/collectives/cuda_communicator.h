@@ -44,6 +44,7 @@ class CudaGroup {
   std::vector<DeviceMemory> signals_;  // [ranks]
   Buffer faults_;
   std::int32_t most_blocks_ = kMostMeetingBlocks;
+  bool shares_gpu_ = false;
   std::mutex mutex_;
   std::uint32_t has_reset_ = 0;  // ranks, a bit each
   std::string reason_;           // of leave()

@@ -52,6 +52,10 @@ struct GroupEnd {
   std::int32_t rank;
   std::int32_t size;
   std::int32_t most_blocks;  // of a launch, up to kMostMeetingBlocks; the same on all ranks
+  // Some ranks are on one GPU: a kernel that waits for another rank's lets the next of its stream
+  // begin only when it has met, for their blocks would take the room that the other needs. Else
+  // the next one's weights come while it waits.
+  bool shares_gpu;
 };
 
 }  // namespace tandem::cuda

@@ -14,6 +14,8 @@ Result<std::unique_ptr<Handoff>> Handoff::create() {
                 allocate_device_memory(sizeof(HandoffScratch), "memory of the handoff"));
   TANDEM_TRY(cuda_status(cudaMemset(handoff->scratch_.get(), 0, sizeof(HandoffScratch)),
                          "clearing the memory of the handoff"));
+  // The streams of operations do not wait for the one of cudaMemset.
+  TANDEM_TRY(cuda_status(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize"));
   handoff->v_bytes_ = kFirstV;
   TANDEM_ASSIGN(handoff->v_, allocate_device_memory(kFirstV, "memory of the handoff"));
   int device = 0;

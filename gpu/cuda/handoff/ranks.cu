@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(kMaxColdGroups)
   __shared__ ShownParts shown;
   const auto g = static_cast<std::int32_t>(threadIdx.x);
   wait_for_previous_kernels();
+  if (!end.shares_gpu) allow_next_kernel();
   // By turns: the slowest rank may still look at those of the offer before.
   std::uint32_t* const mine = a.shown + a.sequence % 2 * kMaxColdGroups;
   std::uint32_t known = 0;
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kMaxColdGroups)
   Meeting meeting(end);
   const bool came = meeting.meet(mine, a.num_groups, shown);
   if (came) meeting.end();
-  allow_next_kernel();  // not before, as in all_reduce
+  if (end.shares_gpu) allow_next_kernel();  // not before, as in all_reduce
   if (g >= a.num_groups) return;
   std::uint32_t everywhere = known & (kHasA | kHasB);
   std::uint32_t anywhere = known & kIsBroken;
@@ -66,10 +67,11 @@ __global__ void __launch_bounds__(kMaxColdGroups)
   __shared__ ShownParts shown;
   const auto g = static_cast<std::int32_t>(threadIdx.x);
   wait_for_previous_kernels();
+  if (!end.shares_gpu) allow_next_kernel();
   Meeting meeting(end);
   const bool came = meeting.meet(nullptr, 0, shown);
   if (came) meeting.end();
-  allow_next_kernel();
+  if (end.shares_gpu) allow_next_kernel();
   if (!came || end.rank > 0 || g >= a.num_groups) return;
   const MailboxView& mailbox = a.mailboxes[a.groups[g].mailbox];
   // release, system: pairs with the worker's acquire of its bell
