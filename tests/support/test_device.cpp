@@ -1,5 +1,6 @@
 #include "tests/support/test_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -9,10 +10,12 @@
 
 namespace tandem::test {
 
-std::unique_ptr<Device> make_test_device() {
+std::unique_ptr<Device> make_test_device(int rank) {
   const char* const wanted = std::getenv("TANDEM_TEST_DEVICE");
   if (wanted != nullptr && std::string_view(wanted) == "cuda") {
-    auto gpu = make_cuda_device({});
+    CudaDeviceOptions options;
+    options.gpu = rank % std::max(1, static_cast<int>(list_cuda_gpus().size()));
+    auto gpu = make_cuda_device(options);
     TANDEM_CHECK(gpu.ok(), "{}", gpu.status().message());
     return std::move(gpu).value();
   }

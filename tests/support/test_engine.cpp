@@ -18,7 +18,8 @@ std::unique_ptr<TestEngine> assemble(const std::filesystem::path& tokenizer_dir,
   result->device = make_test_device();
   std::vector<Device*> devices = {result->device.get()};
   while (static_cast<int>(devices.size()) < num_devices) {
-    devices.push_back(result->others.emplace_back(make_test_device()).get());
+    const int rank = static_cast<int>(devices.size());
+    devices.push_back(result->others.emplace_back(make_test_device(rank)).get());
   }
   result->config = std::move(config);
   auto tokenizer = Tokenizer::load(tokenizer_dir);

@@ -37,7 +37,7 @@ class Shards : public ::testing::Test {
     for (const std::size_t failing : {0U, 1U}) {
       SCOPED_TRACE(::testing::Message() << "device " << failing);
       FailingDevice first(make_test_device());
-      FailingDevice second(make_test_device());
+      FailingDevice second(make_test_device(1));
       const auto engine = make({&first, &second});
       ASSERT_NE(engine, nullptr);
       const std::vector<TokenId> want = run(*engine, greedy({0, 5, 9}, tokens))[0].tokens;
@@ -121,7 +121,7 @@ TEST_F(Shards, AnExceptionWhileOneDevicesStepIsEnqueuedCostsTimeAlone) {
 
 TEST_F(Shards, ADeviceThatIsLostEndsTheEngineWithOneError) {
   FailingDevice first(make_test_device());
-  FailingDevice second(make_test_device());
+  FailingDevice second(make_test_device(1));
   const auto engine = make({&first, &second});
   ASSERT_NE(engine, nullptr);
   auto running = engine->submit(greedy({0, 5, 9}, 400)).value();

@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-std::unique_ptr<Device> make_test_device() {
+std::unique_ptr<Device> make_test_device(int /*rank*/) {
   HostDeviceOptions options;
   options.num_threads = 3;  // more than the machine may have: order must not matter
   return std::move(make_host_device(options)).value();

@@ -1,4 +1,4 @@
-// Offer and accept of two ranks that share a model. On a GPU both are on the same one.
+// Offer and accept of two ranks that share a model. Both are on one GPU where there is no other.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -87,8 +87,10 @@ class HandoffOfRanks : public ::testing::Test {
   HandoffOfRanks() {
     std::vector<Device*> devices;
     for (Rank& rank : ranks_) {
-      rank.device = make_test_device();
+      rank.device = make_test_device(static_cast<int>(devices.size()));
       rank.stream = std::move(rank.device->create_stream("compute")).value();
+      // Not while the other rank waits: memory may not come then.
+      EXPECT_TRUE(rank.stream->prepare().ok());
       rank.memory = std::move(rank.device->allocate(sizeof(Words), "test")).value();
       devices.push_back(rank.device.get());
     }

@@ -17,7 +17,8 @@
 
 namespace tandem {
 
-std::unique_ptr<Device> make_test_device();
+// A GPU: that of the rank's number, counted round where there are fewer.
+std::unique_ptr<Device> make_test_device(int rank = 0);
 
 // A dense tensor in host memory and its copy on the device, which may lie with wider rows.
 class TestTensor {
