@@ -113,7 +113,11 @@ Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clo
     TANDEM_ASSIGN(rank.pipeline, StepPipeline::create(steps, *rank.device, *rank.model, rank.cache,
                                                       tier_->lane(i), handoff_.get(), clock));
     if (ranks_.size() > 1) TANDEM_TRY(rank.pipeline->prepare());
-    if (options.tune_at_start) TANDEM_TRY(rank.pipeline->tune());
+    // Also where nobody asks for it: a kernel that is loaded at its first use may wait for those
+    // that run, and ranks' kernels wait for each other.
+    if (options.tune_at_start || (ranks_.size() > 1 && rank.device->info().is_cuda)) {
+      TANDEM_TRY(rank.pipeline->tune());
+    }
   }
   if (!options.record_at_start) return {};
   std::vector<Status> recorded(ranks_.size());
@@ -145,7 +149,9 @@ void Executor::enqueue(const StepPlan& plan) {
   const HandoffStep& first = lead().plan(plan);
   on_every_rank([&](Rank& rank) {
     if (&rank != ranks_.data()) (void)rank.pipeline->plan(plan, &first);
-    rank.pipeline->launch(plan);
+    if (!rank.pipeline->launch(plan) && rank.communicator != nullptr) {
+      rank.communicator->leave("its step was enqueued");
+    }
   });
   tier_->step_ends();
 }
@@ -158,13 +164,23 @@ void Executor::sample() {
   }
 }
 
+// The others wait for a rank that failed until they know.
+void Executor::tell_of_failures() {
+  if (ranks_.size() == 1) return;
+  for (Rank& rank : ranks_) {
+    if (rank.pipeline->failed()) rank.communicator->leave("the end of its step");
+  }
+}
+
 bool Executor::oldest_has_ended() {
+  tell_of_failures();
   return std::ranges::all_of(ranks_, [](Rank& rank) { return rank.pipeline->oldest_has_ended(); });
 }
 
 // A step has failed when it has on any device, and with it those behind it.
 StepResult Executor::wait() {
   if (ranks_.size() == 1) return lead().wait();
+  tell_of_failures();
   StepPipeline::Others others;
   for (std::size_t i = 1; i < ranks_.size(); ++i) {
     note_failure(ranks_[i].pipeline->wait_and_tell(others));

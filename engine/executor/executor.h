@@ -139,6 +139,7 @@ class Executor {
   // body(rank) for all at once, each on a thread of its own. Rethrows what one of them throws; the
   // others then wait for nobody.
   void on_every_rank(const std::function<void(Rank&)>& body);
+  void tell_of_failures();
   void note_failure(Status status);
   void meet_again();
 

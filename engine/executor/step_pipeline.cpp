@@ -94,7 +94,7 @@ const HandoffStep& StepPipeline::plan(const StepPlan& plan, const HandoffStep* f
   return step.handoff;
 }
 
-void StepPipeline::launch(const StepPlan& plan) {
+bool StepPipeline::launch(const StepPlan& plan) {
   Step& step = steps_[next_];
   const bool hands_over = !step.handoff.groups.empty();
   const bool waits = !waits_.empty();
@@ -141,6 +141,7 @@ void StepPipeline::launch(const StepPlan& plan) {
   } else {
     enqueue_samples(step, input, nullptr);
   }
+  return step.status.ok();
 }
 
 std::span<std::uint32_t> StepPipeline::masks() {

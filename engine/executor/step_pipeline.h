@@ -76,7 +76,10 @@ class StepPipeline {
   // the step has been waited for; of ranks that share the model the first one decides, and the
   // others follow what it has returned.
   const HandoffStep& plan(const StepPlan& plan, const HandoffStep* first = nullptr);
-  void launch(const StepPlan& plan);
+  // False: it was not enqueued as a whole; wait() says why.
+  bool launch(const StepPlan& plan);
+  // An operation has failed, of whichever step; never blocks.
+  bool failed() const { return stream_->failed(); }
 
   // See Executor.
   bool awaits_masks() const { return open_.has_value(); }

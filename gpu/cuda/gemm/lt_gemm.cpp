@@ -246,7 +246,16 @@ Status LtGemm::tune(std::span<const GemmArgs> like, std::int64_t fewest, cudaStr
     TANDEM_ASSIGN(const cublasLtMatmulAlgo_t fastest, find_fastest(products, shape, watch, stream));
     chosen_.emplace(shape, fastest);
   }
-  return {};
+  // Of more rows the heuristics' choice, so that its kernel is loaded: that may take milliseconds
+  // and, with ranks whose kernels wait for each other, not come to an end.
+  const std::int64_t all = like.front().x.rows();
+  for (std::int64_t rows = std::max(most + 1, fewest); rows <= all; rows = bucket_of(rows) + 1) {
+    GemmArgs args = like.front();
+    args.x = args.x.slice_rows(0, std::min(bucket_of(rows), all));
+    args.y = args.y.slice_rows(0, args.x.rows());
+    TANDEM_TRY(run(args, stream));
+  }
+  return cuda_status(cudaStreamSynchronize(stream), "products of many rows");
 }
 
 Result<float> LtGemm::measure(std::span<const GemmArgs> products,

@@ -44,9 +44,10 @@ class LtGemm {
   Status run(const GemmArgs& args, cudaStream_t stream);
 
   // Measures the algorithms for products like these (Stream::tune_gemm) with `fewest` rows and
-  // more, up to kMostTunedRows; waits for them, one kind of shape after the other. What was chosen
-  // stays. Another object, or process, may choose another algorithm where the measurements are that
-  // close, and then rounds differently.
+  // more, up to kMostTunedRows; waits for them, one kind of shape after the other. Of more rows, as
+  // many as `like` has, each kind is computed once: at its first use a kernel has to be loaded.
+  // What was chosen stays. Another object, or process, may choose another algorithm where the
+  // measurements are that close, and then rounds differently.
   static constexpr std::int64_t kMostTunedRows = 128;
   Status tune(std::span<const GemmArgs> like, std::int64_t fewest, cudaStream_t stream);
 
