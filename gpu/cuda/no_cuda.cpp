@@ -1,6 +1,7 @@
 // What a build without the CUDA toolkit answers.
 #include "gpu/cuda/copy_speed.h"
 #include "gpu/cuda/cuda_device.h"
+#include "gpu/cuda/nccl_speed.h"
 
 namespace tandem {
 
@@ -22,6 +23,11 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions&) {
 }
 
 Result<double> measure_cuda_copy_speed(int) {
+  return error(StatusCode::unavailable, "the CUDA device is not in this build");
+}
+
+Result<std::vector<double>> measure_nccl_all_reduce(std::span<const int>,
+                                                    std::span<const std::int64_t>, int, int) {
   return error(StatusCode::unavailable, "the CUDA device is not in this build");
 }
 

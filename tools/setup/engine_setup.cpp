@@ -318,7 +318,9 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
     return invalid("record_steps: steps of several devices are not recorded; leave it out");
   }
   TANDEM_ASSIGN(setup->devices, make_devices(settings));
-  const Device& device = *setup->devices.front();
+  // Of several that which has least room: all have pools of one size.
+  const Device& device = **std::ranges::min_element(
+      setup->devices, {}, [](const auto& each) { return each->free_bytes(); });
   TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, device.info().is_cuda));
   TANDEM_ASSIGN(EngineOptions options,
                 choose_engine_options(settings, setup->config, setup->dtype, device));

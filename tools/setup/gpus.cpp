@@ -28,6 +28,14 @@ Result<std::vector<int>> chosen_gpus(const EngineSettings& settings) {
   return *listed;
 }
 
+EngineSettings on_first_device(EngineSettings settings) {
+  const Result<std::vector<int>> gpus = chosen_gpus(settings);
+  if (gpus && !gpus->empty()) settings.gpu = gpus->front();
+  settings.gpus.clear();
+  settings.tensor_parallel = 1;
+  return settings;
+}
+
 Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings) {
   // To be deleted, with the setting and what the pages say of it, once tools/test-gpu has passed.
   if (settings.tensor_parallel > 1 && !settings.untried_gpus) {

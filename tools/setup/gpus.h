@@ -14,6 +14,9 @@ namespace tandem {
 // that follow it. Whether they are there is not looked at.
 Result<std::vector<int>> chosen_gpus(const EngineSettings& settings);
 
+// Settings of one device, the first of those that `settings` names.
+EngineSettings on_first_device(EngineSettings settings);
+
 // Of more than one: refused as long as nobody has tried it, unless `untried_gpus` is set.
 Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings);
 

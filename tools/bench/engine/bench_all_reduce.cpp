@@ -7,20 +7,24 @@
 #include <cstring>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "engine/loader/random_fill.h"
 #include "engine/loader/thread_crew.h"
+#include "gpu/cuda/nccl_speed.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::int64_t kWidth = 8192;
-constexpr std::int64_t kMostRows = 128;
-constexpr std::int64_t kReducedRows[] = {1, 4, 32, kMostRows};
-constexpr int kCalls = 20;  // of one recording
+constexpr std::int64_t kReducedRows[] = {1, 4, 32, 128, 2048};  // the last are a prompt's
+constexpr std::size_t kRowsOfHosts = 4;                         // of these; more take seconds
+constexpr int kCalls = 50;                                      // of one recording
 constexpr float kEps = 1e-5F;
 constexpr double kSumTolerance = 1e-5;
+
+std::span<const std::int64_t> rows_of(bool gpus) {
+  return std::span(kReducedRows).first(gpus ? std::size(kReducedRows) : kRowsOfHosts);
+}
 
 // What peers' figures count: a row in two bytes an element, whatever the ranks really exchange.
 double peers_kib(std::int64_t rows) {
@@ -34,11 +38,13 @@ struct ReducingRank {
   AllReduceArgs args;  // of all rows
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Graph> graph;
+  std::unique_ptr<Event> begins, ends;
 };
 
 class AllReduceBench {
  public:
-  Status prepare(std::span<Device* const> devices, DType dtype) {
+  Status prepare(std::span<Device* const> devices, std::int64_t most_rows, DType dtype) {
+    most_rows_ = most_rows;
     TANDEM_ASSIGN(auto ends, devices.front()->connect(devices));
     crew_ = std::make_unique<ThreadCrew>(static_cast<int>(devices.size()) - 1, "rank");
     ranks_.resize(devices.size());
@@ -57,7 +63,7 @@ class AllReduceBench {
       rank.stream->all_reduce(args);
       return Status();
     }));
-    std::vector<double> wanted(kMostRows * kWidth);
+    std::vector<double> wanted(static_cast<std::size_t>(most_rows_ * kWidth));
     std::vector<float> read(wanted.size());
     const auto bytes = read.size() * sizeof(float);
     for (ReducingRank& rank : ranks_) {
@@ -88,7 +94,8 @@ class AllReduceBench {
     return {};
   }
 
-  // Microseconds of one operation on `rows` rows; a sample is the mean of a recording of some.
+  // Microseconds of one operation on `rows` rows; a sample is the mean of a recording of some, by
+  // the clock of the rank that began last: the others' have waited for it.
   Result<Samples> time(std::int64_t rows, int rounds) {
     TANDEM_TRY(on_all([rows](ReducingRank& rank) -> Status {
       AllReduceArgs args = rank.args;
@@ -101,16 +108,18 @@ class AllReduceBench {
       return {};
     }));
     Samples samples{fmt::format("all-reduce, residual, RMSNorm: {} x {}", rows, kWidth), "us", {}};
-    const SteadyClock clock;
     for (int round = -2; round < rounds; ++round) {
-      const TimePoint start = clock.now();
       TANDEM_TRY(on_all([](ReducingRank& rank) {
+        rank.stream->record(*rank.begins);
         rank.stream->launch(*rank.graph);
+        rank.stream->record(*rank.ends);
         return Status();
       }));
-      if (round >= 0) {
-        samples.values.push_back(seconds_between(start, clock.now()) * 1e6 / kCalls);
+      double least = HUGE_VAL;
+      for (const ReducingRank& rank : ranks_) {
+        least = std::min(least, rank.ends->seconds_since(*rank.begins));
       }
+      if (round >= 0) samples.values.push_back(least * 1e6 / kCalls);
     }
     return samples;
   }
@@ -118,27 +127,29 @@ class AllReduceBench {
  private:
   Status prepare_rank(Device& device, DType dtype, std::size_t r) {
     ReducingRank& rank = ranks_[r];
-    constexpr std::size_t kElements = kMostRows * kWidth;
+    const auto elements = static_cast<std::size_t>(most_rows_ * kWidth);
     TANDEM_ASSIGN(rank.stream, device.create_stream("all-reduce"));
+    rank.begins = device.create_timed_event();
+    rank.ends = device.create_timed_event();
     TANDEM_ASSIGN(rank.part_memory,
-                  rank.communicator->allocate(kElements * sizeof(float), "parts of sums"));
-    TANDEM_ASSIGN(rank.residual_memory, device.allocate(kElements * sizeof(float), "residual"));
+                  rank.communicator->allocate(elements * sizeof(float), "parts of sums"));
+    TANDEM_ASSIGN(rank.residual_memory, device.allocate(elements * sizeof(float), "residual"));
     TANDEM_ASSIGN(rank.weight_memory, device.allocate(kWidth * size_of(dtype), "norm"));
-    TANDEM_ASSIGN(rank.out_memory, device.allocate(kElements * size_of(dtype), "normed rows"));
+    TANDEM_ASSIGN(rank.out_memory, device.allocate(elements * size_of(dtype), "normed rows"));
     TANDEM_ASSIGN(const Buffer host,
-                  device.allocate_pinned(kElements * sizeof(float), "random parts"));
-    random_fill(r + 1, 0, kElements, 0, 1, DType::f32, host.data());
-    rank.stream->copy_to_device(rank.part_memory.data(), host.data(), kElements * sizeof(float));
+                  device.allocate_pinned(elements * sizeof(float), "random parts"));
+    random_fill(r + 1, 0, elements, 0, 1, DType::f32, host.data());
+    rank.stream->copy_to_device(rank.part_memory.data(), host.data(), elements * sizeof(float));
     TANDEM_TRY(rank.stream->synchronize());
     random_fill(9, 0, kWidth, 1, 0.1, dtype, host.data());
     rank.stream->copy_to_device(rank.weight_memory.data(), host.data(), kWidth * size_of(dtype));
     TANDEM_TRY(rank.stream->synchronize());
     rank.args.communicator = rank.communicator.get();
-    rank.args.part = {rank.part_memory.data(), DType::f32, {kMostRows, kWidth}};
-    rank.args.residual = {rank.residual_memory.data(), DType::f32, {kMostRows, kWidth}};
+    rank.args.part = {rank.part_memory.data(), DType::f32, {most_rows_, kWidth}};
+    rank.args.residual = {rank.residual_memory.data(), DType::f32, {most_rows_, kWidth}};
     rank.args.weight = {rank.weight_memory.data(), dtype, {kWidth}};
     rank.args.eps = kEps;
-    rank.args.out = {rank.out_memory.data(), dtype, {kMostRows, kWidth}};
+    rank.args.out = {rank.out_memory.data(), dtype, {most_rows_, kWidth}};
     return {};
   }
 
@@ -159,26 +170,48 @@ class AllReduceBench {
     return {};
   }
 
+  std::int64_t most_rows_ = 0;
   std::vector<ReducingRank> ranks_;
   std::unique_ptr<ThreadCrew> crew_;
 };
 
+// The sum alone, of rows of bf16, which is less than half of the bytes and nothing else: what it
+// takes there is what the ranks' whole operation is put beside.
+void add_nccl(std::span<const int> gpus, int rounds, BenchReport& report) {
+  if (gpus.empty()) return;
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t rows : kReducedRows) counts.push_back(rows * kWidth);
+  const Result<std::vector<double>> seconds = measure_nccl_all_reduce(gpus, counts, kCalls, rounds);
+  if (!seconds) {
+    report.fact("NCCL beside it", seconds.status().message());
+    return;
+  }
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    report.add(Samples{fmt::format("NCCL, the sum alone, bf16: {} x {}", kReducedRows[i], kWidth),
+                       "us",
+                       {(*seconds)[i] * 1e6}});
+  }
+}
+
 }  // namespace
 
-Status measure_all_reduce(std::span<Device* const> devices, DType dtype, int rounds, bool judged,
-                          BenchReport& report) {
+Status measure_all_reduce(std::span<Device* const> devices, std::span<const int> gpus, DType dtype,
+                          int rounds, BenchReport& report) {
+  const bool judged = !gpus.empty();
   log::info("all-reduce of {} devices", devices.size());
   AllReduceBench bench;
-  TANDEM_TRY(bench.prepare(devices, dtype));
+  const std::span<const std::int64_t> all_rows = rows_of(judged);
+  TANDEM_TRY(bench.prepare(devices, all_rows.back(), dtype));
   TANDEM_TRY(bench.check());
   double small = 0;
   double large = 0;
-  for (const std::int64_t rows : kReducedRows) {
+  for (const std::int64_t rows : all_rows) {
     TANDEM_ASSIGN(const Samples samples, bench.time(rows, rounds));
     report.add(samples);
     if (peers_kib(rows) <= 64) small = std::max(small, samples.median());
     if (peers_kib(rows) == 512) large = samples.median();
   }
+  add_nccl(gpus, rounds, report);
   report.add({"T3", "all-reduce, residual, RMSNorm: up to 64 KB (4 x 8192)", small, "us",
               Must::be_at_most, 6, judged});
   report.add({"T3", "the same, 512 KB (32 x 8192)", large, "us", Must::be_at_most, 10, judged});

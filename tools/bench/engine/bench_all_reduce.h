@@ -12,8 +12,9 @@
 namespace tandem {
 
 // Checks the operation on the devices against sums in double, then times it, recorded, by its
-// bytes. `judged`: whether these are devices that the bars are about.
-Status measure_all_reduce(std::span<Device* const> devices, DType dtype, int rounds, bool judged,
-                          BenchReport& report);
+// bytes. `gpus`: the devices' numbers, for NCCL beside it, if they are GPUs; only then is it
+// judged.
+Status measure_all_reduce(std::span<Device* const> devices, std::span<const int> gpus, DType dtype,
+                          int rounds, BenchReport& report);
 
 }  // namespace tandem

@@ -19,6 +19,7 @@
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"
+#include "tools/setup/gpus.h"
 
 namespace tandem {
 namespace {
@@ -71,9 +72,9 @@ class ShardBench {
  private:
   std::int32_t num_devices() const { return static_cast<std::int32_t>(settings_.tensor_parallel); }
 
+  // One device, or all that share the model.
   Status make_side(std::int64_t num_devices, const ExecutorBenchOptions& options, StepSide& side) {
-    EngineSettings settings = settings_;
-    settings.tensor_parallel = num_devices;
+    const EngineSettings settings = num_devices == 1 ? on_first_device(settings_) : settings_;
     TANDEM_ASSIGN(side.devices, make_devices(settings));
     std::vector<Device*> devices;
     for (const auto& device : side.devices) devices.push_back(device.get());
@@ -195,13 +196,19 @@ class ShardBench {
     std::vector<Device*> devices;
     devices.reserve(made.size());
     for (const auto& device : made) devices.push_back(device.get());
-    return measure_all_reduce(devices, dtype_, static_cast<int>(options_.rounds), on_gpu_, report_);
+    std::vector<int> gpus;
+    if (on_gpu_) {
+      TANDEM_ASSIGN(gpus, chosen_gpus(settings_));
+    }
+    return measure_all_reduce(devices, gpus, dtype_, static_cast<int>(options_.rounds), report_);
   }
 
   // Bytes per second.
   Result<double> copy_speed() {
     if (!only_.any("T2")) return 0.0;
-    if (on_gpu_) return measure_cuda_copy_speed(static_cast<int>(settings_.gpu));
+    if (on_gpu_) {
+      return measure_cuda_copy_speed(static_cast<int>(on_first_device(settings_).gpu));
+    }
     constexpr std::size_t kBytes = std::size_t{256} << 20;
     TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings_));
     TANDEM_ASSIGN(const auto memory, MemorySpeed::create(kBytes, host.num_threads, host.cpus));

@@ -9,6 +9,7 @@
 #include "tools/bench/coldstart/cold_runs.h"
 #include "tools/bench/measure/bench_serving.h"
 #include "tools/cli/machine.h"
+#include "tools/setup/gpus.h"
 
 namespace tandem {
 namespace {
@@ -100,8 +101,9 @@ Status measure_sharded_throughput(const ShardServing& serving, BenchReport& repo
       fmt::format("S2 workload, {} adapters, {} devices", count, devices), "requests/s", {}};
   for (const bool shared : {false, true, true, false}) {  // neither always comes first
     log::info("{} adapters, {} device(s)", count, shared ? devices : 1);
-    settings.tensor_parallel = shared ? devices : 1;
-    TANDEM_ASSIGN(const double rate, many_adapters_rate(settings, adapters, trace));
+    TANDEM_ASSIGN(
+        const double rate,
+        many_adapters_rate(shared ? settings : on_first_device(settings), adapters, trace));
     (shared ? of_many : of_one).values.push_back(rate);
   }
   report.add(of_one);
@@ -120,15 +122,13 @@ Status compare_sharded_answers(const ShardServing& serving, BenchReport& report)
   settings.adapter_mode = to_string(AdapterMode::cached);
   settings.host_tier_gb =
       static_cast<double>(adapters.host_tier_bytes(ColdAdapters::kContents * 4, kColdRank)) / 1e9;
-  settings.tensor_parallel = 1;
   double effect = 0;
-  TANDEM_ASSIGN(const auto expected, answers_of(settings, effect, adapters));
+  TANDEM_ASSIGN(const auto expected, answers_of(on_first_device(settings), effect, adapters));
   if (effect < kLeastEffect) {
     return error(StatusCode::internal,
                  "an adapter changes log-probabilities by {:.1e}: agreement would say nothing",
                  effect);
   }
-  settings.tensor_parallel = serving.settings.tensor_parallel;
   TANDEM_ASSIGN(const auto got, answers_of(settings, effect, adapters));
   const double tolerance = logprob_tolerance(serving.dtype);
   const Agreement agreement = compare_answers(expected, got, tolerance);
