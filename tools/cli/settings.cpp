@@ -252,16 +252,14 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.add(s.gpu, "gpu", "which GPU, counted from 0").range(0, 1023);
   table
       .add(s.tensor_parallel, "tensor_parallel",
-           "devices that share the model, each a part of every layer; more than 1: host devices, "
-           "or GPUs with untried_gpus")
+           "devices that share the model, each a part of every layer: GPUs that reach each other's "
+           "memory, or host devices")
       .range(1, 8);
   table
       .add(s.gpus, "gpus",
            "which GPUs share it, as in 0,1, by their numbers; default: that of `gpu` and those "
            "that follow")
       .meta("LIST");
-  table.add(s.untried_gpus, "untried_gpus",
-            "let several GPUs share the model, which has been built and never been tried on GPUs");
   table.add(s.threads, "threads", "compute threads of the host device; 0: one per physical core")
       .range(0, 1024);
   table.add(s.cpus, "cpus", "cores that these threads are pinned to, as in 0-3,8; default: chosen")

@@ -37,14 +37,6 @@ EngineSettings on_first_device(EngineSettings settings) {
 }
 
 Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings) {
-  // To be deleted, with the setting and what the pages say of it, once tools/test-gpu has passed.
-  if (settings.tensor_parallel > 1 && !settings.untried_gpus) {
-    return invalid(
-        "tensor_parallel: sharing a model among {} GPUs has been built and never been tried on "
-        "GPUs; --untried-gpus lets it run all the same, --tensor-parallel 1 takes one GPU, and "
-        "--device host computes on the CPU",
-        settings.tensor_parallel);
-  }
   TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
   std::vector<std::unique_ptr<Device>> devices;
   for (const int gpu : gpus) {

@@ -17,7 +17,6 @@ Result<std::vector<int>> chosen_gpus(const EngineSettings& settings);
 // Settings of one device, the first of those that `settings` names.
 EngineSettings on_first_device(EngineSettings settings);
 
-// Of more than one: refused as long as nobody has tried it, unless `untried_gpus` is set.
 Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings);
 
 }  // namespace tandem

@@ -31,11 +31,13 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// 16 bytes of T, loaded and stored as one access.
-template <typename T>
-struct alignas(16) Vec16 {
-  static constexpr int kSize = 16 / sizeof(T);
-  T element[kSize];
+// N elements of T, loaded and stored as one access.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Vec {
+  static constexpr int kSize = N;
+  T element[N];
 };
+template <typename T>
+using Vec16 = Vec<T, static_cast<int>(16 / sizeof(T))>;
 
 }  // namespace tandem::cuda

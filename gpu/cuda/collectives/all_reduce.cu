@@ -2,7 +2,11 @@
 // addition and the norm. A block has rows block, block + blocks, ...
 //
 // One shot: after the ranks have met, each reads all parts and adds them up by itself. Bound by the
-// meeting's two trips over the link, then by reading (ranks - 1) parts.
+// meeting's trip over the link, then by the one there and back of reading (ranks - 1) parts. One
+// trip alone, each float pushed in a word with its meeting's number, was no faster (us, two H200s,
+// 1, 32, 128 rows of 8192: 6.1, 11.4, 28.7; so they take 5.8, 8.6, 18.6): twice the bytes of a row
+// are one processor's to write. Nor was one store of a whole message behind a fence, instead of its
+// address and then, with release, its number (6.0, 9.7, 18.8).
 //
 // Two shots, where that many parts are more than a second meeting costs: of the rows that the
 // blocks of one number share, each rank's block adds up every ranks-th and leaves the sums in its
@@ -13,6 +17,7 @@
 // and between ranks and shots, to the bit. Norms are sums in the order of the threads, which is the
 // same on all ranks.
 #include <algorithm>
+#include <bit>
 
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
@@ -24,7 +29,11 @@ namespace tandem::cuda {
 namespace {
 
 constexpr int kMostThreads = 512;
-constexpr int kMaxItems = 2;  // vectors of a row that a thread holds
+// A thread's elements that lie together: 16 bytes of a part, so that a warp's lie together as well.
+// Over a link half of a sector costs as much as all of it (two H200s, 128 rows of 8192: 31 us with
+// 8 elements a thread, in two accesses of 16 bytes 32 bytes apart).
+constexpr int kVector = 4;
+constexpr int kMaxItems = 4;  // vectors of a row that a thread holds
 
 struct ReduceParams {
   GroupEnd end;
@@ -46,7 +55,7 @@ template <int V, int kItems>
 __device__ __forceinline__ void add_up(const ShownParts& shown, std::int32_t size,
                                        const std::int64_t (&offsets)[kItems],
                                        float (&sum)[kItems][V]) {
-  constexpr int kRanks = 4 / kItems;  // whose elements are on their way at once
+  constexpr int kRanks = kItems < 4 ? 4 / kItems : 2;  // whose elements are on their way at once
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
 #pragma unroll
@@ -219,8 +228,9 @@ __global__ void __launch_bounds__(kMostThreads) all_reduce(const __grid_constant
 template <typename W, typename Y>
 Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
   const char* const what = "all_reduce";
-  const std::int64_t vectors = wide ? p.width / kRowVector : p.width;
-  const std::int64_t items = wide ? ceil_div(vectors, kMostThreads) : 1;
+  const std::int64_t vectors = wide ? p.width / kVector : p.width;
+  const auto needed = static_cast<std::uint64_t>(ceil_div(vectors, kMostThreads));
+  const std::int64_t items = wide ? static_cast<std::int64_t>(std::bit_ceil(needed)) : 1;
   const auto threads = static_cast<unsigned>(
       std::min<std::int64_t>(ceil_div(ceil_div(vectors, items), 32) * 32, kMostThreads));
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(p.rows, p.end.most_blocks))),
@@ -228,15 +238,17 @@ Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
                           .overlap = true};
   if (!wide) return launch_kernel(what, shape, stream, all_reduce<W, Y, 1, 1, false>, p);
   if (items > kMaxItems) {
-    return launch_kernel(what, shape, stream, all_reduce<W, Y, kRowVector, 1, false>, p);
+    return launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, 1, false>, p);
   }
-  return items == 1
-             ? launch_kernel(what, shape, stream, all_reduce<W, Y, kRowVector, 1, true>, p)
-             : launch_kernel(what, shape, stream, all_reduce<W, Y, kRowVector, kMaxItems, true>, p);
+  if (items > 2) {
+    return launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, kMaxItems, true>, p);
+  }
+  return items == 1 ? launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, 1, true>, p)
+                    : launch_kernel(what, shape, stream, all_reduce<W, Y, kVector, 2, true>, p);
 }
 
 // A second meeting is reckoned to take as long as a MiB over the link (2 us at 450 GB/s; not
-// measured).
+// measured, for want of three GPUs).
 bool pays_two_shots(std::int64_t bytes, std::int64_t ranks) {
   constexpr std::int64_t kMeetingBytes = 1 << 20;
   return bytes * (ranks - 1) - 2 * bytes * (ranks - 1) / ranks > kMeetingBytes;
@@ -256,7 +268,7 @@ Status launch_all_reduce(const AllReduceArgs& args, const GroupEnd& end, cudaStr
   p.width = static_cast<std::int32_t>(args.part.cols());
   p.accumulate = args.accumulate;
   p.two_shots = pays_two_shots(args.part.num_elements() * 4, end.size);
-  bool wide = p.width % kRowVector == 0 && rows_aligned(args.part) && rows_aligned(args.residual);
+  bool wide = p.width % kVector == 0 && rows_aligned(args.part) && rows_aligned(args.residual);
   if (!norms) return launch<float, float>(p, wide, stream);
   p.weight = args.weight.data;
   p.out = args.out.data;

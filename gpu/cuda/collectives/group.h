@@ -11,7 +11,7 @@ namespace tandem::cuda {
 
 // Of a launch that meets: all of all ranks' must be on their GPUs at once, and several ranks may be
 // on one.
-constexpr std::int32_t kMostMeetingBlocks = 64;
+constexpr std::int32_t kMostMeetingBlocks = 128;
 
 // What a block of one rank tells the block of the same number of another.
 struct Message {
@@ -21,7 +21,7 @@ struct Message {
 
 // In each rank's own memory, zero at first.
 //
-//   0 inbox [blocks][2][ranks] | 16384 meetings [blocks] | 16640 gave_up
+//   0 inbox [blocks][2][ranks] | 32768 meetings [blocks] | 33280 gave_up
 struct RankSignals {
   // By turns: the fastest rank may send the next message while the slowest reads this one. A third
   // cannot come before every rank has sent its second, and that it does after reading the first.
@@ -32,7 +32,7 @@ struct RankSignals {
   // 1: a block has met nobody; this rank's kernels do nothing until it is zeroed.
   std::uint32_t gave_up;
 };
-static_assert(offsetof(RankSignals, meetings) == 16384 && offsetof(RankSignals, gave_up) == 16640);
+static_assert(offsetof(RankSignals, meetings) == 32768 && offsetof(RankSignals, gave_up) == 33280);
 
 // In pinned host memory, one of the group.
 struct GroupFaults {

@@ -1,4 +1,5 @@
-// What the row-by-row kernels share: V elements at a time (8, in 16-byte accesses, or 1), as float.
+// What the row-by-row kernels share: V elements at a time (8, in 16-byte accesses; 4; or 1), as
+// float.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +11,18 @@ namespace tandem::cuda {
 
 constexpr int kRowVector = 8;
 
+template <typename T, int V>
+using RowVec = Vec<T, (V * sizeof(T) < 16 ? V : static_cast<int>(16 / sizeof(T)))>;
+
 template <int V, typename T>
 __device__ __forceinline__ void load_row(const T* from, float (&to)[V]) {
   if constexpr (V == 1) {
     to[0] = to_float(*from);
   } else {
-    constexpr int kPer = Vec16<T>::kSize;
+    constexpr int kPer = RowVec<T, V>::kSize;
 #pragma unroll
     for (int part = 0; part < V / kPer; ++part) {
-      const auto raw = reinterpret_cast<const Vec16<T>*>(from)[part];
+      const auto raw = reinterpret_cast<const RowVec<T, V>*>(from)[part];
 #pragma unroll
       for (int i = 0; i < kPer; ++i) to[part * kPer + i] = to_float(raw.element[i]);
     }
@@ -30,13 +34,13 @@ __device__ __forceinline__ void store_row(T* to, const float (&from)[V]) {
   if constexpr (V == 1) {
     *to = from_float<T>(from[0]);
   } else {
-    constexpr int kPer = Vec16<T>::kSize;
+    constexpr int kPer = RowVec<T, V>::kSize;
 #pragma unroll
     for (int part = 0; part < V / kPer; ++part) {
-      Vec16<T> raw;
+      RowVec<T, V> raw;
 #pragma unroll
       for (int i = 0; i < kPer; ++i) raw.element[i] = from_float<T>(from[part * kPer + i]);
-      reinterpret_cast<Vec16<T>*>(to)[part] = raw;
+      reinterpret_cast<RowVec<T, V>*>(to)[part] = raw;
     }
   }
 }
