@@ -16,9 +16,9 @@ if(TANDEM_HAVE_CUDA)
 endif()
 
 set(system COMPONENT system EXCLUDE_FROM_ALL)
-install(FILES packaging/systemd/tandem.service DESTINATION /usr/lib/systemd/system ${system})
+install(FILES packaging/systemd/tandem.service packaging/systemd/tandem-route.service DESTINATION /usr/lib/systemd/system ${system})
 install(FILES packaging/systemd/tandem.sysusers DESTINATION /usr/lib/sysusers.d RENAME tandem.conf ${system})
-install(FILES packaging/tandem.toml DESTINATION /etc/tandem ${system})
+install(FILES packaging/tandem.toml packaging/route.toml DESTINATION /etc/tandem ${system})
 install(FILES packaging/debian/copyright DESTINATION "${CMAKE_INSTALL_DOCDIR}" ${system})
 
 cmake_host_system_information(RESULT release QUERY DISTRIB_ID)

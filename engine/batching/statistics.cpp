@@ -86,6 +86,7 @@ AdapterPresence presence_of(const AdapterLease& adapter) {
   presence.tier = tier(adapter->residency());
   presence.active = adapter->running.load(std::memory_order_relaxed) +
                     adapter->waiting.load(std::memory_order_relaxed);
+  presence.pinned = adapter->pinned();
   return presence;
 }
 

@@ -45,6 +45,7 @@ struct AdapterPresence {
   std::uint64_t bytes = 0;
   AdapterTier tier = AdapterTier::absent;  // absent: in its folder alone
   std::int32_t active = 0;                 // requests that run or wait
+  bool pinned = false;
 };
 
 // A file that an adapter was read from, opened for who passes it on.

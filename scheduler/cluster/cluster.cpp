@@ -174,7 +174,7 @@ void Cluster::take_adapter(EngineIndex engine, const AdapterReport& adapter) {
   Held& held = place->second;
   index_.set_tier(known.adapter, engine, adapter.tier);
   index_.add_active(known.adapter, engine, adapter.active - held.active);
-  held = {adapter.tier, adapter.active};
+  held = {adapter.tier, adapter.active, adapter.pinned};
 }
 
 void Cluster::drop_adapter(EngineIndex engine, const std::string& name) {

@@ -126,6 +126,7 @@ class Cluster {
     std::int64_t bytes;
     std::int64_t engines;               // that have it at all
     std::vector<EngineIndex> resident;  // on the device, or on its way there
+    std::vector<EngineIndex> pinned;
   };
   std::vector<AdapterPlaces> adapter_places() const;
   // Who else could serve it: engines that accept and have the model, without `chosen`. First where
@@ -161,7 +162,8 @@ class Cluster {
   };
   struct Held {
     AdapterTier tier = AdapterTier::absent;
-    std::int32_t active = 0;  // as reported
+    std::int32_t active = 0;  // as reported, like `pinned`
+    bool pinned = false;
   };
   // What the index and the views are made from, of one engine.
   struct Books {

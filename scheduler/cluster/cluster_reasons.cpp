@@ -50,11 +50,17 @@ std::vector<Cluster::AdapterPlaces> Cluster::adapter_places() const {
   for (const auto& [name, model] : models_) {
     if (!model.adapter.valid()) continue;
     AdapterPlaces places{
-        name, model.rank, model.bytes, static_cast<std::int64_t>(model.engines.size()), {}};
+        name, model.rank, model.bytes, static_cast<std::int64_t>(model.engines.size()), {}, {}};
     for (const AdapterHold& hold : index_.holds(model.adapter)) {
       if (is_on_device(hold)) places.resident.push_back(hold.engine);
     }
     std::ranges::sort(places.resident);
+    for (const EngineIndex engine : model.engines) {
+      const auto& held = books_[engine.index()].adapters;
+      if (const auto found = held.find(name); found != held.end() && found->second.pinned) {
+        places.pinned.push_back(engine);
+      }
+    }
     result.push_back(std::move(places));
   }
   std::ranges::sort(result, {}, &AdapterPlaces::name);

@@ -173,6 +173,7 @@ void read_adapters(Members& members, Status& wrong, EngineReport& report) {
     adapter.count("rank", read.rank, RankTally::kMaxRank);
     adapter.count("bytes", read.bytes, kMostBytes);
     adapter.count("active", read.active, kMostRequests);
+    if (adapter.find("pinned") != nullptr) adapter.flag("pinned", read.pinned);
     std::string tier;
     adapter.text("tier", tier);
     const auto known = std::find_if(kTiers.begin(), kTiers.end(),

@@ -19,6 +19,7 @@ struct AdapterReport {
   std::int64_t bytes = 0;
   AdapterTier tier = AdapterTier::absent;
   std::int32_t active = 0;  // requests that run or wait
+  bool pinned = false;      // older engines do not tell
 };
 
 struct EngineReport {

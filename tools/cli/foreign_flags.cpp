@@ -13,6 +13,10 @@ struct Hint {
 
 constexpr std::string_view kOneGpu =
     "a process computes on one GPU, which --gpu N picks: leave it out";
+constexpr std::string_view kShare =
+    "here it is --tensor-parallel, for host devices; for GPUs with --untried-gpus";
+constexpr std::string_view kSeveral = "start several, behind `tandem route`: leave it out";
+constexpr std::string_view kNoDraft = "nothing is guessed ahead of the model: leave it out";
 constexpr std::string_view kNoQuantization =
     "weights are computed with as the checkpoint has them: leave it out, or take another "
     "checkpoint";
@@ -24,22 +28,22 @@ constexpr std::string_view kChunk = "here it is --max-num-batched-tokens";
 constexpr std::string_view kOverlap =
     "--adapter-mode says how cold adapters come; planned, the default, does what is fastest";
 
-constexpr std::array<Hint, 101> kHints = {{
+constexpr std::array<Hint, 111> kHints = {{
     {"--enable-lora", "adapters are always welcome: leave it out"},
     {"--lora-modules", "--adapter NAME=DIR names one, --adapters DIR a folder of them"},
     {"--max-loras", "here it is --max-device-adapters"},
     {"--max-cpu-loras", "here it is --max-adapters, and --host-tier-gb for their memory"},
     {"--lora-dtype", "adapters are computed with in --dtype: leave it out"},
     {"--lora-extra-vocab-size", "adapters with words of their own are not supported: leave it out"},
-    {"--fully-sharded-loras", kOneGpu},
+    {"--fully-sharded-loras", "with --tensor-parallel they always are: leave it out"},
     {"--gpu-memory-utilization",
      "--pool-gb GB says how much memory KV and adapters share; by default all that is left"},
-    {"--tensor-parallel-size", kOneGpu},
-    {"-tp", kOneGpu},
+    {"--tensor-parallel-size", kShare},
+    {"-tp", kShare},
     {"--pipeline-parallel-size", kOneGpu},
     {"-pp", kOneGpu},
-    {"--data-parallel-size", kOneGpu},
-    {"-dp", kOneGpu},
+    {"--data-parallel-size", kSeveral},
+    {"-dp", kSeveral},
     {"--distributed-executor-backend", kOneGpu},
     {"--enable-prefix-caching", "it is on by default: leave it out"},
     {"--no-enable-prefix-caching", "here it is --no-prefix-cache"},
@@ -78,6 +82,16 @@ constexpr std::array<Hint, 101> kHints = {{
     {"--scheduling-policy", "here it is --queue-order"},
     {"--allowed-origins", "here it is --cors-origins"},
     {"--disable-uvicorn-access-log", "here it is --no-request-log"},
+    {"--disable-log-requests", "here it is --no-request-log"},
+    {"--enable-log-requests", "each request has a line by default: leave it out"},
+    {"--speculative-config", kNoDraft},
+    {"--speculative-model", kNoDraft},
+    {"--num-speculative-tokens", kNoDraft},
+    {"--reasoning-parser", "what a model thinks comes as text of its answer: leave it out"},
+    {"--root-path", "put a proxy in front that takes the prefix off"},
+    {"--compilation-config", "here it is --graphs, and --max-graph-batch for the largest"},
+    {"-O", "here it is --graphs, and --max-graph-batch for the largest"},
+    {"--async-scheduling", "it is on by default: leave it out, or --no-overlap to end it"},
     // SGLang's
     {"--model-path", "here it is --model"},
     {"--tokenizer-path", "the checkpoint's own tokenizer.json is used: leave it out"},
@@ -98,14 +112,16 @@ constexpr std::array<Hint, 101> kHints = {{
     {"--page-size", "here it is --page-tokens"},
     {"--random-seed", "requests bring their `seed`: leave it out"},
     {"--base-gpu-id", "here it is --gpu"},
-    {"--tp-size", kOneGpu},
-    {"--tp", kOneGpu},
-    {"--dp-size", kOneGpu},
+    {"--tp-size", kShare},
+    {"--tp", kShare},
+    {"--dp-size", kSeveral},
     {"--lora-paths", "--adapter NAME=DIR names one, --adapters DIR a folder of them"},
     {"--max-loras-per-batch", "here it is --max-device-adapters"},
     {"--max-loaded-loras", "here it is --max-adapters, and --host-tier-gb for their memory"},
     {"--lora-target-modules", "each adapter brings its own: leave it out"},
-    {"--lora-eviction-policy", "those used least recently go: leave it out"},
+    {"--lora-eviction-policy",
+     "what gives way is weighed by what bringing it back takes and how often it was used: leave it "
+     "out"},
     {"--lora-backend", kOwnKernels},
     {"--max-lora-chunk-size", kOwnKernels},
     {"--attention-backend", kOwnKernels},
@@ -124,8 +140,8 @@ constexpr std::array<Hint, 101> kHints = {{
     {"--source", kNoDownload},
     {"--adapter-source", kNoDownload},
     {"--huggingface-hub-cache", kNoDownload},
-    {"--num-shard", kOneGpu},
-    {"--sharded", kOneGpu},
+    {"--num-shard", kShare},
+    {"--sharded", kShare},
     {"--quantize", kNoQuantization},
     {"--max-concurrent-requests", "here it is --max-queue, for those that wait"},
     {"--max-input-length", "here it is --max-model-len, for prompt and answer together"},

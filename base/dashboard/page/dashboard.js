@@ -71,10 +71,11 @@ function say(text, mood = '') {
   setText(node, text);
 }
 
+// `body`: or a promise of it.
 async function change(path, body, done) {
   say('…');
   try {
-    const response = await call(path, {method: 'POST', body: JSON.stringify(body)});
+    const response = await call(path, {method: 'POST', body: JSON.stringify(await body)});
     if (!response.ok) throw new Error(await failureOf(response));
     say(done, 'good');
     return true;
@@ -84,10 +85,24 @@ async function change(path, body, done) {
   }
 }
 
+// An engine's row has its folder; of a router's the engines are asked when it is wanted.
+async function folderOf(row) {
+  if (row.path !== undefined) return row.path;
+  const response = await call('/v1/adapters');
+  if (!response.ok) throw new Error(await failureOf(response));
+  const found = (await response.json()).data.find((each) => each.name === row.name);
+  if (found === undefined) throw new Error(`No engine has ${row.name} any more.`);
+  return found.path;
+}
+
+async function pinBody(row, pinned) {
+  return {lora_name: row.name, lora_path: await folderOf(row), pinned};
+}
+
 const act = {
   tryIt: (row) => tryOut.choose(row.name),
   unload: (row) => change('/v1/unload_lora_adapter', {lora_name: row.name}, `${row.name} is unloaded.`),
-  pin: (row, pinned) => change('/v1/load_lora_adapter', {lora_name: row.name, lora_path: row.path, pinned},
+  pin: (row, pinned) => change('/v1/load_lora_adapter', pinBody(row, pinned),
                                `${row.name} is ${pinned ? 'pinned' : 'no longer pinned'}.`),
 };
 

@@ -1,5 +1,5 @@
 // The adapters: thousands of rows, of which only those in view are elements.
-import {byId, bytes, count, element, setText} from './format.js';
+import {byId, bytes, count, element, setText, svg} from './format.js';
 
 const kRowHeight = 32;
 const kBeyond = 6;  // rows above and below those in view
@@ -113,14 +113,29 @@ function engineColumns() {
   ];
 }
 
+function deviceText(row) {
+  return row.resident.length === 0 ? `none of ${row.engines}` : row.resident.join(', ');
+}
+
+// An engine's row says whether, a router's where: it is pinned if all that have the adapter pin it.
+function isPinned(row) {
+  return Array.isArray(row.pinned) ? row.pinned.length > 0 && row.pinned.length >= row.engines : row.pinned;
+}
+
+// Drawn, as few fonts have a pin.
+function pinMark(where) {
+  return svg('svg', {class: 'pin', viewBox: '0 0 10 14', 'aria-hidden': 'true'}, svg('title', {}, where),
+             svg('path', {d: 'M3 1h4l-.5 4 2.5 3h-3.4l-.6 5-.6-5h-3.4l2.5-3z'}));
+}
+
 function routerColumns() {
   return [
     {name: 'name', label: 'Adapter', of: (row) => row.name, text: (row) => row.name},
     {name: 'rank', label: 'Rank', class: 'number', of: (row) => row.rank, text: (row) => String(row.rank)},
     {name: 'bytes', label: 'Size', class: 'number rare', of: (row) => row.bytes, text: (row) => bytes(row.bytes)},
     {name: 'engines', label: 'On the device of', of: (row) => -row.resident.length,
-     text: (row) => row.resident.length === 0 ? `none of ${row.engines}` : row.resident.join(', ')},
-    {name: 'actions', label: '', class: 'rare actions', text: () => ''},
+     text: (row) => deviceText(row)},
+    {name: 'actions', label: '', class: 'actions', text: () => ''},
   ];
 }
 
@@ -162,19 +177,21 @@ export class AdapterTable {
     if (row.tier !== undefined) {
       const pin = row.pinned ? ', pinned' : '';
       special.tier = element('div', {role: 'cell'}, element('span', {class: `tier ${row.tier in kTierWord ? row.tier : ''}`},
-                                                            row.tier), row.pinned ? element('span', {title: 'pinned'}, ' \u{1F4CC}\uFE0E') : null);
+                                                            row.tier), row.pinned ? pinMark('pinned') : null);
       special.tier.setAttribute('aria-label', `${row.tier}${pin}`);
     }
-    const actions = element('div', {role: 'cell', class: this.kind === 'engine' ? 'actions' : 'actions rare'},
-        element('button', {type: 'button', class: 'try', 'aria-label': `Try ${row.name}`,
-                           click: () => this.act.tryIt(row)}, 'Try'));
-    if (this.kind === 'engine') {
-      actions.append(
-          element('button', {type: 'button', disabled: !this.mayLoad, click: () => this.act.pin(row, !row.pinned),
-                             'aria-label': `${row.pinned ? 'Unpin' : 'Pin'} ${row.name}`}, row.pinned ? 'Unpin' : 'Pin'),
-          this.unloadButton(row));
+    if (this.kind === 'router' && row.pinned.length > 0) {
+      const where = `pinned on ${row.pinned.join(', ')}`;
+      special.engines = element('div', {role: 'cell', 'aria-label': `${deviceText(row)}, ${where}`},
+                                pinMark(where), deviceText(row));
     }
-    special.actions = actions;
+    const pinned = isPinned(row);
+    special.actions = element('div', {role: 'cell', class: 'actions'},
+        element('button', {type: 'button', class: 'try', 'aria-label': `Try ${row.name}`,
+                           click: () => this.act.tryIt(row)}, 'Try'),
+        element('button', {type: 'button', disabled: !this.mayLoad, click: () => this.act.pin(row, !pinned),
+                           'aria-label': `${pinned ? 'Unpin' : 'Pin'} ${row.name}`}, pinned ? 'Unpin' : 'Pin'),
+        this.unloadButton(row));
     return special;
   }
 

@@ -85,8 +85,9 @@ json view_json(const EngineIdentity& engine, const EngineView& view, bool draini
 }
 
 json presence_json(const AdapterPresence& adapter) {
-  return {{"name", *adapter.name},  {"digest", *adapter.digest},       {"rank", adapter.rank},
-          {"bytes", adapter.bytes}, {"tier", tier_word(adapter.tier)}, {"active", adapter.active}};
+  return {{"name", *adapter.name},   {"digest", *adapter.digest},       {"rank", adapter.rank},
+          {"bytes", adapter.bytes},  {"tier", tier_word(adapter.tier)}, {"active", adapter.active},
+          {"pinned", adapter.pinned}};
 }
 
 }  // namespace tandem

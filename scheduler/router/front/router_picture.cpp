@@ -87,15 +87,17 @@ DashboardRow engine_row(const EngineState& engine, const EngineView& view, bool 
 
 DashboardRow adapter_row(const Cluster::AdapterPlaces& places,
                          const std::vector<EngineState>& engines) {
-  json resident = json::array();
-  for (const EngineIndex engine : places.resident) {
-    resident.push_back(engines[engine.index()].address.text());
-  }
+  const auto urls = [&](const std::vector<EngineIndex>& among) {
+    json list = json::array();
+    for (const EngineIndex engine : among) list.push_back(engines[engine.index()].address.text());
+    return list;
+  };
   const json row{{"name", places.name},
                  {"rank", places.rank},
                  {"bytes", places.bytes},
                  {"engines", places.engines},
-                 {"resident", std::move(resident)}};
+                 {"resident", urls(places.resident)},
+                 {"pinned", urls(places.pinned)}};
   return {text_of(row["name"]), text_of(row)};
 }
 

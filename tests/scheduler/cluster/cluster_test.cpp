@@ -113,6 +113,20 @@ TEST_F(ClusterTest, SendsRequestsForOfferedAdaptersToEnginesThatLackThem) {
   EXPECT_EQ(choose("x", 0), 0) << "no other has it";
 }
 
+TEST_F(ClusterTest, TellsWhereAnAdapterIsOnTheDeviceAndPinned) {
+  const AdapterReport resident{
+      .name = "x", .rank = 16, .bytes = 9, .tier = AdapterTier::resident, .pinned = true};
+  ASSERT_TRUE(report(0, report_of("a", {{.name = "x", .rank = 16, .bytes = 9}})));
+  ASSERT_TRUE(report(1, report_of("b", {resident})));
+  const std::vector<Cluster::AdapterPlaces> places = cluster_.adapter_places();
+  ASSERT_EQ(places.size(), 1U);
+  EXPECT_EQ(places[0].engines, 2);
+  EXPECT_EQ(places[0].resident, std::vector<EngineIndex>{EngineIndex(1)});
+  EXPECT_EQ(places[0].pinned, std::vector<EngineIndex>{EngineIndex(1)});
+  ASSERT_TRUE(report(1, report_of("b", {{.name = "x", .rank = 16, .bytes = 9}}), false));
+  EXPECT_TRUE(cluster_.adapter_places()[0].pinned.empty());
+}
+
 TEST_F(ClusterTest, GivesADoubtedEngineNothingUntilItsNextReport) {
   ASSERT_TRUE(report(0, report_of("a")));
   cluster_.doubt(EngineIndex(0));

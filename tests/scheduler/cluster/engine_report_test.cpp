@@ -24,7 +24,7 @@ json honest() {
     "costs": {"kernel": "mbgmv", "step_s": 0.01, "rank_s": 0.002},
     "cold": {"link_bytes_per_s": 1e9, "cpu_assist": false},
     "adapters": [{"name": "a", "digest": "", "rank": 16, "bytes": 1048576, "tier": "host",
-                  "active": 1}],
+                  "active": 1, "pinned": true}],
     "removed": ["b"]})");
 }
 
@@ -41,11 +41,15 @@ TEST(EngineReport, ReadsWhatAnEngineSays) {
   EXPECT_EQ(report.view.step_ends_s, 0.004);
   ASSERT_EQ(report.adapters.size(), 1U);
   EXPECT_EQ(report.adapters[0].tier, AdapterTier::host);
+  EXPECT_TRUE(report.adapters[0].pinned);
   EXPECT_EQ(report.removed, std::vector<std::string>{"b"});
   EXPECT_TRUE(report.view.prefix_cache);  // unless it says otherwise
   json without = honest();
   without["prefix_cache"] = false;
   EXPECT_FALSE(read_report(without.dump()).value().view.prefix_cache);
+  json older = honest();
+  older["adapters"][0].erase("pinned");
+  EXPECT_FALSE(read_report(older.dump()).value().adapters[0].pinned);
   json unknown_end = honest();
   unknown_end["step_ends_in_s"] = nullptr;
   EXPECT_LT(read_report(unknown_end.dump()).value().view.step_ends_s, 0);
@@ -69,6 +73,7 @@ TEST(EngineReport, RefusesWhatDoesNotHoldTogether) {
       {"/cold/link_bytes_per_s", 0},
       {"/adapters/0/rank", 100000},
       {"/adapters/0/tier", "heaven"},
+      {"/adapters/0/pinned", 1},
       {"/adapters/0/name", ""},
       {"/adapters/0/name", "a\nb"},
       {"/adapters/0/name", std::string(1000, 'x')},

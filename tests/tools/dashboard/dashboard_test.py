@@ -4,24 +4,14 @@ Drives the dashboard of the server at URL as a person would, in a headless Chrom
 adapter loaded, a prompt to two models, the cold start that follows, pinned, unloaded. Ends with 77
 where there is no Chromium (Debian: chromium, chromium-driver)."""
 
-import json
-import shutil
 import sys
 import time
 
+import page_checks as page
 from browser import Browser
 
 NAME = "from-page"
 FOLDER = "python"
-ROW = '#adapter-table [data-name="{}"]'
-TEXT = "document.querySelector(arguments[0])?.textContent"
-
-
-def show(browser, name):
-    """Filters the table, so that its row is in view."""
-    browser.run("""const filter = document.getElementById('adapter-filter');
-        filter.value = arguments[0];
-        filter.dispatchEvent(new Event('input'));""", name)
 
 
 def log_in(browser, url, key):
@@ -41,22 +31,7 @@ def load_adapter(browser):
     browser.write("#load-path", "/etc")
     browser.click("#load-button")
     browser.wait("document.querySelector('#adapter-message.bad')?.textContent.includes('adapter roots')")
-    browser.write("#load-path", FOLDER)
-    browser.click("#load-button")
-    show(browser, NAME)
-    browser.wait("document.querySelector(arguments[0])", ROW.format(NAME))
-
-
-def ask_two(browser):
-    browser.write("#try-prompt", "import os\nimport sys\n\n\nclass Reader:\n")
-    browser.write("#try-a", NAME)
-    browser.write("#try-b", "demo-llama")
-    browser.write("#try-tokens", "24")
-    browser.click("#try-run")
-    for side in "ab":
-        browser.wait("document.querySelector(arguments[0]).textContent.length > 20", f"#try-{side}-text")
-        browser.wait("document.querySelector(arguments[0]).textContent.includes('24 tokens')",
-                     f"#try-{side}-note")
+    page.load_adapter(browser, NAME, FOLDER)
 
 
 def watch_cold_start(browser):
@@ -65,43 +40,14 @@ def watch_cold_start(browser):
     assert said.startswith(f"{NAME}, rank 16, "), said
     assert browser.run("return document.querySelectorAll('#cold-picture svg .load').length") == 8, "layers"
     browser.wait("document.querySelector(arguments[0]).textContent === 'device'",
-                 ROW.format(NAME) + " .tier.device")
-
-
-def pin_and_unload(browser):
-    row = ROW.format(NAME)
-    browser.click(f'{row} button[aria-label="Pin {NAME}"]')
-    browser.wait("document.querySelector(arguments[0])", f'{row} button[aria-label="Unpin {NAME}"]')
-    browser.click(f'{row} button[aria-label="Unpin {NAME}"]')
-    browser.wait("document.querySelector(arguments[0])", f'{row} button[aria-label="Pin {NAME}"]')
-    browser.click(f'{row} button[aria-label="Unload {NAME}"]')
-    browser.click(f'{row} button[aria-label="Really unload {NAME}"]')
-    browser.wait("document.querySelector(arguments[0]) === null", row)
-
-
-def check_names(browser):
-    """Every control has a name that a screen reader says."""
-    count = browser.run("""const all = [...document.querySelectorAll('button, input, select, textarea, [tabindex]')];
-        all.forEach((each) => each.removeAttribute('data-control'));
-        const shown = all.filter((each) => each.checkVisibility());
-        shown.forEach((each, i) => each.setAttribute('data-control', i));
-        return shown.length;""")
-    assert count > 20, count
-    for i in range(count):
-        name = browser.name_of(f'[data-control="{i}"]')
-        assert name.strip(), browser.run("return document.querySelector(arguments[0]).outerHTML",
-                                         f'[data-control="{i}"]')
-    pictures = browser.run("""return [...document.querySelectorAll('[role=img]')]
-        .filter((each) => each.checkVisibility() && !each.getAttribute('aria-label')).map((each) => each.outerHTML)""")
-    assert not pictures, pictures
+                 page.ROW.format(NAME) + " .tier.device")
 
 
 def scroll_many(browser, url):
     """2,000 adapters, by the page's own modules: rows in view alone are elements, and a frame with
     another part of them takes no longer than one may."""
     browser.open(f"{url}/dashboard/icon.svg")  # same origin, no page
-    browser.open(url)
-    browser.wait("document.getElementById('link').textContent === 'live'")
+    page.open_page(browser, url)
     worst = browser.run("""
         return (async () => {
           const {AdapterTable} = await import('/dashboard/table.js');
@@ -139,33 +85,26 @@ def scroll_many(browser, url):
 def main():
     url, key = sys.argv[1], sys.argv[2]
     folder = sys.argv[4] if len(sys.argv) > 4 else None
-    for program in ("chromium", "chromedriver"):
-        if shutil.which(program) is None:
-            print(f"there is no {program} here (Debian: chromium, chromium-driver): skipped")
-            return 77
+    if page.missing_browser():
+        return page.SKIPPED
     begin = time.monotonic()
     with Browser(1280, 900) as browser:
         log_in(browser, url, key)
         load_adapter(browser)
-        ask_two(browser)
+        page.ask(browser, "import os\nimport sys\n\n\nclass Reader:\n", NAME, "demo-llama", 24)
         watch_cold_start(browser)
-        pin_and_unload(browser)
-        show(browser, "")
-        check_names(browser)
+        page.pin(browser, NAME)
+        page.pin(browser, NAME, pinned=False)
+        page.unload(browser, NAME)
+        page.show(browser, "")
+        page.check_names(browser)
         if folder:
             browser.screenshot(f"{folder}/wide.png", whole=True)
-        browser.resize(390, 844)
-        wide = browser.run("return document.documentElement.scrollWidth")
-        assert wide <= 390, f"the page is {wide} px wide on a phone"
-        check_names(browser)
-        if folder:
-            browser.screenshot(f"{folder}/phone.png", whole=True)
+        page.check_on_a_phone(browser, folder and f"{folder}/phone.png")
         browser.resize(1280, 900)
         worst = scroll_many(browser, url)
         # A wrong key was tried, and a folder that is not allowed: both are told as what they are.
-        errors = [entry for entry in browser.console() if entry["level"] == "SEVERE"
-                  and "401" not in entry["message"] and "403" not in entry["message"]]
-        assert not errors, json.dumps(errors, indent=1)
+        page.check_console(browser, expected=("401", "403"))
     print(f"{time.monotonic() - begin:.1f} s; 2,000 adapters: {worst}")
     return 0
 

@@ -28,6 +28,7 @@ import metrics_lint  # noqa: E402
 
 PACKAGING = ROOT / "packaging"
 RULES = PACKAGING / "prometheus/rules.yml"
+RULES_TEST = ROOT / "tests/tools/packages/rules_test.yml"
 PATIENCE_S = 60
 
 
@@ -56,6 +57,8 @@ def static_faults(served):
     explained = re.findall(r"^### (\w+)", page, re.MULTILINE)
     faults += [f"docs/alerts.md does not explain {name}" for name in alerts if name not in explained]
     faults += [f"docs/alerts.md explains {name}, which is no alert" for name in explained if name not in alerts]
+    cases = re.findall(r"alertname: (\w+)", RULES_TEST.read_text())
+    faults += [f"{RULES_TEST.name} has no case of {name}" for name in alerts if name not in cases]
     runbooks = re.findall(r"- alert: (\w+)\n(?:(?!- alert).*\n)*?\s+runbook: docs/alerts.md#(\w+)", rules)
     faults += [f"{name} has no runbook of its own" for name in alerts if (name, name.lower()) not in runbooks]
     return faults
@@ -142,7 +145,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         shutil.copy(RULES, folder)
-        shutil.copy(ROOT / "tests/tools/packages/rules_test.yml", folder)
+        shutil.copy(RULES_TEST, folder)
         for asked in (["check", "rules", "rules.yml"], ["test", "rules", "rules_test.yml"]):
             if subprocess.run([tool("promtool"), *asked], cwd=folder, stdout=subprocess.DEVNULL).returncode != 0:
                 return 1

@@ -50,22 +50,29 @@ as_unit() {
 }
 
 try_deb() { # DEB [NEWER]
-  local installed settings=/etc/tandem/tandem.toml name
+  local installed settings=/etc/tandem/tandem.toml name one
   name=$(dpkg-deb -f "$1" Package)
   apt-get install -y -q --no-install-recommends "$1" > "$log" 2>&1 || fail "$1 does not install"
   tandem --version | grep -q '^tandem [0-9]' || fail "tandem is not on the PATH"
   getent passwd tandem | grep -q nologin || fail "no user tandem"
   [[ -s /usr/share/man/man1/tandem-serve.1.gz ]] || fail "no manual page"
-  dpkg-query -W -f '${Conffiles}' "$name" | grep -q $settings || fail "$settings is no conffile"
-  sed '/^Documentation=/d' $unit > /tmp/tandem.service # no `man` in a bare root
-  systemd-analyze verify /tmp/tandem.service > "$log" 2>&1 || fail "systemd-analyze verify finds fault"
-  [[ ! -s $log ]] || fail "systemd-analyze verify complains"
-  systemd-analyze security --offline=yes --threshold=20 /tmp/tandem.service > "$log" || fail "the unit is too open"
-  say "$name: installed; $(grep -o 'Overall exposure.*: [0-9.]*' "$log")"
+  for one in $settings /etc/tandem/route.toml; do
+    dpkg-query -W -f '${Conffiles}' "$name" | grep -q "$one" || fail "$one is no conffile"
+  done
+  for one in tandem tandem-route; do
+    sed '/^Documentation=/d' ${unit%/*}/$one.service > /tmp/$one.service # no `man` in a bare root
+    systemd-analyze verify /tmp/$one.service > "$log" 2>&1 || fail "systemd-analyze verify finds fault"
+    [[ ! -s $log ]] || fail "systemd-analyze verify complains"
+    systemd-analyze security --offline=yes --threshold=20 /tmp/$one.service > "$log" || fail "$one.service is too open"
+    say "$name: installed; $(grep -o 'Overall exposure.*: [0-9.]*' "$log")"
+  done
 
   local status=0
   tandem serve --config $settings > /dev/null 2> "$log" || status=$?
   [[ $status == 2 ]] && grep -q 'model' "$log" || fail "no message without a model: status $status"
+  status=0
+  tandem route --config /etc/tandem/route.toml > /dev/null 2> "$log" || status=$?
+  [[ $status == 2 ]] && grep -q 'which engines' "$log" || fail "no message without engines: status $status"
   mkdir -p /var/lib/tandem/models
   cp -r tests/data/demo-llama /var/lib/tandem/models/demo
   chmod -R a+rX /var/lib/tandem/models

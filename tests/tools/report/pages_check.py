@@ -23,6 +23,7 @@ HOSTILE = '"><script>document.title="hacked"</script>&amp;'
 
 def pages_of(tandem, folder):
     """(name, text) of a page of each kind that takes no time. Those of other benchmarks are of the same parts."""
+    data = pathlib.Path(__file__).resolve().parents[2] / 'data'
     def run(*args):
         home = {**os.environ, 'HOME': str(folder), 'XDG_CONFIG_HOME': str(folder)}  # it has no profile
         subprocess.run([tandem, *args], check=True, stdout=subprocess.DEVNULL, timeout=60, env=home)
@@ -38,6 +39,9 @@ def pages_of(tandem, folder):
     run('simulate', '--compare', 'random,tandem', '--engines', '2', '--load', '0.8', '--duration-s', '40', '--warmup-s', '5',
         '--adapters', '100', '--html', page('simulate'))
     run('profile', '--map', '--html', page('profile'))
+    run('bench', 'route', '--engines', '20', '--decisions', '300', '--requests', '0', '--html', page('bench_route'))
+    run('bench', 'tokenizer', '--model', str(data / 'demo-llama'), '--text', str(data / 'tokenizers/corpus.txt'),
+        '--megabytes', '0.05', '--rounds', '5', '--html', page('bench_tokenizer'))
     return [(path.stem, path.read_text()) for path in sorted(folder.glob('*.html'))]
 
 
@@ -53,6 +57,9 @@ def check_text(name, text):
     assert facts['commit'].text and facts['machine'].text, name
     headings = [element.tag for element in root.find('body')]
     assert headings.index('dl') < headings.index('h2'), f'{name}: the summary comes first'
+    if name != 'profile':  # a map, where nothing was measured
+        lines = root.findall(".//figure/svg/path[@class]")
+        assert len(lines) >= 2 and all(line.find('title').text for line in lines), f'{name}: no plots'
 
 
 # In the browser: what each page is like at a phone's width, and what its first column of figures says when
@@ -109,7 +116,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         pages = pages_of(sys.argv[1], folder)
-        assert len(pages) == 4
+        assert len(pages) == 6
         for page, text in pages:
             check_text(page, text)
         chromium = shutil.which('chromium')

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory/memory_info.h"
+#include "tools/bench/common/sample_plots.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/version.h"
@@ -213,9 +214,11 @@ HtmlPage BenchReport::to_html() const {
     page.section("Bars");
     page.table({"id", "verdict", "figure", "measured", "bar"}, rows);
   }
-  if (!plots_.empty()) {
-    page.section("Plots");
-    page.plots(plots_);
+  // Who draws plots of its own says with them what its samples are like.
+  const std::vector<Plot> plots = plots_.empty() ? sample_plots(samples_) : plots_;
+  if (!plots.empty()) {
+    page.section(plots_.empty() ? "Distributions" : "Plots");
+    page.plots(plots);
   }
   for (const ReportTable& one : tables_) {
     rows.clear();

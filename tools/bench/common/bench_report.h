@@ -48,7 +48,8 @@ struct ReportTable {
   std::vector<std::vector<nlohmann::json>> rows;
 };
 
-// --json, --html, --check: the flags of every benchmark.
+// --json, --html, --check: the flags of every benchmark with bars. (`bench serve` has none, and the
+// first two by itself.)
 struct ReportSettings {
   std::string json;
   std::string html;
@@ -64,7 +65,8 @@ class BenchReport {
   void add(Bar bar) { bars_.push_back(std::move(bar)); }
   void add(const Samples& samples) { samples_.push_back(samples); }
   void add(ReportTable table) { tables_.push_back(std::move(table)); }
-  void add(Plot plot) { plots_.push_back(std::move(plot)); }  // of the page alone
+  // Of the page alone, in the place of distributions of the samples.
+  void add(Plot plot) { plots_.push_back(std::move(plot)); }
   void fact(std::string name, nlohmann::json value);
 
   const std::vector<Bar>& bars() const { return bars_; }

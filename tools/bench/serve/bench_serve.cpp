@@ -128,6 +128,12 @@ Result<int> sweep(const ServeBenchSettings& s, ServeSession& session) {
 
 Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& args) {
   if (!s.compare.empty()) return compare(s);
+  if (!s.json.empty()) {
+    if (!s.result_filename.empty())
+      return invalid("json: it is --save-result with --result-filename; give one of them");
+    s.save_result = true;
+    s.result_filename = s.json;
+  }
   std::unique_ptr<StubProcess> stub;
   if (s.stub) {
     TANDEM_ASSIGN(stub, StubProcess::start({s.stub_ttft_ms * 1e-3, s.stub_tpot_ms * 1e-3}));

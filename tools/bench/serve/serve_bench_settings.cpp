@@ -11,14 +11,20 @@ constexpr double kManyTokens = 10'000'000;
 
 using Adder = const std::function<SettingsField&(SettingsFacts::Target, const char*, const char*)>&;
 
+// What vLLM's and SGLang's benchmarks call servers that speak as OpenAI does. (To SGLang's own,
+// `sglang` is its /generate; here it is asked as others are.)
+std::vector<std::string> backend_names() {
+  return {"openai", "openai-chat", "vllm", "vllm-chat", "sglang", "sglang-oai", "sglang-oai-chat"};
+}
+
 void add_server(SettingsTable& table, Adder add, ServeBenchSettings& s) {
   table.group("Server");
   add(&s.base_url, "base_url", "http://HOST:PORT or https; instead of host and port").meta("URL");
   add(&s.host, "host", "of the server");
   add(&s.port, "port", "of the server").range(1, 65535);
   add(&s.endpoint, "endpoint", "the path that is asked; by default the backend's").meta("PATH");
-  add(&s.backend, "backend", "how it is asked: completions (openai, vllm) or openai-chat")
-      .choices({"openai", "vllm", "openai-chat"});
+  add(&s.backend, "backend", "how it is asked: for completions or, if it ends in -chat, for chats")
+      .choices(backend_names());
   add(&s.model, "model",
       "the base model's name, or its folder, whose tokenizer then counts; by default the first "
       "that the server lists")
@@ -150,6 +156,7 @@ void add_output(SettingsTable& table, Adder add, ServeBenchSettings& s) {
   add(&s.result_dir, "result_dir", "where results are written").meta("DIR");
   add(&s.result_filename, "result_filename", "by default made of label, rate, model and time")
       .meta("FILE");
+  add(&s.json, "json", "--save-result into this file").meta("FILE");
   add(&s.html, "html", "write a page with plots").meta("FILE");
   add(&s.label, "label", "of the result");
   add(&s.metadata, "metadata", "for the result").meta("KEY=VALUE").many();

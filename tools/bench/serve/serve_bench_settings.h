@@ -75,6 +75,7 @@ struct ServeBenchSettings {
   bool save_detailed = false;
   std::string result_dir;
   std::string result_filename;
+  std::string json;
   std::string html;
   std::string label;
   std::vector<std::string> metadata;

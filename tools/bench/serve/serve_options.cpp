@@ -77,7 +77,7 @@ Result<PromptMaker> prompt_maker_from(const ServeBenchSettings& s, const std::st
 
 Result<BodyOptions> body_options_from(const ServeBenchSettings& s) {
   BodyOptions body;
-  body.dialect = s.backend == "openai-chat" ? Dialect::chat : Dialect::completions;
+  body.dialect = s.backend.ends_with("-chat") ? Dialect::chat : Dialect::completions;
   if (body.dialect == Dialect::chat && s.prompts_as == "ids") {
     return invalid("prompts_as: a chat has texts; leave ids to --backend openai");
   }

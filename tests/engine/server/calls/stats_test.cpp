@@ -65,6 +65,7 @@ TEST(Stats, TellTheLoadTheRoomAndTheAdapters) {
   EXPECT_EQ(python["rank"], 16);
   EXPECT_EQ(python["tier"], "host");
   EXPECT_EQ(python["active"], 0);
+  EXPECT_EQ(python["pinned"], false);
   EXPECT_EQ(python["digest"].get<std::string>().size(), 32U);
 }
 

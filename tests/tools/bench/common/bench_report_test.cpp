@@ -108,6 +108,14 @@ TEST(BenchReport, ThePageHasBarsSamplesFactsAndPlots) {
   EXPECT_EQ(page.find("http"), std::string::npos) << "it must not need anything from elsewhere";
 }
 
+TEST(BenchReport, ThePageHasDistributionsOfSamplesWhereNobodyDrewPlots) {
+  BenchReport report = report_with(0.8);
+  EXPECT_THAT(report.to_html().text(),
+              testing::AllOf(HasSubstr("<h2>Distributions</h2>"), HasSubstr("<figcaption>step<")));
+  report.add(cdf_plot("TTFT", "ms", {cdf_series("cached", {1, 2, 3})}));
+  EXPECT_THAT(report.to_html().text(), testing::Not(HasSubstr("<figcaption>step<")));
+}
+
 TEST(BenchReport, JsonHasBarsSamplesMachineCommitAndCommand) {
   const auto path = std::filesystem::path(testing::TempDir()) / "tandem_bench_report.json";
   ASSERT_TRUE(report_with(0.6).finish({path.string(), "", false}));

@@ -74,6 +74,17 @@ TEST(BenchServe, MeasuresItsStubAndWritesJsonAndPage) {
   EXPECT_THAT(compared.output, HasSubstr("median_ttft_ms"));
 }
 
+TEST(BenchServe, TakesJsonAsOtherBenchmarksDoAndBackendsAsOthersCallThem) {
+  const testing::TempDir dir;
+  const std::string file = dir.path() / "a.json";
+  const Finished ran = run_tandem({"bench", "serve", "--stub", "--num-prompts", "2", "--output-len",
+                                   "2", "--input-len", "8", "--backend", "sglang", "--json", file});
+  ASSERT_EQ(ran.status, 0) << ran.error;
+  const nlohmann::json json = read_json(file);
+  EXPECT_EQ(json["completed"], 2);
+  EXPECT_EQ(json["backend"], "sglang");
+}
+
 TEST(BenchServe, SweepsAndFindsTheEndOfTheRange) {
   const testing::TempDir dir;
   const std::string file = dir.path() / "sweep.json";
@@ -131,6 +142,11 @@ TEST(BenchServe, SaysWhatIsWrongAndWhatToDo) {
   EXPECT_THAT(error({"--stub", "--sweep", "x"}), HasSubstr("request-rate=1..64"));
   EXPECT_THAT(error({"--compare", "x"}), HasSubstr("two files"));
   EXPECT_THAT(error({"--stub", "--request-rate", "0"}), HasSubstr("inf"));
+  EXPECT_THAT(error({"--stub", "--json", "a", "--result-filename", "b"}), HasSubstr("give one"));
+  for (const char* chat : {"openai-chat", "vllm-chat", "sglang-oai-chat"}) {
+    EXPECT_THAT(error({"--stub", "--backend", chat, "--prompts-as", "ids"}),
+                HasSubstr("a chat has texts"));
+  }
   EXPECT_THAT(error({"--stub", "--tokenizer", "/nowhere"}), HasSubstr("/nowhere"));
 }
 

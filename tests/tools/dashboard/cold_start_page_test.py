@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""cold_start_page_test.py URL [--screenshots FOLDER]
+The picture of a cold start that CPU workers help with, on a dark page: which layers they computed,
+and where the device took over. The server at URL has a worker, a link so slow that weights come while
+the prompt is computed, and --adapter-mode cpu_assist. Ends with 77 where there is no Chromium."""
+
+import json
+import re
+import sys
+import time
+import urllib.request
+
+import page_checks as page
+from browser import Browser
+
+LAYERS = 8
+# The prompt has to outlast the link. A machine may be so busy that weights are there before the first
+# layer is computed, or that the worker's answer is late: then another adapter shows it.
+TRIES = 4
+PROMPT = "import os\n" * 300
+
+
+def load(url, name):
+    body = json.dumps({"lora_name": name, "lora_path": "python"}).encode()
+    request = urllib.request.Request(f"{url}/v1/load_lora_adapter", body, {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+def picture(browser):
+    """What is drawn: the layers of the first step by who computed them, and the line of the takeover."""
+    drawn = browser.run("""
+        const svg = document.querySelector('#cold-picture svg');
+        return {boxes: [...svg.querySelectorAll('rect > title')].map((title) => title.textContent),
+                lines: svg.querySelectorAll('line.takeover').length,
+                words: svg.querySelector('text.strong')?.textContent};""")
+    drawn["layers"] = {}
+    for text in drawn["boxes"]:
+        box = re.match(r"step 1, layer (\d+): (.+), [\d.–]+ ?", text)
+        if box:
+            drawn["layers"].setdefault(box[2], []).append(int(box[1]))
+    return drawn
+
+
+def cold_start(browser, url):
+    """The name and the picture of one that CPU workers began and the device went on with."""
+    browser.wait("document.getElementById('workers-note').textContent.startsWith('1 of 1 up, ')")
+    page.ask(browser, PROMPT, "demo-llama", "", 2)  # what is done once for this shape takes no part in it
+    for number in range(TRIES):
+        name = f"cold-{number}"
+        load(url, name)
+        page.ask(browser, PROMPT, name, "", 2)
+        caption = browser.wait(
+            "document.getElementById('cold-caption').textContent.startsWith(arguments[0] + ',') && "
+            "document.getElementById('cold-caption').textContent.includes('first step over') && "
+            "document.getElementById('cold-caption').textContent", name)
+        drawn = picture(browser)
+        if drawn["layers"].keys() == {"CPU workers", "GPU, the weights had come"} and "took over" in caption:
+            return name, caption, drawn
+        print(f"another try: {caption}: {drawn['layers']}")
+    raise AssertionError(f"in none of {TRIES} cold starts did CPU workers begin and the device take over")
+
+
+def check_picture(browser, name, caption, drawn):
+    takeover = int(re.search(r"the GPU took over at layer (\d+)", caption)[1])
+    by_cpu, by_gpu = drawn["layers"]["CPU workers"], drawn["layers"]["GPU, the weights had come"]
+    assert sorted(by_cpu + by_gpu) == list(range(LAYERS)), drawn
+    assert max(by_cpu) == takeover - 1, (caption, drawn)
+    assert drawn["lines"] == 2, drawn
+    assert re.fullmatch(rf"the GPU takes over at layer {takeover}, after [\d.]+ (ms|s)", drawn["words"]), drawn
+    row = browser.run("return document.querySelector('#cold-list tr.chosen').innerText").split("\t")
+    assert row[1] == name and row[-2:] == [f"{len(by_cpu)} of {LAYERS}", f"layer {takeover}"], row
+
+
+def check_dark(browser):
+    colours = browser.run("""
+        const of = (selector, what) => getComputedStyle(document.querySelector(selector))[what];
+        return [of('body', 'backgroundColor'), of('#cold-picture rect.cpu[rx]', 'fill'),
+                of('#cold-picture rect.gpu[rx]', 'fill'), of('#cold-caption', 'color')]
+            .map((colour) => colour.match(/[\\d.]+/g).slice(0, 3).map(Number));""")
+    ground, *others = [0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in colours]
+    assert ground < 40, colours
+    assert all(other > ground + 60 for other in others), colours
+    assert colours[1] != colours[2], colours
+
+
+def main():
+    url = sys.argv[1]
+    folder = sys.argv[3] if len(sys.argv) > 3 else None
+    if page.missing_browser():
+        return page.SKIPPED
+    begin = time.monotonic()
+    with Browser(1280, 900, dark=True) as browser:
+        page.open_page(browser, url)
+        name, caption, drawn = cold_start(browser, url)
+        check_picture(browser, name, caption, drawn)
+        check_dark(browser)
+        if folder:
+            browser.screenshot(f"{folder}/cold_dark.png", whole=True)
+        page.check_on_a_phone(browser, folder and f"{folder}/cold_dark_phone.png")
+        page.check_console(browser)
+    print(f"{time.monotonic() - begin:.1f} s: {caption}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
