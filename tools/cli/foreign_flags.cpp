@@ -13,8 +13,7 @@ struct Hint {
 
 constexpr std::string_view kOneGpu =
     "a process computes on one GPU, which --gpu N picks: leave it out";
-constexpr std::string_view kShare =
-    "here it is --tensor-parallel, for host devices; for GPUs with --untried-gpus";
+constexpr std::string_view kShare = "here it is --tensor-parallel, and --gpus says which";
 constexpr std::string_view kSeveral = "start several, behind `tandem route`: leave it out";
 constexpr std::string_view kNoDraft = "nothing is guessed ahead of the model: leave it out";
 constexpr std::string_view kNoQuantization =
