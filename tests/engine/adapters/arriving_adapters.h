@@ -88,6 +88,10 @@ class ArrivingAdapters : public ::testing::Test {
 
   // Another arrival of the adapter.
   void expect() {
+    {
+      const std::lock_guard lock(mutex_);
+      shown_ = false;  // the last one was, it may be
+    }
     arrival_.emplace(engine_->adapter_store(), "a", digest_, bytes_, [this](bool shown) {
       const std::lock_guard lock(mutex_);
       shown_ = shown;
