@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/check.h"
 
@@ -17,27 +19,31 @@ struct Slot {
   int node = 0;      // whose memory it uses
   int rank = 0;      // among the usable threads of its core
   int distance = 0;  // of its node from the plan's: a position in the order of nodes
+  int place = 0;     // in Planner::places; what is in none counts with the first
   bool isolated = false;
   bool near = false;  // workers may have it
   bool given = false;
 };
+
+int memory_node_of(const MachineMap& machine, int node) {
+  const MachineNode* found = machine.find_node(node);
+  return found == nullptr ? node : found->memory_node;
+}
 
 struct Planner {
   const MachineMap& machine;
   const PinOptions& options;
   PinPlan plan;
   std::vector<Slot> slots;
-  std::vector<int> home;  // nodes that count as near
+  std::vector<int> home;                 // nodes that count as near
+  std::vector<std::vector<int>> places;  // of the GPUs
 
   template <typename... Args>
   void note(fmt::format_string<Args...> format, Args&&... args) {
     plan.notes.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  int memory_node(int node) const {
-    const MachineNode* found = machine.find_node(node);
-    return found == nullptr ? node : found->memory_node;
-  }
+  int memory_node(int node) const { return memory_node_of(machine, node); }
   bool excluded(int cpu) const {
     return std::find(options.exclude.begin(), options.exclude.end(), cpu) != options.exclude.end();
   }
@@ -52,6 +58,7 @@ struct Planner {
   Status check_wishes() const;
   void find_slots();
   Status check_slots() const;
+  void find_places();
   void choose_home();
   void order_slots();
   // Slots that may be the engine's, near ones and others; near ones that may not; and who gets how
@@ -64,6 +71,7 @@ struct Planner {
     int workers = 0;
   };
   Counts count_out() const;
+  void take_places_by_turns(std::vector<Slot*>& order, const std::vector<bool>& of_engine) const;
   void give(const Counts& counts);
   void explain();
   void note_isolated();
@@ -76,8 +84,9 @@ Status Planner::check_wishes() const {
     return invalid("there is no node {}; nodes are {}", options.node,
                    format_id_list(machine.nodes.front().nearest));
   }
-  if (options.gpu >= 0 && options.gpu >= static_cast<int>(machine.gpus.size())) {
-    return invalid("there is no GPU {}; {}", options.gpu,
+  for (const int gpu : options.gpus) {
+    if (gpu >= 0 && gpu < static_cast<int>(machine.gpus.size())) continue;
+    return invalid("there is no GPU {}; {}", gpu,
                    machine.gpus.empty() ? std::string("the machine shows none")
                                         : fmt::format("there are {}", machine.gpus.size()));
   }
@@ -149,17 +158,40 @@ Status Planner::check_slots() const {
                format_id_list(usable));
 }
 
+void Planner::find_places() {
+  places = places_of(machine, plan.gpus);
+  for (const std::vector<int>& place : places) {
+    for (const int node : place) {
+      if (std::find(home.begin(), home.end(), node) == home.end()) home.push_back(node);
+    }
+    if (places.size() > 1 &&
+        std::all_of(place.begin(), place.end(), [&](int node) { return on_node(node) == 0; })) {
+      note("no core of node {}, where a GPU is, may be used: no workers are near that GPU",
+           fmt::join(place, " and "));
+    }
+  }
+  std::vector<int> unknown;
+  for (const int gpu : plan.gpus) {
+    if (machine.gpus[static_cast<std::size_t>(gpu)].nodes.empty()) unknown.push_back(gpu);
+  }
+  if (!unknown.empty() && machine.nodes.size() > 1) {
+    note("the machine does not say at which node GPU {} is; --node N chooses one",
+         format_id_list(unknown));
+  }
+}
+
 void Planner::choose_home() {
   plan.host_device = options.host_device;
-  plan.gpu = options.gpu >= 0 ? options.gpu : machine.gpus.empty() || options.host_device ? -1 : 0;
+  plan.gpus = options.gpus;
+  if (plan.gpus.empty() && !machine.gpus.empty() && !options.host_device) plan.gpus = {0};
   int wanted = options.node;
-  if (wanted < 0 && plan.gpu >= 0) {
-    const MachineGpu& gpu = machine.gpus[static_cast<std::size_t>(plan.gpu)];
-    if (!gpu.nodes.empty()) {
-      wanted = gpu.nodes.front();
-      for (const int node : gpu.nodes) home.push_back(memory_node(node));
-    } else if (machine.nodes.size() > 1) {
-      note("the machine does not say at which node GPU {} is; --node N chooses one", gpu.index);
+  if (wanted < 0) {
+    find_places();
+    const auto known = std::find_if(plan.gpus.begin(), plan.gpus.end(), [&](int gpu) {
+      return !machine.gpus[static_cast<std::size_t>(gpu)].nodes.empty();
+    });
+    if (known != plan.gpus.end()) {
+      wanted = machine.gpus[static_cast<std::size_t>(*known)].nodes.front();
     }
   }
   if (wanted < 0) {
@@ -203,7 +235,24 @@ void Planner::order_slots() {
     slot.distance =
         static_cast<int>(std::find(order.begin(), order.end(), slot.node) - order.begin());
     slot.near = options.all_nodes || slot.distance < static_cast<int>(home.size());
+    const auto place = std::find_if(places.begin(), places.end(), [&](const auto& nodes) {
+      return std::find(nodes.begin(), nodes.end(), slot.node) != nodes.end();
+    });
+    slot.place = place == places.end() ? 0 : static_cast<int>(place - places.begin());
   }
+}
+
+// Among slots that are as good otherwise, the first of each place come first, then the second ones.
+void Planner::take_places_by_turns(std::vector<Slot*>& order,
+                                   const std::vector<bool>& of_engine) const {
+  std::map<std::tuple<bool, int, int>, int> next;
+  std::map<const Slot*, std::tuple<bool, int, int>> turns;
+  for (const Slot* slot : order) {
+    const bool shares = of_engine[static_cast<std::size_t>(slot->core)];
+    turns[slot] = {shares, slot->rank, next[{shares, slot->rank, slot->place}]++};
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const Slot* a, const Slot* b) { return turns[a] < turns[b]; });
 }
 
 // The engine's first, from the front; workers get the last of what is left.
@@ -236,6 +285,7 @@ void Planner::give(const Counts& counts) {
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](const Slot* a, const Slot* b) { return key(a) < key(b); });
+  take_places_by_turns(order, of_engine);
   order.resize(std::min(order.size(), static_cast<std::size_t>(counts.workers)));
   std::stable_sort(order.begin(), order.end(),
                    [](const Slot* a, const Slot* b) { return a->distance < b->distance; });
@@ -368,8 +418,22 @@ std::vector<int> PinPlan::worker_cpus() const {
   return cpus;
 }
 
+std::vector<std::vector<int>> places_of(const MachineMap& machine, const std::vector<int>& gpus) {
+  std::vector<std::vector<int>> places;
+  for (const int gpu : gpus) {
+    std::vector<int> place;
+    for (const int node : machine.gpus[static_cast<std::size_t>(gpu)].nodes) {
+      place.push_back(memory_node_of(machine, node));
+    }
+    if (!place.empty() && std::find(places.begin(), places.end(), place) == places.end()) {
+      places.push_back(std::move(place));
+    }
+  }
+  return places;
+}
+
 Result<PinPlan> plan_pinning(const MachineMap& machine, const PinOptions& options) {
-  Planner planner{machine, options, {}, {}, {}};
+  Planner planner{machine, options, {}, {}, {}, {}};
   TANDEM_TRY(planner.run());
   return std::move(planner.plan);
 }

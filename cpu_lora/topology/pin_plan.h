@@ -10,6 +10,8 @@
 //   - Everything on the node that the GPU hangs at, for its host memory is nearest there; other
 //     nodes only with all_nodes, nearest first. (On the host device the engine's own threads use
 //     all nodes.)
+//   - Where several GPUs share a model, workers are near each of them alike, for all read their
+//     answers; the engine is near the first, which alone offers rows.
 //   - The engine needs a core more than a worker does. It gets the first ones of a node, where
 //     interrupts go as well; workers get the last ones.
 #pragma once
@@ -28,8 +30,9 @@ struct PinOptions {
   int workers = -1;          // -1: chosen
   int engine_cores = -1;     // -1: chosen
   std::vector<int> exclude;  // cpus; without `smt` their whole cores
-  int node = -1;             // where both go; -1: the GPU's
-  int gpu = -1;              // index in MachineMap::gpus; -1: the first, if there is one
+  int node = -1;             // where both go; -1: the GPUs'
+  // Indices in MachineMap::gpus, of GPUs that share a model; empty: the first, if there is one.
+  std::vector<int> gpus;
   bool all_nodes = false;    // further nodes may be used
   bool smt = false;          // siblings may be used
   bool host_device = false;  // the engine computes on the CPU: it wants most of the cores
@@ -41,7 +44,7 @@ struct PinPlan {
     std::vector<int> cpus;  // rising
   };
   bool host_device = false;
-  int gpu = -1;                    // that all this is near to; -1: none, or its place is unknown
+  std::vector<int> gpus;           // that all this is for; empty: the machine shows none
   int node = 0;                    // where it begins
   std::vector<int> engine_cpus;    // rising, never empty
   std::vector<Workers> workers;    // by distance from `node`; no empty ones
@@ -49,6 +52,10 @@ struct PinPlan {
 
   std::vector<int> worker_cpus() const;  // of all nodes, in their order
 };
+
+// The nodes with memory that these GPUs hang at, those of each GPU together; once, where several
+// hang at the same. A GPU whose place the machine does not tell has none. They are in the map.
+std::vector<std::vector<int>> places_of(const MachineMap& machine, const std::vector<int>& gpus);
 
 // invalid_argument: no such node, GPU or cpu. unavailable: no core is left for the engine. Fewer
 // cores than wished for is no error but a note.

@@ -312,6 +312,11 @@ std::optional<EngineLessons> Engine::lessons() const {
   return handoff->lessons();
 }
 
+LearnedCosts Engine::learned_costs() const {
+  const Handoff* const handoff = std::as_const(*executor_).handoff();
+  return handoff == nullptr ? LearnedCosts() : describe(handoff->learning());
+}
+
 EngineView Engine::view() const {
   EngineView view = inbox_.view(clock_->now());
   view.fetch_queue_bytes = adapters_->bytes_to_read();

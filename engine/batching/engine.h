@@ -78,6 +78,7 @@ class Engine final : public GenerationService {
   std::vector<AdapterPresence> presences() const override;
   std::vector<ColdStart> cold_starts() const override { return cold_starts_.list(); }
   std::vector<CpuWorker> cpu_workers() const override;
+  LearnedCosts learned_costs() const override;
   void drain() override;
   void resume() override;
   bool ready() const override;

@@ -1,6 +1,29 @@
 #include "engine/batching/statistics.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
 namespace tandem {
+namespace {
+
+LearnedCosts::Factor factor_of(std::string_view name, const FactorTable& table,
+                               const FactorTracker::Lessons& lessons) {
+  LearnedCosts::Factor factor;
+  factor.of = name;
+  factor.by_size.assign(table.values.begin(), table.values.end());
+  std::vector<double> ratios;
+  for (const auto& bucket : lessons) ratios.insert(ratios.end(), bucket.begin(), bucket.end());
+  factor.lessons = ratios.size();
+  if (ratios.empty()) return factor;
+  const auto median = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::ranges::nth_element(ratios, median);
+  factor.factor = *median;
+  return factor;
+}
+
+}  // namespace
 
 void count_sequences(const ContinuousBatcher& scheduler, EngineStats& stats) {
   stats.waiting = static_cast<std::int32_t>(scheduler.num_waiting());
@@ -108,6 +131,21 @@ AdapterInfo describe(const ServedAdapter& adapter) {
   info.hits = adapter.hits.load(std::memory_order_relaxed);
   info.cold_starts = adapter.cold_starts.load(std::memory_order_relaxed);
   return info;
+}
+
+LearnedCosts describe(const HandoffLearning& learning) {
+  LearnedCosts costs;
+  costs.factors.push_back({"link", learning.factors.link, {}, learning.lessons.link.size()});
+  costs.factors.push_back(factor_of("layers", learning.factors.layers, learning.lessons.layers));
+  for (std::size_t i = 0; i < kNumStallKinds; ++i) {
+    costs.factors.push_back(
+        factor_of(kStallNames[i], learning.factors.stalls[i], learning.lessons.stalls[i]));
+  }
+  costs.lessons = learning.observed;
+  costs.situations = learning.situations;
+  costs.plans_followed = learning.plans_followed;
+  costs.plans_given_up = learning.plans_given_up;
+  return costs;
 }
 
 }  // namespace tandem

@@ -21,5 +21,6 @@ void count_workers(const Handoff& handoff, EngineStats& stats);
 // Any thread.
 AdapterInfo describe(const ServedAdapter& adapter);
 AdapterPresence presence_of(const AdapterLease& adapter);
+LearnedCosts describe(const HandoffLearning& learning);
 
 }  // namespace tandem

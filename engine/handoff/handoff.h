@@ -89,7 +89,9 @@ class Handoff {
 
   double step_time(std::int32_t rows) const { return planner_.step_time(rows); }
   const CostModel& costs() const { return planner_.costs(); }
-  EngineLessons lessons() const { return planner_.lessons(); }  // any thread
+  // Any thread.
+  EngineLessons lessons() const { return planner_.lessons(); }
+  HandoffLearning learning() const { return planner_.learning(); }
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner) {
     return planner_.plan_by(std::move(planner));
   }

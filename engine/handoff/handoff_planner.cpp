@@ -131,9 +131,10 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   };
   for (const AdapterRows& each : waiting) add(each);
   for (const AdapterRows& each : loads) add(each);
-  AdmissionPlan plan = plan_admission(
-      costs_, request,
-      [this](const CostModel& costs, const PlanRequest& step) { return plan_step(costs, step); });
+  AdmissionPlan plan =
+      plan_admission(costs_, request, [this](const CostModel& costs, const PlanRequest& step) {
+        return plan_step(costs, step).plan;
+      });
   const auto before = static_cast<std::int32_t>(waiting.size());
   std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
   for (LoadPiece& piece : plan.order) piece.adapter -= before;
@@ -219,8 +220,8 @@ PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidat
   return request;
 }
 
-HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
-                                          const PlanRequest& request) const {
+HandoffPlanner::Choice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
+                                                     const PlanRequest& request) const {
   if (!whole_loads_) return plan_step(costs_, request);
   HandoffPlan plan;
   for (const Candidate& candidate : candidates) {
@@ -228,20 +229,22 @@ HandoffPlan HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
                               candidate.times.may_hand_over ? LayerChoice::cpu : LayerChoice::wait);
   }
   predict(costs_, request, plan);
-  return plan;
+  return {std::move(plan)};
 }
 
 // Of an admission's step or of one that begins now: both have to come to the same, for the order of
 // loads hangs on it.
-HandoffPlan HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {
-  if (plan_ != nullptr) return plan_(costs, request);
+HandoffPlanner::Choice HandoffPlanner::plan_step(const CostModel& costs,
+                                                 const PlanRequest& request) const {
+  if (plan_ != nullptr) return {plan_(costs, request)};
   HandoffPlan plan = plan_handoff(costs, request);
-  if (!hands_over(plan)) return plan;
+  if (!hands_over(plan)) return {std::move(plan)};
   HandoffPlan waiting = plan_waiting(costs, request);
-  const PlanMemory::Way way =
-      memory_.choose(PlanSituation::of(costs, request), step_seconds(request, plan),
-                     step_seconds(request, waiting));
-  return way == PlanMemory::Way::wait ? waiting : plan;
+  const double plan_s = step_seconds(request, plan);
+  const double wait_s = step_seconds(request, waiting);
+  const PlanMemory::Way way = memory_.choose(PlanSituation::of(costs, request), plan_s, wait_s);
+  if (way == PlanMemory::Way::hand_over) return {std::move(plan)};
+  return {std::move(waiting), PlanMemory::promised(plan_s, wait_s) == PlanMemory::Way::hand_over};
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
@@ -250,6 +253,7 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
   step.groups.clear();
   step.num_offers = 0;
   step.planned_s = 0;
+  step.given_up = false;
   const auto none = [](std::uint64_t mask) { return mask == 0; };
   if (cold.empty() || std::ranges::all_of(workers, none)) return;
   const std::vector<Candidate> candidates = choose(cold, workers, under_way);
@@ -258,8 +262,9 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
     return;
   }
   const PlanRequest request = request_for_step(candidates, step_rows, starts_in);
-  const HandoffPlan plan = choose_layers(candidates, request);
+  const auto [plan, given_up] = choose_layers(candidates, request);
   lay_out(candidates, plan, step);
+  step.given_up = given_up;
   step.situation = PlanSituation::of(costs_, request);
   step.rows = step_rows;
   step.layer_s = costs_.layer_time(step_rows);
@@ -279,6 +284,11 @@ void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   if (plan_ == nullptr && !whole_loads_) {  // else it says nothing about plans of this one
     const PlanMemory::Way way = handed ? PlanMemory::Way::hand_over : PlanMemory::Way::wait;
     memory_.observe(step.situation, way, step.planned_s, seconds);
+    if (handed) {
+      ++plans_followed_;
+    } else if (step.given_up) {
+      ++plans_given_up_;
+    }
   }
   if (!handed) return;
   learn_stalls(config_, costs_, step, learner_);
@@ -301,6 +311,12 @@ void HandoffPlanner::observe_loads(double model_s, double seen_s) {
 EngineLessons HandoffPlanner::lessons() const {
   const std::lock_guard lock(learner_mutex_);
   return {learner_.lessons(), memory_.lessons()};
+}
+
+HandoffLearning HandoffPlanner::learning() const {
+  const std::lock_guard lock(learner_mutex_);
+  return {learner_.factors(),       learner_.lessons(), learner_.observed(),
+          memory_.num_situations(), plans_followed_,    plans_given_up_};
 }
 
 HandoffOptions::Planner HandoffPlanner::plan_by(HandoffOptions::Planner planner) {

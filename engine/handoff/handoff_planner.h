@@ -22,6 +22,17 @@
 
 namespace tandem {
 
+// What a planner has learnt, for people who look on.
+struct HandoffLearning {
+  CostFactors factors;
+  CostLessons lessons;           // that the factors come from
+  std::uint64_t observed = 0;    // lessons since the start, remembered or not
+  std::uint64_t situations = 0;  // as PlanMemory
+  // Steps that have ended and that plans were to shorten.
+  std::uint64_t plans_followed = 0;
+  std::uint64_t plans_given_up = 0;
+};
+
 class HandoffPlanner {
  public:
   // `whole_loads`: all layers are offered until all of an adapter is there (the CaraServe paper's
@@ -39,6 +50,7 @@ class HandoffPlanner {
   const CostModel& costs() const { return costs_; }
   // Any thread.
   EngineLessons lessons() const;
+  HandoffLearning learning() const;
   // From now on, instead of the options' planner; returns what did until now.
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner);
   bool whole_loads() const { return whole_loads_; }
@@ -61,12 +73,15 @@ class HandoffPlanner {
                                 const LoadQueue& under_way) const;
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
-  HandoffPlan plan_step(const CostModel& costs, const PlanRequest& request) const;
+  struct Choice {
+    HandoffPlan plan;
+    bool given_up = false;  // as HandoffStep
+  };
+  Choice plan_step(const CostModel& costs, const PlanRequest& request) const;
   PlanRequest request_for(std::int32_t rows, double starts_in) const;
   PlanRequest request_for_step(std::span<const Candidate> candidates, std::int32_t step_rows,
                                double starts_in) const;
-  HandoffPlan choose_layers(std::span<const Candidate> candidates,
-                            const PlanRequest& request) const;
+  Choice choose_layers(std::span<const Candidate> candidates, const PlanRequest& request) const;
   void add_group(const Candidate& candidate, HandoffStep& step) const;
   void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                HandoffStep& step) const;
@@ -81,6 +96,7 @@ class HandoffPlanner {
   CostLearner learner_;
   HandoffOptions::Planner plan_;  // null: plan_handoff(), by what memory_ says
   PlanMemory memory_;
+  std::uint64_t plans_followed_ = 0, plans_given_up_ = 0;
   const HostTier* host_;
   const Clock* clock_;
   // Of a step: jobs of all steps under way lie in the ring of group jobs at once, and it wraps

@@ -17,11 +17,6 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostRatios = 64;
-// [StallKind]
-constexpr std::array<std::string_view, kNumStallKinds> kStallKeys = {
-    "read_whole",         "multiply_whole",        "read_xa",
-    "multiply_xa",        "read_whole_of_several", "multiply_whole_of_several",
-    "read_xa_of_several", "multiply_xa_of_several"};
 constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 3> kSituation = {
     {{"adapters", &PlanSituation::adapters},
      {"rows", &PlanSituation::rows},
@@ -121,7 +116,7 @@ OrderedJson to_json(const EngineLessons& lessons) {
   OrderedJson json;
   json["link"] = lessons.costs.link;
   json["layers"] = lessons.costs.layers;
-  for (std::size_t i = 0; i < kNumStallKinds; ++i) json[kStallKeys[i]] = lessons.costs.stalls[i];
+  for (std::size_t i = 0; i < kNumStallKinds; ++i) json[kStallNames[i]] = lessons.costs.stalls[i];
   json["plans"] = to_json(lessons.plans);
   return json;
 }
@@ -131,7 +126,7 @@ Result<EngineLessons> parse_lessons(const Json& object) {
   TANDEM_ASSIGN(lessons.costs.link, parse_list(object, "link"));
   TANDEM_ASSIGN(lessons.costs.layers, parse_table(object, "layers"));
   for (std::size_t i = 0; i < kNumStallKinds; ++i) {
-    TANDEM_ASSIGN(lessons.costs.stalls[i], parse_table(object, kStallKeys[i]));
+    TANDEM_ASSIGN(lessons.costs.stalls[i], parse_table(object, kStallNames[i]));
   }
   TANDEM_ASSIGN(lessons.plans, parse_plans(object));
   return lessons;

@@ -17,6 +17,7 @@
 #include "engine/service/counted_values.h"
 #include "engine/service/cpu_worker.h"
 #include "engine/service/generation.h"
+#include "engine/service/learned_costs.h"
 #include "scheduler/policies/engine_view.h"
 
 namespace tandem {
@@ -155,6 +156,7 @@ class GenerationService {
   // For people who look on: the last cold starts, oldest first, and the CPU workers.
   virtual std::vector<ColdStart> cold_starts() const { return {}; }
   virtual std::vector<CpuWorker> cpu_workers() const { return {}; }
+  virtual LearnedCosts learned_costs() const { return {}; }
 
   // Refuses new requests from now on; running and waiting ones finish.
   virtual void drain() = 0;

@@ -114,6 +114,10 @@ void PlanMemory::restore(const PlanLessons& lessons) {
   }
 }
 
+PlanMemory::Way PlanMemory::promised(double plan_s, double wait_s) {
+  return plan_s <= (1 - kLeastGain) * wait_s ? Way::hand_over : Way::wait;
+}
+
 PlanMemory::Way PlanMemory::choose(PlanSituation situation, double plan_s, double wait_s) const {
   const auto found = seen_.find(situation);
   const Seen& seen = found == seen_.end() ? Seen() : found->second;
@@ -123,7 +127,7 @@ PlanMemory::Way PlanMemory::choose(PlanSituation situation, double plan_s, doubl
   };
   const double handed = expected(Way::hand_over, plan_s);
   const double waited = expected(Way::wait, wait_s);
-  const bool hand_over = handed <= (1 - kLeastGain) * waited;
+  const bool hand_over = promised(handed, waited) == Way::hand_over;
   const double better = std::min(handed, waited), worse = std::max(handed, waited);
   const bool other = seen.steps % kTryOnceIn == kTryOnceIn - 1 && worse <= kMuchWorse * better;
   return hand_over != other ? Way::hand_over : Way::wait;

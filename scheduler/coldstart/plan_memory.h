@@ -60,6 +60,10 @@ class PlanMemory {
   // is the same until something is observed. Once in a hundred steps of a situation it is the other
   // way, if that is not much worse: else a way that was bad once would be left for good.
   Way choose(PlanSituation situation, double plan_s, double wait_s) const;
+  // As choose(), of a situation of which nothing is known: by what was predicted alone.
+  static Way promised(double plan_s, double wait_s);
+
+  std::size_t num_situations() const { return seen_.size(); }
 
   PlanLessons lessons() const;
   // As if a step of each way had been observed: two of this engine's outvote it. Situations that

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "scheduler/costs/factor_table.h"
 
@@ -22,6 +23,10 @@ enum class StallKind : std::uint8_t {
   multiply_xa_of_several,
 };
 inline constexpr std::size_t kNumStallKinds = 8;
+inline constexpr std::array<std::string_view, kNumStallKinds> kStallNames = {  // [StallKind]
+    "read_whole",         "multiply_whole",        "read_xa",
+    "multiply_xa",        "read_whole_of_several", "multiply_whole_of_several",
+    "read_xa_of_several", "multiply_xa_of_several"};
 
 struct CostFactors {
   static constexpr double kShortestStall_s = 16e-6;  // the unit of sizes in `stalls`

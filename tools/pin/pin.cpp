@@ -4,6 +4,7 @@
 #include "gpu/cuda/cuda_device.h"
 #include "tools/pin/pin.h"
 #include "tools/pin/pin_commands.h"
+#include "tools/setup/gpus.h"
 
 namespace tandem {
 namespace {
@@ -46,7 +47,7 @@ void add_pin_settings(SettingsTable& table, PinSettings& s, std::vector<std::str
   table.add(s.node, "node", "node for both; -1: the GPU's").range(-1, 1 << 20).flag_only();
   table.add(s.all_nodes, "all_nodes", "further nodes may be used, nearest first").flag_only();
   table.add(s.smt, "smt", "SMT siblings may be used, when cores run out").flag_only();
-  offered.insert(offered.end(), {"device", "gpu"});
+  offered.insert(offered.end(), {"device", "gpu", "gpus", "tensor_parallel"});
   add_server_keys(table, s, offered);
 }
 
@@ -91,8 +92,9 @@ Result<PinnedMachine> read_pinned_machine(const PinSettings& settings) {
   options.all_nodes = settings.all_nodes;
   options.smt = settings.smt;
   // The default, 0, is no wish where PCI shows no GPU.
-  if (!options.host_device && (!made.map.gpus.empty() || settings.engine.gpu > 0)) {
-    options.gpu = static_cast<int>(settings.engine.gpu);
+  if (!options.host_device &&
+      (!made.map.gpus.empty() || settings.engine.gpu > 0 || !settings.engine.gpus.empty())) {
+    TANDEM_ASSIGN(options.gpus, chosen_gpus(settings.engine));
   }
   return made;
 }

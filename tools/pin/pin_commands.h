@@ -28,13 +28,13 @@ struct PinSettings {
   std::int64_t node = -1;
   bool all_nodes = false;
   bool smt = false;
-  // `device` and `gpu`, and all else that the server's config files may hold.
+  // Which devices, and all else that the server's config files may hold.
   EngineSettings engine;
   ServerSettings server;
 };
 
-// Adds the rows of a machine and of a plan, and the server's keys, `device` and `gpu` among those
-// `offered`.
+// Adds the rows of a machine and of a plan, and the server's keys, those of devices among
+// those `offered`.
 void add_pin_settings(SettingsTable& table, PinSettings& settings,
                       std::vector<std::string> offered = {});
 // The keys of a server's config file, so that TANDEM_CONFIG and --config may name one. All are read

@@ -49,9 +49,9 @@ std::string cpus_text(const std::vector<int>& cpus) {
 
 std::string caption_of(const PinPlan& plan) {
   const std::vector<int> workers = plan.worker_cpus();
-  const std::string whom = plan.host_device ? "the host device"
-                           : plan.gpu < 0   ? "a GPU"
-                                            : fmt::format("GPU {}", plan.gpu);
+  const std::string whom = plan.host_device    ? "the host device"
+                           : plan.gpus.empty() ? "a GPU"
+                                               : fmt::format("GPU {}", format_id_list(plan.gpus));
   const std::string them = workers.empty()
                                ? "no CPU workers"
                                : fmt::format("{} CPU worker{} on {}", workers.size(),

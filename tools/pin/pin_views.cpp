@@ -214,13 +214,19 @@ nlohmann::json machine_json(const MachineMap& map) {
   return out;
 }
 
+std::string gpus_text(const MachineMap& map, const std::vector<int>& gpus) {
+  std::vector<std::string> texts;
+  texts.reserve(gpus.size());
+  for (const int gpu : gpus) texts.push_back(gpu_text(map.gpus[static_cast<std::size_t>(gpu)]));
+  return fmt::format("{}", fmt::join(texts, " and "));
+}
+
 std::string plan_text(const MachineMap& map, const PinPlan& plan) {
   std::string out = plan.host_device ? fmt::format("For the host device on {}:\n\n", map.source)
-                    : plan.gpu < 0
+                    : plan.gpus.empty()
                         ? fmt::format("For a GPU that PCI does not show, on {}, from node {}:\n\n",
                                       map.source, plan.node)
-                        : fmt::format("For {} of {}, from node {}:\n\n",
-                                      gpu_text(map.gpus[static_cast<std::size_t>(plan.gpu)]),
+                        : fmt::format("For {} of {}, from node {}:\n\n", gpus_text(map, plan.gpus),
                                       map.source, plan.node);
   const auto row = [&](const char* who, const std::vector<int>& cpus, int node) {
     const std::string where = node < 0 ? "" : fmt::format(", node {}", node);
@@ -247,7 +253,8 @@ nlohmann::json plan_json(const PinPlan& plan) {
   settings["cpus"] = format_id_list(plan.engine_cpus);
   settings["worker_cpus"] = format_id_list(plan.worker_cpus());
   settings["cpu_workers"] = plan.worker_cpus().size();
-  return {{"gpu", plan.gpu < 0 ? nlohmann::json() : nlohmann::json(plan.gpu)},
+  return {{"gpu", plan.gpus.empty() ? nlohmann::json() : nlohmann::json(plan.gpus.front())},
+          {"gpus", plan.gpus},
           {"node", plan.node},
           {"engine_cpus", plan.engine_cpus},
           {"workers", std::move(workers)},

@@ -89,7 +89,7 @@ Status choose_cpus(const EngineSettings& engine, const ProfileSettings& settings
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
   PinOptions options;
   options.workers = static_cast<int>(wanted);
-  options.gpu = on_host || machine.gpus.empty() ? -1 : 0;
+  if (!on_host && !machine.gpus.empty()) options.gpus = {0};
   options.host_device = on_host;
   TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, options));
   for (const std::string& note : plan.notes) log::info("{}", note);

@@ -21,30 +21,13 @@ namespace tandem {
 namespace {
 
 // The engine's own threads and the system want some; more than this many workers were not measured
-// to help one GPU.
+// to help one GPU. An adapter's rows are for the workers of one node alone, so that each node at
+// which GPUs are has so many.
 constexpr std::int64_t kCoresLeft = 4;
 constexpr std::int64_t kMostChosen = 12;
 
 bool has_workers(const EngineSettings& settings) {
   return hands_over(settings.mode());
-}
-
-Result<std::int64_t> choose_count(const EngineSettings& settings, const DeviceInfo& device) {
-  if (settings.cpu_workers >= 0) return settings.cpu_workers;
-  if (!device.is_cuda) {
-    log::info("no CPU workers on the host device, which computes on the same cores (cpu_workers)");
-    return std::int64_t{0};
-  }
-  TANDEM_ASSIGN(const std::vector<Core> cores, read_topology());
-  const auto count = static_cast<std::int64_t>(cores.size());
-  const std::int64_t chosen = std::clamp<std::int64_t>(count - kCoresLeft, 0, kMostChosen);
-  if (chosen == 0) {
-    log::warning(
-        "no CPU workers: {} cores are too few beside the engine, which wants {}; adapter_mode {} "
-        "works as pipelined (cpu_workers)",
-        count, kCoresLeft, settings.adapter_mode);
-  }
-  return chosen;
 }
 
 // A group for each NUMA node, in the order of the list.
@@ -70,22 +53,53 @@ Result<std::vector<HandoffOptions::Group>> by_node(const std::vector<int>& cpus)
   return groups;
 }
 
-Result<PinPlan> plan_workers(const EngineSettings& settings, bool on_gpu, std::int64_t count) {
-  TANDEM_ASSIGN(const MachineMap machine, read_machine());
-  PinOptions pin;
-  pin.workers = static_cast<int>(count);
-  if (on_gpu) {
-    TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
-    const int gpu = gpus.front();
-    pin.gpu = static_cast<std::size_t>(gpu) < machine.gpus.size() ? gpu : -1;
+// For the GPUs of `pin`.
+Result<std::int64_t> choose_count(const EngineSettings& settings, const MachineMap& machine,
+                                  const PinOptions& pin) {
+  TANDEM_ASSIGN(const std::vector<Core> cores, read_topology());
+  const auto count = static_cast<std::int64_t>(cores.size());
+  const auto places = static_cast<std::int64_t>(places_of(machine, pin.gpus).size());
+  const std::int64_t most = kMostChosen * std::max<std::int64_t>(places, 1);
+  const std::int64_t chosen = std::clamp<std::int64_t>(count - kCoresLeft, 0, most);
+  if (chosen == 0) {
+    log::warning(
+        "no CPU workers: {} cores are too few beside the engine, which wants {}; adapter_mode {} "
+        "works as pipelined (cpu_workers)",
+        count, kCoresLeft, settings.adapter_mode);
   }
-  pin.host_device = !on_gpu;
-  return plan_pinning(machine, pin);
+  return chosen;
 }
 
-Status plan_groups(const EngineSettings& settings, const DeviceInfo& device, std::int64_t count,
+// Where workers may live; how many is not said yet.
+Result<PinOptions> choose_pinning(const EngineSettings& settings, bool on_gpu,
+                                  const MachineMap& machine) {
+  PinOptions pin;
+  pin.host_device = !on_gpu;
+  if (on_gpu) {
+    TANDEM_ASSIGN(pin.gpus, chosen_gpus(settings));
+    std::erase_if(pin.gpus, [&](int gpu) {  // PCI may show fewer than the driver
+      return static_cast<std::size_t>(gpu) >= machine.gpus.size();
+    });
+  }
+  return pin;
+}
+
+Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
                    HandoffOptions& options) {
-  TANDEM_ASSIGN(const PinPlan plan, plan_workers(settings, device.is_cuda, count));
+  if (settings.cpu_workers < 0 && !device.is_cuda) {
+    log::info("no CPU workers on the host device, which computes on the same cores (cpu_workers)");
+    return {};
+  }
+  if (settings.cpu_workers == 0) return {};
+  TANDEM_ASSIGN(const MachineMap machine, read_machine());
+  TANDEM_ASSIGN(PinOptions pin, choose_pinning(settings, device.is_cuda, machine));
+  std::int64_t count = settings.cpu_workers;
+  if (count < 0) {
+    TANDEM_ASSIGN(count, choose_count(settings, machine, pin));
+  }
+  if (count == 0) return {};
+  pin.workers = static_cast<int>(count);
+  TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, pin));
   if (plan.workers.empty()) {
     log::warning(
         "no CPU workers, adapter_mode {} works as pipelined: {}; give this process more cores, or "
@@ -142,8 +156,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
     TANDEM_ASSIGN(const std::vector<int> cpus, parse_cpus(settings.worker_cpus, "worker_cpus"));
     TANDEM_ASSIGN(options.groups, by_node(cpus));
   } else {
-    TANDEM_ASSIGN(const std::int64_t count, choose_count(settings, device));
-    if (count > 0) TANDEM_TRY(plan_groups(settings, device, count, options));
+    TANDEM_TRY(plan_groups(settings, device, options));
   }
   if (options.groups.size() > kMaxMailboxes) {
     return invalid(
@@ -170,7 +183,10 @@ Result<std::vector<int>> host_worker_cpus(const EngineSettings& settings) {
   if (!has_workers(settings) || settings.cpu_workers == 0) return std::vector<int>();
   if (!settings.worker_cpus.empty()) return parse_cpus(settings.worker_cpus, "worker_cpus");
   if (settings.cpu_workers < 0) return std::vector<int>();
-  TANDEM_ASSIGN(const PinPlan plan, plan_workers(settings, false, settings.cpu_workers));
+  TANDEM_ASSIGN(const MachineMap machine, read_machine());
+  TANDEM_ASSIGN(PinOptions pin, choose_pinning(settings, false, machine));
+  pin.workers = static_cast<int>(settings.cpu_workers);
+  TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, pin));
   return plan.worker_cpus();
 }
 

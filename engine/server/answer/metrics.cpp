@@ -201,6 +201,33 @@ void add_engine(const EngineStats& stats, Families& families) {
                  stats.enqueue_margin_s);
 }
 
+void add_learned(const LearnedCosts& learned, Families& families) {
+  for (const LearnedCosts::Factor& factor : learned.factors) {
+    families.gauge("tandem_handoff_cost_ratio",
+                   "What the link, layers and handovers take over what the figures say",
+                   factor.factor, {{"of", std::string(factor.of)}});
+  }
+  for (const LearnedCosts::Factor& factor : learned.factors) {
+    families.gauge("tandem_handoff_cost_lessons",
+                   "Measurements that such a ratio comes from; of none it is 1",
+                   static_cast<double>(factor.lessons), {{"of", std::string(factor.of)}});
+  }
+  families.counter("tandem_handoff_lessons_total",
+                   "Measurements that costs were corrected by, since the start",
+                   static_cast<double>(learned.lessons));
+  families.gauge("tandem_handoff_plan_situations",
+                 "Kinds of cold starts of which it is known what plans came to",
+                 static_cast<double>(learned.situations));
+  const auto plans = [&](const char* outcome, std::uint64_t count) {
+    families.counter("tandem_handoff_plans_total",
+                     "Steps that a plan promised to shorten, by whether it was followed or given "
+                     "up because such plans were seen to lose",
+                     static_cast<double>(count), {{"outcome", outcome}});
+  };
+  plans("followed", learned.plans_followed);
+  plans("given_up", learned.plans_given_up);
+}
+
 // After the first one; nothing: there are no others.
 std::optional<double> seconds_per_token(const GenerationStats& stats, std::int32_t n) {
   const double tokens_each = static_cast<double>(stats.completion_tokens) / n;
@@ -372,6 +399,7 @@ std::string ServerMetrics::text(const ServedModel* model) const {
     }
     Families families({{"model_name", model->name}});
     add_engine(model->service->stats(), families);
+    add_learned(model->service->learned_costs(), families);
     add_adapters(model->service->adapters(), model->max_loras, families);
     for (MetricFamily& family : families.take()) all.push_back(std::move(family));
   }

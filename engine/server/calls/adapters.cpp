@@ -80,6 +80,20 @@ MaybeError resolve_adapter_path(const CallContext& context, const std::string& p
   return outside;
 }
 
+json learned_json(const LearnedCosts& learned) {
+  json costs = json::object();
+  for (const LearnedCosts::Factor& factor : learned.factors) {
+    json& cost = costs[std::string(factor.of)];
+    cost = {{"factor", factor.factor}, {"lessons", factor.lessons}};
+    if (!factor.by_size.empty()) cost["by_size"] = factor.by_size;
+  }
+  return {{"costs", std::move(costs)},
+          {"lessons", learned.lessons},
+          {"situations", learned.situations},
+          {"plans_followed", learned.plans_followed},
+          {"plans_given_up", learned.plans_given_up}};
+}
+
 }  // namespace
 
 HttpResponse calls::load_adapter(CallContext& context, const HttpRequest&, const json& body) {
@@ -149,7 +163,8 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
                      {"replays", stats.replays},
                      {"planned_seconds", stats.handoff_planned_seconds},
                      {"actual_seconds", stats.handoff_actual_seconds},
-                     {"plan_error", stats.handoff_plan_error}};
+                     {"plan_error", stats.handoff_plan_error},
+                     {"learned", learned_json(context.model().service->learned_costs())}};
   return json_response({{"object", "list"}, {"data", std::move(list)}, {"handoff", handoff}});
 }
 

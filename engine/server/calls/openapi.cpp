@@ -1,5 +1,6 @@
 // GET /openapi.json, made from the tables that the server itself obeys.
 #include <string>
+#include <utility>
 
 #include "engine/server/admission/queue_headers.h"
 #include "engine/server/calls/call.h"
@@ -109,6 +110,64 @@ json error_schema() {
                 {"code", text_or_null}}}}}}}};
 }
 
+json object_of(json properties) {
+  return {{"type", "object"}, {"properties", std::move(properties)}};
+}
+
+// GET /v1/adapters
+json adapters_schema() {
+  const json count{{"type", "integer"}, {"minimum", 0}};
+  const json seconds = property("number", "Seconds, of steps with rows that were handed over");
+  const json factor = object_of(
+      {{"factor", property("number", "Over all sizes; 2: twice as long as the figures say")},
+       {"lessons", property("integer", "Measurements that it comes from; of none it is 1")},
+       {"by_size",
+        {{"type", "array"},
+         {"items", {{"type", "number"}}},
+         {"description",
+          "Each for twice the size: rows of a step, or 16 us of work by the figures"}}}});
+  const json learned = object_of(
+      {{"costs",
+        {{"type", "object"},
+         {"additionalProperties", factor},
+         {"description", "By what it is of: link, layers, kinds of handover"}}},
+       {"lessons", property("integer", "Measurements since the start")},
+       {"situations", property("integer", "Of which it is known what plans came to")},
+       {"plans_followed", property("integer", "Steps that a plan shortened, as it promised")},
+       {"plans_given_up",
+        property("integer", "Such plans were seen to lose: all was waited for")}});
+  const json handoff =
+      object_of({{"cpu_workers", count},
+                 {"restarts", count},
+                 {"steps", count},
+                 {"rows", count},
+                 {"cpu_layers", count},
+                 {"device_layers", count},
+                 {"deadline_misses", count},
+                 {"replays", count},
+                 {"planned_seconds", seconds},
+                 {"actual_seconds", seconds},
+                 {"plan_error", property("number", "Median of the last steps; 0.1: 10 % off")},
+                 {"learned", learned}});
+  const json text{{"type", "string"}};
+  const json adapter = object_of({{"name", text},
+                                  {"path", text},
+                                  {"digest", text},
+                                  {"rank", count},
+                                  {"modules", {{"type", "array"}, {"items", text}}},
+                                  {"bytes", count},
+                                  {"tier", {{"enum", {"disk", "host", "loading", "device"}}}},
+                                  {"pinned", {{"type", "boolean"}}},
+                                  {"loaded", property("integer", "Seconds since the epoch")},
+                                  {"running", count},
+                                  {"waiting", count},
+                                  {"hits", count},
+                                  {"cold_starts", count}});
+  return object_of({{"object", {{"const", "list"}}},
+                    {"data", {{"type", "array"}, {"items", adapter}}},
+                    {"handoff", handoff}});
+}
+
 // What a successful call answers with.
 json content_of(std::string_view path) {
   if (path == "/metrics" || path.ends_with("_lora_adapter")) {
@@ -123,6 +182,7 @@ json content_of(std::string_view path) {
   if (path.ends_with("{file}")) {
     return {{"application/octet-stream", {{"schema", {{"type", "string"}, {"format", "binary"}}}}}};
   }
+  if (path == "/v1/adapters") return {{"application/json", {{"schema", adapters_schema()}}}};
   json content{{"application/json", {{"schema", {{"type", "object"}}}}}};
   if (path.ends_with("completions") || path == "/v1/relay" || path == "/v1/stats") {
     content["text/event-stream"] = {{"schema", {{"type", "string"}}}};

@@ -88,7 +88,7 @@ PinPlan plan(const MachineMap& map, const PinOptions& options = {}) {
 
 TEST(PinPlan, GivesTheEngineAQuarterNearTheGpuAndWorkersTheRestOfItsNode) {
   const PinPlan made = plan(build({{8, 2}, {8, 2}, {8, 2}, {8, 2}}, {2}));
-  EXPECT_EQ(made.gpu, 0);
+  EXPECT_THAT(made.gpus, ElementsAre(0));
   EXPECT_EQ(made.node, 2);
   EXPECT_THAT(made.engine_cpus, ElementsAre(16, 17));
   ASSERT_THAT(made.workers, SizeIs(1));
@@ -227,7 +227,7 @@ TEST(PinPlan, RefusesNodesGpusAndCpusThatAreNotThere) {
   options.node = 5;
   EXPECT_THAT(plan_pinning(map, options).status().message(), HasSubstr("nodes are 0-1"));
   options = {};
-  options.gpu = 1;
+  options.gpus = {1};
   EXPECT_THAT(plan_pinning(map, options).status().message(), HasSubstr("there are 1"));
   options = {};
   options.exclude = {9};
@@ -240,13 +240,70 @@ TEST(PinPlan, ReadsAFileOfTwoSocketsWithFourNodes) {
   const Result<MachineMap> map = read_machine(file);
   ASSERT_TRUE(map.ok());
   PinOptions options;
-  options.gpu = 1;
+  options.gpus = {1};
   options.all_nodes = true;
   const PinPlan made = plan(*map, options);
   EXPECT_EQ(made.node, 3);
   EXPECT_THAT(made.engine_cpus, ElementsAre(6)) << "its node has one core in the cpuset";
   ASSERT_THAT(made.workers, SizeIs(3));
   EXPECT_EQ(made.workers[0].node, 2);
+}
+
+TEST(PinPlan, HasWorkersNearEachOfTheGpusThatShareAModel) {
+  const MachineMap map = build({{8, 2}, {8, 2}, {8, 2}, {8, 2}}, {2, 1});
+  PinOptions options;
+  options.gpus = {0, 1};
+  options.workers = 6;
+  const PinPlan made = plan(map, options);
+  EXPECT_THAT(made.gpus, ElementsAre(0, 1));
+  EXPECT_EQ(made.node, 2) << "of the first";
+  EXPECT_THAT(made.engine_cpus, ElementsAre(16, 17, 18, 19));
+  ASSERT_THAT(made.workers, SizeIs(2));
+  EXPECT_EQ(made.workers[0].node, 2);
+  EXPECT_THAT(made.workers[0].cpus, ElementsAre(21, 22, 23));
+  EXPECT_EQ(made.workers[1].node, 1);
+  EXPECT_THAT(made.workers[1].cpus, ElementsAre(13, 14, 15));
+  EXPECT_THAT(made.notes, IsEmpty());
+  options.workers = 11;  // more than the first node has beside the engine
+  const PinPlan more = plan(map, options);
+  EXPECT_THAT(more.workers[0].cpus, SizeIs(4));
+  EXPECT_THAT(more.workers[1].cpus, SizeIs(7));
+}
+
+TEST(PinPlan, KeepsToTheOneNodeThatAllGpusHangAt) {
+  const MachineMap map = build({{8}, {8}}, {1, 1});
+  PinOptions options;
+  options.gpus = {0, 1};
+  const PinPlan made = plan(map, options);
+  ASSERT_THAT(made.workers, SizeIs(1));
+  EXPECT_EQ(made.workers[0].node, 1);
+  EXPECT_THAT(places_of(map, {0, 1}), ElementsAre(ElementsAre(1)));
+}
+
+TEST(PinPlan, TellsOfAGpuWhoseNodeHasNoUsableCore) {
+  MachineMap map = build({{4}, {4}}, {0, 1});
+  for (int cpu = 4; cpu < 8; ++cpu) thread_of(map, cpu).use = CpuUse::outside_cpuset;
+  PinOptions options;
+  options.gpus = {0, 1};
+  const PinPlan made = plan(map, options);
+  EXPECT_THAT(made.worker_cpus(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("no core of node 1")));
+}
+
+TEST(PinPlan, SpreadsWorkersOverTheNodesOfTwoGpusOfARecordedMachine) {
+  MachineOptions file;
+  file.xml = "data/machines/two_sockets.xml";
+  const Result<MachineMap> map = read_machine(file);
+  ASSERT_TRUE(map.ok());
+  PinOptions options;
+  options.gpus = {0, 1};
+  options.workers = 2;
+  const PinPlan made = plan(*map, options);
+  std::vector<int> nodes;
+  for (const PinPlan::Workers& group : made.workers) nodes.push_back(group.node);
+  const int first = map->gpus[0].nodes.front(), second = map->gpus[1].nodes.front();
+  ASSERT_NE(first, second);
+  EXPECT_THAT(nodes, ElementsAre(first, second));
 }
 
 // Whatever the machine and the wishes are, the rules of the header hold.
@@ -266,7 +323,9 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
     shapes.front().cores += 1;
     shapes.back().memory = 1U << 30;
     std::vector<int> gpu_nodes;
-    if (pick(0, 2) > 0) gpu_nodes.push_back(pick(0, static_cast<int>(shapes.size()) - 1));
+    for (int gpu = pick(0, 2); gpu > 0; --gpu) {
+      gpu_nodes.push_back(pick(0, static_cast<int>(shapes.size()) - 1));
+    }
     MachineMap map = build(shapes, gpu_nodes);
     PinOptions options;
     options.workers = pick(-1, 12);
@@ -275,6 +334,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
     options.all_nodes = pick(0, 1) == 1;
     options.smt = pick(0, 1) == 1;
     options.host_device = pick(0, 3) == 0;
+    if (!options.host_device && gpu_nodes.size() == 2) options.gpus = {0, 1};
     if (pick(0, 3) == 0) options.node = pick(0, static_cast<int>(shapes.size()) - 1);
     std::map<int, int> core_of;
     std::map<int, int> node_of;
@@ -341,9 +401,13 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
         }
       }
     }
+    std::set<int> near = {made->node};
+    for (const int gpu : options.gpus) {
+      if (options.node >= 0) break;
+      near.insert(map.find_node(gpu_nodes[static_cast<std::size_t>(gpu)])->memory_node);
+    }
     if (!options.all_nodes) {
-      EXPECT_LE(worker_nodes.size(), 1U);
-      for (const int node : worker_nodes) EXPECT_EQ(node, made->node);
+      for (const int node : worker_nodes) EXPECT_TRUE(near.count(node)) << node;
     }
     // Counts are kept, or a note says why not.
     const auto told = [&](const char* what) {
@@ -358,7 +422,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
         // And then none is idle that they might have had.
         for (const int cpu : allowed) {
           if (cpus.count(cpu) || (!options.smt && cores.count(core_of[cpu]))) continue;
-          EXPECT_TRUE(!options.all_nodes && node_of[cpu] != made->node) << cpu << " is idle";
+          EXPECT_TRUE(!options.all_nodes && near.count(node_of[cpu]) == 0) << cpu << " is idle";
         }
       } else {
         ++full;
@@ -371,7 +435,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
       }
     }
     // Near the GPU, unless a note says why not.
-    if (made->gpu >= 0 && options.node < 0 && made->notes.empty()) {
+    if (!made->gpus.empty() && options.node < 0 && made->notes.empty()) {
       EXPECT_EQ(made->node, gpu_nodes.front());
     }
   }

@@ -38,6 +38,31 @@ TEST(Calibration, LearnsOfLoadsLayersAndBothKindsOfHandover) {
   EXPECT_GT(count(lessons.stalls[2]) + count(lessons.stalls[3]), 0U) << "x A^T";
 }
 
+TEST(Calibration, TellsPeopleWhatItLearned) {
+  const auto served = calibrated(0.2, 0);
+  const CostLessons lessons = served->engine->lessons()->costs;
+  const LearnedCosts learned = served->engine->learned_costs();
+  ASSERT_EQ(learned.factors.size(), 2 + kNumStallKinds);
+  std::uint64_t remembered = 0;
+  for (const LearnedCosts::Factor& factor : learned.factors) remembered += factor.lessons;
+  EXPECT_GE(learned.lessons, remembered);
+  EXPECT_GT(remembered, 0U);
+  const LearnedCosts::Factor& link = learned.factors[0];
+  EXPECT_EQ(link.of, "link");
+  EXPECT_EQ(link.lessons, lessons.link.size());
+  EXPECT_GT(link.factor, 20) << "0.2 GB/s where the figures say 55";
+  const LearnedCosts::Factor& layers = learned.factors[1];
+  EXPECT_EQ(layers.of, "layers");
+  EXPECT_EQ(layers.lessons, count(lessons.layers));
+  const auto [least, most] = std::ranges::minmax(layers.by_size);
+  EXPECT_GE(layers.factor, least);
+  EXPECT_LE(layers.factor, most);
+  for (std::size_t i = 0; i < kNumStallKinds; ++i) {
+    EXPECT_EQ(learned.factors[2 + i].of, kStallNames[i]);
+    EXPECT_EQ(learned.factors[2 + i].lessons, count(lessons.stalls[i]));
+  }
+}
+
 // 0.5 GB/s where the figures say 55, and of each copy so much beside that.
 TEST(Calibration, FindsOutHowSlowTheLinkIs) {
   const auto served = calibrated(0.5, 0);

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "tests/engine/adapters/adapter_being_read.h"
 
@@ -101,8 +103,16 @@ TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
     return step;
   };
   HandoffPlanner before(adapter.config, 1, false, options, *adapter.host, adapter.clock);
-  const HandoffStep step = plan(before);
+  HandoffStep step = plan(before);
   ASSERT_EQ(step.groups.size(), 1U);
+  // What the device would have told: nothing that costs could be learnt from.
+  std::vector<std::uint64_t> times(static_cast<std::size_t>(step.num_offers));
+  std::vector<std::uint32_t> tickets(times.size());
+  step.times = times.data();
+  step.tickets = tickets.data();
+  before.learn(step, step.planned_s);
+  EXPECT_EQ(before.learning().plans_followed, 1U);
+  EXPECT_EQ(before.learning().situations, 1U);
   PlanLessons lost;
   lost.seen.push_back({step.situation, {9, 9, 9}, {1}, 5, 0});
   options.lessons.plans = lost;
@@ -116,6 +126,10 @@ TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   EXPECT_EQ(lessons.seen[0].situation, step.situation);
   EXPECT_EQ(lessons.seen[0].wait, (std::vector<double>{1, 1}));
   EXPECT_EQ(lessons.seen[0].steps, 6U);
+  const HandoffLearning learning = after.learning();
+  EXPECT_EQ(learning.plans_followed, 0U);
+  EXPECT_EQ(learning.plans_given_up, 1U);
+  EXPECT_EQ(learning.situations, 1U);
   loads.let_go();
 }
 

@@ -116,6 +116,16 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesInOneStep) {
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
 }
 
+// As on a host with a GPU at each of two sockets: both devices accept from both mailboxes.
+TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
+  const auto engine =
+      HandoffEngine::make(GetParam(), kBoundaries, 0, 0, on_two_nodes, handoff_config(), 2);
+  ASSERT_EQ(engine->engine->adapter_store().host_tier().num_arenas(), 2U);
+  of_several_groups(*engine, 27 * kStride);
+  EXPECT_FALSE(engine->second->gate().timed_out());
+  EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
                          ::testing::Values(AdapterMode::cpu_assist, AdapterMode::planned),
                          [](const auto& param) {

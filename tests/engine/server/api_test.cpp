@@ -104,6 +104,19 @@ TEST_F(ApiTest, LoadsListsAndUnloadsAnAdapter) {
   EXPECT_EQ(post(port, kUnload, {{"lora_name", "poet"}}).status, 404);
 }
 
+TEST_F(ApiTest, TellsWithTheAdaptersWhatWasLearnedOfColdStarts) {
+  start();
+  const json learned = get(port, "/v1/adapters").json()["handoff"]["learned"];
+  EXPECT_EQ(learned,
+            json({{"costs",
+                   {{"link", {{"factor", 1.25}, {"lessons", 9}}},
+                    {"read_xa", {{"factor", 0.5}, {"lessons", 4}, {"by_size", {0.5, 0.75}}}}}},
+                  {"lessons", 321},
+                  {"situations", 7},
+                  {"plans_followed", 60},
+                  {"plans_given_up", 5}}));
+}
+
 TEST_F(ApiTest, TakesAPathBelowARootHoweverItIsWritten) {
   start_with_root();
   EXPECT_EQ(load("a", "good").status, 200);
@@ -240,6 +253,14 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(enqueued("in_time"), 70);
   EXPECT_EQ(enqueued("late"), 8);
   EXPECT_EQ(value("tandem_enqueue_margin_seconds{model_name=\"base\"}"), 0.0005);
+  const auto handoff = [&](const std::string& rest) { return value("tandem_handoff_" + rest); };
+  EXPECT_EQ(handoff("cost_ratio{model_name=\"base\",of=\"link\"}"), 1.25);
+  EXPECT_EQ(handoff("cost_ratio{model_name=\"base\",of=\"read_xa\"}"), 0.5);
+  EXPECT_EQ(handoff("cost_lessons{model_name=\"base\",of=\"link\"}"), 9);
+  EXPECT_EQ(handoff("lessons_total{model_name=\"base\"}"), 321);
+  EXPECT_EQ(handoff("plan_situations{model_name=\"base\"}"), 7);
+  EXPECT_EQ(handoff("plans_total{model_name=\"base\",outcome=\"followed\"}"), 60);
+  EXPECT_EQ(handoff("plans_total{model_name=\"base\",outcome=\"given_up\"}"), 5);
   EXPECT_EQ(value("tandem_pages{model_name=\"base\",state=\"adapters\"}"), 10);
   EXPECT_EQ(value("tandem_pages{model_name=\"base\",state=\"prefix_cache\"}"), 5);
   EXPECT_EQ(value("vllm:prefix_cache_queries_total{model_name=\"base\"}"), 99);
@@ -329,6 +350,49 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
   EXPECT_EQ(options_of("/v1/chat/completions")["suffix"]["enum"], json({"", nullptr}));
   EXPECT_EQ(options_of("/v1/completions")["temperature"]["maximum"], 2);
   EXPECT_EQ(options_of("/v1/completions")["top_p"]["exclusiveMinimum"], 0);
+}
+
+// Objects of `answer` have the fields that `schema` describes, no more and no less. What it says of
+// each field of a map (additionalProperties) or of a list's entries is asked of all of them;
+// `sometimes` may be missing there.
+void check_described(const json& answer, const json& schema, const std::set<std::string>& sometimes,
+                     const std::string& where = "") {
+  SCOPED_TRACE(where);
+  if (schema.contains("items") && schema["items"].contains("properties")) {
+    EXPECT_FALSE(answer.empty());
+    for (const json& each : answer) {
+      check_described(each, schema["items"], sometimes, where + "[]");
+    }
+  } else if (schema.contains("additionalProperties")) {
+    EXPECT_FALSE(answer.empty());
+    for (const json& each : answer) {
+      check_described(each, schema["additionalProperties"], sometimes, where + ".*");
+    }
+  } else if (schema.contains("properties")) {
+    ASSERT_TRUE(answer.is_object());
+    for (const auto& [name, value] : answer.items()) {
+      EXPECT_TRUE(schema["properties"].contains(name)) << name;
+    }
+    for (const auto& [name, of] : schema["properties"].items()) {
+      EXPECT_TRUE(answer.contains(name) || sometimes.contains(name)) << name;
+      if (answer.contains(name)) check_described(answer[name], of, sometimes, where + "." + name);
+    }
+  } else if (schema.contains("type")) {
+    const std::string type = schema["type"];
+    EXPECT_TRUE(type == "integer"  ? answer.is_number_integer()
+                : type == "number" ? answer.is_number()
+                                   : answer.type_name() == type)
+        << answer << " is no " << type;
+  }
+}
+
+TEST_F(ApiTest, DescribesWhatItTellsOfAdapters) {
+  start();
+  ASSERT_TRUE(service.load_adapter("poet", "/a/poet", false, false).ok());
+  const json described = get(port, "/openapi.json").json();
+  const json schema = described["paths"]["/v1/adapters"]["get"]["responses"]["200"]["content"]
+                               ["application/json"]["schema"];
+  check_described(get(port, "/v1/adapters").json(), schema, {"by_size"});  // not of the link
 }
 
 // The request options of docs/rest.md, by hand: one that falls out of the table is missed here.

@@ -277,6 +277,15 @@ class FakeService final : public GenerationService {
     for (const double tokens : {1.0, 9.0}) stats.step_tokens.count(kStepTokensBounds, tokens);
     return stats;
   }
+  LearnedCosts learned_costs() const override {
+    LearnedCosts learned;
+    learned.factors = {{"link", 1.25, {}, 9}, {"read_xa", 0.5, {0.5, 0.75}, 4}};
+    learned.lessons = 321;
+    learned.situations = 7;
+    learned.plans_followed = 60;
+    learned.plans_given_up = 5;
+    return learned;
+  }
   bool has_adapter(const std::string& name) const override {
     const std::lock_guard lock(mutex_);
     return adapters_.contains(name);

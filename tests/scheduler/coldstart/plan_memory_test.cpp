@@ -44,6 +44,16 @@ TEST(PlanMemory, WaitsWhereAPlanPromisesNextToNothing) {
   EXPECT_EQ(PlanMemory().choose(kHere, 0.97, 1), Way::hand_over);
 }
 
+TEST(PlanMemory, TellsWhatWasPromisedWhateverWasSeen) {
+  PlanMemory memory;
+  memory.observe(kHere, Way::hand_over, kPlan, 13e-3);
+  EXPECT_EQ(PlanMemory::promised(kPlan, kWait), Way::hand_over);
+  EXPECT_EQ(PlanMemory::promised(0.99, 1), Way::wait);
+  EXPECT_EQ(memory.num_situations(), 1U);
+  memory.observe({1, 8, 2}, Way::wait, kWait, kWait);
+  EXPECT_EQ(memory.num_situations(), 2U);
+}
+
 // A worker that was held up once changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;

@@ -119,6 +119,21 @@ TEST(PinPlanCommand, WritesJson) {
   EXPECT_EQ(json["settings"]["cpu_workers"], 2);
 }
 
+TEST(PinPlanCommand, IsNearAllGpusThatShareAModel) {
+  const std::vector<std::string> both = {"plan", "--xml", kTwoSockets, "--tensor-parallel", "2"};
+  std::vector<std::string> with_json = both;
+  with_json.insert(with_json.end(), {"--workers", "2", "--json"});
+  const nlohmann::json json = json_of(pin(with_json));
+  EXPECT_EQ(json["gpus"], nlohmann::json::array({0, 1}));
+  ASSERT_EQ(json["workers"].size(), 2U);
+  EXPECT_NE(json["workers"][0]["node"], json["workers"][1]["node"]);
+  EXPECT_EQ(json["workers"][1]["node"], 3);
+  EXPECT_THAT(pin(both).output, StartsWith("For GPU 0 ("));
+  EXPECT_THAT(pin(both).output, HasSubstr(" and GPU 1 ("));
+  EXPECT_THAT(pin({"plan", "--xml", kTwoSockets, "--gpus", "0,1"}).error,
+              HasSubstr("tensor_parallel says 1"));
+}
+
 TEST(PinPlanCommand, ReadsDeviceAndGpuOfAServersConfig) {
   const TempDir folder;
   const std::string file = (folder.path() / "server.toml").string();

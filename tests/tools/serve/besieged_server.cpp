@@ -39,6 +39,7 @@ std::vector<std::string> serve_with_workers(const ServeChoices& choices) {
   add("--adapters", choices.adapters);
   if (!choices.adapter_root.empty()) add("--adapter-root", choices.adapter_root);
   add("--device", choices.device);
+  if (choices.devices > 1) add("--tensor-parallel", std::to_string(choices.devices));
   add("--adapter-mode", choices.mode);
   add("--worker-cpus", worker_cpus(choices.max_workers).list);
   add("--max-device-adapters", cached ? "8" : "2");

@@ -22,6 +22,7 @@ struct ServeChoices {
   std::filesystem::path adapters = "data/demo-llama/adapters";
   std::filesystem::path adapter_root = {};  // empty: none
   std::string device = "host";
+  int devices = 1;              // that share the model
   std::string link_gbps = "0";  // "0": as fast as it is; for modes that load
   std::string deadline_ms = "500";
   int max_workers = 2;

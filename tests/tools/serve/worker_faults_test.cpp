@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -36,6 +37,7 @@ using std::chrono::steady_clock;
 // A sanitizer slows the server (its arithmetic is spared), and workers and link then have to be
 // slow enough for rows to be handed over.
 const int kDefaultSeconds = sanitized() ? 5 : 20;
+const int kDefaultSecondsOfTwo = sanitized() ? 3 : 2;
 const int kMaxTokens = sanitized() ? 6 : 24;
 const unsigned kClients = sanitized() ? 2 : 4;
 const char* const kLinkGbps = sanitized() ? "0.004" : "0.02";
@@ -53,11 +55,12 @@ unsigned seed_of_run() {
   return static_cast<unsigned>(test_seed());
 }
 
-std::vector<std::string> serve(const std::string& mode) {
+std::vector<std::string> serve(const std::string& mode, int devices = 1) {
   const char* const device = std::getenv("TANDEM_TEST_DEVICE");
   ServeChoices choices;
   choices.mode = mode;
   if (device != nullptr) choices.device = device;
+  choices.devices = devices;
   choices.link_gbps = kLinkGbps;
   choices.deadline_ms = kDeadlineMs;
   choices.max_workers = kMaxWorkers;
@@ -172,16 +175,18 @@ class RealWorkers : public ::testing::Test {
     expect_end(oracle, SIGINT);
   }
 
+  // Faults of all kinds while `server` is under load; then its workers are up and compute again.
+  void besiege(ReadyServer& server, int default_seconds);
+
   static std::int64_t by_workers(const ReadyServer& server) { return count(server, "cpu_layers"); }
   static std::int64_t live(const ReadyServer& server) { return count(server, "cpu_workers"); }
   const std::vector<nlohmann::json> asks_ = make_asks();
   std::vector<std::string> wanted_;
 };
 
-TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
+void RealWorkers::besiege(ReadyServer& server, int default_seconds) {
   const unsigned seed = seed_of_run();
   SCOPED_TRACE(::testing::Message() << "TANDEM_TEST_SEED=" << seed);
-  ReadyServer server(serve("planned"));
   ASSERT_GT(server.port, 0) << server.process.error();
   const pid_t engine = server.process.pid();
   Load load(server.port, asks_, wanted_, seed);
@@ -193,7 +198,7 @@ TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
     return run_tandem({"pin", "apply", "--engine", std::to_string(engine)});
   };
   const auto finish =
-      steady_clock::now() + seconds(number_from("TANDEM_TEST_FAULT_SECONDS", kDefaultSeconds));
+      steady_clock::now() + seconds(number_from("TANDEM_TEST_FAULT_SECONDS", default_seconds));
   auto next_look = steady_clock::now();
   while (steady_clock::now() < finish && load.failure().empty()) {
     faults.act();
@@ -223,6 +228,24 @@ TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
              load.answered(), by_workers(server), count(server, "restarts"),
              count(server, "deadline_misses"), count(server, "replays"));
   expect_end(server, SIGINT);
+}
+
+TEST_F(RealWorkers, MayDoAnythingAndEveryRequestGetsItsText) {
+  ReadyServer server(serve("planned"));
+  besiege(server, kDefaultSeconds);
+}
+
+// The first device offers, both accept: whatever a worker does, both have to decide alike, or one
+// would wait for the other for good. Texts are those of one device. Each device's link is
+// throttled, as the one device's is, so that rows are handed over all the time.
+TEST_F(RealWorkers, MayDoAnythingWhileTwoDevicesShareTheModel) {
+  const char* const device = std::getenv("TANDEM_TEST_DEVICE");
+  if (device != nullptr && device != std::string("host") &&
+      !std::filesystem::exists("/dev/nvidia1")) {
+    GTEST_SKIP() << "there is one GPU";
+  }
+  ReadyServer server(serve("planned", 2));
+  besiege(server, kDefaultSecondsOfTwo);
 }
 
 TEST_F(RealWorkers, EndWithAnEngineThatIsKilledAndTheNextRemovesItsRegions) {

@@ -15,10 +15,11 @@ double mean_ms(const std::vector<double>& seconds) {
   return Samples{"", "", seconds}.mean() * 1e3;
 }
 
-std::string table_title(double link_gbps, bool on_disk) {
-  return fmt::format("Mean TTFT of cold adapters asked for at once, {}, {}; milliseconds",
-                     link_gbps > 0 ? fmt::format("{:g} GB/s link", link_gbps) : "native link",
-                     on_disk ? "on disk" : "in host memory");
+// "10 GB/s link, on disk"
+std::string place_of(const SweepCell& cell) {
+  return fmt::format(
+      "{}, {}", cell.link_gbps > 0 ? fmt::format("{:g} GB/s link", cell.link_gbps) : "native link",
+      cell.on_disk ? "on disk" : "in host memory");
 }
 
 struct Best {
@@ -49,7 +50,8 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
   std::string where;
   std::size_t compared = 0, lost = 0;
   for (const SweepCell& cell : cells) {
-    const std::string title = table_title(cell.link_gbps, cell.on_disk);
+    const std::string title = fmt::format(
+        "Mean TTFT of cold adapters asked for at once, {}; milliseconds", place_of(cell));
     ReportTable& table = tables[title];
     if (table.title.empty()) {
       titles.push_back(title);
@@ -76,8 +78,7 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
     lost += ratio > kBar ? 1 : 0;
     if (ratio <= worst) continue;
     worst = ratio;
-    where = fmt::format("{}, {}", cell.burst.name(),
-                        cell.link_gbps > 0 ? fmt::format("{:g} GB/s", cell.link_gbps) : "native");
+    where = fmt::format("{}, {}", cell.burst.name(), place_of(cell));
   }
   for (const std::string& title : titles) report.add(std::move(tables[title]));
   if (compared == 0) return;

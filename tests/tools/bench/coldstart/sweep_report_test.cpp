@@ -1,0 +1,59 @@
+#include "tools/bench/coldstart/sweep_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem {
+namespace {
+
+using ::testing::EndsWith;
+
+const std::vector<AdapterMode> kModes = {AdapterMode::cached, AdapterMode::planned,
+                                         AdapterMode::pipelined, AdapterMode::on_demand};
+
+// Seconds of `planned` and of the better of the two others.
+SweepCell cell(double link_gbps, bool on_disk, double planned, double other) {
+  SweepCell cell;
+  cell.link_gbps = link_gbps;
+  cell.on_disk = on_disk;
+  cell.burst = {8, 64, 16};
+  cell.ttfts = {{other / 10}, {planned, planned}, {other * 2}, {other}};
+  return cell;
+}
+
+Bar n1_of(const std::vector<SweepCell>& cells) {
+  BenchReport report("coldstart", "");
+  report_sweep(cells, kModes, report);
+  EXPECT_EQ(report.bars().size(), 1U);
+  return report.bars().at(0);
+}
+
+TEST(SweepReport, TellsOfTheWorstCellItsLinkAndItsTier) {
+  const SweepCell host = cell(5, false, 1, 1), disk = cell(5, true, 1.5, 1);
+  const Bar bar = n1_of({host, disk, cell(0, true, 1.25, 1)});
+  EXPECT_EQ(bar.id, "N1");
+  EXPECT_THAT(bar.what, EndsWith("8 x 64 tokens, rank 16, 5 GB/s link, on disk"));
+  EXPECT_EQ(bar.value, 1.5);
+  EXPECT_FALSE(bar.ok());
+  EXPECT_THAT(n1_of({disk, cell(0, false, 2, 1)}).what, EndsWith("native link, in host memory"));
+}
+
+TEST(SweepReport, AsksForFivePercentAtMostInEveryCell) {
+  EXPECT_TRUE(n1_of({cell(5, false, 1, 1), cell(5, true, 1.0625, 1.0125)}).ok());
+  EXPECT_FALSE(n1_of({cell(5, false, 0.5, 1), cell(5, true, 1.0625, 1)}).ok());
+}
+
+TEST(SweepReport, HasATableForEachLinkAndTier) {
+  BenchReport report("coldstart", "");
+  report_sweep(
+      {cell(5, false, 1, 1), cell(5, true, 1, 1), cell(0, true, 1, 1), cell(5, true, 1, 1)}, kModes,
+      report);
+  const nlohmann::json tables = report.to_json()["tables"];
+  ASSERT_EQ(tables.size(), 3U);
+  EXPECT_THAT(tables[1]["title"].get<std::string>(),
+              EndsWith("5 GB/s link, on disk; milliseconds"));
+  EXPECT_EQ(tables[1]["rows"].size(), 2U);
+}
+
+}  // namespace
+}  // namespace tandem
