@@ -1,5 +1,6 @@
 #include "engine/adapters/cold_start_log.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -85,8 +86,13 @@ void ColdStartLog::load_ended(const ServedAdapter& adapter, bool well) noexcept 
   if (entry == nullptr || !entry->is_open()) return;
   entry->start.failed = !well;
   if (!well) return;
-  entry->start.arrived_s = seconds_between(entry->began, now);
-  for (float& there : entry->start.layers_there_s) {
+  // That all layers are there is seen while a step runs, that the load has ended often only after
+  // it.
+  std::vector<float>& layers = entry->start.layers_there_s;
+  const bool seen = !layers.empty() && std::ranges::min(layers) >= 0;
+  entry->start.arrived_s =
+      seen ? static_cast<double>(std::ranges::max(layers)) : seconds_between(entry->began, now);
+  for (float& there : layers) {
     if (there < 0) there = static_cast<float>(entry->start.arrived_s);
   }
 }

@@ -57,6 +57,20 @@ TEST(ColdStartLog, TellsWhenEachThingHappenedFromTheBeginningOn) {
   EXPECT_FALSE(start.failed);
 }
 
+TEST(ColdStartLog, TellsAsTheArrivalWhenTheLastLayerWasSeenNotWhenTheStepEnded) {
+  ManualClock clock;
+  ColdStartLog log(clock);
+  const auto adapter = adapter_of("a");
+  log.load_ordered(*adapter);
+  for (const std::size_t layer : {0, 2, 1}) {
+    clock.advance(milliseconds(10));
+    log.layer_there(*adapter, layer);
+  }
+  clock.advance(milliseconds(100));
+  log.load_ended(*adapter, true);
+  EXPECT_FLOAT_EQ(static_cast<float>(log.list()[0].arrived_s), 0.030F);
+}
+
 // Most steps that begin before the weights end after they have come.
 TEST(ColdStartLog, TakesAStepThatEndsAfterTheLoad) {
   ManualClock clock;
