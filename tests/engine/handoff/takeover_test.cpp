@@ -121,7 +121,7 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
   const auto engine =
       HandoffEngine::make(GetParam(), kBoundaries, 0, 0, on_two_nodes, handoff_config(), 2);
   ASSERT_EQ(engine->engine->adapter_store().host_tier().num_arenas(), 2U);
-  of_several_groups(*engine, 27 * kStride);
+  of_several_groups(*engine, std::min(27 * kStride, kBoundaries / 3));  // more than the first
   EXPECT_FALSE(engine->second->gate().timed_out());
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
 }
