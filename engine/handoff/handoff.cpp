@@ -72,7 +72,9 @@ AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
 
 void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
                    const LoadQueue& under_way, HandoffStep& step) {
-  planner_.plan(cold, step_rows, starts_in, mailboxes_->workers(), under_way, step);
+  const std::vector<std::uint64_t> workers = mailboxes_->workers();
+  planner_.note_workers(workers);
+  planner_.plan(cold, step_rows, starts_in, workers, under_way, step);
   if (step.groups.empty()) return;
   step.sequence = next_sequence_;
   next_sequence_ += static_cast<std::uint64_t>(step.num_offers);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <numeric>
 #include <utility>
 
@@ -276,6 +277,30 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
     step.planned_layers.push_back(end - std::exchange(begin, end));
   }
   if (step.num_offers == 0) step.groups.clear();
+}
+
+void HandoffPlanner::note_workers(std::span<const std::uint64_t> workers) {
+  all_workers_.resize(workers.size());
+  live_workers_.resize(workers.size());
+  bool were_missing = false, lost = false, joined = false;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    were_missing |= (all_workers_[i] & ~live_workers_[i]) != 0;
+    lost |= (live_workers_[i] & ~workers[i]) != 0;
+    joined |= (workers[i] & ~live_workers_[i]) != 0;
+    all_workers_[i] |= workers[i];
+    live_workers_[i] = workers[i];
+  }
+  // Faults that follow each other so soon are one: between them little is learnt that is sound.
+  constexpr std::chrono::seconds kTogether{60};
+  if (lost && (!before_faults_ || (!were_missing && clock_->now() - faults_ended_ > kTogether))) {
+    before_faults_ = Learnt{learner_, memory_};
+  }
+  if (!joined || !were_missing || !before_faults_) return;
+  const std::lock_guard lock(learner_mutex_);
+  learner_ = before_faults_->costs;
+  memory_ = before_faults_->plans;
+  costs_.factors = learner_.factors();
+  faults_ended_ = clock_->now();
 }
 
 void HandoffPlanner::learn(const HandoffStep& step, double seconds) {

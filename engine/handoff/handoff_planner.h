@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,11 @@ class HandoffPlanner {
 
   std::int32_t most_offers() const;           // of a step
   double step_time(std::int32_t rows) const;  // without cold rows
+  // The workers that could be handed anything now, by mailbox, before each plan(). When one is back
+  // that was missing (it died, or did not answer), what was learnt is again what it was before:
+  // what handovers took meanwhile says nothing of those that come, and a plan that was seen to lose
+  // then might never be tried again.
+  void note_workers(std::span<const std::uint64_t> workers);
   // Costs follow what was seen: of a step with cold rows that has ended well after `seconds`, and
   // as Handoff.
   void learn(const HandoffStep& step, double seconds);
@@ -97,6 +103,14 @@ class HandoffPlanner {
   HandoffOptions::Planner plan_;  // null: plan_handoff(), by what memory_ says
   PlanMemory memory_;
   std::uint64_t plans_followed_ = 0, plans_given_up_ = 0;
+  // Of note_workers(), which alone uses these.
+  struct Learnt {
+    CostLearner costs;
+    PlanMemory plans;
+  };
+  std::vector<std::uint64_t> all_workers_, live_workers_;  // [mailboxes]: seen ever; the last time
+  std::optional<Learnt> before_faults_;
+  TimePoint faults_ended_;
   const HostTier* host_;
   const Clock* clock_;
   // Of a step: jobs of all steps under way lie in the ring of group jobs at once, and it wraps

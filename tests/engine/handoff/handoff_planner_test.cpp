@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -86,6 +87,40 @@ TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
 }
 
 // What plans came to is known to the next engine.
+TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
+  ManualClock clock;
+  HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
+  const auto see_steps = [&](double seconds) {
+    for (int i = 0; i < 32; ++i) planner.observe_step(8, seconds);
+    return planner.step_time(8);
+  };
+  planner.note_workers(kBothWorkers);
+  const double usual = see_steps(0.010);
+  const std::array<std::uint64_t, 1> one = {1}, none = {0};
+  planner.note_workers(one);
+  EXPECT_GT(see_steps(0.040), 2 * usual);
+  planner.note_workers(none);
+  planner.note_workers(one);
+  EXPECT_DOUBLE_EQ(planner.step_time(8), usual) << "one of two is back";
+  see_steps(0.040);
+  planner.note_workers(kBothWorkers);
+  EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
+  const double slow = see_steps(0.040);
+  planner.note_workers(kBothWorkers);
+  EXPECT_DOUBLE_EQ(planner.step_time(8), slow) << "nobody was missing";
+
+  // Faults soon after others find what was known before those; later ones what is known then.
+  planner.note_workers(one);
+  planner.note_workers(kBothWorkers);
+  EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
+  const double later = see_steps(0.040);
+  clock.advance(std::chrono::minutes(2));
+  planner.note_workers(one);
+  see_steps(0.100);
+  planner.note_workers(kBothWorkers);
+  EXPECT_DOUBLE_EQ(planner.step_time(8), later);
+}
+
 TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   constexpr double kLinkBytesPerS = 60e6;
   AdapterBeingRead adapter(kLinkBytesPerS);
