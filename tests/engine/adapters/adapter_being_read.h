@@ -1,6 +1,7 @@
 // An adapter of which the test says what has been read, and the device that it is loaded to.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -42,14 +43,16 @@ class AdapterBeingRead {
   }
   ~AdapterBeingRead() { end(); }  // before the device's stream is waited for
 
-  // It stands still until the rest is expected to take so long, and longer from now on; as it was
-  // then is returned.
-  std::vector<double> stand_still(double rest_s) const {
-    double last = reading->rest().count();
+  // It stands still until its next layer is expected to take so long, and longer from now on; what
+  // was expected of each then is returned. Not the rest as a whole: where those that are there took
+  // long to come, so do others, though the next may be due at once.
+  std::vector<double> stand_still(double next_s) const {
+    double last = next_of(reading->seconds_left());
     for (double now = last;; last = now) {
       std::this_thread::yield();
-      now = reading->rest().count();
-      if (now >= rest_s && now > last) return reading->seconds_left();
+      std::vector<double> left = reading->seconds_left();
+      now = next_of(left);
+      if (now >= next_s && now > last) return left;
     }
   }
   void end() {
@@ -67,6 +70,11 @@ class AdapterBeingRead {
   std::shared_ptr<AdapterReading> reading;
   AdapterLease lease;
   std::unique_ptr<DeviceTier> tier;
+
+ private:
+  static double next_of(const std::vector<double>& left) {
+    return *std::ranges::find_if(left, [](double seconds) { return seconds > 0; });
+  }
 };
 
 }  // namespace tandem::test
