@@ -6,8 +6,6 @@ the prompt is computed, and --adapter-mode cpu_assist. Ends with 77 where there 
 
 import json
 import re
-import sys
-import time
 import urllib.request
 
 import page_checks as page
@@ -83,24 +81,18 @@ def check_dark(browser):
     assert colours[1] != colours[2], colours
 
 
-def main():
-    url = sys.argv[1]
-    folder = sys.argv[3] if len(sys.argv) > 3 else None
-    if page.missing_browser():
-        return page.SKIPPED
-    begin = time.monotonic()
+def is_drawn(url, keep):
     with Browser(1280, 900, dark=True) as browser:
         page.open_page(browser, url)
         name, caption, drawn = cold_start(browser, url)
         check_picture(browser, name, caption, drawn)
         check_dark(browser)
-        if folder:
-            browser.screenshot(f"{folder}/cold_dark.png", whole=True)
-        page.check_on_a_phone(browser, folder and f"{folder}/cold_dark_phone.png")
+        keep(browser, "cold_dark")
+        page.check_on_a_phone(browser)
+        keep(browser, "cold_dark_phone")
         page.check_console(browser)
-    print(f"{time.monotonic() - begin:.1f} s: {caption}")
-    return 0
+    return f": {caption}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.run(is_drawn)

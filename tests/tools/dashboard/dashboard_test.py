@@ -4,9 +4,6 @@ Drives the dashboard of the server at URL as a person would, in a headless Chrom
 adapter loaded, a prompt to two models, the cold start that follows, pinned, unloaded. Ends with 77
 where there is no Chromium (Debian: chromium, chromium-driver)."""
 
-import sys
-import time
-
 import page_checks as page
 from browser import Browser
 
@@ -82,12 +79,7 @@ def scroll_many(browser, url):
     return worst
 
 
-def main():
-    url, key = sys.argv[1], sys.argv[2]
-    folder = sys.argv[4] if len(sys.argv) > 4 else None
-    if page.missing_browser():
-        return page.SKIPPED
-    begin = time.monotonic()
+def works(url, key, keep):
     with Browser(1280, 900) as browser:
         log_in(browser, url, key)
         load_adapter(browser)
@@ -98,16 +90,15 @@ def main():
         page.unload(browser, NAME)
         page.show(browser, "")
         page.check_names(browser)
-        if folder:
-            browser.screenshot(f"{folder}/wide.png", whole=True)
-        page.check_on_a_phone(browser, folder and f"{folder}/phone.png")
+        keep(browser, "wide")
+        page.check_on_a_phone(browser)
+        keep(browser, "phone")
         browser.resize(1280, 900)
         worst = scroll_many(browser, url)
         # A wrong key was tried, and a folder that is not allowed: both are told as what they are.
         page.check_console(browser, expected=("401", "403"))
-    print(f"{time.monotonic() - begin:.1f} s; 2,000 adapters: {worst}")
-    return 0
+    return f"; 2,000 adapters: {worst}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.run(works)

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sys
+import time
 
 from browser import Browser
 
@@ -17,6 +19,26 @@ def missing_browser():
             print(f"there is no {program} here (Debian: chromium, chromium-driver): skipped")
             return True
     return False
+
+
+def run(test):
+    """Ends the process with what ctest reads. The test takes the words of the command line, and a
+    function to which it gives its pages as (browser, name): with --screenshots FOLDER they are kept
+    there. What it returns is told."""
+    if missing_browser():
+        sys.exit(SKIPPED)
+    words, folder = sys.argv[1:], None
+    if "--screenshots" in words:
+        at = words.index("--screenshots")
+        words, folder = words[:at], words[at + 1]
+
+    def keep(browser, name):
+        if folder:
+            browser.screenshot(f"{folder}/{name}.png", whole=True)
+
+    begin = time.monotonic()
+    told = test(*words, keep)
+    print(f"{time.monotonic() - begin:.1f} s{told}")
 
 
 def show(browser, name):
@@ -79,7 +101,7 @@ def check_names(browser):
     assert not pictures, pictures
 
 
-def check_on_a_phone(browser, picture=None):
+def check_on_a_phone(browser):
     """Fits, with names; a row's buttons are on the screen. Leaves the page narrow."""
     browser.resize(PHONE, 844)
     wide = browser.run("return document.documentElement.scrollWidth")
@@ -89,8 +111,6 @@ def check_on_a_phone(browser, picture=None):
         .filter((each) => each.checkVisibility() && each.getBoundingClientRect().right > innerWidth)
         .map((each) => each.outerHTML)""")
     assert not beyond, beyond
-    if picture:
-        browser.screenshot(picture, whole=True)
 
 
 def check_console(browser, expected=()):

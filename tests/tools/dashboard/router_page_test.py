@@ -8,9 +8,7 @@ import contextlib
 import json
 import re
 import subprocess
-import sys
 import threading
-import time
 import urllib.request
 
 import page_checks as page
@@ -68,12 +66,7 @@ def check_decision(browser):
     assert browser.run("return document.getElementById('decision-share').textContent").startswith("the last 1: 100 %")
 
 
-def main():
-    tandem, engine = sys.argv[1], sys.argv[2]
-    folder = sys.argv[4] if len(sys.argv) > 4 else None
-    if page.missing_browser():
-        return page.SKIPPED
-    begin = time.monotonic()
+def works(tandem, engine, keep):
     with router(tandem, engine) as url, Browser(1280, 900) as browser:
         page.open_page(browser, url)
         browser.wait("document.querySelector('#engines-list tbody')?.textContent.includes('accepts')")
@@ -87,18 +80,17 @@ def main():
         assert mark == f"{engine}, pinned on {engine}", mark
         page.show(browser, "")
         page.check_names(browser)
-        if folder:
-            browser.screenshot(f"{folder}/router_wide.png", whole=True)
-        page.check_on_a_phone(browser, folder and f"{folder}/router_phone.png")
+        keep(browser, "router_wide")
+        page.check_on_a_phone(browser)
+        keep(browser, "router_phone")
         browser.resize(1280, 900)
         page.show(browser, NAME)
         page.pin(browser, NAME, pinned=False)
         assert not adapter_of(engine)["pinned"]
         page.unload(browser, NAME)
         page.check_console(browser)
-    print(f"{time.monotonic() - begin:.1f} s")
-    return 0
+    return ""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    page.run(works)
