@@ -8,8 +8,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint32_t kTryOnceIn = 100;
-constexpr double kMuchWorse = 1.5;
+constexpr std::uint32_t kTryOnceIn = 100;    // at the most
+constexpr double kMostLostByTrying = 0.005;  // of the time of the steps between
 // Handing over keeps cores busy that others could use: it has to gain something.
 constexpr double kLeastGain = 0.02;
 // Beyond, it is as bad, or as good, as anything.
@@ -26,6 +26,14 @@ std::optional<double> median_of(const std::vector<double>& ratios) {
   }
   if (kept.known() == 0) return std::nullopt;
   return kept.median();
+}
+
+// Of the way that takes `worse` where the other takes `better`.
+std::uint32_t steps_between_tries(double better, double worse) {
+  constexpr double kRarest = 1e6;
+  if (!(better > 0)) return kTryOnceIn;
+  const double steps = std::ceil((worse / better - 1) / kMostLostByTrying);
+  return static_cast<std::uint32_t>(std::clamp(steps, double{kTryOnceIn}, kRarest));
 }
 
 std::uint8_t doublings(double value) {
@@ -92,10 +100,9 @@ PlanLessons PlanMemory::lessons() const {
   PlanLessons lessons;
   for (const auto* each : order) {
     const auto& [situation, seen] = *each;
-    lessons.seen.push_back({situation,
-                            seen.ratios[static_cast<std::size_t>(Way::hand_over)].values(),
-                            seen.ratios[static_cast<std::size_t>(Way::wait)].values(),
-                            seen.steps % kTryOnceIn, seen.starts});
+    lessons.seen.push_back(
+        {situation, seen.ratios[static_cast<std::size_t>(Way::hand_over)].values(),
+         seen.ratios[static_cast<std::size_t>(Way::wait)].values(), seen.steps, seen.starts});
   }
   return lessons;
 }
@@ -109,7 +116,7 @@ void PlanMemory::restore(const PlanLessons& lessons) {
     Seen& seen = of(kept.situation);
     if (handed) seen.ratios[static_cast<std::size_t>(Way::hand_over)].add(*handed);
     if (waited) seen.ratios[static_cast<std::size_t>(Way::wait)].add(*waited);
-    seen.steps = kept.steps % kTryOnceIn;
+    seen.steps = kept.steps;
     seen.starts = kept.starts + 1;
   }
 }
@@ -129,7 +136,8 @@ PlanMemory::Way PlanMemory::choose(PlanSituation situation, double plan_s, doubl
   const double waited = expected(Way::wait, wait_s);
   const bool hand_over = promised(handed, waited) == Way::hand_over;
   const double better = std::min(handed, waited), worse = std::max(handed, waited);
-  const bool other = seen.steps % kTryOnceIn == kTryOnceIn - 1 && worse <= kMuchWorse * better;
+  const std::uint32_t every = steps_between_tries(better, worse);
+  const bool other = seen.steps % every == every - 1;
   return hand_over != other ? Way::hand_over : Way::wait;
 }
 

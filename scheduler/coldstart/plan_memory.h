@@ -33,7 +33,7 @@ struct PlanLessons {
     PlanSituation situation;
     // As PlanMemory keeps them, oldest first.
     std::vector<double> hand_over, wait;
-    std::uint32_t steps = 0;   // since the other way was to be tried
+    std::uint32_t steps = 0;   // that were observed
     std::uint32_t starts = 0;  // of engines, since a step was seen
     bool operator==(const Seen&) const = default;
   };
@@ -57,8 +57,9 @@ class PlanMemory {
   // The way to go, if the plan that hands over takes `plan_s` and waiting `wait_s`, both as
   // predicted: each is taken for what such steps took of late, over what was predicted, or as
   // predicted where none is known. A plan that gains next to nothing is not followed. The answer
-  // is the same until something is observed. Once in a hundred steps of a situation it is the other
-  // way, if that is not much worse: else a way that was bad once would be left for good.
+  // is the same until something is observed. Once in a hundred steps of a situation, or the more
+  // seldom the worse it is (half a percent of their time is spent on it at the most), it is the
+  // other way: else a way that was bad once would be left for good.
   Way choose(PlanSituation situation, double plan_s, double wait_s) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static Way promised(double plan_s, double wait_s);

@@ -89,13 +89,35 @@ TEST(PlanMemory, FindsAWayAgainThatHasBecomeTheBetterOne) {
   EXPECT_EQ(5 + steps, 599) << "but for the hundredth, which tries waiting";
 }
 
-TEST(PlanMemory, NeverTriesWhatIsMuchWorse) {
-  PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, kPlan, 20e-3);
-  for (int i = 0; i < 500; ++i) {
-    EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
-    memory.observe(kHere, Way::wait, kWait, kWait);
+// The worse it is, the longer it takes: half a percent of the time is spent on it.
+TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
+  for (const double times_as_long : {1.25, 2.0, 5.0}) {
+    PlanMemory memory;
+    const double bad = times_as_long * kWait;
+    memory.observe(kHere, Way::hand_over, kPlan, bad);
+    double took = 0, lost = 0;
+    for (int i = 0; i < 4000; ++i) {
+      const Way way = memory.choose(kHere, kPlan, kWait);
+      if (way == Way::hand_over) lost += bad - kWait;
+      took += way == Way::wait ? kWait : bad;
+      memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : bad);
+    }
+    EXPECT_GT(lost, 0) << times_as_long;
+    EXPECT_LE(lost, 0.005 * took) << times_as_long;
   }
+}
+
+// As after stalls that are over: nobody said so.
+TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
+  PlanMemory memory;
+  for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::hand_over, kPlan, 3 * kWait);
+  int steps = 0;
+  for (int handed = 0; steps < 10000 && handed < 20; ++steps) {
+    const Way way = memory.choose(kHere, kPlan, kWait);
+    handed += way == Way::hand_over ? 1 : 0;
+    memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : kPlan);
+  }
+  EXPECT_LT(steps, 1500);
 }
 
 TEST(PlanMemory, IgnoresWhatIsNoMeasurement) {
