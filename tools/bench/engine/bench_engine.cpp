@@ -39,7 +39,6 @@ constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
 // bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
 constexpr double kToleranceBf16 = 5e-2;
 constexpr double kToleranceF32 = 1e-3;
-constexpr std::int32_t kTracedTokens = 100;
 
 struct EngineBenchSettings {
   std::int64_t rounds = 0;   // 0: the device's
@@ -186,7 +185,7 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   report.fact("device", device->info().name);
 
   if (bench_settings.only == "L1") {
-    TANDEM_TRY(measure_tracing(settings, bench_settings.rounds, kTracedTokens, report));
+    TANDEM_TRY(measure_tracing(settings, bench_settings.rounds, report));
     return report.finish(report_settings);
   }
   if (bench_settings.only == "S1") {
@@ -256,7 +255,7 @@ int run_bench_engine(const std::vector<std::string>& args) {
       .flag_only();
   table
       .add(bench.only, "only",
-           "only these bars: on a GPU, as in G1,G2; on the host, H, S1 or L1; of several devices, "
+           "only these bars: on a GPU, as in G1,L1; on the host, H, S1 or L1; of several devices, "
            "as in T1,T3")
       .meta("IDS")
       .flag_only();

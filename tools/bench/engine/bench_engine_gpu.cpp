@@ -15,6 +15,7 @@
 #include "tools/bench/engine/bench_arrivals.h"
 #include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_link.h"
+#include "tools/bench/engine/bench_tracing.h"
 #include "tools/bench/measure/bench_gpu_steps.h"
 #include "tools/bench/measure/bench_serving.h"
 #include "tools/cli/machine.h"
@@ -24,8 +25,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::array<std::string_view, 10> kBars = {"G1", "G2",  "G3",  "G4",   "G5",
-                                                    "G9", "G10", "G11", "link", "S1"};
+constexpr std::array<std::string_view, 11> kBars = {"G1",  "G2",  "G3",   "G4", "G5", "G9",
+                                                    "G10", "G11", "link", "S1", "L1"};
 constexpr std::array<std::int32_t, 4> kBatches = {1, 8, 32, 64};
 constexpr double kDecodeBar = 1.12;  // G1, over the floor, at every batch
 struct Prompt {
@@ -35,6 +36,7 @@ struct Prompt {
 constexpr std::array<Prompt, 3> kPrompts = {{{64, 1.25}, {512, 1.20}, {2048, 1.15}}};
 constexpr std::int32_t kLoraBatch = 32;
 constexpr int kArrivalRounds = 4;
+constexpr int kTracingRounds = 7;
 // bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
 constexpr double kTolerance = 5e-2;
 
@@ -103,6 +105,7 @@ class GpuBench {
                                       static_cast<std::int32_t>(settings_.page_tokens), report_));
     }
     if (only_.any("G9")) TANDEM_TRY(run_many_adapters());
+    if (only_.any("L1")) TANDEM_TRY(measure_tracing(settings_, kTracingRounds, report_));
     return {};
   }
 

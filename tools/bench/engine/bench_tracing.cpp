@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int32_t kTracedBatch = 8;
 constexpr std::int32_t kTracedPrompt = 16;
+constexpr std::int32_t kTracedTokens = 100;  // of each sequence in a round
 constexpr std::uint64_t kNeverFull = std::uint64_t{1} << 62;
 
 // What the engine's thread spends on a step's span, on and off; the least of many, in ns.
@@ -43,12 +44,11 @@ double span_ns(bool traced) {
 
 }  // namespace
 
-Status measure_tracing(EngineSettings settings, std::int64_t rounds, std::int32_t output_tokens,
-                       BenchReport& report) {
+Status measure_tracing(EngineSettings settings, std::int64_t rounds, BenchReport& report) {
   report.add({"L0", "recording a step's span", span_ns(true), "ns", Must::be_at_most, 500});
   report.fact("the same with tracing off, ns", span_ns(false));
   settings.max_num_seqs = kTracedBatch;
-  settings.max_model_len = kTracedPrompt + output_tokens;
+  settings.max_model_len = kTracedPrompt + kTracedTokens;
   TracingOptions options;
   options.file = "/dev/null";  // all but the disk
   options.max_file_bytes = kNeverFull;
@@ -70,7 +70,7 @@ Status measure_tracing(EngineSettings settings, std::int64_t rounds, std::int32_
       GenerationRequest like;
       like.trace = trace::begin("");
       TANDEM_ASSIGN(const StepShares shares,
-                    bench->steady_decode(kTracedBatch, kTracedPrompt, output_tokens, like));
+                    bench->steady_decode(kTracedBatch, kTracedPrompt, kTracedTokens, like));
       seen[traced ? 1 : 0] = shares.step * (1 + shares.gap) * 1e3;
       if (round >= 0) samples->values.push_back(seen[traced ? 1 : 0]);
     }

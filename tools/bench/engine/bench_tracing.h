@@ -8,9 +8,7 @@
 namespace tandem {
 
 // Steps of 8 sequences of an engine, traced into a file that nobody keeps and not, `rounds` times
-// by turns, `output_tokens` of each. Adds the
-// bars L0 and L1.
-Status measure_tracing(EngineSettings settings, std::int64_t rounds, std::int32_t output_tokens,
-                       BenchReport& report);
+// by turns. Adds the bars L0 and L1.
+Status measure_tracing(EngineSettings settings, std::int64_t rounds, BenchReport& report);
 
 }  // namespace tandem
