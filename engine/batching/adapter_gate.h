@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "engine/adapters/adapter_store.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/batching/batch/continuous_batcher.h"
 #include "engine/handoff/handoff.h"
 #include "engine/service/adapter_mode.h"

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/batching/adapter_gate.h"
 #include "engine/batching/inbox.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/dtype.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/batching/batch/continuous_batcher.h"
 #include "engine/batching/engine_options.h"
 #include "engine/batching/line/sequence.h"

@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/executor/enqueue_timer.h"
 #include "engine/executor/step_pipeline.h"

@@ -32,8 +32,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/adapters/device_tier.h"
-#include "engine/adapters/load_waits.h"
+#include "engine/adapters/device/device_tier.h"
+#include "engine/adapters/device/load_waits.h"
 #include "engine/executor/enqueue_timer.h"
 #include "engine/executor/step_forecast.h"
 #include "engine/executor/step_plan.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/adapters/device/load_queue.h"
 #include "engine/adapters/host_tier.h"
-#include "engine/adapters/load_queue.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/handoff/handoff_step.h"
 #include "engine/loader/model_config.h"

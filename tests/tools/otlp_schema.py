@@ -1,6 +1,6 @@
 """otlp_schema.py TANDEM: what `tandem serve --otlp-endpoint` sends is OTLP, by OpenTelemetry's own
 schema (opentelemetry-proto): a collector here takes the spans of a request, and protobuf reads them
-strictly, so that a member of another name or type is a fault. Run by otlp_schema.sh."""
+strictly, so that a member of another name or type is a fault. Run by with_package.sh."""
 
 import base64
 import http.server

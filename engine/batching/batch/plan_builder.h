@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/batching/batch/continuous_batcher.h"
 #include "engine/batching/line/sequence.h"
 #include "engine/executor/step_plan.h"

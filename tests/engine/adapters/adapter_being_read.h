@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "engine/adapters/adapter_strips.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/adapters/host_tier.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_device.h"

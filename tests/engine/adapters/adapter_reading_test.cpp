@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "engine/adapters/adapter_store.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "tests/engine/adapters/adapter_being_read.h"
 #include "tests/support/peft_writer.h"

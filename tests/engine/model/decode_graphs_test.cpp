@@ -12,7 +12,7 @@
 
 #include "base/token_id.h"
 #include "engine/adapters/adapter_store.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
 #include "tests/support/small_model.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/adapters/adapter_store.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
 #include "engine/model/llama.h"

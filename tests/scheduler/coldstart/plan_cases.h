@@ -51,6 +51,30 @@ inline PlanRequest burst(std::int32_t count, std::int32_t tokens, const LayerLoa
   return request;
 }
 
+inline double end_of(const HandoffPlan& plan) {
+  return plan.layer_ends.empty() ? 0 : plan.layer_ends.back();
+}
+
+// The machine of DESIGN.md, section 6: one adapter's layer by the CPU alone takes 26, 44, 118, 197,
+// 388 us beyond the resident layer for 1, 8, 32, 64, 128 tokens; fitted to them.
+inline CostModel sketch(double link_gbps) {
+  CostModel costs;
+  costs.link_bytes_per_s = link_gbps * 1e9;
+  costs.copy_s = 4e-6;  // pieces of 3 MB at 51.5 GB/s on a link of 55
+  costs.layer_s = 131e-6;
+  costs.layer_row_s = 0.77e-6;
+  costs.overlap = 0.2;
+  costs.prepare = 0;  // its workers did not
+  costs.trip_s = 2e-6;
+  costs.row_byte_s = 3.5e-11;
+  costs.worker_bytes_per_s = 9e9;
+  costs.workers_bytes_per_s = 70e9;
+  costs.worker_flops = 0.14e12;
+  costs.worker_job_s = 2e-6;
+  costs.xa_extra_s = 0;  // its measured layers include it
+  return costs;
+}
+
 // Anything an engine may ask: adapters of different sizes and rows, some on their way, some still
 // being read, few or no workers, slow or fast links.
 struct Random {

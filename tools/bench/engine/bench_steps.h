@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
-#include "engine/adapters/device_tier.h"
+#include "engine/adapters/device/device_tier.h"
 #include "engine/loader/model_config.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/kv_cache.h"

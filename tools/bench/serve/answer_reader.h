@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "tools/bench/serve/request_body.h"
+#include "tools/bench/serve/plan/request_body.h"
 
 namespace tandem {
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
-#include "tools/bench/serve/compare_results.h"
 #include "tools/bench/serve/load_sweep.h"
+#include "tools/bench/serve/results/compare_results.h"
 #include "tools/bench/serve/serve_options.h"
 #include "tools/bench/serve/serve_session.h"
 #include "tools/bench/serve/stub_server.h"

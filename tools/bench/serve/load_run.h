@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tools/bench/serve/load_plan.h"
 #include "tools/bench/serve/load_target.h"
-#include "tools/bench/serve/request_body.h"
-#include "tools/bench/serve/request_record.h"
+#include "tools/bench/serve/plan/load_plan.h"
+#include "tools/bench/serve/plan/request_body.h"
+#include "tools/bench/serve/results/request_record.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tools/bench/serve/serve_report.h"
+#include "tools/bench/serve/results/serve_report.h"
 
 namespace tandem {
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "tools/bench/serve/datasets.h"
+#include "tools/bench/serve/plan/datasets.h"
 
 namespace tandem {
 namespace {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/status.h"
-#include "tools/bench/serve/datasets.h"
-#include "tools/bench/serve/load_plan.h"
 #include "tools/bench/serve/load_target.h"
-#include "tools/bench/serve/prompts.h"
-#include "tools/bench/serve/request_body.h"
+#include "tools/bench/serve/plan/datasets.h"
+#include "tools/bench/serve/plan/load_plan.h"
+#include "tools/bench/serve/plan/prompts.h"
+#include "tools/bench/serve/plan/request_body.h"
 #include "tools/bench/serve/serve_bench_settings.h"
 
 namespace tandem {

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "tools/bench/serve/load_run.h"
+#include "tools/bench/serve/results/serve_report.h"
 #include "tools/bench/serve/serve_bench_settings.h"
-#include "tools/bench/serve/serve_report.h"
 
 namespace tandem {
 

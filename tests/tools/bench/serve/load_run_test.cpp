@@ -15,7 +15,7 @@
 #include "base/http/http_server.h"
 #include "base/log.h"
 #include "tests/support/test_seed.h"
-#include "tools/bench/serve/load_metrics.h"
+#include "tools/bench/serve/results/load_metrics.h"
 #include "tools/bench/serve/stub_server.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tools/bench/serve/compare_results.h"
+#include "tools/bench/serve/results/compare_results.h"
 
 namespace tandem {
 namespace {

@@ -1,0 +1,81 @@
+#include "engine/adapters/device/adapter_slots.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace tandem {
+
+std::size_t AdapterSlots::matrices_bytes() const {
+  return static_cast<std::size_t>(num_layers_ * kNumModules) * sizeof(LoraMatrix);
+}
+std::size_t AdapterSlots::chunks_bytes() const {
+  return static_cast<std::size_t>((max_chunks_ + 1) / 2 * 2) * sizeof(ChunkId);
+}
+
+Result<AdapterSlots> AdapterSlots::create(Device& device, std::int32_t num_slots,
+                                          std::int64_t num_layers, std::int64_t max_chunks,
+                                          const KvCache& pool) {
+  TANDEM_CHECK(num_slots >= 0 && num_layers > 0 && max_chunks > 0);
+  AdapterSlots slots;
+  slots.num_layers_ = num_layers;
+  slots.max_chunks_ = max_chunks;
+  if (num_slots == 0) return slots;
+  constexpr std::string_view kPurpose = "the adapter tables (lower max_device_adapters)";
+  const auto count = static_cast<std::size_t>(num_slots);
+  const std::size_t row = slots.matrices_bytes() + slots.chunks_bytes();
+  TANDEM_ASSIGN(slots.matrices_, device.allocate(count * slots.matrices_bytes(), kPurpose));
+  TANDEM_ASSIGN(slots.chunks_, device.allocate(count * slots.chunks_bytes(), kPurpose));
+  const std::size_t words =
+      count * static_cast<std::size_t>(num_layers + 1) * kNumLoadParts * sizeof(std::uint32_t);
+  TANDEM_ASSIGN(slots.ready_, device.allocate(words, kPurpose));
+  TANDEM_ASSIGN(slots.staging_, device.allocate_pinned(std::max(count * row, words), kPurpose));
+  for (std::size_t i = 0; i < count; ++i) slots.written_.push_back(device.create_event());
+  std::memset(slots.staging_.data(), 0, words);
+  TANDEM_ASSIGN(const auto stream, device.create_stream("adapter tables"));
+  stream->copy_to_device(slots.ready_.data(), slots.staging_.data(), words);
+  TANDEM_TRY(stream->synchronize());
+  slots.pages_.base = pool.chunk_base();
+  slots.pages_.ids = reinterpret_cast<const std::int32_t*>(slots.chunks_.data());
+  slots.pages_.slot_stride = static_cast<std::int64_t>(slots.chunks_bytes() / sizeof(ChunkId));
+  slots.pages_.shift = pool.layout().chunk_shift;
+  return slots;
+}
+
+void AdapterSlots::write(Stream& stream, SlotId slot, const Adapter& adapter,
+                         std::span<const ChunkId> chunks) {
+  TANDEM_CHECK(static_cast<std::int64_t>(chunks.size()) <= max_chunks_, "{} chunks", chunks.size());
+  TANDEM_CHECK(static_cast<std::int64_t>(adapter.layers.size()) == num_layers_);
+  const auto index = slot.index();
+  std::byte* const row = staging_.data() + index * (matrices_bytes() + chunks_bytes());
+  written_[index]->synchronize();  // long past, unless the adapter before left within a step
+  auto* matrices = reinterpret_cast<LoraMatrix*>(row);
+  for (const auto& layer : adapter.layers) {
+    for (const AdapterMatrix& from : layer) {
+      *matrices++ = {from.a_offset, from.b_offset, from.rank, from.b_stride};
+    }
+  }
+  stream.upload(matrices_.data() + index * matrices_bytes(), row, matrices_bytes());
+  if (!chunks.empty()) {
+    std::memcpy(row + matrices_bytes(), chunks.data(), chunks.size_bytes());
+    stream.upload(chunks_.data() + index * chunks_bytes(), row + matrices_bytes(),
+                  chunks.size_bytes());
+  }
+  stream.record(*written_[index]);
+}
+
+AdapterTable AdapterSlots::table() const {
+  return {reinterpret_cast<const LoraMatrix*>(matrices_.data()), pages_, {}};
+}
+
+const std::uint32_t* AdapterSlots::ready_words() const {
+  return reinterpret_cast<const std::uint32_t*>(ready_.data());
+}
+
+std::uint32_t* AdapterSlots::ready(SlotId slot, std::int64_t layer) const {
+  return reinterpret_cast<std::uint32_t*>(ready_.data()) +
+         (slot.value() * (num_layers_ + 1) + layer) * kNumLoadParts;
+}
+
+}  // namespace tandem

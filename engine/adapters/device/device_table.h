@@ -1,0 +1,106 @@
+// What lies on the device of which adapter: a row for each slot that is taken, and for each slot
+// the rows of the device's own tables (AdapterSlots). Where several devices share a model
+// (loader/shard.h), each has its part of the adapter in the same slot and in the chunks of the same
+// numbers: there is one row, and tables on each.
+//
+// Any adapter may have a row in any table, so nothing of it is kept in the adapter itself: a row is
+// found by the adapter's address. The row's lease keeps the adapter there for as long.
+//
+// The engine thread alone uses it, but for what is of one device: the thread that enqueues there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/slot_id.h"
+#include "base/status.h"
+#include "engine/adapters/device/adapter_slots.h"
+#include "engine/adapters/served_adapter.h"
+#include "engine/memory/chunk_table.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/memory/page_pool.h"
+#include "engine/memory/reclaimable.h"
+#include "engine/model/llama.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+// Of the devices of a model, in the order of their ranks.
+struct TierDevice {
+  Device* device = nullptr;
+  const KvCache* memory = nullptr;
+};
+
+struct DeviceRow {
+  AdapterLease adapter;  // null: the slot is free
+  ChunkTable chunks;
+  std::shared_ptr<AdapterReading> reading;  // what was loaded was still being read; or null
+  std::uint64_t free_since = 0;  // PoolClock::steps(): later steps read nothing where it lies
+  Worth worth;                   // since its last use
+  std::uint64_t uses = 0;        // by sequences that ran, since it came
+  std::uint64_t wanted = 0;      // in which turn of loads it was last
+  std::int32_t users = 0;        // running sequences
+  std::size_t arrived_on = 0;    // devices, the first ones, of a load
+  bool kept = false;             // never evicted: pinned, or the mode is cached
+};
+
+class DeviceTable {
+ public:
+  // For adapters of up to `max_rank` of a model of shape `config`. The devices' memory and `pool`
+  // outlive it.
+  static Result<DeviceTable> create(std::span<const TierDevice> devices, const ModelConfig& config,
+                                    DType dtype, std::int32_t max_rank, std::int32_t num_slots,
+                                    PagePool& pool);
+
+  std::int32_t num_slots() const { return static_cast<std::int32_t>(rows_.size()); }
+  std::int32_t num_free() const { return static_cast<std::int32_t>(free_.size()); }
+  std::size_t num_devices() const { return slots_.size(); }
+  const AdapterSlots& slots(std::size_t device) const { return slots_[device]; }
+  std::int32_t pages_of(const ServedAdapter& adapter) const;
+
+  // The slot of an adapter, and its row, until it is let go. Invalid, null: it has none.
+  SlotId slot_of(const ServedAdapter& adapter) const;
+  DeviceRow* find(const ServedAdapter& adapter);
+  const DeviceRow* find(const ServedAdapter& adapter) const;
+  DeviceRow& row(SlotId slot) { return rows_[slot.index()]; }
+  const DeviceRow& row(SlotId slot) const { return rows_[slot.index()]; }
+  // It is needed now. Until it has been used it is worth as much as those that are used most:
+  // somebody waits for it.
+  void refresh(DeviceRow& row);
+
+  // A row for an adapter that is loading (ResidencyState::begin_load) and has none; requires a free
+  // slot. arrived() makes it resident. Throws where there is no memory, and nothing has changed;
+  // the rest of what moves rows never allocates.
+  SlotId take(const AdapterLease& adapter, ChunkTable chunks,
+              std::shared_ptr<AdapterReading> reading);
+  void arrived(SlotId slot);
+  // Frees the slot and the chunks: of a load that came to nothing, or of a resident adapter.
+  void let_go(SlotId slot);
+  // Slots: of all rows, and of those that are resident.
+  std::span<const SlotId> taken() const { return taken_; }
+  std::span<const SlotId> resident() const { return resident_; }
+
+  // Enqueues the writing of a slot's rows of a device's tables; or has step_begins() do so: they
+  // are then true for every step, whatever of the weights is there.
+  void write(std::size_t device, Stream& stream, SlotId slot);
+  void write_later(std::size_t device, SlotId slot) { unwritten_[device].push_back(slot); }
+  void step_begins(std::size_t device, Stream& stream);
+
+ private:
+  DeviceTable(const PoolLayout& layout, PagePool& pool) : layout_(layout), pool_(&pool) {}
+
+  PoolLayout layout_;  // of every device's memory
+  PagePool* pool_;
+  std::vector<AdapterSlots> slots_;  // [devices]
+  std::vector<DeviceRow> rows_;      // [slots]
+  std::vector<SlotId> free_;
+  std::unordered_map<const ServedAdapter*, SlotId> slot_of_;
+  std::vector<SlotId> taken_;
+  std::vector<SlotId> resident_;
+  std::vector<std::vector<SlotId>> unwritten_;  // [devices]
+};
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+// Loads as a trace shows them (docs/tracing.md).
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/trace/tracer.h"
+#include "engine/adapters/device/load_queue.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kLanes = 16;  // that loads are drawn on
+
+}  // namespace
+
+// As StepPipeline does: the device's times, placed by when its end was seen.
+void LoadQueue::trace_load(SlotId slot) noexcept {
+  const Load& of = load(slot);
+  if (of.begins == nullptr) return;
+  const TimePoint now = SteadyClock().now();
+  const Duration took = duration_of(of.whole->seconds_since(*of.begins));
+  const TimePoint begin = std::max(of.begun_at, now - took);
+  const auto lane = static_cast<std::uint16_t>(slot.value() % kLanes);
+  const auto draw = [&](Span span) {
+    span.lane = lane;
+    trace::record(span);
+  };
+  const ServedAdapter& adapter = *table_->row(slot).adapter;
+  draw(device_span("load", SpanTrack::loads, begin, now)
+           .add("adapter", adapter.name())
+           .add("bytes", static_cast<double>(adapter.contents().num_bytes)));
+  std::vector<std::pair<double, std::size_t>> passed;  // in the order of the link
+  try {
+    for (std::size_t l = 0; l < of.layers.size(); ++l) {
+      if (of.layers[l] != nullptr) passed.emplace_back(of.layers[l]->seconds_since(*of.begins), l);
+    }
+  } catch (const std::bad_alloc&) {  // a trace without pieces
+    return;
+  }
+  std::sort(passed.begin(), passed.end());
+  double from = 0;
+  for (const auto& [until, layer] : passed) {
+    draw(device_span("layer", SpanTrack::loads, begin + duration_of(from),
+                     std::min(begin + duration_of(until), now))
+             .add("layer", static_cast<double>(layer)));
+    from = until;
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,134 @@
+// Benchmarks as scripts see them: real processes on small models, their reports and refusals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/temp_dir.h"
+#include "tests/tools/process.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::HasSubstr;
+
+// What it measures on a machine that does other things says nothing; that it measures all does.
+TEST(BenchColdStart, RunsEveryModeAndReportsBarsTablesAndPlots) {
+  const std::string base =
+      (std::filesystem::path(::testing::TempDir()) / ("tandem_cold_" + std::to_string(getpid())))
+          .string();
+  const Finished bench = run_tandem({"bench",
+                                     "coldstart",
+                                     "--device",
+                                     "host",
+                                     "--no-pin",
+                                     "--model",
+                                     "data/tiny-llama",
+                                     "--requests",
+                                     "3",
+                                     "--rate",
+                                     "100",
+                                     "--lengths",
+                                     "uniform[2,6]",
+                                     "--bursts",
+                                     "1",
+                                     "--rank",
+                                     "64",
+                                     "--slow-gbps",
+                                     "1",
+                                     "--only",
+                                     "C1,C2,C3,C4,C5,C8",
+                                     "--json",
+                                     base + ".json",
+                                     "--html",
+                                     base + ".html"});
+  ASSERT_EQ(bench.status, 0) << bench.error;
+  std::ifstream file(base + ".json");
+  const nlohmann::json report = nlohmann::json::parse(file);
+  std::map<std::string, int> bars;
+  for (const nlohmann::json& bar : report["bars"]) ++bars[bar["id"]];
+  EXPECT_EQ(bars, (std::map<std::string, int>{
+                      {"C1", 3}, {"C2", 2}, {"C3", 2}, {"C4", 1}, {"C5", 1}, {"C8", 2}}));
+  ASSERT_EQ(report["tables"].size(), 2U) << "either link";
+  for (const nlohmann::json& table : report["tables"]) {
+    std::vector<std::string> modes;
+    for (const nlohmann::json& row : table["rows"]) modes.push_back(row[0]);
+    EXPECT_THAT(
+        modes, ::testing::ElementsAre("cached", "planned", "pipelined", "cpu_assist", "on_demand"));
+  }
+  // Exactness is no matter of speed.
+  for (const nlohmann::json& bar : report["bars"]) {
+    if (bar["id"] == "C8") {
+      EXPECT_EQ(bar["ok"], true) << bar.dump();
+    }
+  }
+  std::ifstream page_file(base + ".html");
+  const std::string page((std::istreambuf_iterator<char>(page_file)), {});
+  for (const char* plot : {"TTFT, native link", "TPOT, 1 GB/s link", "TTFT by arrival"}) {
+    EXPECT_THAT(page, HasSubstr(plot));
+  }
+  for (const char* end : {".json", ".html"}) std::filesystem::remove(base + end);
+}
+
+// Host devices stand in for GPUs: all of it runs, and what is no matter of speed is judged.
+TEST(BenchEngine, OfSeveralDevicesRunsEveryBarAndJudgesWhatTheyAnswer) {
+  const testing::TempDir folder;
+  const std::string json = (folder.path() / "shards.json").string();
+  const Finished bench = run_tandem({"bench",     "engine",   "--device",
+                                     "host",      "--no-pin", "--threads",
+                                     "2",         "--model",  "data/tiny-llama",
+                                     "--dtype",   "f32",      "--tensor-parallel",
+                                     "2",         "--rounds", "1",
+                                     "--context", "16",       "--json",
+                                     json,        "--check"});
+  ASSERT_EQ(bench.status, 0) << bench.error;
+  std::ifstream file(json);
+  const nlohmann::json report = nlohmann::json::parse(file);
+  std::map<std::string, int> bars;
+  for (const nlohmann::json& bar : report["bars"]) {
+    const std::string id = bar["id"];
+    ++bars[id];
+    const bool exactness = id == "T7" || bar["what"].get<std::string>().starts_with("C8");
+    EXPECT_EQ(bar["judged"], exactness) << bar.dump();
+    EXPECT_TRUE(bar["ok"].get<bool>() || !exactness) << bar.dump();
+  }
+  EXPECT_EQ(bars,
+            (std::map<std::string, int>{
+                {"T1", 2}, {"T2", 3}, {"T3", 2}, {"T4", 2}, {"T5", 8}, {"T6", 1}, {"T7", 2}}));
+  EXPECT_THAT(bench.output, HasSubstr("judged on GPUs alone"));
+  EXPECT_THAT(bench.output, HasSubstr("96 tokens, 0 others, 0 near-ties"));
+}
+
+TEST(BenchEngine, OfSeveralDevicesRefusesWhatTheyCannotShare) {
+  const auto refuses = [](const char* devices, const char* threads, const char* only,
+                          const char* why) {
+    const Finished bench =
+        run_tandem({"bench", "engine", "--device", "host", "--no-pin", "--model", "data/tiny-llama",
+                    "--tensor-parallel", devices, "--threads", threads, "--only", only});
+    EXPECT_NE(bench.status, 0) << why;
+    EXPECT_THAT(bench.error, HasSubstr(why));
+  };
+  refuses("2", "2", "G1", "'G1' is none of T1, T2");
+  refuses("2", "1", "T3", "2 devices need a thread each");
+  refuses("3", "3", "T3", "cannot be shared out over 3 devices");
+}
+
+TEST(BenchColdStart, RefusesBarsModesAndLengthsThatItDoesNotKnow) {
+  const auto refuses = [](const std::string& flag, const std::string& value) {
+    const Finished bench = run_tandem({"bench", "coldstart", "--device", "host", "--no-pin",
+                                       "--model", "data/demo-llama", flag, value});
+    EXPECT_NE(bench.status, 0) << flag;
+    EXPECT_THAT(bench.error, HasSubstr("'" + value + "'"));
+  };
+  refuses("--only", "C9");
+  refuses("--modes", "warm");
+  refuses("--lengths", "short");
+}
+
+}  // namespace
+}  // namespace tandem
