@@ -1,6 +1,7 @@
 #include "engine/profile/layer_load.h"
 
 #include <array>
+#include <utility>
 
 #include "base/dtype.h"
 #include "engine/loader/shard.h"
@@ -11,58 +12,69 @@ namespace {
 // Which projection of the model a module belongs to: q, k, v and gate, up are fused.
 constexpr std::array<int, kNumModules> kSiteOf = {0, 0, 0, 1, 2, 2, 3};
 
-void add_module(LayerLoad& load, std::uint32_t& sites, const ModelConfig& config, Module module,
-                std::int64_t rank, std::int64_t b_stride, std::int64_t element_bytes) {
-  const std::int64_t in = module_in(config, module);
-  const std::int64_t out = module_out(config, module);
-  load.a_bytes += rank * in * element_bytes;
-  load.b_bytes += out * b_stride * element_bytes;
-  load.modules += 1;
-  load.ranks += static_cast<std::int32_t>(rank);
-  load.out_elements += out;
-  const std::uint32_t site = 1U << kSiteOf[static_cast<std::size_t>(module)];
-  if ((sites & site) != 0) return;
-  sites |= site;
-  load.sites += 1;
-  load.in_elements += in;
-}
+// Adds modules up to a layer.
+class LayerSum {
+ public:
+  LayerSum(const ModelConfig& config, std::int32_t num_devices, DType dtype)
+      : config_(config),
+        shape_(shape_of_shard(config, num_devices)),
+        element_bytes_(static_cast<std::int64_t>(size_of(dtype))) {}
+
+  void add(Module module, std::int64_t rank, std::int64_t b_stride) {
+    const std::int64_t in = module_in(config_, module);
+    const std::int64_t out = module_out(config_, module);
+    const std::int64_t in_here = module_in(shape_, module);
+    const std::int64_t out_here = module_out(shape_, module);
+    load_.a_bytes += rank * in_here * element_bytes_;
+    load_.b_bytes += out_here * b_stride * element_bytes_;
+    load_.a_elsewhere += rank * (in - in_here) * element_bytes_;
+    load_.b_elsewhere += (out - out_here) * b_stride * element_bytes_;
+    load_.modules += 1;
+    load_.ranks += static_cast<std::int32_t>(rank);
+    load_.out_elements += out;
+    const std::uint32_t site = 1U << kSiteOf[static_cast<std::size_t>(module)];
+    if ((sites_ & site) != 0) return;
+    sites_ |= site;
+    load_.sites += 1;
+    load_.in_elements += in;
+  }
+  // And begins anew.
+  LayerLoad take() {
+    sites_ = 0;
+    return std::exchange(load_, {});
+  }
+
+ private:
+  const ModelConfig& config_;
+  const ModelConfig shape_;
+  const std::int64_t element_bytes_;
+  LayerLoad load_;
+  std::uint32_t sites_ = 0;
+};
 
 }  // namespace
 
 LayerLoad layer_load(const ModelConfig& config, DType dtype, std::int32_t rank,
-                     const std::vector<Module>& modules) {
-  const auto element = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t per_row = 16 / element;  // rows of B begin at multiples of 16 bytes
+                     const std::vector<Module>& modules, std::int32_t num_devices) {
+  const auto per_row = static_cast<std::int64_t>(16 / size_of(dtype));
+  // Rows of B begin at multiples of 16 bytes.
   const std::int64_t stride = (rank + per_row - 1) / per_row * per_row;
-  LayerLoad load;
-  std::uint32_t sites = 0;
-  for (const Module module : modules) {
-    add_module(load, sites, config, module, rank, stride, element);
-  }
-  return load;
+  LayerSum sum(config, num_devices, dtype);
+  for (const Module module : modules) sum.add(module, rank, stride);
+  return sum.take();
 }
 
 std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter,
                                    std::int32_t num_devices) {
-  const ModelConfig shape = shape_of_shard(config, num_devices);
-  const auto element = static_cast<std::int64_t>(size_of(adapter.dtype));
+  LayerSum sum(config, num_devices, adapter.dtype);
   std::vector<LayerLoad> loads;
   loads.reserve(adapter.layers.size());
   for (const auto& layer : adapter.layers) {
-    LayerLoad& load = loads.emplace_back();
-    std::uint32_t sites = 0;
     for (int m = 0; m < kNumModules; ++m) {
       const AdapterMatrix& matrix = layer[static_cast<std::size_t>(m)];
-      if (matrix.rank == 0) continue;
-      const auto module = static_cast<Module>(m);
-      add_module(load, sites, config, module, matrix.rank, matrix.b_stride, element);
-      load.a_elsewhere +=
-          matrix.rank * (module_in(config, module) - module_in(shape, module)) * element;
-      load.b_elsewhere +=
-          matrix.b_stride * (module_out(config, module) - module_out(shape, module)) * element;
+      if (matrix.rank > 0) sum.add(static_cast<Module>(m), matrix.rank, matrix.b_stride);
     }
-    load.a_bytes -= load.a_elsewhere;
-    load.b_bytes -= load.b_elsewhere;
+    loads.push_back(sum.take());
   }
   return loads;
 }

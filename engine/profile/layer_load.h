@@ -10,11 +10,12 @@
 
 namespace tandem {
 
-// One layer of an adapter of one rank on `modules`.
+// One layer of an adapter of one rank on `modules`, where so many devices share the model
+// (loader/shard.h).
 LayerLoad layer_load(const ModelConfig& config, DType dtype, std::int32_t rank,
-                     const std::vector<Module>& modules);
+                     const std::vector<Module>& modules, std::int32_t num_devices = 1);
 
-// Every layer of an adapter as it is, where so many devices share the model (loader/shard.h).
+// Every layer of an adapter as it is.
 std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter,
                                    std::int32_t num_devices = 1);
 

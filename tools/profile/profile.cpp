@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cpu_lora/topology/pin_plan.h"
+#include "engine/loader/shard.h"
 #include "gpu/cuda/cuda_device.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/machine.h"
@@ -26,6 +27,7 @@
 #include "tools/profile/profile_report.h"
 #include "tools/profile/profile_workers.h"
 #include "tools/setup/engine_setup.h"
+#include "tools/setup/gpus.h"
 #include "tools/setup/profile_costs.h"
 
 namespace tandem {
@@ -89,7 +91,9 @@ Status choose_cpus(const EngineSettings& engine, const ProfileSettings& settings
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
   PinOptions options;
   options.workers = static_cast<int>(wanted);
-  if (!on_host && !machine.gpus.empty()) options.gpus = {0};
+  if (!on_host && !machine.gpus.empty()) {
+    TANDEM_ASSIGN(options.gpus, chosen_gpus(engine));
+  }
   options.host_device = on_host;
   TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, options));
   for (const std::string& note : plan.notes) log::info("{}", note);
@@ -107,21 +111,25 @@ class Measurement {
 
   Result<Profile> run() {
     TANDEM_ASSIGN(target_.config, find_model_config(engine_.model));
-    TANDEM_ASSIGN(device_, make_device(engine_));
-    target_.device = device_.get();
-    const bool on_host = !device_->info().is_cuda;
+    const auto num_devices = static_cast<std::int32_t>(engine_.tensor_parallel);
+    TANDEM_TRY(check_shards(target_.config, num_devices));
+    target_.shape = shape_of_shard(target_.config, num_devices);
+    TANDEM_ASSIGN(devices_, make_devices(engine_));
+    for (const auto& device : devices_) target_.devices.push_back(device.get());
+    const DeviceInfo& device = devices_.front()->info();
+    const bool on_host = !device.is_cuda;
     TANDEM_ASSIGN(target_.dtype, choose_dtype(engine_, target_.config, !on_host));
     TANDEM_TRY(choose_cpus(engine_, settings_, on_host, target_));
     target_.quick = settings_.quick || on_host;
     profile_.date = utc_now();
     profile_.commit = build_commit();
-    profile_.machine = this_machine(device_->info());
+    profile_.machine = this_machine(device);
     profile_.workers = static_cast<std::int32_t>(target_.worker_cpus.size());
     const std::filesystem::path folder(engine_.model);
     profile_.model = ProfileModel::of(
         target_.config, target_.dtype,
         folder.filename().empty() ? folder.parent_path().filename() : folder.filename(),
-        engine_.tensor_parallel);
+        num_devices);
     TANDEM_TRY(measure());
     profile_.seconds = std::round(seconds_between(start_, clock_.now()) * 10) / 10;
     TANDEM_ASSIGN(const std::vector<std::string> notes, fit_profile(profile_));
@@ -179,7 +187,7 @@ class Measurement {
   const ProfileSettings& settings_;
   const SteadyClock clock_{};
   const TimePoint start_;
-  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<Device>> devices_;
   ProfileTarget target_;
   Profile profile_;
 };

@@ -140,6 +140,21 @@ ModelConfig shape_of(const ProfileModel& model) {
   return config;
 }
 
+namespace {
+
+LayerLoad layer_of(const ProfileModel& model, std::int32_t rank,
+                   const std::vector<Module>& modules) {
+  return layer_load(shape_of(model), model.dtype, rank, modules,
+                    static_cast<std::int32_t>(model.devices));
+}
+
+// Of all devices' parts.
+double whole_bytes(const LayerLoad& layer) {
+  return static_cast<double>(layer.a_bytes + layer.a_elsewhere + layer.b_bytes + layer.b_elsewhere);
+}
+
+}  // namespace
+
 double PlanAnswer::over_resident(const HandoffPlan& plan) const {
   const double start = std::max(0.0, request.starts_in);
   return (plan.layer_ends.back() - start) / (plan.resident_ends - start) - 1;
@@ -158,8 +173,7 @@ PlanAnswer answer(const Profile& profile, const PlanQuestion& question) {
   PlanAnswer answer;
   answer.costs = profile.costs;
   if (question.link > 0) answer.costs.link_bytes_per_s = question.link * 1e9;
-  const LayerLoad layer =
-      layer_load(shape_of(profile.model), profile.model.dtype, question.rank, modules_of(question));
+  const LayerLoad layer = layer_of(profile.model, question.rank, modules_of(question));
   ColdAdapter adapter;
   adapter.rows = question.tokens;
   adapter.layers.assign(static_cast<std::size_t>(profile.model.num_layers), layer);
@@ -168,7 +182,7 @@ PlanAnswer answer(const Profile& profile, const PlanQuestion& question) {
   answer.request.workers = question.cores >= 0 ? question.cores : profile.workers;
   answer.request.adapters.assign(static_cast<std::size_t>(question.cold), adapter);
   if (question.disk > 0) {
-    const double layer_s = static_cast<double>(layer.a_bytes + layer.b_bytes) / question.disk / 1e9;
+    const double layer_s = whole_bytes(layer) / question.disk / 1e9;
     double read = 0;
     for (ColdAdapter& each : answer.request.adapters) {
       for (std::size_t l = 0; l < each.layers.size(); ++l)
@@ -184,7 +198,7 @@ PlanAnswer answer(const Profile& profile, const PlanQuestion& question) {
 std::string explain_answer(const Profile& profile, const PlanQuestion& question) {
   const PlanAnswer found = answer(profile, question);
   const LayerLoad& layer = found.request.adapters.front().layers.front();
-  const double megabytes = static_cast<double>(layer.a_bytes + layer.b_bytes) / 1e6;
+  const double megabytes = whole_bytes(layer) / 1e6;
   std::string names;
   for (const Module module : modules_of(question)) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ",
@@ -192,9 +206,11 @@ std::string explain_answer(const Profile& profile, const PlanQuestion& question)
   }
   std::string text = fmt::format(
       "{} cold adapter{} of rank {} on {}, {} tokens each, {} ({}): {:.1f} MB a layer and adapter\n"
-      "link {:.1f} GB/s, {} CPU workers\n\n",
+      "{} {:.1f} GB/s, {} CPU workers\n\n",
       question.cold, question.cold == 1 ? "" : "s", question.rank, names, question.tokens,
       profile.model.name, to_string(profile.model.dtype), megabytes,
+      profile.model.devices == 1 ? "link"
+                                 : fmt::format("{} devices, links of", profile.model.devices),
       found.costs.link_bytes_per_s / 1e9, found.request.workers);
   if (question.disk > 0) {
     text.insert(text.size() - 2, fmt::format(", read from disk at {:.1f} GB/s", question.disk));
@@ -267,8 +283,7 @@ std::string map_text(const std::vector<MapCell>& cells) {
 
 std::string budget_text(const Profile& profile, const std::vector<double>& links_gbps) {
   constexpr std::int32_t kMost = 8192;
-  const LayerLoad layer =
-      layer_load(shape_of(profile.model), profile.model.dtype, 64, qkv_modules());
+  const LayerLoad layer = layer_of(profile.model, 64, qkv_modules());
   std::vector<std::int32_t> cores;
   for (std::int32_t count = 1; count < profile.workers; count *= 2) cores.push_back(count);
   if (profile.workers > 0) cores.push_back(profile.workers);

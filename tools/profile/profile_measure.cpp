@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 #include <numeric>
+#include <span>
+#include <utility>
 
 #include "base/clock.h"
 #include "engine/loader/random_fill.h"
 #include "tools/bench/measure/bench_adapters.h"
-#include "tools/bench/measure/bench_gpu_steps.h"
+#include "tools/bench/measure/bench_executor.h"
 #include "tools/bench/measure/bench_handoff.h"
 #include "tools/bench/measure/bench_peaks.h"
 
@@ -24,24 +27,30 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Seconds of `enqueue`, median: until the stream has run it. At least three rounds, at most
+// Seconds of `enqueue`, median: until the streams have run it. At least three rounds, at most
 // `most_rounds`, and no more after `budget_s`.
 template <typename Enqueue>
-Result<double> time_on(Stream& stream, int most_rounds, double budget_s, Enqueue&& enqueue) {
+Result<double> time_on(std::span<Stream* const> streams, int most_rounds, double budget_s,
+                       Enqueue&& enqueue) {
   const SteadyClock clock;
-  enqueue();
-  TANDEM_TRY(stream.synchronize());
   std::vector<double> seconds;
   double spent = 0;
-  while (static_cast<int>(seconds.size()) < most_rounds &&
-         (seconds.size() < 3 || spent < budget_s)) {
+  for (int round = -1; round < most_rounds; ++round) {  // the first warms up
+    if (round >= 3 && spent >= budget_s) break;
     const TimePoint start = clock.now();
     enqueue();
-    TANDEM_TRY(stream.synchronize());
+    for (Stream* stream : streams) TANDEM_TRY(stream->synchronize());
+    if (round < 0) continue;
     seconds.push_back(seconds_between(start, clock.now()));
     spent += seconds.back();
   }
   return median_of(std::move(seconds));
+}
+
+template <typename Enqueue>
+Result<double> time_on(Stream& stream, int most_rounds, double budget_s, Enqueue&& enqueue) {
+  const std::array<Stream*, 1> alone = {&stream};
+  return time_on(alone, most_rounds, budget_s, std::forward<Enqueue>(enqueue));
 }
 
 // Device memory with random values of `dtype`.
@@ -74,24 +83,47 @@ std::size_t past_caches(const Device& device) {
 
 }  // namespace
 
+namespace {
+
+// A device's end of the link.
+struct LinkEnd {
+  static Result<LinkEnd> create(Device& device, std::size_t bytes) {
+    LinkEnd end;
+    TANDEM_ASSIGN(end.host, device.allocate_pinned(bytes, "copies"));
+    random_fill(1, 0, bytes / 2, 0, 1, DType::bf16, end.host.data());
+    TANDEM_ASSIGN(end.memory, device.allocate(bytes, "copies"));
+    TANDEM_ASSIGN(end.flags, device.allocate(64, "ready words"));
+    TANDEM_ASSIGN(end.stream, device.create_stream("adapter load"));
+    return end;
+  }
+  void enqueue(std::size_t bytes, std::size_t count) const {
+    for (std::size_t i = 0; i < count; ++i) {
+      stream->copy_to_device(memory.data() + i * bytes, host.data() + i * bytes, bytes);
+      stream->set_flag(reinterpret_cast<std::uint32_t*>(flags.data()), 1, 2);
+    }
+  }
+
+  Buffer host, memory, flags;
+  std::unique_ptr<Stream> stream;  // gone before what it uses
+};
+
+}  // namespace
+
 Status measure_link(const ProfileTarget& target, Profile& profile) {
-  Device& device = *target.device;
   const std::size_t total = target.quick ? 32 * kMiB : 128 * kMiB;
-  TANDEM_ASSIGN(const auto stream, device.create_stream("adapter load"));
-  TANDEM_ASSIGN(const Buffer host, device.allocate_pinned(total, "copies"));
-  random_fill(1, 0, total / 2, 0, 1, DType::bf16, host.data());
-  TANDEM_ASSIGN(const Buffer memory, device.allocate(total, "copies"));
-  TANDEM_ASSIGN(const Buffer flags, device.allocate(64, "ready words"));
+  std::vector<LinkEnd> ends;
+  std::vector<Stream*> streams;
+  for (Device* device : target.devices) {
+    TANDEM_ASSIGN(LinkEnd end, LinkEnd::create(*device, total));
+    streams.push_back(end.stream.get());
+    ends.push_back(std::move(end));
+  }
   ProfileTable table{"link", {"bytes", "seconds"}, {}};
   for (const std::size_t kib : {16, 64, 256, 1024, 3072, 8192, 24576}) {
     const std::size_t bytes = kib * 1024;
     const std::size_t count = std::clamp<std::size_t>(total / bytes, 1, 64);
-    TANDEM_ASSIGN(const double seconds, time_on(*stream, 20, 0.3, [&] {
-                    for (std::size_t i = 0; i < count; ++i) {
-                      stream->copy_to_device(memory.data() + i * bytes, host.data() + i * bytes,
-                                             bytes);
-                      stream->set_flag(reinterpret_cast<std::uint32_t*>(flags.data()), 1, 2);
-                    }
+    TANDEM_ASSIGN(const double seconds, time_on(streams, 20, 0.3, [&] {
+                    for (const LinkEnd& end : ends) end.enqueue(bytes, count);
                   }));
     table.rows.push_back({static_cast<double>(bytes), seconds / static_cast<double>(count)});
   }
@@ -102,29 +134,37 @@ Status measure_link(const ProfileTarget& target, Profile& profile) {
 Status measure_steps(const ProfileTarget& target, Profile& profile, const LoadProgress& progress) {
   const auto positions = static_cast<std::int32_t>(
       std::min<std::int64_t>(target.config.max_position_embeddings, 1 << 20));
-  GpuStepOptions options;
+  ExecutorBenchOptions options;
   options.batch = target.quick ? 8 : 64;
   options.context = std::min(target.quick ? 32 : 512, positions - 1);
   options.prefill_tokens = std::min(target.quick ? 256 : 2048, positions - 1);
   options.steps_per_sample = target.quick ? 1 : 4;
-  options.warm_up = 1;
   options.sets.push_back({"rank 8 qkv", 8, qkv_modules(), 1});
-  TANDEM_ASSIGN(const auto bench, GpuStepBench::create(*target.device, target.config, target.dtype,
-                                                       options, progress));
+  TANDEM_ASSIGN(const auto bench, ExecutorBench::create(target.devices, target.config, target.dtype,
+                                                        options, progress));
   const int rounds = target.quick ? 3 : 9;
+  const auto median = [&](const std::function<Result<double>()>& step) -> Result<double> {
+    std::vector<double> seconds;
+    for (int round = -1; round < rounds; ++round) {  // the first warms up
+      TANDEM_ASSIGN(const double took, step());
+      if (round >= 0) seconds.push_back(took);
+    }
+    return median_of(std::move(seconds));
+  };
   ProfileTable prefill{"prefill", {"tokens", "seconds"}, {}};
   for (const std::int32_t tokens :
        {1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}) {
     if (tokens > options.prefill_tokens) break;
-    TANDEM_ASSIGN(const Samples samples, bench->prefill(tokens, rounds));
-    prefill.rows.push_back({static_cast<double>(tokens), samples.median() / 1e3});
+    TANDEM_ASSIGN(const double seconds, median([&] { return bench->prefill(tokens); }));
+    prefill.rows.push_back({static_cast<double>(tokens), seconds});
   }
   ProfileTable decode{"decode", {"batch", "context", "seconds"}, {}};
   for (const std::int32_t batch : {1, 2, 4, 8, 16, 32, 48, 64}) {
     if (batch > options.batch) break;
-    TANDEM_ASSIGN(const Samples samples, bench->decode(batch, GpuStepBench::kNoAdapters, rounds));
+    TANDEM_ASSIGN(const double seconds,
+                  median([&] { return bench->decode(batch, ExecutorBench::kNoAdapters); }));
     decode.rows.push_back(
-        {static_cast<double>(batch), static_cast<double>(options.context), samples.median() / 1e3});
+        {static_cast<double>(batch), static_cast<double>(options.context), seconds});
   }
   profile.tables.push_back(std::move(prefill));
   profile.tables.push_back(std::move(decode));
@@ -132,8 +172,8 @@ Status measure_steps(const ProfileTarget& target, Profile& profile, const LoadPr
 }
 
 Status measure_gemm(const ProfileTarget& target, Profile& profile) {
-  Device& device = *target.device;
-  const ModelConfig& c = target.config;
+  Device& device = *target.devices.front();
+  const ModelConfig& c = target.shape;
   const std::array<std::array<std::int64_t, 2>, 4> shapes = {
       {{c.q_size() + 2 * c.kv_size(), c.hidden_size},
        {c.hidden_size, c.q_size()},
@@ -187,10 +227,10 @@ class LoraCase {
 
   explicit LoraCase(const ProfileTarget& target)
       : target_(target),
-        outs_{target.config.q_size(), target.config.kv_size(), target.config.kv_size()} {}
+        outs_{target.shape.q_size(), target.shape.kv_size(), target.shape.kv_size()} {}
 
   Status prepare() {
-    Device& device = *target_.device;
+    Device& device = *target_.devices.front();
     const std::int64_t hidden = target_.config.hidden_size;
     const std::size_t element = size_of(target_.dtype);
     TANDEM_ASSIGN(stream_, device.create_stream("lora"));
@@ -212,7 +252,7 @@ class LoraCase {
 
   // Slot s has rank ranks[s % size]; `batch` rows of as many adapters, each time the next ones.
   Status time(std::int32_t batch, const std::vector<std::int32_t>& ranks, ProfileTable& table) {
-    Device& device = *target_.device;
+    Device& device = *target_.devices.front();
     const std::int64_t hidden = target_.config.hidden_size;
     const std::size_t element = size_of(target_.dtype);
     std::vector<LoraMatrix> matrices;
@@ -307,7 +347,7 @@ Status measure_trip(const ProfileTarget& target, Profile& profile) {
   const std::vector<std::int32_t> rows = {1, 4, 16, 64, 128, 256};
   const std::int64_t width = target.config.hidden_size;
   TANDEM_ASSIGN(const std::vector<double> seconds,
-                time_round_trips(*target.device, width, rows, target.quick ? 40 : 200));
+                time_round_trips(*target.devices.front(), width, rows, target.quick ? 40 : 200));
   ProfileTable table{"trip", {"rows", "bytes", "seconds"}, {}};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     // bf16; the answer is three times as wide.

@@ -31,13 +31,19 @@ std::string label_of(const CostField& field) {
                                   what.rfind(", s"), what.size()}));
 }
 
+// "NVIDIA H200", or "2 x NVIDIA H200".
+std::string device_text(const Profile& profile) {
+  const std::string& device = profile.machine.device;
+  return profile.model.devices == 1 ? device
+                                    : fmt::format("{} x {}", profile.model.devices, device);
+}
+
 std::string heading(const Profile& profile) {
   return fmt::format(
       "{} ({}) on {}, {} ({} hardware threads), {} CPU workers\n"
       "measured {} in {:.0f} s, commit {}\n",
-      profile.model.name, to_string(profile.model.dtype), profile.machine.device,
-      profile.machine.cpu, profile.machine.cores, profile.workers, profile.date, profile.seconds,
-      profile.commit);
+      profile.model.name, to_string(profile.model.dtype), device_text(profile), profile.machine.cpu,
+      profile.machine.cores, profile.workers, profile.date, profile.seconds, profile.commit);
 }
 
 std::string budget_title() {
@@ -76,7 +82,7 @@ class Page {
       : profile_(profile),
         page_("tandem profile", {std::move(command), profile.commit,
                                  fmt::format("{}, {} hardware threads; {}", profile.machine.cpu,
-                                             profile.machine.cores, profile.machine.device),
+                                             profile.machine.cores, device_text(profile)),
                                  profile.date}) {}
 
   HtmlPage build() {

@@ -37,8 +37,10 @@ TEST(LayerLoad, AgreesWithAnAdapterOfThoseModules) {
   for (const std::int32_t rank : {1, 5, 8}) {
     for (const std::vector<Module>& modules : sets) {
       const Adapter adapter = make_dummy_adapter(config, DType::bf16, rank, modules, 1);
-      for (const LayerLoad& load : layer_loads(config, adapter)) {
-        EXPECT_EQ(load, layer_load(config, DType::bf16, rank, modules));
+      for (const std::int32_t devices : {1, 2, 4}) {
+        for (const LayerLoad& load : layer_loads(config, adapter, devices)) {
+          EXPECT_EQ(load, layer_load(config, DType::bf16, rank, modules, devices));
+        }
       }
     }
   }

@@ -114,5 +114,43 @@ TEST(ProfileCli, MeasuresAModelWritesTheProfileAndAnswersFromIt) {
   EXPECT_THAT(diff.output, HasSubstr("-50.0%"));
 }
 
+// What travels to each of two is about half; the profile is for two that share the model, and no
+// other number.
+TEST(ProfileCli, MeasuresDevicesThatShareAModel) {
+  const testing::TempDir dir;
+  const std::string path = (dir.path() / "two.json").string();
+  const std::vector<std::string> device = {"--model", "data/tiny-llama",   "--device",
+                                           "host",    "--no-pin",          "--threads",
+                                           "2",       "--tensor-parallel", "2"};
+  std::vector<std::string> measure = {"profile", "--quick", "--workers", "0", "--out", path};
+  measure.insert(measure.end(), device.begin(), device.end());
+  const Finished made = run_tandem(measure);
+  ASSERT_EQ(made.status, 0) << made.error;
+  EXPECT_THAT(made.output, HasSubstr("on 2 x host"));
+  EXPECT_EQ(read_json(path)["model"]["devices"], 2);
+  const Finished plan = run_tandem({"profile", "--from", path, "--explain", "tokens=8"});
+  EXPECT_EQ(plan.status, 0) << plan.error;
+  EXPECT_THAT(plan.output, HasSubstr("2 devices, links of"));
+
+  std::vector<std::string> generate = {"generate",     "--prompt",  "a",
+                                       "--max-tokens", "1",         "--load-format",
+                                       "dummy",        "--profile", path};
+  std::vector<std::string> alone = generate;
+  generate.insert(generate.end(), device.begin(), device.end());
+  alone.insert(alone.end(), device.begin(), device.end() - 2);
+  EXPECT_EQ(run_tandem(generate).status, 0);
+  const Finished refused = run_tandem(alone);
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.error, HasSubstr("the number of devices that share it is 1"));
+}
+
+TEST(ProfileCli, SaysWhichModelsCannotBeShared) {
+  const Finished refused =
+      run_tandem({"profile", "--model", "data/tiny-llama", "--device", "host", "--no-pin",
+                  "--threads", "3", "--tensor-parallel", "3", "--out", "unused.json"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.error, HasSubstr("over 3 devices"));
+}
+
 }  // namespace
 }  // namespace tandem
