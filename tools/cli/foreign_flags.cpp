@@ -11,8 +11,8 @@ struct Hint {
   std::string_view text;
 };
 
-constexpr std::string_view kOneGpu =
-    "a process computes on one GPU, which --gpu N picks: leave it out";
+constexpr std::string_view kNotByDepth =
+    "layers are not split by depth; --tensor-parallel N shares each among N GPUs: leave it out";
 constexpr std::string_view kShare = "here it is --tensor-parallel, and --gpus says which";
 constexpr std::string_view kSeveral = "start several, behind `tandem route`: leave it out";
 constexpr std::string_view kNoDraft = "nothing is guessed ahead of the model: leave it out";
@@ -39,11 +39,11 @@ constexpr std::array<Hint, 111> kHints = {{
      "--pool-gb GB says how much memory KV and adapters share; by default all that is left"},
     {"--tensor-parallel-size", kShare},
     {"-tp", kShare},
-    {"--pipeline-parallel-size", kOneGpu},
-    {"-pp", kOneGpu},
+    {"--pipeline-parallel-size", kNotByDepth},
+    {"-pp", kNotByDepth},
     {"--data-parallel-size", kSeveral},
     {"-dp", kSeveral},
-    {"--distributed-executor-backend", kOneGpu},
+    {"--distributed-executor-backend", "GPUs that share a model are in one process: leave it out"},
     {"--enable-prefix-caching", "it is on by default: leave it out"},
     {"--no-enable-prefix-caching", "here it is --no-prefix-cache"},
     {"--enable-chunked-prefill",

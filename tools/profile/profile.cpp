@@ -35,7 +35,8 @@ namespace {
 
 const CommandInfo kInfo{
     "profile", "[--model DIR|SHAPE] [flags]",
-    "Measures, in three minutes or less, what the planner of cold starts needs to know of this\n"
+    "Measures, in half a minute on a GPU (three at most), what the planner of cold starts needs to "
+    "know of this\n"
     "machine and model: the link, the device's time per layer, the CPU workers, the way between\n"
     "them. Fits linear models, prints them with the map of which source wins where, and writes a\n"
     "profile for `tandem serve --profile FILE`, and a page with plots beside it.\n\n"
