@@ -130,7 +130,7 @@ TEST(Cli, PointsToWhatOtherServersFlagsAreHere) {
   EXPECT_THAT(said({"--model", "x", "--max-loras", "4"}), HasSubstr("--max-device-adapters"));
   EXPECT_THAT(said({"--model", "x", "--gpu-memory-utilization=0.9"}), HasSubstr("--pool-gb"));
   EXPECT_THAT(said({"--model", "x", "-tp", "2"}), HasSubstr("here it is --tensor-parallel"));
-  EXPECT_THAT(said({"--model", "x", "-pp", "2"}), HasSubstr("one GPU"));
+  EXPECT_THAT(said({"--model", "x", "-pp", "2"}), HasSubstr("--tensor-parallel N shares"));
   EXPECT_THAT(said({"--model", "x", "--enable-auto-tool-choice"}), HasSubstr("--tool-call-parser"));
   EXPECT_THAT(said({"meta-llama/Llama-2-7b-hf"}), HasSubstr("a model is named by --model"));
   EXPECT_THAT(run_tandem({"generate", "--model", "meta-llama/Llama-2-7b-hf", "-p", "x"}).error,
