@@ -177,7 +177,7 @@ inline HandoffOptions in_process_workers(int workers, WorkerFaults& faults) {
   options.start_workers =
       [&faults](const WorkerPoolOptions& pool) -> Result<std::unique_ptr<WorkerPool>> {
     auto made = std::make_unique<InProcessPool>(pool, faults);
-    TANDEM_CHECK(made->wait_until_live(faults.silent > 0 ? 1 : 10), "workers do not start");
+    TANDEM_CHECK(made->wait_until_live(60), "workers do not start");
     return std::unique_ptr<WorkerPool>(std::move(made));
   };
   return options;

@@ -80,7 +80,7 @@ TEST_F(HttpLimitsTest, SaysThatARequestCameTooSlowly) {
 }
 
 TEST_F(HttpLimitsTest, ClosesConnectionsWithoutARequest) {
-  options.keep_alive = std::chrono::milliseconds(50);
+  options.keep_alive = std::chrono::milliseconds(500);
   start();
   TestClient fresh(port);
   EXPECT_EQ(fresh.rest(), "");

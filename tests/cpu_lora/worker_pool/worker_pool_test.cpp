@@ -286,13 +286,13 @@ TEST_F(WorkerPoolTest, TakesASeatAwayFromAPidThatIsNoWorker) {
 }
 
 TEST_F(WorkerPoolTest, TakesASeatAwayFromOtherSeatsWorkersAndFromItself) {
-  options_.heartbeat_ms = 100;
   start_and_wait();
   const pid_t good = worker(0).pid;
   for (const pid_t pid : {::getpid(), good}) {
     mailbox_->seat(2).pid.store(static_cast<std::uint32_t>(pid));
     const std::uint64_t sequence = mailbox_->inbox().published.load() + 1;
     publish(sequence);
+    ASSERT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, sequence); }));
     pool_->clear(0, sequence);  // its progress is overdue, and nobody is killed for it
     EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
   }
@@ -339,6 +339,7 @@ TEST_F(WorkerPoolTest, KillsWhoIsBehindAndSparesWhoIsNotWhenItClears) {
   const pid_t behind = worker(0).pid;
   const pid_t good = worker(1).pid;
   publish(1);
+  ASSERT_TRUE(eventually([&] { return quiet(*mailbox_, 0b10, 1); }));
   pool_->clear(0, 1);
   EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, 1); }));
   EXPECT_TRUE(is_replaced(0, behind));

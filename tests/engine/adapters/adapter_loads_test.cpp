@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param) { return std::string(param.param.name); });
 
 TEST(AdapterLoad, DoesNotHoldUpOtherRequests) {
-  Served served = serve(AdapterMode::on_demand, 400, 0.01);
+  Served served = serve(AdapterMode::on_demand, 400, 0.001);  // for more than a second
   const auto cold = served.engine->submit(greedy({5, 6, 7}, 1, name_of(3))).value();  // rank 64
   EXPECT_EQ(run(*served.engine, greedy({8, 9}, 2))[0].tokens.size(), 2U);
   EXPECT_EQ(served.engine->adapter_store().find(name_of(3))->residency(), Residency::loading);
@@ -205,11 +205,11 @@ TEST(AdapterUnload, FreesAtOnceWhatNobodyUses) {
 }
 
 TEST(AdapterUnload, AndReplacementWhileItLoadsLeaveItsRequestsAlone) {
-  Served served = serve(AdapterMode::pipelined, 600, 0.02);
+  Served served = serve(AdapterMode::pipelined, 600, 0.005);
   const GenerationRequest request = greedy({5, 6, 7}, 8, name_of(3));
   const auto first = served.engine->submit(request).value();
   ASSERT_TRUE(within_ten_seconds([&] {
-    return served.engine->adapter_store().find(name_of(3))->residency() == Residency::loading;
+    return served.engine->adapter_store().find(name_of(3))->residency() != Residency::host;
   }));
   // Other contents under the name, then none.
   Adapter other = make_dummy_adapter(kModel, DType::f32, 64, kModules, 999);
@@ -353,7 +353,7 @@ TEST_F(AdapterFolders, AreReadAgainThoughTheyOnceCouldNotBe) {
 
 // What a running sequence may need was checked when it came, and is taken by a pin after that.
 TEST_F(AdapterFolders, PinnedWhileOthersRunMayEndThemButNotTheEngine) {
-  constexpr std::int32_t kLongest = 256;
+  constexpr std::int32_t kLongest = 512;
   EngineOptions options = small_engine_options(kLongest);
   const auto config = load_model_config("data/demo-llama").value();
   const PoolLayout layout = PoolLayout::of(config, DType::f32, options.page_tokens);

@@ -246,7 +246,7 @@ TEST_F(EngineTest, RefusesMoreThanTheQueueHolds) {
   std::vector<std::unique_ptr<Generation>> accepted;
   StatusCode refused = StatusCode::ok;
   for (int i = 0; i < 6; ++i) {
-    auto result = engine->engine->submit(greedy({0, 5}, 60));
+    auto result = engine->engine->submit(greedy({0, 5}, 240));
     if (result.ok()) {
       accepted.push_back(std::move(result).value());
     } else {

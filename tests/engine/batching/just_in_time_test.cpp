@@ -201,7 +201,7 @@ TEST_F(JustInTimeTest, AStepThatEndsTooSoonIsHandedOutAtOnce) {
 
 TEST_F(JustInTimeTest, EndsWhileAStepIsHeldBack) {
   start(true);
-  auto waiting = engine_->submit(greedy({0, 5, 9}, 1)).value();
+  auto waiting = engine_->submit(greedy({0, 5, 9}, 400)).value();  // still when the engine ends
   std::thread end([&] { engine_.reset(); });
   device_.gate().let_go_steps();
   end.join();

@@ -142,7 +142,7 @@ TEST_F(ConnectionsTest, GivesUpARequestThatNeverEnds) {
 }
 
 TEST_F(ConnectionsTest, ClosesAnIdleConnection) {
-  options.keep_alive = std::chrono::milliseconds(50);
+  options.keep_alive = std::chrono::milliseconds(500);
   start();
   TestClient client(port);
   client.send(http_request("GET", "/health"));

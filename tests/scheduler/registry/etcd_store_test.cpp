@@ -53,7 +53,7 @@ TEST(EtcdRegistry, GoesOnWithTheEndpointsThatAnswer) {
   const SilentServer silent;
   EtcdOptions options;
   options.endpoints = {free_endpoint(), silent.endpoint(), etcd->endpoint()};
-  options.timeout = milliseconds(500);
+  options.timeout = seconds(3);  // of which the silent one takes all, once
   Registry registry(std::make_unique<EtcdStore>(options));
   ASSERT_TRUE(registry.add_adapter(make_adapter("sql", 1)).ok());
   const auto before = registry.snapshot();

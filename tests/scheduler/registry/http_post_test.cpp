@@ -77,7 +77,7 @@ TEST(HttpPost, TellsLinesAsTheyComeUntilTheListenerHasEnough) {
 TEST(HttpPost, AStreamThatGoesOnEndsAtTheDeadline) {
   ScriptedServer server(kChunked, false);
   int lines = 0;
-  const auto answer = http_post(server.endpoint(), "/v3", "{}", after(milliseconds(300)),
+  const auto answer = http_post(server.endpoint(), "/v3", "{}", after(seconds(2)),
                                 [&](std::string_view) { return ++lines > 0; });
   ASSERT_TRUE(answer.ok()) << answer.status().message();
   EXPECT_FALSE(answer->complete);

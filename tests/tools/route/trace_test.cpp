@@ -89,7 +89,7 @@ TEST(Trace, FollowsARequestThroughRouterAndEngine) {
   const testing::TempDir dir;
   const auto file = dir.path() / "trace.json";
   StubCollector collector;
-  // A cold start in which a worker has to help: 30 ms for a layer on the link.
+  // A cold start in which a worker has to help, and may be late: 120 ms for a layer on the link.
   ReadyServer engine({"serve",
                       "--model",
                       "data/demo-llama",
@@ -108,7 +108,9 @@ TEST(Trace, FollowsARequestThroughRouterAndEngine) {
                       "--adapter-mode",
                       "cpu_assist",
                       "--link-gbps",
-                      "0.002",
+                      "0.0005",
+                      "--handoff-deadline-ms",
+                      "30000",
                       "--no-pin"});
   ASSERT_NE(engine.port, 0) << engine.process.error();
   ASSERT_TRUE(eventually([&] {

@@ -31,7 +31,7 @@ json until(EventReader& reader, const std::function<bool(const json&)>& holds) {
 }
 
 json endless() {
-  return {{"prompt", "import os\n"}, {"max_tokens", 100}, {"ignore_eos", true},
+  return {{"prompt", "import os\n"}, {"max_tokens", 240}, {"ignore_eos", true},
           {"temperature", 0},        {"stream", true},    {"model", "python"}};
 }
 
