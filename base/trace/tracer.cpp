@@ -105,6 +105,7 @@ void take(std::vector<Span>& spans) {
   for (const auto& ring : rings().all) {
     const std::uint64_t from = ring->taken.load(std::memory_order_relaxed);
     const std::uint64_t to = ring->written.load(std::memory_order_acquire);  // record()'s release
+    spans.reserve(spans.size() + (to - from));  // what throws later would have some taken twice
     for (std::uint64_t at = from; at < to; ++at) {
       spans.push_back(ring->spans[at % ring->spans.size()]);
     }

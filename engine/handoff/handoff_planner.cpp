@@ -291,8 +291,16 @@ void HandoffPlanner::note_workers(std::span<const std::uint64_t> workers) {
     live_workers_[i] = workers[i];
   }
   // Faults that follow each other so soon are one: between them little is learnt that is sound.
+  // Who is missing for longer is taken to be gone: what is learnt without them is sound.
   constexpr std::chrono::seconds kTogether{60};
-  if (lost && (!before_faults_ || (!were_missing && clock_->now() - faults_ended_ > kTogether))) {
+  const TimePoint now = clock_->now();
+  if (lost || joined) {
+    workers_changed_ = now;
+  } else if (were_missing && now - workers_changed_ > kTogether) {
+    all_workers_ = live_workers_;
+    before_faults_.reset();
+  }
+  if (lost && (!before_faults_ || (!were_missing && now - faults_ended_ > kTogether))) {
     before_faults_ = Learnt{learner_, memory_};
   }
   if (!joined || !were_missing || !before_faults_) return;
@@ -300,7 +308,7 @@ void HandoffPlanner::note_workers(std::span<const std::uint64_t> workers) {
   learner_ = before_faults_->costs;
   memory_ = before_faults_->plans;
   costs_.factors = learner_.factors();
-  faults_ended_ = clock_->now();
+  faults_ended_ = now;
 }
 
 void HandoffPlanner::learn(const HandoffStep& step, double seconds) {

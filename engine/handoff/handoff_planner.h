@@ -46,7 +46,7 @@ class HandoffPlanner {
   // The workers that could be handed anything now, by mailbox, before each plan(). When one is back
   // that was missing (it died, or did not answer), what was learnt is again what it was before:
   // what handovers took meanwhile says nothing of those that come, and a plan that was seen to lose
-  // then might never be tried again.
+  // then would be left alone for long. Who is missing for a minute is no longer expected.
   void note_workers(std::span<const std::uint64_t> workers);
   // Costs follow what was seen: of a step with cold rows that has ended well after `seconds`, and
   // as Handoff.
@@ -108,9 +108,9 @@ class HandoffPlanner {
     CostLearner costs;
     PlanMemory plans;
   };
-  std::vector<std::uint64_t> all_workers_, live_workers_;  // [mailboxes]: seen ever; the last time
+  std::vector<std::uint64_t> all_workers_, live_workers_;  // [mailboxes]: expected; the last time
   std::optional<Learnt> before_faults_;
-  TimePoint faults_ended_;
+  TimePoint workers_changed_, faults_ended_;
   const HostTier* host_;
   const Clock* clock_;
   // Of a step: jobs of all steps under way lie in the ring of group jobs at once, and it wraps

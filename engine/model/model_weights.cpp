@@ -195,7 +195,12 @@ Status read_through_staging(const WeightSource& source, const std::vector<Piece>
     const std::size_t size = size_of(piece.target.dtype);
     const auto count = static_cast<std::size_t>(piece.target.num_elements());
     const auto row = static_cast<std::size_t>(piece.cols());
-    const std::size_t most = kSlotBytes / size / row * row;
+    std::size_t most = kSlotBytes / size / row * row;
+    if (most == 0 && piece.has_whole_rows()) most = kSlotBytes / size;
+    if (most == 0) {
+      return invalid("{}: rows of {} elements are too wide to be cut for several devices",
+                     piece.name, row);
+    }
     for (std::size_t begin = 0; begin < count; begin += most) {
       const std::size_t part = std::min(most, count - begin);
       std::byte* buffer = staging.data() + slot * kSlotBytes;

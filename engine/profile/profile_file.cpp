@@ -238,7 +238,8 @@ std::string to_json(const Profile& profile) {
         {{"name", table.name}, {"columns", table.columns}, {"rows", table.rows}});
   }
   if (profile.lessons) json["lessons"] = to_json(*profile.lessons);
-  return json.dump(1) + "\n";
+  // Names of folders may be any bytes.
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Status write_profile(const Profile& profile, const fs::path& path) {

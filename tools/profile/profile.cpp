@@ -27,7 +27,7 @@
 #include "tools/profile/profile_report.h"
 #include "tools/profile/profile_workers.h"
 #include "tools/setup/engine_setup.h"
-#include "tools/setup/gpus.h"
+#include "tools/setup/handoff_setup.h"
 #include "tools/setup/profile_costs.h"
 
 namespace tandem {
@@ -90,12 +90,8 @@ Status choose_cpus(const EngineSettings& engine, const ProfileSettings& settings
                    ProfileTarget& target) {
   const std::int64_t wanted = settings.workers >= 0 ? settings.workers : engine.cpu_workers;
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
-  PinOptions options;
+  TANDEM_ASSIGN(PinOptions options, choose_pinning(engine, !on_host, machine));
   options.workers = static_cast<int>(wanted);
-  if (!on_host && !machine.gpus.empty()) {
-    TANDEM_ASSIGN(options.gpus, chosen_gpus(engine));
-  }
-  options.host_device = on_host;
   TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, options));
   for (const std::string& note : plan.notes) log::info("{}", note);
   target.engine_cpus = plan.engine_cpus;
@@ -126,11 +122,7 @@ class Measurement {
     profile_.commit = build_commit();
     profile_.machine = this_machine(device);
     profile_.workers = static_cast<std::int32_t>(target_.worker_cpus.size());
-    const std::filesystem::path folder(engine_.model);
-    profile_.model = ProfileModel::of(
-        target_.config, target_.dtype,
-        folder.filename().empty() ? folder.parent_path().filename() : folder.filename(),
-        num_devices);
+    profile_.model = this_model(target_.config, target_.dtype, engine_.model, num_devices);
     TANDEM_TRY(measure());
     profile_.seconds = std::round(seconds_between(start_, clock_.now()) * 10) / 10;
     TANDEM_ASSIGN(const std::vector<std::string> notes, fit_profile(profile_));

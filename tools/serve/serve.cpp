@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -128,7 +129,10 @@ class CostKeeper {
   void keep() {
     next_ = setup_.clock.now() + kEvery;
     if (setup_.kept_costs == nullptr) return;
-    if (const auto lessons = setup_.engine->lessons()) setup_.kept_costs->keep(*lessons);
+    try {
+      if (const auto lessons = setup_.engine->lessons()) setup_.kept_costs->keep(*lessons);
+    } catch (const std::bad_alloc&) {  // the next time, then: nothing else is lost
+    }
   }
 
  private:

@@ -70,20 +70,6 @@ Result<std::int64_t> choose_count(const EngineSettings& settings, const MachineM
   return chosen;
 }
 
-// Where workers may live; how many is not said yet.
-Result<PinOptions> choose_pinning(const EngineSettings& settings, bool on_gpu,
-                                  const MachineMap& machine) {
-  PinOptions pin;
-  pin.host_device = !on_gpu;
-  if (on_gpu) {
-    TANDEM_ASSIGN(pin.gpus, chosen_gpus(settings));
-    std::erase_if(pin.gpus, [&](int gpu) {  // PCI may show fewer than the driver
-      return static_cast<std::size_t>(gpu) >= machine.gpus.size();
-    });
-  }
-  return pin;
-}
-
 Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
                    HandoffOptions& options) {
   if (settings.cpu_workers < 0 && !device.is_cuda) {
@@ -133,6 +119,19 @@ Status tell_of_shared_cores(const EngineSettings& settings, const HandoffOptions
 }
 
 }  // namespace
+
+Result<PinOptions> choose_pinning(const EngineSettings& settings, bool on_gpu,
+                                  const MachineMap& machine) {
+  PinOptions pin;
+  pin.host_device = !on_gpu;
+  if (on_gpu) {
+    TANDEM_ASSIGN(pin.gpus, chosen_gpus(settings));
+    std::erase_if(pin.gpus, [&](int gpu) {  // PCI may show fewer than the driver
+      return static_cast<std::size_t>(gpu) >= machine.gpus.size();
+    });
+  }
+  return pin;
+}
 
 Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelConfig& config,
                                       DType dtype, const DeviceInfo& device,

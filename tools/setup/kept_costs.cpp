@@ -98,7 +98,7 @@ std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings,
     base.workers += static_cast<std::int32_t>(group.cpus.size());
   }
   base.machine = this_machine(device);
-  base.model = ProfileModel::of(config, dtype, settings.model, settings.tensor_parallel);
+  base.model = this_model(config, dtype, settings.model, settings.tensor_parallel);
   base.costs = handoff.costs;
   return std::make_unique<KeptCosts>(folder, std::move(base));
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tools/cli/machine.h"
 
@@ -16,6 +17,14 @@ ProfileMachine this_machine(const DeviceInfo& device) {
           .device = device.is_cuda ? device.name : "host"};
 }
 
+ProfileModel this_model(const ModelConfig& config, DType dtype, const std::string& model,
+                        std::int64_t devices) {
+  const std::filesystem::path folder(model);
+  return ProfileModel::of(
+      config, dtype, folder.has_filename() ? folder.filename() : folder.parent_path().filename(),
+      devices);
+}
+
 Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig& config,
                                DType dtype, const DeviceInfo& device) {
   if (settings.profile.empty()) {
@@ -26,7 +35,7 @@ Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig
   TANDEM_ASSIGN(const Profile profile, read_profile(settings.profile));
   const Status fits =
       check_profile(profile, this_machine(device),
-                    ProfileModel::of(config, dtype, settings.model, settings.tensor_parallel));
+                    this_model(config, dtype, settings.model, settings.tensor_parallel));
   if (!fits) return fits.with_context("profile " + settings.profile);
   return profile.costs;
 }

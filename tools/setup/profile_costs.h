@@ -1,6 +1,9 @@
 // The costs that a command plans with: a profile's, when one is named, and this machine's.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "base/status.h"
 #include "engine/loader/model_config.h"
 #include "engine/profile/profile.h"
@@ -10,6 +13,9 @@
 namespace tandem {
 
 ProfileMachine this_machine(const DeviceInfo& device);
+// `model` is a folder or a shape: its last name tells people what it was.
+ProfileModel this_model(const ModelConfig& config, DType dtype, const std::string& model,
+                        std::int64_t devices);
 
 // Those of settings.profile; refused with the reason if it cannot be read or does not describe this
 // machine and model. Without one the built-in figures, which is what an H200 gave.

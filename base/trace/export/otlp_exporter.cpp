@@ -47,7 +47,7 @@ class OtlpExporter::Sender final : public CallEvents {
     });
     {
       std::unique_lock lock(mutex_);
-      ended_.wait_for(lock, kLastPatience, [this] { return is_done_; });
+      ended_.wait_for(lock, options_.last_patience, [this] { return is_done_; });
       drop(waiting_.size());
     }
     loop_.stop();
@@ -65,6 +65,7 @@ class OtlpExporter::Sender final : public CallEvents {
     {
       const std::lock_guard lock(mutex_);
       is_first = waiting_.empty();
+      waiting_.reserve(std::min(options_.max_queue, waiting_.size() + spans.size()));
       for (const Span& span : spans) {
         if (!span.context.valid() || !span.context.sampled) continue;
         if (waiting_.size() == options_.max_queue) {
@@ -100,6 +101,7 @@ class OtlpExporter::Sender final : public CallEvents {
   }
 
   void send() {
+    if (call_ != nullptr) return;  // the timer's turn came while the end had begun one
     pauses_ = false;
     if (batch_.empty()) take_batch();
     if (batch_.empty() || (ending_ && failures_ > 0)) return done();

@@ -26,6 +26,7 @@ struct OtlpOptions {
   // From a failure to the next call: the first, doubled up to the last.
   Duration first_pause = std::chrono::seconds(1);
   Duration last_pause = std::chrono::seconds(30);
+  Duration last_patience = std::chrono::milliseconds(500);  // at the end, for what waits
 };
 
 class OtlpExporter {
@@ -34,9 +35,8 @@ class OtlpExporter {
   // error, https too: a collector beside us takes it from there.
   static Result<std::unique_ptr<OtlpExporter>> create(std::string_view endpoint, OtlpSource source,
                                                       const OtlpOptions& options = {});
-  // Gives what waits one more call, if the last did not fail, and this long.
+  // Gives what waits one more call, if the last did not fail, and last_patience.
   ~OtlpExporter();
-  static constexpr Duration kLastPatience = std::chrono::milliseconds(500);
 
   // Takes those of requests. One thread; returns at once.
   void add(std::span<const Span> spans);

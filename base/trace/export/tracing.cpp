@@ -1,6 +1,7 @@
 #include "base/trace/export/tracing.h"
 
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -38,8 +39,16 @@ struct Tracing::Impl {
     }
   }
 
-  void give_on() {
+  // Without memory for it the spans are lost: what is traced is worth more than its trace.
+  void give_on() noexcept {
     spans.clear();
+    try {
+      give_on_all();
+    } catch (const std::exception&) {
+      trace::counts().dropped.fetch_add(spans.size(), std::memory_order_relaxed);
+    }
+  }
+  void give_on_all() {
     trace::take(spans);
     if (spans.empty()) return;
     if (exporter != nullptr) exporter->add(spans);

@@ -121,6 +121,28 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   EXPECT_DOUBLE_EQ(planner.step_time(8), later);
 }
 
+// A seat that nobody takes any more: faults of others are those of a whole fleet.
+TEST_F(HandoffPlannerTest, ForgetsNothingForAWorkerThatHasBeenGoneForLong) {
+  ManualClock clock;
+  HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
+  const auto see_steps = [&](double seconds) {
+    for (int i = 0; i < 32; ++i) planner.observe_step(8, seconds);
+    return planner.step_time(8);
+  };
+  const std::array<std::uint64_t, 1> one = {1}, none = {0};
+  planner.note_workers(kBothWorkers);
+  const double before = see_steps(0.010);
+  planner.note_workers(one);
+  const double since = see_steps(0.040);
+  ASSERT_GT(since, before);
+  clock.advance(std::chrono::seconds(61));
+  planner.note_workers(one);
+  planner.note_workers(none);
+  see_steps(0.100);
+  planner.note_workers(one);
+  EXPECT_DOUBLE_EQ(planner.step_time(8), since);
+}
+
 TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   constexpr double kLinkBytesPerS = 60e6;
   AdapterBeingRead adapter(kLinkBytesPerS);

@@ -167,9 +167,16 @@ TEST(Trace, FollowsARequestThroughRouterAndEngine) {
            "traceparent: 00-11111111111111111111111111111111-" + std::string(kCaller) + "-00\r\n");
   EXPECT_EQ(unsampled.status, 200);
 
-  // Written once the load is over.
-  EXPECT_TRUE(
-      eventually([&] { return text_of(file).find("\"name\":\"load\"") != std::string::npos; }));
+  // Written once the load is over, its layers behind it.
+  EXPECT_TRUE(eventually([&] {
+    const std::string text = text_of(file);
+    int layers = 0;
+    constexpr std::string_view kLayer = "\"name\":\"layer\"";
+    for (auto at = text.find(kLayer); at != std::string::npos; at = text.find(kLayer, at + 1)) {
+      ++layers;
+    }
+    return layers == 8;
+  }));
   engine.process.send_signal(SIGKILL);
   EXPECT_EQ(engine.process.wait(), 128 + SIGKILL);
   const std::string text = text_of(file);

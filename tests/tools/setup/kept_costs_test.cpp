@@ -44,6 +44,12 @@ TEST_F(KeptCostsTest, AreThereAtTheNextStart) {
   EXPECT_EQ(open()->read(), lessons_);
 }
 
+TEST_F(KeptCostsTest, AreKeptWhateverTheModelsFolderIsCalled) {
+  settings_.model = "/" + std::string(300, 'x') + "/\xff\xfe\"/";
+  open()->keep(lessons_);
+  EXPECT_EQ(open()->read(), lessons_);
+}
+
 TEST_F(KeptCostsTest, AreOfOneMachineOneModelSoManyWorkersAndTheirFigures) {
   open()->keep(lessons_);
   const HandoffOptions same = handoff_;

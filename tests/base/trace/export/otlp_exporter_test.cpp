@@ -114,6 +114,7 @@ TEST_F(OtlpExporterTest, FindsACollectorThatComesLater) {
 TEST_F(OtlpExporterTest, GivesOnWhatItHasAtItsEnd) {
   StubCollector collector;
   options.linger = std::chrono::seconds(60);
+  options.last_patience = std::chrono::seconds(60);
   {
     const auto exporter = exporter_to(collector.url());
     exporter->add(some(2));
