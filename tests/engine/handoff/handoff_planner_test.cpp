@@ -17,6 +17,12 @@ namespace {
 constexpr double kStandsStill_s = 20e-3;
 constexpr std::array<std::uint64_t, 1> kBothWorkers = {3};
 
+// Many that took so long; returned is how long one is expected to take then.
+double see_steps(HandoffPlanner& planner, double seconds) {
+  for (int i = 0; i < 32; ++i) planner.observe_step(8, seconds);
+  return planner.step_time(8);
+}
+
 class HandoffPlannerTest : public ::testing::Test {
  protected:
   HandoffPlannerTest() {
@@ -90,22 +96,18 @@ TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
 TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
-  const auto see_steps = [&](double seconds) {
-    for (int i = 0; i < 32; ++i) planner.observe_step(8, seconds);
-    return planner.step_time(8);
-  };
   planner.note_workers(kBothWorkers);
-  const double usual = see_steps(0.010);
+  const double usual = see_steps(planner, 0.010);
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
   planner.note_workers(one);
-  EXPECT_GT(see_steps(0.040), 2 * usual);
+  EXPECT_GT(see_steps(planner, 0.040), 2 * usual);
   planner.note_workers(none);
   planner.note_workers(one);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual) << "one of two is back";
-  see_steps(0.040);
+  see_steps(planner, 0.040);
   planner.note_workers(kBothWorkers);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
-  const double slow = see_steps(0.040);
+  const double slow = see_steps(planner, 0.040);
   planner.note_workers(kBothWorkers);
   EXPECT_DOUBLE_EQ(planner.step_time(8), slow) << "nobody was missing";
 
@@ -113,10 +115,10 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   planner.note_workers(one);
   planner.note_workers(kBothWorkers);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
-  const double later = see_steps(0.040);
+  const double later = see_steps(planner, 0.040);
   clock.advance(std::chrono::minutes(2));
   planner.note_workers(one);
-  see_steps(0.100);
+  see_steps(planner, 0.100);
   planner.note_workers(kBothWorkers);
   EXPECT_DOUBLE_EQ(planner.step_time(8), later);
 }
@@ -125,20 +127,16 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
 TEST_F(HandoffPlannerTest, ForgetsNothingForAWorkerThatHasBeenGoneForLong) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
-  const auto see_steps = [&](double seconds) {
-    for (int i = 0; i < 32; ++i) planner.observe_step(8, seconds);
-    return planner.step_time(8);
-  };
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
   planner.note_workers(kBothWorkers);
-  const double before = see_steps(0.010);
+  const double before = see_steps(planner, 0.010);
   planner.note_workers(one);
-  const double since = see_steps(0.040);
+  const double since = see_steps(planner, 0.040);
   ASSERT_GT(since, before);
   clock.advance(std::chrono::seconds(61));
   planner.note_workers(one);
   planner.note_workers(none);
-  see_steps(0.100);
+  see_steps(planner, 0.100);
   planner.note_workers(one);
   EXPECT_DOUBLE_EQ(planner.step_time(8), since);
 }

@@ -75,6 +75,9 @@ inline CostModel sketch(double link_gbps) {
   return costs;
 }
 
+// Requests at random that a test asks, by seeds from 1 on.
+inline constexpr std::uint64_t kSeeds = 400;
+
 // Anything an engine may ask: adapters of different sizes and rows, some on their way, some still
 // being read, few or no workers, slow or fast links.
 struct Random {

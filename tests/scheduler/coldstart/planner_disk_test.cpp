@@ -10,8 +10,6 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t kSeeds = 400;
-
 // By workers or over the link: nobody has a layer before it has been read.
 TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {

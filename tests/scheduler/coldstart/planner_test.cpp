@@ -92,8 +92,6 @@ void expect_complete_order(const PlanRequest& request, const HandoffPlan& plan) 
   }
 }
 
-constexpr std::uint64_t kSeeds = 400;
-
 // What waiting may cost before anything else is looked for, as a share of the resident step.
 constexpr double kNotWorthIt = 0.06;
 
