@@ -28,10 +28,7 @@ namespace fs = std::filesystem;
 
 std::string name_of(const EngineSettings& settings) {
   if (!settings.served_model_name.empty()) return settings.served_model_name;
-  fs::path path = fs::path(settings.model).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();  // "dir/"
-  std::string name = path.filename().string();
-  return name.empty() || name == "." || name == ".." ? "model" : name;
+  return name_of_model(settings.model);
 }
 
 // "meta-llama/Llama-2-7b-hf": one slash, and neither an absolute path nor one from here.

@@ -1,5 +1,6 @@
 #include "tools/setup/model_presets.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
@@ -86,6 +87,13 @@ std::string byte_tokenizer_json() {
                           {"vocab", vocab},
                           {"merges", nlohmann::json::array()}}}}
       .dump();
+}
+
+std::string name_of_model(const std::string& model) {
+  std::filesystem::path path = std::filesystem::path(model).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "dir/"
+  std::string name = path.filename().string();
+  return name.empty() || name == "." || name == ".." ? "model" : name;
 }
 
 }  // namespace tandem

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "tools/cli/machine.h"
+#include "tools/setup/model_presets.h"
 
 namespace tandem {
 
@@ -19,10 +19,7 @@ ProfileMachine this_machine(const DeviceInfo& device) {
 
 ProfileModel this_model(const ModelConfig& config, DType dtype, const std::string& model,
                         std::int64_t devices) {
-  const std::filesystem::path folder(model);
-  return ProfileModel::of(
-      config, dtype, folder.has_filename() ? folder.filename() : folder.parent_path().filename(),
-      devices);
+  return ProfileModel::of(config, dtype, name_of_model(model), devices);
 }
 
 Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig& config,
