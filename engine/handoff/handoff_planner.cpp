@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -239,13 +240,24 @@ HandoffPlanner::Choice HandoffPlanner::plan_step(const CostModel& costs,
                                                  const PlanRequest& request) const {
   if (plan_ != nullptr) return {plan_(costs, request)};
   HandoffPlan plan = plan_handoff(costs, request);
-  if (!hands_over(plan)) return {std::move(plan)};
-  HandoffPlan waiting = plan_waiting(costs, request);
-  const double plan_s = step_seconds(request, plan);
-  const double wait_s = step_seconds(request, waiting);
-  const PlanMemory::Way way = memory_.choose(PlanSituation::of(costs, request), plan_s, wait_s);
-  if (way == PlanMemory::Way::hand_over) return {std::move(plan)};
-  return {std::move(waiting), PlanMemory::promised(plan_s, wait_s) == PlanMemory::Way::hand_over};
+  const bool plans = hands_over(plan);
+  HandoffPlan waiting = plans ? plan_waiting(costs, request) : plan;
+  if (request.workers <= 0 || !is_worth_planning(request, waiting)) return {std::move(waiting)};
+  HandoffPlan assisting = plan_assisting(costs, request);
+  const bool assists = hands_over(assisting) && assisting.choices != plan.choices;
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  const PlanSeconds predicted = {step_seconds(request, waiting),
+                                 plans ? step_seconds(request, plan) : kNone,
+                                 assists ? step_seconds(request, assisting) : kNone};
+  switch (const PlanWay way = memory_.choose(PlanSituation::of(costs, request), predicted); way) {
+    case PlanWay::plan:
+      return {std::move(plan), way};
+    case PlanWay::assist:
+      return {std::move(assisting), way};
+    case PlanWay::wait:
+      break;
+  }
+  return {std::move(waiting), PlanWay::wait, PlanMemory::promised(predicted) != PlanWay::wait};
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
@@ -263,8 +275,9 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
     return;
   }
   const PlanRequest request = request_for_step(candidates, step_rows, starts_in);
-  const auto [plan, given_up] = choose_layers(candidates, request);
+  const auto [plan, way, given_up] = choose_layers(candidates, request);
   lay_out(candidates, plan, step);
+  step.way = step.num_offers > 0 ? way : PlanWay::wait;
   step.given_up = given_up;
   step.situation = PlanSituation::of(costs_, request);
   step.rows = step_rows;
@@ -315,8 +328,7 @@ void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   const bool handed = !step.groups.empty();
   const std::lock_guard lock(learner_mutex_);
   if (plan_ == nullptr && !whole_loads_) {  // else it says nothing about plans of this one
-    const PlanMemory::Way way = handed ? PlanMemory::Way::hand_over : PlanMemory::Way::wait;
-    memory_.observe(step.situation, way, step.planned_s, seconds);
+    memory_.observe(step.situation, step.way, step.planned_s, seconds);
     if (handed) {
       ++plans_followed_;
     } else if (step.given_up) {

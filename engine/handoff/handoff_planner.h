@@ -81,6 +81,7 @@ class HandoffPlanner {
                        TimePoint now) const;
   struct Choice {
     HandoffPlan plan;
+    PlanWay way = PlanWay::wait;
     bool given_up = false;  // as HandoffStep
   };
   Choice plan_step(const CostModel& costs, const PlanRequest& request) const;

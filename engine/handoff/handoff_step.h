@@ -55,6 +55,7 @@ struct HandoffStep {
   // cold or nobody could be handed any.
   double planned_s = 0;
   PlanSituation situation;
+  PlanWay way = PlanWay::wait;
   bool given_up = false;  // a plan promised to shorten it, but such plans were seen to lose
   std::vector<double> planned_layers;  // [layers]: of it, in seconds
   // What the device told of it, in pinned memory, when it has ended.

@@ -21,6 +21,7 @@ constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 3> k
     {{"adapters", &PlanSituation::adapters},
      {"rows", &PlanSituation::rows},
      {"link", &PlanSituation::link}}};
+constexpr std::array<const char*, kNumPlanWays> kWayNames = {"wait", "plan", "assist"};
 
 Result<std::vector<double>> parse_ratios(const Json& list, std::string_view where) {
   if (!list.is_array()) return invalid("'{}' must be a list", where);
@@ -69,8 +70,9 @@ Result<PlanLessons::Seen> parse_seen(const Json& object) {
   TANDEM_ASSIGN(const std::int64_t starts, fields.required_integer("starts", 0, kMostSteps));
   seen.steps = static_cast<std::uint32_t>(steps);
   seen.starts = static_cast<std::uint32_t>(starts);
-  TANDEM_ASSIGN(seen.hand_over, parse_list(object, "hand_over"));
-  TANDEM_ASSIGN(seen.wait, parse_list(object, "wait"));
+  for (std::size_t w = 0; w < kNumPlanWays; ++w) {
+    TANDEM_ASSIGN(seen.ratios[w], parse_list(object, kWayNames[w]));
+  }
   return seen;
 }
 
@@ -104,8 +106,7 @@ OrderedJson to_json(const PlanLessons& plans) {
     for (const auto& [key, member] : kSituation) entry[key] = seen.situation.*member;
     entry["steps"] = seen.steps;
     entry["starts"] = seen.starts;
-    entry["hand_over"] = seen.hand_over;
-    entry["wait"] = seen.wait;
+    for (std::size_t w = 0; w < kNumPlanWays; ++w) entry[kWayNames[w]] = seen.ratios[w];
   }
   return json;
 }

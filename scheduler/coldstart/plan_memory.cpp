@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::uint32_t kTryOnceIn = 100;    // at the most
 constexpr double kMostLostByTrying = 0.005;  // of the time of the steps between
-// Handing over keeps cores busy that others could use: it has to gain something.
+// Handing over keeps cores busy that others could use, and a plan no more of them than it has to:
+// what takes more has to gain something.
 constexpr double kLeastGain = 0.02;
 // Beyond, it is as bad, or as good, as anything.
 constexpr double kLeastRatio = 0.1, kMostRatio = 10;
@@ -34,6 +35,10 @@ std::uint32_t steps_between_tries(double better, double worse) {
   if (!(better > 0)) return kTryOnceIn;
   const double steps = std::ceil((worse / better - 1) / kMostLostByTrying);
   return static_cast<std::uint32_t>(std::clamp(steps, double{kTryOnceIn}, kRarest));
+}
+
+std::size_t index_of(PlanWay way) {
+  return static_cast<std::size_t>(way);
 }
 
 std::uint8_t doublings(double value) {
@@ -73,11 +78,10 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
   return plan.layer_ends.empty() ? 0 : plan.layer_ends.back() - std::max(0.0, request.starts_in);
 }
 
-void PlanMemory::observe(PlanSituation situation, Way way, double planned_s, double took_s) {
+void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s, double took_s) {
   if (!(planned_s > 0) || !(took_s > 0)) return;
   Seen& seen = of(situation);
-  const double ratio = std::clamp(took_s / planned_s, kLeastRatio, kMostRatio);
-  seen.ratios[static_cast<std::size_t>(way)].add(ratio);
+  seen.ratios[index_of(way)].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
   ++seen.steps;
   seen.starts = 0;
 }
@@ -100,9 +104,11 @@ PlanLessons PlanMemory::lessons() const {
   PlanLessons lessons;
   for (const auto* each : order) {
     const auto& [situation, seen] = *each;
-    lessons.seen.push_back(
-        {situation, seen.ratios[static_cast<std::size_t>(Way::hand_over)].values(),
-         seen.ratios[static_cast<std::size_t>(Way::wait)].values(), seen.steps, seen.starts});
+    PlanLessons::Seen& kept = lessons.seen.emplace_back();
+    kept.situation = situation;
+    for (std::size_t w = 0; w < kNumPlanWays; ++w) kept.ratios[w] = seen.ratios[w].values();
+    kept.steps = seen.steps;
+    kept.starts = seen.starts;
   }
   return lessons;
 }
@@ -110,35 +116,50 @@ PlanLessons PlanMemory::lessons() const {
 void PlanMemory::restore(const PlanLessons& lessons) {
   for (const PlanLessons::Seen& kept : lessons.seen) {
     if (kept.starts >= kMostStarts) continue;
-    const std::optional<double> handed = median_of(kept.hand_over);
-    const std::optional<double> waited = median_of(kept.wait);
-    if (!handed && !waited) continue;
+    std::array<std::optional<double>, kNumPlanWays> ratios;
+    std::ranges::transform(kept.ratios, ratios.begin(), median_of);
+    if (std::ranges::none_of(ratios, &std::optional<double>::has_value)) continue;
     Seen& seen = of(kept.situation);
-    if (handed) seen.ratios[static_cast<std::size_t>(Way::hand_over)].add(*handed);
-    if (waited) seen.ratios[static_cast<std::size_t>(Way::wait)].add(*waited);
+    for (std::size_t w = 0; w < kNumPlanWays; ++w) {
+      if (ratios[w]) seen.ratios[w].add(*ratios[w]);
+    }
     seen.steps = kept.steps;
     seen.starts = kept.starts + 1;
   }
 }
 
-PlanMemory::Way PlanMemory::promised(double plan_s, double wait_s) {
-  return plan_s <= (1 - kLeastGain) * wait_s ? Way::hand_over : Way::wait;
+PlanWay PlanMemory::promised(const PlanSeconds& predicted) {
+  const double plan_s = predicted[index_of(PlanWay::plan)];
+  const double assist_s = predicted[index_of(PlanWay::assist)];
+  const bool assists = assist_s <= (1 - kLeastGain) * plan_s;
+  const double handed_s = assists ? assist_s : plan_s;
+  if (!(handed_s <= (1 - kLeastGain) * predicted[index_of(PlanWay::wait)])) return PlanWay::wait;
+  return assists ? PlanWay::assist : PlanWay::plan;
 }
 
-PlanMemory::Way PlanMemory::choose(PlanSituation situation, double plan_s, double wait_s) const {
+PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted) const {
   const auto found = seen_.find(situation);
-  const Seen& seen = found == seen_.end() ? Seen() : found->second;
-  const auto expected = [&](Way way, double seconds) {
-    const auto& ratios = seen.ratios[static_cast<std::size_t>(way)];
-    return ratios.known() == 0 ? seconds : seconds * ratios.median();
+  const Seen seen = found == seen_.end() ? Seen() : found->second;
+  PlanSeconds expected = predicted;
+  const auto correct = [&](PlanWay way, PlanWay alike) {
+    const auto& own = seen.ratios[index_of(way)];
+    const auto& ratios = own.known() > 0 ? own : seen.ratios[index_of(alike)];
+    if (ratios.known() > 0) expected[index_of(way)] *= ratios.median();
   };
-  const double handed = expected(Way::hand_over, plan_s);
-  const double waited = expected(Way::wait, wait_s);
-  const bool hand_over = promised(handed, waited) == Way::hand_over;
-  const double better = std::min(handed, waited), worse = std::max(handed, waited);
-  const std::uint32_t every = steps_between_tries(better, worse);
-  const bool other = seen.steps % every == every - 1;
-  return hand_over != other ? Way::hand_over : Way::wait;
+  correct(PlanWay::wait, PlanWay::wait);
+  correct(PlanWay::plan, PlanWay::assist);
+  correct(PlanWay::assist, PlanWay::plan);
+  const PlanWay best = promised(expected);
+  for (const PlanWay other : {PlanWay::plan, PlanWay::assist, PlanWay::wait}) {
+    const double better = expected[index_of(best)], worse = expected[index_of(other)];
+    if (other == best || std::isinf(worse)) continue;
+    const std::uint32_t every =
+        steps_between_tries(std::min(better, worse), std::max(better, worse));
+    // Not all in the same step.
+    const std::uint32_t turn = every - 1 - (other == PlanWay::assist ? every / 2 : 0);
+    if (seen.steps % every == turn) return other;
+  }
+  return best;
 }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
-// What plans came to, where they were used: a plan is followed only where it was not seen to lose
-// against waiting for all. Costs that are wrong in a way that no correction of theirs can say lose
-// a few cold starts by it, not all.
+// What plans and single modes came to, where they were used: a plan is followed only where it was
+// not seen to lose against waiting for all, or against workers for all. Costs that are wrong in a
+// way that no correction of theirs can say lose a few cold starts by it, not all.
 #pragma once
 
 #include <array>
@@ -24,15 +24,24 @@ struct PlanSituation {
   auto operator<=>(const PlanSituation&) const = default;  // NOLINT(*-nullptr)
 };
 
+// How a step with cold rows can go: each layer is waited for (the mode `pipelined`), as planned, or
+// workers compute each layer until it is there (as `cpu_assist` does, but layer by layer).
+enum class PlanWay : std::uint8_t { wait, plan, assist };
+inline constexpr std::size_t kNumPlanWays = 3;
+
+// Seconds of a step by PlanWay, as predicted. Infinite: the step has no such way, or it is another
+// one's.
+using PlanSeconds = std::array<double, kNumPlanWays>;
+
 // What is kept of a PlanMemory until the next engine begins.
 struct PlanLessons {
-  static constexpr std::int64_t kVersion = 1;    // of what a situation's numbers mean
+  static constexpr std::int64_t kVersion = 2;    // of what a situation's numbers mean
   static constexpr std::size_t kMostSeen = 512;  // situations
 
   struct Seen {
     PlanSituation situation;
-    // As PlanMemory keeps them, oldest first.
-    std::vector<double> hand_over, wait;
+    // As PlanMemory keeps them, oldest first; [PlanWay].
+    std::array<std::vector<double>, kNumPlanWays> ratios;
     std::uint32_t steps = 0;   // that were observed
     std::uint32_t starts = 0;  // of engines, since a step was seen
     bool operator==(const Seen&) const = default;
@@ -48,21 +57,20 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan);
 // for longest.
 class PlanMemory {
  public:
-  enum class Way : std::uint8_t { wait, hand_over };
   static constexpr std::size_t kRemembered = 5;  // steps of each way
 
   // A step was planned to take `planned_s` in this way, and took `took_s`.
-  void observe(PlanSituation situation, Way way, double planned_s, double took_s);
+  void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
 
-  // The way to go, if the plan that hands over takes `plan_s` and waiting `wait_s`, both as
-  // predicted: each is taken for what such steps took of late, over what was predicted, or as
-  // predicted where none is known. A plan that gains next to nothing is not followed. The answer
-  // is the same until something is observed. Once in a hundred steps of a situation, or the more
-  // seldom the worse it is (half a percent of their time is spent on it at the most), it is the
-  // other way: else a way that was bad once would be left for good.
-  Way choose(PlanSituation situation, double plan_s, double wait_s) const;
+  // The way to go: each is taken for what such steps took of late, over what was predicted. Where
+  // none is known of `plan` or `assist`, for what the other took, as their costs are the same; of
+  // none at all, as predicted. What gains next to nothing over waiting is not done, nor, over the
+  // plan, `assist`. The answer is the same until something is observed. Once in a hundred steps of
+  // a situation, or the more seldom the worse it is (half a percent of their time is spent on each
+  // at the most), it is another way: else a way that was bad once would be left for good.
+  PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
-  static Way promised(double plan_s, double wait_s);
+  static PlanWay promised(const PlanSeconds& predicted);
 
   std::size_t num_situations() const { return seen_.size(); }
 
@@ -73,7 +81,7 @@ class PlanMemory {
 
  private:
   struct Seen {
-    std::array<RecentMedian<kRemembered>, 2> ratios;  // [Way]
+    std::array<RecentMedian<kRemembered>, kNumPlanWays> ratios;  // [PlanWay]
     std::uint32_t steps = 0;
     std::uint32_t starts = 0;
     std::uint64_t last = 0;  // the number of the last observation of it

@@ -181,9 +181,7 @@ HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request) {
   plan.choices = timeline.all_of(LayerChoice::wait);
   double best_end = timeline.run(plan.choices, plan.layer_ends);
   if (request.workers <= 0) return plan;
-  // What could be won at most is less than what costs are known to, and the search takes time, too.
-  const double resident_s = plan.resident_ends - std::max(0.0, request.starts_in);
-  if (best_end - plan.resident_ends <= kWorthSearching * resident_s) return plan;
+  if (!is_worth_planning(request, plan)) return plan;
 
   const auto keep_if_better = [&](HandoffTimeline::Choices choices) {
     std::vector<double> ends;
@@ -207,6 +205,25 @@ HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request) {
   PlanRequest alone = request;
   alone.workers = 0;
   return plan_handoff(costs, alone);
+}
+
+HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request) {
+  HandoffTimeline timeline(costs, request);
+  HandoffPlan plan;
+  plan.resident_ends = timeline.resident_ends();
+  if (timeline.num_adapters() == 0) return plan;
+  plan.order = as_given(request);
+  timeline.load(plan.order);
+  plan.choices = timeline.all_of(request.workers > 0 ? LayerChoice::cpu : LayerChoice::wait);
+  timeline.run(plan.choices, plan.layer_ends);
+  return plan;
+}
+
+// What could be won at most is less than what costs are known to, and the search takes time, too.
+bool is_worth_planning(const PlanRequest& request, const HandoffPlan& waiting) {
+  if (waiting.layer_ends.empty()) return false;
+  const double resident_s = waiting.resident_ends - std::max(0.0, request.starts_in);
+  return waiting.layer_ends.back() - waiting.resident_ends > kWorthSearching * resident_s;
 }
 
 void predict(const CostModel& costs, const PlanRequest& request, HandoffPlan& plan) {

@@ -74,6 +74,13 @@ HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request);
 // The plan that waits for all, in layer order.
 HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request);
 
+// The plan that has workers compute each layer that is not there by its turn, the weights on their
+// way in layer order: the CaraServe paper's mode, but that the device takes over layer by layer.
+HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request);
+
+// Whether waiting costs so much that anything else is worth a thought. `waiting`: plan_waiting()'s.
+bool is_worth_planning(const PlanRequest& request, const HandoffPlan& waiting);
+
 // Predicted times of given choices and order; what plan_handoff() compares. Fills in layer_ends and
 // resident_ends. A layer that is waited for and neither on its way nor in the order never ends.
 void predict(const CostModel& costs, const PlanRequest& request, HandoffPlan& plan);

@@ -169,7 +169,7 @@ TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   EXPECT_EQ(before.learning().plans_followed, 1U);
   EXPECT_EQ(before.learning().situations, 1U);
   PlanLessons lost;
-  lost.seen.push_back({step.situation, {9, 9, 9}, {1}, 5, 0});
+  lost.seen.push_back({step.situation, {{{1}, {9, 9, 9}, {9, 9, 9}}}, 5, 0});
   options.lessons.plans = lost;
   HandoffPlanner after(adapter.config, 1, false, options, *adapter.host, adapter.clock);
   const HandoffStep waits = plan(after);
@@ -179,7 +179,7 @@ TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   const PlanLessons lessons = after.lessons().plans;
   ASSERT_EQ(lessons.seen.size(), 1U);
   EXPECT_EQ(lessons.seen[0].situation, step.situation);
-  EXPECT_EQ(lessons.seen[0].wait, (std::vector<double>{1, 1}));
+  EXPECT_EQ(lessons.seen[0].ratios[0], (std::vector<double>{1, 1}));
   EXPECT_EQ(lessons.seen[0].steps, 6U);
   const HandoffLearning learning = after.learning();
   EXPECT_EQ(learning.plans_followed, 0U);

@@ -61,8 +61,8 @@ TEST(Profile, CarriesWhatWasLearntWithIt) {
   lessons.costs.link = {1.25, 0.9};
   lessons.costs.layers[3] = {1.5, 1.75};
   lessons.costs.stalls[2][11] = {0.5};
-  lessons.plans.seen.push_back({{1, 9, 255}, {1.5, 0.75}, {}, 99, 3});
-  lessons.plans.seen.push_back({{4, 2, 0}, {}, {1.125}, 0, 0});
+  lessons.plans.seen.push_back({{1, 9, 255}, {{{}, {1.5, 0.75}, {2}}}, 99, 3});
+  lessons.plans.seen.push_back({{4, 2, 0}, {{{1.125}, {}, {}}}, 0, 0});
   written.lessons = lessons;
   const auto read = parse_profile(to_json(written));
   ASSERT_TRUE(read.ok()) << read.status().message();
@@ -73,7 +73,7 @@ TEST(Profile, RefusesLessonsThatAreNone) {
   const nlohmann::json whole = nlohmann::json::parse(to_json([] {
     Profile profile = sample_profile();
     profile.lessons = EngineLessons();
-    profile.lessons->plans.seen.push_back({{1, 9, 2}, {1.5}, {1}, 7, 0});
+    profile.lessons->plans.seen.push_back({{1, 9, 2}, {{{1}, {1.5}, {2}}}, 7, 0});
     return profile;
   }()));
   const std::vector<std::pair<const char*, nlohmann::json>> changes = {
@@ -92,7 +92,7 @@ TEST(Profile, RefusesLessonsThatAreNone) {
       {"/lessons/plans/seen/0/link", -1},
       {"/lessons/plans/seen/0/steps", std::uint64_t{1} << 32},
       {"/lessons/plans/seen/0/wait", std::vector<double>(65, 1.0)},
-      {"/lessons/plans/seen/0/hand_over", {"x"}},
+      {"/lessons/plans/seen/0/assist", {"x"}},
       {"/lessons/plans/seen", std::vector<int>(513, 0)}};
   for (const auto& [where, value] : changes) {
     nlohmann::json changed = whole;

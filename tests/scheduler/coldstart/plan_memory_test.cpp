@@ -4,51 +4,58 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tandem {
 namespace {
 
-using Way = PlanMemory::Way;
+using Way = PlanWay;
 
 constexpr PlanSituation kHere{1, 9, 2};
 constexpr double kPlan = 9e-3, kWait = 10.9e-3;  // predicted
+constexpr double kNone = std::numeric_limits<double>::infinity();
+
+PlanSeconds seconds(double plan, double wait, double assist = kNone) {
+  return {wait, plan, assist};
+}
 
 TEST(PlanMemory, TrustsAPlanThatItKnowsNothingAbout) {
-  EXPECT_EQ(PlanMemory().choose(kHere, kPlan, kWait), Way::hand_over);
+  EXPECT_EQ(PlanMemory().choose(kHere, seconds(kPlan, kWait)), Way::plan);
 }
 
 TEST(PlanMemory, WaitsWherePlansWereSeenToLose) {
   PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, kPlan, 13e-3);
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
-  EXPECT_EQ(memory.choose({1, 8, 2}, kPlan, kWait), Way::hand_over) << "another situation";
-  EXPECT_EQ(memory.choose(kHere, kPlan, 40e-3), Way::hand_over) << "waiting would be worse still";
+  memory.observe(kHere, Way::plan, kPlan, 13e-3);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::wait);
+  EXPECT_EQ(memory.choose({1, 8, 2}, seconds(kPlan, kWait)), Way::plan) << "another situation";
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, 40e-3)), Way::plan)
+      << "waiting would be worse still";
 }
 
 TEST(PlanMemory, GoesBackToThePlanWhereWaitingTurnsOutWorse) {
   PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, kPlan, 13e-3);
+  memory.observe(kHere, Way::plan, kPlan, 13e-3);
   for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::wait, kWait, 15e-3);
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::hand_over);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan);
 }
 
 TEST(PlanMemory, WantsAGainForTheCoresThatAPlanTakes) {
   PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, 1, 1);
-  EXPECT_EQ(memory.choose(kHere, 0.99, 1), Way::wait);
-  EXPECT_EQ(memory.choose(kHere, 0.97, 1), Way::hand_over);
+  memory.observe(kHere, Way::plan, 1, 1);
+  EXPECT_EQ(memory.choose(kHere, seconds(0.99, 1)), Way::wait);
+  EXPECT_EQ(memory.choose(kHere, seconds(0.97, 1)), Way::plan);
 }
 
 TEST(PlanMemory, WaitsWhereAPlanPromisesNextToNothing) {
-  EXPECT_EQ(PlanMemory().choose(kHere, 0.99, 1), Way::wait);
-  EXPECT_EQ(PlanMemory().choose(kHere, 0.97, 1), Way::hand_over);
+  EXPECT_EQ(PlanMemory().choose(kHere, seconds(0.99, 1)), Way::wait);
+  EXPECT_EQ(PlanMemory().choose(kHere, seconds(0.97, 1)), Way::plan);
 }
 
 TEST(PlanMemory, TellsWhatWasPromisedWhateverWasSeen) {
   PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, kPlan, 13e-3);
-  EXPECT_EQ(PlanMemory::promised(kPlan, kWait), Way::hand_over);
-  EXPECT_EQ(PlanMemory::promised(0.99, 1), Way::wait);
+  memory.observe(kHere, Way::plan, kPlan, 13e-3);
+  EXPECT_EQ(PlanMemory::promised(seconds(kPlan, kWait)), Way::plan);
+  EXPECT_EQ(PlanMemory::promised(seconds(0.99, 1)), Way::wait);
   EXPECT_EQ(memory.num_situations(), 1U);
   memory.observe({1, 8, 2}, Way::wait, kWait, kWait);
   EXPECT_EQ(memory.num_situations(), 2U);
@@ -58,19 +65,19 @@ TEST(PlanMemory, TellsWhatWasPromisedWhateverWasSeen) {
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
   for (int i = 0; i < 20; ++i) {
-    memory.observe(kHere, Way::hand_over, kPlan, i == 17 ? 80e-3 : kPlan);
+    memory.observe(kHere, Way::plan, kPlan, i == 17 ? 80e-3 : kPlan);
   }
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::hand_over);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan);
 }
 
 TEST(PlanMemory, TriesTheOtherWayOnceInAHundredSteps) {
   PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, kPlan, 12e-3);
+  memory.observe(kHere, Way::plan, kPlan, 12e-3);
   int tried = 0;
   for (int i = 0; i < 1000; ++i) {
-    const Way way = memory.choose(kHere, kPlan, kWait);
-    EXPECT_EQ(memory.choose(kHere, kPlan, kWait), way) << "asked again, the same";
-    tried += way == Way::hand_over ? 1 : 0;
+    const Way way = memory.choose(kHere, seconds(kPlan, kWait));
+    EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), way) << "asked again, the same";
+    tried += way == Way::plan ? 1 : 0;
     memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : 12e-3);
   }
   EXPECT_EQ(tried, 10);
@@ -79,10 +86,10 @@ TEST(PlanMemory, TriesTheOtherWayOnceInAHundredSteps) {
 // So a plan whose costs have healed, or whose machine has become quieter, is found again.
 TEST(PlanMemory, FindsAWayAgainThatHasBecomeTheBetterOne) {
   PlanMemory memory;
-  for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::hand_over, kPlan, 13e-3);
+  for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::plan, kPlan, 13e-3);
   int steps = 0;
   for (; steps < 1000; ++steps) {
-    const Way way = memory.choose(kHere, kPlan, kWait);
+    const Way way = memory.choose(kHere, seconds(kPlan, kWait));
     memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : kPlan);
     if (steps > 500 && way == Way::wait) break;
   }
@@ -94,11 +101,11 @@ TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
   for (const double times_as_long : {1.25, 2.0, 5.0}) {
     PlanMemory memory;
     const double bad = times_as_long * kWait;
-    memory.observe(kHere, Way::hand_over, kPlan, bad);
+    memory.observe(kHere, Way::plan, kPlan, bad);
     double took = 0, lost = 0;
     for (int i = 0; i < 4000; ++i) {
-      const Way way = memory.choose(kHere, kPlan, kWait);
-      if (way == Way::hand_over) lost += bad - kWait;
+      const Way way = memory.choose(kHere, seconds(kPlan, kWait));
+      if (way == Way::plan) lost += bad - kWait;
       took += way == Way::wait ? kWait : bad;
       memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : bad);
     }
@@ -110,27 +117,59 @@ TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
 // As after stalls that are over: nobody said so.
 TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
   PlanMemory memory;
-  for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::hand_over, kPlan, 3 * kWait);
+  for (int i = 0; i < 5; ++i) memory.observe(kHere, Way::plan, kPlan, 3 * kWait);
   int steps = 0;
   for (int handed = 0; steps < 10000 && handed < 20; ++steps) {
-    const Way way = memory.choose(kHere, kPlan, kWait);
-    handed += way == Way::hand_over ? 1 : 0;
+    const Way way = memory.choose(kHere, seconds(kPlan, kWait));
+    handed += way == Way::plan ? 1 : 0;
     memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : kPlan);
   }
   EXPECT_LT(steps, 1500);
 }
 
+TEST(PlanMemory, LeavesAllToWorkersOnlyWhereThatGainsOverThePlan) {
+  EXPECT_EQ(PlanMemory().choose(kHere, seconds(1, 2, 1)), Way::plan);
+  EXPECT_EQ(PlanMemory().choose(kHere, seconds(1, 2, 0.97)), Way::assist);
+  EXPECT_EQ(PlanMemory().choose(kHere, seconds(kNone, 1, 0.97)), Way::assist);
+  EXPECT_EQ(PlanMemory().choose(kHere, seconds(kNone, 1, 0.99)), Way::wait);
+}
+
+TEST(PlanMemory, LeavesAllToWorkersWherePlansWereSeenToLoseAgainstThat) {
+  PlanMemory memory;
+  const PlanSeconds predicted = seconds(kPlan, 2 * kPlan, 1.1 * kPlan);
+  memory.observe(kHere, Way::plan, kPlan, 1.5 * kPlan);
+  EXPECT_EQ(memory.choose(kHere, predicted), Way::plan) << "the other's costs are the same";
+  memory.observe(kHere, Way::assist, 1.1 * kPlan, 1.1 * kPlan);
+  EXPECT_EQ(memory.choose(kHere, predicted), Way::assist);
+  memory.observe(kHere, Way::assist, 1.1 * kPlan, 2.2 * kPlan);
+  memory.observe(kHere, Way::assist, 1.1 * kPlan, 2.2 * kPlan);
+  EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
+}
+
+TEST(PlanMemory, TriesEachOtherWayOnceInAHundredSteps) {
+  PlanMemory memory;
+  std::array<int, kNumPlanWays> went{};
+  for (int i = 0; i < 1000; ++i) {
+    const PlanSeconds predicted = seconds(1, 1.3, 1.2);
+    const Way way = memory.choose(kHere, predicted);
+    const double took = predicted[static_cast<std::size_t>(way)];
+    memory.observe(kHere, way, took, took);
+    ++went[static_cast<std::size_t>(way)];
+  }
+  EXPECT_EQ(went, (std::array{10, 980, 10}));
+}
+
 TEST(PlanMemory, IgnoresWhatIsNoMeasurement) {
   PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, 0, 1);
-  memory.observe(kHere, Way::hand_over, 1e-3, std::nan(""));
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::hand_over);
+  memory.observe(kHere, Way::plan, 0, 1);
+  memory.observe(kHere, Way::plan, 1e-3, std::nan(""));
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan);
 }
 
 TEST(PlanMemory, RemembersPlansThatLostByAnyFactor) {
   PlanMemory memory;
-  memory.observe(kHere, Way::hand_over, 1e-3, 1);
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
+  memory.observe(kHere, Way::plan, 1e-3, 1);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::wait);
 }
 
 PlanMemory restored(const PlanLessons& lessons) {
@@ -141,11 +180,11 @@ PlanMemory restored(const PlanLessons& lessons) {
 
 TEST(PlanMemory, KnowsAfterARestartWhatItKnewBefore) {
   PlanMemory before;
-  before.observe(kHere, Way::hand_over, kPlan, 13e-3);
-  before.observe({2, 9, 2}, Way::hand_over, kPlan, kPlan);
+  before.observe(kHere, Way::plan, kPlan, 13e-3);
+  before.observe({2, 9, 2}, Way::plan, kPlan, kPlan);
   const PlanMemory memory = restored(before.lessons());
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
-  EXPECT_EQ(memory.choose({2, 9, 2}, kPlan, kWait), Way::hand_over);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::wait);
+  EXPECT_EQ(memory.choose({2, 9, 2}, seconds(kPlan, kWait)), Way::plan);
 }
 
 // However often it is begun anew, the other way is tried.
@@ -154,9 +193,9 @@ TEST(PlanMemory, CountsOnTowardsTheNextTryAcrossRestarts) {
   int tried = 0;
   for (int i = 0; i < 400; ++i) {
     PlanMemory memory = restored(kept);
-    if (i == 0) memory.observe(kHere, Way::hand_over, kPlan, 12e-3);
-    const Way way = memory.choose(kHere, kPlan, kWait);
-    tried += way == Way::hand_over ? 1 : 0;
+    if (i == 0) memory.observe(kHere, Way::plan, kPlan, 12e-3);
+    const Way way = memory.choose(kHere, seconds(kPlan, kWait));
+    tried += way == Way::plan ? 1 : 0;
     memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : 12e-3);
     kept = memory.lessons();
   }
@@ -165,19 +204,19 @@ TEST(PlanMemory, CountsOnTowardsTheNextTryAcrossRestarts) {
 
 TEST(PlanMemory, BelievesTheNewMachineSoonerThanTheOldOne) {
   PlanMemory before;
-  for (int i = 0; i < 50; ++i) before.observe(kHere, Way::hand_over, kPlan, 20e-3);
+  for (int i = 0; i < 50; ++i) before.observe(kHere, Way::plan, kPlan, 20e-3);
   PlanMemory memory = restored(before.lessons());
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait);
-  memory.observe(kHere, Way::hand_over, kPlan, kPlan);
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::wait) << "it may have been luck";
-  memory.observe(kHere, Way::hand_over, kPlan, kPlan);
-  EXPECT_EQ(memory.choose(kHere, kPlan, kWait), Way::hand_over);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::wait);
+  memory.observe(kHere, Way::plan, kPlan, kPlan);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::wait) << "it may have been luck";
+  memory.observe(kHere, Way::plan, kPlan, kPlan);
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan);
 }
 
 TEST(PlanMemory, ForgetsWhatManyEnginesHaveNotSeen) {
   PlanMemory before;
-  before.observe(kHere, Way::hand_over, kPlan, 20e-3);
-  before.observe({2, 9, 2}, Way::hand_over, kPlan, 20e-3);
+  before.observe(kHere, Way::plan, kPlan, 20e-3);
+  before.observe({2, 9, 2}, Way::plan, kPlan, 20e-3);
   PlanLessons kept = before.lessons();
   int starts = 0;
   for (; starts < 100 && kept.seen.size() == 2; ++starts) {
@@ -192,8 +231,9 @@ TEST(PlanMemory, ForgetsWhatManyEnginesHaveNotSeen) {
 
 TEST(PlanMemory, LeavesOutWhatNobodyCanHaveSeen) {
   PlanLessons lessons;
-  lessons.seen.push_back({kHere, {std::nan(""), -1, 0, 1e9, HUGE_VAL}, {}, 4'000'000'000U, 0});
-  lessons.seen.push_back({{2, 9, 2}, {2}, {1}, 4'000'000'000U, 4'000'000'000U});
+  lessons.seen.push_back(
+      {kHere, {{{}, {std::nan(""), -1, 0, 1e9, HUGE_VAL}, {}}}, 4'000'000'000U, 0});
+  lessons.seen.push_back({{2, 9, 2}, {{{1}, {2}, {2}}}, 4'000'000'000U, 4'000'000'000U});
   EXPECT_EQ(restored(lessons).lessons(), PlanLessons());
 }
 

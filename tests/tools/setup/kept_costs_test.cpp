@@ -23,7 +23,7 @@ class KeptCostsTest : public ::testing::Test {
     handoff_.groups.push_back({-1, {1, 2}, 0});
     lessons_.costs.link = {1.5};
     lessons_.costs.layers[2] = {0.9, 1.1};
-    lessons_.plans.seen.push_back({{1, 9, 2}, {1.5}, {1}, 7, 0});
+    lessons_.plans.seen.push_back({{1, 9, 2}, {{{1}, {1.5}, {2}}}, 7, 0});
   }
 
   std::unique_ptr<KeptCosts> open() const {
@@ -121,10 +121,10 @@ TEST_F(KeptCostsTest, AreKeptWithoutPlansOfAnotherVersion) {
   const auto kept = open();
   kept->keep(lessons_);
   std::string text = *read_text_file(kept->path(), 1 << 20);
-  const std::string version = "\"version\": 1";
+  const std::string version = "\"version\": 2";
   const std::size_t at = text.find(version);
   ASSERT_NE(at, std::string::npos) << text;
-  std::ofstream(kept->path()) << text.replace(at, version.size(), "\"version\": 2");
+  std::ofstream(kept->path()) << text.replace(at, version.size(), "\"version\": 1");
   const std::optional<EngineLessons> read = open()->read();
   ASSERT_TRUE(read);
   EXPECT_EQ(read->costs, lessons_.costs);
