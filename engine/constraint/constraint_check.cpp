@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/constraint/escape_check.h"
+
 namespace tandem {
 namespace {
 
@@ -59,7 +61,7 @@ Status check_shape(std::string_view what, std::string_view text, bool grammar,
     return invalid("{} has groups in groups {} deep, at most {} are read", what, shape.nesting,
                    limits.nesting);
   }
-  return {};
+  return check_escapes(what, text, grammar);
 }
 
 // nlohmann's parser does not recurse, so that the text's depth is no danger to it; those that come

@@ -63,7 +63,22 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"tag_of_no_object", Kind::structural_tag, "[]", "no object"},
         Refused{"schema_in_a_tag", Kind::structural_tag,
                 R"({"format":{"elements":[{"json_schema":{"contains":{}}}]}})",
-                "json_schema/contains is not supported"}),
+                "json_schema/contains is not supported"},
+        Refused{"control_escape", Kind::regex, R"(a\cA)", "the pattern has '\\c'"},
+        Refused{"control_escape_of_no_letter", Kind::regex, "\\c\xf4\x8f\xbf\xbf", "'\\c'"},
+        Refused{"more_than_two_digits", Kind::regex, R"(\x414)", R"('\x414': \x takes two digits)"},
+        Refused{"number_of_no_character", Kind::regex, R"(\UFFFFFFFF)", "no character"},
+        Refused{"number_beyond_the_last", Kind::regex, R"(\u{110000})", "no character"},
+        Refused{"hex_digit_behind_an_escape", Kind::regex, R"([\u00e9a])",
+                R"('\u00e9' before 'a')"},
+        Refused{"escaped_control_character", Kind::regex,
+                "[\\\x01"
+                "b]",
+                "needs none"},
+        Refused{"group_of_odd_name", Kind::regex, "(?<\xf4\x8f\xbf\xbf>a)", "other characters"},
+        Refused{"digits_in_a_grammar", Kind::grammar, R"(root ::= "\x4e00")", "write \\u004e"},
+        Refused{"number_in_a_grammar", Kind::grammar, R"(root ::= [\UFFFFFFFF])", "no character"},
+        Refused{"escape_in_a_schema", Kind::json_schema, R"({"pattern":"\\cA"})", "#/pattern"}),
     [](const auto& param) { return std::string(param.param.name); });
 
 TEST(ConstraintCheck, TellsNamesOfPropertiesFromKeywords) {
@@ -71,6 +86,15 @@ TEST(ConstraintCheck, TellsNamesOfPropertiesFromKeywords) {
                                 R"({"properties":{"not":{"type":"string"},"if":{"type":"object"}},
                                     "required":["not"],"enum":[{"not":1}]})"})
                   .ok());
+}
+
+TEST(ConstraintCheck, LeavesEscapesAloneThatAreReadAsTheyAreWritten) {
+  for (const char* pattern :
+       {R"(\x41g)", R"([\x41])", R"([a\u00e9])", R"([\u00e9-\u00fc])", R"(\u00e9a)",
+        R"([\nb]\d[\w\]a])", R"(\u{10FFFF}(?<word>\U0001F600)(?:a))", R"([\u4e00a])", "\\"}) {
+    const Status status = check_constraint({Kind::regex, pattern});
+    EXPECT_TRUE(status.ok()) << pattern << ": " << status.message();
+  }
 }
 
 TEST(ConstraintCheck, CountsNoRepeatsInClassesAndLiterals) {

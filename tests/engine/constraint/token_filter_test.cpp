@@ -69,6 +69,39 @@ TEST_F(Filter, AllowsWhatContinuesTheTextAndTheEndWhenItIsWhole) {
   EXPECT_EQ(look(*each, {a, token("b"), kEnd}), Outlook::ended);
 }
 
+// XGrammar writes characters by their numbers on its way, with hex digits behind them.
+TEST_F(Filter, FollowsCharactersBeforeHexDigits) {
+  const std::vector<std::pair<TextConstraint, std::string>> cases = {
+      {{Kind::json_schema, R"({"const":"\u00e9a"})"}, "\"\u00e9a\""},
+      {{Kind::json_schema, R"({"enum":["\u007fb", "\u00dfc0"]})"}, "\"\u00dfc0\""},
+      {{Kind::json_schema, R"({"properties":{"\u00e9d":{"const":1}},"required":["\u00e9d"]})"},
+       "{\"\u00e9d\": 1}"},
+      {{Kind::json_schema, R"({"type":"string","pattern":"^[a\u00e9]{2}$"})"}, "\"\u00e9a\""},
+      {{Kind::regex, "\u00e9a[a\u00e9]\u00e9[\u00e90]"}, "\u00e9a\u00e9\u00e90"},
+      {{Kind::regex, R"(\x41\u0066)"}, "Af"},
+      {{Kind::grammar, "root ::= \"\u00e9a\" [\u00e90]"}, "\u00e9a0"}};
+  for (const auto& [constraint, text] : cases) {
+    auto each = filter(constraint);
+    std::vector<TokenId> output;
+    std::string_view left = text;
+    while (!left.empty()) {
+      ASSERT_EQ(look(*each, output), Outlook::open) << constraint.text;
+      const auto fits = [&](TokenId id) {
+        const std::string bytes = id < kEnd + 1 ? "" : tokenizer_->token_bytes(id);
+        return !bytes.empty() && left.starts_with(bytes);
+      };
+      const std::vector<TokenId> tokens = allowed();
+      const auto found = std::ranges::find_if(tokens, fits);
+      ASSERT_NE(found, tokens.end()) << constraint.text << ": no token for " << left;
+      left.remove_prefix(tokenizer_->token_bytes(*found).size());
+      output.push_back(*found);
+    }
+    if (look(*each, output) == Outlook::open) {
+      EXPECT_THAT(allowed(), ::testing::Contains(kEnd)) << constraint.text;
+    }
+  }
+}
+
 TEST_F(Filter, HoldsTheEndBackOnlyWhileSomethingElseMayCome) {
   auto each = filter({Kind::regex, "ab?"});
   const TokenId a = token("a");

@@ -1,0 +1,113 @@
+#include "engine/constraint/escape_check.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+namespace tandem {
+namespace {
+
+constexpr std::uint32_t kLastCharacter = 0x10FFFF;
+
+std::optional<std::uint32_t> hex_digit(char c) {
+  if (c >= '0' && c <= '9') return static_cast<std::uint32_t>(c - '0');
+  if (c >= 'a' && c <= 'f') return static_cast<std::uint32_t>(c - 'a' + 10);
+  if (c >= 'A' && c <= 'F') return static_cast<std::uint32_t>(c - 'A' + 10);
+  return std::nullopt;
+}
+
+// As many hex digits as `text` begins with, and their value, capped.
+struct Digits {
+  std::size_t count = 0;
+  std::uint32_t value = 0;
+
+  Digits(std::string_view text, std::size_t most) {
+    while (count < std::min(most, text.size())) {
+      const auto digit = hex_digit(text[count]);
+      if (!digit) break;
+      value = std::min(value * 16 + *digit, kLastCharacter + 1);
+      ++count;
+    }
+  }
+};
+
+// A character by its number: \xHH, \uHHHH, \u{H...}, \UHHHHHHHH.
+struct Escape {
+  std::size_t length = 2;
+  std::optional<std::uint32_t> character;  // none: it names none, or is none
+};
+
+Escape escape_of(std::string_view text) {
+  const std::string_view rest = text.substr(2);
+  if (text[1] == 'u' && rest.starts_with('{')) {
+    const Digits digits(rest.substr(1), rest.size());
+    return {3 + digits.count, digits.value};
+  }
+  const std::size_t most = text[1] == 'x' ? 2 : text[1] == 'u' ? 4 : text[1] == 'U' ? 8 : 0;
+  const Digits digits(rest, most);
+  if (digits.count == 0) return {};
+  return {2 + digits.count, digits.value};
+}
+
+// XGrammar hands a class on with these as \xHH, of which it then reads any number of digits.
+bool is_handed_on_in_hex(std::uint32_t c) {
+  const bool has_a_name = (c >= '\a' && c <= '\r') || c == 0 || c == 0x1b;
+  return (c < 0x20 && !has_a_name) || (c >= 0x7f && c <= 0xff);
+}
+
+Status check_escape(std::string_view what, std::string_view text, bool grammar, bool in_class) {
+  const auto c = static_cast<unsigned char>(text[1]);
+  if (!grammar && c == 'c') {
+    return invalid("{} has '\\c': write the character by its number, as \\u0001", what);
+  }
+  if (c < 0x20 || c >= 0x7f) {
+    return invalid("{} has '\\' before a character that needs none", what);
+  }
+  const Escape escape = escape_of(text);
+  const std::string_view written = text.substr(0, escape.length);
+  const std::string_view next = text.substr(escape.length);
+  const bool hex_follows = !next.empty() && hex_digit(next[0]).has_value();
+  if (!escape.character) return {};
+  if (*escape.character > kLastCharacter) {
+    return invalid("{} has '{}', which is no character", what, written);
+  }
+  if (c == 'x' && hex_follows) {
+    return invalid("{} has '{}{}': \\x takes two digits, and is read with more; write \\u{:04x}",
+                   what, written, next[0], *escape.character);
+  }
+  if (in_class && hex_follows && is_handed_on_in_hex(*escape.character)) {
+    return invalid("{} has '{}' before '{}' in a class: write the character itself, or put it last",
+                   what, written, next[0]);
+  }
+  return {};
+}
+
+// (?<name>, which may hold letters alone.
+bool names_a_group_oddly(std::string_view text) {
+  if (!text.starts_with("(?<") || text.size() < 4 || text[3] == '=' || text[3] == '!') return false;
+  const std::string_view name = text.substr(3, text.find('>') - 3);
+  return std::ranges::any_of(
+      name, [](char c) { return !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')); });
+}
+
+}  // namespace
+
+Status check_escapes(std::string_view what, std::string_view text, bool grammar) {
+  bool in_class = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string_view here = text.substr(i);
+    if (here[0] == '\\' && here.size() > 1) {
+      TANDEM_TRY(check_escape(what, here, grammar, !grammar && in_class));
+      ++i;
+    } else if (in_class) {
+      in_class = here[0] != ']';
+    } else if (here[0] == '[') {
+      in_class = true;
+    } else if (!grammar && names_a_group_oddly(here)) {
+      return invalid("{} names a group by other characters than letters", what);
+    }
+  }
+  return {};
+}
+
+}  // namespace tandem
