@@ -1,66 +1,33 @@
 #include "gpu/cuda/nccl_speed.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <thread>
 
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/device_memory.h"
+#include "gpu/cuda/nccl/nccl_ranks.h"
 
 namespace tandem {
 namespace {
 
 using cuda::cuda_status;
 
-// The part of NCCL 2's C interface that is called, so that nothing of it is needed to build.
-struct Nccl {
-  using Comm = void*;
-  static constexpr int kBf16 = 9;
-  static constexpr int kSum = 0;
-
-  int (*init_all)(Comm*, int, const int*) = nullptr;
-  int (*all_reduce)(const void*, void*, std::size_t, int, int, Comm, cudaStream_t) = nullptr;
-  int (*destroy)(Comm) = nullptr;
-  const char* (*describe)(int) = nullptr;
-
-  // Stays loaded: the library has threads of its own.
-  static Result<Nccl> load() {
-    void* const library = ::dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return error(StatusCode::unavailable, "NCCL: {}", ::dlerror());
-    Nccl nccl;
-    const auto find = [&](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-      return function != nullptr;
-    };
-    if (find(nccl.init_all, "ncclCommInitAll") && find(nccl.all_reduce, "ncclAllReduce") &&
-        find(nccl.destroy, "ncclCommDestroy") && find(nccl.describe, "ncclGetErrorString")) {
-      return nccl;
-    }
-    return error(StatusCode::unavailable, "NCCL: {}", ::dlerror());
-  }
-  Status status(int code, std::string_view what) const {
-    if (code == 0) return {};
-    return error(StatusCode::internal, "NCCL: {} failed: {}", what, describe(code));
-  }
-};
-
-class NcclRank {
+class TimedRank {
  public:
-  NcclRank(const Nccl& nccl, int gpu, Nccl::Comm comm) : nccl_(&nccl), gpu_(gpu), comm_(comm) {}
-  ~NcclRank() {
+  TimedRank(cuda::NcclRanks& all, std::int32_t rank, int gpu)
+      : all_(&all), rank_(rank), gpu_(gpu) {}
+  ~TimedRank() {
     (void)cudaSetDevice(gpu_);
     if (graph_ != nullptr) (void)cudaGraphExecDestroy(graph_);
     for (cudaEvent_t const event : {begins_, ends_}) {
       if (event != nullptr) (void)cudaEventDestroy(event);
     }
     if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
-    (void)nccl_->destroy(comm_);
   }
-  NcclRank(const NcclRank&) = delete;
-  NcclRank& operator=(const NcclRank&) = delete;
+  TimedRank(const TimedRank&) = delete;
+  TimedRank& operator=(const TimedRank&) = delete;
 
   Status prepare(std::size_t bytes) {
     TANDEM_TRY(cuda_status(cudaSetDevice(gpu_), "cudaSetDevice"));
@@ -72,10 +39,8 @@ class NcclRank {
     return cuda_status(cudaMemsetAsync(data_.get(), 0x3C, bytes, stream_), "cudaMemset");
   }
   Status reduce(std::int64_t count) {
-    return nccl_->status(
-        nccl_->all_reduce(data_.get(), data_.get(), static_cast<std::size_t>(count), Nccl::kBf16,
-                          Nccl::kSum, comm_, stream_),
-        "an all-reduce");
+    return all_->all_reduce(rank_, data_.get(), data_.get(), static_cast<std::size_t>(count),
+                            cuda::Nccl::Type::bf16, stream_);
   }
   Status record(std::int64_t count, int calls) {
     TANDEM_TRY(cuda_status(cudaSetDevice(gpu_), "cudaSetDevice"));
@@ -109,9 +74,9 @@ class NcclRank {
   }
 
  private:
-  const Nccl* const nccl_;
+  cuda::NcclRanks* const all_;
+  const std::int32_t rank_;
   const int gpu_;
-  Nccl::Comm const comm_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begins_ = nullptr;
   cudaEvent_t ends_ = nullptr;
@@ -124,13 +89,10 @@ class NcclRank {
 Result<std::vector<double>> measure_nccl_all_reduce(std::span<const int> gpus,
                                                     std::span<const std::int64_t> counts, int calls,
                                                     int rounds) {
-  TANDEM_ASSIGN(const Nccl nccl, Nccl::load());
-  std::vector<Nccl::Comm> comms(gpus.size());
-  TANDEM_TRY(nccl.status(nccl.init_all(comms.data(), static_cast<int>(gpus.size()), gpus.data()),
-                         "making a group of the GPUs"));
-  std::vector<std::unique_ptr<NcclRank>> ranks;
+  TANDEM_ASSIGN(const auto all, cuda::NcclRanks::create(gpus));
+  std::vector<std::unique_ptr<TimedRank>> ranks;
   for (std::size_t r = 0; r < gpus.size(); ++r) {
-    ranks.push_back(std::make_unique<NcclRank>(nccl, gpus[r], comms[r]));
+    ranks.push_back(std::make_unique<TimedRank>(*all, static_cast<std::int32_t>(r), gpus[r]));
   }
   const std::int64_t most = *std::ranges::max_element(counts);
   for (auto& rank : ranks) TANDEM_TRY(rank->prepare(static_cast<std::size_t>(most) * 2));
@@ -148,10 +110,10 @@ Result<std::vector<double>> measure_nccl_all_reduce(std::span<const int> gpus,
   };
   std::vector<double> seconds;
   for (const std::int64_t count : counts) {
-    TANDEM_TRY(on_all([&](NcclRank& rank) { return rank.record(count, calls); }));
+    TANDEM_TRY(on_all([&](TimedRank& rank) { return rank.record(count, calls); }));
     std::vector<double> samples;
     for (int round = -2; round < rounds; ++round) {
-      TANDEM_TRY(on_all([](NcclRank& rank) { return rank.launch(); }));
+      TANDEM_TRY(on_all([](TimedRank& rank) { return rank.launch(); }));
       double least = 0;
       for (auto& rank : ranks) {
         TANDEM_ASSIGN(const double took, rank->wait());

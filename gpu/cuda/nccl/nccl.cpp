@@ -1,0 +1,106 @@
+#include "gpu/cuda/nccl/nccl.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <type_traits>
+#include <utility>
+
+#include "base/status_copy.h"
+
+namespace tandem::cuda {
+namespace {
+
+constexpr int kSum = 0;  // ncclRedOp_t
+
+// NCCL reads its environment when it makes its first group. What a user has set stays.
+void set_environment() {
+  // No multicast over NVLink (sums made by its switches): it needs a fabric manager that lets this
+  // process use it, which containers and virtual machines often lack: there a group is refused, or
+  // hangs. What it could save is in sums of many megabytes, and ours have few.
+  (void)::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  // All connections when a group is made: made at the first operation, they would make one rank's
+  // thread wait for another's, which may have failed and not come.
+  (void)::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+}
+
+Status missing(const char* file, const char* why) {
+  return error(StatusCode::unavailable,
+               "NCCL cannot be used: {} ({}); install the package libnccl2 of NVIDIA's repository, "
+               "or nvidia-nccl-cu13 from PyPI and name the folder of its {} in LD_LIBRARY_PATH",
+               why == nullptr ? "it lacks a function" : why, file, Nccl::kFile);
+}
+
+}  // namespace
+
+Result<Nccl> Nccl::load(const char* file) {
+  set_environment();
+  void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return missing(file, ::dlerror());
+  Nccl nccl;
+  const auto find = [&](auto& function, const char* name) {
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
+    return function != nullptr;
+  };
+  const bool complete =
+      find(nccl.get_version_, "ncclGetVersion") && find(nccl.init_all_, "ncclCommInitAll") &&
+      find(nccl.all_reduce_, "ncclAllReduce") && find(nccl.all_gather_, "ncclAllGather") &&
+      find(nccl.get_async_error_, "ncclCommGetAsyncError") && find(nccl.abort_, "ncclCommAbort") &&
+      find(nccl.describe_, "ncclGetErrorString");
+  if (!complete) return missing(file, ::dlerror());
+  return nccl;
+}
+
+Result<const Nccl*> Nccl::get() {
+  static const Result<Nccl> found = load(kFile);
+  if (!found) return copy_of(found.status());
+  return &*found;
+}
+
+Status Nccl::status(int code, std::string_view what) const {
+  if (code == 0) return {};
+  return error(StatusCode::internal,
+               "NCCL {}: {} failed: {} (NCCL_DEBUG=WARN in the environment tells more)", version(),
+               what, describe_(code));
+}
+
+std::string Nccl::version() const {
+  int number = 0;
+  if (get_version_(&number) != 0) return "of an unknown version";
+  // 2.8.x and older: thousands; what came later: tens of thousands.
+  const int major = number < 10000 ? number / 1000 : number / 10000;
+  const int minor = number < 10000 ? number % 1000 / 100 : number % 10000 / 100;
+  return fmt::format("{}.{}.{}", major, minor, number % 100);
+}
+
+Status Nccl::init_all(std::span<Comm> comms, std::span<const int> gpus) const {
+  return status(init_all_(comms.data(), static_cast<int>(gpus.size()), gpus.data()),
+                "connecting the GPUs");
+}
+
+Status Nccl::all_reduce(const void* from, void* to, std::size_t count, Type type, Comm comm,
+                        cudaStream_t stream) const {
+  return status(all_reduce_(from, to, count, static_cast<int>(type), kSum, comm, stream),
+                "an all-reduce");
+}
+
+Status Nccl::all_gather(const void* from, void* to, std::size_t count, Type type, Comm comm,
+                        cudaStream_t stream) const {
+  return status(all_gather_(from, to, count, static_cast<int>(type), comm, stream),
+                "an all-gather");
+}
+
+Status Nccl::check(Comm comm) const {
+  int found = 0;
+  TANDEM_TRY(status(get_async_error_(comm, &found), "asking for errors"));
+  constexpr int kInProgress = 7;
+  return found == kInProgress ? Status() : status(found, "an operation");
+}
+
+Status Nccl::abort(Comm comm) const {
+  return status(abort_(comm), "ending a group");
+}
+
+}  // namespace tandem::cuda
