@@ -26,8 +26,11 @@ class Communicator {
   virtual std::int32_t rank() const = 0;
   virtual std::int32_t size() const = 0;
 
-  // Memory of this rank's device that the others read: what operations of the group share.
+  // Memory of this rank's device for what operations of the group share.
   virtual Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) = 0;
+  // Memory for a few words that kernels of all ranks read and write: this rank's device's, where
+  // the others reach that, else the host's. Undefined contents.
+  virtual Result<Buffer> allocate_words(std::size_t bytes, std::string_view purpose) = 0;
 
   // This rank cannot take part in what the others may wait for: they fail, with
   // StatusCode::cancelled and what is said here.

@@ -233,7 +233,8 @@ struct MailboxView {
   std::int64_t max_in = 0, max_out = 0, max_v = 0;
 };
 
-// What the device itself remembers of the handoff, in device memory, zero at first.
+// What the device itself remembers of the handoff, zero at first: in device memory, of ranks in
+// what Communicator::allocate_words gave the first.
 struct HandoffState {
   std::uint32_t broken[kMaxMailboxes];  // 1: a deadline passed; offers are void until it is zeroed
 };
@@ -275,7 +276,7 @@ struct HandoffJob {
 struct OfferArgs : HandoffJob {
   TensorView x;  // [T, in], compute dtype
   bool x_is_part = false;
-  std::uint32_t* shown = nullptr;  // [2][kMaxColdGroups], memory of the communicator
+  std::uint32_t* shown = nullptr;  // [2][kMaxColdGroups], of Communicator::allocate_words
   std::int32_t num_segments;
   LoraSegment* live;  // [num_segments]
   std::uint64_t cpu_groups;

@@ -41,8 +41,9 @@ Result<std::unique_ptr<Handoff>> Handoff::create(std::span<const Rank> ranks,
   std::unique_ptr<Handoff> handoff(
       new Handoff(config, ranks.size(), whole_loads, options, host, clock));
   for (const Rank& rank : ranks) TANDEM_TRY(handoff->make_device_memory(rank));
-  TANDEM_ASSIGN(handoff->mailboxes_, Mailboxes::create(*ranks.front().device, config, dtype,
-                                                       max_rank, options, host, clock));
+  TANDEM_ASSIGN(handoff->mailboxes_,
+                Mailboxes::create(*ranks.front().device, ranks.front().communicator, config, dtype,
+                                  max_rank, options, host, clock));
   return handoff;
 }
 
@@ -59,8 +60,8 @@ Status Handoff::make_device_memory(const Rank& rank) {
   }
   if (rank.communicator == nullptr) return {};
   memory.communicator = rank.communicator;
-  TANDEM_ASSIGN(memory.shown,
-                rank.communicator->allocate(2 * kMaxColdGroups * sizeof(std::uint32_t), kPurpose));
+  TANDEM_ASSIGN(memory.shown, rank.communicator->allocate_words(
+                                  2 * kMaxColdGroups * sizeof(std::uint32_t), kPurpose));
   return {};
 }
 

@@ -27,8 +27,9 @@ std::uint64_t all_seats(const Mailbox& mailbox) {
 
 }  // namespace
 
-Result<std::unique_ptr<Mailboxes>> Mailboxes::create(Device& device, const ModelConfig& config,
-                                                     DType dtype, std::int32_t max_rank,
+Result<std::unique_ptr<Mailboxes>> Mailboxes::create(Device& device, Communicator* communicator,
+                                                     const ModelConfig& config, DType dtype,
+                                                     std::int32_t max_rank,
                                                      const HandoffOptions& options,
                                                      const HostTier& host, const Clock& clock) {
   TANDEM_CHECK(!options.groups.empty() && options.groups.size() <= kMaxMailboxes, "{} groups",
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Mailboxes>> Mailboxes::create(Device& device, const Model
   TANDEM_CHECK(options.max_rows > 0 && options.start_workers != nullptr);
   std::unique_ptr<Mailboxes> made(new Mailboxes(clock));
   TANDEM_TRY(made->make_boxes(device, config, dtype, max_rank, options));
-  TANDEM_TRY(made->make_state(device));
+  TANDEM_TRY(made->make_state(device, communicator));
   TANDEM_TRY(made->start_workers(options, host));
   return made;
 }
@@ -82,9 +83,15 @@ Status Mailboxes::make_boxes(Device& device, const ModelConfig& config, DType dt
   return {};
 }
 
-Status Mailboxes::make_state(Device& device) {
+Status Mailboxes::make_state(Device& device, Communicator* communicator) {
   constexpr std::string_view kPurpose = "the handoff's state";
-  TANDEM_ASSIGN(state_, device.allocate(sizeof(HandoffState), kPurpose));
+  TANDEM_ASSIGN(state_, communicator == nullptr
+                            ? device.allocate(sizeof(HandoffState), kPurpose)
+                            : communicator->allocate_words(sizeof(HandoffState), kPurpose));
+  if (state_.host_visible()) {
+    std::memset(state_.data(), 0, sizeof(HandoffState));
+    return {};
+  }
   TANDEM_ASSIGN(Buffer zeros, device.allocate_pinned(sizeof(HandoffState), kPurpose));
   std::memset(zeros.data(), 0, sizeof(HandoffState));
   TANDEM_ASSIGN(const auto stream, device.create_stream("handoff"));

@@ -36,9 +36,11 @@ class Mailboxes {
  public:
   // Makes mailboxes, control region and workers. resource_exhausted, with the reason, when shared
   // memory does not suffice. `host` has an arena for each of the options' groups, in their order;
-  // it outlives them, like `device` and `clock`.
-  static Result<std::unique_ptr<Mailboxes>> create(Device& device, const ModelConfig& config,
-                                                   DType dtype, std::int32_t max_rank,
+  // it outlives them, like `device` and `clock`, and `communicator`: of the first rank, whose
+  // device this is, or null.
+  static Result<std::unique_ptr<Mailboxes>> create(Device& device, Communicator* communicator,
+                                                   const ModelConfig& config, DType dtype,
+                                                   std::int32_t max_rank,
                                                    const HandoffOptions& options,
                                                    const HostTier& host, const Clock& clock);
   ~Mailboxes();  // nothing is under way
@@ -80,7 +82,7 @@ class Mailboxes {
   explicit Mailboxes(const Clock& clock) : clock_(&clock) {}
   Status make_boxes(Device& device, const ModelConfig& config, DType dtype, std::int32_t max_rank,
                     const HandoffOptions& options);
-  Status make_state(Device& device);
+  Status make_state(Device& device, Communicator* communicator);
   Status start_workers(const HandoffOptions& options, const HostTier& host);
 
   const Clock* clock_;

@@ -25,8 +25,9 @@ double gigabytes(std::size_t bytes) {
 class CudaDevice final : public Device {
  public:
   // `link` may be null.
-  CudaDevice(int gpu, const CudaGpu& found, std::unique_ptr<PacedLink> link)
-      : gpu_(gpu), link_(std::move(link)) {
+  CudaDevice(const CudaDeviceOptions& options, const CudaGpu& found,
+             std::unique_ptr<PacedLink> link)
+      : gpu_(options.gpu), group_(options.group), link_(std::move(link)) {
     info_.name = found.name;
     info_.memory_bytes = found.memory_bytes;
     info_.is_cuda = true;
@@ -102,7 +103,7 @@ class CudaDevice final : public Device {
       if (gpu == nullptr) return invalid("GPUs and host devices cannot be one group");
       gpus.push_back(gpu->gpu_);
     }
-    TANDEM_ASSIGN(const std::shared_ptr<CudaGroup> group, CudaGroup::create(gpus, *this));
+    TANDEM_ASSIGN(const std::shared_ptr<CudaGroup> group, CudaGroup::create(gpus, *this, group_));
     std::vector<std::unique_ptr<Communicator>> ends;
     for (Device* const device : devices) {
       const auto rank = static_cast<std::int32_t>(ends.size());
@@ -124,6 +125,7 @@ class CudaDevice final : public Device {
   }
 
   const int gpu_;
+  const GroupOptions group_;
   const std::unique_ptr<PacedLink> link_;
   DeviceInfo info_;
 };
@@ -182,8 +184,7 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
   }
   std::unique_ptr<cuda::PacedLink> link;
   if (options.link_gbps > 0) link = cuda::PacedLink::create(options.link_gbps);
-  return std::unique_ptr<Device>(
-      std::make_unique<cuda::CudaDevice>(options.gpu, gpu, std::move(link)));
+  return std::unique_ptr<Device>(std::make_unique<cuda::CudaDevice>(options, gpu, std::move(link)));
 }
 
 }  // namespace tandem

@@ -4,7 +4,8 @@
 // A CUDA error is final. Whatever a stream reports (Stream::synchronize, failed) has the code
 // StatusCode::fatal: after most errors the context is lost, and after the others nobody can say
 // what the device holds, so the process must end and say what failed. That another GPU of a group
-// did not come is no such error: StatusCode::cancelled.
+// did not come is no such error: StatusCode::cancelled; but where NCCL joins them, which cannot
+// begin anew, it is.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/collective_choice.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -30,6 +32,7 @@ std::string describe_cuda();            // one line: "not in this build" or what
 struct CudaDeviceOptions {
   int gpu = 0;           // index among list_cuda_gpus()
   double link_gbps = 0;  // gigabytes (1e9) per second of copy_to_device; 0: not throttled
+  GroupOptions group;    // of what the device is the first of (Device::connect)
 };
 
 // One context, the process's primary one. A failure says what there is and what is needed: no GPU,

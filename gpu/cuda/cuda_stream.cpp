@@ -10,7 +10,6 @@
 #include "gpu/check_args.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/upload.h"
-#include "gpu/cuda/collectives/collectives.h"
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/elementwise/elementwise.h"
 #include "gpu/cuda/handoff/flags.h"
@@ -127,7 +126,7 @@ void CudaStream::enqueue_meeting(const char* what, Communicator& communicator, B
   auto& end = dynamic_cast<CudaCommunicator&>(communicator);
   communicator_ = &end;
   if (has_failure_) return end.leave(what);
-  enqueue(what, [&] { return body(end.end()); });
+  enqueue(what, [&] { return body(end); });
 }
 
 Status CudaStream::fatal(const char* what, const Status& status) const {
@@ -247,7 +246,8 @@ Result<std::unique_ptr<Graph>> CudaStream::end_recording() {
 
 void CudaStream::launch(Graph& graph) {
   TANDEM_CHECK(!recording_, "a recording does not launch another");
-  enqueue("launch", [&] {
+  enqueue("launch", [&]() -> Status {
+    if (const CudaCommunicator* const end = communicator_) TANDEM_TRY(end->ended());
     return cuda_status(cudaGraphLaunch(dynamic_cast<CudaGraph&>(graph).handle(), handle_),
                        "cudaGraphLaunch");
   });
@@ -308,12 +308,12 @@ void CudaStream::gather_rows(const GatherRowsArgs& args) {
 void CudaStream::all_reduce(const AllReduceArgs& args) {
   check_args(args);
   enqueue_meeting("all_reduce", *args.communicator,
-                  [&](const GroupEnd& end) { return launch_all_reduce(args, end, handle_); });
+                  [&](CudaCommunicator& end) { return end.all_reduce(args, handle_); });
 }
 void CudaStream::all_gather(const AllGatherArgs& args) {
   check_args(args);
   enqueue_meeting("all_gather", *args.communicator,
-                  [&](const GroupEnd& end) { return launch_all_gather(args, end, handle_); });
+                  [&](CudaCommunicator& end) { return end.all_gather(args, handle_); });
 }
 void CudaStream::lora(const LoraArgs& args) {
   check_args(args);
@@ -336,7 +336,10 @@ void CudaStream::offer(const OfferArgs& args) {
   if (args.communicator == nullptr) {
     enqueue("offer", [&] { return offer(nullptr); });
   } else {
-    enqueue_meeting("offer", *args.communicator, [&](const GroupEnd& end) { return offer(&end); });
+    enqueue_meeting("offer", *args.communicator, [&](CudaCommunicator& communicator) {
+      const GroupEnd end = communicator.end();
+      return offer(&end);
+    });
   }
 }
 void CudaStream::accept(const AcceptArgs& args) {

@@ -88,7 +88,7 @@ class CudaStream final : public Stream {
       : gpu_(gpu), name_(name), link_(link) {}
   template <typename Body>
   void enqueue(const char* what, Body&& body);
-  // An operation of a group: body(its end).
+  // An operation of a group: body(its communicator).
   template <typename Body>
   void enqueue_meeting(const char* what, Communicator& communicator, Body&& body);
   void fail(const char* what, const Status& status);

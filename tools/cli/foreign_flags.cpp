@@ -27,7 +27,7 @@ constexpr std::string_view kChunk = "here it is --max-num-batched-tokens";
 constexpr std::string_view kOverlap =
     "--adapter-mode says how cold adapters come; planned, the default, does what is fastest";
 
-constexpr std::array<Hint, 111> kHints = {{
+constexpr std::array<Hint, 112> kHints = {{
     {"--enable-lora", "adapters are always welcome: leave it out"},
     {"--lora-modules", "--adapter NAME=DIR names one, --adapters DIR a folder of them"},
     {"--max-loras", "here it is --max-device-adapters"},
@@ -39,6 +39,7 @@ constexpr std::array<Hint, 111> kHints = {{
      "--pool-gb GB says how much memory KV and adapters share; by default all that is left"},
     {"--tensor-parallel-size", kShare},
     {"-tp", kShare},
+    {"--disable-custom-all-reduce", "here it is --collectives nccl"},
     {"--pipeline-parallel-size", kNotByDepth},
     {"-pp", kNotByDepth},
     {"--data-parallel-size", kSeveral},

@@ -252,14 +252,18 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.add(s.gpu, "gpu", "which GPU, counted from 0").range(0, 1023);
   table
       .add(s.tensor_parallel, "tensor_parallel",
-           "devices that share the model, each a part of every layer: GPUs that reach each other's "
-           "memory, or host devices")
+           "devices that share the model, each a part of every layer: GPUs, or host devices")
       .range(1, 8);
   table
       .add(s.gpus, "gpus",
            "which GPUs share it, as in 0,1, by their numbers; default: that of `gpu` and those "
            "that follow")
       .meta("LIST");
+  table
+      .add(s.collectives, "collectives",
+           "what adds up GPUs' results: kernels of our own, which need GPUs that map each other's "
+           "memory, or NCCL (libnccl.so.2); auto: our own where they can")
+      .choices({"auto", "own", "nccl"});
   table.add(s.threads, "threads", "compute threads of the host device; 0: one per physical core")
       .range(0, 1024);
   table.add(s.cpus, "cpus", "cores that these threads are pinned to, as in 0-3,8; default: chosen")

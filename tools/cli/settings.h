@@ -43,8 +43,9 @@ struct EngineSettings {
   std::int64_t gpu = 0;              // index of the CUDA GPU
   std::int64_t tensor_parallel = 1;  // devices that share the model
   std::string gpus;                  // "0,1"; empty: `gpu` and those that follow it
-  std::int64_t threads = 0;          // 0: one per physical core that this process may use
-  std::string cpus;                  // "0-3,8"; empty: all that this process may use
+  std::string collectives = "auto";
+  std::int64_t threads = 0;  // 0: one per physical core that this process may use
+  std::string cpus;          // "0-3,8"; empty: all that this process may use
   bool pin = true;
   double link_gbps = 0;  // gigabytes per second; 0: not throttled
   // Batching

@@ -143,6 +143,10 @@ Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& 
     return devices;
   }
   if (is_for_gpu(settings)) return make_gpus(settings);
+  if (settings.collectives != "auto") {
+    return invalid("collectives: {} is for GPUs, and these are host devices; leave it out",
+                   settings.collectives);
+  }
   TANDEM_ASSIGN(HostDeviceOptions all, choose_host_options(settings));
   const auto threads = static_cast<std::size_t>(all.num_threads);
   if (threads < count) {

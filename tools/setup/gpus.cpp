@@ -38,9 +38,13 @@ EngineSettings on_first_device(EngineSettings settings) {
 
 Result<std::vector<std::unique_ptr<Device>>> make_gpus(const EngineSettings& settings) {
   TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
+  GroupOptions group;
+  if (const auto collectives = parse_collectives(settings.collectives)) {
+    group.collectives = *collectives;
+  }
   std::vector<std::unique_ptr<Device>> devices;
   for (const int gpu : gpus) {
-    Result<std::unique_ptr<Device>> device = make_cuda_device({gpu, settings.link_gbps});
+    Result<std::unique_ptr<Device>> device = make_cuda_device({gpu, settings.link_gbps, group});
     if (!device) {
       return error(device.status().code(), "device cuda: {}; --device host computes on the CPU",
                    device.status().message());

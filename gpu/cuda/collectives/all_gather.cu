@@ -1,6 +1,7 @@
 // out[t] = the ranks' part[t], one after another: all blocks read from all ranks, each every
 // blocks-th chunk of a rank's row. Bound by the meeting, then by reading the others' parts, of
-// which a thread has several pieces on their way at once: a trip over the link is long.
+// which a thread has several pieces on their way at once: a trip over the link is long. Where NCCL
+// has gathered the parts (join), the same without the meeting.
 #include <algorithm>
 
 #include "gpu/cuda/base/launch.h"
@@ -16,14 +17,18 @@ constexpr int kVector = 4;
 constexpr int kAhead = 4;
 constexpr std::int32_t kChunk = kThreads * kVector * kAhead;
 
+struct Gathered {
+  float* out;
+  std::int64_t stride;
+  std::int32_t rows;
+  std::int32_t width;
+};
+
 struct GatherParams {
   GroupEnd end;
   const float* part;
   std::int32_t cols;  // of the part
-  float* out;
-  std::int64_t out_stride;
-  std::int32_t rows;
-  std::int32_t width;  // of out
+  Gathered to;
 };
 
 // Elements [begin, end) of a row.
@@ -50,6 +55,34 @@ __device__ __forceinline__ void copy_piece(const float* from, float* to, std::in
   }
 }
 
+// By all blocks of the grid.
+__device__ __forceinline__ void join_parts(const ShownParts& parts, std::int32_t size,
+                                           const Gathered& g) {
+  std::int32_t width = 0;
+  std::int32_t widest = 0;
+  for (std::int32_t r = 0; r < size; ++r) {
+    width += parts.cols[r];
+    widest = max(widest, parts.cols[r]);
+  }
+  if (width != g.width) __trap();
+  const std::int32_t chunks = (widest + kChunk - 1) / kChunk;
+  const std::int64_t all = std::int64_t{g.rows} * size * chunks;
+  for (std::int64_t each = blockIdx.x; each < all; each += gridDim.x) {
+    const auto r = static_cast<std::int32_t>(each / chunks % size);
+    const std::int64_t row = each / chunks / size;
+    const std::int32_t cols = parts.cols[r];
+    const auto begin = static_cast<std::int32_t>(each % chunks) * kChunk;
+    const std::int32_t end = min(cols, begin + kChunk);
+    float* to = g.out + row * g.stride;
+    for (std::int32_t before = 0; before < r; ++before) to += parts.cols[before];
+    const float* const from = parts.at[r] + row * cols;
+    const auto both = reinterpret_cast<std::uint64_t>(from) | reinterpret_cast<std::uint64_t>(to);
+    const std::int32_t in_vectors = both % 16 == 0 ? max(begin, end / kVector * kVector) : begin;
+    copy_piece<kVector>(from, to, begin, in_vectors);
+    copy_piece<1>(from, to, in_vectors, end);
+  }
+}
+
 __global__ void __launch_bounds__(kThreads) all_gather(const __grid_constant__ GatherParams p) {
   __shared__ ShownParts shown;
   wait_for_previous_kernels();
@@ -58,49 +91,55 @@ __global__ void __launch_bounds__(kThreads) all_gather(const __grid_constant__ G
   if (!meeting.meet(p.part, p.cols, shown)) return;
   meeting.end();
   if (p.end.shares_gpu) allow_next_kernel();  // not before, as in all_reduce
-  std::int32_t width = 0;
-  std::int32_t widest = 0;
-  for (std::int32_t r = 0; r < p.end.size; ++r) {
-    width += shown.cols[r];
-    widest = max(widest, shown.cols[r]);
-  }
-  if (width != p.width) __trap();
-  const std::int32_t chunks = (widest + kChunk - 1) / kChunk;
-  const std::int64_t all = std::int64_t{p.rows} * p.end.size * chunks;
-  for (std::int64_t each = blockIdx.x; each < all; each += gridDim.x) {
-    const auto r = static_cast<std::int32_t>(each / chunks % p.end.size);
-    const std::int64_t row = each / chunks / p.end.size;
-    const std::int32_t cols = shown.cols[r];
-    const auto begin = static_cast<std::int32_t>(each % chunks) * kChunk;
-    const std::int32_t end = min(cols, begin + kChunk);
-    float* to = p.out + row * p.out_stride;
-    for (std::int32_t before = 0; before < r; ++before) to += shown.cols[before];
-    const float* const from = shown.at[r] + row * cols;
-    const auto both = reinterpret_cast<std::uint64_t>(from) | reinterpret_cast<std::uint64_t>(to);
-    const std::int32_t in_vectors = both % 16 == 0 ? max(begin, end / kVector * kVector) : begin;
-    copy_piece<kVector>(from, to, begin, in_vectors);
-    copy_piece<1>(from, to, in_vectors, end);
-  }
+  join_parts(shown, p.end.size, p.to);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    join(const __grid_constant__ ShownParts parts, std::int32_t size, const Gathered to) {
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  join_parts(parts, size, to);
+}
+
+__global__ void mark(std::uint32_t* count, std::uint32_t* shown) {
+  const std::uint32_t next = *count + 1;
+  *count = next;
+  // release: pairs with the acquire in the watch
+  store_release_system(shown, next);
+}
+
+Gathered gathered(const TensorView& out) {
+  return {static_cast<float*>(out.data), out.stride[0], static_cast<std::int32_t>(out.rows()),
+          static_cast<std::int32_t>(out.cols())};
+}
+
+// By what all ranks agree on: the widths of their parts may differ.
+LaunchShape shape_of(const TensorView& out, std::int32_t size, std::int32_t most_blocks) {
+  const std::int64_t chunks = ceil_div(ceil_div(out.cols(), size), kChunk);
+  const std::int64_t all = out.rows() * size * chunks;
+  const auto blocks = std::clamp<std::int64_t>(all, 1, most_blocks);
+  return {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .overlap = true};
 }
 
 }  // namespace
 
 Status launch_all_gather(const AllGatherArgs& args, const GroupEnd& end, cudaStream_t stream) {
   if (args.out.num_elements() == 0) return {};
-  const GatherParams p{end,
-                       static_cast<const float*>(args.part.data),
-                       static_cast<std::int32_t>(args.part.cols()),
-                       static_cast<float*>(args.out.data),
-                       args.out.stride[0],
-                       static_cast<std::int32_t>(args.out.rows()),
-                       static_cast<std::int32_t>(args.out.cols())};
-  // By what all ranks agree on: the widths of their parts may differ.
-  const std::int64_t chunks = ceil_div(ceil_div(args.out.cols(), end.size), kChunk);
-  const std::int64_t all = args.out.rows() * end.size * chunks;
-  const auto blocks = std::clamp<std::int64_t>(all, 1, end.most_blocks);
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .overlap = true};
-  return launch_kernel("all_gather", shape, stream, all_gather, p);
+  const GatherParams p{end, static_cast<const float*>(args.part.data),
+                       static_cast<std::int32_t>(args.part.cols()), gathered(args.out)};
+  return launch_kernel("all_gather", shape_of(args.out, end.size, end.most_blocks), stream,
+                       all_gather, p);
+}
+
+Status launch_join(const ShownParts& parts, std::int32_t size, const TensorView& out,
+                   cudaStream_t stream) {
+  return launch_kernel("all_gather", shape_of(out, size, kMostMeetingBlocks), stream, join, parts,
+                       size, gathered(out));
+}
+
+Status launch_mark(std::uint32_t* count, std::uint32_t* shown, cudaStream_t stream) {
+  const LaunchShape shape{.grid = dim3(1), .block = dim3(1)};
+  return launch_kernel("a mark", shape, stream, mark, count, shown);
 }
 
 }  // namespace tandem::cuda

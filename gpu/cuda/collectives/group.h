@@ -1,5 +1,6 @@
 // Where the ranks of a group of GPUs meet: words in the memory of each, which the others' kernels
-// write over NVLink or PCIe. What a kernel needs to know of it, and its layout.
+// write over NVLink or PCIe; where they cannot, words of each in pinned host memory, which all can
+// write. What a kernel needs to know of it, and its layout.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ struct Message {
   std::uint64_t word;  // number of the meeting << 32 | columns; written last, with release
 };
 
-// In each rank's own memory, zero at first.
+// Of each rank, zero at first.
 //
 //   0 inbox [blocks][2][ranks] | 32768 meetings [blocks] | 33280 gave_up
 struct RankSignals {
@@ -42,11 +43,14 @@ struct GroupFaults {
   // them.
   std::uint32_t gave_up[Communicator::kMaxRanks];
   std::uint32_t was_late[Communicator::kMaxRanks];
+  // Of each rank, counted up by its streams: odd while an operation of NCCL's runs, or waits for
+  // the others'. The CPU reads them.
+  std::uint32_t marks[Communicator::kMaxRanks];
 };
 
 // One rank's end, as its kernels get it.
 struct GroupEnd {
-  RankSignals* signals[Communicator::kMaxRanks];  // [size], each in its rank's memory
+  RankSignals* signals[Communicator::kMaxRanks];  // [size]
   GroupFaults* faults;
   std::uint64_t patience_ns;
   std::int32_t rank;
@@ -56,6 +60,21 @@ struct GroupEnd {
   // begin only when it has met, for their blocks would take the room that the other needs. Else
   // the next one's weights come while it waits.
   bool shares_gpu;
+};
+
+// A group of this rank alone, which meets nobody: what is left to do when others have added up.
+inline GroupEnd alone(const GroupEnd& end) {
+  GroupEnd one = end;
+  one.signals[0] = end.signals[end.rank];
+  one.rank = 0;
+  one.size = 1;
+  return one;
+}
+
+// What the ranks of a group show, each rows of so many columns.
+struct ShownParts {
+  const float* at[Communicator::kMaxRanks];
+  std::int32_t cols[Communicator::kMaxRanks];
 };
 
 }  // namespace tandem::cuda

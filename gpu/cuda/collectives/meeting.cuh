@@ -18,21 +18,16 @@
 
 namespace tandem::cuda {
 
-// What the ranks show, in shared memory.
-struct ShownParts {
-  const float* at[Communicator::kMaxRanks];
-  std::int32_t cols[Communicator::kMaxRanks];
-};
-
 // One block's meetings in one launch. Every thread of the block calls everything, in the same
-// order; a block is whole warps.
+// order; a block is whole warps. Who is alone meets nobody, reads and counts nothing. `shown` is in
+// shared memory.
 class Meeting {
  public:
   // After wait_for_previous_kernels: the launch before it counted, too.
   __device__ __forceinline__ explicit Meeting(const GroupEnd& end)
       : end_(end),
-        number_(load4_system(&own().meetings[block()])),
-        gave_up_(load4_system(&own().gave_up) != 0) {}
+        number_(end.size == 1 ? 0 : load4_system(&own().meetings[block()])),
+        gave_up_(end.size > 1 && load4_system(&own().gave_up) != 0) {}
 
   // False: somebody does not come, and the launch must write nothing more.
   __device__ __forceinline__ bool meet(const void* part, std::int32_t cols, ShownParts& shown) {
@@ -58,7 +53,7 @@ class Meeting {
 
   // After the last meeting, if all came.
   __device__ __forceinline__ void end() {
-    if (threadIdx.x == 0) own().meetings[block()] = number_;
+    if (threadIdx.x == 0 && end_.size > 1) own().meetings[block()] = number_;
   }
 
  private:

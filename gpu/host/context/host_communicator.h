@@ -67,6 +67,9 @@ class HostCommunicator final : public Communicator {
   Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
     return device_->allocate(bytes, purpose);
   }
+  Result<Buffer> allocate_words(std::size_t bytes, std::string_view purpose) override {
+    return device_->allocate(bytes, purpose);
+  }
   void leave(std::string_view what) noexcept override { point_->leave(rank_, what); }
   void reset() noexcept override { point_->reset(rank_); }
 

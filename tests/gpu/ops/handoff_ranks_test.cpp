@@ -56,7 +56,6 @@ float b_of(std::size_t rank, std::int64_t column, std::int64_t k) {
 class HandoffOfRanks : public ::testing::Test {
  protected:
   struct Words {
-    HandoffState state;
     LoraSegment segments[kGroups], live[kGroups];
     ColdGroup groups[kGroups];
     std::int32_t rows[64];
@@ -97,12 +96,27 @@ class HandoffOfRanks : public ::testing::Test {
     auto ends = std::move(devices.front()->connect(devices)).value();
     for (std::size_t r = 0; r < kRanks; ++r) {
       ranks_[r].end = std::move(ends[r]);
-      ranks_[r].shown = std::move(ranks_[r].end->allocate(2 * kMaxColdGroups * 4, "test")).value();
+      ranks_[r].shown =
+          std::move(ranks_[r].end->allocate_words(2 * kMaxColdGroups * 4, "test")).value();
     }
+    make_state();
     mail_memory_ =
         std::move(devices.front()->allocate_pinned(2 * sizeof(Mail), "mailboxes")).value();
     std::memset(mail_memory_.data(), 0, mail_memory_.bytes());
     for (std::size_t r = 0; r < kRanks; ++r) lay_out(r);
+  }
+
+  // The second mailbox is broken.
+  void make_state() {
+    state_ = std::move(ranks_[0].end->allocate_words(sizeof(HandoffState), "test")).value();
+    HandoffState state{};
+    state.broken[1] = 1;
+    if (state_.host_visible()) {
+      std::memcpy(state_.data(), &state, sizeof(state));
+    } else {
+      ranks_[0].stream->copy_to_device(state_.data(), &state, sizeof(state));
+      EXPECT_TRUE(ranks_[0].stream->synchronize().ok());
+    }
   }
 
   Mail& mail(std::int32_t index) { return reinterpret_cast<Mail*>(mail_memory_.data())[index]; }
@@ -110,7 +124,6 @@ class HandoffOfRanks : public ::testing::Test {
 
   void lay_out(std::size_t r) {
     Words& words = ranks_[r].words;
-    words.state.broken[1] = 1;
     std::int32_t first = 0;
     for (std::size_t g = 0; g < kGroups; ++g) {
       const auto slot = static_cast<std::int32_t>(g);
@@ -145,7 +158,7 @@ class HandoffOfRanks : public ::testing::Test {
     args.num_groups = kGroups;
     args.max_count = 3;
     args.tickets = words->tickets;
-    args.state = &ranks_[0].there()->state;  // one of all
+    args.state = reinterpret_cast<HandoffState*>(state_.data());  // one of all
     args.sequence = sequence_;
     args.communicator = ranks_[r].end.get();
     for (std::int32_t m = 0; m < 2; ++m) {
@@ -245,6 +258,7 @@ class HandoffOfRanks : public ::testing::Test {
   static constexpr std::uint32_t kGeneration = 7;
   std::array<Rank, kRanks> ranks_;
   Buffer mail_memory_;
+  Buffer state_;
   std::int32_t rows_ = 0;
   std::uint64_t sequence_ = 0;
 };

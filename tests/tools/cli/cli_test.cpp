@@ -195,6 +195,16 @@ TEST(Cli, GeneratesTheSameTextOnDevicesThatShareTheModel) {
   EXPECT_THAT(three.error, HasSubstr("8 attention heads cannot be shared out over 3 devices"));
 }
 
+TEST(Cli, SaysThatNcclIsNotForHostDevices) {
+  const Finished run = run_tandem(
+      generate({"-p", "x", "--threads", "2", "--tensor-parallel", "2", "--collectives", "nccl"}));
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.error, HasSubstr("collectives: nccl is for GPUs"));
+  const Finished unknown = run_tandem(generate({"-p", "x", "--collectives", "mpi"}));
+  EXPECT_NE(unknown.status, 0);
+  EXPECT_THAT(unknown.error, HasSubstr("auto, own, nccl"));
+}
+
 TEST(Cli, SaysWhichGpusCannotShareAModel) {
   const auto refused = [](const std::vector<std::string>& more) {
     std::vector<std::string> args = {"generate", "--model",           kModel, "-p", "x", "--device",
