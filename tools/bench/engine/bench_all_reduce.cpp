@@ -5,12 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
 #include "engine/loader/random_fill.h"
 #include "engine/loader/thread_crew.h"
 #include "gpu/cuda/nccl_speed.h"
+#include "gpu/device.h"
+#include "tools/setup/engine_setup.h"
+#include "tools/setup/gpus.h"
 
 namespace tandem {
 namespace {
@@ -55,14 +62,9 @@ class AllReduceBench {
     return {};
   }
 
-  // The sums on every rank, against those of the host in double.
+  // The sums on every rank, against those of the host in double, of parts that are read before:
+  // what they hold afterwards is of no account.
   Status check() {
-    TANDEM_TRY(on_all([](ReducingRank& rank) {
-      AllReduceArgs args = rank.args;
-      args.accumulate = false;
-      rank.stream->all_reduce(args);
-      return Status();
-    }));
     std::vector<double> wanted(static_cast<std::size_t>(most_rows_ * kWidth));
     std::vector<float> read(wanted.size());
     const auto bytes = read.size() * sizeof(float);
@@ -71,6 +73,12 @@ class AllReduceBench {
       TANDEM_TRY(rank.stream->synchronize());
       for (std::size_t i = 0; i < read.size(); ++i) wanted[i] += static_cast<double>(read[i]);
     }
+    TANDEM_TRY(on_all([](ReducingRank& rank) {
+      AllReduceArgs args = rank.args;
+      args.accumulate = false;
+      rank.stream->all_reduce(args);
+      return Status();
+    }));
     std::vector<float> first;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       ranks_[r].stream->copy_to_host(read.data(), ranks_[r].args.residual.data, bytes);
@@ -96,7 +104,7 @@ class AllReduceBench {
 
   // Microseconds of one operation on `rows` rows; a sample is the mean of a recording of some, by
   // the clock of the rank that began last: the others' have waited for it.
-  Result<Samples> time(std::int64_t rows, int rounds) {
+  Result<Samples> time(std::int64_t rows, int rounds, std::string_view way) {
     TANDEM_TRY(on_all([rows](ReducingRank& rank) -> Status {
       AllReduceArgs args = rank.args;
       for (TensorView* view : {&args.part, &args.residual, &args.out}) {
@@ -107,7 +115,8 @@ class AllReduceBench {
       TANDEM_ASSIGN(rank.graph, rank.stream->end_recording());
       return {};
     }));
-    Samples samples{fmt::format("all-reduce, residual, RMSNorm: {} x {}", rows, kWidth), "us", {}};
+    Samples samples{
+        fmt::format("all-reduce, residual, RMSNorm{}: {} x {}", way, rows, kWidth), "us", {}};
     for (int round = -2; round < rounds; ++round) {
       TANDEM_TRY(on_all([](ReducingRank& rank) {
         rank.stream->record(*rank.begins);
@@ -178,7 +187,6 @@ class AllReduceBench {
 // The sum alone, of rows of bf16, which is less than half of the bytes and nothing else: what it
 // takes there is what the ranks' whole operation is put beside.
 void add_nccl(std::span<const int> gpus, int rounds, BenchReport& report) {
-  if (gpus.empty()) return;
   std::vector<std::int64_t> counts;
   for (const std::int64_t rows : kReducedRows) counts.push_back(rows * kWidth);
   const Result<std::vector<double>> seconds = measure_nccl_all_reduce(gpus, counts, kCalls, rounds);
@@ -193,28 +201,78 @@ void add_nccl(std::span<const int> gpus, int rounds, BenchReport& report) {
   }
 }
 
-}  // namespace
-
-Status measure_all_reduce(std::span<Device* const> devices, std::span<const int> gpus, DType dtype,
-                          int rounds, BenchReport& report) {
-  const bool judged = !gpus.empty();
-  log::info("all-reduce of {} devices", devices.size());
+// Microseconds, for each number of rows.
+Result<std::vector<double>> time_way(EngineSettings settings, std::string_view collectives,
+                                     bool on_gpus, DType dtype, int rounds, std::string_view way,
+                                     BenchReport& report) {
+  settings.collectives = collectives;
+  TANDEM_ASSIGN(const auto made, make_devices(settings));
+  std::vector<Device*> devices;
+  for (const auto& device : made) devices.push_back(device.get());
+  log::info("all-reduce of {} devices{}", devices.size(), way);
   AllReduceBench bench;
-  const std::span<const std::int64_t> all_rows = rows_of(judged);
+  const std::span<const std::int64_t> all_rows = rows_of(on_gpus);
   TANDEM_TRY(bench.prepare(devices, all_rows.back(), dtype));
   TANDEM_TRY(bench.check());
+  std::vector<double> medians;
+  for (const std::int64_t rows : all_rows) {
+    TANDEM_ASSIGN(const Samples samples, bench.time(rows, rounds, way));
+    report.add(samples);
+    medians.push_back(samples.median());
+  }
+  return medians;
+}
+
+// Of figures of all rows.
+void add_bars(std::span<const double> own, bool judged, BenchReport& report) {
   double small = 0;
   double large = 0;
-  for (const std::int64_t rows : all_rows) {
-    TANDEM_ASSIGN(const Samples samples, bench.time(rows, rounds));
-    report.add(samples);
-    if (peers_kib(rows) <= 64) small = std::max(small, samples.median());
-    if (peers_kib(rows) == 512) large = samples.median();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (peers_kib(kReducedRows[i]) <= 64) small = std::max(small, own[i]);
+    if (peers_kib(kReducedRows[i]) == 512) large = own[i];
   }
-  add_nccl(gpus, rounds, report);
   report.add({"T3", "all-reduce, residual, RMSNorm: up to 64 KB (4 x 8192)", small, "us",
               Must::be_at_most, 6, judged});
   report.add({"T3", "the same, 512 KB (32 x 8192)", large, "us", Must::be_at_most, 10, judged});
+}
+
+// From where on NCCL does the whole operation sooner: what GroupOptions::nccl_from_bytes is to be.
+void add_crossing(std::span<const double> own, std::span<const double> nccl, BenchReport& report) {
+  std::size_t from = own.size();
+  while (from > 0 && nccl[from - 1] < own[from - 1]) --from;
+  report.fact("NCCL takes less, with residual and RMSNorm",
+              from == own.size() ? std::string("at none of these sizes")
+                                 : fmt::format("from {} x {} on, {} KiB of f32", kReducedRows[from],
+                                               kWidth, kReducedRows[from] * kWidth * 4 / 1024));
+}
+
+}  // namespace
+
+Status measure_all_reduce(const EngineSettings& settings, bool on_gpus, DType dtype, int rounds,
+                          BenchReport& report) {
+  if (!on_gpus) {
+    TANDEM_ASSIGN(const auto took, time_way(settings, "auto", false, dtype, rounds, "", report));
+    add_bars(took, false, report);
+    return {};
+  }
+  const Result<std::vector<double>> own =
+      time_way(settings, "own", true, dtype, rounds, "", report);
+  if (!own && own.status().code() != StatusCode::unavailable) return own.status();
+  const Result<std::vector<double>> nccl =
+      time_way(settings, "nccl", true, dtype, rounds, " through NCCL", report);
+  if (!nccl && nccl.status().code() != StatusCode::unavailable) return nccl.status();
+  TANDEM_ASSIGN(const std::vector<int> gpus, chosen_gpus(settings));
+  if (nccl) {
+    add_nccl(gpus, rounds, report);
+  } else {
+    report.fact("through NCCL", nccl.status().message());
+  }
+  if (!own) {
+    report.fact("our own kernels", own.status().message());
+    return {};
+  }
+  if (nccl) add_crossing(*own, *nccl, report);
+  add_bars(*own, true, report);
   return {};
 }
 

@@ -2,19 +2,17 @@
 // every half of a layer.
 #pragma once
 
-#include <memory>
-#include <span>
-
+#include "base/dtype.h"
 #include "base/status.h"
-#include "gpu/device.h"
 #include "tools/bench/common/bench_report.h"
+#include "tools/cli/settings.h"
 
 namespace tandem {
 
-// Checks the operation on the devices against sums in double, then times it, recorded, by its
-// bytes. `gpus`: the devices' numbers, for NCCL beside it, if they are GPUs; only then is it
-// judged.
-Status measure_all_reduce(std::span<Device* const> devices, std::span<const int> gpus, DType dtype,
-                          int rounds, BenchReport& report);
+// Checks the operation on the settings' devices against sums in double, then times it, recorded, by
+// its bytes. If they are GPUs (`on_gpus`), by our own kernels and through NCCL, with NCCL's sum
+// alone beside them; only then are ours judged.
+Status measure_all_reduce(const EngineSettings& settings, bool on_gpus, DType dtype, int rounds,
+                          BenchReport& report);
 
 }  // namespace tandem

@@ -61,7 +61,10 @@ class ShardBench {
       report_.fact("bars", "T1 to T6 are judged on GPUs alone; here their cases run, no more");
     }
     if (only_.any("T1", "T2", "T4")) TANDEM_TRY(run_steps());
-    if (only_.any("T3")) TANDEM_TRY(run_all_reduce());
+    if (only_.any("T3")) {
+      TANDEM_TRY(measure_all_reduce(settings_, on_gpu_, dtype_, static_cast<int>(options_.rounds),
+                                    report_));
+    }
     const ShardServing serving{settings_, config_, dtype_, on_gpu_};
     if (only_.any("T5")) TANDEM_TRY(measure_sharded_cold_starts(serving, report_));
     if (only_.any("T6")) TANDEM_TRY(measure_sharded_throughput(serving, report_));
@@ -189,18 +192,6 @@ class ShardBench {
     if (worst <= logprob_tolerance(dtype_)) return {};
     return error(StatusCode::internal,
                  "log-probabilities differ by {:.2e} from one device's: nothing was timed", worst);
-  }
-
-  Status run_all_reduce() {
-    TANDEM_ASSIGN(const auto made, make_devices(settings_));
-    std::vector<Device*> devices;
-    devices.reserve(made.size());
-    for (const auto& device : made) devices.push_back(device.get());
-    std::vector<int> gpus;
-    if (on_gpu_) {
-      TANDEM_ASSIGN(gpus, chosen_gpus(settings_));
-    }
-    return measure_all_reduce(devices, gpus, dtype_, static_cast<int>(options_.rounds), report_);
   }
 
   // Bytes per second.
