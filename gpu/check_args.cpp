@@ -116,6 +116,18 @@ void check_args(const LoraArgs& args) {
     TANDEM_CHECK(args.out[m].rows() == args.x.rows(), "out {} for x {}", to_string(args.out[m]),
                  to_string(args.x));
   }
+  if (args.part == LoraPart::whole) return;
+  is_matrix(args.v);
+  TANDEM_CHECK(args.num_shares >= 1 && args.share >= 0 && args.share < args.num_shares,
+               "share {} of {}", args.share, args.num_shares);
+  const std::int64_t parts =
+      std::int64_t{args.num_modules} * (args.part == LoraPart::shrink ? 1 : args.num_shares);
+  const std::int64_t width = args.v.cols() / parts;
+  TANDEM_CHECK(args.v.dtype == DType::f32 && args.v.is_dense() && args.v.rows() >= args.x.rows() &&
+                   width * parts == args.v.cols() && width % 4 == 0 &&
+                   width >= lora_share(args.max_rank, args.num_shares),
+               "v {} of {} modules, rank {} in {} shares", to_string(args.v), args.num_modules,
+               args.max_rank, args.num_shares);
 }
 
 void check_args(const OfferArgs& args) {

@@ -192,12 +192,29 @@ struct LoraModules {
   LoraPages pages;
 };
 
+// What of a LoRA operation is computed: v = x A^T and y += v B^T at once, or one half of it.
+enum class LoraPart : std::uint8_t { whole, shrink, expand };
+
+// How many ranks of an adapter each of so many devices computes that share them out: a multiple of
+// four, 16 bytes of v. The last ones may have fewer, or none.
+constexpr std::int32_t lora_share(std::int32_t rank, std::int32_t num_shares) {
+  return (rank + 4 * num_shares - 1) / (4 * num_shares) * 4;
+}
+
 // For every segment s, row t of it, and module m of the fused projection:
 //   out[m][t] += x[t] A^T B^T, (A, B) = table[slot(s) * slot_stride + m].
 // Rows in no segment belong to the base model; segments of no rows are padding. S-LoRA's MBGMV and
 // Punica's SGMV are two ways to compute this; ranks 1 to 512 may stand side by side.
+//
+// In two halves, between which devices that share a model tell each other v (S-LoRA, section 6).
+// With M modules, n = lora_share(rank of (A, B), num_shares), and w the width that v has for a
+// module, no less than lora_share(max_rank, num_shares):
+//   shrink  v[t, m w + j] = x[t] A[share n + j]^T for j < n: one share of the ranks. v: [T, M w]
+//   expand  out[m][t, o] += sum over shares s and j < n of v[t, (s M + m) w + j] B[o', s n + j],
+//           o' = first_column + o. v: [T, num_shares M w], the shares' one after another
+// What v holds beside that (other rows, ranks past the adapter's) is not read, and may be written.
 struct LoraArgs : LoraModules {
-  TensorView x;              // [T, in], compute dtype
+  TensorView x;              // [T, in], compute dtype; of `expand` only its dtype counts
   const std::int32_t* rows;  // [num_rows], each row in at most one segment
   std::int32_t num_rows;
   const LoraSegment* segments;  // [num_segments]
@@ -207,6 +224,11 @@ struct LoraArgs : LoraModules {
   // Segments, and which weights are there, are decided by operations that run just before this one
   // (offer): nothing of them is read before those have ended.
   bool live = false;
+  LoraPart part = LoraPart::whole;
+  TensorView v;  // of halves: f32, dense, rows of whole 16 bytes
+  std::int32_t num_shares = 1;
+  std::int32_t share = 0;         // of shrink
+  std::int32_t first_column = 0;  // of expand: which row of B belongs to the first column of out[m]
 };
 
 // The handoff of cold adapters to CPU workers (DESIGN.md, section 5). A group is the rows of one

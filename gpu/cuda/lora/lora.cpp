@@ -17,6 +17,15 @@ static_assert(sizeof(LoraRows) == sizeof(LoraSegment) &&
               offsetof(LoraRows, first) == offsetof(LoraSegment, first) &&
               offsetof(LoraRows, count) == offsetof(LoraSegment, count));
 
+static_assert([] {
+  for (std::int32_t rank = 0; rank <= 512; ++rank) {
+    for (std::int32_t shares = 1; shares <= 8; ++shares) {
+      if (ranks_of_share(rank, shares) != lora_share(rank, shares)) return false;
+    }
+  }
+  return true;
+}());
+
 LoraType type_of(DType dtype) {
   switch (dtype) {
     case DType::f16:
@@ -62,6 +71,16 @@ LoraParams lora_params(const LoraArgs& args) {
   params.num_rows = args.num_rows;
   params.max_rank = args.max_rank;
   params.max_count = args.max_count;
+  if (args.part == LoraPart::whole) return params;
+  const bool shrinks = args.part == LoraPart::shrink;
+  params.half = shrinks ? LoraHalf::shrink : LoraHalf::expand;
+  params.v = static_cast<float*>(args.v.data);
+  params.v_stride = args.v.stride[0];
+  params.v_width =
+      static_cast<std::int32_t>(args.v.cols()) / args.num_modules / (shrinks ? 1 : args.num_shares);
+  params.num_shares = args.num_shares;
+  params.share = args.share;
+  params.first_column = args.first_column;
   return params;
 }
 

@@ -1,6 +1,6 @@
 // The LoRA operation (LoraArgs in gpu/ops.h) on CUDA: one kernel for x A^T and its product with
 // B^T, for all modules and adapters of the operation: fused.cuh for few rows of an adapter,
-// sgmv.cuh for many; they have the maths and the grid.
+// sgmv.cuh for many, halves.cuh for one of the two products; they have the maths and the grid.
 #pragma once
 
 #include <cuda_runtime_api.h>

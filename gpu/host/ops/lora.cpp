@@ -1,7 +1,7 @@
-// The adapters' deltas: one pass over the pool for all x A^T, one for all (x A^T) B^T. A task owns
-// a block of rows of A (or B) of one segment and module and reads it once for up to eight rows of
-// x. Weights that lie in chunks of a pool are read in place where the chunks are neighbours, else
-// copied together first: a task's bytes fit the cache.
+// The adapters' deltas: one pass over the pool for all x A^T, one for all (x A^T) B^T, or one of
+// these. A task owns a block of rows of A (or B) of one segment and module and reads it once for up
+// to eight rows of x. Weights that lie in chunks of a pool are read in place where the chunks are
+// neighbours, else copied together first: a task's bytes fit the cache.
 #include <algorithm>
 #include <vector>
 
@@ -51,53 +51,65 @@ std::vector<Task> cut(const LoraArgs& args, std::int64_t bytes, RowsOf rows_of, 
   return tasks;
 }
 
-}  // namespace
+// The ranks of A that the operation multiplies by.
+struct RankRange {
+  std::int32_t first;
+  std::int32_t count;
+};
+RankRange ranks_of(const LoraArgs& args, const LoraMatrix& matrix) {
+  if (args.part != LoraPart::shrink) return {0, matrix.rank};
+  const std::int32_t each = lora_share(matrix.rank, args.num_shares);
+  const std::int32_t first = std::min(args.share * each, matrix.rank);
+  return {first, std::min(each, matrix.rank - first)};
+}
 
-void lora(OpContext& context, const LoraArgs& args) {
-  if (args.num_rows == 0 || args.num_segments == 0 || args.max_rank == 0) return;
+// v of all modules of the rows in the segments' order, a padded piece for each module.
+struct InnerRows {
+  float* data;
+  std::int64_t module_stride;
+  std::int64_t row_stride;
+  float* at(std::int64_t row, std::int32_t module) const {
+    return data + row * row_stride + module * module_stride;
+  }
+};
+
+// v = x A^T; the rows of x are in the segments' order, and float.
+void shrink(OpContext& context, const LoraArgs& args, const float* x, std::int64_t x_stride,
+            const InnerRows& v) {
   const std::int64_t in = args.x.cols();
-  const std::int64_t x_stride = padded(in);
   const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
-
-  // Rows in the segments' order, as float; v beside them, a padded piece per module.
-  const std::int64_t rank_stride = padded(args.max_rank);
-  const std::int64_t v_stride = rank_stride * args.num_modules;
-  const std::int64_t rows = args.num_rows;
-  float* x = context.rows.get<float>(static_cast<std::size_t>(rows * (x_stride + v_stride)));
-  float* v = x + rows * x_stride;
-  context.for_each(rows, rows * x_stride * 4, [&](std::int64_t i, int) {
-    const std::int32_t row = args.rows[i];
-    TANDEM_CHECK(row >= 0 && row < args.x.rows(), "row {} of {}", row, args.x.rows());
-    widen_row(args.x.dtype, args.x.row_bytes(row), in, 1.0F, x + i * x_stride);
-    std::fill_n(v + i * v_stride, v_stride, 0.0F);
-  });
-
-  const std::vector<Task> shrinks = cut(
-      args, 64 << 10, [](const LoraMatrix& matrix, std::int32_t) { return matrix.rank; },
+  const std::vector<Task> tasks = cut(
+      args, 64 << 10,
+      [&](const LoraMatrix& matrix, std::int32_t) { return ranks_of(args, matrix).count; },
       [&](const LoraMatrix&) { return in; });
-  const auto num_shrinks = static_cast<std::int64_t>(shrinks.size());
-  context.for_each(num_shrinks, num_shrinks * in * size * 15, [&](std::int64_t i, int worker) {
-    const Task& task = shrinks[static_cast<std::size_t>(i)];
-    const std::byte* a = weights_at(args.pages, task.segment->slot, task.matrix->a,
-                                    task.begin * in * size, task.count * in * size,
+  const auto num_tasks = static_cast<std::int64_t>(tasks.size());
+  context.for_each(num_tasks, num_tasks * in * size * 15, [&](std::int64_t i, int worker) {
+    const Task& task = tasks[static_cast<std::size_t>(i)];
+    const std::int64_t row = ranks_of(args, *task.matrix).first + task.begin;
+    const std::byte* a = weights_at(args.pages, task.segment->slot, task.matrix->a, row * in * size,
+                                    task.count * in * size,
                                     context.workers[static_cast<std::size_t>(worker)].operand);
     const std::int64_t first = task.segment->first;
     dot_tile({args.x.dtype, a, in, task.count, in, x + first * x_stride, x_stride,
-              task.segment->count, v + first * v_stride + task.module * rank_stride + task.begin,
-              v_stride});
+              task.segment->count, v.at(first, task.module) + task.begin, v.row_stride});
   });
+}
 
-  const std::vector<Task> expands = cut(
+// y += v B^T.
+void expand(OpContext& context, const LoraArgs& args, const InnerRows& v) {
+  const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
+  const std::vector<Task> tasks = cut(
       args, 32 << 10, [&](const LoraMatrix&, std::int32_t m) { return args.out[m].cols(); },
       [](const LoraMatrix& matrix) { return std::int64_t{matrix.b_stride}; });
-  const auto num_expands = static_cast<std::int64_t>(expands.size());
-  context.for_each(num_expands, num_expands * (16 << 10), [&](std::int64_t i, int worker) {
-    const Task& task = expands[static_cast<std::size_t>(i)];
+  const auto num_tasks = static_cast<std::int64_t>(tasks.size());
+  context.for_each(num_tasks, num_tasks * (16 << 10), [&](std::int64_t i, int worker) {
+    const Task& task = tasks[static_cast<std::size_t>(i)];
     const TensorView& out = args.out[task.module];
     const std::int64_t b_stride = task.matrix->b_stride;
-    const std::byte* b = weights_at(args.pages, task.segment->slot, task.matrix->b,
-                                    task.begin * b_stride * size, task.count * b_stride * size,
-                                    context.workers[static_cast<std::size_t>(worker)].operand);
+    const std::byte* b =
+        weights_at(args.pages, task.segment->slot, task.matrix->b,
+                   (args.first_column + task.begin) * b_stride * size, task.count * b_stride * size,
+                   context.workers[static_cast<std::size_t>(worker)].operand);
     const std::int64_t first = task.segment->first;
     constexpr std::int64_t kRows = 64;
     float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(
@@ -105,8 +117,7 @@ void lora(OpContext& context, const LoraArgs& args) {
     for (std::int64_t r = 0; r < task.segment->count; r += kRows) {
       const std::int64_t block = std::min<std::int64_t>(kRows, task.segment->count - r);
       dot_tile({args.x.dtype, b, b_stride, task.count, task.matrix->rank,
-                v + (first + r) * v_stride + task.module * rank_stride, v_stride, block, acc,
-                task.count});
+                v.at(first + r, task.module), v.row_stride, block, acc, task.count});
       for (std::int64_t j = 0; j < block; ++j) {
         std::byte* y = out.row_bytes(args.rows[first + r + j]) +
                        task.begin * static_cast<std::int64_t>(size_of(out.dtype));
@@ -114,6 +125,63 @@ void lora(OpContext& context, const LoraArgs& args) {
       }
     }
   });
+}
+
+// Between halves: body(v of the operation, v beside x, how many floats) for every piece of every
+// row and module.
+template <typename Body>
+void for_each_piece(const LoraArgs& args, const InnerRows& v, const Body& body) {
+  const std::int32_t shares = args.part == LoraPart::shrink ? 1 : args.num_shares;
+  const std::int64_t width = args.v.cols() / (std::int64_t{args.num_modules} * shares);
+  for (std::int32_t s = 0; s < args.num_segments; ++s) {
+    const LoraSegment& segment = args.segments[s];
+    for (std::int32_t n = segment.first; n < segment.first + segment.count; ++n) {
+      auto* const row = reinterpret_cast<float*>(args.v.row_bytes(args.rows[n]));
+      for (std::int32_t m = 0; m < args.num_modules; ++m) {
+        const LoraMatrix& matrix = matrix_of(args, segment, m);
+        const std::int32_t each = lora_share(matrix.rank, args.num_shares);
+        const std::int32_t ranks = ranks_of(args, matrix).count;
+        for (std::int32_t r = 0; r < ranks; r += each) {
+          const std::int32_t share = r / each;
+          body(row + (share * args.num_modules + m) * width, v.at(n, m) + r,
+               static_cast<std::size_t>(std::min(each, ranks - r)));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void lora(OpContext& context, const LoraArgs& args) {
+  if (args.num_rows == 0 || args.num_segments == 0 || args.max_rank == 0) return;
+  const std::int64_t in = args.part == LoraPart::expand ? 0 : args.x.cols();
+  const std::int64_t x_stride = padded(in);
+  const std::int64_t rank_stride = padded(args.max_rank);
+  const std::int64_t v_stride = rank_stride * args.num_modules;
+  const std::int64_t rows = args.num_rows;
+  float* x = context.rows.get<float>(static_cast<std::size_t>(rows * (x_stride + v_stride)));
+  const InnerRows v{x + rows * x_stride, rank_stride, v_stride};
+  context.for_each(rows, rows * (x_stride + v_stride) * 4, [&](std::int64_t i, int) {
+    const std::int32_t row = args.rows[i];
+    TANDEM_CHECK(row >= 0 && row < args.x.rows(), "row {} of {}", row, args.x.rows());
+    if (in > 0) widen_row(args.x.dtype, args.x.row_bytes(row), in, 1.0F, x + i * x_stride);
+    std::fill_n(v.at(i, 0), v_stride, 0.0F);
+  });
+  if (args.part == LoraPart::expand) {
+    for_each_piece(args, v, [](const float* given, float* own, std::size_t count) {
+      std::copy_n(given, count, own);
+    });
+  } else {
+    shrink(context, args, x, x_stride, v);
+  }
+  if (args.part == LoraPart::shrink) {
+    for_each_piece(args, v, [](float* given, const float* own, std::size_t count) {
+      std::copy_n(own, count, given);
+    });
+  } else {
+    expand(context, args, v);
+  }
 }
 
 }  // namespace tandem::host

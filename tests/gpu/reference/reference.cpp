@@ -212,6 +212,10 @@ void gather_rows(const GatherRowsArgs& args) {
 
 void lora(const LoraArgs& args) {
   const std::int64_t in = args.x.cols();
+  const std::int64_t width = args.part == LoraPart::whole
+                                 ? 0
+                                 : args.v.cols() / args.num_modules /
+                                       (args.part == LoraPart::shrink ? 1 : args.num_shares);
   for (std::int32_t s = 0; s < args.num_segments; ++s) {
     const LoraSegment& segment = args.segments[s];
     if (segment.count == 0) continue;
@@ -219,23 +223,32 @@ void lora(const LoraArgs& args) {
       const LoraMatrix& matrix = args.table[segment.slot * args.slot_stride + m];
       if (matrix.rank == 0) continue;
       const std::int64_t outputs = args.out[m].cols();
+      const std::int32_t each = lora_share(matrix.rank, args.num_shares);
       const auto a = weights(args.pages, args.x.dtype, segment.slot, matrix.a, matrix.rank, in, in);
-      const auto b = weights(args.pages, args.x.dtype, segment.slot, matrix.b, outputs, matrix.rank,
-                             matrix.b_stride);
+      const auto b = weights(args.pages, args.x.dtype, segment.slot, matrix.b,
+                             args.first_column + outputs, matrix.rank, matrix.b_stride);
       for (std::int32_t n = 0; n < segment.count; ++n) {
         const std::int64_t t = args.rows[segment.first + n];
         std::vector<float> v(static_cast<std::size_t>(matrix.rank), 0.0F);
         for (std::int32_t j = 0; j < matrix.rank; ++j) {
+          float& sum = v[static_cast<std::size_t>(j)];
+          if (args.part == LoraPart::expand) {
+            sum = at(args.v, t, (j / each * args.num_modules + m) * width + j % each);
+            continue;
+          }
           for (std::int64_t i = 0; i < in; ++i) {
-            v[static_cast<std::size_t>(j)] +=
-                at(args.x, t, i) * a[static_cast<std::size_t>(j * in + i)];
+            sum += at(args.x, t, i) * a[static_cast<std::size_t>(j * in + i)];
+          }
+          if (args.part == LoraPart::shrink && j / each == args.share) {
+            put(args.v, sum, t, m * width + j % each);
           }
         }
+        if (args.part == LoraPart::shrink) continue;
         for (std::int64_t o = 0; o < outputs; ++o) {
           float delta = 0;
           for (std::int32_t j = 0; j < matrix.rank; ++j) {
-            delta +=
-                v[static_cast<std::size_t>(j)] * b[static_cast<std::size_t>(o * matrix.rank + j)];
+            delta += v[static_cast<std::size_t>(j)] *
+                     b[static_cast<std::size_t>((args.first_column + o) * matrix.rank + j)];
           }
           put(args.out[m], at(args.out[m], t, o) + delta, t, o);
         }

@@ -29,6 +29,10 @@ cudaError_t launch_cut(const LoraParams& params, const LoraCut& cut, cudaStream_
     return cudaSuccess;
   }
   if (cut.tile_rows == 0) return launch_lora_plain(params, cut.overlap, stream);
+  if (params.half != LoraHalf::both) {
+    return params.type == LoraType::bf16 ? launch_half_bf16(params, cut, stream)
+                                         : launch_half_f16(params, cut, stream);
+  }
   if (cut.tile_rows > 8) {
     return params.type == LoraType::bf16 ? launch_sgmv_bf16(params, cut, stream)
                                          : launch_sgmv_f16(params, cut, stream);

@@ -186,4 +186,20 @@ class Expand {
   Words<4> old_[kMostAhead];
 };
 
+// The way that suits the width of B's rows.
+template <typename T, typename Stream>
+__device__ __forceinline__ void run_expand(Expand<T, Stream>& expand, const Stream& stream,
+                                           int b_stride, unsigned high, unsigned low,
+                                           unsigned pitch) {
+  if (!stream.whole_rows()) {
+    expand.run_pieces(high, low, pitch);
+  } else if (b_stride == 8) {
+    expand.template run_whole_rows<1>(high, low, pitch);
+  } else if (b_stride == 16) {
+    expand.template run_whole_rows<2>(high, low, pitch);
+  } else {
+    expand.template run_whole_rows<4>(high, low, pitch);
+  }
+}
+
 }  // namespace tandem::cuda

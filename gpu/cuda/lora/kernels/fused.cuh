@@ -26,44 +26,9 @@
 #include "gpu/cuda/lora/kernels/expand.cuh"
 #include "gpu/cuda/lora/kernels/launch_tiles.cuh"
 #include "gpu/cuda/lora/kernels/shrink.cuh"
+#include "gpu/cuda/lora/kernels/tile_rows.cuh"
 
 namespace tandem::cuda {
-
-// Sends for rows' pieces into L2: of x, what the block's warps will read; of y, what they add to,
-// unless it is so much that it would not stay there.
-template <typename T>
-__device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTile& tile,
-                                              const LoraOutput& out, LoraRange k, int column_begin,
-                                              int column_end) {
-  const int size = p.out_type == LoraType::f32 ? 4 : sizeof(T);
-  const int row = static_cast<int>(threadIdx.x / 2);
-  if (row >= tile.count) return;
-  const std::int64_t at = row_of(p, tile.first + row);
-  if (threadIdx.x % 2 == 0) {
-    const int last = min(k.end * kUnit, p.in);
-    const int first = k.begin * kUnit;
-    if (first < last) {
-      prefetch_l2(static_cast<const T*>(p.x) + at * p.x_stride + first,
-                  static_cast<unsigned>((last - first) * static_cast<int>(sizeof(T))));
-    }
-  } else {
-    const int last = min(column_end * kUnit, out.cols);
-    const int first = column_begin * kUnit;
-    if (first < last && tile.count * (last - first) <= kPrefetchColumns) {
-      prefetch_l2(static_cast<const std::byte*>(out.data) + (at * out.stride + first) * size,
-                  static_cast<unsigned>((last - first) * size));
-    }
-  }
-}
-
-// A warp's columns, in units. Parts of several begin with a cache line of y (expand.cuh).
-__device__ __forceinline__ LoraRange warp_columns(int all, int log_parts, int part) {
-  if (all >> log_parts < 4) return {all, log_parts, part};
-  LoraRange lines((all + 1) / 2, log_parts, part);
-  lines.begin *= 2;
-  lines.end = min(lines.end * 2, all);
-  return lines;
-}
 
 template <typename T, bool kPaged, bool kLowRank>
 __global__ void __launch_bounds__(kLoraThreads, 2)
@@ -111,27 +76,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   auto* v = reinterpret_cast<float*>(shared_bytes + shared.v_at);
   auto* partial = reinterpret_cast<float*>(shared_bytes + shared.partial_at);
   const int v_ranks = round_up(w.rank, 8);
-#pragma unroll 1
-  for (int rank0 = 0; rank0 < v_ranks; rank0 += kPassRanks) {
-    const int ranks = min(kPassRanks, v_ranks - rank0);
-    const int log_groups = log_rank_groups(ranks);
-    const int pitch = round_up(ranks, kPairRanks) + 8;
-    if (rank0 > 0) __syncthreads();  // the sums before have been read
-    float* own = partial + (warp >> log_groups) * most_rows * pitch;
-    const LoraRange k = w.inputs(log_groups);
-    if constexpr (kLowRank) {
-      shrink_low_rank(p, w, stream, k, row, own + w.g * pitch);
-    } else {
-#pragma unroll 1
-      for (int r = (warp & ((1 << log_groups) - 1)) * kPairRanks; r < ranks;
-           r += kPairRanks << log_groups) {
-        shrink(p, w, stream, k, row, own + r, pitch);
-      }
-    }
-    __syncthreads();
-    sum_warps(tile.count, partial, kLoraWarps >> log_groups, pitch, most_rows, ranks, v + rank0,
-              shared.v_pitch);
-  }
+  sum_passes(p, tile, w, stream, row, most_rows, partial, v, shared.v_pitch);
   Expand<T, Stream> expand(p, w, stream, row, out);
   if (w.log_blocks > 0) {
     cluster_arrive();
@@ -149,15 +94,7 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   const auto high_at = static_cast<unsigned>(__cvta_generic_to_shared(high));
   const auto low_at = static_cast<unsigned>(__cvta_generic_to_shared(low));
   const unsigned pitch = static_cast<unsigned>(shared.high_pitch) * sizeof(T);
-  if (!stream.whole_rows()) {
-    expand.run_pieces(high_at, low_at, pitch);
-  } else if (entry.b_stride == 8) {
-    expand.template run_whole_rows<1>(high_at, low_at, pitch);
-  } else if (entry.b_stride == 16) {
-    expand.template run_whole_rows<2>(high_at, low_at, pitch);
-  } else {
-    expand.template run_whole_rows<4>(high_at, low_at, pitch);
-  }
+  run_expand(expand, stream, entry.b_stride, high_at, low_at, pitch);
   if (w.log_blocks > 0) cluster_wait();  // nobody reads this block's v any more
 }
 

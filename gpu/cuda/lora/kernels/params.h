@@ -11,6 +11,14 @@ namespace tandem::cuda {
 
 enum class LoraType : std::int32_t { f32, f16, bf16 };
 
+// What of the operation is computed: all of it, or one of its halves (LoraPart in gpu/ops.h).
+enum class LoraHalf : std::int32_t { both, shrink, expand };
+
+// As tandem::lora_share.
+__host__ __device__ constexpr int ranks_of_share(int rank, int num_shares) {
+  return (rank + 4 * num_shares - 1) / (4 * num_shares) * 4;
+}
+
 // As tandem::LoraMatrix and LoraSegment (gpu/ops.h); lora.cpp asserts that they agree.
 struct LoraEntry {
   std::uint64_t a;
@@ -70,12 +78,21 @@ struct LoraParams {
 
   std::int32_t max_rank = 0;
   std::int32_t max_count = 0;
+  // Of halves: v as LoraArgs lays it out, `v_width` floats for a module's ranks of a share.
+  LoraHalf half = LoraHalf::both;
+  float* v = nullptr;
+  std::int64_t v_stride = 0;
+  std::int32_t v_width = 0;
+  std::int32_t num_shares = 1;
+  std::int32_t share = 0;
+  std::int32_t first_column = 0;
+
   bool weights_aligned = true;  // rows of A and B begin at multiples of 16 bytes when `in` allows
 };
 
 // How a step's launch is cut; see plan.h.
 struct LoraCut {
-  std::int32_t tile_rows = 0;    // 0: the plain kernel; 8: bgmv and mbgmv; 32, 64: sgmv
+  std::int32_t tile_rows = 0;    // 0: the plain kernel; 8: bgmv, mbgmv and halves; 32, 64: sgmv
   std::int32_t padded_rank = 0;  // bgmv: what every adapter's loops run to; 0: its own rank
   std::int32_t log_cluster = 0;  // 2^this blocks share a tile: they split `in`, then the columns
   std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns, each doing all of x A^T
@@ -86,9 +103,11 @@ struct LoraCut {
 };
 
 // Each enqueues one kernel; nothing is validated, allocated or waited for. fused.cuh (tiles of 8
-// rows), sgmv.cuh (of 32 and 64) and plain.cu.
+// rows), halves.cuh (the same in two launches), sgmv.cuh (of 32 and 64) and plain.cu.
 cudaError_t launch_lora_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_lora_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+cudaError_t launch_half_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
+cudaError_t launch_half_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_sgmv_bf16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_sgmv_f16(const LoraParams& params, const LoraCut& cut, cudaStream_t stream);
 cudaError_t launch_lora_plain(const LoraParams& params, bool overlap, cudaStream_t stream);

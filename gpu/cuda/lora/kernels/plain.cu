@@ -1,6 +1,6 @@
-// y += (x A^T) B^T for whatever the tensor core kernels do not take: float32, widths and rows of no
-// alignment. One block per row and module: its warps share the ranks (v in shared memory), then its
-// threads the columns. Correct on every GPU; no effort at speed.
+// y += (x A^T) B^T, or one half of it, for whatever the tensor core kernels do not take: float32,
+// widths and rows of no alignment. One block per row and module: its warps share the ranks (v in
+// shared memory), then its threads the columns. Correct on every GPU; no effort at speed.
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch_order.cuh"
 #include "gpu/cuda/lora/kernels/stream.cuh"
@@ -44,24 +44,39 @@ __global__ void __launch_bounds__(kPlainThreads) plain_lora(const __grid_constan
   const WeightBytes<kPaged> bytes(p, found.slot);
   const std::int64_t row = row_of(p, position);
   const T* x = static_cast<const T*>(p.x) + row * p.x_stride;
+  const int each = ranks_of_share(entry.rank, p.num_shares);
+  const int first = p.half == LoraHalf::shrink ? min(p.share * each, entry.rank) : 0;
+  const int ranks = p.half == LoraHalf::shrink ? min(each, entry.rank - first) : entry.rank;
   const int lane = threadIdx.x % 32;
-  for (int r = static_cast<int>(threadIdx.x / 32); r < entry.rank; r += kPlainThreads / 32) {
-    float sum = 0;
-    for (int i = lane; i < p.in; i += 32) {
-      sum += to_float(x[i]) *
-             weight_at<T, kPaged>(bytes, entry.a, static_cast<std::int64_t>(r) * p.in + i);
+  if (p.half == LoraHalf::expand) {
+    for (int r = static_cast<int>(threadIdx.x); r < ranks; r += kPlainThreads) {
+      const int part = r / each * p.num_modules + which;
+      v[r] = p.v[row * p.v_stride + std::int64_t{part} * p.v_width + r % each];
     }
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
-    if (lane == 0) v[r] = sum;
+  } else {
+    for (int r = static_cast<int>(threadIdx.x / 32); r < ranks; r += kPlainThreads / 32) {
+      float sum = 0;
+      for (int i = lane; i < p.in; i += 32) {
+        sum += to_float(x[i]) *
+               weight_at<T, kPaged>(bytes, entry.a, std::int64_t{first + r} * p.in + i);
+      }
+      for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0U, sum, step);
+      if (lane == 0) v[r] = sum;
+    }
   }
   __syncthreads();
+  if (p.half == LoraHalf::shrink) {
+    float* const to = p.v + row * p.v_stride + std::int64_t{which} * p.v_width;
+    for (int r = static_cast<int>(threadIdx.x); r < ranks; r += kPlainThreads) to[r] = v[r];
+    return;
+  }
   const LoraOutput& out = p.out[which];
   Out* y = static_cast<Out*>(out.data) + row * out.stride;
   for (int o = static_cast<int>(threadIdx.x); o < out.cols && entry.rank > 0; o += kPlainThreads) {
     float sum = 0;
     for (int r = 0; r < entry.rank; ++r) {
       sum += v[r] * weight_at<T, kPaged>(bytes, entry.b,
-                                         static_cast<std::int64_t>(o) * entry.b_stride + r);
+                                         std::int64_t{p.first_column + o} * entry.b_stride + r);
     }
     y[o] = from_float<Out>(to_float(y[o]) + sum);
   }

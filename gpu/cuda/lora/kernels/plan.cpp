@@ -84,6 +84,14 @@ void cut_short_tiles(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
   if (p.max_rank > 64 && tiles > 30 && cut.log_cluster < 3) ++cut.log_cluster;
 }
 
+// Of a half, by the number of tiles: as many blocks as fill the GPU about once, at two on each
+// multiprocessor. Those of a tile of x A^T split `in`, and meet; those of v B^T its columns.
+void cut_half(const LoraParams& p, std::int64_t tiles, LoraCut& cut) {
+  constexpr std::int64_t kBlocks = 264;
+  std::int32_t& log_blocks = p.half == LoraHalf::shrink ? cut.log_cluster : cut.log_splits;
+  while (log_blocks < 3 && tiles << (log_blocks + 1) <= kBlocks) ++log_blocks;
+}
+
 // About how many tiles of 32 rows there are: the longest segment's and one for each other, or all
 // rows' if that is more.
 std::int64_t long_tiles(const LoraParams& p) {
@@ -167,6 +175,13 @@ LoraCut plan_lora(const LoraParams& p, const LoraGpu& gpu, LoraKernel kernel) {
   LoraCut cut;
   cut.overlap = gpu.major >= 9;
   if (!fits_tensor_cores(p)) return cut;
+  const std::int64_t short_tiles = tiles_of(p, 8) * p.num_modules;
+  if (p.half != LoraHalf::both) {
+    cut.tile_rows = 8;
+    cut_half(p, short_tiles, cut);
+    if (gpu.major < 9) cut.log_cluster = 0;
+    return cut;
+  }
   if (kernel == LoraKernel::automatic) {
     kernel = has_long_segments(p, gpu) ? LoraKernel::sgmv : LoraKernel::mbgmv;
   }
@@ -175,7 +190,7 @@ LoraCut plan_lora(const LoraParams& p, const LoraGpu& gpu, LoraKernel kernel) {
   } else {
     cut.tile_rows = 8;
     if (kernel == LoraKernel::bgmv) cut.padded_rank = p.max_rank;
-    cut_short_tiles(p, tiles_of(p, 8) * p.num_modules, cut);
+    cut_short_tiles(p, short_tiles, cut);
   }
   if (gpu.major < 9) cut.log_cluster = cut.log_splits = cut.spare = 0;  // clusters came with sm_90
   return cut;

@@ -13,7 +13,8 @@ struct LoraGpu {
 
 // bgmv: tiles of 8 rows, every adapter's loops run to max_rank (Punica's padding; no byte more is
 // read for it). mbgmv: the same without padding (S-LoRA's), so never behind bgmv, which is for
-// comparison. sgmv: tiles of 32 or 64 rows (sgmv.cuh). All three multiply on tensor cores.
+// comparison. sgmv: tiles of 32 or 64 rows (sgmv.cuh). All three multiply on tensor cores. Halves
+// are computed over tiles of 8 rows, whatever is asked for.
 enum class LoraKernel { automatic, bgmv, mbgmv, sgmv };
 
 // Depends on plain integers of `params` alone, so a captured launch fits any contents.

@@ -134,6 +134,38 @@ __device__ __forceinline__ void sum_warps(int count, const float* partial, int p
   }
 }
 
+// v of all ranks over the block's units of `in`, complete at the block's next barrier. `row`: the
+// lane's of x, -1: none. `partial`: room for the warps' sums.
+template <typename T, bool kPaged, bool kLowRank>
+__device__ __forceinline__ void sum_passes(const LoraParams& p, const LoraTile& tile,
+                                           const LoraWork& w,
+                                           WeightStream<T, kPaged, kLowRank>& stream,
+                                           std::int32_t row, int most_rows, float* partial,
+                                           float* v, int v_pitch) {
+  const int v_ranks = round_up(w.rank, 8);
+#pragma unroll 1
+  for (int rank0 = 0; rank0 < v_ranks; rank0 += kPassRanks) {
+    const int ranks = min(kPassRanks, v_ranks - rank0);
+    const int log_groups = log_rank_groups(ranks);
+    const int pitch = round_up(ranks, kPairRanks) + 8;
+    if (rank0 > 0) __syncthreads();  // the sums before have been read
+    float* own = partial + (w.warp >> log_groups) * most_rows * pitch;
+    const LoraRange k = w.inputs(log_groups);
+    if constexpr (kLowRank) {
+      shrink_low_rank(p, w, stream, k, row, own + w.g * pitch);
+    } else {
+#pragma unroll 1
+      for (int r = (w.warp & ((1 << log_groups) - 1)) * kPairRanks; r < ranks;
+           r += kPairRanks << log_groups) {
+        shrink(p, w, stream, k, row, own + r, pitch);
+      }
+    }
+    __syncthreads();
+    sum_warps(tile.count, partial, kLoraWarps >> log_groups, pitch, most_rows, ranks, v + rank0,
+              v_pitch);
+  }
+}
+
 // The cluster's barrier in two halves, and a read of another block's shared memory.
 __device__ __forceinline__ void cluster_arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -110,15 +110,16 @@ __device__ __forceinline__ unsigned place_of_b(unsigned at, unsigned row_bytes) 
 template <typename T, bool kPaged, bool kLowRank>
 class WeightStream {
  public:
-  // `ring`: shared address of this warp's kStages stages.
+  // `ring`: shared address of this warp's kStages stages. `with_a` false: B alone.
   __device__ __forceinline__ WeightStream(const LoraParams& p, int slot, const LoraWork& work,
-                                          unsigned ring)
+                                          unsigned ring, bool with_a = true)
       : w_(work),
         bytes_(p, slot),
         ring_(ring),
         ring_end_(ring + kStages * kStageBytes),
         sent_(ring),
         taken_(ring),
+        pass_(with_a ? 0 : work.rank),
         column_(work.columns.begin) {
     const int stride = w_.entry.b_stride;
     whole_rows_ = stride == 8 || stride == 16 || stride == 32 || stride == 64;
@@ -297,7 +298,7 @@ class WeightStream {
   int unit_begin_ = 0;
   int unit_end_ = 0;
   int unit_ = 0;
-  int pass_ = 0;
+  int pass_;
   int rank_ = 0;
   int column_;
   int step_ = 0;

@@ -1,0 +1,45 @@
+// Rows of x and y that a block of tiles of eight rows works on: what it sends for early, and which
+// columns are whose.
+#pragma once
+
+#include "gpu/cuda/lora/kernels/stream.cuh"
+
+namespace tandem::cuda {
+
+// Sends for rows' pieces into L2: of x, what the block's warps will read; of y, what they add to,
+// unless it is so much that it would not stay there.
+template <typename T>
+__device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTile& tile,
+                                              const LoraOutput& out, LoraRange k, int column_begin,
+                                              int column_end) {
+  const int size = p.out_type == LoraType::f32 ? 4 : sizeof(T);
+  const int row = static_cast<int>(threadIdx.x / 2);
+  if (row >= tile.count) return;
+  const std::int64_t at = row_of(p, tile.first + row);
+  if (threadIdx.x % 2 == 0) {
+    const int last = min(k.end * kUnit, p.in);
+    const int first = k.begin * kUnit;
+    if (first < last) {
+      prefetch_l2(static_cast<const T*>(p.x) + at * p.x_stride + first,
+                  static_cast<unsigned>((last - first) * static_cast<int>(sizeof(T))));
+    }
+  } else {
+    const int last = min(column_end * kUnit, out.cols);
+    const int first = column_begin * kUnit;
+    if (first < last && tile.count * (last - first) <= kPrefetchColumns) {
+      prefetch_l2(static_cast<const std::byte*>(out.data) + (at * out.stride + first) * size,
+                  static_cast<unsigned>((last - first) * size));
+    }
+  }
+}
+
+// A warp's columns, in units. Parts of several begin with a cache line of y (expand.cuh).
+__device__ __forceinline__ LoraRange warp_columns(int all, int log_parts, int part) {
+  if (all >> log_parts < 4) return {all, log_parts, part};
+  LoraRange lines((all + 1) / 2, log_parts, part);
+  lines.begin *= 2;
+  lines.end = min(lines.end * 2, all);
+  return lines;
+}
+
+}  // namespace tandem::cuda
