@@ -51,6 +51,7 @@ ExecutorOptions executor_options(const EngineOptions& options, ColdStartLog* col
   result.max_graph_batch = options.max_graph_batch;
   result.record_at_start = options.record_at_start;
   result.tune_at_start = options.tune_at_start;
+  result.lora_sharding = options.lora_sharding;
   if (hands_over(options.adapter_mode)) result.handoff = options.handoff;
   result.handoff.cold_starts = cold_starts;
   result.cold_starts = cold_starts;

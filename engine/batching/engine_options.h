@@ -12,6 +12,7 @@
 #include "engine/recording/recording.h"
 #include "engine/service/adapter_mode.h"
 #include "engine/service/engine_defaults.h"
+#include "engine/service/lora_sharding.h"
 
 namespace tandem {
 
@@ -36,6 +37,7 @@ struct EngineOptions {
   std::vector<std::string> base_names =
       {};  // of the model, as adapters may name it; empty: unknown
   AdapterMode adapter_mode = AdapterMode::pipelined;
+  LoraSharding lora_sharding = LoraSharding::automatic;  // of devices that share the model
   HandoffOptions handoff;            // of modes that hand over; no groups: no workers
   bool overlap = true;               // prepare a step while the one before it runs
   bool just_in_time = true;          // shortly before that ends; else at once, for comparison

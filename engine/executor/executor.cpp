@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status_copy.h"
+#include "scheduler/costs/shard_costs.h"
 
 namespace tandem {
 
@@ -119,6 +120,7 @@ Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clo
       TANDEM_TRY(rank.pipeline->tune());
     }
   }
+  use(options.lora_sharding);
   if (!options.record_at_start) return {};
   std::vector<Status> recorded(ranks_.size());
   on_every_rank([&](Rank& rank) {
@@ -127,6 +129,15 @@ Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clo
   });
   for (Status& status : recorded) TANDEM_TRY(std::move(status));
   return {};
+}
+
+void Executor::use(LoraSharding sharding) {
+  const LlamaModel& shard = model();
+  const bool on_gpu = ranks_.front().device->info().is_cuda;
+  const LoraHalves halves(
+      {sharding, on_gpu ? ShardCosts() : shard_costs_of_host()},
+      {shard.shard().size, shard.config().hidden_size, shard.dtype(), shard.limits().max_samples});
+  for (Rank& rank : ranks_) rank.pipeline->use(halves);
 }
 
 void Executor::on_every_rank(const std::function<void(Rank&)>& body) {

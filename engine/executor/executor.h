@@ -37,6 +37,7 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
 #include "engine/model/llama.h"
+#include "engine/service/lora_sharding.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -50,6 +51,7 @@ struct ExecutorOptions {
   std::int32_t max_graph_batch = 0;      // rows up to which decode steps are recorded; 0: never
   bool record_at_start = false;          // all of them, in create()
   bool tune_at_start = false;            // measure how the device best computes the products
+  LoraSharding lora_sharding = LoraSharding::automatic;  // of devices that share the model
   // Rows of adapters that are loading go to CPU workers, if it has groups of them.
   HandoffOptions handoff;
   ColdStartLog* cold_starts = nullptr;  // is told of loads and of steps; outlives the executor
@@ -111,6 +113,9 @@ class Executor {
   DeviceTier& tier() { return *tier_; }
   const Handoff* handoff() const { return handoff_.get(); }  // null: nothing is handed over
   Handoff* handoff() { return handoff_.get(); }
+  // How adapters are shared out from the next step on, among devices that share the model: as
+  // ExecutorOptions say, until a benchmark compares.
+  void use(LoraSharding sharding);
   // What was counted until now was no work of anybody's. Requires empty().
   void forget_counts();
   // Of the first device.

@@ -72,7 +72,7 @@ Status StepPipeline::tune() {
 
 Status StepPipeline::record_graphs(std::int32_t max_rank) {
   const TimePoint begin = clock_->now();
-  TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_.table(), max_rank));
+  TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_.table(), max_rank, halves_));
   TANDEM_TRY(stream_->synchronize());
   if (graphs_.num_recorded() > 0) {
     log::info("{} decode steps recorded in {:.1f} s", graphs_.num_recorded(),
@@ -98,6 +98,9 @@ bool StepPipeline::launch(const StepPlan& plan) {
   Step& step = steps_[next_];
   const bool hands_over = !step.handoff.groups.empty();
   const bool waits = !waits_.empty();
+  if (halves_.any() && batch_->decodes_only()) {
+    batch_->halve(halves_.choose(batch_->num_rows(), batch_->max_rank(), batch_->site_ranks()));
+  }
   // Recordings know nothing of loads under way: such a step runs as it is.
   const bool recorded = !waits && !hands_over && graphs_.pad(*batch_);
   step.gap_seconds = look_for_gap();

@@ -41,6 +41,7 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/model/decode_graphs.h"
 #include "engine/model/llama.h"
+#include "engine/model/lora_halves.h"
 #include "engine/model/step_batch.h"
 #include "engine/model/steps_in_flight.h"
 #include "gpu/device.h"
@@ -68,6 +69,9 @@ class StepPipeline {
   Status prepare() { return stream_->prepare(); }
   // LlamaModel::tune, before anything is recorded.
   Status tune();
+
+  // From the next step on; the same on all ranks.
+  void use(const LoraHalves& halves) { halves_ = halves; }
 
   // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
   Status record_graphs(std::int32_t max_rank);
@@ -156,6 +160,7 @@ class StepPipeline {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<StepBatch> batch_;
   DecodeGraphs graphs_;
+  LoraHalves halves_;
   Buffer sampled_;  // device memory: what the step enqueued last sampled
   // Of the step enqueued last, [max_sequences, mask_words]: one of each is enough, as its masks are
   // filled in when those of the step before have been used.

@@ -24,6 +24,18 @@ std::string_view to_string(Module module);  // "q_proj"
 std::int64_t module_in(const ModelConfig& config, Module module);
 std::int64_t module_out(const ModelConfig& config, Module module);
 
+// The projections of a layer, in their order: products that the model computes as one.
+enum class Site : std::uint8_t { qkv, o, gate_up, down };
+inline constexpr int kNumSites = 4;
+inline constexpr std::array<Module, kNumSites + 1> kFirstModuleOfSite = {
+    Module::q, Module::o, Module::gate, Module::down, Module{kNumModules}};
+constexpr int num_modules_of(Site site) {
+  const auto at = static_cast<std::size_t>(site);
+  return static_cast<int>(kFirstModuleOfSite[at + 1]) - static_cast<int>(kFirstModuleOfSite[at]);
+}
+// A number for each: the ranks of its modules, added up.
+using SiteRanks = std::array<std::int32_t, kNumSites>;
+
 // A and B of one module of one layer, as byte offsets into Adapter::bytes.
 struct AdapterMatrix {
   std::int32_t rank = 0;       // 0: this module is not adapted
@@ -46,6 +58,7 @@ struct Adapter {
   std::string base_model;  // as adapter_config.json names it, for people only
   DType dtype = DType::bf16;
   std::int32_t max_rank = 0;
+  SiteRanks site_ranks = {};    // the most of any layer
   std::vector<Module> modules;  // that any layer adapts, in order
   std::string digest;           // of the contents (config that matters + weights): 32 hex digits
   std::vector<std::array<AdapterMatrix, kNumModules>> layers;  // [num_layers]

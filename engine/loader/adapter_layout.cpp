@@ -43,6 +43,14 @@ AdapterMatrix& append_matrix(Adapter& adapter, const ModelConfig& config, std::i
       static_cast<std::uint64_t>(matrix.b_stride * module_out(config, module)) * element;
   adapter.num_bytes = align_up(matrix.b_offset + b_bytes, kAdapterAlignment);
   adapter.max_rank = std::max(adapter.max_rank, matrix.rank);
+  for (std::size_t site = 0; site < kNumSites; ++site) {
+    std::int32_t ranks = 0;
+    for (auto m = static_cast<std::size_t>(kFirstModuleOfSite[site]);
+         m < static_cast<std::size_t>(kFirstModuleOfSite[site + 1]); ++m) {
+      ranks += adapter.layers[static_cast<std::size_t>(layer)][m].rank;
+    }
+    adapter.site_ranks[site] = std::max(adapter.site_ranks[site], ranks);
+  }
   const auto at = std::lower_bound(adapter.modules.begin(), adapter.modules.end(), module);
   if (at == adapter.modules.end() || *at != module) adapter.modules.insert(at, module);
   return matrix;

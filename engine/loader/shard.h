@@ -2,7 +2,7 @@
 // Megatron-LM, Shoeybi et al. 2019, for adapters that of S-LoRA, section 6).
 //
 //   q, k, v, gate, up   by columns: a rank has heads, or a range of the MLP's inner size, and of
-//                       adapters all of A and those rows of B
+//                       adapters all of A, however much of it a step reads, and those rows of B
 //   o, down             by rows: a rank multiplies what it has computed, and the ranks' results are
 //                       added up; of adapters those columns of A, and all of B
 //   embedding, head     a range of the vocabulary

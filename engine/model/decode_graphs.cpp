@@ -50,7 +50,8 @@ bool DecodeGraphs::pad(StepBatch& batch) const {
 Result<Graph*> DecodeGraphs::find_or_record(Stream& stream, const StepInput& input,
                                             const AdapterTable& adapters) {
   TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
-  const Key key(input.num_rows, input.num_segments > 0 ? input.max_rank : 0);
+  const bool adapted = input.num_segments > 0;
+  const Key key(input.num_rows, adapted ? input.max_rank : 0, adapted ? input.halved : SiteSet());
   if (const auto found = graphs_.find(key); found != graphs_.end()) {
     TANDEM_CHECK(found->second.ids == input.ids && found->second.page_ids == input.page_ids,
                  "the metadata of {} rows has moved", input.num_rows);
@@ -78,7 +79,7 @@ Status DecodeGraphs::launch(Stream& stream, const StepInput& input, const Adapte
 }
 
 Status DecodeGraphs::record_all(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
-                                std::int32_t max_rank) {
+                                std::int32_t max_rank, const LoraHalves& halves) {
   std::vector<std::int32_t> ranks = {0};
   for (const std::int32_t rank : ranks_) {
     if (max_rank > 0) ranks.push_back(rank);
@@ -87,8 +88,10 @@ Status DecodeGraphs::record_all(Stream& stream, StepBatch& batch, const AdapterT
   const auto max_kv_len = static_cast<std::int32_t>(model_->limits().max_positions);
   for (const std::int32_t rank : ranks) {
     for (const std::int32_t rows : buckets_) {
-      const StepInput input = batch.padded_input(rows, rank, max_kv_len);
-      TANDEM_TRY(find_or_record(stream, input, adapters).status());
+      for (const SiteSet sites : halves.possible(rows, rank)) {
+        const StepInput input = batch.padded_input(rows, rank, max_kv_len, sites);
+        TANDEM_TRY(find_or_record(stream, input, adapters).status());
+      }
     }
   }
   return {};

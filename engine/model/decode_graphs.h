@@ -1,20 +1,22 @@
 // Recordings of decode steps: every sequence one row, padded to a bucket of rows, so that a few
 // recordings serve every batch.
 //
-// A recording depends on the bucket and on whether (and up to which rank) there are adapters, not
-// on which: all that varies lies in the step's metadata, at addresses that the bucket alone
-// decides. Sampling and copies stay outside. The engine thread alone uses it.
+// A recording depends on the bucket, on whether (and up to which rank) there are adapters, and on
+// where those are computed in two halves, not on which they are: all that varies lies in the step's
+// metadata, at addresses that the bucket alone decides. Sampling and copies stay outside. The
+// engine thread alone uses it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "base/status.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/llama.h"
+#include "engine/model/lora_halves.h"
 #include "engine/model/step_batch.h"
 #include "gpu/device.h"
 
@@ -34,15 +36,15 @@ class DecodeGraphs {
   Status launch(Stream& stream, const StepInput& input, const AdapterTable& adapters);
 
   // Records every bucket without adapters and with ranks up to `max_rank` (0: none), so that no
-  // step has to.
+  // step has to; in halves wherever `halves` may say so.
   Status record_all(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
-                    std::int32_t max_rank);
+                    std::int32_t max_rank, const LoraHalves& halves = {});
 
   const std::vector<std::int32_t>& buckets() const { return buckets_; }
   std::size_t num_recorded() const { return graphs_.size(); }
 
  private:
-  using Key = std::pair<std::int32_t, std::int32_t>;  // rows, bound on the rank
+  using Key = std::tuple<std::int32_t, std::int32_t, SiteSet>;  // rows, bound on the rank, halved
   Result<Graph*> find_or_record(Stream& stream, const StepInput& input,
                                 const AdapterTable& adapters);
 

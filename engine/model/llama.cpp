@@ -42,6 +42,18 @@ class Cutter {
   std::size_t offset_ = 0;
 };
 
+// Columns of a rank's share of v, of the projection with most modules.
+std::int64_t width_of_share(const ModelLimits& limits, std::int32_t num_shares) {
+  return std::int64_t{LoraModules::kMaxModules} * lora_share(limits.max_lora_rank, num_shares);
+}
+
+// The first bytes of `room` as a dense matrix of a row for each of the step's.
+TensorView narrow(const TensorView& room, std::int32_t rows, std::int64_t cols) {
+  TANDEM_CHECK(rows * cols <= room.num_elements(), "{} rows of {} in {}", rows, cols,
+               to_string(room));
+  return {room.data, room.dtype, {rows, cols}};
+}
+
 }  // namespace
 
 struct LlamaModel::Step {
@@ -55,7 +67,7 @@ struct LlamaModel::Step {
   HandoffJob job;  // of the next offer; only with a handoff
 };
 
-LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType dtype,
+LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, Shard shard, DType dtype,
                                                     const ModelLimits& limits, std::byte* base,
                                                     std::size_t& bytes) {
   Cutter cutter(base);
@@ -72,6 +84,9 @@ LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, DType 
   work.activation = take(dtype, rows, c.ffn_size);
   work.sampled = take(DType::f32, limits.max_samples, c.hidden_size);
   work.logits = take(DType::f32, limits.max_samples, c.vocab_size);
+  if (!shard.is_whole()) {
+    work.v = take(DType::f32, limits.max_samples, shard.size * width_of_share(limits, shard.size));
+  }
   bytes = cutter.bytes();
   return work;
 }
@@ -85,6 +100,10 @@ LlamaModel::Shared LlamaModel::lay_out_shared(const ModelConfig& c, Shard shard,
     *part = cutter.take(DType::f32, limits.max_rows, c.hidden_size);
   }
   shared.logits = cutter.take(DType::f32, limits.max_samples, vocab_of_shard(c, shard).count);
+  shared.share_of_v =
+      cutter.take(DType::f32, limits.max_samples, width_of_share(limits, shard.size));
+  shared.part_of_v =
+      cutter.take(DType::f32, limits.max_samples, lora_share(limits.max_lora_rank, 1));
   bytes = cutter.bytes();
   return shared;
 }
@@ -93,7 +112,7 @@ std::size_t LlamaModel::workspace_bytes(const ModelConfig& config, Shard shard, 
                                         const ModelLimits& limits) {
   std::size_t work = 0;
   std::size_t shared = 0;
-  lay_out_workspace(shape_of_shard(config, shard.size), dtype, limits, nullptr, work);
+  lay_out_workspace(shape_of_shard(config, shard.size), shard, dtype, limits, nullptr, work);
   if (!shard.is_whole()) lay_out_shared(config, shard, limits, nullptr, shared);
   return work + shared;
 }
@@ -110,13 +129,15 @@ Result<std::unique_ptr<LlamaModel>> LlamaModel::load(const ModelConfig& config,
   std::unique_ptr<LlamaModel> model(new LlamaModel());
   model->config_ = shape_of_shard(config, shard.size);
   model->communicator_ = shard.is_whole() ? nullptr : communicator;
+  model->shard_ = shard;
   model->vocab_ = vocab_of_shard(config, shard);
   model->dtype_ = dtype;
   model->limits_ = limits;
   std::size_t bytes = 0;
-  lay_out_workspace(model->config_, dtype, limits, nullptr, bytes);
+  lay_out_workspace(model->config_, shard, dtype, limits, nullptr, bytes);
   TANDEM_ASSIGN(model->workspace_, device.allocate(bytes, kWorkspace));
-  model->work_ = lay_out_workspace(model->config_, dtype, limits, model->workspace_.data(), bytes);
+  model->work_ =
+      lay_out_workspace(model->config_, shard, dtype, limits, model->workspace_.data(), bytes);
   if (!shard.is_whole()) TANDEM_TRY(model->make_shared(config, shard));
 
   const std::vector<float> table =
@@ -152,6 +173,9 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
                          const AdapterTable& adapters, const StepHandoff* handoff) {
   TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
   TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
+  TANDEM_CHECK(input.halved == SiteSet() ||
+                   (communicator_ != nullptr && input.num_rows <= limits_.max_samples),
+               "{} rows, halved", input.num_rows);
   if (input.num_rows == 0) return;
   Step step{stream, input, cache, adapters, work_, shared_, handoff, {}};
   if (handoff != nullptr) {
@@ -365,7 +389,13 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   args.max_rank = input.max_rank;
   args.max_count = input.max_count;
   args.live = offered;
-  step.stream.lora(args);
+  if (!input.halved.has(projection.site)) {
+    step.stream.lora(args);
+  } else if (is_part) {
+    sum_halves(step, args);
+  } else {
+    gather_halves(step, args);
+  }
   if (!offered) return;
 
   AcceptArgs accept;
@@ -384,6 +414,46 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   ++step.job.sequence;
   step.job.tickets += step.job.num_groups;
   if (step.job.time != nullptr) ++step.job.time;
+}
+
+// Each rank reads a share of A; what they gather is small. A rank writes its share again when the
+// sum of the next projection has been taken since.
+void LlamaModel::gather_halves(Step& step, LoraArgs args) {
+  const std::int64_t width =
+      std::int64_t{args.num_modules} * lora_share(args.max_rank, shard_.size);
+  const TensorView share = narrow(shared_.share_of_v, step.input.num_rows, width);
+  const TensorView all = narrow(work_.v, step.input.num_rows, shard_.size * width);
+  args.num_shares = shard_.size;
+  args.share = shard_.rank;
+  args.part = LoraPart::shrink;
+  args.v = share;
+  step.stream.lora(args);
+  step.stream.all_gather({communicator_, share, all});
+  args.part = LoraPart::expand;
+  args.v = all;
+  step.stream.lora(args);
+}
+
+// S-LoRA's way with o and down: every rank adds its columns' deltas to its part of the sum, from
+// the sum of all v.
+void LlamaModel::sum_halves(Step& step, LoraArgs args) {
+  constexpr std::int64_t kAligned = 8;  // columns that a vector has
+  const std::int64_t width = lora_share(args.max_rank, 1);
+  const TensorView part = narrow(shared_.part_of_v, step.input.num_rows, width);
+  const TensorView sum = narrow(work_.v, step.input.num_rows, width);
+  args.part = LoraPart::shrink;
+  args.v = part;
+  step.stream.lora(args);
+  step.stream.all_reduce({communicator_, part, sum, false, {}, 0, {}});
+  const std::int64_t columns = args.out[0].cols();
+  const std::int64_t each =
+      (columns + kAligned * shard_.size - 1) / (kAligned * shard_.size) * kAligned;
+  const std::int64_t first = std::min(shard_.rank * each, columns);
+  args.part = LoraPart::expand;
+  args.v = sum;
+  args.first_column = static_cast<std::int32_t>(first);
+  args.out[0] = args.out[0].slice_cols(first, std::min(each, columns - first));
+  if (args.out[0].cols() > 0) step.stream.lora(args);
 }
 
 void LlamaModel::sample(Stream& stream, const StepInput& input, SampledToken* out,

@@ -64,7 +64,8 @@ class LlamaModel {
 
   // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
   // logits() for the rows of input.sample_rows. Never waits; may be recorded, unless `handoff` says
-  // that there are cold groups.
+  // that there are cold groups. Only of a shard, and of a step of up to max_samples rows, are
+  // adapters halved (input.halved), on all ranks alike.
   void compute(Stream& stream, const StepInput& input, const KvCache& cache,
                const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
@@ -82,6 +83,7 @@ class LlamaModel {
 
   // The shape of what lies here: of a shard, its own heads and columns.
   const ModelConfig& config() const { return config_; }
+  Shard shard() const { return shard_; }
   DType dtype() const { return dtype_; }
   const ModelLimits& limits() const { return limits_; }
   std::size_t weight_bytes() const { return weights_.bytes(); }
@@ -100,8 +102,11 @@ class LlamaModel {
     TensorView activation;  // [T, ffn]
     TensorView sampled;     // [S, H] f32: residual of the rows that get logits
     TensorView logits;      // [S, vocab] f32
+    // Of a shard: [S, ..] f32, adapters' v as all ranks have computed it. A step's views of it, and
+    // of what Shared has, are as wide as it needs.
+    TensorView v;
   };
-  static Workspace lay_out_workspace(const ModelConfig& config, DType dtype,
+  static Workspace lay_out_workspace(const ModelConfig& config, Shard shard, DType dtype,
                                      const ModelLimits& limits, std::byte* base,
                                      std::size_t& bytes);
   // What a shard shows the others, one after another within a step: none is written to while
@@ -111,6 +116,10 @@ class LlamaModel {
     TensorView attended;  // [T, H] f32: this rank's part of what o adds to the residual
     TensorView fed;       // [T, H] f32: of what down adds to it
     TensorView logits;    // [S, vocab of the shard] f32
+    // Of adapters that are halved: this rank's share of v, [S, ..] f32, of the projections before a
+    // sum, and its part of v of those that make the sum.
+    TensorView share_of_v;
+    TensorView part_of_v;
   };
   static Shared lay_out_shared(const ModelConfig& config, Shard shard, const ModelLimits& limits,
                                std::byte* base, std::size_t& bytes);
@@ -137,10 +146,14 @@ class LlamaModel {
   void attention_block(Step& step, std::int64_t layer);
   void mlp_block(Step& step, std::int64_t layer);
   void project(Step& step, std::int64_t layer, const Projection& projection);
+  // LoraArgs in two halves, and what the ranks tell each other in between.
+  void gather_halves(Step& step, LoraArgs args);
+  void sum_halves(Step& step, LoraArgs args);
 
   ModelConfig config_;
   Communicator* communicator_ = nullptr;  // null: the whole model lies here
-  VocabRange vocab_;                      // whose rows of embedding and head do
+  Shard shard_;
+  VocabRange vocab_;  // whose rows of embedding and head do
   DType dtype_ = DType::f32;
   ModelLimits limits_;
   ModelWeights weights_;

@@ -80,6 +80,7 @@ void StepBatch::clear() {
   cold_.clear();
   groups_.clear();
   voids_.clear();
+  halved_ = {};
   padded_rows_ = 0;
 }
 
@@ -161,6 +162,19 @@ std::int32_t StepBatch::max_rank() const {
   return rank;
 }
 
+SiteRanks StepBatch::site_ranks() const {
+  std::vector<SlotId> counted;
+  SiteRanks ranks = {};
+  for (const SequenceAdapter& each : adapters_) {
+    if (std::ranges::find(counted, each.adapter.slot) != counted.end()) continue;
+    counted.push_back(each.adapter.slot);
+    for (std::size_t site = 0; site < ranks.size(); ++site) {
+      ranks[site] += each.adapter.site_ranks[site];
+    }
+  }
+  return ranks;
+}
+
 void StepBatch::pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len) {
   TANDEM_CHECK(decodes_only() && rows >= num_rows() && rows >= num_samples(),
                "{} rows, {} samples and {} sequences to {}", num_rows(), num_samples(),
@@ -205,6 +219,7 @@ StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
     input.max_kv_len = std::max(input.max_kv_len, sequence.kv_len);
   }
   input.max_rank = max_rank();
+  input.halved = halved_;
   for (const LoraSegment& segment : segments_) {
     input.max_count = std::max(input.max_count, segment.count);
   }
@@ -245,9 +260,10 @@ StepInput StepBatch::upload(Stream& stream) {
   return input;
 }
 
-StepInput StepBatch::padded_input(std::int32_t rows, std::int32_t max_rank,
-                                  std::int32_t max_kv_len) {
+StepInput StepBatch::padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
+                                  SiteSet halved) {
   clear();
+  halve(halved);
   pad(rows, max_rank, max_kv_len);
   fill_up();
   std::size_t used = 0;

@@ -15,6 +15,7 @@
 
 #include "base/slot_id.h"
 #include "base/status.h"
+#include "engine/loader/adapter.h"
 #include "engine/memory/free_pages.h"
 #include "engine/model/steps_in_flight.h"
 #include "gpu/device.h"
@@ -35,6 +36,7 @@ struct StepLimits {
 struct AdapterSlot {
   SlotId slot;
   std::int32_t max_rank = 0;
+  SiteRanks site_ranks = {};
 };
 
 // A cold group to be: the rows of the adapter in `slot`, which must be in the batch.
@@ -44,6 +46,23 @@ struct ColdSlot {
   std::int32_t first_row = 0;  // of the mailbox
   std::uint32_t generation = 0;
   std::uint64_t workers = 0;
+};
+
+// Some of the projections.
+class SiteSet {
+ public:
+  constexpr SiteSet() = default;
+  constexpr SiteSet(std::initializer_list<Site> sites) {
+    for (const Site site : sites) add(site);
+  }
+  constexpr void add(Site site) { bits_ |= bit(site); }
+  constexpr bool has(Site site) const { return (bits_ & bit(site)) != 0; }
+  constexpr bool has_all(SiteSet others) const { return (bits_ & others.bits_) == others.bits_; }
+  friend constexpr auto operator<=>(const SiteSet&, const SiteSet&) = default;  // NOLINT(*-nullptr)
+
+ private:
+  static constexpr unsigned bit(Site site) { return 1U << static_cast<unsigned>(site); }
+  unsigned bits_ = 0;
 };
 
 // What the model reads, all pointers in device memory.
@@ -64,6 +83,7 @@ struct StepInput {
   const LoraSegment* segments = nullptr;
   std::int32_t max_rank = 0;    // of any segment, or a bound
   std::int32_t max_count = 0;   // rows of any segment; of a padded step all that there may be
+  SiteSet halved;               // where adapters are computed in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
   const ColdGroup* groups = nullptr;
   std::uint32_t* voids = nullptr;             // [num_groups], zero
@@ -113,6 +133,10 @@ class StepBatch {
   void pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len);
 
   std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
+  SiteRanks site_ranks() const;   // added up over the distinct adapters in the batch
+
+  // Where the step's adapters are computed in two halves: LlamaModel::compute says when they may.
+  void halve(SiteSet sites) { halved_ = sites; }
 
   // Enqueues the copy to the device. The batch may be changed at once. Waits for the copy of the
   // upload kMaxStepsInFlight steps ago, which is long past when that step has been waited for.
@@ -120,7 +144,8 @@ class StepBatch {
 
   // What upload() returns for any batch that is padded to this, but for what sampling reads. Clears
   // the batch.
-  StepInput padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len);
+  StepInput padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
+                         SiteSet halved = {});
 
  private:
   StepBatch() = default;
@@ -145,6 +170,7 @@ class StepBatch {
   std::vector<ColdSlot> cold_;
   std::vector<ColdGroup> groups_;
   std::vector<std::uint32_t> voids_;
+  SiteSet halved_;
   std::int32_t padded_rows_ = 0;  // 0: not padded
   std::int32_t padded_rank_ = 0;
   std::int32_t padded_kv_len_ = 0;

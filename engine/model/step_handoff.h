@@ -12,12 +12,6 @@
 
 namespace tandem {
 
-// The projections of a layer, in their order; each may be offered once.
-enum class Site : std::uint8_t { qkv, o, gate_up, down };
-inline constexpr int kNumSites = 4;
-inline constexpr std::array<Module, kNumSites + 1> kFirstModuleOfSite = {
-    Module::q, Module::o, Module::gate, Module::down, Module{kNumModules}};
-
 // The groups that a projection may hand over: masks over the step's groups, as in OfferArgs. Groups
 // whose adapter has no module there are in neither. Both empty: it is not offered.
 struct SiteHandoff {

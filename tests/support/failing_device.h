@@ -20,6 +20,7 @@ struct Faults {
   std::atomic<int> samples_left = -1;  // the sample() that fails: counts down to 0; below: none
   std::atomic<int> gemms_left = -1;    // the gemm() that does, on the host device
   std::atomic<bool> throws = false;    // it throws, and is not enqueued
+  std::atomic<int> halved = 0;         // lora()s that were the second of two halves
 };
 
 class FailingStream final : public Stream {
@@ -63,7 +64,10 @@ class FailingStream final : public Stream {
   void attention(const AttentionArgs& args) override { inner_->attention(args); }
   void swiglu(const SwigluArgs& args) override { inner_->swiglu(args); }
   void gather_rows(const GatherRowsArgs& args) override { inner_->gather_rows(args); }
-  void lora(const LoraArgs& args) override { inner_->lora(args); }
+  void lora(const LoraArgs& args) override {
+    if (args.part == LoraPart::expand) ++faults_.halved;
+    inner_->lora(args);
+  }
   void all_reduce(const AllReduceArgs& args) override { inner_->all_reduce(args); }
   void all_gather(const AllGatherArgs& args) override { inner_->all_gather(args); }
   void offer(const OfferArgs& args) override { inner_->offer(args); }
@@ -97,6 +101,9 @@ class FailingDevice final : public ForwardingDevice {
     faults_.throws = throws;
     faults_.gemms_left = count;
   }
+
+  // How many of a step's or a recording's adapters were computed in two halves.
+  int num_halved() const { return faults_.halved; }
 
   Result<std::unique_ptr<Stream>> create_stream(std::string_view name) override {
     TANDEM_ASSIGN(auto stream, ForwardingDevice::create_stream(name));

@@ -221,7 +221,7 @@ void DeviceTier::leave(const ServedAdapter& adapter) {
 AdapterSlot DeviceTier::slot(const ServedAdapter& adapter) const {
   const SlotId slot = table_.slot_of(adapter);
   TANDEM_CHECK(slot.valid(), "adapter '{}' is not on the device", adapter.name());
-  return {slot, adapter.contents().max_rank};
+  return {slot, adapter.contents().max_rank, adapter.contents().site_ranks};
 }
 
 AdapterProof DeviceTier::proof(const ServedAdapter& adapter) const {

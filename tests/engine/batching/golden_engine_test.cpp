@@ -65,6 +65,7 @@ struct Setting {
   GoldenModel model;
   DType dtype;
   int num_devices = 1;
+  LoraSharding sharding = LoraSharding::automatic;
 };
 
 class GoldenEngine : public ::testing::TestWithParam<Setting> {
@@ -144,6 +145,7 @@ TEST_P(GoldenShards, AgreeInMixedBatchesInChunksAndWithPreemption) {
   options.page_tokens = 4;
   options.max_prefill_chunk = 7;
   options.num_pages = 64 + pages_of_largest_adapter(options.page_tokens);
+  options.lora_sharding = GetParam().sharding;
   auto engine =
       TestEngine::load(GetParam().model.dir, GetParam().dtype, options, GetParam().num_devices);
   run_all(*engine, 5, 3);
@@ -159,6 +161,10 @@ std::vector<Setting> settings_of_shards() {
     if (demo && !sanitized()) {
       result.push_back({model, DType::bf16, 2});
       result.push_back({model, DType::f32, 4});
+      result.push_back({model, DType::bf16, 2, LoraSharding::gathered});
+      result.push_back({model, DType::bf16, 2, LoraSharding::s_lora});
+      result.push_back({model, DType::f32, 4, LoraSharding::gathered});
+      result.push_back({model, DType::f32, 4, LoraSharding::s_lora});
     }
   }
   return result;
@@ -168,7 +174,8 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenShards, ::testing::ValuesIn(settings_of_s
                          [](const auto& param) {
                            std::string name = param.param.model.name + "_" +
                                               std::string(to_string(param.param.dtype)) + "_on_" +
-                                              std::to_string(param.param.num_devices);
+                                              std::to_string(param.param.num_devices) + "_" +
+                                              std::string(to_string(param.param.sharding));
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

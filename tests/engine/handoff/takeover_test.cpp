@@ -133,15 +133,16 @@ INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
                                                                                   : "cpu_assist");
                          });
 
-class TakeoverBFirst : public ::testing::TestWithParam<int> {};
+class TakeoverBFirst : public ::testing::TestWithParam<std::pair<int, LoraSharding>> {};
 
 // B travels first and is waited for; A comes after any operation.
 TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
-  const int num_devices = GetParam();
+  const auto [num_devices, sharding] = GetParam();
   auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries);
   auto engine = HandoffEngine::make(
       AdapterMode::planned, kBoundaries, 0, 0,
-      [](EngineOptions& options) {
+      [sharding = sharding](EngineOptions& options) {
+        options.lora_sharding = sharding;
         options.handoff.plan = [](const CostModel&, const PlanRequest& request) {
           HandoffPlan plan;
           for (std::size_t i = 0; i < request.adapters.size(); ++i) {
@@ -175,7 +176,11 @@ TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   EXPECT_EQ(engine->engine->stats().handoff_voids, 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TakeoverBFirst, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Devices, TakeoverBFirst,
+                         ::testing::Values(std::pair(1, LoraSharding::automatic),
+                                           std::pair(2, LoraSharding::automatic),
+                                           std::pair(2, LoraSharding::gathered),
+                                           std::pair(2, LoraSharding::s_lora)));
 
 }  // namespace
 }  // namespace tandem::test

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/loader/adapter_layout.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/safetensors/safetensors.h"
 
@@ -133,6 +134,25 @@ TEST(Adapter, DividesByTheRootOfTheRankForRsLora) {
   const auto b = stored(*file, "base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight");
   const auto got = values(adapter, adapter.layers[3][kQ].b_offset, b.size());
   for (std::size_t i = 0; i < b.size(); ++i) ASSERT_EQ(got[i], b[i] * 2);  // 16 / sqrt(64)
+}
+
+// Of the layer that has most, in each projection; layers may have ranks of their own.
+TEST(Adapter, AddsUpTheRanksOfEachProjection) {
+  ModelConfig config;
+  config.hidden_size = 16;
+  config.num_heads = config.num_kv_heads = 2;
+  config.head_dim = 8;
+  config.ffn_size = 24;
+  Adapter adapter;
+  adapter.layers.resize(2);
+  append_matrix(adapter, config, 0, Module::q, 8);
+  append_matrix(adapter, config, 0, Module::v, 4);
+  append_matrix(adapter, config, 0, Module::down, 2);
+  append_matrix(adapter, config, 1, Module::k, 16);
+  append_matrix(adapter, config, 1, Module::gate, 3);
+  append_matrix(adapter, config, 1, Module::up, 5);
+  EXPECT_THAT(adapter.site_ranks, ElementsAre(16, 0, 8, 2));
+  EXPECT_EQ(adapter.max_rank, 16);
 }
 
 TEST(Adapter, LiesLayerByLayerModuleByModuleAligned) {

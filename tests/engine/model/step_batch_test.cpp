@@ -72,6 +72,25 @@ TEST(StepBatch, TellsColdGroupsTheirSegments) {
   ASSERT_TRUE(stream->synchronize().ok());
 }
 
+TEST(StepBatch, CountsTheRanksOfEachAdapterOnce) {
+  auto device = make_test_device();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
+  const std::vector<PageId> pages = {PageId(3)};
+  const std::vector<std::int32_t> one = {12};
+  batch.add_sequence(one, 0, pages, 4, {SlotId(5), 16, {48, 16, 32, 16}});
+  batch.add_sequence(one, 0, pages, 4, {});
+  batch.add_sequence(one, 0, pages, 4, {SlotId(2), 8, {24, 0, 0, 0}});
+  batch.add_sequence(one, 1, pages, 4, {SlotId(5), 16, {48, 16, 32, 16}});
+  EXPECT_EQ(batch.site_ranks(), (SiteRanks{72, 16, 32, 16}));
+  batch.halve({Site::qkv});
+  auto stream = device->create_stream("test").value();
+  EXPECT_EQ(batch.upload(*stream).halved, SiteSet{Site::qkv});
+  batch.clear();
+  EXPECT_EQ(batch.site_ranks(), SiteRanks{});
+  EXPECT_EQ(batch.upload(*stream).halved, SiteSet());
+  ASSERT_TRUE(stream->synchronize().ok());
+}
+
 TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();

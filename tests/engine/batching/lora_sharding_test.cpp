@@ -1,0 +1,148 @@
+// Whichever way devices that share a model share out what adapters compute, they answer what one
+// device answers: many adapters at once, of ranks that no number of devices divides, some without
+// a module, and rows without an adapter among them.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/loader/weights.h"
+#include "tests/support/failing_device.h"
+#include "tests/support/small_model.h"
+#include "tests/support/test_device.h"
+#include "tests/support/test_engine.h"
+#include "tests/support/test_seed.h"
+
+namespace tandem::test {
+namespace {
+
+constexpr std::int32_t kRanks[] = {1, 5, 8, 12, 31, 64, 100, 128};
+constexpr float kTolerance = 2e-4F;  // of a log-probability: float sums in another order
+
+ModelConfig config_for_four() {
+  ModelConfig config = small_model(2);
+  config.num_heads = 8;
+  config.num_kv_heads = 4;
+  return config;
+}
+
+struct Shared {
+  std::vector<std::unique_ptr<FailingDevice>> devices;
+  std::unique_ptr<Engine> engine;
+
+  int num_halved() const { return devices.front()->num_halved(); }
+};
+
+class LoraShardings : public ::testing::TestWithParam<std::tuple<LoraSharding, int, bool>> {
+ protected:
+  LoraShardings() {
+    const std::uint64_t seed = test_seed(20261125);
+    RecordProperty("seed", std::to_string(seed));
+    random_.seed(seed);
+  }
+
+  Shared start(int num_devices, LoraSharding sharding, bool recorded) {
+    EngineOptions options = small_engine_options(128);
+    options.num_pages = 4000;
+    options.max_lora_rank = 128;
+    options.prefix_cache = false;
+    options.lora_sharding = sharding;
+    options.max_graph_batch = recorded ? 16 : 0;
+    options.record_at_start = recorded;
+    Shared made;
+    std::vector<Device*> devices;
+    for (int rank = 0; rank < num_devices; ++rank) {
+      made.devices.push_back(std::make_unique<FailingDevice>(make_test_device(rank)));
+      devices.push_back(made.devices.back().get());
+    }
+    made.engine = Engine::create(options, config_, *make_dummy_weights(7), DType::f32, devices,
+                                 *tokenizer_, clock_, nullptr)
+                      .value();
+    using enum Module;
+    const std::vector<std::vector<Module>> kinds = {
+        {q, k, v}, {q, k, v, o, gate, up, down}, {q, v, down}, {k, o, up}, {gate, up, down}};
+    for (std::size_t i = 0; i < std::size(kRanks); ++i) {
+      Adapter adapter =
+          make_dummy_adapter(config_, DType::f32, kRanks[i], kinds[i % kinds.size()], 100 + i);
+      EXPECT_TRUE(made.engine->adapter_store()
+                      .add(fmt::format("a{}", i), std::move(adapter), false, false)
+                      .ok());
+    }
+    return made;
+  }
+
+  // One of the base, one or two of each adapter, in any order.
+  std::vector<GenerationRequest> requests() {
+    std::vector<GenerationRequest> all;
+    std::uniform_int_distribution<TokenId> token(2, static_cast<TokenId>(config_.vocab_size) - 1);
+    const auto add = [&](const std::string& adapter) {
+      std::vector<TokenId> prompt(3 + random_() % 20);
+      for (TokenId& id : prompt) id = token(random_);
+      all.push_back(greedy(std::move(prompt), 8, adapter));
+      all.back().num_logprobs = 0;
+    };
+    add("");
+    for (std::size_t i = 0; i < std::size(kRanks); ++i) {
+      for (std::size_t n = 0; n < 1 + i % 2; ++n) add(fmt::format("a{}", i));
+    }
+    std::shuffle(all.begin(), all.end(), random_);
+    return all;
+  }
+
+  static std::vector<Collected> run_together(Engine& engine,
+                                             const std::vector<GenerationRequest>& requests) {
+    std::vector<std::unique_ptr<Generation>> running;
+    for (const GenerationRequest& request : requests) {
+      running.push_back(engine.submit(request).value());
+    }
+    std::vector<Collected> all;
+    for (const auto& each : running) all.push_back(collect(*each)[0]);
+    return all;
+  }
+
+  const ModelConfig config_ = config_for_four();
+  const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load("data/demo-llama").value();
+  SteadyClock clock_;
+  std::mt19937_64 random_;
+};
+
+TEST_P(LoraShardings, AnswerWhatOneDeviceAnswers) {
+  const auto [sharding, num_devices, recorded] = GetParam();
+  const Shared one = start(1, LoraSharding::automatic, false);
+  const Shared many = start(num_devices, sharding, recorded);
+  for (int turn = 0; turn < 2; ++turn) {
+    const std::vector<GenerationRequest> asked = requests();
+    const std::vector<Collected> want = run_together(*one.engine, asked);
+    const std::vector<Collected> got = run_together(*many.engine, asked);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      SCOPED_TRACE(::testing::Message() << "request " << i << " for '" << asked[i].adapter << "'");
+      ASSERT_EQ(got[i].tokens, want[i].tokens);
+      for (std::size_t t = 0; t < want[i].logprobs.size(); ++t) {
+        EXPECT_NEAR(got[i].logprobs[t].logprob, want[i].logprobs[t].logprob, kTolerance);
+      }
+    }
+  }
+  EXPECT_EQ(one.num_halved(), 0);
+  const bool forced = sharding == LoraSharding::gathered || sharding == LoraSharding::s_lora;
+  if (sharding != LoraSharding::automatic) {
+    EXPECT_EQ(many.num_halved() > 0, forced);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LoraShardings,
+                         ::testing::Combine(::testing::ValuesIn(kLoraShardings),
+                                            ::testing::Values(2, 4), ::testing::Bool()),
+                         [](const auto& param) {
+                           std::string name(to_string(std::get<0>(param.param)));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return fmt::format("{}_on_{}{}", name, std::get<1>(param.param),
+                                              std::get<2>(param.param) ? "_recorded" : "");
+                         });
+
+}  // namespace
+}  // namespace tandem::test
