@@ -27,6 +27,13 @@ std::vector<std::string> adapter_mode_names() {
   return names;
 }
 
+std::vector<std::string> lora_sharding_names() {
+  std::vector<std::string> names;
+  names.reserve(std::size(kLoraShardings));
+  for (const LoraSharding sharding : kLoraShardings) names.emplace_back(to_string(sharding));
+  return names;
+}
+
 // Adds rows under one heading, all of them offered as flags or none.
 struct Adder {
   SettingsTable& table;
@@ -88,6 +95,12 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
       "all of it is there; planned: what the profile says is fastest, layer by layer")
       .choices(adapter_mode_names());
   add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
+  add(s.lora_sharding, "lora_sharding",
+      "with tensor_parallel, x A of q, k, v, gate and up in decode steps. replicated: each device "
+      "computes all of it; gathered: each a share of the ranks, then they tell each other; auto: "
+      "what costs less, step by step; s-lora: gathered, and o and down as in S-LoRA's paper, to "
+      "compare with")
+      .choices(lora_sharding_names());
 }
 
 void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered) {
@@ -243,6 +256,12 @@ AdapterMode EngineSettings::mode() const {
   const std::optional<AdapterMode> mode = parse_adapter_mode(adapter_mode);
   TANDEM_CHECK(mode.has_value(), "adapter_mode {}", adapter_mode);
   return *mode;
+}
+
+LoraSharding EngineSettings::sharding() const {
+  const std::optional<LoraSharding> sharding = parse_lora_sharding(lora_sharding);
+  TANDEM_CHECK(sharding.has_value(), "lora_sharding {}", lora_sharding);
+  return *sharding;
 }
 
 void add_device_settings(SettingsTable& table, EngineSettings& s) {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "engine/service/adapter_mode.h"
 #include "engine/service/engine_defaults.h"
+#include "engine/service/lora_sharding.h"
 #include "tools/cli/log_settings.h"
 #include "tools/cli/trace_settings.h"
 
@@ -38,6 +39,7 @@ struct EngineSettings {
   double handoff_deadline_ms = engine_defaults::kHandoffDeadlineMs;
   std::int64_t handoff_tokens = engine_defaults::kHandoffTokens;
   std::int64_t max_lora_rank = engine_defaults::kMaxLoraRank;
+  std::string lora_sharding{to_string(LoraSharding::automatic)};
   // Device
   std::string device = "auto";
   std::int64_t gpu = 0;              // index of the CUDA GPU
@@ -71,7 +73,9 @@ struct EngineSettings {
   std::string record_steps;  // file; empty: none
   LogSettings log;
 
-  AdapterMode mode() const;  // what adapter_mode names; requires that it is one of its choices
+  // What adapter_mode and lora_sharding name; require that it is one of their choices.
+  AdapterMode mode() const;
+  LoraSharding sharding() const;
 };
 
 struct ServerSettings {

@@ -299,6 +299,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.host_tier_bytes = choose_host_tier_bytes(settings);
   options.adapter_mode = settings.mode();
   options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);
+  options.lora_sharding = settings.sharding();
   return options;
 }
 

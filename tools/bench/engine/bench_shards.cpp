@@ -40,6 +40,7 @@ struct StepCase {
   ExecutorBench* bench;
   std::int32_t batch;
   int set;
+  LoraSharding sharding;
   Samples samples;
 };
 
@@ -111,15 +112,21 @@ class ShardBench {
     report_.fact("device", fmt::format("{} x {}", num_devices(), many.devices[0]->info().name));
     if (one.bench != nullptr) TANDEM_TRY(check_against_one(*one.bench, *many.bench));
 
+    if (only_.any("T4")) {
+      for (const int set : {kQkvSet, kAll7Set}) TANDEM_TRY(check_shardings(*many.bench, set));
+    }
+
     std::vector<StepCase> cases;
-    const auto add = [&](ExecutorBench* bench, std::int32_t batch, int set) {
+    const auto add = [&](ExecutorBench* bench, std::int32_t batch, int set, LoraSharding sharding) {
       const std::string with =
           set < 0
               ? ""
-              : fmt::format(", {} x {}", batch, options.sets[static_cast<std::size_t>(set)].name);
+              : fmt::format(", {} x {}, {}", batch,
+                            options.sets[static_cast<std::size_t>(set)].name, to_string(sharding));
       cases.push_back({bench,
                        batch,
                        set,
+                       sharding,
                        {fmt::format("decode step, {} device{}, batch {}{}",
                                     bench == one.bench.get() ? 1 : num_devices(),
                                     bench == one.bench.get() ? "" : "s", batch, with),
@@ -127,23 +134,30 @@ class ShardBench {
                         {}}});
     };
     for (const std::int32_t batch : {1, 8, kMostSequences}) {
-      if (one.bench != nullptr && batch != 8) add(one.bench.get(), batch, -1);
-      add(many.bench.get(), batch, -1);
+      if (one.bench != nullptr && batch != 8) {
+        add(one.bench.get(), batch, -1, LoraSharding::automatic);
+      }
+      add(many.bench.get(), batch, -1, LoraSharding::automatic);
     }
     for (int set = 0; set < static_cast<int>(options.sets.size()); ++set) {
-      add(many.bench.get(), kMostSequences, set);
+      for (const LoraSharding sharding : kLoraShardings) {
+        add(many.bench.get(), kMostSequences, set, sharding);
+      }
     }
     log::info("decode steps, {} rounds", options_.rounds);
     for (std::int64_t round = -2; round < options_.rounds; ++round) {  // the first two warm up
       for (StepCase& each : cases) {
+        each.bench->use(each.sharding);
         TANDEM_ASSIGN(const double seconds, each.bench->decode(each.batch, each.set));
         if (round >= 0) each.samples.values.push_back(seconds * 1e3);
       }
     }
     for (const StepCase& each : cases) report_.add(each.samples);
-    const auto ms = [&](const StepSide& side, std::int32_t batch, int set) {
+    const auto ms = [&](const StepSide& side, std::int32_t batch, int set,
+                        LoraSharding sharding = LoraSharding::automatic) {
       const auto found = std::ranges::find_if(cases, [&](const StepCase& each) {
-        return each.bench == side.bench.get() && each.batch == batch && each.set == set;
+        return each.bench == side.bench.get() && each.batch == batch && each.set == set &&
+               each.sharding == sharding;
       });
       return found->samples.median();
     };
@@ -170,10 +184,16 @@ class ShardBench {
     }
     if (only_.any("T4")) {
       const double base = ms(many, kMostSequences, -1);
-      add_bar("T4", "32 distinct adapters over none, rank 64 qkv",
-              ms(many, kMostSequences, kQkvSet) / base, 1.10, true);
-      add_bar("T4", "32 distinct adapters over none, rank 16 all7",
-              ms(many, kMostSequences, kAll7Set) / base, 1.20, true);
+      for (const int set : {kQkvSet, kAll7Set}) {
+        const std::string& name = options.sets[static_cast<std::size_t>(set)].name;
+        const double ours = ms(many, kMostSequences, set);
+        add_bar("T4", fmt::format("32 distinct adapters over none, {}", name), ours / base,
+                set == kQkvSet ? 1.10 : 1.20, true);
+        add_bar("T4", fmt::format("{}: over S-LoRA's sharding", name),
+                ours / ms(many, kMostSequences, set, LoraSharding::s_lora), 1.02, true);
+        add_bar("T4", fmt::format("{}: over full replication", name),
+                ours / ms(many, kMostSequences, set, LoraSharding::replicated), 1.02, true);
+      }
     }
     return {};
   }
@@ -182,16 +202,45 @@ class ShardBench {
   Status check_against_one(ExecutorBench& one, ExecutorBench& many) {
     TANDEM_ASSIGN(const auto expected, one.sampled(kMostSequences, ExecutorBench::kNoAdapters));
     TANDEM_ASSIGN(const auto got, many.sampled(kMostSequences, ExecutorBench::kNoAdapters));
+    return compare("as one device's", expected, got);
+  }
+
+  // All ways to share adapters out give the same; and something, next to what the base gives.
+  Status check_shardings(ExecutorBench& bench, int set) {
+    TANDEM_ASSIGN(const auto base, bench.sampled(kMostSequences, ExecutorBench::kNoAdapters));
+    bench.use(LoraSharding::replicated);
+    TANDEM_ASSIGN(const auto expected, bench.sampled(kMostSequences, set));
+    report_.fact(fmt::format("set {} changes log-probabilities by up to", set + 1),
+                 fmt::format("{:.1e}", apart(base, expected)));
+    for (const LoraSharding sharding : {LoraSharding::gathered, LoraSharding::s_lora}) {
+      bench.use(sharding);
+      TANDEM_ASSIGN(const auto got, bench.sampled(kMostSequences, set));
+      TANDEM_TRY(compare(fmt::format("set {}, {} as replicated", set + 1, to_string(sharding)),
+                         expected, got));
+    }
+    return {};
+  }
+
+  // The largest difference of a log-probability, also of another token at a near-tie: both are the
+  // likeliest.
+  static double apart(const std::vector<SampledToken>& expected,
+                      const std::vector<SampledToken>& got) {
     double worst = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      // Also of another token at a near-tie: both are the likeliest.
-      const auto apart = static_cast<double>(std::abs(got[i].logprob - expected[i].logprob));
-      worst = std::isfinite(apart) ? std::max(worst, apart) : HUGE_VAL;
+      const auto here = static_cast<double>(std::abs(got[i].logprob - expected[i].logprob));
+      worst = std::isfinite(here) ? std::max(worst, here) : HUGE_VAL;
     }
-    report_.fact("checked: log-probabilities as one device's", fmt::format("within {:.1e}", worst));
+    return worst;
+  }
+
+  Status compare(const std::string& what, const std::vector<SampledToken>& expected,
+                 const std::vector<SampledToken>& got) {
+    const double worst = apart(expected, got);
+    report_.fact(fmt::format("checked: log-probabilities {}", what),
+                 fmt::format("within {:.1e}", worst));
     if (worst <= logprob_tolerance(dtype_)) return {};
-    return error(StatusCode::internal,
-                 "log-probabilities differ by {:.2e} from one device's: nothing was timed", worst);
+    return error(StatusCode::internal, "log-probabilities are not {}, by {:.2e}: nothing was timed",
+                 what, worst);
   }
 
   // Bytes per second.

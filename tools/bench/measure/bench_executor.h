@@ -39,6 +39,9 @@ class ExecutorBench {
                                                        const ExecutorBenchOptions& options,
                                                        const LoadProgress& progress);
 
+  // How adapters are shared out from the next step on.
+  void use(LoraSharding sharding) { executor_->use(sharding); }
+
   // Seconds of a decode step of the first `batch` sequences, each with an adapter of its own out of
   // `set`: the mean of a few. The sampled tokens are thrown away, so that each does the same work.
   Result<double> decode(std::int32_t batch, int set);
