@@ -208,6 +208,7 @@ Result<std::vector<double>> time_way(EngineSettings settings, std::string_view c
   settings.collectives = collectives;
   TANDEM_ASSIGN(const auto made, make_devices(settings));
   std::vector<Device*> devices;
+  devices.reserve(made.size());
   for (const auto& device : made) devices.push_back(device.get());
   log::info("all-reduce of {} devices{}", devices.size(), way);
   AllReduceBench bench;
