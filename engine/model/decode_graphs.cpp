@@ -1,6 +1,7 @@
 #include "engine/model/decode_graphs.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 
@@ -12,6 +13,10 @@ std::int32_t bound_of(const std::vector<std::int32_t>& bounds, std::int32_t valu
   const auto at = std::lower_bound(bounds.begin(), bounds.end(), value);
   return at == bounds.end() ? 0 : *at;
 }
+
+// Of the adapters that people make: of attention's inputs, of attention, of all. The kernels of
+// sites that none of a step's adapters has would take a microsecond each to find that out.
+constexpr std::array kAdapted = {SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::o}, SiteSet::all()};
 
 std::vector<std::int32_t> up_to(std::initializer_list<std::int32_t> values, std::int32_t last) {
   std::vector<std::int32_t> result;
@@ -42,8 +47,10 @@ bool DecodeGraphs::pad(StepBatch& batch) const {
   const std::int32_t rows = bound_of(buckets_, std::max(batch.num_rows(), batch.num_samples()));
   if (rows == 0) return false;
   const std::int32_t rank = batch.max_rank();
+  const SiteSet adapted = batch.adapted();
   batch.pad(rows, rank == 0 ? 0 : bound_of(ranks_, rank),
-            static_cast<std::int32_t>(model_->limits().max_positions));
+            static_cast<std::int32_t>(model_->limits().max_positions),
+            *std::ranges::find_if(kAdapted, [&](SiteSet set) { return set.has_all(adapted); }));
   return true;
 }
 
@@ -51,7 +58,8 @@ Result<Graph*> DecodeGraphs::find_or_record(Stream& stream, const StepInput& inp
                                             const AdapterTable& adapters) {
   TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
   const bool adapted = input.num_segments > 0;
-  const Key key(input.num_rows, adapted ? input.max_rank : 0, adapted ? input.halved : SiteSet());
+  const Key key(input.num_rows, adapted ? input.max_rank : 0, adapted ? input.adapted : SiteSet(),
+                adapted ? input.halved : SiteSet());
   if (const auto found = graphs_.find(key); found != graphs_.end()) {
     TANDEM_CHECK(found->second.ids == input.ids && found->second.page_ids == input.page_ids,
                  "the metadata of {} rows has moved", input.num_rows);
@@ -88,9 +96,12 @@ Status DecodeGraphs::record_all(Stream& stream, StepBatch& batch, const AdapterT
   const auto max_kv_len = static_cast<std::int32_t>(model_->limits().max_positions);
   for (const std::int32_t rank : ranks) {
     for (const std::int32_t rows : buckets_) {
-      for (const SiteSet sites : halves.possible(rows, rank)) {
-        const StepInput input = batch.padded_input(rows, rank, max_kv_len, sites);
-        TANDEM_TRY(find_or_record(stream, input, adapters).status());
+      for (const SiteSet adapted : kAdapted) {
+        for (const SiteSet halved : halves.possible(rows, rank)) {
+          if (!adapted.has_all(halved)) continue;
+          const StepInput input = batch.padded_input(rows, rank, max_kv_len, adapted, halved);
+          TANDEM_TRY(find_or_record(stream, input, adapters).status());
+        }
       }
     }
   }

@@ -1,9 +1,10 @@
 // Recordings of decode steps: every sequence one row, padded to a bucket of rows, so that a few
 // recordings serve every batch.
 //
-// A recording depends on the bucket, on whether (and up to which rank) there are adapters, and on
-// where those are computed in two halves, not on which they are: all that varies lies in the step's
-// metadata, at addresses that the bucket alone decides. Sampling and copies stay outside. The
+// A recording depends on the bucket, on whether (and up to which rank) there are adapters, on the
+// sites at which these have modules, by a few sets of them, and on where those are computed in two
+// halves, not on which they are: all that varies lies in the step's metadata, at addresses that the
+// bucket alone decides. Sampling and copies stay outside. The
 // engine thread alone uses it.
 #pragma once
 
@@ -44,7 +45,8 @@ class DecodeGraphs {
   std::size_t num_recorded() const { return graphs_.size(); }
 
  private:
-  using Key = std::tuple<std::int32_t, std::int32_t, SiteSet>;  // rows, bound on the rank, halved
+  // Rows, bounds on the rank and on the adapted sites, halved ones.
+  using Key = std::tuple<std::int32_t, std::int32_t, SiteSet, SiteSet>;
   Result<Graph*> find_or_record(Stream& stream, const StepInput& input,
                                 const AdapterTable& adapters);
 

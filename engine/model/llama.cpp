@@ -375,7 +375,7 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
 
   step.stream.gemm(
       {projection.x, projection.w, projection.bias, projection.y, projection.accumulate});
-  if (input.num_segments == 0) return;
+  if (input.num_segments == 0 || (!offered && !input.adapted.has(projection.site))) return;
   LoraArgs args;
   args.x = projection.x;
   args.table = step.adapters.matrices + layer * kNumModules + first;

@@ -1,6 +1,7 @@
 #include "engine/model/step_batch.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <tuple>
 
@@ -175,12 +176,28 @@ SiteRanks StepBatch::site_ranks() const {
   return ranks;
 }
 
-void StepBatch::pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len) {
+SiteSet StepBatch::adapted() const {
+  constexpr std::array kSites = {Site::qkv, Site::o, Site::gate_up, Site::down};
+  SiteSet sites;
+  for (const SequenceAdapter& each : adapters_) {
+    if (each.adapter.max_rank == 0) continue;
+    if (each.adapter.site_ranks == SiteRanks{}) return SiteSet::all();
+    for (const Site site : kSites) {
+      if (each.adapter.site_ranks[static_cast<std::size_t>(site)] > 0) sites.add(site);
+    }
+  }
+  return sites;
+}
+
+void StepBatch::pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
+                    SiteSet adapted) {
   TANDEM_CHECK(decodes_only() && rows >= num_rows() && rows >= num_samples(),
                "{} rows, {} samples and {} sequences to {}", num_rows(), num_samples(),
                sequences_.size(), rows);
   TANDEM_CHECK(max_rank >= this->max_rank(), "rank {} for {}", max_rank, this->max_rank());
+  TANDEM_CHECK(adapted.has_all(this->adapted()), "sites that were not announced");
   TANDEM_CHECK(cold_.empty(), "{} cold groups", cold_.size());
+  padded_adapted_ = adapted;
   padded_rows_ = rows;
   padded_rank_ = max_rank;
   padded_kv_len_ = max_kv_len;
@@ -219,6 +236,7 @@ StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
     input.max_kv_len = std::max(input.max_kv_len, sequence.kv_len);
   }
   input.max_rank = max_rank();
+  input.adapted = padded_rows_ > 0 ? padded_adapted_ : adapted();
   input.halved = halved_;
   for (const LoraSegment& segment : segments_) {
     input.max_count = std::max(input.max_count, segment.count);
@@ -261,10 +279,10 @@ StepInput StepBatch::upload(Stream& stream) {
 }
 
 StepInput StepBatch::padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
-                                  SiteSet halved) {
+                                  SiteSet adapted, SiteSet halved) {
   clear();
   halve(halved);
-  pad(rows, max_rank, max_kv_len);
+  pad(rows, max_rank, max_kv_len, adapted);
   fill_up();
   std::size_t used = 0;
   const StepInput input = pack(nullptr, used);

@@ -36,7 +36,7 @@ struct StepLimits {
 struct AdapterSlot {
   SlotId slot;
   std::int32_t max_rank = 0;
-  SiteRanks site_ranks = {};
+  SiteRanks site_ranks = {};  // all 0: not known, there may be modules at every site
 };
 
 // A cold group to be: the rows of the adapter in `slot`, which must be in the batch.
@@ -58,6 +58,7 @@ class SiteSet {
   constexpr void add(Site site) { bits_ |= bit(site); }
   constexpr bool has(Site site) const { return (bits_ & bit(site)) != 0; }
   constexpr bool has_all(SiteSet others) const { return (bits_ & others.bits_) == others.bits_; }
+  static constexpr SiteSet all() { return {Site::qkv, Site::o, Site::gate_up, Site::down}; }
   friend constexpr auto operator<=>(const SiteSet&, const SiteSet&) = default;  // NOLINT(*-nullptr)
 
  private:
@@ -83,6 +84,7 @@ struct StepInput {
   const LoraSegment* segments = nullptr;
   std::int32_t max_rank = 0;    // of any segment, or a bound
   std::int32_t max_count = 0;   // rows of any segment; of a padded step all that there may be
+  SiteSet adapted;              // where any of them has modules, or a bound
   SiteSet halved;               // where adapters are computed in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
   const ColdGroup* groups = nullptr;
@@ -128,12 +130,14 @@ class StepBatch {
 
   // Rows, sequences, segments (if there is one) and rows for logits are filled up to `rows` each,
   // with what computes nothing that anybody reads. Requires decodes_only(). After it the batch
-  // takes no more sequences; largest rank and key count are `max_rank` (0: no adapter) and
-  // `max_kv_len`, which must not be below the batch's own.
-  void pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len);
+  // takes no more sequences; largest rank, key count and adapted sites are `max_rank` (0: no
+  // adapter), `max_kv_len` and `adapted`, which must not be below the batch's own.
+  void pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
+           SiteSet adapted = SiteSet::all());
 
   std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
   SiteRanks site_ranks() const;   // added up over the distinct adapters in the batch
+  SiteSet adapted() const;        // where any of them has modules
 
   // Where the step's adapters are computed in two halves: LlamaModel::compute says when they may.
   void halve(SiteSet sites) { halved_ = sites; }
@@ -145,7 +149,7 @@ class StepBatch {
   // What upload() returns for any batch that is padded to this, but for what sampling reads. Clears
   // the batch.
   StepInput padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
-                         SiteSet halved = {});
+                         SiteSet adapted = SiteSet::all(), SiteSet halved = {});
 
  private:
   StepBatch() = default;
@@ -174,6 +178,7 @@ class StepBatch {
   std::int32_t padded_rows_ = 0;  // 0: not padded
   std::int32_t padded_rank_ = 0;
   std::int32_t padded_kv_len_ = 0;
+  SiteSet padded_adapted_;
   // Blocks of host memory by turns: while the device still reads one, the next is filled.
   struct Staging {
     Buffer pinned;

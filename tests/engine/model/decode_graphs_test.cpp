@@ -42,11 +42,12 @@ class DecodeGraphsTest : public ::testing::Test {
         KvCache::create(*device_, PoolLayout::of(config_, DType::f32, kPageTokens), kPages)
             .value());
     tier_ = DeviceTier::create(*device_, config_, DType::f32, 64, 8, *cache_, pool_).value();
-    for (std::size_t i = 0; i < 5; ++i) {
-      const std::int32_t rank = std::vector<std::int32_t>{4, 8, 16, 24, 64}[i];
+    using enum Module;
+    const std::vector<std::pair<std::int32_t, std::vector<Module>>> kinds = {
+        {4, {q, v}}, {8, {q, v, o}}, {16, {q, v, o, gate, down}}, {24, {up}}, {64, {k, down}}};
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
       Adapter adapter =
-          make_dummy_adapter(config_, DType::f32, rank,
-                             {Module::q, Module::v, Module::o, Module::gate, Module::down}, 70 + i);
+          make_dummy_adapter(config_, DType::f32, kinds[i].first, kinds[i].second, 70 + i);
       EXPECT_TRUE(store_->add(name(i), std::move(adapter), false, false).ok());
       EXPECT_EQ(tier_->start(store_->find(name(i))), DeviceTier::Start::on_its_way);
     }
@@ -175,10 +176,11 @@ TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
 TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
   ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->table(), 64).ok());
   const std::size_t recorded = graphs_->num_recorded();
-  EXPECT_EQ(recorded, graphs_->buckets().size() * 4);  // without, and ranks up to 16, 32, 64
+  // Without; and ranks up to 16, 32, 64, of three sets of sites each.
+  EXPECT_EQ(recorded, graphs_->buckets().size() * (1 + 3 * 3));
   tables_.emplace_back(pool_);
   ASSERT_TRUE(tables_.back().reserve(8));
-  for (const int adapter : {-1, 0, 3, 4}) {
+  for (const int adapter : {-1, 0, 1, 2, 3, 4}) {
     fill({{5, 0, 0, adapter}});
     ASSERT_TRUE(graphs_->pad(*batch_));
     ASSERT_TRUE(graphs_->launch(*stream_, batch_->upload(*stream_), tier_->table()).ok());

@@ -91,6 +91,26 @@ TEST(StepBatch, CountsTheRanksOfEachAdapterOnce) {
   ASSERT_TRUE(stream->synchronize().ok());
 }
 
+TEST(StepBatch, TellsAtWhichSitesItsAdaptersHaveModules) {
+  auto device = make_test_device();
+  auto stream = device->create_stream("test").value();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
+  const std::vector<PageId> pages = {PageId(3)};
+  const std::vector<std::int32_t> one = {12};
+  EXPECT_EQ(batch.adapted(), SiteSet());
+  batch.add_sequence(one, 0, pages, 4, {});
+  batch.add_sequence(one, 0, pages, 4, {SlotId(2), 8, {24, 0, 0, 0}});
+  EXPECT_EQ(batch.upload(*stream).adapted, SiteSet{Site::qkv});
+  batch.add_sequence(one, 0, pages, 4, {SlotId(5), 16, {0, 0, 0, 16}});
+  EXPECT_EQ(batch.upload(*stream).adapted, (SiteSet{Site::qkv, Site::down}));
+  batch.pad(4, 16, 100);
+  EXPECT_EQ(batch.upload(*stream).adapted, SiteSet::all());
+  batch.clear();
+  batch.add_sequence(one, 0, pages, 4, {SlotId(2), 8});
+  EXPECT_EQ(batch.upload(*stream).adapted, SiteSet::all()) << "nobody said where";
+  ASSERT_TRUE(stream->synchronize().ok());
+}
+
 TEST(StepBatch, PaddedToTheSameRowsLiesAtTheSameAddresses) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();
