@@ -32,7 +32,7 @@ std::string describe_cuda();            // one line: "not in this build" or what
 struct CudaDeviceOptions {
   int gpu = 0;           // index among list_cuda_gpus()
   double link_gbps = 0;  // gigabytes (1e9) per second of copy_to_device; 0: not throttled
-  GroupOptions group;    // of what the device is the first of (Device::connect)
+  GroupOptions group{};  // of what the device is the first of (Device::connect)
 };
 
 // One context, the process's primary one. A failure says what there is and what is needed: no GPU,
