@@ -41,7 +41,8 @@ Escape escape_of(std::string_view text) {
   const std::string_view rest = text.substr(2);
   if (text[1] == 'u' && rest.starts_with('{')) {
     const Digits digits(rest.substr(1), rest.size());
-    return {3 + digits.count, digits.value};
+    const bool closed = rest.substr(1 + digits.count).starts_with('}');
+    return {3 + digits.count + (closed ? 1 : 0), digits.value};
   }
   const std::size_t most = text[1] == 'x' ? 2 : text[1] == 'u' ? 4 : text[1] == 'U' ? 8 : 0;
   const Digits digits(rest, most);
@@ -93,16 +94,19 @@ bool names_a_group_oddly(std::string_view text) {
 }  // namespace
 
 Status check_escapes(std::string_view what, std::string_view text, bool grammar) {
-  bool in_class = false;
+  char inside = 0;  // '[', or '"' of a grammar: what we are in
   for (std::size_t i = 0; i < text.size(); ++i) {
     const std::string_view here = text.substr(i);
-    if (here[0] == '\\' && here.size() > 1) {
-      TANDEM_TRY(check_escape(what, here, grammar, !grammar && in_class));
+    const char c = here[0];
+    if (c == '\\' && here.size() > 1) {
+      TANDEM_TRY(check_escape(what, here, grammar, !grammar && inside == '['));
       ++i;
-    } else if (in_class) {
-      in_class = here[0] != ']';
-    } else if (here[0] == '[') {
-      in_class = true;
+    } else if (inside != 0) {
+      if (c == (inside == '[' ? ']' : inside)) inside = 0;
+    } else if (c == '[' || (grammar && c == '"')) {
+      inside = c;
+    } else if (grammar && c == '#') {  // a comment
+      i = std::min(text.find('\n', i), text.size());
     } else if (!grammar && names_a_group_oddly(here)) {
       return invalid("{} names a group by other characters than letters", what);
     }

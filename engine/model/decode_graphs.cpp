@@ -14,9 +14,9 @@ std::int32_t bound_of(const std::vector<std::int32_t>& bounds, std::int32_t valu
   return at == bounds.end() ? 0 : *at;
 }
 
-// Of the adapters that people make: of attention's inputs, of attention, of all. The kernels of
-// sites that none of a step's adapters has would take a microsecond each to find that out.
-constexpr std::array kAdapted = {SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::o}, SiteSet::all()};
+// One bound: recordings without the kernels of sites that none of a step's adapters has gained
+// nothing. Llama-2-7B on two H100s, 32 adapters of q, k and v: 5.80 ms, where 5.77 were with them.
+constexpr std::array kAdapted = {SiteSet::all()};
 
 std::vector<std::int32_t> up_to(std::initializer_list<std::int32_t> values, std::int32_t last) {
   std::vector<std::int32_t> result;

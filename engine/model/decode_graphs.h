@@ -1,11 +1,10 @@
 // Recordings of decode steps: every sequence one row, padded to a bucket of rows, so that a few
 // recordings serve every batch.
 //
-// A recording depends on the bucket, on whether (and up to which rank) there are adapters, on the
-// sites at which these have modules, by a few sets of them, and on where those are computed in two
-// halves, not on which they are: all that varies lies in the step's metadata, at addresses that the
-// bucket alone decides. Sampling and copies stay outside. The
-// engine thread alone uses it.
+// A recording depends on the bucket, on bounds of the adapters' ranks and sites, if there are any,
+// and on where those are computed in two halves, not on which they are: all that varies lies in the
+// step's metadata, at addresses that the bucket alone decides. Sampling and copies stay outside.
+// The engine thread alone uses it.
 #pragma once
 
 #include <cstdint>

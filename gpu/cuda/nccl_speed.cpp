@@ -96,13 +96,16 @@ Result<std::vector<double>> measure_nccl_all_reduce(std::span<const int> gpus,
   }
   const std::int64_t most = *std::ranges::max_element(counts);
   for (auto& rank : ranks) TANDEM_TRY(rank->prepare(static_cast<std::size_t>(most) * 2));
-  // A call of one rank may wait for the others': a thread each.
+  // A call of one rank may wait for the others': a thread each. One that fails ends the others'.
   const auto on_all = [&](const auto& body) -> Status {
     std::vector<Status> ended(ranks.size());
     {
       std::vector<std::jthread> threads;
       for (std::size_t r = 0; r < ranks.size(); ++r) {
-        threads.emplace_back([&, r] { ended[r] = body(*ranks[r]); });
+        threads.emplace_back([&, r] {
+          ended[r] = body(*ranks[r]);
+          if (!ended[r].ok()) all->stop();
+        });
       }
     }
     for (Status& status : ended) TANDEM_TRY(std::move(status));

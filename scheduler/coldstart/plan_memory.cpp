@@ -150,13 +150,14 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
   correct(PlanWay::plan, PlanWay::assist);
   correct(PlanWay::assist, PlanWay::plan);
   const PlanWay best = promised(expected);
-  for (const PlanWay other : {PlanWay::plan, PlanWay::assist, PlanWay::wait}) {
+  for (const PlanWay other : {PlanWay::wait, PlanWay::plan, PlanWay::assist}) {
     const double better = expected[index_of(best)], worse = expected[index_of(other)];
     if (other == best || std::isinf(worse)) continue;
     const std::uint32_t every =
         steps_between_tries(std::min(better, worse), std::max(better, worse));
-    // Not all in the same step.
-    const std::uint32_t turn = every - 1 - (other == PlanWay::assist ? every / 2 : 0);
+    // Not two in the same step.
+    const std::uint32_t turn =
+        every - 1 - static_cast<std::uint32_t>(index_of(other)) * (every / 4);
     if (seen.steps % every == turn) return other;
   }
   return best;

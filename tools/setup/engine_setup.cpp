@@ -138,15 +138,15 @@ Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
 Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& settings) {
   const auto count = static_cast<std::size_t>(settings.tensor_parallel);
   std::vector<std::unique_ptr<Device>> devices;
+  if (settings.collectives != "auto" && (count == 1 || !is_for_gpu(settings))) {
+    return invalid("collectives: {} is for GPUs that share a model; leave it out",
+                   settings.collectives);
+  }
   if (count == 1) {
     TANDEM_ASSIGN(devices.emplace_back(), make_device(settings));
     return devices;
   }
   if (is_for_gpu(settings)) return make_gpus(settings);
-  if (settings.collectives != "auto") {
-    return invalid("collectives: {} is for GPUs, and these are host devices; leave it out",
-                   settings.collectives);
-  }
   TANDEM_ASSIGN(HostDeviceOptions all, choose_host_options(settings));
   const auto threads = static_cast<std::size_t>(all.num_threads);
   if (threads < count) {

@@ -193,12 +193,17 @@ void CudaGroup::watch(const std::stop_token& stop) {
     if (nccl_->ranks().is_stopped()) return;
     std::array<std::uint32_t, Communicator::kMaxRanks> marks{};
     std::ranges::transform(faults().marks, marks.begin(), read);
-    if (const auto late = waits.late(marks, std::chrono::steady_clock::now())) {
-      write(faults().was_late[*late], 1);
-      break_off({});
-    } else if (const Status status = nccl_->ranks().check(); !status.ok()) {
+    try {
+      const auto late = waits.late(marks, std::chrono::steady_clock::now());
+      const Status status = late ? Status() : nccl_->ranks().check();
+      if (!late && status.ok()) continue;
+      if (late) write(faults().was_late[*late], 1);
       break_off(status.message());
+    } catch (const std::exception&) {  // no memory to say what is wrong: something is
+      break_off({});
     }
+    // Also where a meeting of our own kernels has broken the group off before.
+    nccl_->ranks().stop();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -57,10 +58,14 @@ struct NcclRanks::State {
     return call(one.comm);
   }
 
+  // A call that comes later is refused, and must not wait for this: an abort may last until
+  // recordings are destroyed, by whoever makes the call.
   Status end(Rank& rank) {
-    const std::unique_lock lock(rank.calls, kCallPatience);
+    { const std::unique_lock lock(rank.calls, kCallPatience); }
     TANDEM_TRY(cuda_status(cudaSetDevice(rank.gpu), "cudaSetDevice"));
-    return nccl->abort(rank.comm);
+    Status aborted = nccl->abort(rank.comm);
+    if (!aborted.ok()) log::warning("a group of GPUs has not ended well: {}", aborted.message());
+    return aborted;
   }
 };
 
@@ -94,11 +99,16 @@ Result<std::unique_ptr<NcclRanks>> NcclRanks::create(std::span<const int> gpus) 
   // An ending may have to wait for recordings to be destroyed, so each has a thread; and from the
   // start: the failure that asks for it may be want of memory.
   std::unique_ptr<NcclRanks> made(new NcclRanks(state));
-  for (State::Rank& rank : state->ranks) {
-    made->endings_.push_back(on_thread_of_its_own([state, &rank] {
-      state->stopped.wait(false, std::memory_order_acquire);
-      return state->end(rank);
-    }));
+  try {
+    for (State::Rank& rank : state->ranks) {
+      made->endings_.push_back(on_thread_of_its_own([state, &rank] {
+        state->stopped.wait(false, std::memory_order_acquire);
+        return state->end(rank);
+      }));
+    }
+  } catch (const std::system_error& failure) {
+    return error(StatusCode::resource_exhausted, "no thread to end a GPU's rank of NCCL: {}",
+                 failure.what());
   }
   return made;
 }

@@ -71,6 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"number_beyond_the_last", Kind::regex, R"(\u{110000})", "no character"},
         Refused{"hex_digit_behind_an_escape", Kind::regex, R"([\u00e9a])",
                 R"('\u00e9' before 'a')"},
+        Refused{"hex_digit_behind_braces", Kind::regex, R"([\u{e9}a])", R"('\u{e9}' before 'a')"},
         Refused{"escaped_control_character", Kind::regex,
                 "[\\\x01"
                 "b]",
@@ -88,10 +89,16 @@ TEST(ConstraintCheck, TellsNamesOfPropertiesFromKeywords) {
                   .ok());
 }
 
+TEST(ConstraintCheck, LeavesCommentsOfGrammarsAlone) {
+  EXPECT_TRUE(check_constraint({Kind::grammar, "# C:\\\n# \\x414\nroot ::= \"#\" # \\x414"}).ok());
+  EXPECT_FALSE(check_constraint({Kind::grammar, "root ::= \"#\\x414\""}).ok());
+}
+
 TEST(ConstraintCheck, LeavesEscapesAloneThatAreReadAsTheyAreWritten) {
   for (const char* pattern :
        {R"(\x41g)", R"([\x41])", R"([a\u00e9])", R"([\u00e9-\u00fc])", R"(\u00e9a)",
-        R"([\nb]\d[\w\]a])", R"(\u{10FFFF}(?<word>\U0001F600)(?:a))", R"([\u4e00a])", "\\"}) {
+        R"([\nb]\d[\w\]a])", R"(\u{10FFFF}(?<word>\U0001F600)(?:a))", R"([\u4e00a])",
+        R"([\u{4e00}a])", "\\"}) {
     const Status status = check_constraint({Kind::regex, pattern});
     EXPECT_TRUE(status.ok()) << pattern << ": " << status.message();
   }

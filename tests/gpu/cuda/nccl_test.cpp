@@ -36,6 +36,7 @@ TEST(Nccl, IsNotAnyLibrary) {
 
 TEST(Nccl, LeavesMulticastAlone) {
   ASSERT_EQ(::unsetenv("NCCL_NVLS_ENABLE"), 0);
+  ASSERT_EQ(::unsetenv("NCCL_RUNTIME_CONNECT"), 0);
   (void)Nccl::load("libnccl-of-nobody.so.2");
   EXPECT_STREQ(std::getenv("NCCL_NVLS_ENABLE"), "0");
   EXPECT_STREQ(std::getenv("NCCL_RUNTIME_CONNECT"), "0");
