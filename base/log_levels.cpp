@@ -37,6 +37,7 @@ constexpr std::string_view kModules[] = {
     "engine/server/calls",
     "engine/server/cluster",
     "engine/server/messages",
+    "gpu/cuda/nccl",
     "gpu/host/context",
     "scheduler/cluster",
     "scheduler/cluster/membership",

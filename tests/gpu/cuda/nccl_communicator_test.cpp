@@ -141,11 +141,11 @@ TEST_F(NcclCommunicatorTest, ARankThatLeavesEndsTheGroupForGood) {
     EXPECT_EQ(status.code(), StatusCode::fatal);
     EXPECT_THAT(status.message(), HasSubstr("rank 1 failed before its step"));
     for (const auto& end : group.ends) end->reset();
-    if (recorded) {
-      stream.launch(*graph);
-    } else {
-      stream.all_reduce(reduce_one(group, 0));
-    }
+    // At once, also while NCCL waits for a recording to be destroyed.
+    stream.all_reduce(reduce_one(group, 0));
+    EXPECT_EQ(stream.synchronize().code(), StatusCode::fatal);
+    if (!recorded) continue;
+    stream.launch(*graph);
     EXPECT_EQ(stream.synchronize().code(), StatusCode::fatal);
   }
 }
