@@ -128,6 +128,18 @@ std::vector<LoadPiece> as_given(const PlanRequest& request) {
   return order;
 }
 
+// The same for every layer, in the order given, which the timeline has loaded then.
+HandoffPlan plan_alike(HandoffTimeline& timeline, const PlanRequest& request, LayerChoice choice) {
+  HandoffPlan plan;
+  plan.resident_ends = timeline.resident_ends();
+  if (timeline.num_adapters() == 0) return plan;
+  plan.order = as_given(request);
+  timeline.load(plan.order);
+  plan.choices = timeline.all_of(choice);
+  timeline.run(plan.choices, plan.layer_ends);
+  return plan;
+}
+
 // What of a layer travels at once, of a load that is under way.
 struct PieceUnderWay {
   double arrives;
@@ -172,16 +184,9 @@ void put_off_unread(const CostModel& costs, ColdAdapter& adapter) {
 
 HandoffPlan plan_handoff(const CostModel& costs, const PlanRequest& request) {
   HandoffTimeline timeline(costs, request);
-  HandoffPlan plan;
-  plan.resident_ends = timeline.resident_ends();
-  if (timeline.num_adapters() == 0) return plan;
-
-  plan.order = as_given(request);
-  timeline.load(plan.order);
-  plan.choices = timeline.all_of(LayerChoice::wait);
-  double best_end = timeline.run(plan.choices, plan.layer_ends);
-  if (request.workers <= 0) return plan;
-  if (!is_worth_planning(request, plan)) return plan;
+  HandoffPlan plan = plan_alike(timeline, request, LayerChoice::wait);
+  if (request.workers <= 0 || !is_worth_planning(request, plan)) return plan;
+  double best_end = plan.layer_ends.back();
 
   const auto keep_if_better = [&](HandoffTimeline::Choices choices) {
     std::vector<double> ends;
@@ -209,14 +214,8 @@ HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request) {
 
 HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request) {
   HandoffTimeline timeline(costs, request);
-  HandoffPlan plan;
-  plan.resident_ends = timeline.resident_ends();
-  if (timeline.num_adapters() == 0) return plan;
-  plan.order = as_given(request);
-  timeline.load(plan.order);
-  plan.choices = timeline.all_of(request.workers > 0 ? LayerChoice::cpu : LayerChoice::wait);
-  timeline.run(plan.choices, plan.layer_ends);
-  return plan;
+  return plan_alike(timeline, request,
+                    request.workers > 0 ? LayerChoice::cpu : LayerChoice::wait);
 }
 
 // What could be won at most is less than what costs are known to, and the search takes time, too.
