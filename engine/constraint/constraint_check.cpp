@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/constraint/escape_check.h"
+#include "engine/constraint/pattern_scan.h"
 
 namespace tandem {
 namespace {
@@ -26,25 +27,19 @@ struct Shape {
 Shape shape_of(std::string_view text, bool grammar) {
   Shape shape;
   std::int32_t depth = 0;
-  char inside = 0;  // '[' or '"': what we are in
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '\\') {
-      ++i;
-    } else if (inside != 0) {
-      if (c == (inside == '[' ? ']' : inside)) inside = 0;
-    } else if (c == '[' || (grammar && c == '"')) {
-      inside = c;
-    } else if (grammar && c == '#') {
-      i = std::min(text.find('\n', i), text.size());
-    } else if (c == '(') {
+  const auto count = [&](std::string_view rest) -> Status {
+    const char c = rest[0];
+    if (c == '(') {
       shape.nesting = std::max(shape.nesting, ++depth);
     } else if (c == ')') {
       --depth;
     } else if (c == '*' || c == '+' || c == '?' || c == '{') {
       ++shape.repeats;
     }
-  }
+    return {};
+  };
+  (void)scan_pattern(
+      text, grammar, [](std::string_view, bool) { return Status(); }, count);
   return shape;
 }
 

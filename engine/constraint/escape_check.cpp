@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/constraint/pattern_scan.h"
+
 namespace tandem {
 namespace {
 
@@ -94,24 +96,15 @@ bool names_a_group_oddly(std::string_view text) {
 }  // namespace
 
 Status check_escapes(std::string_view what, std::string_view text, bool grammar) {
-  char inside = 0;  // '[', or '"' of a grammar: what we are in
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::string_view here = text.substr(i);
-    const char c = here[0];
-    if (c == '\\' && here.size() > 1) {
-      TANDEM_TRY(check_escape(what, here, grammar, !grammar && inside == '['));
-      ++i;
-    } else if (inside != 0) {
-      if (c == (inside == '[' ? ']' : inside)) inside = 0;
-    } else if (c == '[' || (grammar && c == '"')) {
-      inside = c;
-    } else if (grammar && c == '#') {  // a comment
-      i = std::min(text.find('\n', i), text.size());
-    } else if (!grammar && names_a_group_oddly(here)) {
-      return invalid("{} names a group by other characters than letters", what);
-    }
-  }
-  return {};
+  return scan_pattern(
+      text, grammar,
+      [&](std::string_view rest, bool in_class) {
+        return check_escape(what, rest, grammar, !grammar && in_class);
+      },
+      [&](std::string_view rest) -> Status {
+        if (grammar || !names_a_group_oddly(rest)) return {};
+        return invalid("{} names a group by other characters than letters", what);
+      });
 }
 
 }  // namespace tandem

@@ -214,8 +214,7 @@ HandoffPlan plan_waiting(const CostModel& costs, const PlanRequest& request) {
 
 HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request) {
   HandoffTimeline timeline(costs, request);
-  return plan_alike(timeline, request,
-                    request.workers > 0 ? LayerChoice::cpu : LayerChoice::wait);
+  return plan_alike(timeline, request, request.workers > 0 ? LayerChoice::cpu : LayerChoice::wait);
 }
 
 // What could be won at most is less than what costs are known to, and the search takes time, too.
