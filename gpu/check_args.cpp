@@ -24,8 +24,10 @@ void fits_cache(const TensorView& heads, const KvLayer& cache) {
   TANDEM_CHECK(cache.page_tokens > 0, "{} tokens a page", cache.page_tokens);
 }
 
-void is_a_step_s(std::int32_t num_groups) {
-  TANDEM_CHECK(num_groups >= 1 && num_groups <= kMaxColdGroups, "{} cold groups", num_groups);
+void is_a_job(const HandoffJob& job) {
+  TANDEM_CHECK(job.turn != nullptr, "no turn");
+  TANDEM_CHECK(job.max_groups >= 1 && job.max_groups <= kMaxColdGroups, "{} cold groups",
+               job.max_groups);
 }
 
 }  // namespace
@@ -133,13 +135,13 @@ void check_args(const LoraArgs& args) {
 void check_args(const OfferArgs& args) {
   is_matrix(args.x);
   is_floating(args.x);
-  is_a_step_s(args.num_groups);
+  is_a_job(args);
   TANDEM_CHECK(args.num_segments >= 1, "{} segments", args.num_segments);
-  TANDEM_CHECK((args.cpu_groups | args.xa_groups) == 0 || args.ready != nullptr, "no ready words");
+  TANDEM_CHECK(args.ready != nullptr, "no ready words");
 }
 
 void check_args(const AcceptArgs& args) {
-  is_a_step_s(args.num_groups);
+  is_a_job(args);
   TANDEM_CHECK(args.num_modules >= 1 && args.num_modules <= LoraArgs::kMaxModules, "{} modules",
                args.num_modules);
   TANDEM_CHECK(args.dtype != DType::i32, "answers of {}", to_string(args.dtype));

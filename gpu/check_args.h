@@ -1,5 +1,6 @@
 // Shapes and dtypes of an operation's operands, checked as it is enqueued so that the caller's own
-// stack shows who is wrong. Contents (ids, positions, page tables) are checked as they are read.
+// stack shows who is wrong. Contents (ids, positions, page tables, turns) are checked as they are
+// read.
 #pragma once
 
 #include "gpu/ops.h"

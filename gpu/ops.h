@@ -97,8 +97,8 @@ struct AttentionPlan {
   const AttentionSequence* sequences = nullptr;
   std::int32_t num_sequences = 0;
   std::int32_t num_rows = 0;
-  // The attention operations of this plan will run in a captured graph for this many sequences of
-  // one row each: launch shapes may depend on num_sequences alone.
+  // The attention operations of this plan will run in a captured graph for this many rows and
+  // sequences: launch shapes may depend on these two numbers alone.
   bool captured = false;
 };
 
@@ -261,20 +261,33 @@ struct HandoffState {
   std::uint32_t broken[kMaxMailboxes];  // 1: a deadline passed; offers are void until it is zeroed
 };
 
+// What of a job differs from step to step. In device memory, where copies and uploads alone write
+// it: a recording of an offer and its accept serves every step.
+struct HandoffTurn {
+  std::uint64_t sequence = 0;    // rises from offer to offer; no stream meets one twice
+  std::uint64_t cpu_groups = 0;  // masks over the groups (OfferArgs)
+  std::uint64_t xa_groups = 0;
+  // Masks over the groups: whose adapter has module m in this layer. A module's columns of y hold
+  // nothing otherwise, and the table may not tell yet: its rows travel with the load.
+  std::uint64_t adapted[LoraModules::kMaxModules] = {};
+  std::int32_t num_groups = 0;  // up to HandoffJob::max_groups
+  std::int32_t zero = 0;        // fills the gap
+};
+
 // What an offer and the accept that follows it have in common.
 struct HandoffJob {
+  const HandoffTurn* turn;
   const std::int32_t* rows;     // as in LoraArgs
   const LoraSegment* segments;  // the step's, not the live ones
-  const ColdGroup* groups;      // [num_groups], device memory
-  std::int32_t num_groups;      // 1 .. kMaxColdGroups
-  std::int32_t max_count;       // most rows of any group
-  std::uint32_t* tickets;       // [num_groups] of Ticket, device memory
+  const ColdGroup* groups;      // [max_groups], device memory; the turn's num_groups are read
+  std::int32_t max_groups;      // 1 .. kMaxColdGroups: a bound
+  std::int32_t max_count;       // most rows of any group, or a bound
+  std::uint32_t* tickets;       // [max_groups] of Ticket, device memory; the turn's are written
   // When the offer gave the first group its ticket: nanoseconds of a clock of the device's own,
   // device memory. Null: nobody asks.
   std::uint64_t* time = nullptr;
   HandoffState* state;  // read by the offer, written by the accept
   MailboxView mailboxes[kMaxMailboxes];
-  std::uint64_t sequence;  // of this job; rises from offer to offer
   // Of ranks that share the model: all offer and accept the same jobs, with one `state`. Null: one
   // device.
   Communicator* communicator = nullptr;
@@ -300,9 +313,7 @@ struct OfferArgs : HandoffJob {
   bool x_is_part = false;
   std::uint32_t* shown = nullptr;  // [2][kMaxColdGroups], of Communicator::allocate_words
   std::int32_t num_segments;
-  LoraSegment* live;  // [num_segments]
-  std::uint64_t cpu_groups;
-  std::uint64_t xa_groups;
+  LoraSegment* live;           // [num_segments]
   const std::uint32_t* ready;  // [slots][slot_stride], offset to the layer's words: A's, then B's
   std::int64_t slot_stride;
 };
@@ -320,13 +331,10 @@ struct OfferArgs : HandoffJob {
 // are added up (`is_sum`) the first adds all. What is void on one of them is void.
 struct AcceptArgs : HandoffJob, LoraModules {
   bool is_sum = false;
-  // Masks over the groups: whose adapter has module m in this layer. A module's columns of y hold
-  // nothing otherwise, and the table may not tell yet: its rows travel with the load.
-  std::uint64_t adapted[kMaxModules] = {};
   DType dtype = DType::bf16;  // of y and the weights
   std::uint32_t deadline_us;
-  std::uint32_t* voids;  // [num_groups], device memory; set, never cleared
-  bool any_xa;           // some group may have a cpu_xa ticket
+  std::uint32_t* voids;  // [max_groups], device memory; set, never cleared
+  bool any_xa;           // some group may have a cpu_xa ticket, in this step or, recorded, in any
 };
 
 // How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and

@@ -32,6 +32,8 @@ StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCa
       handoff_(handoff),
       clock_(&clock),
       graphs_(model, cache, options.max_graph_batch),
+      layers_(options.max_layer_rows, model.limits().max_lora_rank, model.limits().max_positions,
+              options.layers),
       waits_(adapters.loads(), model.config().num_layers) {}
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
@@ -41,7 +43,9 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   std::unique_ptr<StepPipeline> pipeline(
       new StepPipeline(options, model, cache, adapters, handoff, clock));
   TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
-  TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, options.limits));
+  StepLimits limits = options.limits;
+  limits.max_turns = static_cast<std::int32_t>(model.config().num_layers) * kNumSites;
+  TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, limits));
   pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));
   const std::size_t bytes =
       static_cast<std::size_t>(options.limits.max_samples) * sizeof(SampledToken);
@@ -73,10 +77,33 @@ Status StepPipeline::tune() {
 Status StepPipeline::record_graphs(std::int32_t max_rank) {
   const TimePoint begin = clock_->now();
   TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_.table(), max_rank, halves_));
+  TANDEM_TRY(record_layers());
   TANDEM_TRY(stream_->synchronize());
   if (graphs_.num_recorded() > 0) {
-    log::info("{} decode steps recorded in {:.1f} s", graphs_.num_recorded(),
-              seconds_between(begin, clock_->now()));
+    log::info("{} decode steps and {} layers recorded in {:.1f} s", graphs_.num_recorded(),
+              layers_.num_recorded(), seconds_between(begin, clock_->now()));
+  }
+  return {};
+}
+
+// Of steps that hand rows over, those whose adapters are of one of the usual kinds: q, k and v;
+// these and o; all.
+Status StepPipeline::record_layers() {
+  const AdapterTable table = adapters_.table();
+  for (const StepBounds& bounds : layers_.all_bounds(false)) {
+    TANDEM_TRY(
+        model_->record_layers(*stream_, batch_->padded_input(bounds), *cache_, table, layers_));
+  }
+  if (handoff_ == nullptr) return {};
+  HandoffStep step;
+  for (const StepBounds& bounds : layers_.all_bounds(true)) {
+    const StepInput input = batch_->padded_input(bounds);
+    for (const SiteSet sites : {SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::o}, SiteSet::all()}) {
+      for (const bool xa : {false, true}) {
+        handoff_->describe_any(adapters_.rank(), input, adapters_.loads(), sites, xa, step);
+        TANDEM_TRY(model_->record_layers(*stream_, input, *cache_, table, layers_, &step.device));
+      }
+    }
   }
   return {};
 }
@@ -101,8 +128,11 @@ bool StepPipeline::launch(const StepPlan& plan) {
   if (halves_.any() && batch_->decodes_only()) {
     batch_->halve(halves_.choose(batch_->num_rows(), batch_->max_rank(), batch_->site_ranks()));
   }
-  // Recordings know nothing of loads under way: such a step runs as it is.
+  const std::int32_t rows = batch_->num_rows();
+  // Recordings of steps know nothing of loads under way; those of layers come between the waits.
+  // Behind another step launches cost nothing, and what is launched fits what the step has.
   const bool recorded = !waits && !hands_over && graphs_.pad(*batch_);
+  const bool by_layers = !recorded && in_flight_ == 0 && layers_.pad(*batch_);
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
@@ -126,15 +156,17 @@ bool StepPipeline::launch(const StepPlan& plan) {
     AdapterTable table = adapters_.table();
     if (waits) table.waits = &waits_;
     if (hands_over) describe_handoff(input, step);
-    model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
+    model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr,
+                    by_layers ? &layers_ : nullptr);
+    if (by_layers) step.status = layers_.take_status();
     if (hands_over) bring_back(step);
     waits_.clear();  // holds on to nobody
   }
   adapters_.step_ends(*stream_);
   step.awaited_masks = plan.num_masks > 0;
-  step.num_rows = batch_->num_rows();
+  step.num_rows = rows;
   step.kind.reset();
-  if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded};
+  if (!waits && !hands_over) step.kind = {rows, recorded};
   forecast(step);
   timer_.enqueued(step.kind, planning_, step.launched, step.gap_seconds);
   next_ = (next_ + 1) % steps_.size();
@@ -237,7 +269,9 @@ void StepPipeline::plan_handoff(Step& step, const HandoffStep* first) {
   } else if (handoff_ != nullptr && !cold_.empty()) {
     handoff_->plan(cold_, batch_->num_rows(), next_starts_in(), adapters_.loads(), step.handoff);
   }
-  if (!step.handoff.groups.empty()) batch_->set_cold(handoff_->cold_slots(step.handoff));
+  if (!step.handoff.groups.empty()) {
+    batch_->set_cold(handoff_->cold_slots(step.handoff), handoff_->turns(step.handoff));
+  }
   waits_.clear();
   const auto& groups = step.handoff.groups;
   if (!groups.empty()) {
@@ -256,7 +290,7 @@ void StepPipeline::plan_handoff(Step& step, const HandoffStep* first) {
 
 void StepPipeline::forecast(const Step& step) {
   if (handoff_ == nullptr || !leads()) return;
-  const double model_s = handoff_->step_time(batch_->num_rows());
+  const double model_s = handoff_->step_time(step.num_rows);
   if (step.kind && step.kind->recorded) {
     forecast_.add(step.launched, model_s);
   } else {

@@ -86,7 +86,7 @@ void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, do
 void Handoff::place_answers(std::size_t rank, HandoffStep& step) const {
   step.times = reinterpret_cast<std::uint64_t*>(ranks_[rank].answers[step.turn].data());
   step.tickets = reinterpret_cast<std::uint32_t*>(step.times + planner_.most_offers());
-  step.voids = step.tickets + step.groups.size() * static_cast<std::size_t>(step.num_offers);
+  step.voids = step.tickets + static_cast<std::size_t>(planner_.most_offers()) * kMaxColdGroups;
 }
 
 // What publish() writes meanwhile is left alone. What the first one has may still be on its way
@@ -122,6 +122,27 @@ std::vector<ColdSlot> Handoff::cold_slots(const HandoffStep& step) const {
                      group.generation, group.job.workers});
   }
   return slots;
+}
+
+std::vector<HandoffTurn> Handoff::turns(const HandoffStep& step) const {
+  std::vector<HandoffTurn> turns(static_cast<std::size_t>(planner_.most_offers()));
+  std::uint64_t sequence = step.sequence;
+  for (std::size_t l = 0; l < step.layers.size(); ++l) {
+    const LayerHandoff& layer = step.layers[l];
+    for (std::size_t s = 0; s < kNumSites; ++s) {
+      if (!layer.sites[s].offered()) continue;
+      HandoffTurn& turn = turns[offer_at(l, s)];
+      turn.sequence = sequence++;
+      turn.cpu_groups = layer.sites[s].cpu_groups;
+      turn.xa_groups = layer.sites[s].xa_groups;
+      const auto first = static_cast<std::size_t>(kFirstModuleOfSite[s]);
+      const std::size_t modules = static_cast<std::size_t>(kFirstModuleOfSite[s + 1]) - first;
+      std::copy_n(layer.adapted.begin() + static_cast<std::ptrdiff_t>(first), modules,
+                  turn.adapted);
+      turn.num_groups = static_cast<std::int32_t>(step.groups.size());
+    }
+  }
+  return turns;
 }
 
 void Handoff::describe(std::int64_t layer, Site site, std::uint64_t sequence,
@@ -162,11 +183,11 @@ void Handoff::describe_to(std::size_t rank, const StepInput& input, const LoadQu
                           HandoffStep& step) const {
   const RankMemory& memory = ranks_[rank];
   StepHandoff& device = step.device;
-  device.job.sequence = step.sequence;
+  device.job.turn = input.turns;
   device.job.communicator = memory.communicator;
   device.job.groups = input.groups;
-  device.job.num_groups = input.num_groups;
-  device.job.max_count = 0;
+  device.job.max_groups = input.max_groups;
+  device.job.max_count = input.padded ? input.num_rows : 0;
   for (const HandoffStep::Group& group : step.groups) {
     device.job.max_count =
         std::max(device.job.max_count, static_cast<std::int32_t>(group.job.rows));
@@ -185,12 +206,24 @@ void Handoff::describe_to(std::size_t rank, const StepInput& input, const LoadQu
     device.job.mailboxes[i] = mailboxes_->view(i);
 }
 
+void Handoff::describe_any(std::size_t rank, const StepInput& input, const LoadQueue& loads,
+                           SiteSet sites, bool xa, HandoffStep& step) const {
+  LayerHandoff layer;
+  for (std::size_t s = 0; s < kNumSites; ++s) {
+    if (!sites.has(static_cast<Site>(s))) continue;
+    layer.sites[s].cpu_groups = 1;
+    layer.sites[s].xa_groups = xa ? 1 : 0;
+  }
+  step.layers.assign(static_cast<std::size_t>(config_.num_layers), layer);
+  describe_to(rank, input, loads, step);
+}
+
 void Handoff::copy_back(Stream& stream, const HandoffStep& step) {
-  const std::size_t tickets = step.groups.size() * static_cast<std::size_t>(step.num_offers);
+  constexpr std::size_t kPlaceBytes =
+      sizeof(std::uint64_t) + kMaxColdGroups * sizeof(std::uint32_t);
   copy_voids_back(stream, step);
   stream.copy_to_host(step.times, step.device.job.time,
-                      static_cast<std::size_t>(planner_.most_offers()) * sizeof(std::uint64_t) +
-                          tickets * sizeof(std::uint32_t));
+                      static_cast<std::size_t>(planner_.most_offers()) * kPlaceBytes);
 }
 
 void Handoff::copy_voids_back(Stream& stream, const HandoffStep& step) {
@@ -199,18 +232,16 @@ void Handoff::copy_voids_back(Stream& stream, const HandoffStep& step) {
 
 // Layers of the group of which workers computed anything; counts those that the GPU did instead.
 std::int32_t Handoff::count_layers(const HandoffStep& step, std::size_t group) {
-  const std::size_t groups = step.groups.size();
   std::int32_t cpu_layers = 0;
-  const std::uint32_t* ticket = step.tickets + group;
-  for (const LayerHandoff& layer : step.layers) {
+  for (std::size_t l = 0; l < step.layers.size(); ++l) {
     bool offered = false;
     bool cpu = false;
-    for (const SiteHandoff& site : layer.sites) {
-      if (!site.offered()) continue;
-      const auto value = static_cast<Ticket>(*ticket);
-      ticket += groups;
-      offered |= ((site.cpu_groups | site.xa_groups) & mask_of(group)) != 0;
-      cpu |= value == Ticket::cpu || value == Ticket::cpu_xa;
+    for (std::size_t s = 0; s < kNumSites; ++s) {
+      const SiteHandoff& site = step.layers[l].sites[s];
+      if (((site.cpu_groups | site.xa_groups) & mask_of(group)) == 0) continue;
+      const Ticket ticket = step.ticket(offer_at(l, s), group);
+      offered = true;
+      cpu |= ticket == Ticket::cpu || ticket == Ticket::cpu_xa;
     }
     cpu_layers += cpu ? 1 : 0;
     counts_.gpu_layers += offered && !cpu ? 1 : 0;

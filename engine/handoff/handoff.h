@@ -64,6 +64,7 @@ class Handoff {
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
             const LoadQueue& under_way, HandoffStep& step);
   std::vector<ColdSlot> cold_slots(const HandoffStep& step) const;
+  std::vector<HandoffTurn> turns(const HandoffStep& step) const;  // [layers * kNumSites]
   // `input` is the step's, uploaded; enqueue it then.
   void publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step);
   void copy_back(Stream& stream, const HandoffStep& step);
@@ -74,6 +75,11 @@ class Handoff {
   void describe_to(std::size_t rank, const StepInput& input, const LoadQueue& loads,
                    HandoffStep& step) const;
   static void copy_voids_back(Stream& stream, const HandoffStep& step);
+
+  // Of any rank, for a recording: steps padded as `input` is that offer at `sites` in every layer,
+  // for x A^T alone, too, if `xa`. Fills in step.device, which points into `step`.
+  void describe_any(std::size_t rank, const StepInput& input, const LoadQueue& loads, SiteSet sites,
+                    bool xa, HandoffStep& step) const;
 
   // `failed`: nothing is known of it but that it is over. `seconds` that it took. What other ranks
   // found void has been added to step.voids.
@@ -122,7 +128,7 @@ class Handoff {
   std::unique_ptr<Mailboxes> mailboxes_;
   struct RankMemory {
     Communicator* communicator = nullptr;
-    Buffer told;   // device memory: times [most offers], then tickets [offers][groups]
+    Buffer told;   // device memory: times and tickets of all places (StepHandoff)
     Buffer shown;  // of several ranks: OfferArgs::shown
     std::array<Buffer, kMaxStepsInFlight> answers;  // as `told`, in host memory, then voids
   };

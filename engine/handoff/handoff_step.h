@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/slot_id.h"
+#include "base/ticket.h"
 #include "engine/adapters/served_adapter.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/model/step_handoff.h"
@@ -58,10 +59,15 @@ struct HandoffStep {
   PlanWay way = PlanWay::wait;
   bool given_up = false;  // a plan promised to shorten it, but such plans were seen to lose
   std::vector<double> planned_layers;  // [layers]: of it, in seconds
-  // What the device told of it, in pinned memory, when it has ended.
-  std::uint64_t* times = nullptr;    // [offers], as HandoffJob::time
-  std::uint32_t* tickets = nullptr;  // [offers][groups]
+  // What the device told of it, in pinned memory, when it has ended: at the places of its offers
+  // (offer_at), as HandoffJob::time and tickets.
+  std::uint64_t* times = nullptr;    // [layers * kNumSites]
+  std::uint32_t* tickets = nullptr;  // [layers * kNumSites][kMaxColdGroups]
   std::uint32_t* voids = nullptr;    // [groups]
+
+  Ticket ticket(std::size_t place, std::size_t group) const {
+    return static_cast<Ticket>(tickets[place * kMaxColdGroups + group]);
+  }
 };
 
 // What came of it.

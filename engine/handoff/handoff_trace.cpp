@@ -34,17 +34,16 @@ struct OfferedLayer {
 std::vector<OfferedLayer> offered_layers(const HandoffStep& step) {
   const std::size_t groups = step.groups.size();
   std::vector<OfferedLayer> offered;
-  std::size_t offer = 0;
   for (std::size_t l = 0; l < step.layers.size(); ++l) {
     std::optional<OfferedLayer> of;
-    for (const SiteHandoff& site : step.layers[l].sites) {
-      if (!site.offered()) continue;
-      if (!of) of = {l, step.times[offer], std::vector<bool>(groups, false)};
+    for (std::size_t s = 0; s < step.layers[l].sites.size(); ++s) {
+      if (!step.layers[l].sites[s].offered()) continue;
+      const std::size_t place = offer_at(l, s);
+      if (!of) of = {l, step.times[place], std::vector<bool>(groups, false)};
       for (std::size_t g = 0; g < groups; ++g) {
-        const auto ticket = static_cast<Ticket>(step.tickets[offer * groups + g]);
+        const Ticket ticket = step.ticket(place, g);
         if (ticket == Ticket::cpu || ticket == Ticket::cpu_xa) of->by_workers[g] = true;
       }
-      ++offer;
     }
     if (of) offered.push_back(std::move(*of));
   }

@@ -19,26 +19,21 @@
 namespace tandem {
 namespace {
 
-// Of a step's layer: which of the step's offers are its own.
+// Of a step's layer: where its first offer is, and how many it has.
 struct Offers {
   std::size_t first = 0;
   std::size_t count = 0;
 };
 
 std::vector<Offers> offers_of(const HandoffStep& step) {
-  std::vector<Offers> offers;
-  std::size_t next = 0;
-  for (const LayerHandoff& layer : step.layers) {
-    const auto count = static_cast<std::size_t>(
-        std::ranges::count_if(layer.sites, [](const SiteHandoff& site) { return site.offered(); }));
-    offers.push_back({next, count});
-    next += count;
+  std::vector<Offers> offers(step.layers.size());
+  for (std::size_t l = 0; l < offers.size(); ++l) {
+    const auto& sites = step.layers[l].sites;
+    for (std::size_t s = 0; s < sites.size(); ++s) {
+      if (sites[s].offered() && offers[l].count++ == 0) offers[l].first = offer_at(l, s);
+    }
   }
   return offers;
-}
-
-Ticket ticket_of(const HandoffStep& step, const Offers& offers, std::size_t group) {
-  return static_cast<Ticket>(step.tickets[offers.first * step.groups.size() + group]);
 }
 
 // What workers did of a layer, by its tickets.
@@ -46,7 +41,7 @@ HandoverWork work_of(const CostModel& costs, const HandoffStep& step, const Offe
                      std::span<const std::vector<LayerLoad>> loads, std::size_t layer) {
   HandoverWork work;
   for (std::size_t g = 0; g < step.groups.size() && offers.count > 0; ++g) {
-    const Ticket ticket = ticket_of(step, offers, g);
+    const Ticket ticket = step.ticket(offers.first, g);
     if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
     const GroupOfStep& job = step.groups[g].job;
     work.add(costs.handover(loads[g][layer], static_cast<std::int32_t>(job.rows),
@@ -100,7 +95,7 @@ std::string letters_of(const HandoffStep& step, std::span<const Offers> offers, 
   constexpr std::string_view kLetters = "?gcxv";
   std::string letters;
   for (const Offers& of : offers) {
-    const auto ticket = of.count == 0 ? 0 : static_cast<std::size_t>(ticket_of(step, of, group));
+    const auto ticket = of.count == 0 ? 0 : static_cast<std::size_t>(step.ticket(of.first, group));
     letters += of.count == 0 ? 'w' : kLetters[std::min(ticket, kLetters.size() - 1)];
   }
   return letters;

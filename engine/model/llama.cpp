@@ -54,6 +54,15 @@ TensorView narrow(const TensorView& room, std::int32_t rows, std::int64_t cols) 
   return {room.data, room.dtype, {rows, cols}};
 }
 
+// Of the place of a projection, given the first one's.
+HandoffJob job_at(HandoffJob job, std::size_t layer, std::size_t site) {
+  const std::size_t at = offer_at(layer, site);
+  job.turn += at;
+  job.tickets += at * kMaxColdGroups;
+  if (job.time != nullptr) job.time += at;
+  return job;
+}
+
 }  // namespace
 
 struct LlamaModel::Step {
@@ -64,7 +73,7 @@ struct LlamaModel::Step {
   Workspace work;  // cut to the rows of this step
   Shared shared;   // the same
   const StepHandoff* handoff = nullptr;
-  HandoffJob job;  // of the next offer; only with a handoff
+  HandoffJob job;  // of the first place (StepHandoff); only with a handoff
 };
 
 LlamaModel::Workspace LlamaModel::lay_out_workspace(const ModelConfig& c, Shard shard, DType dtype,
@@ -164,19 +173,20 @@ TensorView LlamaModel::logits(std::int32_t num_samples) const {
 }
 
 void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& cache,
-                         const AdapterTable& adapters, const StepHandoff* handoff) {
+                         const AdapterTable& adapters, const StepHandoff* handoff,
+                         LayerGraphs* layers) {
   plan_attention(stream, input, cache);
-  compute(stream, input, cache, adapters, handoff);
+  compute(stream, input, cache, adapters, handoff, layers);
 }
 
-void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& cache,
-                         const AdapterTable& adapters, const StepHandoff* handoff) {
+// The work space, cut to the step's rows.
+LlamaModel::Step LlamaModel::cut(Stream& stream, const StepInput& input, const KvCache& cache,
+                                 const AdapterTable& adapters, const StepHandoff* handoff) const {
   TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
   TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
   TANDEM_CHECK(input.halved == SiteSet() ||
                    (communicator_ != nullptr && input.num_rows <= limits_.max_samples),
                "{} rows, halved", input.num_rows);
-  if (input.num_rows == 0) return;
   Step step{stream, input, cache, adapters, work_, shared_, handoff, {}};
   if (handoff != nullptr) {
     step.job = handoff->job;
@@ -192,28 +202,84 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
       *view = view->slice_rows(0, input.num_rows);
     }
   }
+  return step;
+}
 
+void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& cache,
+                         const AdapterTable& adapters, const StepHandoff* handoff,
+                         LayerGraphs* layers) {
+  TANDEM_CHECK(layers == nullptr || input.padded, "{} rows", input.num_rows);
+  if (input.num_rows == 0) return;
+  Step step = cut(stream, input, cache, adapters, handoff);
   begin(step);
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (adapters.waits != nullptr) adapters.waits->before(layer, stream);
-    attention_block(step, layer);
-    mlp_block(step, layer);
+    if (layers == nullptr) {
+      compute_layer(step, layer);
+    } else {
+      layers->run(stream, kind_of(step, layer), input, [&] { compute_layer(step, layer); });
+    }
   }
+  end(step);
+}
+
+Status LlamaModel::record_layers(Stream& stream, const StepInput& input, const KvCache& cache,
+                                 const AdapterTable& adapters, LayerGraphs& layers,
+                                 const StepHandoff* handoff) {
+  TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
+  plan_attention(stream, input, cache);
+  Step step = cut(stream, input, cache, adapters, handoff);
+  for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    TANDEM_TRY(
+        layers.record(stream, kind_of(step, layer), input, [&] { compute_layer(step, layer); }));
+  }
+  return {};
+}
+
+LayerKind LlamaModel::kind_of(const Step& step, std::int64_t layer) {
+  const StepInput& input = step.input;
+  LayerKind kind;
+  kind.layer = layer;
+  kind.rows = input.num_rows;
+  kind.sequences = input.num_sequences;
+  if (input.num_segments > 0) {
+    kind.max_rank = input.max_rank;
+    kind.halved = input.halved;
+  }
+  if (step.handoff == nullptr) return kind;
+  const LayerHandoff& plan = step.handoff->layers[static_cast<std::size_t>(layer)];
+  const auto& sites = plan.sites;
+  for (std::size_t s = 0; s < sites.size(); ++s) {
+    if (!sites[s].offered()) continue;
+    kind.groups = input.max_groups;
+    kind.xa = plan.any_xa();
+    kind.offered.add(static_cast<Site>(s));
+  }
+  return kind;
+}
+
+void LlamaModel::compute_layer(Step& step, std::int64_t layer) {
+  attention_block(step, layer);
+  mlp_block(step, layer);
+}
+
+// Only the rows that somebody will read go through the head.
+void LlamaModel::end(Step& step) {
+  const StepInput& input = step.input;
   if (input.num_logits == 0) return;
-  // Only the rows that somebody will read go through the head.
   const TensorView sampled = work_.sampled.slice_rows(0, input.num_logits);
   const TensorView normed = work_.x.slice_rows(0, input.num_logits);
-  stream.gather_rows({step.work.residual, input.sample_rows, sampled});
-  stream.rms_norm(
+  step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
+  step.stream.rms_norm(
       {sampled, weights_.final_norm(), static_cast<float>(config_.rms_norm_eps), normed});
   const TensorView all = logits(input.num_logits);
   if (communicator_ == nullptr) {
-    stream.gemm({normed, weights_.head(), {}, all});
+    step.stream.gemm({normed, weights_.head(), {}, all});
     return;
   }
   const TensorView part = shared_.logits.slice_rows(0, input.num_logits);
-  stream.gemm({normed, weights_.head(), {}, part});
-  stream.all_gather({communicator_, part, all});
+  step.stream.gemm({normed, weights_.head(), {}, part});
+  step.stream.all_gather({communicator_, part, all});
 }
 
 // The residual before the first layer, and its norm.
@@ -360,14 +426,12 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   if (offered) {
     const std::int64_t row = handoff->whole_loads ? config_.num_layers : layer;
     OfferArgs args;
-    static_cast<HandoffJob&>(args) = step.job;
+    static_cast<HandoffJob&>(args) = job_at(step.job, static_cast<std::size_t>(layer), site);
     args.x = projection.x;
     args.x_is_part = is_part;
     args.shown = handoff->shown;
     args.num_segments = input.num_segments;
     args.live = handoff->live;
-    args.cpu_groups = plan->sites[site].cpu_groups;
-    args.xa_groups = plan->sites[site].xa_groups;
     args.ready = handoff->ready + row * kNumLoadParts;
     args.slot_stride = (config_.num_layers + 1) * kNumLoadParts;
     step.stream.offer(args);
@@ -399,21 +463,14 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   if (!offered) return;
 
   AcceptArgs accept;
-  static_cast<HandoffJob&>(accept) = step.job;
+  static_cast<HandoffJob&>(accept) = job_at(step.job, static_cast<std::size_t>(layer), site);
   static_cast<LoraModules&>(accept) = args;
-  for (int m = 0; m < args.num_modules; ++m) {
-    accept.adapted[m] =
-        plan->adapted[static_cast<std::size_t>(first) + static_cast<std::size_t>(m)];
-  }
   accept.is_sum = is_part;
   accept.dtype = dtype_;
   accept.deadline_us = handoff->deadline_us;
   accept.voids = handoff->voids;
-  accept.any_xa = plan->sites[site].xa_groups != 0;
+  accept.any_xa = plan->any_xa();
   step.stream.accept(accept);
-  ++step.job.sequence;
-  step.job.tickets += step.job.num_groups;
-  if (step.job.time != nullptr) ++step.job.time;
 }
 
 // Each rank reads a share of A; what they gather is small. A rank writes its share again when the

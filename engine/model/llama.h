@@ -14,6 +14,7 @@
 #include "engine/loader/adapter.h"
 #include "engine/loader/shard.h"
 #include "engine/memory/kv_cache.h"
+#include "engine/model/layer_graphs.h"
 #include "engine/model/layer_waits.h"
 #include "engine/model/model_weights.h"
 #include "engine/model/step_batch.h"
@@ -27,7 +28,7 @@ struct AdapterTable {
   const LoraMatrix* matrices = nullptr;
   LoraPages pages;
   // Before its layers read adapters that are on their way. Null: all are there. A step that waits
-  // is not for a recording.
+  // is not for a recording of the whole.
   LayerWaits* waits = nullptr;
 };
 
@@ -65,13 +66,21 @@ class LlamaModel {
   // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
   // logits() for the rows of input.sample_rows. Never waits; may be recorded, unless `handoff` says
   // that there are cold groups. Only of a shard, and of a step of up to max_samples rows, are
-  // adapters halved (input.halved), on all ranks alike.
+  // adapters halved (input.halved), on all ranks alike. `layers`, of a padded step: its layers are
+  // launched from recordings, where there are any.
   void compute(Stream& stream, const StepInput& input, const KvCache& cache,
-               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr,
+               LayerGraphs* layers = nullptr);
 
-  // Both.
+  // plan_attention() and compute().
   void forward(Stream& stream, const StepInput& input, const KvCache& cache,
-               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr,
+               LayerGraphs* layers = nullptr);
+
+  // Records all layers of steps that are padded as `input` is, and offer what `handoff` says.
+  Status record_layers(Stream& stream, const StepInput& input, const KvCache& cache,
+                       const AdapterTable& adapters, LayerGraphs& layers,
+                       const StepHandoff* handoff = nullptr);
 
   // Enqueues the choice of a token for each sample of `input`, after forward(); `out` is device
   // memory for input.num_samples tokens, `masks` what SampleRow::mask counts in.
@@ -139,7 +148,12 @@ class LlamaModel {
   };
 
   Status make_shared(const ModelConfig& config, Shard shard);
+  Step cut(Stream& stream, const StepInput& input, const KvCache& cache,
+           const AdapterTable& adapters, const StepHandoff* handoff) const;
+  static LayerKind kind_of(const Step& step, std::int64_t layer);
   void begin(Step& step);
+  void compute_layer(Step& step, std::int64_t layer);
+  void end(Step& step);
   // The residual, and its norm, x, which the next projection reads: `part` is this shard's of what
   // is to be added.
   void join(Step& step, const TensorView& part, bool accumulate, const TensorView& weight);

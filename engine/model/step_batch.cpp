@@ -38,6 +38,14 @@ class Packer {
     offset_ += aligned(bytes);
     return result;
   }
+  // With room for as many as there may be: where the next one begins does not depend on `values`.
+  template <typename T>
+  const T* put_with_room(const std::vector<T>& values, std::int64_t capacity) {
+    const std::size_t end = offset_ + room<T>(capacity);
+    const T* const result = put(values, capacity);
+    offset_ = end;
+    return result;
+  }
   std::size_t used() const { return offset_; }
 
  private:
@@ -56,8 +64,9 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
       4 * room<std::int32_t>(limits.max_rows) + room<AttentionSequence>(limits.max_sequences) +
       room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples) +
       room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
-      room<SampleRow>(limits.max_samples) + room<TokenBias>(limits.max_biases) +
-      room<std::int32_t>(limits.max_pages) + room<std::int32_t>(limits.max_history);
+      room<HandoffTurn>(limits.max_turns) + room<SampleRow>(limits.max_samples) +
+      room<TokenBias>(limits.max_biases) + room<std::int32_t>(limits.max_pages) +
+      room<std::int32_t>(limits.max_history);
   for (Staging& staging : batch.staging_) {
     TANDEM_ASSIGN(staging.pinned, device.allocate_pinned(bytes, "step metadata"));
     staging.copied = device.create_event();
@@ -81,8 +90,9 @@ void StepBatch::clear() {
   cold_.clear();
   groups_.clear();
   voids_.clear();
+  turns_.clear();
   halved_ = {};
-  padded_rows_ = 0;
+  bounds_ = {};
 }
 
 std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
@@ -92,7 +102,7 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   const auto count = static_cast<std::int32_t>(tokens.size());
   const std::int64_t end = start + count;
   const auto num_pages = static_cast<std::size_t>((end + page_tokens - 1) / page_tokens);
-  TANDEM_CHECK(padded_rows_ == 0, "the batch is padded");
+  TANDEM_CHECK(bounds_.rows == 0, "the batch is padded");
   TANDEM_CHECK(count > 0 && count <= rows_left(), "{} rows, {} left", count, rows_left());
   TANDEM_CHECK(num_pages <= pages.size(), "{} pages for {} tokens", pages.size(), end);
   for (std::int64_t position = start; position < end; ++position) {
@@ -140,9 +150,10 @@ void StepBatch::group_rows_by_adapter() {
   }
 }
 
-void StepBatch::set_cold(std::span<const ColdSlot> cold) {
+void StepBatch::set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns) {
   TANDEM_CHECK(cold.size() <= kMaxColdGroups, "{} groups", cold.size());
   cold_.assign(cold.begin(), cold.end());
+  turns_.assign(turns.begin(), turns.end());
 }
 
 void StepBatch::find_groups() {
@@ -189,23 +200,29 @@ SiteSet StepBatch::adapted() const {
   return sites;
 }
 
-void StepBatch::pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
-                    SiteSet adapted) {
-  TANDEM_CHECK(decodes_only() && rows >= num_rows() && rows >= num_samples(),
-               "{} rows, {} samples and {} sequences to {}", num_rows(), num_samples(),
-               sequences_.size(), rows);
-  TANDEM_CHECK(max_rank >= this->max_rank(), "rank {} for {}", max_rank, this->max_rank());
-  TANDEM_CHECK(adapted.has_all(this->adapted()), "sites that were not announced");
-  TANDEM_CHECK(cold_.empty(), "{} cold groups", cold_.size());
-  padded_adapted_ = adapted;
-  padded_rows_ = rows;
-  padded_rank_ = max_rank;
-  padded_kv_len_ = max_kv_len;
+void StepBatch::pad(const StepBounds& bounds) {
+  TANDEM_CHECK(
+      bounds.rows >= std::max(num_rows(), num_samples()) && bounds.sequences >= num_sequences(),
+      "{} rows, {} samples and {} sequences to {} and {}", num_rows(), num_samples(),
+      num_sequences(), bounds.rows, bounds.sequences);
+  TANDEM_CHECK(!bounds.with_logits || (decodes_only() && bounds.sequences == bounds.rows),
+               "{} rows of {} sequences", num_rows(), num_sequences());
+  TANDEM_CHECK(bounds.max_rank >= max_rank(), "rank {} for {}", bounds.max_rank, max_rank());
+  TANDEM_CHECK(bounds.groups >= num_groups() && (num_groups() > 0 || bounds.groups == 0),
+               "{} cold groups to {}", num_groups(), bounds.groups);
+  bounds_ = bounds;
 }
 
-StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
+StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   StepInput input;
   Packer packer(pinned, device_.data());
+  // In front, with room for all, so that the rest lies where it does without it.
+  input.num_groups = num_groups();
+  input.max_groups = std::max(bounds_.groups, input.num_groups);
+  input.groups = packer.put_with_room(groups_, kMaxColdGroups);
+  input.voids = const_cast<std::uint32_t*>(packer.put_with_room(voids_, kMaxColdGroups));
+  input.turns = packer.put_with_room(turns_, limits_.max_turns);
+  used.begin = groups_.empty() ? packer.used() : 0;
   input.num_rows = num_rows();
   input.ids = packer.put(ids_, limits_.max_rows);
   input.positions = packer.put(positions_, limits_.max_rows);
@@ -213,16 +230,13 @@ StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
   input.sequences = packer.put(sequences_, limits_.max_sequences);
   input.host_sequences = sequences_.data();
   input.num_sequences = static_cast<std::int32_t>(sequences_.size());
-  input.num_logits = static_cast<std::int32_t>(sample_rows_.size());
+  input.num_logits = bounds_.with_logits ? bounds_.rows : num_samples();
   input.sample_rows = packer.put(sample_rows_, limits_.max_samples);
   input.lora_rows = packer.put(lora_rows_, limits_.max_rows);
   input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
   input.segments = packer.put(segments_, limits_.max_sequences);
   input.num_segments = static_cast<std::int32_t>(segments_.size());
   input.page_ids = packer.put(page_ids_, limits_.max_pages);
-  input.num_groups = static_cast<std::int32_t>(groups_.size());
-  input.groups = packer.put(groups_, kMaxColdGroups);
-  input.voids = const_cast<std::uint32_t*>(packer.put(voids_, kMaxColdGroups));
   input.live = reinterpret_cast<LoraSegment*>(live_.data());
   // From here on the addresses vary: sampling is no part of a recording.
   input.samples = packer.put(samples_, limits_.max_samples);
@@ -230,61 +244,63 @@ StepInput StepBatch::pack(std::byte* pinned, std::size_t& used) const {
   input.biases = packer.put(biases_, limits_.max_biases);
   input.history = packer.put(history_, limits_.max_history);
   input.num_history = static_cast<std::int32_t>(history_.size());
-  used = packer.used();
+  used.end = packer.used();
   for (const AttentionSequence& sequence : sequences_) {
     input.max_rows = std::max(input.max_rows, sequence.num_rows);
     input.max_kv_len = std::max(input.max_kv_len, sequence.kv_len);
   }
   input.max_rank = max_rank();
-  input.adapted = padded_rows_ > 0 ? padded_adapted_ : adapted();
+  input.adapted = bounds_.rows > 0 ? SiteSet::all() : adapted();
   input.halved = halved_;
   for (const LoraSegment& segment : segments_) {
     input.max_count = std::max(input.max_count, segment.count);
   }
-  if (padded_rows_ > 0) {
-    TANDEM_CHECK(input.max_kv_len <= padded_kv_len_, "{} keys", input.max_kv_len);
+  if (bounds_.rows > 0) {
+    TANDEM_CHECK(input.max_kv_len <= bounds_.max_kv_len, "{} keys", input.max_kv_len);
     input.padded = true;
-    input.max_kv_len = padded_kv_len_;
-    input.max_rank = padded_rank_;
+    input.max_rows = bounds_.with_logits ? 1 : bounds_.rows;
+    input.max_kv_len = bounds_.max_kv_len;
+    input.max_rank = bounds_.max_rank;
     input.max_count = input.num_lora_rows;
   }
   return input;
 }
 
 void StepBatch::fill_up() {
-  const auto rows = static_cast<std::size_t>(padded_rows_);
+  const auto rows = static_cast<std::size_t>(bounds_.rows);
+  const auto sequences = static_cast<std::size_t>(bounds_.sequences);
   ids_.resize(rows, 0);
   positions_.resize(rows, 0);
   slots_.resize(rows, -1);
   sample_rows_.resize(rows, 0);
-  while (sequences_.size() < rows) {
-    sequences_.push_back({static_cast<std::int32_t>(sequences_.size()), 1, 0, 0});
-  }
-  if (padded_rank_ == 0) return;
+  sequences_.resize(sequences, {0, 0, 0, 0});
+  if (bounds_.max_rank == 0) return;
   lora_rows_.resize(rows, 0);
-  segments_.resize(rows, {0, 0, 0});
+  segments_.resize(sequences, {0, 0, 0});
 }
 
 StepInput StepBatch::upload(Stream& stream) {
   group_rows_by_adapter();
   find_groups();
-  if (padded_rows_ > 0) fill_up();
+  if (bounds_.rows > 0) fill_up();
   Staging& staging = staging_[turn_++ % staging_.size()];
   staging.copied->synchronize();
-  std::size_t used = 0;
+  Used used;
   const StepInput input = pack(staging.pinned.data(), used);
-  if (used > 0) stream.upload(device_.data(), staging.pinned.data(), used);
+  if (used.end > used.begin) {
+    stream.upload(device_.data() + used.begin, staging.pinned.data() + used.begin,
+                  used.end - used.begin);
+  }
   stream.record(*staging.copied);
   return input;
 }
 
-StepInput StepBatch::padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
-                                  SiteSet adapted, SiteSet halved) {
+StepInput StepBatch::padded_input(const StepBounds& bounds, SiteSet halved) {
   clear();
   halve(halved);
-  pad(rows, max_rank, max_kv_len, adapted);
+  bounds_ = bounds;
   fill_up();
-  std::size_t used = 0;
+  Used used;
   const StepInput input = pack(nullptr, used);
   clear();
   return input;

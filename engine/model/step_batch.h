@@ -1,10 +1,10 @@
 // One step's metadata: which rows it computes, where their keys live, which adapter each row has,
 // and which rows are sampled how.
 //
-// Built on the CPU and sent to the device as one copy. A step padded to a number of rows lies at
-// addresses that depend on that number alone, so that a recording can be launched again with new
-// contents. Cold groups (gpu/ops.h) refer to segments, so that they are told by slot and become
-// groups when the segments are known. The engine thread alone uses it.
+// Built on the CPU and sent to the device as one copy. A padded step lies at addresses that depend
+// on its bounds alone, so that a recording can be launched again with new contents. Cold groups
+// (gpu/ops.h) refer to segments, so that they are told by slot and become groups when the segments
+// are known. The engine thread alone uses it.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/free_pages.h"
+#include "engine/model/step_bounds.h"
 #include "engine/model/steps_in_flight.h"
 #include "gpu/device.h"
 #include "gpu/ops.h"
@@ -30,6 +31,7 @@ struct StepLimits {
   std::int32_t max_pages = 0;      // page ids over all sequences
   std::int64_t max_history = 0;    // tokens over all sequences with penalties
   std::int32_t max_biases = 0;
+  std::int32_t max_turns = 0;  // offers to CPU workers (StepHandoff::turns)
 };
 
 // The adapter of a sequence's rows; no slot is the base model.
@@ -76,7 +78,7 @@ struct StepInput {
   const AttentionSequence* sequences = nullptr;
   const AttentionSequence* host_sequences = nullptr;  // the same in host memory, for planning
   const std::int32_t* page_ids = nullptr;
-  std::int32_t max_rows = 0;
+  std::int32_t max_rows = 0;  // of any sequence, or a bound
   std::int32_t max_kv_len = 0;
   std::int32_t num_lora_rows = 0;
   const std::int32_t* lora_rows = nullptr;
@@ -87,10 +89,12 @@ struct StepInput {
   SiteSet adapted;              // where any of them has modules, or a bound
   SiteSet halved;               // where adapters are computed in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
+  std::int32_t max_groups = 0;  // num_groups, or the bound
   const ColdGroup* groups = nullptr;
   std::uint32_t* voids = nullptr;             // [num_groups], zero
+  const HandoffTurn* turns = nullptr;         // as set_cold() was told
   LoraSegment* live = nullptr;                // room for num_segments
-  std::int32_t num_logits = 0;                // rows that get logits: num_samples, or padded
+  std::int32_t num_logits = 0;                // rows that get logits: num_samples, or more
   const std::int32_t* sample_rows = nullptr;  // [num_logits] row of each
   std::int32_t num_samples = 0;
   const SampleRow* samples = nullptr;
@@ -117,8 +121,9 @@ class StepBatch {
   void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
                   std::span<const TokenBias> biases);
 
-  // The cold groups of a step that will not be padded, up to kMaxColdGroups.
-  void set_cold(std::span<const ColdSlot> cold);
+  // The cold groups of a step, up to kMaxColdGroups, and what each of its offers is to do
+  // (StepHandoff::turns).
+  void set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns);
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }
   std::int32_t num_samples() const { return static_cast<std::int32_t>(samples_.size()); }
@@ -128,12 +133,14 @@ class StepBatch {
   // Every sequence has one row.
   bool decodes_only() const { return num_rows() == static_cast<std::int32_t>(sequences_.size()); }
 
-  // Rows, sequences, segments (if there is one) and rows for logits are filled up to `rows` each,
-  // with what computes nothing that anybody reads. Requires decodes_only(). After it the batch
-  // takes no more sequences; largest rank, key count and adapted sites are `max_rank` (0: no
-  // adapter), `max_kv_len` and `adapted`, which must not be below the batch's own.
-  void pad(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
-           SiteSet adapted = SiteSet::all());
+  std::int32_t num_sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
+  std::int32_t num_groups() const { return static_cast<std::int32_t>(cold_.size()); }
+
+  // Rows, sequences, segments, groups and rows for logits are filled up with what computes nothing
+  // that anybody reads. After it the batch takes no more sequences. No bound may be below what the
+  // batch has, samples are no more than rows, and where sequences are as many as rows and there are
+  // logits, each has one row.
+  void pad(const StepBounds& bounds);
 
   std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
   SiteRanks site_ranks() const;   // added up over the distinct adapters in the batch
@@ -146,17 +153,21 @@ class StepBatch {
   // upload kMaxStepsInFlight steps ago, which is long past when that step has been waited for.
   StepInput upload(Stream& stream);
 
-  // What upload() returns for any batch that is padded to this, but for what sampling reads. Clears
-  // the batch.
-  StepInput padded_input(std::int32_t rows, std::int32_t max_rank, std::int32_t max_kv_len,
-                         SiteSet adapted = SiteSet::all(), SiteSet halved = {});
+  // What upload() returns for any batch that is padded to this, but for what sampling reads and the
+  // numbers of groups and logits. Clears the batch.
+  StepInput padded_input(const StepBounds& bounds, SiteSet halved = {});
 
  private:
   StepBatch() = default;
   void group_rows_by_adapter();
   void find_groups();
   void fill_up();
-  StepInput pack(std::byte* pinned, std::size_t& used) const;
+  // Bytes of the block that an upload copies.
+  struct Used {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  StepInput pack(std::byte* pinned, Used& used) const;
 
   struct SequenceAdapter {
     AdapterSlot adapter;
@@ -174,11 +185,9 @@ class StepBatch {
   std::vector<ColdSlot> cold_;
   std::vector<ColdGroup> groups_;
   std::vector<std::uint32_t> voids_;
+  std::vector<HandoffTurn> turns_;
   SiteSet halved_;
-  std::int32_t padded_rows_ = 0;  // 0: not padded
-  std::int32_t padded_rank_ = 0;
-  std::int32_t padded_kv_len_ = 0;
-  SiteSet padded_adapted_;
+  StepBounds bounds_;  // no rows: it is not padded
   // Blocks of host memory by turns: while the device still reads one, the next is filled.
   struct Staging {
     Buffer pinned;

@@ -2,6 +2,7 @@
 // enqueues the step, read by LlamaModel::compute.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -25,14 +26,23 @@ struct LayerHandoff {
   std::array<SiteHandoff, kNumSites> sites;
   // Masks over the groups whose adapter has the module in the layer (AcceptArgs).
   std::array<std::uint64_t, kNumModules> adapted = {};
+
+  bool any_xa() const {
+    return std::ranges::any_of(sites, [](const SiteHandoff& site) { return site.xa_groups != 0; });
+  }
 };
 
-// Pointers are to device memory unless they say otherwise.
+// The place of a projection among the offers of a step, be it offered or not.
+constexpr std::size_t offer_at(std::size_t layer, std::size_t site) {
+  return layer * kNumSites + site;
+}
+
+// Pointers are to device memory unless they say otherwise. What an offer has of its own is at its
+// place: turns [layers * kNumSites], times as many, tickets [layers * kNumSites][kMaxColdGroups].
 struct StepHandoff {
-  // The step's first offer; its tickets are the first of [offers of the step][num_groups], its time
-  // the first of [offers of the step]. The
-  // sequence rises by one from offer to offer, in the order of the layers and of their sites. Rows
-  // and segments are those of the step's StepInput: compute() fills them in.
+  // Turn, tickets and time of the first place. Rows and segments are those of the step's StepInput:
+  // compute() fills them in. The turns' sequence rises by one from offer to offer, in the order of
+  // the layers and of their sites.
   HandoffJob job = {};
   LoraSegment* live = nullptr;           // as many as the step's segments
   std::uint32_t* voids = nullptr;        // [num_groups], zero before the step

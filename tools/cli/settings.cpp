@@ -178,9 +178,11 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
       .meta("MB")
       .range(0, 1 << 20);
   add(s.overlap, "overlap", "prepare a step while the one before it runs");
-  add(s.graphs, "graphs", "launch decode steps from recordings; auto: on a GPU")
-      .choices({"auto", "on", "off"});
-  add(s.max_graph_batch, "max_graph_batch", "sequences of the largest step that is recorded")
+  add(s.graphs, "graphs",
+      "launch decode steps from recordings; layers: also short steps with prompts or loads, layer "
+      "by layer, where they begin on an idle device; auto: on, on a GPU")
+      .choices({"auto", "on", "layers", "off"});
+  add(s.max_graph_batch, "max_graph_batch", "rows of the largest step that is recorded")
       .range(1, 1024);
   add(s.record_steps, "record_steps",
       "write every step with its tokens into this file; `tandem replay` runs them again")

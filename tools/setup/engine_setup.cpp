@@ -284,8 +284,12 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.grammar_cache_bytes = static_cast<std::size_t>(settings.grammar_cache_mb) << 20;
   options.overlap = settings.overlap;
   options.just_in_time = settings.just_in_time;
-  const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs == "on";
+  const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs != "off";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
+  options.max_layer_rows = settings.graphs == "layers" ? options.max_graph_batch : 0;
+  if (options.max_layer_rows > 0 && !settings.record_steps.empty()) {
+    log::info("layers are not launched from recordings while steps are written into a file");
+  }
   options.record_at_start = graphs;
   options.tune_at_start = device.info().is_cuda;
   options.max_queue = static_cast<std::int32_t>(settings.max_queue);

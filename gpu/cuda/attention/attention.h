@@ -32,8 +32,8 @@ class Attention {
   Attention& operator=(const Attention&) = delete;
 
   // Copies the plan to the device, always to the same address: the graph of a captured plan replays
-  // with the contents of the latest plan for as many sequences. Never allocates device memory; does
-  // not wait unless kRing plans are enqueued that the stream has not reached yet.
+  // with the contents of the latest plan for as many rows and sequences. Never allocates device
+  // memory; does not wait unless kRing plans are enqueued that the stream has not reached yet.
   Status plan(const AttentionPlan& plan, cudaStream_t stream);
 
   // Requires a plan() of the same step on the same stream. Rows of q start at multiples of 16 bytes

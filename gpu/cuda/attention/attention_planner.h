@@ -23,7 +23,7 @@ struct PlannedAttention {
   bool fits = false;            // else: the simple kernel for every row
   std::size_t bytes = 0;        // of the plan
   std::int32_t grid_items = 0;  // the number of items, or for captured plans a bound that depends
-                                // on the number of sequences alone
+                                // on the numbers of rows and sequences alone
   std::int32_t prefill_tiles = 0;
   std::int32_t prefill_requests = 0;
   std::size_t request_of_tile = 0;

@@ -3,7 +3,9 @@
 //
 //   out[m][rows[t]][c] += y[t][column of m + c]       modules that the adapter has
 //
-// Grid: groups x parts; the blocks of a group share its rows in chunks. Bound by the link: reads by
+// Grid: groups x parts, of the job's bounds alone, so that a recorded launch serves any turn;
+// blocks of groups that the turn does not have leave at once, as do parts that so many groups
+// should not have. The blocks of a group share its rows in chunks. Bound by the link: reads by
 // kernels come at 48 GB/s where long copies have 55 (H200, PCIe 5 x16), however they are made: 6 to
 // 192 blocks, 16 bytes a thread or bulk copies to shared memory, cached or not, huge pages or
 // small. So few blocks do. They wait for the answers by themselves (answers.cuh), and the fewer the
@@ -26,8 +28,7 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kLoads = 4;
-constexpr std::int64_t kMostBlocks = 16;  // of a launch with fewer groups
-constexpr int kPullLoads = 8;             // of v, 4 bytes each
+constexpr int kPullLoads = 8;  // of v, 4 bytes each
 
 struct AcceptShape {
   AcceptOutput out[LoraArgs::kMaxModules];
@@ -88,9 +89,10 @@ struct Old {
 template <typename T, typename Out, int V, bool kOfRanks>
 class GroupOfY {
  public:
-  __device__ __forceinline__ GroupOfY(const AcceptArgs& a, const AcceptShape& shape, std::int32_t g,
-                                      const ColdGroup& group, const LoraSegment& segment)
-      : a_(a), shape_(shape), g_(g), first_(segment.first) {
+  __device__ __forceinline__ GroupOfY(const AcceptArgs& a, const AcceptShape& shape,
+                                      std::uint32_t adapted, const ColdGroup& group,
+                                      const LoraSegment& segment)
+      : a_(a), shape_(shape), adapted_(adapted), first_(segment.first) {
     const MailboxView& mailbox = a.mailboxes[group.mailbox];
     y_ = reinterpret_cast<const T*>(mailbox.y) + group.first_row * mailbox.max_out;
     units_ = segment.count * shape.units_per_row;
@@ -114,7 +116,7 @@ class GroupOfY {
       const std::int32_t c = unit - r * shape_.units_per_row;
       std::int32_t m = 0;
       while (m + 1 < a_.num_modules && c >= shape_.first_unit[m + 1]) ++m;
-      if ((a_.adapted[m] >> g_ & 1) == 0) continue;
+      if ((adapted_ >> m & 1) == 0) continue;
       const AcceptOutput& out = shape_.out[m];
       const std::int32_t row = a_.rows[first_ + r];
       if (row < 0 || row >= out.rows) __trap();
@@ -166,23 +168,24 @@ class GroupOfY {
 
   const AcceptArgs& a_;
   const AcceptShape& shape_;
-  const std::int32_t g_;
+  const std::uint32_t adapted_;  // mask over the modules
   const std::int32_t first_;
   const T* y_;
   std::int32_t units_;
 };
 
 // This block's share of the group's v, dense as it lies in the mailbox.
-__device__ void pull_v(const AcceptArgs& a, std::int32_t g, const ColdGroup& group,
-                       const LoraSegment& segment, std::int64_t v_width, float* scratch_v) {
+__device__ void pull_v(const AcceptArgs& a, const GroupTurn& turn, std::int32_t g,
+                       const ColdGroup& group, const LoraSegment& segment, std::int64_t v_width,
+                       float* scratch_v) {
   std::int64_t columns = 0;
-  for (std::int32_t m = 0; m < a.num_modules; ++m) columns += rank_of(a, g, segment.slot, m);
+  for (std::int32_t m = 0; m < a.num_modules; ++m) columns += rank_of(a, turn, segment.slot, m);
   if (columns > v_width) __trap();
   const MailboxView& mailbox = a.mailboxes[group.mailbox];
   const float* from = mailbox.v + group.first_row * mailbox.max_v;
   float* to = scratch_v + rows_before(a, g) * v_width;
   const std::int64_t count = segment.count * columns;
-  const std::int64_t step = std::int64_t{gridDim.y} * kThreads * kPullLoads;
+  const std::int64_t step = std::int64_t{turn.parts()} * kThreads * kPullLoads;
   for (std::int64_t begin = std::int64_t{blockIdx.y} * kThreads * kPullLoads + threadIdx.x;
        begin < count; begin += step) {
     std::uint32_t bits[kPullLoads];
@@ -200,25 +203,31 @@ __device__ void pull_v(const AcceptArgs& a, std::int32_t g, const ColdGroup& gro
 template <typename T, typename Out, int V, bool kOfRanks>
 __global__ void __launch_bounds__(kThreads)
     accept_answers(const __grid_constant__ AcceptArgs a, const __grid_constant__ AcceptShape shape,
-                   std::uint64_t offer, std::uint64_t accept, HandoffScratch* scratch,
-                   float* scratch_v) {
+                   HandoffScratch* scratch, float* scratch_v) {
   constexpr std::int32_t kChunk = kThreads * kLoads;
   __shared__ Ticket shared_ticket;
   __shared__ bool shared_answered;
   allow_next_kernel();
   const auto g = static_cast<std::int32_t>(blockIdx.x);
-  const ColdGroup group = a.groups[g];
+  const JobOfBlock job(a, g);
+  const ColdGroup& group = job.group;
+  const GroupTurn turn(job.turn, g);
+  if (g >= turn.num_groups) {
+    // If there are none at all: who waits for the end of this launch waits for those before it.
+    if (g == 0) wait_for_previous_kernels();
+    return;
+  }
+  if (static_cast<std::int32_t>(blockIdx.y) >= turn.parts()) return;
   const LoraSegment segment = a.segments[group.segment];
   using Answers = GroupOfY<T, Out, V, kOfRanks>;
-  const Answers y(a, shape, g, group, segment);
+  const Answers y(a, shape, turn.adapted, group, segment);
   typename Answers::Chunk chunk;
   std::int32_t begin = static_cast<std::int32_t>(blockIdx.y) * kChunk;
   y.find(begin, chunk);
 
   if (threadIdx.x < 32) {
-    const Ticket early = hear_ticket(scratch, g, offer);
-    const bool answered =
-        is_for_workers(early) && hear_verdict(a, g, group, accept, false, scratch);
+    const Ticket early = hear_ticket(scratch, g, turn.sequence);
+    const bool answered = is_for_workers(early) && hear_verdict(a, turn, g, group, false, scratch);
     if (threadIdx.x == 0) {
       shared_ticket = early;
       shared_answered = answered;
@@ -241,7 +250,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool broken = a.state->broken[group.mailbox] != 0;
     __syncthreads();
     if (threadIdx.x < 32) {
-      const bool came = hear_verdict(a, g, group, accept, broken, scratch);
+      const bool came = hear_verdict(a, turn, g, group, broken, scratch);
       if (leads) shared_answered = came;
     }
     __syncthreads();
@@ -255,11 +264,11 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   if (ticket == Ticket::cpu_xa) {
-    pull_v(a, g, group, segment, shape.v_width, scratch_v);
+    pull_v(a, turn, g, group, segment, shape.v_width, scratch_v);
     return;
   }
   if (!fetched) y.fetch(begin, chunk);
-  const auto step = static_cast<std::int32_t>(gridDim.y) * kChunk;
+  const std::int32_t step = turn.parts() * kChunk;
   while (true) {  // the next is on its way while one is added
     begin += step;
     if (begin >= y.units()) break;
@@ -287,8 +296,7 @@ bool in_16_bytes(const AcceptArgs& args) {
 }
 
 template <typename T, typename Out, int V>
-Status launch(const AcceptArgs& args, std::uint64_t offer, std::uint64_t accept,
-              HandoffScratch* scratch, float* v, cudaStream_t stream) {
+Status launch(const AcceptArgs& args, HandoffScratch* scratch, float* v, cudaStream_t stream) {
   AcceptShape shape{};
   const HandoffRank rank = args.is_sum ? HandoffRank() : rank_of(args);
   for (std::int32_t m = 0; m < args.num_modules; ++m) {
@@ -304,29 +312,28 @@ Status launch(const AcceptArgs& args, std::uint64_t offer, std::uint64_t accept,
   }
   const std::int64_t units = std::int64_t{args.max_count} * shape.units_per_row;
   const std::int64_t parts =
-      std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1,
-                               std::max<std::int64_t>(1, kMostBlocks / args.num_groups));
-  const dim3 grid(static_cast<unsigned>(args.num_groups), static_cast<unsigned>(parts));
+      std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1, kMostBlocks);
+  const dim3 grid(static_cast<unsigned>(args.max_groups), static_cast<unsigned>(parts));
   const LaunchShape launch{.grid = grid, .block = dim3(kThreads), .overlap = true};
   const auto kernel =
       rank.of == 1 ? accept_answers<T, Out, V, false> : accept_answers<T, Out, V, true>;
-  return launch_kernel("accept", launch, stream, kernel, args, shape, offer, accept, scratch, v);
+  return launch_kernel("accept", launch, stream, kernel, args, shape, scratch, v);
 }
 
 }  // namespace
 
-Status launch_accept(const AcceptArgs& args, std::uint64_t offer, std::uint64_t accept,
-                     HandoffScratch* scratch, float* v, cudaStream_t stream) {
+Status launch_accept(const AcceptArgs& args, HandoffScratch* scratch, float* v,
+                     cudaStream_t stream) {
   return dispatch_dtype(args.dtype, [&](auto element) {
     using T = typename decltype(element)::type;
     constexpr int kWide = Vec16<T>::kSize;
     const bool wide = in_16_bytes(args);
     if (args.out[0].dtype == args.dtype) {
-      return wide ? launch<T, T, kWide>(args, offer, accept, scratch, v, stream)
-                  : launch<T, T, 1>(args, offer, accept, scratch, v, stream);
+      return wide ? launch<T, T, kWide>(args, scratch, v, stream)
+                  : launch<T, T, 1>(args, scratch, v, stream);
     }
-    return wide ? launch<T, float, kWide>(args, offer, accept, scratch, v, stream)
-                : launch<T, float, 1>(args, offer, accept, scratch, v, stream);
+    return wide ? launch<T, float, kWide>(args, scratch, v, stream)
+                : launch<T, float, 1>(args, scratch, v, stream);
   });
 }
 

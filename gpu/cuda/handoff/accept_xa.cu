@@ -1,8 +1,9 @@
 // out[m][rows[t]][c] += sum_r v[t][r] B[c][r] for the groups whose v the accept kernel pulled into
 // the scratch (AcceptArgs in gpu/ops.h, ticket cpu_xa).
 //
-// Grid: columns in pieces of kThreads x groups. A thread owns a column: it reads its row of B by 16
-// bytes, once for kRows rows of v, which lie in shared memory. Bound by reading B.
+// Grid: columns in pieces of kThreads x groups, of the job's bounds; blocks of groups that the turn
+// does not have leave at once. A thread owns a column: it reads its row of B by 16 bytes, once for
+// kRows rows of v, which lie in shared memory. Bound by reading B.
 #include <algorithm>
 
 #include "gpu/cuda/base/dispatch.h"
@@ -38,19 +39,22 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kWide = Vec16<T>::kSize;
   __shared__ __align__(16) float v[kRows][kMostRank];
   const auto g = static_cast<std::int32_t>(blockIdx.y);
-  // A void group: not all of its v has come.
-  if (static_cast<Ticket>(a.tickets[g]) != Ticket::cpu_xa || a.voids[g] != 0) return;
+  const auto ticket = static_cast<Ticket>(a.tickets[g]);  // an earlier turn's, past this one's
+  const JobOfBlock job(a, g);
+  const GroupTurn turn(job.turn, g);
+  if (g >= turn.num_groups || ticket != Ticket::cpu_xa) return;
+  if (a.voids[g] != 0) return;  // not all of its v has come
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   std::int32_t m = 0;
   while (m + 1 < a.num_modules && block >= shape.first_block[m + 1]) ++m;
-  const LoraSegment segment = a.segments[a.groups[g].segment];
+  const LoraSegment segment = a.segments[job.group.segment];
   std::int32_t columns = 0;  // of v
   std::int32_t column = 0;   // of this module's
   for (std::int32_t i = 0; i < a.num_modules; ++i) {
     if (i == m) column = columns;
-    columns += rank_of(a, g, segment.slot, i);
+    columns += rank_of(a, turn, segment.slot, i);
   }
-  const std::int32_t rank = rank_of(a, g, segment.slot, m);
+  const std::int32_t rank = rank_of(a, turn, segment.slot, m);
   if (rank == 0) return;
   if (rank > kMostRank) __trap();
   const LoraMatrix matrix = a.table[segment.slot * a.slot_stride + m];
@@ -116,7 +120,7 @@ Status launch(const AcceptArgs& args, const float* v, cudaStream_t stream) {
   for (const MailboxView& mailbox : args.mailboxes) {
     shape.v_width = std::max(shape.v_width, mailbox.max_v);
   }
-  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(args.num_groups));
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(args.max_groups));
   // No overlap: page ids and tables came with the load, after the kernels before had begun.
   return launch_kernel("accept", {.grid = grid, .block = dim3(kThreads)}, stream, add_vb<T, Out>,
                        args, shape, v);

@@ -40,22 +40,26 @@ Status Handoff::reserve_v(const AcceptArgs& args) {
   std::int64_t width = 0;
   for (const MailboxView& mailbox : args.mailboxes) width = std::max(width, mailbox.max_v);
   const std::int64_t rows =
-      std::min(std::int64_t{args.num_groups} * args.max_count, args.out[0].rows());
+      std::min(std::int64_t{args.max_groups} * args.max_count, args.out[0].rows());
   const auto bytes = static_cast<std::size_t>(rows * width) * sizeof(float);
   if (bytes <= v_bytes_) return {};
   const std::size_t size = std::bit_ceil(bytes);
-  TANDEM_ASSIGN(DeviceMemory more, allocate_device_memory(size, "answers of CPU workers"));
-  old_v_ = std::exchange(v_, std::move(more));  // cudaFree of the one before waits for the device
+  // A thread that records may not allocate otherwise.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  TANDEM_TRY(cuda_status(cudaThreadExchangeStreamCaptureMode(&mode), "a recording's memory"));
+  Result<DeviceMemory> more = allocate_device_memory(size, "answers of CPU workers");
+  TANDEM_TRY(cuda_status(cudaThreadExchangeStreamCaptureMode(&mode), "a recording's memory"));
+  if (!more) return more.status();
+  outgrown_v_.push_back(std::exchange(v_, std::move(more).value()));
   v_bytes_ = size;
   return {};
 }
 
 Status Handoff::offer(const OfferArgs& args, const GroupEnd* end, cudaStream_t stream) {
   TANDEM_TRY(reach_host_memory());
-  last_sequence_ = args.sequence;
-  if (end == nullptr || end->size == 1) return launch_offer(args, ++offers_, scratch(), stream);
+  if (end == nullptr || end->size == 1) return launch_offer(args, scratch(), stream);
   TANDEM_TRY(launch_agree(args, *end, scratch(), stream));
-  TANDEM_TRY(launch_offer(args, ++offers_, scratch(), stream));
+  TANDEM_TRY(launch_offer(args, scratch(), stream));
   return args.x_is_part ? launch_ring(args, *end, stream) : Status();
 }
 
@@ -64,8 +68,7 @@ Status Handoff::accept(const AcceptArgs& args, cudaStream_t stream) {
   if (args.is_sum && rank_of(args).index > 0) return {};  // the first one adds all
   if (args.any_xa) TANDEM_TRY(reserve_v(args));
   auto* v = reinterpret_cast<float*>(v_.get());
-  const std::uint64_t offer = args.sequence == last_sequence_ ? offers_ : 0;
-  TANDEM_TRY(launch_accept(args, offer, ++accepts_, scratch(), v, stream));
+  TANDEM_TRY(launch_accept(args, scratch(), v, stream));
   return args.any_xa ? launch_accept_xa(args, v, stream) : Status();
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/status.h"
 #include "gpu/cuda/base/device_memory.h"
@@ -14,11 +15,13 @@
 
 namespace tandem::cuda {
 
-// What blocks and kernels of a stream tell each other, per group.
+// What blocks and kernels of a stream tell each other, per group. They know each other's jobs by
+// their sequences: no stream meets one twice, so what an earlier job left passes for no later
+// one's.
 struct HandoffScratch {
   std::uint32_t offered[kMaxColdGroups];  // parts of an offer that are done; zero between launches
-  std::uint64_t given[kMaxColdGroups];    // an offer's number << 3 | the ticket it gave
-  std::uint64_t verdict[kMaxColdGroups];  // an accept's number << 1 | whether all have answered
+  std::uint64_t given[kMaxColdGroups];    // a bell: an offer's sequence and the ticket it gave
+  std::uint64_t verdict[kMaxColdGroups];  // an accept's sequence << 1 | whether all have answered
   // Of ranks: what holds of a group on all of them, as the offer's first kernel found.
   // KnownOfGroup.
   std::uint32_t agreed[kMaxColdGroups];
@@ -38,8 +41,9 @@ inline HandoffRank rank_of(const HandoffJob& job) {
 }
 
 // One per stream. Enqueues; never synchronises; allocates only when an accept has more v than any
-// before it (kFirstV bytes are there from the start). Metadata (groups, segments, rows) may be read
-// while the kernel before still runs: copies and uploads may write it, other kernels not.
+// before it (kFirstV bytes are there from the start). Metadata (turns, groups, segments, rows)
+// may be read while the kernel before still runs: copies and uploads may write it, other kernels
+// not. Launches depend on nothing that is in device memory, so recorded ones serve every turn.
 class Handoff {
  public:
   static Result<std::unique_ptr<Handoff>> create();
@@ -59,10 +63,9 @@ class Handoff {
   DeviceMemory scratch_;
   DeviceMemory v_;
   std::size_t v_bytes_ = 0;
-  std::uint64_t offers_ = 0;         // enqueued so far
-  std::uint64_t last_sequence_ = 0;  // of the last of them
-  std::uint64_t accepts_ = 0;        // enqueued so far
-  DeviceMemory old_v_;               // of an accept that may still run
+  // Accepts that still run, and recordings, which may run again, hold their addresses. Sizes
+  // double, so all of them together are less than v_.
+  std::vector<DeviceMemory> outgrown_v_;
   bool reaches_host_memory_ = false;
 };
 
@@ -73,13 +76,12 @@ Status launch_agree(const OfferArgs& args, const GroupEnd& end, HandoffScratch* 
                     cudaStream_t stream);
 Status launch_ring(const OfferArgs& args, const GroupEnd& end, cudaStream_t stream);
 
-// offer.cu, accept.cu and accept_xa.cu: one kernel each. `offer`: the number of the offer, which
-// the accept may hear of before that kernel has ended; 0: it waits for it. `accept`: the accept's
-// own number. `v` holds the groups' v one after another, [count, rank columns] each, f32.
-Status launch_offer(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratch,
-                    cudaStream_t stream);
-Status launch_accept(const AcceptArgs& args, std::uint64_t offer, std::uint64_t accept,
-                     HandoffScratch* scratch, float* v, cudaStream_t stream);
+// offer.cu, accept.cu and accept_xa.cu: one kernel each. The accept may hear of its offer before
+// that kernel has ended. `v` holds the groups' v one after another, [count, rank columns] each,
+// f32.
+Status launch_offer(const OfferArgs& args, HandoffScratch* scratch, cudaStream_t stream);
+Status launch_accept(const AcceptArgs& args, HandoffScratch* scratch, float* v,
+                     cudaStream_t stream);
 Status launch_accept_xa(const AcceptArgs& args, const float* v, cudaStream_t stream);
 
 }  // namespace tandem::cuda

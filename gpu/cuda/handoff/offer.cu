@@ -1,8 +1,10 @@
 // Tickets for cold groups, and their rows of x to the mailboxes (OfferArgs in gpu/ops.h).
 //
-// Grid: (groups + 1) x parts; the last column copies the segments that belong to no cold group.
-// Bound by the link: the rows leave in 16-byte stores, 512 bytes a warp. The blocks of a group copy
-// a part each, then count themselves; the last to come decides the ticket and rings the bell.
+// Grid: (groups + 1) x parts, of the job's bounds alone, so that a recorded launch serves any turn;
+// blocks of groups that the turn does not have leave at once. The last column copies the segments
+// that belong to no cold group. Bound by the link: the rows leave in 16-byte stores, 512 bytes a
+// warp. The blocks of a group copy a part each, then count themselves; the last to come decides the
+// ticket and rings the bell.
 //
 // A ready word may change while the blocks of a group run. So no block acts on what it read but by
 // leaving its part out, and says so as it counts itself; the ticket is the last block's alone:
@@ -24,6 +26,7 @@
 #include "gpu/cuda/base/memory_order.cuh"
 #include "gpu/cuda/elementwise/rows.cuh"
 #include "gpu/cuda/handoff/handoff.h"
+#include "gpu/cuda/handoff/job.cuh"
 
 namespace tandem::cuda {
 namespace {
@@ -66,14 +69,13 @@ __device__ __forceinline__ Ticket decide(bool cpu, bool xa, bool ready, const Lo
 }
 
 __device__ void copy_other_segments(const OfferArgs& a) {
+  const std::int32_t num_groups = a.turn->num_groups;
   for (std::int32_t s = static_cast<std::int32_t>(threadIdx.x); s < a.num_segments; s += kThreads) {
     bool cold = false;
-    for (std::int32_t g = 0; g < a.num_groups; ++g) cold = cold || a.groups[g].segment == s;
+    for (std::int32_t g = 0; g < num_groups; ++g) cold = cold || a.groups[g].segment == s;
     if (!cold) a.live[s] = a.segments[s];
   }
 }
-
-static_assert(bell_of(9, Ticket::cpu_xa) == (bell_of(9, Ticket::none) | 3));
 
 // Units are 16 bytes or one element; x_stride counts them.
 struct OfferShape {
@@ -81,8 +83,6 @@ struct OfferShape {
   std::int32_t element_bytes;
   std::int64_t x_stride;
   std::int64_t x_rows;
-  std::uint64_t bell;   // of this job, its ticket not yet in it
-  std::uint64_t offer;  // number of this launch
   // Of one of several ranks.
   std::int32_t mailbox_row_units;   // of rows of x in the mailbox: all ranks' columns
   std::int32_t first_mailbox_unit;  // of this rank's columns there
@@ -98,16 +98,21 @@ __global__ void __launch_bounds__(kThreads)
   allow_next_kernel();
   const auto g = static_cast<std::int32_t>(blockIdx.x);
   const auto part = static_cast<std::int32_t>(blockIdx.y);
-  const auto parts = static_cast<std::int32_t>(gridDim.y);
-  if (g == a.num_groups) {
+  if (g == a.max_groups) {
     wait_for_previous_kernels();  // one of them may still read `live`
     if (part == 0) copy_other_segments(a);
     return;
   }
-  const ColdGroup group = a.groups[g];
+  const JobOfBlock job(a, g);
+  const ColdGroup& group = job.group;
+  const HandoffTurn& turn = job.turn;
+  if (g >= turn.num_groups) return;
+  const bool cpu = (turn.cpu_groups >> g & 1) != 0;
+  const bool xa = (turn.xa_groups >> g & 1) != 0;
+  // A group that is offered to nobody has no rows to copy.
+  const std::int32_t parts = cpu || xa ? static_cast<std::int32_t>(gridDim.y) : 1;
+  if (part >= parts) return;
   const LoraSegment segment = a.segments[group.segment];
-  const bool cpu = (a.cpu_groups >> g & 1) != 0;
-  const bool xa = (a.xa_groups >> g & 1) != 0;
   const bool writes = !kOfRanks || shape.writes;
   const std::int32_t units = writes && (cpu || xa) ? segment.count * shape.units_per_row : 0;
   const auto* x = static_cast<const Unit*>(a.x.data);
@@ -182,11 +187,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const Ticket ticket = decide(cpu, xa, ready, seen);
   // relaxed, and before the bell: an accept learns from it when to look for answers, no more
-  store_relaxed(&scratch->given[g], shape.offer << 3 | static_cast<std::uint64_t>(ticket));
+  store_relaxed(&scratch->given[g], make_bell(turn.sequence, ticket));
   // release, system: pairs with the worker's acquire of its bell
   if (!kOfRanks || shape.rings) {
-    store_release_system(&mailbox.bells[g * mailbox.bell_stride],
-                         shape.bell | static_cast<std::uint64_t>(ticket));
+    store_release_system(&mailbox.bells[g * mailbox.bell_stride], make_bell(turn.sequence, ticket));
   }
   a.tickets[g] = static_cast<std::uint32_t>(ticket);
   if (g == 0 && a.time != nullptr) *a.time = global_time_ns();
@@ -205,8 +209,7 @@ bool in_16_bytes(const OfferArgs& args) {
 }
 
 template <typename Unit>
-Status launch(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratch,
-              cudaStream_t stream) {
+Status launch(const OfferArgs& args, HandoffScratch* scratch, cudaStream_t stream) {
   const auto size = static_cast<std::int64_t>(size_of(args.x.dtype));
   const auto unit = static_cast<std::int64_t>(sizeof(Unit));
   const HandoffRank rank = rank_of(args);
@@ -215,18 +218,15 @@ Status launch(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratc
                          static_cast<std::int32_t>(size),
                          args.x.stride[0] * size / unit,
                          args.x.rows(),
-                         bell_of(args.sequence, Ticket::none),
-                         offer,
                          row_units * (args.x_is_part ? rank.of : 1),
                          row_units * (args.x_is_part ? rank.index : 0),
                          args.x_is_part || rank.index == 0,
                          !args.x_is_part && rank.index == 0};
   const bool writes = rank.of == 1 || shape.writes;
-  const bool any = writes && (args.cpu_groups | args.xa_groups) != 0;
-  const std::int64_t units = any ? std::int64_t{args.max_count} * shape.units_per_row : 0;
+  const std::int64_t units = writes ? std::int64_t{args.max_count} * shape.units_per_row : 0;
   const std::int64_t parts =
       std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1, kMostParts);
-  const dim3 grid(static_cast<unsigned>(args.num_groups + 1), static_cast<unsigned>(parts));
+  const dim3 grid(static_cast<unsigned>(args.max_groups + 1), static_cast<unsigned>(parts));
   const LaunchShape launch{.grid = grid, .block = dim3(kThreads), .overlap = true};
   const auto kernel = rank.of == 1 ? offer_rows<Unit, false> : offer_rows<Unit, true>;
   return launch_kernel("offer", launch, stream, kernel, args, shape, scratch);
@@ -234,11 +234,10 @@ Status launch(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratc
 
 }  // namespace
 
-Status launch_offer(const OfferArgs& args, std::uint64_t offer, HandoffScratch* scratch,
-                    cudaStream_t stream) {
-  if (in_16_bytes(args)) return launch<uint4>(args, offer, scratch, stream);
-  return size_of(args.x.dtype) == 2 ? launch<std::uint16_t>(args, offer, scratch, stream)
-                                    : launch<std::uint32_t>(args, offer, scratch, stream);
+Status launch_offer(const OfferArgs& args, HandoffScratch* scratch, cudaStream_t stream) {
+  if (in_16_bytes(args)) return launch<uint4>(args, scratch, stream);
+  return size_of(args.x.dtype) == 2 ? launch<std::uint16_t>(args, scratch, stream)
+                                    : launch<std::uint32_t>(args, scratch, stream);
 }
 
 }  // namespace tandem::cuda

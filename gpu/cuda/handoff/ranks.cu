@@ -8,16 +8,18 @@
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/collectives/meeting.cuh"
 #include "gpu/cuda/handoff/handoff.h"
+#include "gpu/cuda/handoff/job.cuh"
 
 namespace tandem::cuda {
 namespace {
 
 static_assert(kMaxColdGroups % 32 == 0, "a block that meets is whole warps");
 
-__device__ __forceinline__ std::uint32_t look(const OfferArgs& a, std::int32_t g) {
+__device__ __forceinline__ std::uint32_t look(const OfferArgs& a, const HandoffTurn& turn,
+                                              std::int32_t g) {
   const ColdGroup group = a.groups[g];
   std::uint32_t known = 0;
-  if (((a.cpu_groups | a.xa_groups) >> g & 1) != 0) {
+  if (((turn.cpu_groups | turn.xa_groups) >> g & 1) != 0) {
     const std::uint32_t* ready = a.ready + a.segments[group.segment].slot * a.slot_stride;
     if (load4_system(ready) == group.generation) known |= kHasA;
     if (load4_system(ready + 1) == group.generation) known |= kHasB;
@@ -34,25 +36,26 @@ __global__ void __launch_bounds__(kMaxColdGroups)
           HandoffScratch* scratch) {
   __shared__ ShownParts shown;
   const auto g = static_cast<std::int32_t>(threadIdx.x);
+  const HandoffTurn turn = *a.turn;  // metadata: it need not wait
   wait_for_previous_kernels();
   if (!end.shares_gpu) allow_next_kernel();
   // By turns: the slowest rank may still look at those of the offer before.
-  std::uint32_t* const mine = a.shown + a.sequence % 2 * kMaxColdGroups;
+  std::uint32_t* const mine = a.shown + turn.sequence % 2 * kMaxColdGroups;
   std::uint32_t known = 0;
-  if (g < a.num_groups) {
-    known = look(a, g);
+  if (g < turn.num_groups) {
+    known = look(a, turn, g);
     mine[g] = known;
   }
   Meeting meeting(end);
-  const bool came = meeting.meet(mine, a.num_groups, shown);
+  const bool came = meeting.meet(mine, turn.num_groups, shown);
   if (came) meeting.end();
   if (end.shares_gpu) allow_next_kernel();  // not before, as in all_reduce
-  if (g >= a.num_groups) return;
+  if (g >= turn.num_groups) return;
   std::uint32_t everywhere = known & (kHasA | kHasB);
   std::uint32_t anywhere = known & kIsBroken;
   for (std::int32_t r = 0; came && r < end.size; ++r) {
     if (r == end.rank) continue;
-    if (shown.cols[r] != a.num_groups) __trap();
+    if (shown.cols[r] != turn.num_groups) __trap();
     const std::uint32_t theirs = load4_system(shown.at[r] + g);
     everywhere &= theirs;
     anywhere |= theirs & kIsBroken;
@@ -62,20 +65,21 @@ __global__ void __launch_bounds__(kMaxColdGroups)
 }
 
 __global__ void __launch_bounds__(kMaxColdGroups)
-    ring(const __grid_constant__ OfferArgs a, const __grid_constant__ GroupEnd end,
-         std::uint64_t bell) {
+    ring(const __grid_constant__ OfferArgs a, const __grid_constant__ GroupEnd end) {
   __shared__ ShownParts shown;
   const auto g = static_cast<std::int32_t>(threadIdx.x);
+  const HandoffTurn turn = *a.turn;
   wait_for_previous_kernels();
   if (!end.shares_gpu) allow_next_kernel();
   Meeting meeting(end);
   const bool came = meeting.meet(nullptr, 0, shown);
   if (came) meeting.end();
   if (end.shares_gpu) allow_next_kernel();
-  if (!came || end.rank > 0 || g >= a.num_groups) return;
+  if (!came || end.rank > 0 || g >= turn.num_groups) return;
   const MailboxView& mailbox = a.mailboxes[a.groups[g].mailbox];
   // release, system: pairs with the worker's acquire of its bell
-  store_release_system(&mailbox.bells[g * mailbox.bell_stride], bell | a.tickets[g]);
+  store_release_system(&mailbox.bells[g * mailbox.bell_stride],
+                       make_bell(turn.sequence, static_cast<Ticket>(a.tickets[g])));
 }
 
 constexpr LaunchShape kShape{.grid = dim3(1), .block = dim3(kMaxColdGroups), .overlap = true};
@@ -88,8 +92,7 @@ Status launch_agree(const OfferArgs& args, const GroupEnd& end, HandoffScratch* 
 }
 
 Status launch_ring(const OfferArgs& args, const GroupEnd& end, cudaStream_t stream) {
-  return launch_kernel("offer", kShape, stream, ring, args, end,
-                       bell_of(args.sequence, Ticket::none));
+  return launch_kernel("offer", kShape, stream, ring, args, end);
 }
 
 }  // namespace tandem::cuda

@@ -161,8 +161,8 @@ TEST(HandoffPlannerMemory, HasStepsWaitWherePlansLostBeforeTheRestart) {
   HandoffStep step = plan(before);
   ASSERT_EQ(step.groups.size(), 1U);
   // What the device would have told: nothing that costs could be learnt from.
-  std::vector<std::uint64_t> times(static_cast<std::size_t>(step.num_offers));
-  std::vector<std::uint32_t> tickets(times.size());
+  std::vector<std::uint64_t> times(step.layers.size() * kNumSites);
+  std::vector<std::uint32_t> tickets(times.size() * kMaxColdGroups);
   step.times = times.data();
   step.tickets = tickets.data();
   before.learn(step, step.planned_s);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <vector>
 
 #include "base/ticket.h"
@@ -31,13 +32,19 @@ class HandoffTrace : public ::testing::Test {
     for (const std::size_t l : {0U, 1U, 3U}) {
       for (const std::size_t site : {0U, 3U}) step.layers[l].sites[site].cpu_groups = 3;
     }
+    // The first group by workers in layers 0 and 3, the second in 1 alone.
+    const std::vector<std::uint32_t> of_offers = {kCpu, kGpu, kGpu, kGpu, kGpu, kCpu,
+                                                  kGpu, kGpu, kGpu, kGpu, kCpu, kGpu};
+    for (std::size_t i = 0; i < of_offers.size(); ++i) {
+      tickets[place(i / 2) * kMaxColdGroups + i % 2] = of_offers[i];
+    }
     step.tickets = tickets.data();
   }
   ~HandoffTrace() override { trace::switch_off(); }
 
   std::vector<WorkerTime> trace_at(std::int64_t shift_us) {
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      times[i] =
+    for (std::size_t i = 0; i < kOffers; ++i) {
+      times[place(i)] =
           static_cast<std::uint64_t>((1000 + 100 * static_cast<std::int64_t>(i) + shift_us) * 1000);
     }
     step.times = times.data();
@@ -49,10 +56,13 @@ class HandoffTrace : public ::testing::Test {
   static constexpr auto kCpu = static_cast<std::uint32_t>(Ticket::cpu);
   static constexpr auto kGpu = static_cast<std::uint32_t>(Ticket::gpu);
   HandoffStep step;
-  std::vector<std::uint64_t> times = std::vector<std::uint64_t>(6);
-  // [offers][groups]: the first group by workers in layers 0 and 3, the second in 1 alone.
-  std::vector<std::uint32_t> tickets = {kCpu, kGpu, kGpu, kGpu, kGpu, kCpu,
-                                        kGpu, kGpu, kGpu, kGpu, kCpu, kGpu};
+  static constexpr std::size_t kOffers = 6;
+  static std::size_t place(std::size_t offer) {
+    constexpr std::array<std::size_t, 3> kLayers = {0, 1, 3};
+    return offer_at(kLayers[offer / 2], offer % 2 == 0 ? 0 : 3);
+  }
+  std::vector<std::uint64_t> times = std::vector<std::uint64_t>(4 * kNumSites);
+  std::vector<std::uint32_t> tickets = std::vector<std::uint32_t>(times.size() * kMaxColdGroups);
   std::vector<Span> spans;
 };
 

@@ -28,13 +28,15 @@ struct Told {
   Told(const Adapter& adapter, std::vector<std::uint32_t> rows, Ticket ticket,
        const std::vector<double>& take) {
     step.layers.resize(take.size());
+    times.resize(take.size() * kNumSites);
+    tickets.resize(times.size() * kMaxColdGroups);
     std::uint64_t now = 12'345'678'901;
     for (std::size_t l = 0; l < take.size(); ++l) {
       SiteHandoff& site = step.layers[l].sites[0];
       (ticket == Ticket::cpu_xa ? site.xa_groups : site.cpu_groups) = (1U << rows.size()) - 1;
-      times.push_back(now);
+      times[offer_at(l, 0)] = now;
       now += static_cast<std::uint64_t>(take[l] * 1e9);
-      tickets.insert(tickets.end(), rows.size(), static_cast<std::uint32_t>(ticket));
+      for (std::size_t g = 0; g < rows.size(); ++g) set_ticket(l, g, ticket);
     }
     for (const std::uint32_t count : rows) {
       HandoffStep::Group& group = step.groups.emplace_back();
@@ -48,6 +50,10 @@ struct Told {
     step.times = times.data();
     step.tickets = tickets.data();
     step.voids = voids.data();
+  }
+
+  void set_ticket(std::size_t layer, std::size_t group, Ticket ticket) {
+    tickets[offer_at(layer, 0) * kMaxColdGroups + group] = static_cast<std::uint32_t>(ticket);
   }
 };
 
@@ -78,9 +84,7 @@ TEST_F(StepLessons, TellsHowLongEachLayerTookFromOfferToOffer) {
   std::vector<double> take(kLayers, 200e-6);
   take[7] = 900e-6;
   Told told(adapter_, {8}, Ticket::cpu, take);
-  told.step.layers[20].sites[0] = {};  // one that offers nothing: its entries are another's
-  told.times.erase(told.times.begin() + 20);
-  told.tickets.erase(told.tickets.begin() + 20);
+  told.step.layers[20].sites[0] = {};  // one that offers nothing
   const std::vector<double> seen = seen_layers(told.step);
   ASSERT_EQ(seen.size(), kLayers);
   for (std::size_t l = 0; l < kLayers; ++l) {
@@ -97,9 +101,9 @@ TEST_F(StepLessons, SayWhoHadEachLayer) {
   told.step.planned_s = 5e-3;
   told.step.planned_layers.assign(kLayers, 150e-6);
   for (std::size_t l = 20; l < kLayers; ++l) {
-    told.tickets[2 * l] = static_cast<std::uint32_t>(Ticket::gpu);
+    told.set_ticket(l, 0, Ticket::gpu);
   }
-  told.tickets[1] = 77;  // nothing that a device writes
+  told.set_ticket(0, 1, Ticket{77});  // nothing that a device writes
   const std::string text = tell(told.step, 6.2e-3);
   EXPECT_NE(text.find("8 rows c20 g12"), std::string::npos) << text;
   EXPECT_NE(text.find("3 rows v1 c31"), std::string::npos) << text;

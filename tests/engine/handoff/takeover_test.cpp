@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <random>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/handoff_engine.h"
@@ -26,8 +29,25 @@ std::vector<TokenId> tokens_of(Generation& generation) {
   return got.tokens;
 }
 
-class Takeover : public ::testing::TestWithParam<AdapterMode> {
+// How an engine takes over: in a mode, with its layers launched operation by operation or recorded.
+struct Way {
+  const char* name;
+  AdapterMode mode;
+  std::int32_t max_layer_rows;
+};
+
+class Takeover : public ::testing::TestWithParam<Way> {
  protected:
+  static std::unique_ptr<HandoffEngine> make(
+      int num_devices = 1, const std::function<void(EngineOptions&)>& adjust = nullptr) {
+    return HandoffEngine::make(
+        GetParam().mode, kBoundaries, 0, 0,
+        [&](EngineOptions& options) {
+          options.max_layer_rows = GetParam().max_layer_rows;
+          if (adjust) adjust(options);
+        },
+        handoff_config(), num_devices);
+  }
   void SetUp() override { oracle_ = HandoffEngine::make(AdapterMode::cached, kBoundaries); }
   std::vector<TokenId> wanted(const GenerationRequest& request) {
     return run(*oracle_->engine, request)[0].tokens;
@@ -37,7 +57,7 @@ class Takeover : public ::testing::TestWithParam<AdapterMode> {
 };
 
 TEST_P(Takeover, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
-  auto engine = HandoffEngine::make(GetParam(), kBoundaries);
+  auto engine = make();
   for (int k = 0; k < kBoundaries; k += kStride) {
     SCOPED_TRACE(::testing::Message() << "after operation " << k);
     const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
@@ -50,7 +70,7 @@ TEST_P(Takeover, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   const EngineStats stats = engine->engine->stats();
   EXPECT_GT(stats.handoff_cpu_layers, 0U);
   EXPECT_EQ(stats.handoff_voids, 0U);
-  if (GetParam() == AdapterMode::planned) {
+  if (GetParam().mode == AdapterMode::planned) {
     EXPECT_GT(stats.handoff_gpu_layers, 0U);
   }
 }
@@ -85,7 +105,7 @@ void Takeover::of_several_groups(HandoffEngine& engine, int stride) {
 // at the same layer. The second one's arrives in the first step: where the first device has all of
 // an adapter, a step may wait for the second one's rest, which would wait for the step.
 TEST_P(Takeover, OnTwoDevicesThatShareTheModelIsAtTheSameLayerOnBoth) {
-  auto engine = HandoffEngine::make(GetParam(), kBoundaries, 0, 0, nullptr, handoff_config(), 2);
+  auto engine = make(2);
   std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
   std::uniform_int_distribution<int> boundary(0, 30);
   for (int k = 1; k < kBoundaries; k += 2 * kStride) {
@@ -105,11 +125,11 @@ TEST_P(Takeover, OnTwoDevicesThatShareTheModelIsAtTheSameLayerOnBoth) {
 }
 
 TEST_P(Takeover, OfSeveralGroupsInOneStep) {
-  of_several_groups(*HandoffEngine::make(GetParam(), kBoundaries), 3 * kStride);
+  of_several_groups(*make(), 3 * kStride);
 }
 
 TEST_P(Takeover, OfSeveralGroupsOnTwoNodesInOneStep) {
-  const auto engine = HandoffEngine::make(GetParam(), kBoundaries, 0, 0, on_two_nodes);
+  const auto engine = make(1, on_two_nodes);
   const HostTier& host = engine->engine->adapter_store().host_tier();
   ASSERT_EQ(host.num_arenas(), 2U);
   of_several_groups(*engine, 9 * kStride);
@@ -118,8 +138,7 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesInOneStep) {
 
 // As on a host with a GPU at each of two sockets: both devices accept from both mailboxes.
 TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
-  const auto engine =
-      HandoffEngine::make(GetParam(), kBoundaries, 0, 0, on_two_nodes, handoff_config(), 2);
+  const auto engine = make(2, on_two_nodes);
   ASSERT_EQ(engine->engine->adapter_store().host_tier().num_arenas(), 2U);
   of_several_groups(*engine, std::min(27 * kStride, kBoundaries / 3));  // more than the first
   EXPECT_FALSE(engine->second->gate().timed_out());
@@ -127,22 +146,23 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
-                         ::testing::Values(AdapterMode::cpu_assist, AdapterMode::planned),
-                         [](const auto& param) {
-                           return std::string(param.param == AdapterMode::planned ? "planned"
-                                                                                  : "cpu_assist");
-                         });
+                         ::testing::Values(Way{"cpu_assist", AdapterMode::cpu_assist, 0},
+                                           Way{"planned", AdapterMode::planned, 0},
+                                           Way{"recorded", AdapterMode::planned, 32}),
+                         [](const auto& param) { return std::string(param.param.name); });
 
-class TakeoverBFirst : public ::testing::TestWithParam<std::pair<int, LoraSharding>> {};
+class TakeoverBFirst
+    : public ::testing::TestWithParam<std::tuple<int, LoraSharding, std::int32_t>> {};
 
 // B travels first and is waited for; A comes after any operation.
 TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
-  const auto [num_devices, sharding] = GetParam();
+  const auto [num_devices, sharding, max_layer_rows] = GetParam();
   auto oracle = HandoffEngine::make(AdapterMode::cached, kBoundaries);
   auto engine = HandoffEngine::make(
       AdapterMode::planned, kBoundaries, 0, 0,
-      [sharding = sharding](EngineOptions& options) {
+      [sharding = sharding, max_layer_rows = max_layer_rows](EngineOptions& options) {
         options.lora_sharding = sharding;
+        options.max_layer_rows = max_layer_rows;
         options.handoff.plan = [](const CostModel&, const PlanRequest& request) {
           HandoffPlan plan;
           for (std::size_t i = 0; i < request.adapters.size(); ++i) {
@@ -177,10 +197,11 @@ TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TakeoverBFirst,
-                         ::testing::Values(std::pair(1, LoraSharding::automatic),
-                                           std::pair(2, LoraSharding::automatic),
-                                           std::pair(2, LoraSharding::gathered),
-                                           std::pair(2, LoraSharding::s_lora)));
+                         ::testing::Values(std::tuple(1, LoraSharding::automatic, 0),
+                                           std::tuple(1, LoraSharding::automatic, 32),
+                                           std::tuple(2, LoraSharding::automatic, 0),
+                                           std::tuple(2, LoraSharding::gathered, 32),
+                                           std::tuple(2, LoraSharding::s_lora, 0)));
 
 }  // namespace
 }  // namespace tandem::test

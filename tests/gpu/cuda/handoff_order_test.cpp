@@ -31,6 +31,7 @@ class HandoffOrder : public ::testing::Test {
     std::int32_t rows[kRows];
     LoraSegment segment, live;
     ColdGroup group;
+    HandoffTurn turns[kOffers];
     HandoffState handoff;
     LoraMatrix matrix;
     std::uint32_t ready[kNumLoadParts];
@@ -76,6 +77,15 @@ class HandoffOrder : public ::testing::Test {
     stream_->copy_to_device(to.data(), from, bytes);
     ASSERT_TRUE(stream_->synchronize().ok());
   }
+  // Of the offers that come next, for whoever sends host_state_.
+  void make_turns(std::uint64_t first) {
+    for (HandoffTurn& turn : host_state_.turns) {
+      turn.sequence = first++;
+      turn.num_groups = 1;
+      turn.cpu_groups = 1;
+      turn.adapted[0] = 1;
+    }
+  }
   State* on_device() { return reinterpret_cast<State*>(state_.data()); }
   Weights& weights(int which) { return reinterpret_cast<Weights*>(weights_.data())[which]; }
 
@@ -99,20 +109,19 @@ class HandoffOrder : public ::testing::Test {
     }
   }
 
-  OfferArgs offer(std::uint64_t sequence, int index) {
+  OfferArgs offer(int index) {
     OfferArgs args{};
+    args.turn = &on_device()->turns[index];
     args.x = {x_on_device_.data(), DType::f32, {kRows, kIn}};
     args.rows = on_device()->rows;
     args.segments = &on_device()->segment;
     args.num_segments = 1;
     args.live = &on_device()->live;
     args.groups = &on_device()->group;
-    args.num_groups = 1;
-    args.cpu_groups = 1;
+    args.max_groups = 1;
     args.ready = on_device()->ready;
     args.slot_stride = kNumLoadParts;
     args.mailboxes[0] = view();
-    args.sequence = sequence;
     args.tickets = &on_device()->tickets[index];
     args.state = &on_device()->handoff;
     args.max_count = kRows;
@@ -134,19 +143,18 @@ class HandoffOrder : public ::testing::Test {
     args.live = true;
     return args;
   }
-  AcceptArgs accept(std::uint64_t sequence, int index) {
+  AcceptArgs accept(int index) {
     AcceptArgs args{};
+    args.turn = &on_device()->turns[index];
     args.num_modules = 1;
     args.out[0] = out();
-    args.adapted[0] = 1;
     args.dtype = DType::f32;
     args.rows = on_device()->rows;
     args.segments = &on_device()->segment;
     args.groups = &on_device()->group;
-    args.num_groups = 1;
+    args.max_groups = 1;
     args.tickets = &on_device()->tickets[index];
     args.mailboxes[0] = view();
-    args.sequence = sequence;
     args.deadline_us = 5'000'000;
     args.state = &on_device()->handoff;
     args.voids = &on_device()->voided;
@@ -220,6 +228,8 @@ TEST_F(HandoffOrder, AddsEveryDeltaOnceWhereverTheLoadIs) {
     value = static_cast<float>(load % 11 + 1);
     fill(weights(load % 2), value);
     host_state_.group.generation = static_cast<std::uint32_t>(load);
+    make_turns(sequence + 1);
+    sequence += kOffers;
     stream_->copy_to_device(state_.data(), &host_state_, offsetof(State, ready));
     const std::vector<float> zeros(kRows * kOut, 0.0F);
     stream_->copy_to_device(out_.data(), zeros.data(), zeros.size() * 4);
@@ -233,10 +243,9 @@ TEST_F(HandoffOrder, AddsEveryDeltaOnceWhereverTheLoadIs) {
     };
     if (load % 3 == 0) send();
     for (int i = 0; i < kOffers; ++i) {
-      ++sequence;
-      stream_->offer(offer(sequence, i));
+      stream_->offer(offer(i));
       stream_->lora(lora());
-      stream_->accept(accept(sequence, i));
+      stream_->accept(accept(i));
       if (load % 3 != 0 && load % kOffers == i) send();
     }
     stream_->copy_to_host(got.data(), out_.data(), got.size() * 4);
@@ -271,6 +280,7 @@ TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
   std::uint64_t sequence = 0;
   for (int boundary = 0; boundary <= 6; ++boundary) {
     host_state_.group.generation = static_cast<std::uint32_t>(boundary + 1);
+    make_turns(sequence + 1);
     copy(state_, &host_state_, offsetof(State, ready));
     const std::vector<float> zeros(kRows * kOut, 0.0F);
     copy(out_, zeros.data(), zeros.size() * 4);
@@ -292,7 +302,7 @@ TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
     for (int i = 0; i < 2; ++i) {
       ++sequence;
       at_boundary();
-      stream_->offer(offer(sequence, i));
+      stream_->offer(offer(i));
       at_boundary();
       stream_->lora(lora());
       at_boundary();
@@ -307,7 +317,7 @@ TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
         std::copy(one.begin(), one.end(), mail_->y);
         std::atomic_ref<std::uint64_t>(mail_->done).store(sequence, std::memory_order_release);
       });
-      stream_->accept(accept(sequence, i));
+      stream_->accept(accept(i));
       worker.join();
     }
     at_boundary();
@@ -324,23 +334,27 @@ TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
   }
 }
 
-// Groups and segments are read before the kernels in front have ended, but for the upload of them.
+// Turns, groups and segments are read before the kernels in front have ended, but for the upload of
+// them, which waits until those before it have read theirs.
 TEST_F(HandoffOrder, ReadsWhatTheUploadInFrontBrought) {
   const Buffer pinned = std::move(device_->allocate_pinned(sizeof(State), "state")).value();
   for (std::uint64_t sequence = 1; sequence < 40; sequence += 2) {
     host_state_.group.generation = 1;
     host_state_.segment.count = 1;
+    make_turns(sequence);
     copy(state_, &host_state_, sizeof(State));
     std::memset(mail_->x, 0xFF, sizeof mail_->x);
-    stream_->offer(offer(sequence, 0));
-    AcceptArgs nobody_answers = accept(sequence, 0);
+    stream_->offer(offer(0));
+    AcceptArgs nobody_answers = accept(0);
     nobody_answers.deadline_us = 3000;
     stream_->accept(nobody_answers);
     host_state_.segment.count = kRows;
+    make_turns(sequence + 1);
     std::memcpy(pinned.data(), &host_state_, sizeof(State));
     stream_->upload(state_.data(), pinned.data(), sizeof(State));
-    stream_->offer(offer(sequence + 1, 0));
+    stream_->offer(offer(0));
     ASSERT_TRUE(stream_->synchronize().ok());
+    ASSERT_EQ(mail_->bell, bell_of(sequence + 1, Ticket::cpu));
     ASSERT_EQ(std::memcmp(mail_->x, x_, sizeof x_), 0) << "sequence " << sequence;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "tests/gpu/ops/ops_fixture.h"
@@ -113,6 +114,9 @@ class PagedAttention : public OpsTest {
     return args;
   }
 
+  void replay(DType dtype, std::int64_t group, std::int32_t rows, std::size_t num_sequences,
+              const std::function<std::vector<Shape::Sequence>(int)>& next);
+
   // Attends to a random cache.
   void check(const Shape& shape) {
     const std::int64_t pages = std::max<std::int64_t>(1, Tables::pages_of(shape));
@@ -201,60 +205,104 @@ TEST_F(PagedAttention, MixesPromptsAndDecodeRows) {
   }
 }
 
+// One recording of a step of so many rows and sequences, launched for steps as `next` makes them:
+// with as many sequences, and no more rows. A row that no sequence has is of no account.
+void PagedAttention::replay(DType dtype, std::int64_t group, std::int32_t rows,
+                            std::size_t num_sequences,
+                            const std::function<std::vector<Shape::Sequence>(int)>& next) {
+  constexpr std::int32_t kMaxKeys = 600;
+  Shape shape{dtype, 2, group, 64, 16, next(0)};
+  const auto pages = static_cast<std::int64_t>(num_sequences) * (kMaxKeys / shape.page_tokens + 1);
+  const std::int64_t width = shape.kv_heads * shape.group * shape.d;
+  const TestTensor cache = cache_of(shape, pages);
+  const TestTensor q = tensor(dtype, {rows, width}, 2, shape.d);
+  TestTensor out = tensor(dtype, {rows, width}, 1, 2);
+  const auto sequences = array(std::vector<AttentionSequence>(num_sequences));
+  const auto page_ids = array(std::vector<std::int32_t>(static_cast<std::size_t>(pages)));
+
+  const auto plan_step = [&](const Tables& tables) {
+    ASSERT_EQ(tables.sequences.size(), num_sequences);
+    stream_->copy_to_device(sequences.on_device(), tables.sequences.data(),
+                            tables.sequences.size() * sizeof(AttentionSequence));
+    stream_->copy_to_device(page_ids.on_device(), tables.page_ids.data(),
+                            tables.page_ids.size() * sizeof(std::int32_t));
+    AttentionPlan plan = plan_of(shape, tables);
+    plan.num_rows = rows;
+    plan.captured = true;
+    stream_->plan_attention(plan);
+    ASSERT_TRUE(stream_->synchronize().ok());  // the copies have read `tables`
+  };
+  Tables tables(shape, deal_pages(pages));
+  plan_step(tables);
+  AttentionArgs args = args_of(shape, tables, q.on_device(), cache.on_device(), out.on_device());
+  args.sequences = sequences.on_device();
+  args.page_ids = page_ids.on_device();
+  args.max_rows = rows;
+  args.max_kv_len = kMaxKeys;
+  ASSERT_TRUE(stream_->begin_recording().ok());
+  stream_->attention(args);
+  auto graph = stream_->end_recording();
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+
+  for (int round = 0; round < 12; ++round) {
+    shape.sequences = next(round);
+    tables = Tables(shape, deal_pages(pages));
+    plan_step(tables);
+    stream_->launch(**graph);
+    ASSERT_TRUE(stream_->synchronize().ok());
+    const std::vector<std::byte> got = out.download(*stream_);
+    const std::size_t row = got.size() / static_cast<std::size_t>(rows);
+    reference::attention(args_of(shape, tables, q.host(), cache.host(), out.host()));
+    std::vector<bool> used(static_cast<std::size_t>(rows), false);
+    for (const AttentionSequence& sequence : tables.sequences) {
+      for (std::int32_t r = 0; r < sequence.num_rows && sequence.kv_len > 0; ++r) {
+        used[static_cast<std::size_t>(sequence.first_row + r)] = true;
+      }
+    }
+    for (std::size_t r = 0; r < used.size(); ++r) {
+      if (used[r]) continue;
+      std::copy_n(got.data() + r * row, row, out.host().row_bytes(static_cast<std::int64_t>(r)));
+    }
+    expect_same(out, fmt::format("round {}: {}", round, to_string(shape)),
+                tolerance_of_attention(dtype));
+  }
+}
+
 TEST_F(PagedAttention, ReplaysARecordingForOtherLengths) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    constexpr std::int64_t kSequences = 5;
-    constexpr std::int32_t kMaxKeys = 600;
-    Shape shape{dtype, 2, 4, 64, 16, std::vector<Shape::Sequence>(kSequences, {1, 1})};
-    const std::int64_t pages = kSequences * (kMaxKeys / shape.page_tokens + 1);
-    const std::int64_t width = shape.kv_heads * shape.group * shape.d;
-    const TestTensor cache = cache_of(shape, pages);
-    const TestTensor q = tensor(dtype, {kSequences, width}, 2, shape.d);
-    TestTensor out = tensor(dtype, {kSequences, width}, 1, 2);
-    const auto sequences = array(std::vector<AttentionSequence>(kSequences));
-    const auto page_ids = array(std::vector<std::int32_t>(static_cast<std::size_t>(pages)));
-
-    const auto plan_step = [&](const Tables& tables) {
-      stream_->copy_to_device(sequences.on_device(), tables.sequences.data(),
-                              tables.sequences.size() * sizeof(AttentionSequence));
-      stream_->copy_to_device(page_ids.on_device(), tables.page_ids.data(),
-                              tables.page_ids.size() * sizeof(std::int32_t));
-      AttentionPlan plan = plan_of(shape, tables);
-      plan.captured = true;
-      stream_->plan_attention(plan);
-      ASSERT_TRUE(stream_->synchronize().ok());  // the copies have read `tables`
-    };
-    Tables tables(shape, deal_pages(pages));
-    tables.max_kv_len = kMaxKeys;
-    plan_step(tables);
-    AttentionArgs args = args_of(shape, tables, q.on_device(), cache.on_device(), out.on_device());
-    args.sequences = sequences.on_device();
-    args.page_ids = page_ids.on_device();
-    ASSERT_TRUE(stream_->begin_recording().ok());
-    stream_->attention(args);
-    auto graph = stream_->end_recording();
-    ASSERT_TRUE(graph.ok()) << graph.status().message();
-
-    for (int round = 0; round < 12; ++round) {
+    replay(dtype, 4, 5, 5, [&](int round) {
       // Short, long and mixed steps; in every third round the last rows are padding.
-      const std::int64_t longest = round % 4 == 0 ? 20 : kMaxKeys;
-      for (std::size_t s = 0; s < kSequences; ++s) {
+      std::vector<Shape::Sequence> sequences;
+      for (int s = 0; s < 5; ++s) {
         const bool padding = round % 3 == 2 && s >= 3;
-        shape.sequences[s].kv_len = padding ? 0 : static_cast<std::int32_t>(pick(1, longest));
+        const auto keys = static_cast<std::int32_t>(pick(1, round % 4 == 0 ? 20 : 600));
+        sequences.push_back({1, padding ? 0 : keys});
       }
-      tables = Tables(shape, deal_pages(pages));
-      plan_step(tables);
-      stream_->launch(**graph);
-      ASSERT_TRUE(stream_->synchronize().ok());
-      const std::vector<std::byte> got = out.download(*stream_);
-      const std::size_t row = got.size() / static_cast<std::size_t>(kSequences);
-      reference::attention(args_of(shape, tables, q.host(), cache.host(), out.host()));
-      for (std::size_t s = 0; s < kSequences; ++s) {
-        if (shape.sequences[s].kv_len > 0) continue;
-        std::copy_n(got.data() + s * row, row, out.host().row_bytes(static_cast<std::int64_t>(s)));
+      return sequences;
+    });
+  }
+}
+
+TEST_F(PagedAttention, ReplaysARecordingForOtherPrompts) {
+  constexpr std::int32_t kRows = 56;
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    for (const std::int32_t most : {1, 4, kRows}) {  // sequences
+      for (const std::int64_t group : {1, 4, 24}) {
+        replay(dtype, group, kRows, static_cast<std::size_t>(most), [&](int round) {
+          // One prompt of all rows, then any number of chunks of any lengths.
+          std::vector<Shape::Sequence> sequences;
+          std::int32_t left = kRows;
+          for (std::int32_t s = 0; s < most; ++s) {
+            const auto rows = static_cast<std::int32_t>(
+                round == 0 ? (s == 0 ? left : 0)
+                           : std::min<std::int64_t>(left, pick(0, 2 * kRows / most)));
+            const auto before = static_cast<std::int32_t>(pick(0, round % 2 == 0 ? 0 : 500));
+            sequences.push_back({rows, rows == 0 ? 0 : before + rows});
+            left -= rows;
+          }
+          return sequences;
+        });
       }
-      expect_same(out, fmt::format("round {}: {}", round, to_string(shape)),
-                  tolerance_of_attention(dtype));
     }
   }
 }

@@ -1,8 +1,11 @@
 // Offer and accept of two ranks that share a model. Both are on one GPU where there is no other.
+#include <fmt/format.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -38,6 +41,7 @@ constexpr ColdCase kCases[] = {
     {{false, false}, {true, false}, true, true, 0, Ticket::cpu},
 };
 constexpr std::size_t kGroups = std::size(kCases);
+constexpr std::size_t kMaxGroups = kGroups + 2;  // as the arguments have it
 
 // Small integers, so that every sum is exact.
 float x_of(std::int64_t row, std::int64_t column) {
@@ -57,9 +61,10 @@ class HandoffOfRanks : public ::testing::Test {
  protected:
   struct Words {
     LoraSegment segments[kGroups], live[kGroups];
-    ColdGroup groups[kGroups];
+    ColdGroup groups[kMaxGroups];
+    HandoffTurn turn;
     std::int32_t rows[64];
-    std::uint32_t ready[kGroups][kNumLoadParts], tickets[kGroups], voids[kGroups];
+    std::uint32_t ready[kGroups][kNumLoadParts], tickets[kMaxGroups], voids[kMaxGroups];
     LoraMatrix table[kGroups][kModules];
     float b[kWidth][kLoraRank];
     float x[64][kRanks * kIn];
@@ -140,6 +145,10 @@ class HandoffOfRanks : public ::testing::Test {
         column += kOut[m];
       }
     }
+    for (std::size_t g = kGroups; g < kMaxGroups; ++g) {  // no turn's
+      words.groups[g] = {1 << 20, 77, 1 << 20, kGeneration, ~0ULL};
+      words.tickets[g] = static_cast<std::uint32_t>(Ticket::cpu_xa);
+    }
     rows_ = first;
     for (std::int32_t t = 0; t < rows_; ++t) words.rows[t] = rows_ - 1 - t;
     for (std::int64_t c = 0; c < kWidth; ++c) {
@@ -147,19 +156,44 @@ class HandoffOfRanks : public ::testing::Test {
     }
   }
 
+  // The next turn, of the first `num_groups`, and x go to the devices.
+  void next_turn(std::size_t num_groups, bool is_part) {
+    num_groups_ = num_groups;
+    HandoffTurn turn;
+    turn.sequence = ++sequence_;
+    turn.num_groups = static_cast<std::int32_t>(num_groups);
+    for (std::size_t g = 0; g < kGroups; ++g) {
+      if (kCases[g].cpu) turn.cpu_groups |= std::uint64_t{1} << g;
+      if (kCases[g].xa) turn.xa_groups |= std::uint64_t{1} << g;
+    }
+    for (std::uint64_t& mask : turn.adapted) mask = ~0ULL;
+    for (std::size_t r = 0; r < kRanks; ++r) {
+      Rank& rank = ranks_[r];
+      rank.words.turn = turn;
+      const std::int64_t in = is_part ? kIn : kRanks * kIn;
+      const std::int64_t first = is_part ? static_cast<std::int64_t>(r) * kIn : 0;
+      float* const x = rank.words.x[0];
+      for (std::int64_t t = 0; t < rows_; ++t) {
+        for (std::int64_t c = 0; c < in; ++c) x[t * in + c] = x_of(t, first + c);
+      }
+      rank.stream->copy_to_device(rank.memory.data(), &rank.words, sizeof(Words));
+      ASSERT_TRUE(rank.stream->synchronize().ok());
+    }
+  }
+
   OfferArgs offer(std::size_t r, bool is_part) {
     Words* const words = ranks_[r].there();
     OfferArgs args{};
+    args.turn = &words->turn;
     args.rows = words->rows;
     args.segments = words->segments;
     args.num_segments = kGroups;
     args.live = words->live;
     args.groups = words->groups;
-    args.num_groups = kGroups;
+    args.max_groups = kMaxGroups;
     args.max_count = 3;
     args.tickets = words->tickets;
     args.state = reinterpret_cast<HandoffState*>(state_.data());  // one of all
-    args.sequence = sequence_;
     args.communicator = ranks_[r].end.get();
     for (std::int32_t m = 0; m < 2; ++m) {
       Mail& box = mail(m);
@@ -178,10 +212,6 @@ class HandoffOfRanks : public ::testing::Test {
     args.x = TensorView(words->x, DType::f32, {rows_, in});
     args.x_is_part = is_part;
     args.shown = reinterpret_cast<std::uint32_t*>(ranks_[r].shown.data());
-    for (std::size_t g = 0; g < kGroups; ++g) {
-      if (kCases[g].cpu) args.cpu_groups |= std::uint64_t{1} << g;
-      if (kCases[g].xa) args.xa_groups |= std::uint64_t{1} << g;
-    }
     args.ready = words->ready[0];
     args.slot_stride = kNumLoadParts;
     return args;
@@ -198,7 +228,6 @@ class HandoffOfRanks : public ::testing::Test {
     args.table = words->table[0];
     args.slot_stride = kModules;
     args.is_sum = offered.x_is_part;
-    for (std::uint64_t& mask : args.adapted) mask = ~0ULL;
     args.dtype = DType::f32;
     args.deadline_us = 30'000'000;
     args.voids = words->voids;
@@ -206,11 +235,17 @@ class HandoffOfRanks : public ::testing::Test {
     return args;
   }
 
+  void enqueue(std::size_t r, bool is_part) {
+    const OfferArgs offered = offer(r, is_part);
+    ranks_[r].stream->offer(offered);
+    ranks_[r].stream->accept(accept(r, offered));
+  }
+
   // The worker of all groups: what it finds in the mailbox when a bell rings must be all ranks' x.
   void work(bool is_part) {
     const SteadyClock clock;
     const TimePoint end = clock.now() + std::chrono::seconds(30);
-    for (std::size_t g = 0; g < kGroups; ++g) {
+    for (std::size_t g = 0; g < num_groups_; ++g) {
       Mail& box = mail(kCases[g].mailbox);
       std::uint64_t bell = 0;
       while (sequence_of(bell) != sequence_ && clock.now() < end) {
@@ -255,11 +290,46 @@ class HandoffOfRanks : public ::testing::Test {
     return sum;
   }
 
+  // What the devices and the mailboxes hold after a turn.
+  void judge(bool is_part, const std::string& what) {
+    for (std::size_t r = 0; r < kRanks; ++r) {
+      auto got = std::make_unique<Words>();
+      ranks_[r].stream->copy_to_host(got.get(), ranks_[r].memory.data(), sizeof(Words));
+      const Status status = ranks_[r].stream->synchronize();
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (std::size_t g = 0; g < kGroups; ++g) judge_group(*got, r, g, is_part, what);
+      for (std::size_t g = num_groups_; g < kMaxGroups; ++g) {
+        EXPECT_EQ(got->tickets[g], ranks_[r].words.tickets[g]) << what << " group " << g;
+        EXPECT_EQ(got->voids[g], 0U) << what << " group " << g;
+      }
+    }
+  }
+  void judge_group(const Words& got, std::size_t r, std::size_t g, bool is_part,
+                   const std::string& what) {
+    const bool is_cold = g < num_groups_;
+    const Ticket ticket = is_cold ? kCases[g].want : Ticket::gpu;
+    EXPECT_EQ(got.live[g].count, ticket == Ticket::gpu ? count_of(g) : 0) << what << " group " << g;
+    if (is_cold) {
+      EXPECT_EQ(got.tickets[g], static_cast<std::uint32_t>(ticket)) << what << " group " << g;
+      const bool tells = r == 0 || !is_part;
+      EXPECT_EQ(got.voids[g], tells && ticket == Ticket::voided ? 1U : 0U)
+          << what << " group " << g;
+    }
+    for (std::int32_t t = 0; t < count_of(g); ++t) {
+      const std::int32_t row = rows_ - 1 - (got.segments[g].first + t);
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        ASSERT_EQ(got.out[row][c], is_cold ? want(r, g, row, c, is_part) : 0)
+            << what << " rank " << r << " group " << g << " column " << c;
+      }
+    }
+  }
+
   static constexpr std::uint32_t kGeneration = 7;
   std::array<Rank, kRanks> ranks_;
   Buffer mail_memory_;
   Buffer state_;
   std::int32_t rows_ = 0;
+  std::size_t num_groups_ = kGroups;  // of the turn
   std::uint64_t sequence_ = 0;
 };
 
@@ -267,45 +337,41 @@ class HandoffOfRanks : public ::testing::Test {
 TEST_F(HandoffOfRanks, GiveTheSameTicketsAndShareOutTheAnswers) {
   for (int round = 0; round < 8; ++round) {
     const bool is_part = round % 2 == 1;
-    ++sequence_;
+    next_turn(kGroups, is_part);
+    std::thread worker([&] { work(is_part); });
+    for (std::size_t r = 0; r < kRanks; ++r) enqueue(r, is_part);
+    worker.join();
+    judge(is_part, fmt::format("round {}", round));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(HandoffOfRanks, ServeAllTurnsByOneRecordingEach) {
+  std::array<std::array<std::unique_ptr<Graph>, 2>, kRanks> recordings;
+  for (const bool is_part : {false, true}) {
+    next_turn(kGroups, is_part);  // kernels are loaded at their first use
+    std::thread worker([&] { work(is_part); });
+    for (std::size_t r = 0; r < kRanks; ++r) enqueue(r, is_part);
+    worker.join();
+    judge(is_part, "before the recording");
     for (std::size_t r = 0; r < kRanks; ++r) {
-      Rank& rank = ranks_[r];
-      const std::int64_t in = is_part ? kIn : kRanks * kIn;
-      const std::int64_t first = is_part ? static_cast<std::int64_t>(r) * kIn : 0;
-      float* const x = rank.words.x[0];
-      for (std::int64_t t = 0; t < rows_; ++t) {
-        for (std::int64_t c = 0; c < in; ++c) x[t * in + c] = x_of(t, first + c);
-      }
-      rank.stream->copy_to_device(rank.memory.data(), &rank.words, sizeof(Words));
-      ASSERT_TRUE(rank.stream->synchronize().ok());
+      ASSERT_TRUE(ranks_[r].stream->begin_recording().ok());
+      enqueue(r, is_part);
+      auto recorded = ranks_[r].stream->end_recording();
+      ASSERT_TRUE(recorded.ok()) << recorded.status().message();
+      recordings[r][is_part ? 1 : 0] = std::move(recorded).value();
     }
+  }
+  for (int round = 0; round < 16; ++round) {
+    const bool is_part = round % 2 == 1;
+    next_turn(kGroups - static_cast<std::size_t>(round) / 2 % 5, is_part);
     std::thread worker([&] { work(is_part); });
     for (std::size_t r = 0; r < kRanks; ++r) {
-      const OfferArgs offered = offer(r, is_part);
-      ranks_[r].stream->offer(offered);
-      ranks_[r].stream->accept(accept(r, offered));
+      ranks_[r].stream->launch(*recordings[r][is_part ? 1 : 0]);
     }
     worker.join();
-    for (std::size_t r = 0; r < kRanks; ++r) {
-      auto got = std::make_unique<Words>();
-      ranks_[r].stream->copy_to_host(got.get(), ranks_[r].memory.data(), sizeof(Words));
-      const Status status = ranks_[r].stream->synchronize();
-      ASSERT_TRUE(status.ok()) << status.message();
-      for (std::size_t g = 0; g < kGroups; ++g) {
-        const Ticket ticket = kCases[g].want;
-        EXPECT_EQ(got->tickets[g], static_cast<std::uint32_t>(ticket)) << "group " << g;
-        EXPECT_EQ(got->live[g].count, ticket == Ticket::gpu ? count_of(g) : 0) << "group " << g;
-        const bool tells = r == 0 || !is_part;
-        EXPECT_EQ(got->voids[g], tells && ticket == Ticket::voided ? 1U : 0U) << "group " << g;
-        for (std::int32_t t = 0; t < count_of(g); ++t) {
-          const std::int32_t row = rows_ - 1 - (got->segments[g].first + t);
-          for (std::int64_t c = 0; c < kWidth; ++c) {
-            ASSERT_EQ(got->out[row][c], want(r, g, row, c, is_part))
-                << "round " << round << " rank " << r << " group " << g << " column " << c;
-          }
-        }
-      }
-    }
+    judge(is_part, fmt::format("round {}", round));
+    if (HasFailure()) return;
   }
 }
 

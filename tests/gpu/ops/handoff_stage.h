@@ -52,6 +52,14 @@ struct TestScene {
   std::int32_t other_rows = 2;       // of no adapter
   std::int32_t shift = 0;            // > 0: weights in chunks
   std::vector<std::int32_t> broken;  // mailboxes, before the offer
+  // Bounds that the arguments give, where they are more than what there is. Beyond the groups the
+  // device's arrays then hold what must not be used.
+  std::int32_t max_groups = 0;
+  std::int32_t max_count = 0;
+  std::int32_t max_rank = 0;
+  std::int32_t num_mails = 1;
+
+  bool is_bounded() const { return max_groups > 0; }
 };
 
 // The areas of one mailbox in memory that both sides see, y and v full of NaN.
@@ -60,7 +68,6 @@ class TestMail {
   TestMail(Device& device, DType dtype, std::int64_t rows, std::int64_t in, std::int64_t out,
            std::int64_t ranks)
       : memory_(std::move(device.allocate_pinned(bytes(rows, in, out, ranks), "mailbox")).value()) {
-    std::memset(memory_.data(), 0xFF, memory_.bytes());
     std::byte* at = memory_.data();
     const auto take = [&](std::int64_t count) { return std::exchange(at, at + round(count)); };
     view_.bells = reinterpret_cast<std::uint64_t*>(take(kMaxColdGroups * kBellStride * 8));
@@ -79,8 +86,14 @@ class TestMail {
     view_.max_in = in;
     view_.max_out = out;
     view_.max_v = ranks;
+    forget();
   }
 
+  // What was handed over: x, y and v, that is, no bells and no words.
+  void forget() const {
+    std::memset(view_.x, 0xFF,
+                static_cast<std::size_t>(memory_.data() + memory_.bytes() - view_.x));
+  }
   const MailboxView& view() const { return view_; }
   std::byte* y() const { return y_; }
   float* v() const { return v_; }
@@ -114,7 +127,7 @@ class HandoffTest : public LoraTest {
  protected:
   static constexpr std::uint32_t kGeneration = 7;
 
-  // A scene on both sides: laid out once, then offered and accepted, in jobs of rising sequence.
+  // A scene on both sides: laid out, then offered and accepted, in jobs of rising sequence.
   struct Stage {
     TestScene scene;
     Weights weights;
@@ -122,6 +135,9 @@ class HandoffTest : public LoraTest {
     std::vector<std::int32_t> rows;
     std::vector<LoraSegment> segments;
     std::vector<ColdGroup> groups;
+    HandoffTurn turn;
+    std::int32_t widest = 1;                // v of any group
+    std::vector<std::int32_t> mailed_rows;  // of the mailboxes
     std::vector<TestMail> mails;
     OfferArgs offer;  // of the device; the twin's differ in addresses
     LoraArgs lora;
@@ -132,6 +148,8 @@ class HandoffTest : public LoraTest {
     std::optional<TestArray<std::int32_t>> d_rows;
     std::optional<TestArray<LoraSegment>> d_segments, d_live;
     std::optional<TestArray<ColdGroup>> d_groups;
+    std::optional<TestArray<HandoffTurn>> d_turn;
+    Buffer pinned_turn;
     std::optional<TestArray<LoraMatrix>> d_table;
     std::optional<TestArray<std::uint32_t>> d_ready, d_tickets, d_voids;
     std::optional<TestArray<HandoffState>> d_state;
@@ -149,7 +167,14 @@ class HandoffTest : public LoraTest {
   static constexpr std::int64_t kReadyOffset = 4;
 
   void lay_out(Stage& s);
-  void fill_args(Stage& s, const std::vector<LoraMatrix>& addresses, std::int64_t modules);
+  // Another scene with the same bounds and as many rows, between jobs: in the same memory, so that
+  // recordings of the stage's jobs hold for it.
+  void change(Stage& s, TestScene scene);
+  // All that follows from the scene, in host memory.
+  void describe(Stage& s);
+  void describe_segments(Stage& s);
+  void describe_groups(Stage& s);
+  static void fill_args(Stage& s);
   static void place(const TestScene& scene, const TensorView& whole, TensorView* out);
   // The workers of all groups, on a thread of their own: obeys each bell once it rings for the
   // stage's sequence, then ends.
@@ -157,9 +182,14 @@ class HandoffTest : public LoraTest {
   static void compute(Stage& s, std::size_t g, Ticket ticket);
   static void write_y(const Stage& s, std::size_t g, const TensorView& x, std::byte* y);
   static void write_v(const Stage& s, std::size_t g, const TensorView& x, float* v);
+  // The next job's turn goes to the device. Every job has its own sequence.
+  void next_turn(Stage& s);
+  void enqueue(const Stage& s);
   // The step's projection on the device. `apart`: the accept is enqueued when the workers have said
   // all that they will, so a deadline of nothing is as good as a long one.
   void run(Stage& s, bool apart);
+  // The same by launching a recording of enqueue().
+  void run(Stage& s, Graph& recording);
   // The same on the twin, which reads the answers that the workers gave, and all compared.
   void judge(Stage& s, const std::string& what);
   static void judge_mail(Stage& s, std::size_t g, const std::string& what);

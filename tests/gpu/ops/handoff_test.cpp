@@ -6,13 +6,37 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <thread>
 
 #include "tests/gpu/ops/handoff_stage.h"
 
 namespace tandem {
 namespace {
 
-class Handoff : public HandoffTest {};
+class Handoff : public HandoffTest {
+ protected:
+  // All but its rows.
+  TestGroup any_group(std::size_t modules, std::int64_t mailboxes) {
+    TestGroup group;
+    for (std::size_t m = 0; m < modules; ++m) {
+      group.ranks.push_back(static_cast<std::int32_t>(pick(0, 3) == 0 ? 0 : pick(1, 20)));
+    }
+    group.mailbox = static_cast<std::int32_t>(pick(0, mailboxes - 1));
+    group.workers = random_() & random_() & random_();
+    if (group.workers == 0) group.workers = std::uint64_t{1} << pick(0, 63);
+    group.cpu = pick(0, 3) != 0;
+    group.xa = pick(0, 1) == 0;
+    group.a_ready = pick(0, 2) == 0;
+    group.b_ready = pick(0, 1) == 0;
+    return group;
+  }
+
+  // The next job starts from the device's result: each rounds once.
+  void take_over_result(Stage& stage) {
+    const std::vector<std::byte> result = stage.out->download(*stream_);
+    std::memcpy(stage.out->host().data, result.data(), result.size() - 1);
+  }
+};
 
 TEST_F(Handoff, DecidesTicketsFromMasksReadyWordsAndBrokenMailboxes) {
   // What each ticket must be, by (cpu, xa, A is there, B is there), where the mailbox is whole.
@@ -160,10 +184,14 @@ TEST_F(Handoff, OffersNothingToABrokenMailboxUntilItIsMended) {
   }
   // A ticket from before the mailbox broke is not waited for either.
   const auto cpu = static_cast<std::uint32_t>(Ticket::cpu);
+  next_turn(stage);
+  std::thread workers([&] { work(stage); });
+  stream_->offer(stage.offer);
   stream_->copy_to_device(stage.d_tickets->on_device(), &cpu, sizeof cpu);
   stage.tickets[0] = cpu;
   stream_->accept(stage.accept);
   EXPECT_TRUE(stream_->synchronize().ok());
+  workers.join();
   EXPECT_LT(TestClock::now() - begin, std::chrono::seconds(25));
 
   const std::uint32_t zero = 0;
@@ -215,19 +243,9 @@ TEST_F(Handoff, EqualsItsTwinOnRandomScenes) {
     const std::int64_t most = round % 10 == 0 ? kMaxColdGroups : 8;
     std::int64_t rows = 0;
     do {
-      TestGroup group;
+      TestGroup group = any_group(scene.outputs.size(), mailboxes);
       group.count = static_cast<std::int32_t>(pick(0, 3) == 0 ? pick(1, 130) : pick(1, 4));
       rows += group.count;
-      for (std::size_t m = 0; m < scene.outputs.size(); ++m) {
-        group.ranks.push_back(static_cast<std::int32_t>(pick(0, 3) == 0 ? 0 : pick(1, 20)));
-      }
-      group.mailbox = static_cast<std::int32_t>(pick(0, mailboxes - 1));
-      group.workers = random_() & random_() & random_();
-      if (group.workers == 0) group.workers = std::uint64_t{1} << pick(0, 63);
-      group.cpu = pick(0, 3) != 0;
-      group.xa = pick(0, 1) == 0;
-      group.a_ready = pick(0, 2) == 0;
-      group.b_ready = pick(0, 1) == 0;
       if (trouble && pick(0, 2) == 0) group.answer = static_cast<TestAnswer>(pick(1, 3));
       scene.groups.push_back(group);
     } while (static_cast<std::int64_t>(scene.groups.size()) < pick(1, most) && rows < 400);
@@ -239,11 +257,75 @@ TEST_F(Handoff, EqualsItsTwinOnRandomScenes) {
     for (int job = 0; job < 2; ++job) {
       run(stage, trouble);
       judge(stage, fmt::format("round {} job {}", round, job));
-      // The next job starts from the device's result: each rounds once.
-      const std::vector<std::byte> result = stage.out->download(*stream_);
-      std::memcpy(stage.out->host().data, result.data(), result.size() - 1);
+      take_over_result(stage);
     }
     if (HasFailure()) return;
+  }
+}
+
+// Launches go by bounds; beyond the turn's groups lies what may be neither used nor written.
+TEST_F(Handoff, TouchesNothingBeyondATurnsGroups) {
+  for (const bool xa : {false, true}) {
+    for (const std::int32_t max_groups : {8, kMaxColdGroups}) {
+      for (const std::size_t num_groups : {3, 1, 0}) {
+        TestScene scene;
+        scene.in = 51;
+        scene.outputs = {33, 8};
+        scene.groups = {{5, {3, 16}, 0, 0x30}, {66, {8, 0}, 1}, {1, {1, 20}}};
+        scene.groups.resize(num_groups);
+        for (TestGroup& group : scene.groups) group.xa = group.b_ready = xa;
+        scene.max_groups = max_groups;
+        scene.max_count = 300;
+        scene.max_rank = 40;
+        check(scene, false, fmt::format("{} of {} groups, xa {}", num_groups, max_groups, xa));
+      }
+    }
+  }
+}
+
+TEST_F(Handoff, ServesAllTurnsByOneRecording) {
+  for (const DType dtype : kDtypes) {
+    const auto any_scene = [&] {
+      TestScene scene;
+      scene.dtype = dtype;
+      scene.out_dtype = dtype == DType::bf16 ? DType::f32 : dtype;
+      scene.outputs = {24, 33};
+      scene.max_groups = 6;
+      scene.max_count = 40;
+      scene.max_rank = 24;
+      scene.num_mails = 3;
+      scene.warm_rows = static_cast<std::int32_t>(pick(0, 9));
+      scene.other_rows = 120 - scene.warm_rows;
+      for (std::int64_t g = pick(0, 6); g > 0; --g) {
+        scene.groups.push_back(any_group(scene.outputs.size(), scene.num_mails));
+        scene.groups.back().count = static_cast<std::int32_t>(pick(1, 18));
+        scene.other_rows -= scene.groups.back().count;
+      }
+      if (pick(0, 3) == 0) scene.broken = {static_cast<std::int32_t>(pick(0, 2))};
+      return scene;
+    };
+    Stage stage;
+    stage.scene = any_scene();
+    lay_out(stage);
+    run(stage, false);  // kernels are loaded at their first use
+    judge(stage, "before the recording");
+    ASSERT_TRUE(stream_->begin_recording().ok());
+    enqueue(stage);
+    const auto recording = stream_->end_recording();
+    ASSERT_TRUE(recording.ok()) << recording.status().message();
+    for (int round = 0; round < 20; ++round) {
+      change(stage, any_scene());
+      for (int job = 0; job < 2; ++job) {
+        if (round % 5 == 4) {  // in between, jobs that are enqueued
+          run(stage, false);
+        } else {
+          run(stage, **recording);
+        }
+        judge(stage, fmt::format("{} round {} job {}", to_string(dtype), round, job));
+        take_over_result(stage);
+      }
+      if (HasFailure()) return;
+    }
   }
 }
 
@@ -286,11 +368,15 @@ TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
     EXPECT_TRUE(load->synchronize().ok());
     std::deque<TestTensor> outs;
     std::deque<TestArray<std::uint32_t>> tickets;
+    std::vector<HandoffTurn> turns;
     for (int i = 0; i < 6; ++i) {
       outs.emplace_back(*device_, DType::f32, std::initializer_list<std::int64_t>{6, 48})
           .upload(*stream_);
       tickets.push_back(array(std::vector<std::uint32_t>{0}));
+      turns.push_back(stage.turn);
+      turns.back().sequence = ++stage.sequence;
     }
+    const TestArray<HandoffTurn> d_turns = array(turns);
     for (std::size_t i = 0; i < outs.size(); ++i) {
       if (i == static_cast<std::size_t>(round) % 5) {
         load->copy_to_device(a.on_device().data, a.host().data, bytes);
@@ -302,7 +388,7 @@ TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
           load->set_flag(words, kGeneration, 1);
         }
       }
-      stage.offer.sequence = ++stage.sequence;
+      stage.offer.turn = d_turns.on_device() + i;
       stage.offer.tickets = tickets[i].on_device();
       place(stage.scene, outs[i].on_device(), stage.lora.out);
       stream_->offer(stage.offer);

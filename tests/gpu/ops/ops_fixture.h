@@ -51,6 +51,13 @@ class TestArray {
     stream.copy_to_device(buffer_.data(), values_.data(), values_.size() * sizeof(T));
     EXPECT_TRUE(stream.synchronize().ok());
   }
+  // Others, as many.
+  void set(Stream& stream, std::vector<T> values) {
+    ASSERT_EQ(values.size(), values_.size());
+    values_ = std::move(values);
+    stream.copy_to_device(buffer_.data(), values_.data(), values_.size() * sizeof(T));
+    EXPECT_TRUE(stream.synchronize().ok());
+  }
   const T* host() const { return values_.data(); }
   T* on_device() const { return reinterpret_cast<T*>(buffer_.data()); }
 

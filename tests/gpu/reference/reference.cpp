@@ -258,13 +258,14 @@ void lora(const LoraArgs& args) {
 }
 
 void offer(const OfferArgs& args) {
+  const HandoffTurn& turn = *args.turn;
   for (std::int32_t s = 0; s < args.num_segments; ++s) args.live[s] = args.segments[s];
-  for (std::int32_t g = 0; g < args.num_groups; ++g) {
+  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
     const ColdGroup& group = args.groups[g];
     const LoraSegment& segment = args.segments[group.segment];
     const MailboxView& mailbox = args.mailboxes[group.mailbox];
-    const bool cpu = (args.cpu_groups >> g & 1) != 0;
-    const bool xa = (args.xa_groups >> g & 1) != 0;
+    const bool cpu = (turn.cpu_groups >> g & 1) != 0;
+    const bool xa = (turn.xa_groups >> g & 1) != 0;
     Ticket ticket = Ticket::gpu;
     if (cpu || xa) {
       const std::uint32_t* ready = args.ready + segment.slot * args.slot_stride;
@@ -293,13 +294,14 @@ void offer(const OfferArgs& args) {
         }
       }
     }
-    mailbox.bells[g * mailbox.bell_stride] = bell_of(args.sequence, ticket);
+    mailbox.bells[g * mailbox.bell_stride] = bell_of(turn.sequence, ticket);
   }
 }
 
 void accept(const AcceptArgs& args) {
+  const HandoffTurn& turn = *args.turn;
   const HandoffState before = *args.state;
-  for (std::int32_t g = 0; g < args.num_groups; ++g) {
+  for (std::int32_t g = 0; g < turn.num_groups; ++g) {
     const ColdGroup& group = args.groups[g];
     const LoraSegment& segment = args.segments[group.segment];
     const MailboxView& mailbox = args.mailboxes[group.mailbox];
@@ -309,7 +311,7 @@ void accept(const AcceptArgs& args) {
     bool answered = before.broken[group.mailbox] == 0;
     for (int w = 0; w < 64; ++w) {  // seats
       if ((group.workers >> w & 1) == 0) continue;
-      answered = answered && mailbox.done[w * mailbox.seat_stride + g] == args.sequence;
+      answered = answered && mailbox.done[w * mailbox.seat_stride + g] == turn.sequence;
     }
     if (!answered) {
       args.voids[g] = 1;
@@ -327,7 +329,7 @@ void accept(const AcceptArgs& args) {
     std::int64_t rank_column = 0;
     for (std::int32_t m = 0; m < args.num_modules; ++m) {
       const TensorView& out = args.out[m];
-      const bool adapted = (args.adapted[m] >> g & 1) != 0;
+      const bool adapted = (turn.adapted[m] >> g & 1) != 0;
       const std::int32_t rank = ticket == Ticket::cpu_xa ? matrices[m].rank : 0;
       std::vector<float> b;
       if (rank > 0) {

@@ -301,7 +301,12 @@ class GpuBench {
   Status time_prefill(GpuStepBench& bench, double copy, double peak) {
     for (const auto& [tokens, bar] : kPrompts) {
       log::info("prefill, {} tokens", tokens);
-      TANDEM_ASSIGN(const Samples samples, bench.prefill(tokens, rounds()));
+      const bool recorded = bench.records_prefill(tokens);
+      TANDEM_ASSIGN(const Samples samples, bench.prefill(tokens, recorded, rounds()));
+      if (recorded) {
+        TANDEM_ASSIGN(const Samples launched, bench.prefill(tokens, false, rounds()));
+        report_.add(launched);
+      }
       const double floor =
           std::max(bench.prefill_bytes() / copy, bench.prefill_flops(tokens) / peak);
       add_over_floor("G4", fmt::format("prefill of {} tokens", tokens), samples, floor, bar);

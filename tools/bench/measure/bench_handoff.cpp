@@ -142,6 +142,8 @@ class HandoffTimer {
     TANDEM_ASSIGN(out_, device_.allocate(elements * 2 * kModules, "outputs"));
     TANDEM_ASSIGN(host_, device_.allocate_pinned(elements * 2 * (kModules + 1), "x and outputs"));
     TANDEM_ASSIGN(state_, device_.allocate(sizeof(DeviceState), "the handoff's state"));
+    TANDEM_ASSIGN(turns_, device_.allocate(kMostTrips * sizeof(HandoffTurn), "turns"));
+    TANDEM_ASSIGN(host_turns_, device_.allocate_pinned(kMostTrips * sizeof(HandoffTurn), "turns"));
     TANDEM_ASSIGN(load_from_, device_.allocate_pinned(kLoadBytes, "an adapter"));
     TANDEM_ASSIGN(load_to_, device_.allocate(kLoadBytes, "an adapter"));
     random_fill(1, 0, elements * (kModules + 1), 0, 1, kType, host_.data());
@@ -182,12 +184,12 @@ class HandoffTimer {
   // From bell to bell, in us.
   Status time(std::int32_t rows, bool during_load, Samples& samples) {
     TANDEM_TRY(describe(rows));
-    constexpr int kBatch = 20;
+    constexpr int kBatch = kMostTrips - 2;
     for (int batch = -1; batch * kBatch < bench_.rounds; ++batch) {  // the one before warms up
       std::unique_ptr<Event> loaded;
       if (during_load) TANDEM_TRY(start_load(loaded));
       std::vector<TimePoint> rung;
-      TANDEM_TRY(trips(rows, kBatch + 2, false, &rung));
+      TANDEM_TRY(trips(rows, kMostTrips, false, &rung));
       const bool too_short = during_load && loaded->passed();
       if (during_load) TANDEM_TRY(load_stream_->synchronize());
       if (too_short) {  // others have the cores that round trips need
@@ -268,8 +270,7 @@ class HandoffTimer {
     offer_.num_segments = 1;
     offer_.live = &on_device->live;
     offer_.groups = &on_device->group;
-    offer_.num_groups = 1;
-    offer_.cpu_groups = 1;
+    offer_.max_groups = 1;
     offer_.ready = on_device->ready;
     offer_.slot_stride = kNumLoadParts;
     offer_.mailboxes[0] = view;
@@ -281,13 +282,12 @@ class HandoffTimer {
     const TensorView out(out_.data(), kType, {rows, kModules * bench_.width});
     for (int m = 0; m < kModules; ++m) {
       accept_.out[m] = out.slice_cols(m * bench_.width, bench_.width);
-      accept_.adapted[m] = 1;
     }
     accept_.dtype = kType;
     accept_.rows = on_device->rows;
     accept_.segments = &on_device->segment;
     accept_.groups = &on_device->group;
-    accept_.num_groups = 1;
+    accept_.max_groups = 1;
     accept_.tickets = &on_device->ticket;
     accept_.mailboxes[0] = view;
     accept_.deadline_us = kDeadlineUs;
@@ -299,11 +299,26 @@ class HandoffTimer {
     return {};
   }
 
+  // The turns of the next `count` trips, to the device: all are enqueued before the first is over.
+  void make_turns(int count) {
+    auto* turns = reinterpret_cast<HandoffTurn*>(host_turns_.data());
+    for (int i = 0; i < count; ++i) {
+      turns[i] = {};
+      turns[i].sequence = sequence_ + 1 + static_cast<std::uint64_t>(i);
+      turns[i].num_groups = 1;
+      turns[i].cpu_groups = 1;
+      std::fill_n(turns[i].adapted, kModules, 1);
+    }
+    stream_->upload(turns_.data(), turns, static_cast<std::size_t>(count) * sizeof(HandoffTurn));
+  }
+
   // `count` round trips, one after another.
   Status trips(std::int32_t rows, int count, bool answers, std::vector<TimePoint>* rung) {
     Echo echo(*mailbox_, bench_, rows, answers, sequence_ + 1, count);
+    make_turns(count);
+    sequence_ += static_cast<std::uint64_t>(count);
     for (int i = 0; i < count; ++i) {
-      offer_.sequence = accept_.sequence = ++sequence_;
+      offer_.turn = accept_.turn = reinterpret_cast<const HandoffTurn*>(turns_.data()) + i;
       stream_->offer(offer_);
       stream_->accept(accept_);
     }
@@ -335,6 +350,7 @@ class HandoffTimer {
     return {};
   }
 
+  static constexpr int kMostTrips = 22;  // enqueued one behind the other
   static constexpr int kMostLoads = 256;
   int loads_ = 8;  // one after another: longer than a batch of round trips
 
@@ -342,7 +358,7 @@ class HandoffTimer {
   const HandoffBench& bench_;
   std::unique_ptr<Mailbox> mailbox_;
   std::vector<Buffer> pinned_;
-  Buffer x_, out_, host_, state_, load_from_, load_to_;
+  Buffer x_, out_, host_, state_, turns_, host_turns_, load_from_, load_to_;
   std::unique_ptr<Stream> stream_, load_stream_;  // gone before what they use
   OfferArgs offer_{};
   AcceptArgs accept_{};
