@@ -105,12 +105,13 @@ Status Executor::make_tier(const ExecutorOptions& options, const ModelConfig& co
 }
 
 Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clock) {
+  const bool records_beforehand = options.record_at_start || ranks_.front().device->info().is_cuda;
   StepPipeline::Options steps{
       options.overlap,
       options.just_in_time,
       options.max_graph_batch,
       options.max_layer_rows,
-      options.record_at_start ? LayerGraphs::When::beforehand : LayerGraphs::When::when_met,
+      records_beforehand ? LayerGraphs::When::beforehand : LayerGraphs::When::when_met,
       options.step};
   steps.limits.max_sequences = std::min(steps.limits.max_sequences, options.model.max_rows);
   steps.max_graph_batch = std::min(steps.max_graph_batch, steps.limits.max_sequences);

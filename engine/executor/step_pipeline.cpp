@@ -79,15 +79,15 @@ Status StepPipeline::record_graphs(std::int32_t max_rank) {
   TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_.table(), max_rank, halves_));
   TANDEM_TRY(record_layers());
   TANDEM_TRY(stream_->synchronize());
-  if (graphs_.num_recorded() > 0) {
-    log::info("{} decode steps and {} layers recorded in {:.1f} s", graphs_.num_recorded(),
-              layers_.num_recorded(), seconds_between(begin, clock_->now()));
+  if (graphs_.num_recorded() + layers_.num_recorded() > 0) {
+    log::info("{} decode steps and {} layers of others recorded in {:.1f} s",
+              graphs_.num_recorded(), layers_.num_recorded(),
+              seconds_between(begin, clock_->now()));
   }
   return {};
 }
 
-// Of steps that hand rows over, those whose adapters are of one of the usual kinds: q, k and v;
-// these and o; all.
+// Of steps that hand rows over, those whose adapters are of one of the usual kinds.
 Status StepPipeline::record_layers() {
   const AdapterTable table = adapters_.table();
   for (const StepBounds& bounds : layers_.all_bounds(false)) {
@@ -98,7 +98,7 @@ Status StepPipeline::record_layers() {
   HandoffStep step;
   for (const StepBounds& bounds : layers_.all_bounds(true)) {
     const StepInput input = batch_->padded_input(bounds);
-    for (const SiteSet sites : {SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::o}, SiteSet::all()}) {
+    for (const SiteSet sites : LayerGraphs::kOffered) {
       for (const bool xa : {false, true}) {
         handoff_->describe_any(adapters_.rank(), input, adapters_.loads(), sites, xa, step);
         TANDEM_TRY(model_->record_layers(*stream_, input, *cache_, table, layers_, &step.device));
@@ -128,11 +128,15 @@ bool StepPipeline::launch(const StepPlan& plan) {
   if (halves_.any() && batch_->decodes_only()) {
     batch_->halve(halves_.choose(batch_->num_rows(), batch_->max_rank(), batch_->site_ranks()));
   }
-  const std::int32_t rows = batch_->num_rows();
   // Recordings of steps know nothing of loads under way; those of layers come between the waits.
   // Behind another step launches cost nothing, and what is launched fits what the step has.
   const bool recorded = !waits && !hands_over && graphs_.pad(*batch_);
-  const bool by_layers = !recorded && in_flight_ == 0 && layers_.pad(*batch_);
+  const std::span<const LayerHandoff> offers =
+      hands_over ? std::span<const LayerHandoff>(step.handoff.layers)
+                 : std::span<const LayerHandoff>();
+  // All ranks decide alike: what is under way, waited for and offered is the same on all.
+  const bool by_layers =
+      !recorded && in_flight_ == 0 && layers_.serves(offers) && layers_.pad(*batch_);
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
@@ -164,9 +168,9 @@ bool StepPipeline::launch(const StepPlan& plan) {
   }
   adapters_.step_ends(*stream_);
   step.awaited_masks = plan.num_masks > 0;
-  step.num_rows = rows;
+  step.num_rows = batch_->num_rows();
   step.kind.reset();
-  if (!waits && !hands_over) step.kind = {rows, recorded};
+  if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded || by_layers};
   forecast(step);
   timer_.enqueued(step.kind, planning_, step.launched, step.gap_seconds);
   next_ = (next_ + 1) % steps_.size();
@@ -410,6 +414,7 @@ Status StepPipeline::abandon() noexcept {
   cold_.clear();
   waits_.clear();
   in_flight_ = 0;
+  (void)layers_.take_status();
   failure_ = Status();
   idle_since_.reset();
   return status;

@@ -166,13 +166,11 @@ void Handoff::describe(std::int64_t layer, Site site, std::uint64_t sequence,
 void Handoff::publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step) {
   TANDEM_CHECK(input.num_groups == static_cast<std::int32_t>(step.groups.size()), "{} groups of {}",
                input.num_groups, step.groups.size());
-  std::uint64_t sequence = step.sequence;
-  for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
-    for (int s = 0; s < kNumSites; ++s) {
-      const auto& sites = step.layers[static_cast<std::size_t>(layer)].sites;
-      if (!sites[static_cast<std::size_t>(s)].offered()) continue;
-      describe(layer, static_cast<Site>(s), sequence++, step);
-    }
+  const std::vector<HandoffTurn> turns = this->turns(step);
+  for (std::size_t place = 0; place < turns.size(); ++place) {
+    if (turns[place].sequence == 0) continue;  // nothing is offered
+    describe(static_cast<std::int64_t>(place / kNumSites), static_cast<Site>(place % kNumSites),
+             turns[place].sequence, step);
   }
   describe_to(0, input, under_way, step);
   mailboxes_->step_begins(mailboxes_of(step));

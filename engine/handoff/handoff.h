@@ -64,7 +64,8 @@ class Handoff {
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
             const LoadQueue& under_way, HandoffStep& step);
   std::vector<ColdSlot> cold_slots(const HandoffStep& step) const;
-  std::vector<HandoffTurn> turns(const HandoffStep& step) const;  // [layers * kNumSites]
+  // At the places of its offers (offer_at), and of those that it does not make: sequence 0.
+  std::vector<HandoffTurn> turns(const HandoffStep& step) const;
   // `input` is the step's, uploaded; enqueue it then.
   void publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step);
   void copy_back(Stream& stream, const HandoffStep& step);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/check.h"
-#include "engine/model/record.h"
 
 namespace tandem {
 namespace {
@@ -14,6 +14,8 @@ namespace {
 constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  24,  32,  48,  64,
                                                       80,  96,  112, 128, 160, 192, 224, 256, 320,
                                                       384, 448, 512, 640, 768, 896, 1024};
+// Of all sites: recordings without the kernels of sites that no adapter of a step has gained
+// nothing (5.80 ms instead of 5.77, Llama-2-7B on two H100s, 32 adapters of q, k and v).
 constexpr std::array<std::int32_t, 5> kDecodeRanks = {16, 32, 64, 128, 256};
 
 }  // namespace
@@ -50,17 +52,15 @@ Result<Graph*> DecodeGraphs::find_or_record(Stream& stream, const StepInput& inp
   TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
   const bool adapted = input.num_segments > 0;
   const Key key(input.num_rows, adapted ? input.max_rank : 0, adapted ? input.halved : SiteSet());
-  if (const auto found = graphs_.find(key); found != graphs_.end()) {
-    TANDEM_CHECK(found->second.ids == input.ids && found->second.page_ids == input.page_ids,
-                 "the metadata of {} rows has moved", input.num_rows);
-    return found->second.graph.get();
+  auto found = graphs_.find(key);
+  if (found == graphs_.end()) {
+    model_->plan_attention(stream, input, *cache_);
+    TANDEM_ASSIGN(RecordedGraph recorded, record_graph(stream, input, [&] {
+                    model_->compute(stream, input, *cache_, adapters);
+                  }));
+    found = graphs_.emplace(key, std::move(recorded)).first;
   }
-  model_->plan_attention(stream, input, *cache_);
-  TANDEM_ASSIGN(std::unique_ptr<Graph> graph,
-                record(stream, [&] { model_->compute(stream, input, *cache_, adapters); }));
-  Graph* raw = graph.get();
-  graphs_.emplace(key, Recorded{std::move(graph), input.ids, input.page_ids});
-  return raw;
+  return &found->second.graph_for(input);
 }
 
 Status DecodeGraphs::launch(Stream& stream, const StepInput& input, const AdapterTable& adapters) {

@@ -17,6 +17,7 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/model/llama.h"
 #include "engine/model/lora_halves.h"
+#include "engine/model/recorded_graph.h"
 #include "engine/model/step_batch.h"
 #include "gpu/device.h"
 
@@ -54,12 +55,7 @@ class DecodeGraphs {
   const KvCache* cache_;
   std::vector<std::int32_t> buckets_;  // ascending
   std::vector<std::int32_t> ranks_;    // bounds on the rank, ascending
-  struct Recorded {
-    std::unique_ptr<Graph> graph;
-    const std::int32_t* ids;  // where its metadata begins and ends: a launch elsewhere is a bug
-    const std::int32_t* page_ids;
-  };
-  std::map<Key, Recorded> graphs_;
+  std::map<Key, RecordedGraph> graphs_;
 };
 
 }  // namespace tandem

@@ -4,14 +4,11 @@
 #include <array>
 #include <utility>
 
-#include "base/check.h"
-#include "engine/model/record.h"
-
 namespace tandem {
 namespace {
 
 // Fewer bounds than decode steps have: each is a recording of every layer.
-constexpr std::array<std::int32_t, 10> kLayerRows = {8, 16, 32, 48, 64, 96, 128, 192, 256, 512};
+constexpr std::array<std::int32_t, 9> kLayerRows = {8, 16, 32, 48, 64, 96, 128, 192, 256};
 constexpr std::array<std::int32_t, 3> kLayerRanks = {16, 64, 256};
 // How many sequences, and segments: kernels for one prompt are cut otherwise than for many rows
 // that have little in common.
@@ -25,7 +22,7 @@ constexpr std::int32_t kSeveralGroups = 8;
 
 LayerGraphs::LayerGraphs(std::int32_t max_rows, std::int32_t max_rank, std::int64_t max_positions,
                          When when)
-    : rows_(bounds_up_to(kLayerRows, max_rows)),
+    : rows_(bounds_up_to(kLayerRows, std::min(max_rows, kLayerRows.back()))),
       ranks_(bounds_up_to(kLayerRanks, max_rank)),
       max_positions_(static_cast<std::int32_t>(max_positions)),
       when_(when) {}
@@ -50,7 +47,7 @@ std::optional<StepBounds> LayerGraphs::bounds(std::int32_t rows, std::int32_t se
 std::vector<StepBounds> LayerGraphs::all_bounds(bool cold) const {
   std::vector<StepBounds> all;
   for (const std::int32_t rows : rows_) {
-    for (const std::int32_t sequences : {1, 4, rows}) {
+    for (const std::int32_t sequences : {kFewSequences[0], kFewSequences[1], rows}) {
       std::vector<std::int32_t> ranks = {0};
       ranks.insert(ranks.end(), ranks_.begin(), ranks_.end());
       if (cold) ranks = {ranks.back()};
@@ -64,7 +61,19 @@ std::vector<StepBounds> LayerGraphs::all_bounds(bool cold) const {
   return all;
 }
 
+bool LayerGraphs::serves(std::span<const LayerHandoff> layers) const {
+  if (when_ == When::when_met) return true;
+  return std::ranges::all_of(layers, [](const LayerHandoff& layer) {
+    const SiteSet offered = layer.offered();
+    if (offered == SiteSet()) return true;
+    const SiteSet xa = layer.xa();
+    return std::ranges::find(kOffered, offered) != kOffered.end() &&
+           (xa == SiteSet() || xa == offered);
+  });
+}
+
 bool LayerGraphs::pad(StepBatch& batch) const {
+  if (batch.halved() != SiteSet() && when_ == When::beforehand) return false;
   const auto found = bounds(std::max(batch.num_rows(), batch.num_samples()), batch.num_sequences(),
                             batch.max_rank(), batch.num_groups());
   if (!found || batch.num_rows() == 0) return false;
@@ -74,17 +83,14 @@ bool LayerGraphs::pad(StepBatch& batch) const {
 
 Graph* LayerGraphs::find(const LayerKind& kind, const StepInput& input) const {
   const auto found = graphs_.find(kind);
-  if (found == graphs_.end()) return nullptr;
-  TANDEM_CHECK(found->second.ids == input.ids && found->second.page_ids == input.page_ids,
-               "the metadata of {} rows has moved", kind.rows);
-  return found->second.graph.get();
+  return found == graphs_.end() ? nullptr : &found->second.graph_for(input);
 }
 
 Status LayerGraphs::record(Stream& stream, const LayerKind& kind, const StepInput& input,
                            const std::function<void()>& enqueue) {
-  if (find(kind, input) != nullptr) return {};
-  TANDEM_ASSIGN(std::unique_ptr<Graph> graph, tandem::record(stream, enqueue));
-  graphs_.emplace(kind, Recorded{std::move(graph), input.ids, input.page_ids});
+  if (graphs_.contains(kind)) return {};
+  TANDEM_ASSIGN(RecordedGraph recorded, record_graph(stream, input, enqueue));
+  graphs_.emplace(kind, std::move(recorded));
   return {};
 }
 

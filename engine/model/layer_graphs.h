@@ -10,6 +10,7 @@
 // metadata, at addresses that the bounds alone decide. The engine thread alone uses it.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -17,12 +18,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "engine/model/recorded_graph.h"
 #include "engine/model/step_batch.h"
 #include "engine/model/step_bounds.h"
+#include "engine/model/step_handoff.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -30,8 +34,7 @@ namespace tandem {
 struct LayerKind {
   std::int64_t layer = 0;
   std::int32_t rows = 0, sequences = 0, max_rank = 0, groups = 0;  // as in StepBounds
-  SiteSet halved, offered;
-  bool xa = false;  // any of what is offered, for x A^T alone
+  SiteSet halved, offered, xa;
   friend constexpr auto operator<=>(const LayerKind&, const LayerKind&) = default;  // NOLINT
 };
 
@@ -47,6 +50,12 @@ class LayerGraphs {
   // For steps of up to `max_rows` rows; 0: none.
   LayerGraphs(std::int32_t max_rows, std::int32_t max_rank, std::int64_t max_positions, When when);
 
+  // What offers are recorded beforehand: of adapters of q, k and v; of these and o; of all. Those
+  // of a layer are all for x A^T alone, too, or none.
+  static constexpr std::array kOffered = {SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::o},
+                                          SiteSet::all()};
+  // Whether there are, or will be, recordings of what these layers offer.
+  bool serves(std::span<const LayerHandoff> layers) const;
   // Pads a filled batch and returns true, if it is one for recordings.
   bool pad(StepBatch& batch) const;
   // What a step of so much is padded to; none: it is too large.
@@ -67,17 +76,12 @@ class LayerGraphs {
   std::size_t num_recorded() const { return graphs_.size(); }
 
  private:
-  struct Recorded {
-    std::unique_ptr<Graph> graph;
-    const std::int32_t* ids;  // where its metadata begins and ends: a launch elsewhere is a bug
-    const std::int32_t* page_ids;
-  };
   Graph* find(const LayerKind& kind, const StepInput& input) const;
 
   std::vector<std::int32_t> rows_, ranks_;  // bounds, ascending
   std::int32_t max_positions_;
   When when_;
-  std::map<LayerKind, Recorded> graphs_;
+  std::map<LayerKind, RecordedGraph> graphs_;
   Status status_;
 };
 

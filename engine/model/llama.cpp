@@ -248,13 +248,9 @@ LayerKind LlamaModel::kind_of(const Step& step, std::int64_t layer) {
   }
   if (step.handoff == nullptr) return kind;
   const LayerHandoff& plan = step.handoff->layers[static_cast<std::size_t>(layer)];
-  const auto& sites = plan.sites;
-  for (std::size_t s = 0; s < sites.size(); ++s) {
-    if (!sites[s].offered()) continue;
-    kind.groups = input.max_groups;
-    kind.xa = plan.any_xa();
-    kind.offered.add(static_cast<Site>(s));
-  }
+  kind.offered = plan.offered();
+  kind.xa = plan.xa();
+  if (kind.offered != SiteSet()) kind.groups = input.max_groups;
   return kind;
 }
 
@@ -469,7 +465,7 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   accept.dtype = dtype_;
   accept.deadline_us = handoff->deadline_us;
   accept.voids = handoff->voids;
-  accept.any_xa = plan->any_xa();
+  accept.any_xa = plan->sites[site].xa_groups != 0;
   step.stream.accept(accept);
 }
 

@@ -64,10 +64,10 @@ class LlamaModel {
   void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const;
 
   // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
-  // logits() for the rows of input.sample_rows. Never waits; may be recorded, unless `handoff` says
-  // that there are cold groups. Only of a shard, and of a step of up to max_samples rows, are
-  // adapters halved (input.halved), on all ranks alike. `layers`, of a padded step: its layers are
-  // launched from recordings, where there are any.
+  // logits() for the rows of input.sample_rows. Never waits; may be recorded, but with `layers` and
+  // where the table says that it waits for loads. Only of a shard, and of a step of up to
+  // max_samples rows, are adapters halved (input.halved), on all ranks alike. `layers`, of a padded
+  // step: its layers are launched from recordings, where there are any.
   void compute(Stream& stream, const StepInput& input, const KvCache& cache,
                const AdapterTable& adapters, const StepHandoff* handoff = nullptr,
                LayerGraphs* layers = nullptr);

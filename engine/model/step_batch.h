@@ -31,7 +31,7 @@ struct StepLimits {
   std::int32_t max_pages = 0;      // page ids over all sequences
   std::int64_t max_history = 0;    // tokens over all sequences with penalties
   std::int32_t max_biases = 0;
-  std::int32_t max_turns = 0;  // offers to CPU workers (StepHandoff::turns)
+  std::int32_t max_turns = 0;  // places of offers to CPU workers (offer_at)
 };
 
 // The adapter of a sequence's rows; no slot is the base model.
@@ -91,7 +91,7 @@ struct StepInput {
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
   std::int32_t max_groups = 0;  // num_groups, or the bound
   const ColdGroup* groups = nullptr;
-  std::uint32_t* voids = nullptr;             // [num_groups], zero
+  std::uint32_t* voids = nullptr;             // [num_groups], zero, if there are any
   const HandoffTurn* turns = nullptr;         // as set_cold() was told
   LoraSegment* live = nullptr;                // room for num_segments
   std::int32_t num_logits = 0;                // rows that get logits: num_samples, or more
@@ -121,8 +121,8 @@ class StepBatch {
   void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
                   std::span<const TokenBias> biases);
 
-  // The cold groups of a step, up to kMaxColdGroups, and what each of its offers is to do
-  // (StepHandoff::turns).
+  // The cold groups of a step, up to kMaxColdGroups, and what its offers are to do, at their places
+  // (offer_at): always as many.
   void set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns);
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }
@@ -138,8 +138,8 @@ class StepBatch {
 
   // Rows, sequences, segments, groups and rows for logits are filled up with what computes nothing
   // that anybody reads. After it the batch takes no more sequences. No bound may be below what the
-  // batch has, samples are no more than rows, and where sequences are as many as rows and there are
-  // logits, each has one row.
+  // batch has, samples are no more than rows; with logits each sequence has one row, and there is
+  // room for as many as rows.
   void pad(const StepBounds& bounds);
 
   std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
@@ -148,6 +148,7 @@ class StepBatch {
 
   // Where the step's adapters are computed in two halves: LlamaModel::compute says when they may.
   void halve(SiteSet sites) { halved_ = sites; }
+  SiteSet halved() const { return halved_; }
 
   // Enqueues the copy to the device. The batch may be changed at once. Waits for the copy of the
   // upload kMaxStepsInFlight steps ago, which is long past when that step has been waited for.

@@ -8,7 +8,7 @@
 namespace tandem {
 
 // What a step is filled up to (StepBatch::pad). All that a recording of it, or of its layers,
-// depends on but for the adapters' sites.
+// depends on but for the sites that are halved, offered, or offered for x A^T alone.
 struct StepBounds {
   std::int32_t rows = 0;
   std::int32_t sequences = 0;   // and segments, where there is any adapter

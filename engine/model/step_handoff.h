@@ -2,12 +2,13 @@
 // enqueues the step, read by LlamaModel::compute.
 #pragma once
 
-#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "engine/loader/adapter.h"
+#include "engine/model/step_batch.h"
 #include "gpu/device.h"
 #include "gpu/ops.h"
 
@@ -27,8 +28,22 @@ struct LayerHandoff {
   // Masks over the groups whose adapter has the module in the layer (AcceptArgs).
   std::array<std::uint64_t, kNumModules> adapted = {};
 
-  bool any_xa() const {
-    return std::ranges::any_of(sites, [](const SiteHandoff& site) { return site.xa_groups != 0; });
+  // Where anything is offered, and where for x A^T alone.
+  SiteSet offered() const {
+    return sites_where([](const SiteHandoff& site) { return site.offered(); });
+  }
+  SiteSet xa() const {
+    return sites_where([](const SiteHandoff& site) { return site.xa_groups != 0; });
+  }
+
+ private:
+  template <typename Condition>
+  SiteSet sites_where(Condition holds) const {
+    SiteSet found;
+    for (std::size_t s = 0; s < sites.size(); ++s) {
+      if (holds(sites[s])) found.add(static_cast<Site>(s));
+    }
+    return found;
   }
 };
 

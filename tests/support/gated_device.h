@@ -81,6 +81,11 @@ class LoadGate {
     const std::lock_guard lock(mutex_);
     return done_;
   }
+  // Recordings launched by the compute stream.
+  std::int64_t num_launched() const {
+    const std::lock_guard lock(mutex_);
+    return launched_;
+  }
   bool timed_out() const {
     const std::lock_guard lock(mutex_);
     return timed_out_;
@@ -96,6 +101,10 @@ class LoadGate {
   void pass(bool b_part) {
     std::unique_lock lock(mutex_);
     wait(lock, [&] { return done_ >= (b_part ? b_at_ : at_); });
+  }
+  void note_launch() {
+    const std::lock_guard lock(mutex_);
+    ++launched_;
   }
   std::int64_t enqueue_step() {  // returns its number
     const std::lock_guard lock(mutex_);
@@ -132,6 +141,7 @@ class LoadGate {
   std::int64_t b_at_ = kOpen;
   std::int64_t num_b_ = 0;
   std::int64_t enqueued_ = 0;
+  std::int64_t launched_ = 0;
   std::int64_t may_end_ = kAll;
   std::set<const Event*> timers_;
   bool held_ = false;
@@ -166,6 +176,7 @@ class GatedStream final : public Stream {
   Result<std::unique_ptr<Graph>> end_recording() override { return inner_->end_recording(); }
   void launch(Graph& graph) override {
     inner_->launch(graph);
+    gate_.note_launch();
     count();
   }
   void plan_attention(const AttentionPlan& plan) override { inner_->plan_attention(plan); }

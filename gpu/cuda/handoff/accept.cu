@@ -28,7 +28,8 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kLoads = 4;
-constexpr int kPullLoads = 8;  // of v, 4 bytes each
+constexpr int kPullLoads = 8;                // of v, 4 bytes each
+constexpr std::int32_t kMostLaunched = 128;  // blocks: most leave where groups are several
 
 struct AcceptShape {
   AcceptOutput out[LoraArgs::kMaxModules];
@@ -312,7 +313,8 @@ Status launch(const AcceptArgs& args, HandoffScratch* scratch, float* v, cudaStr
   }
   const std::int64_t units = std::int64_t{args.max_count} * shape.units_per_row;
   const std::int64_t parts =
-      std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1, kMostBlocks);
+      std::clamp<std::int64_t>(ceil_div(units, kThreads * kLoads), 1,
+                               std::clamp(kMostLaunched / args.max_groups, 1, kMostWaiting));
   const dim3 grid(static_cast<unsigned>(args.max_groups), static_cast<unsigned>(parts));
   const LaunchShape launch{.grid = grid, .block = dim3(kThreads), .overlap = true};
   const auto kernel =

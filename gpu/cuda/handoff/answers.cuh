@@ -28,7 +28,7 @@ inline AcceptOutput output_of(const TensorView& out) {
   return {out.data, out.stride[0], out.rows(), out.cols()};
 }
 
-constexpr std::int32_t kMostBlocks = 16;  // that wait for answers, of fewer groups
+constexpr std::int32_t kMostWaiting = 16;  // that wait for answers, of fewer groups
 
 // What a turn says of one of its groups.
 struct GroupTurn {
@@ -45,7 +45,7 @@ struct GroupTurn {
   // Of a launch that has room for one group in as many parts, and for more groups: those that a
   // group has. The fewer blocks wait for answers, the better (accept.cu).
   __device__ __forceinline__ std::int32_t parts() const {
-    return max(1, min(static_cast<std::int32_t>(gridDim.y), kMostBlocks / max(1, num_groups)));
+    return max(1, min(static_cast<std::int32_t>(gridDim.y), kMostWaiting / max(1, num_groups)));
   }
 };
 

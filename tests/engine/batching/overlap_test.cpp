@@ -33,8 +33,9 @@ struct Way {
 
 // Under a sanitizer the way that has the code of the others in it.
 std::vector<Way> ways() {
-  if (!kEveryWay) return {{"both", true, 64, 64}};
-  return {{"overlap", true, 0}, {"graphs", false, 64}, {"both", true, 64, 64}};
+  if (!kEveryWay) return {{"layers", true, 64, 64}};
+  return {
+      {"overlap", true, 0}, {"graphs", false, 64}, {"both", true, 64}, {"layers", true, 64, 64}};
 }
 
 EngineOptions options_of(const Way& way, const EngineOptions& base) {

@@ -33,7 +33,8 @@ std::vector<TokenId> tokens_of(Generation& generation) {
 struct Way {
   const char* name;
   AdapterMode mode;
-  std::int32_t max_layer_rows;
+  std::int32_t max_layer_rows = 0;
+  bool record_at_start = false;
 };
 
 class Takeover : public ::testing::TestWithParam<Way> {
@@ -44,6 +45,7 @@ class Takeover : public ::testing::TestWithParam<Way> {
         GetParam().mode, kBoundaries, 0, 0,
         [&](EngineOptions& options) {
           options.max_layer_rows = GetParam().max_layer_rows;
+          options.record_at_start = GetParam().record_at_start;
           if (adjust) adjust(options);
         },
         handoff_config(), num_devices);
@@ -67,6 +69,7 @@ TEST_P(Takeover, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
     engine->settle(k);
   }
   EXPECT_FALSE(engine->gate().timed_out());
+  EXPECT_EQ(engine->gate().num_launched() > 0, GetParam().max_layer_rows > 0);
   const EngineStats stats = engine->engine->stats();
   EXPECT_GT(stats.handoff_cpu_layers, 0U);
   EXPECT_EQ(stats.handoff_voids, 0U);
@@ -146,9 +149,11 @@ TEST_P(Takeover, OfSeveralGroupsOnTwoNodesAndTwoDevices) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Takeover,
-                         ::testing::Values(Way{"cpu_assist", AdapterMode::cpu_assist, 0},
-                                           Way{"planned", AdapterMode::planned, 0},
-                                           Way{"recorded", AdapterMode::planned, 32}),
+                         ::testing::Values(Way{"cpu_assist", AdapterMode::cpu_assist},
+                                           Way{"planned", AdapterMode::planned},
+                                           Way{"recorded_when_met", AdapterMode::planned, 32},
+                                           Way{"recorded_beforehand", AdapterMode::planned, 32,
+                                               true}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 class TakeoverBFirst
@@ -200,6 +205,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, TakeoverBFirst,
                          ::testing::Values(std::tuple(1, LoraSharding::automatic, 0),
                                            std::tuple(1, LoraSharding::automatic, 32),
                                            std::tuple(2, LoraSharding::automatic, 0),
+                                           std::tuple(2, LoraSharding::gathered, 0),
                                            std::tuple(2, LoraSharding::gathered, 32),
                                            std::tuple(2, LoraSharding::s_lora, 0)));
 

@@ -36,18 +36,37 @@ class LayerGraphsTest : public GraphsFixture {
   }
 
   // The logits of a step of `chunks`, by recordings of layers.
-  std::vector<float> by_layers(const std::vector<Chunk>& chunks) {
+  std::vector<float> by_layers(const std::vector<Chunk>& chunks, bool recorded = true) {
     fill(chunks);
     EXPECT_TRUE(layers_.pad(*batch_));
     const StepInput input = batch_->upload(*stream_);
+    if (!recorded) {
+      model_->forward(*stream_, input, *cache_, tier_->table());
+      return logits(static_cast<std::int32_t>(chunks.size()));
+    }
     model_->forward(*stream_, input, *cache_, tier_->table(), nullptr, &layers_);
     const Status status = layers_.take_status();
     EXPECT_TRUE(status.ok()) << status.message();
-    std::vector<float> found = logits(static_cast<std::int32_t>(chunks.size()));
-    // The same padded step, not recorded: the very same operations.
-    model_->forward(*stream_, input, *cache_, tier_->table());
-    EXPECT_EQ(logits(static_cast<std::int32_t>(chunks.size())), found);
-    return found;
+    return logits(static_cast<std::int32_t>(chunks.size()));
+  }
+
+  // Of all pages that sequences have.
+  std::vector<float> keys_and_values() {
+    const KvLayer first = cache_->layer(0);
+    const auto page_floats = static_cast<std::size_t>(first.page_stride);
+    std::vector<PageId> pages;
+    for (const BlockTable& table : tables_) {
+      pages.insert(pages.end(), table.pages().begin(), table.pages().end());
+    }
+    std::vector<float> all(pages.size() * page_floats);
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      stream_->copy_to_host(
+          all.data() + i * page_floats,
+          static_cast<const float*>(first.base) + pages[i].value() * first.page_stride,
+          page_floats * sizeof(float));
+    }
+    EXPECT_TRUE(stream_->synchronize().ok());
+    return all;
   }
 
   LayerGraphs layers_{kMaxRows, 64, kMaxLen, LayerGraphs::When::when_met};
@@ -89,11 +108,20 @@ TEST_F(LayerGraphsTest, ComputeWhatTheStepItselfDoes) {
       chunks.push_back(std::move(chunk));
     }
     SCOPED_TRACE(::testing::Message() << "step " << step << ", seed " << seed);
-    const std::vector<float> recorded = by_layers(chunks);
     // As it would be without. Sums may be taken in another order for other shapes.
     fill(chunks);
     model_->forward(*stream_, batch_->upload(*stream_), *cache_, tier_->table());
     const std::vector<float> eager = logits(static_cast<std::int32_t>(chunks.size()));
+    const std::vector<float> eager_cache = keys_and_values();
+    // Last comes the one whose keys and values are left.
+    const std::vector<float> padded = by_layers(chunks, false);
+    const std::vector<float> recorded = by_layers(chunks);
+    EXPECT_EQ(recorded, padded) << "the very same operations";
+    const std::vector<float> cache = keys_and_values();
+    for (std::size_t i = 0; i < cache.size(); ++i) {
+      ASSERT_NEAR(cache[i], eager_cache[i], 1e-4F * (1 + std::abs(cache[i])))
+          << "key or value " << i;
+    }
     for (std::size_t i = 0; i < eager.size(); ++i) {
       ASSERT_NEAR(recorded[i], eager[i], 1e-4F * (1 + std::abs(eager[i])));
     }
@@ -112,6 +140,14 @@ TEST_F(LayerGraphsTest, LeaveStepsAloneThatAreTooLargeOrHaveTooManySequences) {
   EXPECT_EQ(large.bounds(50, 3, 64, 0)->sequences, 4);
   EXPECT_EQ(large.bounds(50, 3, 8, 1)->sequences, 64) << "with a cold group, one or many";
   EXPECT_EQ(large.bounds(50, 3, 8, 1)->max_rank, 64) << "and any rank";
+  EXPECT_FALSE(LayerGraphs(1024, 64, kMaxLen, LayerGraphs::When::when_met).bounds(300, 1, 0, 0));
+  LayerHandoff usual, rare;
+  usual.sites[0].cpu_groups = 1;
+  rare.sites[3].cpu_groups = 1;
+  const LayerGraphs made(256, 64, kMaxLen, LayerGraphs::When::beforehand);
+  EXPECT_TRUE(made.serves(std::vector<LayerHandoff>{{}, usual}));
+  EXPECT_FALSE(made.serves(std::vector<LayerHandoff>{usual, rare}));
+  EXPECT_TRUE(large.serves(std::vector<LayerHandoff>{usual, rare})) << "when they are met";
   const LayerGraphs tiny(2, 64, kMaxLen, LayerGraphs::When::when_met);
   EXPECT_EQ(tiny.bounds(2, 2, 0, 0)->sequences, 2) << "no more sequences than rows";
   const LayerGraphs none(0, 64, kMaxLen, LayerGraphs::When::when_met);

@@ -82,8 +82,9 @@ Result<std::unique_ptr<GpuStepBench>> GpuStepBench::create(Device& device,
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, step));
   bench->batch_ = std::make_unique<StepBatch>(std::move(batch));
   bench->graphs_ = std::make_unique<DecodeGraphs>(*bench->model_, bench->cache_, options.batch);
-  bench->layers_ = std::make_unique<LayerGraphs>(kMostRecordedRows, limits.max_lora_rank, longest,
-                                                 LayerGraphs::When::beforehand);
+  bench->layers_ =
+      std::make_unique<LayerGraphs>(std::min(kMostRecordedRows, options.batch),
+                                    limits.max_lora_rank, longest, LayerGraphs::When::beforehand);
   TANDEM_ASSIGN(bench->sampled_,
                 device.allocate(sizeof(SampledToken) * static_cast<std::size_t>(options.batch),
                                 "sampled tokens"));
@@ -187,9 +188,7 @@ Status GpuStepBench::enqueue_prompt(std::int32_t tokens, bool recorded) {
   if (!recorded) return enqueue(false, true);
   TANDEM_CHECK(layers_->pad(*batch_), "{} tokens", tokens);
   const StepInput input = batch_->upload(*stream_);
-  if (layers_->num_recorded() == 0) {
-    TANDEM_TRY(model_->record_layers(*stream_, input, cache_, device_tier_->table(), *layers_));
-  }
+  TANDEM_TRY(model_->record_layers(*stream_, input, cache_, device_tier_->table(), *layers_));
   model_->forward(*stream_, input, cache_, device_tier_->table(), nullptr, layers_.get());
   TANDEM_TRY(layers_->take_status());
   model_->sample(*stream_, input, reinterpret_cast<SampledToken*>(sampled_.data()));
