@@ -16,6 +16,10 @@ PATIENCE_S = 20
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
+class Gone(RuntimeError):
+    """An element that the page has no more: it draws parts of itself anew as news come."""
+
+
 class Browser:
     """A context manager. `width` x `height` are the page's."""
 
@@ -83,7 +87,9 @@ class Browser:
             with DIRECT.open(request, timeout=PATIENCE_S) as response:
                 return json.load(response)["value"]
         except urllib.error.HTTPError as failure:
-            raise RuntimeError(json.load(failure)["value"]["message"]) from None
+            value = json.load(failure)["value"]
+            kind = Gone if value["error"] in ("stale element reference", "no such element") else RuntimeError
+            raise kind(value["message"]) from None
 
     def resize(self, width, height):
         """Of the page, whatever the window's frame; narrower than a window may be, too."""
@@ -109,6 +115,16 @@ class Browser:
                 raise AssertionError(f"never came: {condition} {arguments}; the page says:\n"
                                      + self.run("return document.body.innerText"))
             time.sleep(0.03)
+
+    def look(self, at_page, *arguments):
+        """What the function says of the page, asked again if the page was drawn anew meanwhile."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return at_page(self, *arguments)
+            except Gone:
+                if time.monotonic() > end:
+                    raise
 
     def element(self, selector):
         return self._send("POST", "/element", {"using": "css selector", "value": selector})[ELEMENT]

@@ -86,6 +86,10 @@ def unload(browser, name):
 
 def check_names(browser):
     """Every control has a name that a screen reader says."""
+    browser.look(names_are_said)
+
+
+def names_are_said(browser):
     count = browser.run("""const all = [...document.querySelectorAll('button, input, select, textarea, [tabindex]')];
         all.forEach((each) => each.removeAttribute('data-control'));
         const shown = all.filter((each) => each.checkVisibility());
