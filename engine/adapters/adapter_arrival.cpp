@@ -9,12 +9,6 @@
 #include "engine/loader/peft/peft_reader.h"
 
 namespace tandem {
-namespace {
-
-// A rest that has not come by then will take its time: others shall not wait for it.
-constexpr std::chrono::milliseconds kLongestShown{1000};
-
-}  // namespace
 
 // One folder that is read.
 struct AdapterArrival::Attempt {
@@ -27,12 +21,14 @@ struct AdapterArrival::Attempt {
 };
 
 AdapterArrival::AdapterArrival(AdapterStore& store, std::string name, std::string digest,
-                               std::uint64_t bytes, std::function<void(bool)> on_shown)
+                               std::uint64_t bytes, std::function<void(bool)> on_shown,
+                               std::chrono::milliseconds longest_shown)
     : store_(store),
       name_(std::move(name)),
       digest_(std::move(digest)),
       bytes_(bytes),
-      on_shown_(std::move(on_shown)) {}
+      on_shown_(std::move(on_shown)),
+      longest_shown_(longest_shown) {}
 
 AdapterArrival::~AdapterArrival() {
   fail(has_not_come_);
@@ -97,7 +93,7 @@ void AdapterArrival::layer_there(Attempt& attempt, std::size_t layer) {
   served_ = attempt.adapter;
   attempt.shown = true;
   attempt.shown_at = now;
-  attempt.reading->show(kLongestShown);
+  attempt.reading->show(longest_shown_);
   attempt.adapter->home().put(attempt.bytes, attempt.reading);
   store_.tell();
   if (is_named) on_shown_(true);

@@ -28,12 +28,17 @@ namespace tandem {
 
 class AdapterArrival {
  public:
+  // A rest that has not come by then will take its time: others shall not wait for it.
+  static constexpr std::chrono::milliseconds kLongestShown{1000};
+
   // Under a name that nobody holds, or it is not shown. `on_shown`, on the thread of read(), when
   // it can be used and, in read() and fail(), when it no longer can; it does not throw. The store
   // outlives this.
   // `bytes`: Adapter::num_bytes of what is expected; a folder of another size is refused at once.
+  // `longest_shown`: so long steps wait for the rest of what has been shown.
   AdapterArrival(AdapterStore& store, std::string name, std::string digest, std::uint64_t bytes,
-                 std::function<void(bool shown)> on_shown);
+                 std::function<void(bool shown)> on_shown,
+                 std::chrono::milliseconds longest_shown = kLongestShown);
   ~AdapterArrival();  // as fail()
   AdapterArrival(const AdapterArrival&) = delete;
   AdapterArrival& operator=(const AdapterArrival&) = delete;
@@ -67,6 +72,7 @@ class AdapterArrival {
   const std::string digest_;
   const std::uint64_t bytes_;
   const std::function<void(bool)> on_shown_;
+  const std::chrono::milliseconds longest_shown_;
   const Status has_not_come_{StatusCode::unavailable, "the adapter has not come"};
   AdapterLease served_;  // that was shown once; null: none was
   bool proven_ = false;

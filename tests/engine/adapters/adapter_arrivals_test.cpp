@@ -72,6 +72,7 @@ TEST_F(ArrivingAdapters, ComeFromAnotherWhereTheFirstDiesAfterItWasUsed) {
 // that are behind it: for the second that the rest may take, and no longer.
 TEST_F(ArrivingAdapters, HoldUpStepsForABoundedTimeWhereTheSenderIsSilent) {
   TANDEM_SKIP_UNDER_TSAN();
+  expect(AdapterArrival::kLongestShown);
   const GenerationRequest of_base = greedy({5, 17, 300}, 4);
   const std::vector<TokenId> expected_of_base = run(*engine_, of_base)[0].tokens;
   Sender falls_silent(right_, dir_.path() / "incoming");
@@ -90,6 +91,7 @@ TEST_F(ArrivingAdapters, HoldUpStepsForABoundedTimeWhereTheSenderIsSilent) {
 
 TEST_F(ArrivingAdapters, AreToldToBeLostWhereTheSenderStaysSilent) {
   TANDEM_SKIP_UNDER_TSAN();
+  expect(AdapterArrival::kLongestShown);
   Sender falls_silent(right_, dir_.path() / "incoming");
   auto reading = read(falls_silent);
   const auto generation = compute_from(falls_silent);

@@ -67,7 +67,7 @@ class ArrivalWithoutMemory : public ArrivingAdapters {
 
   // One arrival; returns how many allocations it took. The `fails`-th of them fails.
   std::int64_t arrive(const std::string& folder, std::int64_t fails, bool is_late) {
-    expect();
+    expect(is_late ? AdapterArrival::kLongestShown : kLongestHeld);
     Sender sends(right_, dir_.path() / folder);
     fail_allocations(fails, 1);
     auto over = bring_in(sends);

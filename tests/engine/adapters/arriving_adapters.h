@@ -29,6 +29,8 @@
 namespace tandem::test {
 
 inline constexpr std::chrono::seconds kPatience{20};
+// Longer than any test holds a sender back: however slow the machine, what is read is not given up.
+inline constexpr std::chrono::seconds kLongestHeld{120};
 inline const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::down};
 
 // Sends what an adapter's folder holds, as far as the test says, into one that is read meanwhile.
@@ -86,17 +88,18 @@ class ArrivingAdapters : public ::testing::Test {
   }
   ~ArrivingAdapters() override { arrival_.reset(); }
 
-  // Another arrival of the adapter.
-  void expect() {
+  // Another arrival of the adapter, of whose rest steps wait so long.
+  void expect(std::chrono::milliseconds longest_shown = kLongestHeld) {
     {
       const std::lock_guard lock(mutex_);
       shown_ = false;  // the last one was, it may be
     }
-    arrival_.emplace(engine_->adapter_store(), "a", digest_, bytes_, [this](bool shown) {
+    const auto on_shown = [this](bool shown) {
       const std::lock_guard lock(mutex_);
       shown_ = shown;
       changed_.notify_all();
-    });
+    };
+    arrival_.emplace(engine_->adapter_store(), "a", digest_, bytes_, on_shown, longest_shown);
   }
 
   std::unique_ptr<Engine> make(AdapterMode mode) {
