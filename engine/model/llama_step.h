@@ -1,0 +1,20 @@
+// What the parts of one LlamaModel::forward() share.
+#pragma once
+
+#include "engine/model/llama.h"
+#include "engine/model/step_handoff.h"
+
+namespace tandem {
+
+struct LlamaModel::Step {
+  Stream& stream;
+  const StepInput& input;
+  const KvCache& cache;
+  const AdapterTable& adapters;
+  Workspace work;  // cut to the rows of this step
+  Shared shared;   // the same
+  const StepHandoff* handoff = nullptr;
+  HandoffJob job;  // of the first place (StepHandoff); only with a handoff
+};
+
+}  // namespace tandem
