@@ -44,7 +44,9 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
       new StepPipeline(options, model, cache, adapters, handoff, clock));
   TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
   StepLimits limits = options.limits;
-  limits.max_turns = static_cast<std::int32_t>(model.config().num_layers) * kNumSites;
+  if (handoff != nullptr) {
+    limits.max_turns = static_cast<std::int32_t>(model.config().num_layers) * kNumSites;
+  }
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, limits));
   pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));
   const std::size_t bytes =

@@ -24,6 +24,17 @@ std::uint64_t mailboxes_of(const HandoffStep& step) {
   return used;
 }
 
+// Calls visit(layer, site, sequence) for what the step offers, in the order of its offers.
+template <typename Visit>
+void for_each_offer(const HandoffStep& step, const Visit& visit) {
+  std::uint64_t sequence = step.sequence;
+  for (std::size_t layer = 0; layer < step.layers.size(); ++layer) {
+    for (std::size_t site = 0; site < kNumSites; ++site) {
+      if (step.layers[layer].sites[site].offered()) visit(layer, site, sequence++);
+    }
+  }
+}
+
 }  // namespace
 
 Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_loads,
@@ -126,29 +137,23 @@ std::vector<ColdSlot> Handoff::cold_slots(const HandoffStep& step) const {
 
 std::vector<HandoffTurn> Handoff::turns(const HandoffStep& step) const {
   std::vector<HandoffTurn> turns(static_cast<std::size_t>(planner_.most_offers()));
-  std::uint64_t sequence = step.sequence;
-  for (std::size_t l = 0; l < step.layers.size(); ++l) {
+  for_each_offer(step, [&](std::size_t l, std::size_t s, std::uint64_t sequence) {
     const LayerHandoff& layer = step.layers[l];
-    for (std::size_t s = 0; s < kNumSites; ++s) {
-      if (!layer.sites[s].offered()) continue;
-      HandoffTurn& turn = turns[offer_at(l, s)];
-      turn.sequence = sequence++;
-      turn.cpu_groups = layer.sites[s].cpu_groups;
-      turn.xa_groups = layer.sites[s].xa_groups;
-      const auto first = static_cast<std::size_t>(kFirstModuleOfSite[s]);
-      const std::size_t modules = static_cast<std::size_t>(kFirstModuleOfSite[s + 1]) - first;
-      std::copy_n(layer.adapted.begin() + static_cast<std::ptrdiff_t>(first), modules,
-                  turn.adapted);
-      turn.num_groups = static_cast<std::int32_t>(step.groups.size());
-    }
-  }
+    HandoffTurn& turn = turns[offer_at(l, s)];
+    turn.sequence = sequence;
+    turn.cpu_groups = layer.sites[s].cpu_groups;
+    turn.xa_groups = layer.sites[s].xa_groups;
+    const auto first = static_cast<std::size_t>(kFirstModuleOfSite[s]);
+    const std::size_t modules = static_cast<std::size_t>(kFirstModuleOfSite[s + 1]) - first;
+    std::copy_n(layer.adapted.begin() + static_cast<std::ptrdiff_t>(first), modules, turn.adapted);
+    turn.num_groups = static_cast<std::int32_t>(step.groups.size());
+  });
   return turns;
 }
 
-void Handoff::describe(std::int64_t layer, Site site, std::uint64_t sequence,
+void Handoff::describe(std::size_t layer, Site site, std::uint64_t sequence,
                        const HandoffStep& step) {
-  const SiteHandoff& masks =
-      step.layers[static_cast<std::size_t>(layer)].sites[static_cast<std::size_t>(site)];
+  const SiteHandoff& masks = step.layers[layer].sites[static_cast<std::size_t>(site)];
   std::array<GroupJob, kMaxColdGroups> jobs;
   for (std::size_t box = 0; box < mailboxes_->size(); ++box) {
     std::size_t count = 0;
@@ -156,7 +161,8 @@ void Handoff::describe(std::int64_t layer, Site site, std::uint64_t sequence,
       const GroupOfStep& of = step.groups[g].job;
       if (static_cast<std::size_t>(of.mailbox) != box) continue;
       if (((masks.cpu_groups | masks.xa_groups) & mask_of(g)) == 0) continue;
-      jobs[count++] = group_job(config_, of, static_cast<std::uint32_t>(g), layer, site);
+      jobs[count++] = group_job(config_, of, static_cast<std::uint32_t>(g),
+                                static_cast<std::int64_t>(layer), site);
     }
     mailboxes_->publish(box, sequence, std::span(jobs).first(count));
   }
@@ -166,12 +172,9 @@ void Handoff::describe(std::int64_t layer, Site site, std::uint64_t sequence,
 void Handoff::publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step) {
   TANDEM_CHECK(input.num_groups == static_cast<std::int32_t>(step.groups.size()), "{} groups of {}",
                input.num_groups, step.groups.size());
-  const std::vector<HandoffTurn> turns = this->turns(step);
-  for (std::size_t place = 0; place < turns.size(); ++place) {
-    if (turns[place].sequence == 0) continue;  // nothing is offered
-    describe(static_cast<std::int64_t>(place / kNumSites), static_cast<Site>(place % kNumSites),
-             turns[place].sequence, step);
-  }
+  for_each_offer(step, [&](std::size_t layer, std::size_t site, std::uint64_t sequence) {
+    describe(layer, static_cast<Site>(site), sequence, step);
+  });
   describe_to(0, input, under_way, step);
   mailboxes_->step_begins(mailboxes_of(step));
   step.begun = true;

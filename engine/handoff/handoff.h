@@ -116,7 +116,7 @@ class Handoff {
           const HandoffOptions& options, const HostTier& host, const Clock& clock);
   Status make_device_memory(const Rank& rank);
   void place_answers(std::size_t rank, HandoffStep& step) const;
-  void describe(std::int64_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
+  void describe(std::size_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
   void learn(const HandoffStep& step, double seconds);
   void tell_of(const HandoffStep& step, double seconds) noexcept;
