@@ -14,6 +14,7 @@
 #include "engine/loader/weights.h"
 #include "engine/recording/recording_reader.h"
 #include "engine/recording/replay.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_engine.h"
@@ -174,7 +175,7 @@ TEST_F(Recording, IsRefusedWhenItIsOfAnotherModel) {
 
 // Whoever makes such a file may put in what he likes: it is refused or run, and nothing else.
 TEST_F(Recording, OfAnyContentDoesNoHarm) {
-  constexpr int kRounds = 300;
+  const int kRounds = sanitized() ? 100 : 300;
   std::mt19937_64 random(test_seed(20261122));
   const std::string bytes = recorded();
   const std::vector<RecordAt> records = records_of(bytes);

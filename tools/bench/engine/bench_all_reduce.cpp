@@ -26,6 +26,7 @@ constexpr std::int64_t kWidth = 8192;
 constexpr std::int64_t kReducedRows[] = {1, 4, 32, 128, 2048};  // the last are a prompt's
 constexpr std::size_t kRowsOfHosts = 4;                         // of these; more take seconds
 constexpr int kCalls = 50;                                      // of one recording
+constexpr int kCallsOfHosts = 5;
 constexpr float kEps = 1e-5F;
 constexpr double kSumTolerance = 1e-5;
 
@@ -50,8 +51,10 @@ struct ReducingRank {
 
 class AllReduceBench {
  public:
-  Status prepare(std::span<Device* const> devices, std::int64_t most_rows, DType dtype) {
+  // `calls`: of one recording.
+  Status prepare(std::span<Device* const> devices, std::int64_t most_rows, DType dtype, int calls) {
     most_rows_ = most_rows;
+    calls_ = calls;
     TANDEM_ASSIGN(auto ends, devices.front()->connect(devices));
     crew_ = std::make_unique<ThreadCrew>(static_cast<int>(devices.size()) - 1, "rank");
     ranks_.resize(devices.size());
@@ -105,13 +108,13 @@ class AllReduceBench {
   // Microseconds of one operation on `rows` rows; a sample is the mean of a recording of some, by
   // the clock of the rank that began last: the others' have waited for it.
   Result<Samples> time(std::int64_t rows, int rounds, std::string_view way) {
-    TANDEM_TRY(on_all([rows](ReducingRank& rank) -> Status {
+    TANDEM_TRY(on_all([this, rows](ReducingRank& rank) -> Status {
       AllReduceArgs args = rank.args;
       for (TensorView* view : {&args.part, &args.residual, &args.out}) {
         *view = view->slice_rows(0, rows);
       }
       TANDEM_TRY(rank.stream->begin_recording());
-      for (int call = 0; call < kCalls; ++call) rank.stream->all_reduce(args);
+      for (int call = 0; call < calls_; ++call) rank.stream->all_reduce(args);
       TANDEM_ASSIGN(rank.graph, rank.stream->end_recording());
       return {};
     }));
@@ -128,7 +131,7 @@ class AllReduceBench {
       for (const ReducingRank& rank : ranks_) {
         least = std::min(least, rank.ends->seconds_since(*rank.begins));
       }
-      if (round >= 0) samples.values.push_back(least * 1e6 / kCalls);
+      if (round >= 0) samples.values.push_back(least * 1e6 / calls_);
     }
     return samples;
   }
@@ -180,6 +183,7 @@ class AllReduceBench {
   }
 
   std::int64_t most_rows_ = 0;
+  int calls_ = 0;
   std::vector<ReducingRank> ranks_;
   std::unique_ptr<ThreadCrew> crew_;
 };
@@ -213,7 +217,7 @@ Result<std::vector<double>> time_way(EngineSettings settings, std::string_view c
   log::info("all-reduce of {} devices{}", devices.size(), way);
   AllReduceBench bench;
   const std::span<const std::int64_t> all_rows = rows_of(on_gpus);
-  TANDEM_TRY(bench.prepare(devices, all_rows.back(), dtype));
+  TANDEM_TRY(bench.prepare(devices, all_rows.back(), dtype, on_gpus ? kCalls : kCallsOfHosts));
   TANDEM_TRY(bench.check());
   std::vector<double> medians;
   for (const std::int64_t rows : all_rows) {
