@@ -23,22 +23,27 @@ constexpr ConstraintLimits kSmall{.text_bytes = 1024,
                                   .pattern_repeats = 6,
                                   .grammar_repeats = 12,
                                   .schema_nodes = 100};
-// Of patterns and grammars, whose cost grows with what {...} counts to as well.
-constexpr std::size_t kPatternBytes = 80;
+constexpr std::size_t kPatternBytes = 80;  // of a pattern or a grammar by itself
+// Of a number in {...}: what it says is repeated as often, unless no int holds it.
 constexpr std::size_t kCountDigits = 1;
+constexpr std::size_t kTooManyDigits = 11;
 
-// Bytes of ASCII's printed characters and of one character of each length in UTF-8, and no other:
-// what all 256 would cost is time. As many tokens as a mask's last word is not full of.
-constexpr std::string_view kBytes = "\t\n\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xFF";
+// Tokens: an end, a few words, and bytes: those of printed ASCII, and these, with one character of
+// each length in UTF-8. All 256 would cost time. The vocabulary has ids beyond them, which no mask
+// may allow, and its last word of a mask is not full.
 constexpr TokenId kEnd = 0;
-constexpr std::int32_t kNumTokens = 7 + static_cast<std::int32_t>(kBytes.size()) + (0x7f - 0x20);
+constexpr std::string_view kWords =
+    R"("<end>": 0, "{\"": 1, "\":": 2, "true": 3, "aa": 4, "ab": 5, "00": 6)";
+constexpr TokenId kFirstByte = 7;
+constexpr std::string_view kBytes = "\t\n\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xFF";
+constexpr std::int32_t kNumTokens =
+    kFirstByte + static_cast<std::int32_t>(kBytes.size()) + (0x7f - 0x20);
 constexpr std::int32_t kVocabulary = 140;
 static_assert(kNumTokens < kVocabulary && kVocabulary % 32 != 0);
 
 std::unique_ptr<Tokenizer> bytes_and_a_few_words() {
-  std::string vocabulary =
-      R"("<end>": 0, "{\"": 1, "\":": 2, "true": 3, "aa": 4, "ab": 5, "00": 6)";
-  TokenId id = 7;
+  std::string vocabulary(kWords);
+  TokenId id = kFirstByte;
   const auto add = [&](std::uint8_t byte) {
     vocabulary += fmt::format(", \"<0x{:02X}>\": {}", byte, id++);
   };
@@ -53,15 +58,27 @@ std::unique_ptr<Tokenizer> bytes_and_a_few_words() {
       .value();
 }
 
-// Whether a pattern or a grammar costs more than an input may.
-bool is_costly(std::string_view text) {
-  if (text.size() > kPatternBytes) return true;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '{' && text[i] != ',') continue;
-    const std::size_t end = std::min(text.find_first_not_of("0123456789", i + 1), text.size());
-    if (end - (i + 1) > kCountDigits) return true;
+// Whether it has {m}, {m,} or {m,n} of numbers of several digits, in a schema's pattern say.
+bool repeats_often(std::string_view text) {
+  const auto is_often = [&](std::size_t begin, std::size_t end) {
+    return end - begin > kCountDigits && end - begin < kTooManyDigits;
+  };
+  const auto end_of_digits = [&](std::size_t begin) {
+    return std::min(text.find_first_not_of("0123456789", begin), text.size());
+  };
+  for (std::size_t at = text.find('{'); at < text.size(); at = text.find('{', at + 1)) {
+    const std::size_t end = end_of_digits(at + 1);
+    if (is_often(at + 1, end)) return true;
+    const bool has_most = end < text.size() && text[end] == ',';
+    if (has_most && is_often(end + 1, end_of_digits(end + 1))) return true;
   }
   return false;
+}
+
+bool is_costly(const TextConstraint& constraint) {
+  const bool is_pattern = constraint.kind == TextConstraint::Kind::regex ||
+                          constraint.kind == TextConstraint::Kind::grammar;
+  return (is_pattern && constraint.text.size() > kPatternBytes) || repeats_often(constraint.text);
 }
 
 void follow(const std::shared_ptr<const CompiledConstraint>& compiled, std::uint32_t random) {
@@ -100,10 +117,7 @@ void fuzz_constraint(Bytes bytes) {
       TextConstraint::Kind::structural_tag};
   const TextConstraint constraint{kKinds[static_cast<std::size_t>(bytes[0]) % 4],
                                   std::string(text_of(bytes.subspan(1)))};
-  const bool is_text = constraint.kind == TextConstraint::Kind::regex ||
-                       constraint.kind == TextConstraint::Kind::grammar;
-  if (is_text && is_costly(constraint.text)) return;
-  if (!check_constraint(constraint, kSmall).ok()) return;
+  if (!check_constraint(constraint, kSmall).ok() || is_costly(constraint)) return;
   const auto compiled = backend.compile(constraint);
   if (compiled) follow(*compiled, static_cast<std::uint32_t>(bytes.size()));
 }

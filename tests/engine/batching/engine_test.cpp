@@ -247,7 +247,7 @@ TEST_F(EngineTest, RefusesMoreThanTheQueueHolds) {
   std::vector<std::unique_ptr<Generation>> accepted;
   StatusCode refused = StatusCode::ok;
   for (int i = 0; i < 6; ++i) {
-    auto result = engine->engine->submit(greedy({0, 5}, sanitized() ? 40 : 240));
+    auto result = engine->engine->submit(greedy({0, 5}, sanitized() ? 120 : 240));
     if (result.ok()) {
       accepted.push_back(std::move(result).value());
     } else {

@@ -286,12 +286,11 @@ TEST_F(PagedAttention, ReplaysARecordingForOtherLengths) {
 
 TEST_F(PagedAttention, ReplaysARecordingForOtherPrompts) {
   constexpr std::int32_t kRows = 56;
-  // The reference takes two minutes for all of them under a sanitizer.
-  const auto groups =
-      sanitized() ? std::vector<std::int64_t>{4} : std::vector<std::int64_t>{1, 4, 24};
   for (const DType dtype : {DType::bf16, DType::f32}) {
     for (const std::int32_t most : {1, 4, kRows}) {  // sequences
-      for (const std::int64_t group : groups) {
+      for (const std::int64_t group : {1, 4, 24}) {
+        // The reference would take minutes under a sanitizer; the largest is there once.
+        if (sanitized() && group != (dtype == DType::f32 && most == 4 ? 24 : 4)) continue;
         replay(dtype, group, kRows, static_cast<std::size_t>(most), [&](int round) {
           // One prompt of all rows, then any number of chunks of any lengths.
           std::vector<Shape::Sequence> sequences;

@@ -26,7 +26,7 @@ constexpr std::int64_t kWidth = 8192;
 constexpr std::int64_t kReducedRows[] = {1, 4, 32, 128, 2048};  // the last are a prompt's
 constexpr std::size_t kRowsOfHosts = 4;                         // of these; more take seconds
 constexpr int kCalls = 50;                                      // of one recording
-constexpr int kCallsOfHosts = 5;
+constexpr int kCallsOfHosts = 5;                                // who take a thousand times as long
 constexpr float kEps = 1e-5F;
 constexpr double kSumTolerance = 1e-5;
 

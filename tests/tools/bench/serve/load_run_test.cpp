@@ -1,6 +1,5 @@
 // The load generator against servers whose delays and faults are known.
 #include "tools/bench/serve/load_run.h"
-#include "tests/support/sanitized.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +14,7 @@
 
 #include "base/http/http_server.h"
 #include "base/log.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/test_seed.h"
 #include "tools/bench/serve/results/load_metrics.h"
 #include "tools/bench/serve/stub_server.h"
