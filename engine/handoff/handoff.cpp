@@ -253,6 +253,8 @@ std::int32_t Handoff::count_layers(const HandoffStep& step, std::size_t group) {
 
 void Handoff::learn(const HandoffStep& step, double seconds) {
   if (step.planned_s <= 0) return;
+  plan_errors_.add(std::abs(seconds / step.planned_s - 1));  // of a plan to wait as of any other
+  counts_.plan_error = plan_errors_.median();
   try {
     planner_.learn(step, seconds);
   } catch (const std::bad_alloc&) {  // the next one teaches as much
@@ -303,10 +305,6 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
   ++counts_.steps;
   counts_.planned_s += step.planned_s;
   counts_.actual_s += seconds;
-  if (step.planned_s > 0 && !failed && broken == 0) {
-    plan_errors_.add(std::abs(seconds / step.planned_s - 1));
-    counts_.plan_error = plan_errors_.median();
-  }
   step.groups.clear();
   return outcome;
 }

@@ -89,7 +89,7 @@ struct HandoffCounts {
   std::uint64_t breaks = 0;      // of mailboxes
   double planned_s = 0;          // of steps with groups
   double actual_s = 0;
-  double plan_error = 0;  // of the last steps, the median: 0.1 is 10 % of what was planned
+  double plan_error = 0;  // of the last steps with a plan, the median: 0.1 is 10 % of it
 };
 
 }  // namespace tandem

@@ -105,8 +105,8 @@ struct EngineStats {
   std::uint64_t replays = 0;             // sequences that were computed again for that
   double handoff_planned_seconds = 0;    // what the steps were to take
   double handoff_actual_seconds = 0;
-  double handoff_plan_error =
-      0;  // of the last of them, the median: 0.1 is 10 % of what was planned
+  // Of the last steps with a plan, be it to wait, the median: 0.1 is 10 % of what was planned.
+  double handoff_plan_error = 0;
   std::uint64_t host_tier_bytes = 0;
   std::uint64_t host_tier_used = 0;
 };

@@ -30,6 +30,22 @@ HandoverWork CostModel::handover(const LayerLoad& layer, std::int32_t rows, std:
   return work;
 }
 
+CostModel CostModel::slowed(double times) const {
+  CostModel slow = *this;
+  for (double CostModel::*seconds :
+       {&CostModel::copy_s, &CostModel::layer_s, &CostModel::layer_row_s, &CostModel::trip_s,
+        &CostModel::row_byte_s, &CostModel::offer_s, &CostModel::worker_job_s,
+        &CostModel::in_step_extra_s, &CostModel::xa_extra_s}) {
+    slow.*seconds *= times;
+  }
+  for (double CostModel::*a_second : {&CostModel::link_bytes_per_s, &CostModel::worker_bytes_per_s,
+                                      &CostModel::workers_bytes_per_s, &CostModel::worker_flops}) {
+    slow.*a_second /= times;
+  }
+  slow.factors = {};
+  return slow;
+}
+
 double CostModel::cpu_time(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
                            bool xa) const {
   return stall(handover(layer, rows, workers, xa), rows);

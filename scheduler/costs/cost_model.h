@@ -107,6 +107,9 @@ struct CostModel {
   // Of one layer of one group with `rows` rows on `workers` cores, at least one. `xa`: x A^T alone.
   HandoverWork handover(const LayerLoad& layer, std::int32_t rows, std::int32_t workers,
                         bool xa) const;
+  // What it would say of a machine on which everything takes so many times as long; without
+  // factors.
+  CostModel slowed(double times) const;
   // How much longer a layer of a step of `step_rows` rows takes with this handed over.
   double stall(const HandoverWork& work, std::int32_t step_rows) const {
     return stall_in(work, layer_time(step_rows));

@@ -32,6 +32,7 @@ struct EngineSettings {
   std::string adapter_mode{to_string(AdapterMode::planned)};
   std::string profile;            // file that `tandem profile` wrote; empty: built-in figures
   std::string learned_costs;      // folder; "none": nothing is kept; empty: in the user's cache
+  double cost_error = 1;          // times by which figures are to be too long: benchmarks' alone
   bool calibrate = true;          // where neither a profile nor anything that was learnt is there
   std::int64_t cpu_workers = -1;  // -1: chosen
   std::string worker_cpus;        // "4-15"; empty: chosen

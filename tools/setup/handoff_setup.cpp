@@ -145,6 +145,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
     options.costs.link_bytes_per_s =
         std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
   }
+  if (settings.cost_error != 1) options.costs = options.costs.slowed(settings.cost_error);
   if (!has_workers(settings)) return options;
   options.max_rows = static_cast<std::int32_t>(settings.handoff_tokens);
   options.deadline_us = static_cast<std::uint32_t>(settings.handoff_deadline_ms * 1000);

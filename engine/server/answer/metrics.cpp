@@ -176,7 +176,7 @@ void add_engine(const EngineStats& stats, Families& families) {
   cold_seconds("planned", stats.handoff_planned_seconds);
   cold_seconds("actual", stats.handoff_actual_seconds);
   families.gauge("tandem_handoff_plan_error_ratio",
-                 "By how much such steps missed what was planned, the median of the last 64",
+                 "By how much cold steps missed their plans, the median of the last 64",
                  stats.handoff_plan_error);
   families.counter("tandem_steps_total", "Iterations of the engine",
                    static_cast<double>(stats.steps));

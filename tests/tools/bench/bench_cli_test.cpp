@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -116,6 +117,34 @@ TEST(BenchEngine, OfSeveralDevicesRefusesWhatTheyCannotShare) {
   refuses("2", "2", "G1", "'G1' is none of T1, T2");
   refuses("2", "1", "T3", "2 devices need a thread each");
   refuses("3", "3", "T3", "cannot be shared out over 3 devices");
+}
+
+TEST(BenchColdStart, SaysHowFarPlansAreOffWhoseFiguresWereWrong) {
+  const testing::TempDir folder;
+  const auto run = [&](const std::string& workers) {
+    const std::string json = (folder.path() / ("healing" + workers + ".json")).string();
+    const Finished bench = run_tandem({"bench", "coldstart", "--device", "host", "--no-pin",
+                                       "--model", "data/tiny-llama", "--rate", "200", "--lengths",
+                                       "uniform[2,6]", "--cpu-workers", workers, "--link-gbps",
+                                       "0.02", "--only", "N2", "--json", json});
+    EXPECT_EQ(bench.status, 0) << bench.error;
+    std::ifstream file(json);
+    return nlohmann::json::parse(file);
+  };
+  const nlohmann::json report = run("1");
+  ASSERT_EQ(report["tables"].size(), 1U) << report;
+  const nlohmann::json& rows = report["tables"][0]["rows"];
+  ASSERT_EQ(rows.size(), 8U) << "four stages each";
+  EXPECT_EQ(rows[3][0], "3 times too long");
+  EXPECT_EQ(rows[7][0], "3 times too short");
+  for (const std::size_t last : {3, 7}) EXPECT_EQ(rows[last][1], 120);
+  // How many steps workers had is a matter of this machine's moods.
+  if (!report["bars"].empty()) {
+    EXPECT_EQ(report["bars"][0]["id"], "N2");
+    EXPECT_EQ(report["bars"][0]["value"],
+              std::max(rows[3][5].get<double>(), rows[7][5].get<double>()));
+  }
+  EXPECT_TRUE(run("0")["tables"].empty()) << "without workers there is nothing to see";
 }
 
 TEST(BenchColdStart, RefusesBarsModesAndLengthsThatItDoesNotKnow) {

@@ -17,6 +17,7 @@
 #include "tools/bench/coldstart/cold_report.h"
 #include "tools/bench/coldstart/cold_runs.h"
 #include "tools/bench/coldstart/cold_sweep.h"
+#include "tools/bench/coldstart/cost_healing.h"
 #include "tools/bench/coldstart/sweep_report.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
@@ -41,8 +42,8 @@ const CommandInfo kInfo{
     "  tandem bench coldstart --json cold.json --html cold.html\n"
     "  tandem bench coldstart --only C1,C3 --modes cached,pipelined,planned"};
 
-constexpr std::array<std::string_view, 9> kBars = {"C1", "C2", "C3", "C4", "C5",
-                                                   "C6", "C7", "C8", "N1"};
+constexpr std::array<std::string_view, 10> kBars = {"C1", "C2", "C3", "C4", "C5",
+                                                    "C6", "C7", "C8", "N1", "N2"};
 // In the order in which they run.
 constexpr std::array kModes = {AdapterMode::cached, AdapterMode::planned, AdapterMode::pipelined,
                                AdapterMode::cpu_assist, AdapterMode::on_demand};
@@ -184,6 +185,10 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
     TANDEM_ASSIGN(const std::vector<SweepCell> cells,
                   run_sweep(engine, options.sweep, options.modes, adapters));
     report_sweep(cells, options.modes, report);
+  }
+  if (options.only.any("N2")) {
+    TANDEM_ASSIGN(const std::vector<CostHealing> healings, run_healing(engine, options, adapters));
+    report_healing(healings, report);
   }
   report.fact("seconds", std::round(seconds_between(begin, clock.now()) * 10) / 10);
   return report.finish(report_settings);

@@ -31,6 +31,25 @@ Result<std::unique_ptr<ColdEngine>> ColdEngine::start(const EngineSettings& sett
   return cold;
 }
 
+Status ColdEngine::warm_up(std::int32_t rank) {
+  constexpr std::int32_t kPrompt = 19;
+  constexpr std::int32_t kOutput = 4;
+  TANDEM_ASSIGN(const auto names, add(2, rank));
+  TANDEM_ASSIGN([[maybe_unused]] const AnsweredTrace answered,
+                run(burst_trace(names, kPrompt, kOutput), 1));
+  return clear();
+}
+
+std::int32_t ColdEngine::wait_for_workers(std::int32_t count) {
+  const auto late = std::chrono::steady_clock::now() + kPatience;
+  std::int32_t up = engine().stats().cpu_workers;
+  while (up < count && std::chrono::steady_clock::now() < late) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    up = engine().stats().cpu_workers;
+  }
+  return up;
+}
+
 Result<std::vector<std::string>> ColdEngine::add(std::int32_t count, std::int32_t rank) {
   std::vector<std::string> names;
   for (std::int32_t i = 0; i < count; ++i) {

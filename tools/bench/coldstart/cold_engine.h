@@ -22,6 +22,11 @@ class ColdEngine {
   static Result<std::unique_ptr<ColdEngine>> start(const EngineSettings& settings,
                                                    ColdAdapters& adapters);
 
+  // Serves a few cold adapters, for whom whatever first calls make is made, and removes them.
+  Status warm_up(std::int32_t rank);
+  // Returns when so many CPU workers are up, or after some seconds, the number that are.
+  std::int32_t wait_for_workers(std::int32_t count);
+
   // New names in the host tier that have never been on the device; in mode cached, on the device.
   Result<std::vector<std::string>> add(std::int32_t count, std::int32_t rank);
   // The same whose weights are on disk alone (and in the page cache).

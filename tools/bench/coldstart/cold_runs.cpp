@@ -51,7 +51,7 @@ class Runner {
         run_(run) {}
 
   Status go(ColdEngine& engine, const Wanted& wanted) {
-    TANDEM_TRY(warm_up(engine));
+    TANDEM_TRY(engine.warm_up(options_.rank));
     if (wanted.poisson) TANDEM_TRY(run_poisson(engine));
     if (wanted.bursts) TANDEM_TRY(run_bursts(engine));
     if (wanted.others) TANDEM_TRY(run_others(engine));
@@ -75,14 +75,6 @@ class Runner {
   void say(const std::string& what) const { log::info("{}: {}", name_, what); }
   // The same in every mode and over either link.
   std::uint64_t seed(std::uint64_t what) const { return round_ * 1000 + what; }
-
-  // First calls make what later ones use.
-  Status warm_up(ColdEngine& engine) {
-    TANDEM_ASSIGN(const auto names, engine.add(2, options_.rank));
-    TANDEM_ASSIGN([[maybe_unused]] const AnsweredTrace answered,
-                  engine.run(burst_trace(names, kDiskPrompt, kBurstOutput), seed(1)));
-    return engine.clear();
-  }
 
   Status run_poisson(ColdEngine& engine) {
     say(fmt::format("{} requests at {} a second", options_.requests, options_.rate));

@@ -16,7 +16,6 @@ namespace tandem {
 namespace {
 
 constexpr std::int32_t kSweepOutput = 4;  // only the first token counts
-constexpr std::int32_t kWarmPrompt = 19;
 
 std::vector<SweepCell> cells_of(const SweepOptions& options, double link_gbps) {
   std::vector<SweepCell> cells;
@@ -50,7 +49,7 @@ class Sweep {
     for (const AdapterMode mode : modes_) {
       TANDEM_ASSIGN(engines.emplace_back(),
                     ColdEngine::start(settings_for(mode, link_gbps), adapters_));
-      TANDEM_TRY(warm_up(*engines.back()));
+      TANDEM_TRY(engines.back()->warm_up(static_cast<std::int32_t>(options_.ranks.front())));
     }
     const EngineSetup& setup = engines.front()->setup();
     TANDEM_ASSIGN(const HandoffOptions handoff,
@@ -79,15 +78,6 @@ class Sweep {
     if (with.pool_gb == 0 && with.pool_pages == 0) with.pool_gb = 1.25 * bytes / 1e9 + 4;
     with.max_device_adapters = std::max(with.max_device_adapters, most + 2);
     return with;
-  }
-
-  // First calls make what later ones use.
-  Status warm_up(ColdEngine& engine) const {
-    const auto rank = static_cast<std::int32_t>(options_.ranks.front());
-    TANDEM_ASSIGN(const auto names, engine.add(2, rank));
-    TANDEM_ASSIGN([[maybe_unused]] const AnsweredTrace answered,
-                  engine.run(burst_trace(names, kWarmPrompt, kSweepOutput), 1));
-    return engine.clear();
   }
 
   Status run(SweepCell& cell, std::span<const std::unique_ptr<ColdEngine>> engines) const {
