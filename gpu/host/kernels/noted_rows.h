@@ -24,8 +24,7 @@ namespace tandem::host {
 
 // How far apart the bytes are of which ThreadSanitizer is told.
 inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kOfWholeRows =
-    512;  // weights, keys: written by the row or by far more
+inline constexpr std::size_t kOfWholeRows = 512;  // weights, keys: nobody writes less than a row
 
 // n elements of `element` bytes. Ends the process where a byte of them is not the program's
 // (AddressSanitizer), reports a race on one in `apart` or the last (ThreadSanitizer); without a

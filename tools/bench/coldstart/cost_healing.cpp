@@ -17,7 +17,7 @@ namespace {
 constexpr double kErrors[] = {3, 1.0 / 3};
 // So many cold starts have been when a stage ends. N2 is of the last one.
 constexpr std::int32_t kStages[] = {10, 25, 50, 120};
-constexpr std::int32_t kMostAtOnce = 70;   // the longest stage's
+constexpr std::int32_t kMostAtOnce = kStages[3] - kStages[2];  // the last stage's, the longest
 constexpr std::uint64_t kRemembered = 64;  // steps that an engine's median is of
 constexpr double kBar = 10;                // %
 
