@@ -335,8 +335,8 @@ void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
       ++plans_given_up_;
     }
   }
-  if (!handed) return;
-  learn_stalls(config_, costs_, step, learner_);
+  const bool layers_were_off = learn_layers(costs_, step, seconds, learner_);
+  if (handed && !layers_were_off) learn_stalls(config_, costs_, step, learner_);
   costs_.factors = learner_.factors();
 }
 

@@ -61,6 +61,17 @@ std::vector<bool> layers_that_may_wait(const HandoffStep& step) {
   return may;
 }
 
+// The weights of all groups had come when a layer was offered.
+bool device_had(const HandoffStep& step, const Offers& offers) {
+  for (std::size_t g = 0; g < step.groups.size(); ++g) {
+    if (step.ticket(offers.first, g) != Ticket::gpu) return false;
+  }
+  return offers.count > 0;
+}
+
+// Fewer are no trend.
+constexpr std::size_t kFewest = 3;
+
 struct Sample {
   double model_s, ratio;
 };
@@ -72,9 +83,10 @@ double median(std::vector<Sample>& samples, double Sample::*member) {
 }
 
 void observe(StallKind kind, std::vector<Sample>& samples, CostLearner& learner) {
-  constexpr std::size_t kFewest = 3;
   if (samples.size() < kFewest) return;
-  const double ratio = median(samples, &Sample::ratio);
+  // Where workers were not seen to take anything, they are thought to take next to nothing.
+  constexpr double kLeastRatio = 0.05;
+  const double ratio = std::max(kLeastRatio, median(samples, &Sample::ratio));
   const double model_s = median(samples, &Sample::model_s);
   learner.observe_stall(kind, model_s, ratio * model_s);
 }
@@ -133,6 +145,39 @@ std::vector<double> seen_layers(const HandoffStep& step) {
     if (end > begin) seen[l] = static_cast<double>(end - begin) * 1e-9;
   }
   return seen;
+}
+
+bool learn_layers(const CostModel& costs, const HandoffStep& step, double seconds,
+                  CostLearner& learner) {
+  const double model_s = costs.modelled_layer(step.rows);
+  if (step.groups.empty()) {  // all that is known is the whole of it
+    const auto layers = static_cast<double>(step.planned_layers.size());
+    return learner.observe_layers(step.rows, model_s * layers, seconds, Seen::at_most);
+  }
+  const std::vector<Offers> offers = offers_of(step);
+  const std::vector<double> seen = seen_layers(step);
+  const std::vector<bool> may_wait = layers_that_may_wait(step);
+  std::vector<double> all, alone;
+  for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
+    if (seen[l] < 0) continue;
+    all.push_back(seen[l]);
+    if (!may_wait[l + 1] && device_had(step, offers[l])) alone.push_back(seen[l]);
+  }
+  // Whatever else was in a layer, waits and workers: it took no longer.
+  const auto ranked = [](std::vector<double>& of, std::size_t rank) {
+    const auto at = of.begin() + static_cast<std::ptrdiff_t>(rank);
+    std::ranges::nth_element(of, at);
+    return *at;
+  };
+  bool off = false;
+  if (all.size() >= kFewest) {
+    off |= learner.observe_layers(step.rows, model_s, ranked(all, all.size() / 4), Seen::at_most);
+  }
+  if (alone.size() >= kFewest) {
+    const double middle = ranked(alone, alone.size() / 2);
+    off |= learner.observe_layers(step.rows, model_s, middle, Seen::at_least);
+  }
+  return off;
 }
 
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,

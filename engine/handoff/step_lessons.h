@@ -18,6 +18,13 @@ namespace tandem {
 // offers nothing.
 std::vector<double> seen_layers(const HandoffStep& step);
 
+// How long a layer takes that nobody is waited for in, to `learner`, as far as a step with cold
+// rows tells, which took `seconds`: no longer than the shorter of what was seen of its layers, and
+// no shorter than those that the device computed alone. True: the figures were off by so much that
+// step.layer_s is no measure of what workers took.
+bool learn_layers(const CostModel& costs, const HandoffStep& step, double seconds,
+                  CostLearner& learner);
+
 // What layers that workers computed took beyond step.layer_s, to `learner`; but for those before
 // one that may have waited for a load. Of `costs` the figures count alone.
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,

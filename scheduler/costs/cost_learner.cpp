@@ -20,8 +20,19 @@ void CostLearner::observe_stall(StallKind kind, double model_s, double seen_s) {
                                                         model_s, seen_s));
 }
 
-void CostLearner::observe_layers(std::int32_t rows, double model_s, double seen_s) {
-  count(layers_.observe(rows, model_s, seen_s));
+bool CostLearner::observe_layers(std::int32_t rows, double model_s, double seen_s, Seen seen) {
+  const double believed = model_s * factors_.layers.of(rows);
+  switch (seen) {
+    case Seen::exactly:
+      break;
+    case Seen::at_most:
+      if (seen_s * kBoundSlack >= believed) return false;
+      break;
+    case Seen::at_least:
+      if (seen_s <= believed * kBoundSlack) return false;
+      break;
+  }
+  return count(layers_.observe(rows, model_s, seen_s));
 }
 
 void CostLearner::observe_loads(double model_s, double seen_s) {
@@ -30,10 +41,11 @@ void CostLearner::observe_loads(double model_s, double seen_s) {
   count(counts);
 }
 
-void CostLearner::count(bool counts) {
-  if (!counts) return;
+bool CostLearner::count(bool counts) {
+  if (!counts) return false;
   ++observed_;
   take_factors();
+  return true;
 }
 
 void CostLearner::take_factors() {

@@ -29,6 +29,13 @@ struct CostLessons {
   bool operator==(const CostLessons&) const = default;
 };
 
+// What of a step was seen, over what its layers alone took.
+enum class Seen : std::uint8_t {
+  exactly,
+  at_most,  // they took no longer: it was all of a layer's time, whatever else was in it
+  at_least  // no shorter
+};
+
 // One thread. No allocation, but by lessons(). All seconds; `model_s` by the figures alone, without
 // factors, and above 0.
 class CostLearner {
@@ -36,8 +43,9 @@ class CostLearner {
   // The layers of one step that were handed over alike took `seen_s` longer than without.
   void observe_stall(StallKind kind, double model_s, double seen_s);
   // The layers of a step of `rows` rows that was enqueued operation by operation and waited for
-  // nobody.
-  void observe_layers(std::int32_t rows, double model_s, double seen_s);
+  // nobody. Of a bound counts what contradicts the factors by more than kBoundSlack. True: it
+  // counted.
+  bool observe_layers(std::int32_t rows, double model_s, double seen_s, Seen seen = Seen::exactly);
   // Loads that had the link to themselves. A link is as fast as it was at its best: others, answers
   // of workers among them, may have used it meanwhile.
   void observe_loads(double model_s, double seen_s);
@@ -51,8 +59,9 @@ class CostLearner {
 
  private:
   static constexpr std::size_t kRememberedLoads = 9;
+  static constexpr double kBoundSlack = 1.2;
 
-  void count(bool counts);
+  bool count(bool counts);
   void take_factors();
 
   std::array<FactorTracker, kNumStallKinds> stalls_;

@@ -163,6 +163,50 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
   EXPECT_LT(errors[errors.size() * 9 / 10], 0.15);
 }
 
+// Of layers, too: workers' stalls alone cannot say it where a layer is thought to take longer than
+// it does with them.
+TEST_F(StepLessons, HealFiguresOfWhichAllAreOffByAFactorOfThree) {
+  const CostModel truth;
+  for (const double off : {3.0, 1 / 3.0}) {
+    for (const std::size_t device_has : {std::size_t{0}, std::size_t{10}}) {
+      SCOPED_TRACE(::testing::Message() << off << " times, the device has " << device_has);
+      CostModel costs = truth.slowed(off);
+      CostLearner learner;
+      const double layer_s = truth.layer_time(8), stalled = layer_s + stall(truth, {8}, false);
+      for (int i = 0; i < 30; ++i) {
+        std::vector<double> take(kLayers, stalled);
+        std::fill_n(take.begin() + 4, device_has, layer_s);
+        take[3] += 20e-3;  // waited for
+        Told told(adapter_, {8}, Ticket::cpu, take);
+        for (std::size_t l = 4; l < 4 + device_has; ++l) told.set_ticket(l, 0, Ticket::gpu);
+        told.step.layer_s = costs.layer_time(8);
+        if (!learn_layers(costs, told.step, 9e-3, learner)) {
+          learn_stalls(config_, costs, told.step, learner);
+        }
+        costs.factors = learner.factors();
+      }
+      const double planned = costs.layer_time(8) + stall(costs, {8}, false);
+      EXPECT_NEAR(planned / stalled, 1, 0.1);
+      if (device_has > 0) {
+        EXPECT_NEAR(costs.layer_time(8) / layer_s, 1, 0.2);
+      }
+    }
+  }
+}
+
+TEST_F(StepLessons, OfAStepThatHandedNothingOverAreThatLayersTookNoLongerThanAllOfIt) {
+  const CostModel costs;
+  const double step_s = costs.layer_time(8) * kLayers;
+  Told told(adapter_, {}, Ticket::gpu, std::vector<double>(kLayers, 0));
+  told.step.rows = 8;
+  told.step.planned_layers.assign(kLayers, 2 * costs.layer_time(8));
+  CostLearner learner;
+  EXPECT_FALSE(learn_layers(costs, told.step, 2 * step_s, learner)) << "it may have waited";
+  EXPECT_FALSE(learn_layers(costs, told.step, 0.9 * step_s, learner)) << "about right";
+  EXPECT_TRUE(learn_layers(costs, told.step, 0.5 * step_s, learner));
+  EXPECT_NEAR(learner.factors().layers.of(8), 0.5, 1e-9);
+}
+
 // Nor from those that workers may have waited for the disk with.
 TEST_F(StepLessons, LearnNothingFromLayersThatWereStillBeingRead) {
   const CostModel costs;

@@ -71,6 +71,19 @@ TEST(CostLearner, FollowsAMachineThatHasBecomeSlower) {
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-3), 2, kNear);
 }
 
+TEST(CostLearner, TakesBoundsOfLayersForWhatContradictsThem) {
+  CostLearner learner;
+  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 5e-3, Seen::at_most));
+  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 3e-3, Seen::at_least));
+  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 3.5e-3, Seen::at_most)) << "near enough";
+  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 4.5e-3, Seen::at_least)) << "near enough";
+  EXPECT_EQ(learner.observed(), 0U);
+  EXPECT_TRUE(learner.observe_layers(8, 4e-3, 2e-3, Seen::at_most));
+  EXPECT_NEAR(learner.factors().layers.of(8), 0.5, kNear);
+  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 2.3e-3, Seen::at_least));
+  EXPECT_TRUE(learner.observe_layers(8, 4e-3, 6e-3, Seen::at_least));
+}
+
 TEST(CostLearner, IgnoresWhatIsNoMeasurement) {
   CostLearner learner;
   learner.observe_stall(kWhole, 0, 1);
