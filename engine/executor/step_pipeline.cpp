@@ -59,8 +59,9 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   if (handoff != nullptr) adapters.loads().set_link_factor(handoff->costs().factors.link);
   for (Step& step : pipeline->steps_) {
     TANDEM_ASSIGN(step.sampled, device.allocate_pinned(bytes, "sampled tokens"));
-    step.done = trace::on() ? device.create_timed_event() : device.create_event();
-    if (trace::on()) step.begins = device.create_timed_event();
+    const bool timed = trace::on() || (handoff != nullptr && adapters.rank() == 0);
+    step.done = timed ? device.create_timed_event() : device.create_event();
+    if (timed) step.begins = device.create_timed_event();
   }
   return pipeline;
 }
@@ -142,7 +143,8 @@ bool StepPipeline::launch(const StepPlan& plan) {
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
-  if (trace::on() && step.begins != nullptr) stream_->record(*step.begins);
+  step.is_timed = step.begins != nullptr && (trace::on() || !recorded);
+  if (step.is_timed) stream_->record(*step.begins);
   adapters_.step_begins(*stream_);
   const StepInput input = batch_->upload(*stream_);
   auto* const sampled = reinterpret_cast<SampledToken*>(sampled_.data());
@@ -357,7 +359,7 @@ StepResult StepPipeline::wait(const Others& others) {
   if (handoff_ != nullptr && !leads()) {
     step.handoff.groups.clear();
   } else if (handoff_ != nullptr) {
-    const double seconds = seconds_between(std::max(step.launched, last_end_), end);
+    const double seconds = seconds_of(step, end);
     end_handoff(step, others, seconds, end, result);
     if (result.status.ok() && !others.failed) learn(step, seconds);
     forecast_.end_oldest(end, result.status.ok() && !others.failed);
@@ -372,11 +374,19 @@ StepResult StepPipeline::wait(const Others& others) {
   return result;
 }
 
+// A host that is launching the next step sees late that this one has ended, by as long as that
+// takes: a millisecond too much for this one, too little for that. The device knows better.
+double StepPipeline::seconds_of(const Step& step, TimePoint end) const {
+  const bool told = step.is_timed && step.status.ok() && failure_.ok();
+  const double seconds = told ? step.done->seconds_since(*step.begins) : 0;
+  return seconds > 0 ? seconds : seconds_between(std::max(step.launched, last_end_), end);
+}
+
 // The device tells how long it took, and the host when it saw it end: that places it on the host's
 // clock, as late as that was seen.
 void StepPipeline::trace_step(const Step& step, TimePoint end) const noexcept {
   TimePoint begin = std::max(step.launched, last_end_);
-  if (step.begins != nullptr && step.status.ok()) {
+  if (step.is_timed && step.status.ok()) {
     begin = std::max(begin, end - duration_of(step.done->seconds_since(*step.begins)));
   }
   const bool recorded = step.kind && step.kind->recorded;

@@ -123,8 +123,10 @@ class StepPipeline {
     std::size_t num_samples = 0;
     Buffer sampled;  // host memory
     std::unique_ptr<Event> done;
-    // Where tracing was on from the start: both are timed, and the device says what it took.
+    // With `done` it says what a step took that costs are learnt from, and any where tracing was on
+    // from the start. Null where neither is.
     std::unique_ptr<Event> begins;
+    bool is_timed = false;
     std::int32_t num_rows = 0;
     Status status;  // of enqueuing it
     TimePoint begun;
@@ -157,6 +159,7 @@ class StepPipeline {
   const Step& step_before(std::size_t ago) const { return steps_[index_before(ago)]; }
   const Step& oldest() const { return step_before(in_flight_); }
   double look_for_gap();
+  double seconds_of(const Step& step, TimePoint end) const;
   void trace_step(const Step& step, TimePoint end) const noexcept;
 
   const Options options_;

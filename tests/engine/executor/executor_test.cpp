@@ -50,14 +50,7 @@ class ExecutorTest : public ::testing::Test {
  protected:
   ExecutorTest() {
     store_ = AdapterStore::create(device_, config_, DType::f32, {}).value();
-    ExecutorOptions options;
-    options.model = {64, 32, 128, 16};
-    options.step = {64, 8, 32, 256, 1024, 64};
-    options.max_device_adapters = 2;
-    Device* const one = &device_;
-    executor_ = Executor::create(options, config_, *make_dummy_weights(7), DType::f32, {&one, 1},
-                                 pool_, store_->host_tier(), clock_, nullptr)
-                    .value();
+    make_executor({});
     // Adapters take pages from the top; the sequences' are the lowest.
     for (int i = 0; i < 10 * kPagesOfOne; ++i) taken_.push_back(pool_.take_page());
     EXPECT_EQ(taken_.back(), PageId(10 * kPagesOfOne - 1));
@@ -67,6 +60,17 @@ class ExecutorTest : public ::testing::Test {
     executor_.reset();
   }
 
+  void make_executor(const HandoffOptions& handoff) {
+    ExecutorOptions options;
+    options.model = {64, 32, 128, 16};
+    options.step = {64, 8, 32, 256, 1024, 64};
+    options.max_device_adapters = 2;
+    options.handoff = handoff;
+    Device* const one = &device_;
+    executor_ = Executor::create(options, config_, *make_dummy_weights(7), DType::f32, {&one, 1},
+                                 pool_, store_->host_tier(), clock_, nullptr)
+                    .value();
+  }
   Tokens tokens_of(const StepResult& result) {
     EXPECT_TRUE(result.status.ok()) << result.status.message();
     Tokens tokens;
@@ -238,6 +242,24 @@ TEST_F(ExecutorTest, TellsWhenToPlanBehindAStepWhoseTimeIsKnown) {
   enqueue(Plan().add(0, 0, kPrompt, 1, load("late", 3)));
   EXPECT_FALSE(plan_at()) << "it waits for its adapter, nobody knows how long";
   wait();
+}
+
+// The host may see late that a step has ended: it is busy with the next one.
+TEST_F(ExecutorTest, CostsAreLearntFromWhatTheDeviceSaysThatStepsTook) {
+  HandoffOptions handoff;
+  handoff.groups.resize(1);
+  handoff.groups[0].spare_seats = 1;
+  handoff.start_workers = &WorkerPool::start;  // somebody else may: nobody does
+  executor_.reset();
+  make_executor(handoff);
+  for (int i = 0; i < 3; ++i) {
+    executor_->enqueue(Plan().add(0, 0, kPrompt));
+    clock_.advance(std::chrono::hours(1));
+    EXPECT_TRUE(executor_->wait().status.ok());
+  }
+  const HandoffLearning learning = executor_->handoff()->learning();
+  EXPECT_EQ(learning.observed, 3U) << "an hour is no time for a layer";
+  EXPECT_LT(executor_->handoff()->step_time(7), 600);
 }
 
 TEST_F(ExecutorTest, AFailureOfTheDeviceVoidsTheStepsBehindIt) {
