@@ -93,6 +93,7 @@ class Handoff {
   void observe_step(std::int32_t rows, double seconds) { planner_.observe_step(rows, seconds); }
   // As CostLearner.
   void observe_loads(double model_s, double seen_s) { planner_.observe_loads(model_s, seen_s); }
+  void be_hopeful() { planner_.be_hopeful(); }
 
   double step_time(std::int32_t rows) const { return planner_.step_time(rows); }
   const CostModel& costs() const { return planner_.costs(); }

@@ -353,6 +353,12 @@ void HandoffPlanner::observe_loads(double model_s, double seen_s) {
   costs_.factors = learner_.factors();
 }
 
+void HandoffPlanner::be_hopeful() {
+  const std::lock_guard lock(learner_mutex_);
+  learner_.be_hopeful();
+  costs_.factors = learner_.factors();
+}
+
 EngineLessons HandoffPlanner::lessons() const {
   const std::lock_guard lock(learner_mutex_);
   return {learner_.lessons(), memory_.lessons()};

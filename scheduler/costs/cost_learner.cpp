@@ -41,6 +41,11 @@ void CostLearner::observe_loads(double model_s, double seen_s) {
   count(counts);
 }
 
+void CostLearner::be_hopeful() {
+  for (FactorTracker& stalls : stalls_) stalls.keep_least();
+  take_factors();
+}
+
 bool CostLearner::count(bool counts) {
   if (!counts) return false;
   ++observed_;

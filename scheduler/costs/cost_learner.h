@@ -50,6 +50,10 @@ class CostLearner {
   // of workers among them, may have used it meanwhile.
   void observe_loads(double model_s, double seen_s);
 
+  // Of handovers, for first costs: the least that was seen of each size, as one lesson. What is too
+  // hopeful gets rows to workers, who teach better; what they are never given is never seen.
+  void be_hopeful();
+
   const CostFactors& factors() const { return factors_; }
   std::uint64_t observed() const { return observed_; }
 

@@ -23,6 +23,16 @@ bool FactorTracker::observe(double size, double model, double seen) {
   return true;
 }
 
+void FactorTracker::keep_least() {
+  for (RecentMedian<kRemembered>& bucket : buckets_) {
+    if (bucket.known() == 0) continue;
+    const double least = bucket.ranked(0);
+    bucket = {};
+    bucket.add(least);
+  }
+  fill();
+}
+
 // Between two that are known straight, beyond them as the last one.
 void FactorTracker::fill() {
   const auto is_known = [](const auto& bucket) { return bucket.known() > 0; };

@@ -24,6 +24,9 @@ class FactorTracker {
   // that what was held up once means nothing. False: it is no measurement of the same.
   bool observe(double size, double model, double seen);
 
+  // From now on as if of each size the least ratio alone had been seen, once.
+  void keep_least();
+
   // 1 until something was seen; then of the nearest buckets that know something.
   const FactorTable& table() const { return table_; }
 
