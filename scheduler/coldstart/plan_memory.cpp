@@ -29,6 +29,14 @@ std::optional<double> median_of(const std::vector<double>& ratios) {
   return kept.median();
 }
 
+// What to expect of a way by its ratios, of which there is one at least. The first step of a kind
+// may have been held up by what comes once, memory that nobody had touched, workers that slept: one
+// alone counts as if another had taken what was predicted, and two meet half way.
+double believed(const RecentMedian<PlanMemory::kRemembered>& ratios) {
+  if (ratios.known() > 2) return ratios.median();
+  return std::sqrt(ratios.ranked(0) * (ratios.known() == 2 ? ratios.ranked(1) : 1));
+}
+
 // Of the way that takes `worse` where the other takes `better`.
 std::uint32_t steps_between_tries(double better, double worse) {
   constexpr double kRarest = 1e6;
@@ -144,7 +152,7 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
   const auto correct = [&](PlanWay way, PlanWay alike) {
     const auto& own = seen.ratios[index_of(way)];
     const auto& ratios = own.known() > 0 ? own : seen.ratios[index_of(alike)];
-    if (ratios.known() > 0) expected[index_of(way)] *= ratios.median();
+    if (ratios.known() > 0) expected[index_of(way)] *= believed(ratios);
   };
   correct(PlanWay::wait, PlanWay::wait);
   correct(PlanWay::plan, PlanWay::assist);

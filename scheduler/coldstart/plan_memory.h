@@ -62,12 +62,12 @@ class PlanMemory {
   // A step was planned to take `planned_s` in this way, and took `took_s`.
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
 
-  // The way to go: each is taken for what such steps took of late, over what was predicted. Where
-  // none is known of `plan` or `assist`, for what the other took, as their costs are the same; of
-  // none at all, as predicted. What gains next to nothing over waiting is not done, nor, over the
-  // plan, `assist`. The answer is the same until something is observed. Once in a hundred steps of
-  // a situation, or the more seldom the worse it is (half a percent of their time is spent on each
-  // at the most), it is another way: else a way that was bad once would be left for good.
+  // The way to go: each is taken for what such steps took of late, over what was predicted; of one
+  // step alone half is believed. Where none is known of `plan` or `assist`, for what the other took, as
+  // their costs are the same; of none at all, as predicted. What gains next to nothing over waiting
+  // is not done, nor, over the plan, `assist`. The answer is the same until something is observed.
+  // Once in a hundred steps of a situation, or the more seldom the worse it is (half a percent of
+  // their time is spent on each at the most), it is another way: none is left for good.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static PlanWay promised(const PlanSeconds& predicted);

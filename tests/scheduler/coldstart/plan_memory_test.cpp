@@ -61,6 +61,22 @@ TEST(PlanMemory, TellsWhatWasPromisedWhateverWasSeen) {
   EXPECT_EQ(memory.num_situations(), 2U);
 }
 
+// It may have been the first of its kind: a step that was held up once does not settle it.
+TEST(PlanMemory, BelievesHalfOfWhatItSawOnceOrTwice) {
+  const PlanSeconds predicted = seconds(kPlan, 40e-3);
+  PlanMemory memory;
+  memory.observe(kHere, Way::plan, kPlan, 6 * kPlan);
+  EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
+  PlanMemory bad = memory;
+  bad.observe(kHere, Way::plan, kPlan, 6 * kPlan);
+  EXPECT_EQ(bad.choose(kHere, predicted), Way::wait) << "twice is often enough";
+  for (int i = 0; i < 2; ++i) {
+    memory.observe(kHere, Way::plan, kPlan, kPlan);
+    EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
+  }
+  EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan) << "it is forgotten";
+}
+
 // A worker that was held up once changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
@@ -72,7 +88,7 @@ TEST(PlanMemory, ForgetsWhatHappenedOnce) {
 
 TEST(PlanMemory, TriesTheOtherWayOnceInAHundredSteps) {
   PlanMemory memory;
-  memory.observe(kHere, Way::plan, kPlan, 12e-3);
+  for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, 12e-3);
   int tried = 0;
   for (int i = 0; i < 1000; ++i) {
     const Way way = memory.choose(kHere, seconds(kPlan, kWait));
@@ -101,7 +117,7 @@ TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
   for (const double times_as_long : {1.25, 2.0, 5.0}) {
     PlanMemory memory;
     const double bad = times_as_long * kWait;
-    memory.observe(kHere, Way::plan, kPlan, bad);
+    for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, bad);
     double took = 0, lost = 0;
     for (int i = 0; i < 4000; ++i) {
       const Way way = memory.choose(kHere, seconds(kPlan, kWait));
@@ -197,10 +213,10 @@ TEST(PlanMemory, CountsOnTowardsTheNextTryAcrossRestarts) {
   int tried = 0;
   for (int i = 0; i < 400; ++i) {
     PlanMemory memory = restored(kept);
-    if (i == 0) memory.observe(kHere, Way::plan, kPlan, 12e-3);
+    if (i == 0) memory.observe(kHere, Way::plan, kPlan, 13e-3);
     const Way way = memory.choose(kHere, seconds(kPlan, kWait));
     tried += way == Way::plan ? 1 : 0;
-    memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : 12e-3);
+    memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : 13e-3);
     kept = memory.lessons();
   }
   EXPECT_EQ(tried, 4);
