@@ -400,7 +400,7 @@ void StepPipeline::trace_step(const Step& step, TimePoint end) const noexcept {
 }
 
 // Recorded steps are quicker than any that hands rows over, and those with masks may have waited
-// for them: neither teaches anything about layers.
+// for them: neither says how long layers take.
 void StepPipeline::learn(const Step& step, double seconds) {
   if (step.kind && !step.kind->recorded && !step.awaited_masks)
     handoff_->observe_step(step.kind->rows, seconds);

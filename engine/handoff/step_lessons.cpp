@@ -91,6 +91,43 @@ void observe(StallKind kind, std::vector<Sample>& samples, CostLearner& learner)
   learner.observe_stall(kind, model_s, ratio * model_s);
 }
 
+// Of values, the one that `rank` are not above.
+double ranked(std::vector<double>& values, std::size_t rank) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(rank);
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+// What of a step is the device's own, without waits and workers, lies between these.
+struct OwnTime {
+  double least_s = 0, most_s;
+};
+
+// A layer is taken to be as long as the shorter of those that were seen, whatever else was in
+// them; what the others took beyond is not the device's own. Nor is it shorter than those that the
+// device computed alone, if there are some.
+OwnTime own_time(const HandoffStep& step, double seconds) {
+  OwnTime own{0, seconds};
+  if (step.groups.empty()) return own;
+  const std::vector<Offers> offers = offers_of(step);
+  const std::vector<double> seen = seen_layers(step);
+  const std::vector<bool> may_wait = layers_that_may_wait(step);
+  std::vector<double> all, alone;
+  for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
+    if (seen[l] < 0) continue;
+    all.push_back(seen[l]);
+    if (!may_wait[l + 1] && device_had(step, offers[l])) alone.push_back(seen[l]);
+  }
+  if (all.size() < kFewest) return own;
+  double layer_s = ranked(all, all.size() / 4);
+  if (alone.size() >= kFewest) {
+    layer_s = std::min(layer_s, ranked(alone, alone.size() / 2));
+    own.least_s = layer_s * static_cast<double>(seen.size());
+  }
+  for (const double each : all) own.most_s -= std::max(0.0, each - layer_s);
+  return own;
+}
+
 // "c6 x22 w4"
 std::string run_lengths(const std::string& letters) {
   std::string text;
@@ -149,35 +186,15 @@ std::vector<double> seen_layers(const HandoffStep& step) {
 
 bool learn_layers(const CostModel& costs, const HandoffStep& step, double seconds,
                   CostLearner& learner) {
-  const double model_s = costs.modelled_layer(step.rows);
-  if (step.groups.empty()) {  // all that is known is the whole of it
-    const auto layers = static_cast<double>(step.planned_layers.size());
-    return learner.observe_layers(step.rows, model_s * layers, seconds, Seen::at_most);
-  }
-  const std::vector<Offers> offers = offers_of(step);
-  const std::vector<double> seen = seen_layers(step);
-  const std::vector<bool> may_wait = layers_that_may_wait(step);
-  std::vector<double> all, alone;
-  for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
-    if (seen[l] < 0) continue;
-    all.push_back(seen[l]);
-    if (!may_wait[l + 1] && device_had(step, offers[l])) alone.push_back(seen[l]);
-  }
-  // Whatever else was in a layer, waits and workers: it took no longer.
-  const auto ranked = [](std::vector<double>& of, std::size_t rank) {
-    const auto at = of.begin() + static_cast<std::ptrdiff_t>(rank);
-    std::ranges::nth_element(of, at);
-    return *at;
-  };
-  bool off = false;
-  if (all.size() >= kFewest) {
-    off |= learner.observe_layers(step.rows, model_s, ranked(all, all.size() / 4), Seen::at_most);
-  }
-  if (alone.size() >= kFewest) {
-    const double middle = ranked(alone, alone.size() / 2);
-    off |= learner.observe_layers(step.rows, model_s, middle, Seen::at_least);
-  }
-  return off;
+  const auto layers = static_cast<double>(step.layers.size());
+  const double planned_s = step.layer_s * layers;
+  const double model_s = costs.modelled_layer(step.rows) * layers;
+  const OwnTime own = own_time(step, seconds);
+  const bool too_long = own.most_s * FactorTracker::kBoundSlack < planned_s;
+  const bool too_short = own.least_s > planned_s * FactorTracker::kBoundSlack;
+  if (too_long) learner.bound_layers(step.rows, model_s, own.most_s, Bound::at_most);
+  if (too_short) learner.bound_layers(step.rows, model_s, own.least_s, Bound::at_least);
+  return too_long || too_short;
 }
 
 void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,

@@ -18,10 +18,9 @@ namespace tandem {
 // offers nothing.
 std::vector<double> seen_layers(const HandoffStep& step);
 
-// How long a layer takes that nobody is waited for in, to `learner`, as far as a step with cold
-// rows tells, which took `seconds`: no longer than the shorter of what was seen of its layers, and
-// no shorter than those that the device computed alone. True: the figures were off by so much that
-// step.layer_s is no measure of what workers took.
+// Bounds of what the device itself took for all of a step with cold rows, `seconds` long, to
+// `learner`. True: step.layer_s, which it was planned with, is beyond one of them, so that it is no
+// measure of what workers took.
 bool learn_layers(const CostModel& costs, const HandoffStep& step, double seconds,
                   CostLearner& learner);
 

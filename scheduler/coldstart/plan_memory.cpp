@@ -32,8 +32,8 @@ std::optional<double> median_of(const std::vector<double>& ratios) {
 // What to expect of a way by its ratios, of which there is one at least. The first step of a kind
 // may have been held up by what comes once, memory that nobody had touched, workers that slept: one
 // alone counts as if another had taken what was predicted, and two meet half way.
-double believed(const RecentMedian<PlanMemory::kRemembered>& ratios) {
-  if (ratios.known() > 2) return ratios.median();
+double believed(const RecentMedian<PlanMemory::kRemembered>& ratios, bool kept) {
+  if (kept || ratios.known() > 2) return ratios.median();
   return std::sqrt(ratios.ranked(0) * (ratios.known() == 2 ? ratios.ranked(1) : 1));
 }
 
@@ -129,7 +129,9 @@ void PlanMemory::restore(const PlanLessons& lessons) {
     if (std::ranges::none_of(ratios, &std::optional<double>::has_value)) continue;
     Seen& seen = of(kept.situation);
     for (std::size_t w = 0; w < kNumPlanWays; ++w) {
-      if (ratios[w]) seen.ratios[w].add(*ratios[w]);
+      if (!ratios[w]) continue;
+      seen.ratios[w].add(*ratios[w]);
+      seen.kept[w] = true;
     }
     seen.steps = kept.steps;
     seen.starts = kept.starts + 1;
@@ -150,9 +152,9 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
   const Seen seen = found == seen_.end() ? Seen() : found->second;
   PlanSeconds expected = predicted;
   const auto correct = [&](PlanWay way, PlanWay alike) {
-    const auto& own = seen.ratios[index_of(way)];
-    const auto& ratios = own.known() > 0 ? own : seen.ratios[index_of(alike)];
-    if (ratios.known() > 0) expected[index_of(way)] *= believed(ratios);
+    const std::size_t of = index_of(seen.ratios[index_of(way)].known() > 0 ? way : alike);
+    const auto& ratios = seen.ratios[of];
+    if (ratios.known() > 0) expected[index_of(way)] *= believed(ratios, seen.kept[of]);
   };
   correct(PlanWay::wait, PlanWay::wait);
   correct(PlanWay::plan, PlanWay::assist);

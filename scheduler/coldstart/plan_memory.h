@@ -63,11 +63,12 @@ class PlanMemory {
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
 
   // The way to go: each is taken for what such steps took of late, over what was predicted; of one
-  // step alone half is believed. Where none is known of `plan` or `assist`, for what the other took, as
-  // their costs are the same; of none at all, as predicted. What gains next to nothing over waiting
-  // is not done, nor, over the plan, `assist`. The answer is the same until something is observed.
-  // Once in a hundred steps of a situation, or the more seldom the worse it is (half a percent of
-  // their time is spent on each at the most), it is another way: none is left for good.
+  // step alone half is believed, two meet half way. Where none is known of `plan` or `assist`, for
+  // what the other took, as their costs are the same; of none at all, as predicted. What gains next
+  // to nothing over waiting is not done, nor, over the plan, `assist`. The answer is the same until
+  // something is observed. Once in a hundred steps of a situation, or the more seldom the worse it
+  // is (half a percent of their time is spent on each at the most), it is another way: else a way
+  // that was bad once would be left for good.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static PlanWay promised(const PlanSeconds& predicted);
@@ -75,13 +76,15 @@ class PlanMemory {
   std::size_t num_situations() const { return seen_.size(); }
 
   PlanLessons lessons() const;
-  // As if a step of each way had been observed: two of this engine's outvote it. Situations that
-  // the last engines have not seen are left out, as is what observe() would not have kept.
+  // As if a step of each way had been observed, but believed: two of this engine's outvote it.
+  // Situations that the last engines have not seen are left out, as is what observe() would not
+  // have kept.
   void restore(const PlanLessons& lessons);
 
  private:
   struct Seen {
     std::array<RecentMedian<kRemembered>, kNumPlanWays> ratios;  // [PlanWay]
+    std::array<bool, kNumPlanWays> kept{};  // the oldest ratio is one that restore() brought
     std::uint32_t steps = 0;
     std::uint32_t starts = 0;
     std::uint64_t last = 0;  // the number of the last observation of it

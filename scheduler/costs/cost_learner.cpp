@@ -20,19 +20,12 @@ void CostLearner::observe_stall(StallKind kind, double model_s, double seen_s) {
                                                         model_s, seen_s));
 }
 
-bool CostLearner::observe_layers(std::int32_t rows, double model_s, double seen_s, Seen seen) {
-  const double believed = model_s * factors_.layers.of(rows);
-  switch (seen) {
-    case Seen::exactly:
-      break;
-    case Seen::at_most:
-      if (seen_s * kBoundSlack >= believed) return false;
-      break;
-    case Seen::at_least:
-      if (seen_s <= believed * kBoundSlack) return false;
-      break;
-  }
-  return count(layers_.observe(rows, model_s, seen_s));
+void CostLearner::observe_layers(std::int32_t rows, double model_s, double seen_s) {
+  count(layers_.observe(rows, model_s, seen_s));
+}
+
+void CostLearner::bound_layers(std::int32_t rows, double model_s, double seen_s, Bound side) {
+  count(layers_.bound(rows, model_s, seen_s, side));
 }
 
 void CostLearner::observe_loads(double model_s, double seen_s) {
@@ -46,11 +39,10 @@ void CostLearner::be_hopeful() {
   take_factors();
 }
 
-bool CostLearner::count(bool counts) {
-  if (!counts) return false;
+void CostLearner::count(bool counts) {
+  if (!counts) return;
   ++observed_;
   take_factors();
-  return true;
 }
 
 void CostLearner::take_factors() {

@@ -29,13 +29,6 @@ struct CostLessons {
   bool operator==(const CostLessons&) const = default;
 };
 
-// What of a step was seen, over what its layers alone took.
-enum class Seen : std::uint8_t {
-  exactly,
-  at_most,  // they took no longer: it was all of a layer's time, whatever else was in it
-  at_least  // no shorter
-};
-
 // One thread. No allocation, but by lessons(). All seconds; `model_s` by the figures alone, without
 // factors, and above 0.
 class CostLearner {
@@ -43,9 +36,10 @@ class CostLearner {
   // The layers of one step that were handed over alike took `seen_s` longer than without.
   void observe_stall(StallKind kind, double model_s, double seen_s);
   // The layers of a step of `rows` rows that was enqueued operation by operation and waited for
-  // nobody. Of a bound counts what contradicts the factors by more than kBoundSlack. True: it
-  // counted.
-  bool observe_layers(std::int32_t rows, double model_s, double seen_s, Seen seen = Seen::exactly);
+  // nobody.
+  void observe_layers(std::int32_t rows, double model_s, double seen_s);
+  // Those of any step took no more, or no less, without what was waited for and handed over.
+  void bound_layers(std::int32_t rows, double model_s, double seen_s, Bound side);
   // Loads that had the link to themselves. A link is as fast as it was at its best: others, answers
   // of workers among them, may have used it meanwhile.
   void observe_loads(double model_s, double seen_s);
@@ -63,9 +57,8 @@ class CostLearner {
 
  private:
   static constexpr std::size_t kRememberedLoads = 9;
-  static constexpr double kBoundSlack = 1.2;
 
-  bool count(bool counts);
+  void count(bool counts);
   void take_factors();
 
   std::array<FactorTracker, kNumStallKinds> stalls_;

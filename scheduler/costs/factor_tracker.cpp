@@ -23,10 +23,31 @@ bool FactorTracker::observe(double size, double model, double seen) {
   return true;
 }
 
+bool FactorTracker::bound(double size, double model, double seen, Bound side) {
+  if (!(model > 0) || !std::isfinite(model) || !std::isfinite(size)) return false;
+  const double ratio = seen / model;
+  if (!is_plausible(ratio)) return false;
+  const double at = FactorTable::position(size);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t last = static_cast<double>(below) < at ? below + 1 : below;
+  bool counts = false;
+  for (std::size_t i = below; i <= last; ++i) {
+    const double believed = table_.values[i];
+    const bool contradicts =
+        side == Bound::at_most ? ratio * kBoundSlack < believed : ratio > believed * kBoundSlack;
+    if (contradicts) buckets_[i].add(ratio);
+    counts |= contradicts;
+  }
+  if (counts) fill();
+  return counts;
+}
+
 void FactorTracker::keep_least() {
   for (RecentMedian<kRemembered>& bucket : buckets_) {
     if (bucket.known() == 0) continue;
-    const double least = bucket.ranked(0);
+    std::size_t rank = 0;
+    while (rank + 1 < bucket.known() && bucket.ranked(rank) < kNoWork) ++rank;
+    const double least = bucket.ranked(rank);
     bucket = {};
     bucket.add(least);
   }

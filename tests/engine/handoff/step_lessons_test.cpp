@@ -164,33 +164,73 @@ TEST_F(StepLessons, HealCostsThatAreOffByAFactorOfThree) {
 }
 
 // Of layers, too: workers' stalls alone cannot say it where a layer is thought to take longer than
-// it does with them.
+// it does with them. The steps themselves take `head_s` beside their layers.
 TEST_F(StepLessons, HealFiguresOfWhichAllAreOffByAFactorOfThree) {
   const CostModel truth;
   for (const double off : {3.0, 1 / 3.0}) {
-    for (const std::size_t device_has : {std::size_t{0}, std::size_t{10}}) {
-      SCOPED_TRACE(::testing::Message() << off << " times, the device has " << device_has);
-      CostModel costs = truth.slowed(off);
-      CostLearner learner;
-      const double layer_s = truth.layer_time(8), stalled = layer_s + stall(truth, {8}, false);
-      for (int i = 0; i < 30; ++i) {
-        std::vector<double> take(kLayers, stalled);
-        std::fill_n(take.begin() + 4, device_has, layer_s);
-        take[3] += 20e-3;  // waited for
-        Told told(adapter_, {8}, Ticket::cpu, take);
-        for (std::size_t l = 4; l < 4 + device_has; ++l) told.set_ticket(l, 0, Ticket::gpu);
-        told.step.layer_s = costs.layer_time(8);
-        if (!learn_layers(costs, told.step, 9e-3, learner)) {
-          learn_stalls(config_, costs, told.step, learner);
+    for (const std::size_t device_has : {std::size_t{0}, std::size_t{4}, std::size_t{10}}) {
+      for (const double head_s : {0.0, 1e-3}) {
+        SCOPED_TRACE(::testing::Message() << off << " times, the device has " << device_has
+                                          << ", beside them " << head_s);
+        CostModel costs = truth.slowed(off);
+        CostLearner learner;
+        const double layer_s = truth.layer_time(8), stalled = layer_s + stall(truth, {8}, false);
+        const double step_s = head_s + layer_s * static_cast<double>(device_has) +
+                              stalled * static_cast<double>(kLayers - device_has);
+        int layers_were_off = 0;
+        for (int i = 0; i < 40; ++i) {
+          std::vector<double> take(kLayers, stalled);
+          std::fill_n(take.begin() + 4, device_has, layer_s);
+          take[3] += 20e-3;  // waited for
+          Told told(adapter_, {8}, Ticket::cpu, take);
+          for (std::size_t l = 4; l < 4 + device_has; ++l) told.set_ticket(l, 0, Ticket::gpu);
+          told.step.layer_s = costs.layer_time(8);
+          if (learn_layers(costs, told.step, step_s + 20e-3, learner)) {
+            layers_were_off = i + 1;
+          } else {
+            learn_stalls(config_, costs, told.step, learner);
+          }
+          costs.factors = learner.factors();
         }
-        costs.factors = learner.factors();
-      }
-      const double planned = costs.layer_time(8) + stall(costs, {8}, false);
-      EXPECT_NEAR(planned / stalled, 1, 0.1);
-      if (device_has > 0) {
-        EXPECT_NEAR(costs.layer_time(8) / layer_s, 1, 0.2);
+        EXPECT_LT(layers_were_off, 8) << "or workers would never be learnt about";
+        const double on_workers = costs.layer_time(8) + stall(costs, {8}, false);
+        const double planned = costs.layer_time(8) * static_cast<double>(device_has) +
+                               on_workers * static_cast<double>(kLayers - device_has);
+        EXPECT_NEAR(planned / step_s, 1, 0.2);
       }
     }
+  }
+}
+
+// It was planned before the first one's lesson: what it says of workers counts from there.
+TEST_F(StepLessons, OfASecondStepThatWasPlannedWithTheSameFiguresTeachNothingOfWorkers) {
+  const CostModel truth;
+  CostModel costs = truth.slowed(3);
+  CostLearner learner;
+  const double stalled = truth.layer_time(8) + stall(truth, {8}, false);
+  Told told(adapter_, {8}, Ticket::cpu, std::vector<double>(kLayers, stalled));
+  told.step.layer_s = costs.layer_time(8);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(learn_layers(costs, told.step, stalled * kLayers, learner)) << i;
+    costs.factors = learner.factors();
+  }
+  EXPECT_EQ(learner.observed(), 1U);
+}
+
+// What is waited for is no layer's own time.
+TEST_F(StepLessons, OfLayersThatMayWaitSayNothingOfHowLongLayersAreAtLeast) {
+  const CostModel costs;
+  for (const bool late : {true, false}) {
+    CostLearner learner;
+    const double layer_s = costs.layer_time(8);
+    Told told(adapter_, {8}, Ticket::gpu, std::vector<double>(kLayers, 2 * layer_s));
+    told.step.layer_s = layer_s;
+    for (std::int64_t l = 0; l < std::int64_t{kLayers}; ++l) {
+      const double begins = static_cast<double>(l) * layer_s;
+      told.step.waits.push_back({0, l, PieceKind::b, late ? begins + 1e-5 : begins - 1e-5});
+    }
+    EXPECT_EQ(learn_layers(costs, told.step, 2 * layer_s * kLayers, learner), !late);
+    EXPECT_NEAR(learner.factors().layers.of(8), late ? 1 : 2, 1e-3);
   }
 }
 
@@ -199,7 +239,7 @@ TEST_F(StepLessons, OfAStepThatHandedNothingOverAreThatLayersTookNoLongerThanAll
   const double step_s = costs.layer_time(8) * kLayers;
   Told told(adapter_, {}, Ticket::gpu, std::vector<double>(kLayers, 0));
   told.step.rows = 8;
-  told.step.planned_layers.assign(kLayers, 2 * costs.layer_time(8));
+  told.step.layer_s = costs.layer_time(8);
   CostLearner learner;
   EXPECT_FALSE(learn_layers(costs, told.step, 2 * step_s, learner)) << "it may have waited";
   EXPECT_FALSE(learn_layers(costs, told.step, 0.9 * step_s, learner)) << "about right";

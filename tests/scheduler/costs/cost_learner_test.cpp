@@ -73,15 +73,26 @@ TEST(CostLearner, FollowsAMachineThatHasBecomeSlower) {
 
 TEST(CostLearner, TakesBoundsOfLayersForWhatContradictsThem) {
   CostLearner learner;
-  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 5e-3, Seen::at_most));
-  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 3e-3, Seen::at_least));
-  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 3.5e-3, Seen::at_most)) << "near enough";
-  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 4.5e-3, Seen::at_least)) << "near enough";
+  learner.bound_layers(8, 4e-3, 5e-3, Bound::at_most);
+  learner.bound_layers(8, 4e-3, 3e-3, Bound::at_least);
+  learner.bound_layers(8, 4e-3, 3.5e-3, Bound::at_most);   // near enough
+  learner.bound_layers(8, 4e-3, 4.5e-3, Bound::at_least);  // near enough
   EXPECT_EQ(learner.observed(), 0U);
-  EXPECT_TRUE(learner.observe_layers(8, 4e-3, 2e-3, Seen::at_most));
+  learner.bound_layers(8, 4e-3, 2e-3, Bound::at_most);
   EXPECT_NEAR(learner.factors().layers.of(8), 0.5, kNear);
-  EXPECT_FALSE(learner.observe_layers(8, 4e-3, 2.3e-3, Seen::at_least));
-  EXPECT_TRUE(learner.observe_layers(8, 4e-3, 6e-3, Seen::at_least));
+  learner.bound_layers(8, 4e-3, 2.3e-3, Bound::at_least);
+  EXPECT_EQ(learner.observed(), 1U);
+  learner.bound_layers(8, 4e-3, 6e-3, Bound::at_least);
+  EXPECT_EQ(learner.observed(), 2U);
+}
+
+// Else what lies half way between two sizes would never be right.
+TEST(CostLearner, TakesBoundsForBothSizesAroundIt) {
+  CostLearner learner;
+  learner.observe_layers(8, 4e-3, 4e-3);
+  for (int i = 0; i < 7; ++i) learner.observe_layers(16, 4e-3, 20e-3);
+  for (int i = 0; i < 4; ++i) learner.bound_layers(12, 4e-3, 4e-3, Bound::at_most);
+  EXPECT_NEAR(learner.factors().layers.of(12), 1, kNear);
 }
 
 TEST(CostLearner, CanBeHopefulOfWhatItSawOfHandovers) {
