@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 
 namespace tandem {
 namespace {
@@ -12,21 +13,27 @@ bool is_plausible(double ratio) {
   return ratio >= kLeast && ratio <= kMost;
 }
 
+// Nothing: it is no measurement of the same.
+std::optional<double> ratio_of(double size, double model, double seen) {
+  if (!(model > 0) || !std::isfinite(model) || !std::isfinite(size)) return std::nullopt;
+  const double ratio = seen / model;
+  if (!is_plausible(ratio)) return std::nullopt;
+  return ratio;
+}
+
 }  // namespace
 
 bool FactorTracker::observe(double size, double model, double seen) {
-  if (!(model > 0) || !std::isfinite(model) || !std::isfinite(size)) return false;
-  const double ratio = seen / model;
-  if (!is_plausible(ratio)) return false;
-  buckets_[static_cast<std::size_t>(std::lround(FactorTable::position(size)))].add(ratio);
+  const std::optional<double> ratio = ratio_of(size, model, seen);
+  if (!ratio) return false;
+  buckets_[static_cast<std::size_t>(std::lround(FactorTable::position(size)))].add(*ratio);
   fill();
   return true;
 }
 
 bool FactorTracker::bound(double size, double model, double seen, Bound side) {
-  if (!(model > 0) || !std::isfinite(model) || !std::isfinite(size)) return false;
-  const double ratio = seen / model;
-  if (!is_plausible(ratio)) return false;
+  const std::optional<double> ratio = ratio_of(size, model, seen);
+  if (!ratio) return false;
   const double at = FactorTable::position(size);
   const auto below = static_cast<std::size_t>(at);
   const std::size_t last = static_cast<double>(below) < at ? below + 1 : below;
@@ -34,8 +41,8 @@ bool FactorTracker::bound(double size, double model, double seen, Bound side) {
   for (std::size_t i = below; i <= last; ++i) {
     const double believed = table_.values[i];
     const bool contradicts =
-        side == Bound::at_most ? ratio * kBoundSlack < believed : ratio > believed * kBoundSlack;
-    if (contradicts) buckets_[i].add(ratio);
+        side == Bound::at_most ? *ratio * kBoundSlack < believed : *ratio > believed * kBoundSlack;
+    if (contradicts) buckets_[i].add(*ratio);
     counts |= contradicts;
   }
   if (counts) fill();
