@@ -146,6 +146,16 @@ function(tandem_test_options target)
   endif()
 endfunction()
 
+# tandem_test_support(NAME SRCS a.cpp ... DEPS target ...)
+# What several test programs share, compiled once. A path of this clone in what it is compiled with
+# would have each clone compile it anew.
+function(tandem_test_support name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SRCS})
+  tandem_test_options(${name})
+  target_link_libraries(${name} PUBLIC tandem_options fmt::fmt ${ARG_DEPS})
+endfunction()
+
 # tandem_test(NAME SRCS a_test.cpp ... DEPS target ... [TIMEOUT seconds] [GPU] [SERIAL] [FAST])
 # Makes the program NAME_test; ctest runs each of its cases by name. The working directory is
 # tests/, so a test names its data as data/... A test marked GPU is built everywhere, and ctest knows

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/check.h"
 
@@ -29,11 +30,6 @@ std::vector<std::string> variables(const std::map<std::string, std::string>& add
   }
   for (const auto& [name, value] : added) out.push_back(name + "=" + value);
   return out;
-}
-
-const char* program() {
-  const char* const given = std::getenv("TANDEM_TEST_PROGRAM");
-  return given == nullptr ? TANDEM_PROGRAM : given;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -61,11 +57,19 @@ void drain(int& fd, std::string& into) {
 
 }  // namespace
 
+std::string program_under_test() {
+  const char* const given = std::getenv("TANDEM_TEST_PROGRAM");
+  if (given != nullptr) return given;
+  const auto ours = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  return (ours / TANDEM_PROGRAM).lexically_normal();
+}
+
 Process::Process(const std::vector<std::string>& args, ProcessOptions options) {
   Pipe in;
   Pipe out;
   Pipe err;
-  std::vector<std::string> words = {options.program.empty() ? program() : options.program};
+  std::vector<std::string> words = {options.program.empty() ? program_under_test()
+                                                            : options.program};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<std::string> environment = variables(options.environment);
   posix_spawn_file_actions_t actions;

@@ -11,18 +11,20 @@
 
 namespace tandem {
 
+// The path of this build's `tandem`, or what TANDEM_TEST_PROGRAM says.
+std::string program_under_test();
+
 struct ProcessOptions {
   std::map<std::string, std::string> environment;  // added; TANDEM_* of ours are taken out first
   std::string input;                               // standard input, less than 60 kB
   std::string folder;                              // working directory; empty: ours
   std::string output_file;  // takes standard output instead of output(); it must exist
-  std::string program;      // another one than `tandem`; its path
+  std::string program;      // another one than program_under_test(); its path
 };
 
 class Process {
  public:
-  // Starts the `tandem` of this build, or the one that TANDEM_TEST_PROGRAM names. Aborts the test
-  // program if that is impossible.
+  // Starts program_under_test(). Aborts the test program if that is impossible.
   explicit Process(const std::vector<std::string>& args, ProcessOptions options = {});
   ~Process();  // kills it if it still runs
   Process(const Process&) = delete;

@@ -24,7 +24,7 @@ TEST(Pick, SaysWhatABuildWithoutItLacks) {
   const testing::TempDir folder;
   ProcessOptions options;
   options.program = (folder.path() / "tandem").string();
-  std::filesystem::copy_file(TANDEM_PROGRAM, options.program);
+  std::filesystem::copy_file(program_under_test(), options.program);
   const Finished finished = run_tandem({"pick", "--engine", "http://127.0.0.1:9"}, options);
   EXPECT_EQ(finished.status, 1);
   EXPECT_THAT(finished.error, HasSubstr("this build has no picker"));
