@@ -1,5 +1,8 @@
 #include "cpu_lora/worker/line_wait.h"
 
+#include <chrono>
+#include <thread>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -9,6 +12,7 @@ namespace tandem {
 namespace {
 
 constexpr int kPauses = 64;
+constexpr std::chrono::microseconds kAlone{100};
 
 #if defined(__x86_64__)
 bool has_waitpkg() {
@@ -51,6 +55,10 @@ void wait_for_change(const std::atomic<std::uint64_t>& word, std::uint64_t seen)
 #endif
   // relaxed: the caller looks again, with the ordering that it needs.
   for (int i = 0; i < kPauses && word.load(std::memory_order_relaxed) == seen; ++i) relax();
+}
+
+void share_core(TimePoint start) {
+  if (std::chrono::steady_clock::now() - start > kAlone) std::this_thread::yield();
 }
 
 }  // namespace tandem

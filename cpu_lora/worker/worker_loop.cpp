@@ -143,6 +143,7 @@ void WorkerLoop::Impl::pause_without_jobs() {
   const InboxHeader& inbox = mailbox.inbox();
   if (steady_clock::now() - idle_since < duration_of(options.spin_ms / 1e3)) {
     wait_for_change(inbox.published, next - 1);
+    share_core(idle_since);
     return;
   }
   // acquire: pairs with the release in wake_workers(): jobs published before that bump are
@@ -249,6 +250,7 @@ bool WorkerLoop::Impl::wait_for_bell(std::uint64_t n, std::uint32_t index, Ticke
       sleep_until_woken(mailbox, mailbox.inbox().wake.load(std::memory_order_relaxed), kNapS);
     } else {
       wait_for_change(bell, value);
+      share_core(start);
     }
   }
 }
@@ -284,7 +286,8 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
 
 // Until all of `peers` have written their parts of v.
 bool WorkerLoop::Impl::meet(std::uint64_t n, std::uint32_t group, std::uint64_t peers) {
-  const TimePoint deadline = steady_clock::now() + duration_of(options.peer_ms / 1e3);
+  const TimePoint start = steady_clock::now();
+  const TimePoint deadline = start + duration_of(options.peer_ms / 1e3);
   for (; peers != 0; peers &= peers - 1) {
     const std::atomic<std::uint64_t>& word = mailbox.seat(std::countr_zero(peers)).shrunk[group];
     // acquire: pairs with the release in the peer's compute(), after its part of v.
@@ -292,16 +295,19 @@ bool WorkerLoop::Impl::meet(std::uint64_t n, std::uint32_t group, std::uint64_t 
       relax();
       if (spins % 64 != 0) continue;
       if (steady_clock::now() > deadline || is_lost(n) || is_over()) return false;
+      share_core(start);
     }
   }
   return true;
 }
 
 bool WorkerLoop::Impl::wait_for_weights(std::uint64_t n, const GroupJob& group_job) {
-  const TimePoint deadline = steady_clock::now() + duration_of(options.peer_ms / 1e3);
+  const TimePoint start = steady_clock::now();
+  const TimePoint deadline = start + duration_of(options.peer_ms / 1e3);
   while (!is_present(group_job)) {
     for (int i = 0; i < 64; ++i) relax();
     if (steady_clock::now() > deadline || is_lost(n) || is_over()) return false;
+    share_core(start);
   }
   return true;
 }
