@@ -15,13 +15,6 @@ namespace {
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 constexpr std::size_t kProductBytes = std::size_t{16} << 20;
 
-Status lt_status(cublasStatus_t code, std::string_view what) {
-  if (code == CUBLAS_STATUS_SUCCESS) return {};
-  return error(
-      code == CUBLAS_STATUS_ALLOC_FAILED ? StatusCode::resource_exhausted : StatusCode::internal,
-      "cuBLASLt: {} failed: {}", what, cublasLtGetStatusName(code));
-}
-
 cudaDataType_t data_type(DType dtype) {
   if (dtype == DType::f32) return CUDA_R_32F;
   return dtype == DType::f16 ? CUDA_R_16F : CUDA_R_16BF;
@@ -58,24 +51,25 @@ struct Operation {
   cublasLtMatmulDescOpaque_t description{};
   cublasLtMatrixLayoutOpaque_t w{}, x{}, y{};
 
-  Status set(const GemmArgs& args, std::int64_t rows) {
-    TANDEM_TRY(lt_status(cublasLtMatmulDescInit(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-                         "describing a product"));
+  Status set(const CublasLt& lt, const GemmArgs& args, std::int64_t rows) {
+    TANDEM_TRY(lt.status(
+        lt.init_description(&description, sizeof description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "describing a product"));
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    TANDEM_TRY(lt_status(cublasLtMatmulDescSetAttribute(&description, CUBLASLT_MATMUL_DESC_TRANSA,
-                                                        &transposed, sizeof transposed),
+    TANDEM_TRY(lt.status(lt.set_description(&description, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                            sizeof transposed),
                          "describing a product"));
-    TANDEM_TRY(layout(w, args.w, args.w.rows()));
-    TANDEM_TRY(layout(x, args.x, rows));
-    return layout(y, args.y, rows);
+    TANDEM_TRY(layout(lt, w, args.w, args.w.rows()));
+    TANDEM_TRY(layout(lt, x, args.x, rows));
+    return layout(lt, y, args.y, rows);
   }
 
  private:
-  static Status layout(cublasLtMatrixLayoutOpaque_t& made, const TensorView& view,
-                       std::int64_t rows) {
-    return lt_status(cublasLtMatrixLayoutInit(&made, data_type(view.dtype),
-                                              static_cast<std::uint64_t>(view.cols()),
-                                              static_cast<std::uint64_t>(rows), row_distance(view)),
+  static Status layout(const CublasLt& lt, cublasLtMatrixLayoutOpaque_t& made,
+                       const TensorView& view, std::int64_t rows) {
+    return lt.status(lt.init_layout(&made, sizeof made, data_type(view.dtype),
+                                    static_cast<std::uint64_t>(view.cols()),
+                                    static_cast<std::uint64_t>(rows), row_distance(view)),
                      "describing a matrix");
   }
 };
@@ -83,8 +77,9 @@ struct Operation {
 }  // namespace
 
 Result<std::unique_ptr<LtGemm>> LtGemm::create() {
-  std::unique_ptr<LtGemm> made(new LtGemm);
-  TANDEM_TRY(lt_status(cublasLtCreate(&made->handle_), "creating a handle"));
+  TANDEM_ASSIGN(const CublasLt* const lt, CublasLt::get());
+  std::unique_ptr<LtGemm> made(new LtGemm(*lt));
+  TANDEM_TRY(lt->status(lt->create(&made->handle_), "creating a handle"));
   TANDEM_ASSIGN(made->workspace_,
                 allocate_device_memory(kWorkspaceBytes, "allocating the GEMM workspace"));
   TANDEM_ASSIGN(made->product_,
@@ -93,7 +88,7 @@ Result<std::unique_ptr<LtGemm>> LtGemm::create() {
 }
 
 LtGemm::~LtGemm() {
-  if (handle_ != nullptr) cublasLtDestroy(handle_);
+  if (handle_ != nullptr) lt_.destroy(handle_);
 }
 
 std::size_t LtGemm::ShapeHash::operator()(const Shape& shape) const {
@@ -123,13 +118,13 @@ LtGemm::Shape LtGemm::shape_of(const GemmArgs& args) {
 Result<std::vector<cublasLtMatmulAlgo_t>> LtGemm::list_algorithms(const GemmArgs& args,
                                                                   const Shape& shape, int most) {
   Operation typical;
-  TANDEM_TRY(typical.set(args, shape.rows));
+  TANDEM_TRY(typical.set(lt_, args, shape.rows));
   cublasLtMatmulPreferenceOpaque_t preference{};
-  TANDEM_TRY(lt_status(cublasLtMatmulPreferenceInit(&preference), "stating a preference"));
+  TANDEM_TRY(
+      lt_.status(lt_.init_preference(&preference, sizeof preference), "stating a preference"));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    return lt_status(
-        cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value),
-        "stating a preference");
+    return lt_.status(lt_.set_preference(&preference, attribute, &value, sizeof value),
+                      "stating a preference");
   };
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes));
   // Splits of the inner dimension may meet in f32 only: y's own dtype would round twice.
@@ -141,10 +136,10 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtGemm::list_algorithms(const GemmArgs
   TANDEM_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{shape.align_y}));
   std::vector<cublasLtMatmulHeuristicResult_t> named(static_cast<std::size_t>(most));
   int found = 0;
-  TANDEM_TRY(lt_status(cublasLtMatmulAlgoGetHeuristic(handle_, &typical.description, &typical.w,
-                                                      &typical.x, &typical.y, &typical.y,
-                                                      &preference, most, named.data(), &found),
-                       "choosing an algorithm"));
+  TANDEM_TRY(
+      lt_.status(lt_.get_heuristic(handle_, &typical.description, &typical.w, &typical.x,
+                                   &typical.y, &typical.y, &preference, most, named.data(), &found),
+                 "choosing an algorithm"));
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < found; ++i) {
     const cublasLtMatmulHeuristicResult_t& result = named[static_cast<std::size_t>(i)];
@@ -191,13 +186,13 @@ Status LtGemm::multiply(const GemmArgs& args, cudaStream_t stream) {
 Status LtGemm::multiply(const GemmArgs& args, const cublasLtMatmulAlgo_t& algorithm,
                         cudaStream_t stream) {
   Operation operation;
-  TANDEM_TRY(operation.set(args, args.x.rows()));
+  TANDEM_TRY(operation.set(lt_, args, args.x.rows()));
   const float alpha = 1;
   const float beta = args.accumulate ? 1.0F : 0.0F;
-  return lt_status(
-      cublasLtMatmul(handle_, &operation.description, &alpha, args.w.data, &operation.w,
-                     args.x.data, &operation.x, &beta, args.y.data, &operation.y, args.y.data,
-                     &operation.y, &algorithm, workspace_.get(), kWorkspaceBytes, stream),
+  return lt_.status(
+      lt_.matmul(handle_, &operation.description, &alpha, args.w.data, &operation.w, args.x.data,
+                 &operation.x, &beta, args.y.data, &operation.y, args.y.data, &operation.y,
+                 &algorithm, workspace_.get(), kWorkspaceBytes, stream),
       "a product");
 }
 

@@ -1,8 +1,6 @@
 // GEMM by cuBLASLt: every shape and dtype of GemmArgs.
 #pragma once
 
-#include <cublasLt.h>
-
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +9,7 @@
 
 #include "base/status.h"
 #include "gpu/cuda/base/device_memory.h"
+#include "gpu/cuda/gemm/cublas_lt.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {
@@ -67,7 +66,7 @@ class LtGemm {
     std::size_t operator()(const Shape& shape) const;
   };
 
-  LtGemm() = default;
+  explicit LtGemm(const CublasLt& lt) : lt_(lt) {}
   static Shape shape_of(const GemmArgs& args);
   // What run() multiplies for `args`: no bias, and a y that may be the scratch product.
   GemmArgs plain(const GemmArgs& args) const;
@@ -84,6 +83,7 @@ class LtGemm {
   Result<cublasLtMatmulAlgo_t> find_fastest(std::span<const GemmArgs> products, const Shape& shape,
                                             Stopwatch& watch, cudaStream_t stream);
 
+  const CublasLt& lt_;
   cublasLtHandle_t handle_ = nullptr;
   DeviceMemory workspace_;
   DeviceMemory product_;  // f32, for a y of 16 bits that must round once
