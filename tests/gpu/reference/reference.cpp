@@ -22,20 +22,24 @@ std::vector<float> weights(const LoraPages& pages, DType dtype, std::int32_t slo
                            std::uint64_t start, std::int64_t rows, std::int64_t cols,
                            std::int64_t row_stride) {
   const std::uint64_t size = size_of(dtype);
-  std::vector<float> out;
+  std::vector<float> out(static_cast<std::size_t>(rows * cols));
+  float* to = out.data();
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < cols; ++c) {
-      const std::uint64_t byte = start + static_cast<std::uint64_t>(r * row_stride + c) * size;
+    std::uint64_t byte = start + static_cast<std::uint64_t>(r * row_stride) * size;
+    for (std::uint64_t left = static_cast<std::uint64_t>(cols) * size; left > 0;) {
       const auto* from = reinterpret_cast<const std::byte*>(byte);
+      std::uint64_t bytes = left;  // up to the end of the page
       if (pages.base != nullptr) {
+        const std::uint64_t within = byte & ((std::uint64_t{1} << pages.shift) - 1);
         const std::int32_t id =
             pages.ids[slot * pages.slot_stride + static_cast<std::int64_t>(byte >> pages.shift)];
-        from = pages.base + (static_cast<std::uint64_t>(id) << pages.shift) +
-               (byte & ((std::uint64_t{1} << pages.shift) - 1));
+        from = pages.base + (static_cast<std::uint64_t>(id) << pages.shift) + within;
+        bytes = std::min(left, (std::uint64_t{1} << pages.shift) - within);
       }
-      float value = 0;
-      convert(dtype, from, DType::f32, &value, 1);
-      out.push_back(value);
+      convert(dtype, from, DType::f32, to, bytes / size);
+      to += bytes / size;
+      byte += bytes;
+      left -= bytes;
     }
   }
   return out;
@@ -229,6 +233,8 @@ void lora(const LoraArgs& args) {
                              args.first_column + outputs, matrix.rank, matrix.b_stride);
       for (std::int32_t n = 0; n < segment.count; ++n) {
         const std::int64_t t = args.rows[segment.first + n];
+        const std::vector<float> x =
+            args.part == LoraPart::expand ? std::vector<float>() : row_at(args.x, t);
         std::vector<float> v(static_cast<std::size_t>(matrix.rank), 0.0F);
         for (std::int32_t j = 0; j < matrix.rank; ++j) {
           float& sum = v[static_cast<std::size_t>(j)];
@@ -237,7 +243,7 @@ void lora(const LoraArgs& args) {
             continue;
           }
           for (std::int64_t i = 0; i < in; ++i) {
-            sum += at(args.x, t, i) * a[static_cast<std::size_t>(j * in + i)];
+            sum += x[static_cast<std::size_t>(i)] * a[static_cast<std::size_t>(j * in + i)];
           }
           if (args.part == LoraPart::shrink && j / each == args.share) {
             put(args.v, sum, t, m * width + j % each);
