@@ -10,6 +10,7 @@
 #include "gpu/cuda/cuda_event.h"
 #include "gpu/cuda/cuda_stream.h"
 #include "gpu/cuda/elementwise/elementwise.h"
+#include "gpu/cuda/gemm/cublas_lt.h"
 #include "gpu/cuda/link/paced_link.h"
 
 namespace tandem {
@@ -182,6 +183,8 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
                  TANDEM_CUDA_CODE, options.gpu, gpu.name, gpu.major, gpu.minor, gpu.major,
                  gpu.minor);
   }
+  // Here, where its absence is a reason to take another device, and not when a model is loaded.
+  TANDEM_TRY(cuda::CublasLt::get().status());
   std::unique_ptr<cuda::PacedLink> link;
   if (options.link_gbps > 0) link = cuda::PacedLink::create(options.link_gbps);
   return std::unique_ptr<Device>(std::make_unique<cuda::CudaDevice>(options, gpu, std::move(link)));

@@ -31,7 +31,8 @@ int number_behind(const std::string& text, std::string_view before) {
 
 std::string EnvoyProcess::missing() {
   if (std::filesystem::exists(TANDEM_ENVOY)) return {};
-  return "there is no " TANDEM_ENVOY "; tools/install-headers envoy brings it";
+  return "there is no " + std::filesystem::absolute(TANDEM_ENVOY).string() +
+         "; tools/install-headers envoy brings it";
 }
 
 EnvoyProcess::EnvoyProcess(const std::filesystem::path& config,

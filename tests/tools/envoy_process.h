@@ -15,7 +15,8 @@ namespace tandem {
 
 class EnvoyProcess {
  public:
-  // The program that TANDEM_ENVOY names; empty: it is there, else why the test is skipped.
+  // The program, from the tests' working directory; empty: it is there, else why the test is
+  // skipped.
   static std::string missing();
 
   // `ports`: what stands in the file, and what is wanted in its place. Clients' and operators' are

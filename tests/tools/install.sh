@@ -31,5 +31,7 @@ if grep -qrF "$source" "$prefix/share/man"; then fail "a manual page names the s
 for file in bash-completion/completions/tandem zsh/vendor-completions/_tandem fish/vendor_completions.d/tandem.fish; do
   grep -q max-model-len "$prefix/share/$file" || fail "no share/$file"
 done
+# Each process would pay for it (gpu/cuda/gemm/cublas_lt.h).
+if readelf -d "$program" | grep -q 'NEEDED.*cublas'; then fail "the program links cuBLAS"; fi
 if grep -qF "$source/tests" "$program"; then fail "the program names a file of the source tree"; fi
 echo "install: bin/tandem runs from any prefix"

@@ -1,7 +1,7 @@
-// The part of cuBLASLt that is called, found when a device first needs it. Linked, it would cost
-// every process of the program, each CPU worker and `tandem --help` among them, 95 MB of memory of
-// its own and a tenth of a second: so much of the library's data holds addresses, which are set as
-// it is loaded.
+// The part of cuBLASLt that is called, found when a GPU is taken. Linked, it would cost every
+// process of the program, each CPU worker and `tandem --help` among them, 95 MB of memory of its
+// own and a tenth of a second (13.1): so much of its data holds addresses, which are set as it is
+// loaded.
 #pragma once
 
 #include <cublasLt.h>

@@ -6,6 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "base/check.h"
+
 namespace tandem::reference {
 namespace {
 
@@ -36,6 +38,7 @@ std::vector<float> weights(const LoraPages& pages, DType dtype, std::int32_t slo
         from = pages.base + (static_cast<std::uint64_t>(id) << pages.shift) + within;
         bytes = std::min(left, (std::uint64_t{1} << pages.shift) - within);
       }
+      TANDEM_CHECK(bytes % size == 0, "an element lies across two pages");
       convert(dtype, from, DType::f32, to, bytes / size);
       to += bytes / size;
       byte += bytes;

@@ -1,4 +1,4 @@
-// The parts of `tandem bench coldstart`; the command itself is run by cli_test.
+// The parts of `tandem bench coldstart`; the command itself is run by bench_command_test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
