@@ -44,11 +44,12 @@ check() {
   return 1
 }
 
-# serves PROGRAM EXPECTED NAME SENTENCE [FLAG ...]: in these surroundings.
+# serves PROGRAM EXPECTED NAME SENTENCE [FLAG ...]: in these surroundings. Workers get
+# time, for on a busy machine a late one would be warned of, and warnings are counted.
 serves() {
   local program=$1 expected=$2 name=$3 sentence=$4
   shift 4
-  tests/tools/with_server.sh "$program" --pin --dtype f32 "$@" \
+  tests/tools/with_server.sh "$program" --pin --dtype f32 --handoff-deadline-ms 30000 "$@" \
     --adapter-root tests/data/demo-llama/adapters \
     -- "$self" --check '{URL}' '{LOG}' "$expected" "$sentence" && echo "ok: $name" && return 0
   echo "FAILED: $name"
