@@ -44,8 +44,8 @@ check() {
   return 1
 }
 
-# serves PROGRAM EXPECTED NAME SENTENCE [FLAG ...]: in these surroundings. Workers get
-# time, for on a busy machine a late one would be warned of, and warnings are counted.
+# serves PROGRAM EXPECTED NAME SENTENCE [FLAG ...]: in these surroundings.
+# Workers get time: on a busy machine a late one would be warned of, and warnings are counted.
 serves() {
   local program=$1 expected=$2 name=$3 sentence=$4
   shift 4

@@ -1,50 +1,37 @@
 #include "gpu/cuda/gemm/cublas_lt.h"
 
-#include <dlfcn.h>
+#include <fmt/format.h>
 
-#include <type_traits>
+#include <string>
 
 #include "base/status_copy.h"
-
-#define TANDEM_TEXT_OF(macro) #macro
-#define TANDEM_LT_FILE(major) "libcublasLt.so." TANDEM_TEXT_OF(major)
+#include "gpu/cuda/base/late_library.h"
 
 namespace tandem::cuda {
-namespace {
-
-Status missing(const char* file, const char* why) {
-  return error(StatusCode::unavailable,
-               "cuBLASLt cannot be used: {} ({}); install libcublas of NVIDIA's repository, or "
-               "nvidia-cublas from PyPI and name the folder of its {} in LD_LIBRARY_PATH",
-               why == nullptr ? "it lacks a function" : why, file, CublasLt::file());
-}
-
-}  // namespace
 
 const char* CublasLt::file() {
-  return TANDEM_LT_FILE(CUBLAS_VER_MAJOR);
+  static const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
+  return name.c_str();
 }
 
 Result<CublasLt> CublasLt::load(const char* file) {
-  void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return missing(file, ::dlerror());
+  LateLibrary library(file);
   CublasLt lt;
-  const auto find = [&](auto& function, const char* name) {
-    function =
-        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    return function != nullptr;
-  };
-  const bool complete = find(lt.create, "cublasLtCreate") && find(lt.destroy, "cublasLtDestroy") &&
-                        find(lt.matmul, "cublasLtMatmul") &&
-                        find(lt.get_heuristic, "cublasLtMatmulAlgoGetHeuristic") &&
-                        find(lt.set_description, "cublasLtMatmulDescSetAttribute") &&
-                        find(lt.set_preference, "cublasLtMatmulPreferenceSetAttribute") &&
-                        find(lt.status_name, "cublasLtGetStatusName") &&
-                        find(lt.init_description, "cublasLtMatmulDescInit_internal") &&
-                        find(lt.init_preference, "cublasLtMatmulPreferenceInit_internal") &&
-                        find(lt.init_layout, "cublasLtMatrixLayoutInit_internal");
-  if (!complete) return missing(file, ::dlerror());
-  return lt;
+  library.find(lt.create, "cublasLtCreate");
+  library.find(lt.destroy, "cublasLtDestroy");
+  library.find(lt.matmul, "cublasLtMatmul");
+  library.find(lt.get_heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  library.find(lt.set_description, "cublasLtMatmulDescSetAttribute");
+  library.find(lt.set_preference, "cublasLtMatmulPreferenceSetAttribute");
+  library.find(lt.status_name, "cublasLtGetStatusName");
+  library.find(lt.init_description, "cublasLtMatmulDescInit_internal");
+  library.find(lt.init_preference, "cublasLtMatmulPreferenceInit_internal");
+  library.find(lt.init_layout, "cublasLtMatrixLayoutInit_internal");
+  if (library.missing().empty()) return lt;
+  return error(StatusCode::unavailable,
+               "cuBLASLt cannot be used: {} ({}); install libcublas of NVIDIA's repository, or "
+               "nvidia-cublas from PyPI and name the folder of its {} in LD_LIBRARY_PATH",
+               library.missing(), file, CublasLt::file());
 }
 
 Result<const CublasLt*> CublasLt::get() {

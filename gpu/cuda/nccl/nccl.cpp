@@ -1,13 +1,11 @@
 #include "gpu/cuda/nccl/nccl.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <type_traits>
-#include <utility>
 
 #include "base/status_copy.h"
+#include "gpu/cuda/base/late_library.h"
 
 namespace tandem::cuda {
 namespace {
@@ -25,32 +23,24 @@ void set_environment() {
   (void)::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 }
 
-Status missing(const char* file, const char* why) {
-  return error(StatusCode::unavailable,
-               "NCCL cannot be used: {} ({}); install the package libnccl2 of NVIDIA's repository, "
-               "or nvidia-nccl-cu13 from PyPI and name the folder of its {} in LD_LIBRARY_PATH",
-               why == nullptr ? "it lacks a function" : why, file, Nccl::kFile);
-}
-
 }  // namespace
 
 Result<Nccl> Nccl::load(const char* file) {
   set_environment();
-  void* const library = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return missing(file, ::dlerror());
+  LateLibrary library(file);
   Nccl nccl;
-  const auto find = [&](auto& function, const char* name) {
-    function =
-        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    return function != nullptr;
-  };
-  const bool complete =
-      find(nccl.get_version_, "ncclGetVersion") && find(nccl.init_all_, "ncclCommInitAll") &&
-      find(nccl.all_reduce_, "ncclAllReduce") && find(nccl.all_gather_, "ncclAllGather") &&
-      find(nccl.get_async_error_, "ncclCommGetAsyncError") && find(nccl.abort_, "ncclCommAbort") &&
-      find(nccl.describe_, "ncclGetErrorString");
-  if (!complete) return missing(file, ::dlerror());
-  return nccl;
+  library.find(nccl.get_version_, "ncclGetVersion");
+  library.find(nccl.init_all_, "ncclCommInitAll");
+  library.find(nccl.all_reduce_, "ncclAllReduce");
+  library.find(nccl.all_gather_, "ncclAllGather");
+  library.find(nccl.get_async_error_, "ncclCommGetAsyncError");
+  library.find(nccl.abort_, "ncclCommAbort");
+  library.find(nccl.describe_, "ncclGetErrorString");
+  if (library.missing().empty()) return nccl;
+  return error(StatusCode::unavailable,
+               "NCCL cannot be used: {} ({}); install the package libnccl2 of NVIDIA's repository, "
+               "or nvidia-nccl-cu13 from PyPI and name the folder of its {} in LD_LIBRARY_PATH",
+               library.missing(), file, kFile);
 }
 
 Result<const Nccl*> Nccl::get() {

@@ -195,7 +195,7 @@ class Neighbourhood {
     const Ask& one = some(random);
     nlohmann::json stream = one.json;
     stream["stream"] = true;
-    stream["max_tokens"] = sanitized() ? 40 : 200;
+    stream["max_tokens"] = 200;
     Socket client(port_);
     switch (random() % 7) {
       case 0: {
