@@ -208,6 +208,29 @@ TEST(LoraKernel, EveryCutOfShortSegmentsAgrees) {
   }
 }
 
+// Tiles that share a cluster by two: some, all, an odd number of them, some of them empty.
+TEST(LoraKernel, PairsOfShortTilesAgree) {
+  const Scene scene(520, 1096, {128, 100, 64, 64, 40, 16, 8, 1, 33}, {1, 20, 0, 8, 1, 3, 1, 0, 2});
+  const std::vector<float> want =
+      scene.run([&](const LoraArgs& args) { return launch_lora(args, nullptr, LoraKernel::sgmv); });
+  for (const std::int32_t log_cluster : {1, 2, 3}) {
+    for (const std::int32_t paired : {0, 1, 2, 5, 8}) {
+      LoraCut cut;
+      cut.tile_rows = 8;
+      cut.log_cluster = log_cluster;
+      cut.paired = paired;
+      const auto run = [&] {
+        return scene.run([&](const LoraArgs& args) {
+          return cuda_status(launch_cut(lora_params(args), cut, nullptr), "lora");
+        });
+      };
+      const std::vector<float> got = run();
+      expect_near(got, want, fmt::format("cluster 2^{}, paired from {}", log_cluster, paired));
+      ASSERT_EQ(run(), got);
+    }
+  }
+}
+
 // bf16, 4096 to 4096, rank 64.
 LoraParams step_of(std::int32_t segments, std::int32_t rows, std::int32_t max_count) {
   static const LoraRows kSomewhere{};
@@ -251,6 +274,29 @@ TEST(LoraPlan, KeepsClustersOfLongTilesToOneWave) {
       EXPECT_LE(tiles << cut.log_splits, at_once.at(cut.blocks())) << rows << " rows to " << out;
     }
   }
+}
+
+TEST(LoraPlan, PairsTilesSoThatAllRunAtOnce) {
+  const std::map<int, int> at_once = {{2, 132}, {4, 62}, {8, 30}};
+  int pairing = 0;
+  for (const std::int32_t modules : {1, 3}) {
+    for (std::int32_t tiles = 1; tiles <= 300; ++tiles) {
+      LoraParams step = step_of(tiles, tiles, 1);
+      step.max_rank = 128;
+      step.num_modules = modules;
+      step.out[1] = step.out[2] = step.out[0];
+      const LoraCut cut = plan_lora(step, {9}, LoraKernel::automatic);
+      if (cut.paired < 0) continue;
+      ++pairing;
+      ASSERT_TRUE(at_once.contains(cut.blocks())) << cut.blocks() << " blocks";
+      ASSERT_LT(cut.paired, tiles);
+      EXPECT_EQ(cut.log_splits, 0);
+      const int clusters = modules * (cut.paired + (tiles - cut.paired + 1) / 2);
+      EXPECT_LE(clusters, at_once.at(cut.blocks())) << tiles << " tiles";
+    }
+  }
+  EXPECT_GT(pairing, 200);
+  EXPECT_EQ(plan_lora(step_of(48, 48, 1), {9}, LoraKernel::automatic).paired, -1) << "rank 64";
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   extern __shared__ __align__(1024) std::byte shared_bytes[];
   allow_next_kernel();
   const int which = static_cast<int>(blockIdx.y);
-  const LoraTile tile = find_tile(p, kShortTileRows, static_cast<int>(blockIdx.z));
+  const LoraPlace place(cut);
+  const LoraTile tile = find_tile(p, kShortTileRows, place.tile);
   LoraEntry entry{};
   if (tile.count > 0) entry = entry_of(p, tile.slot, which);
   const int lane = threadIdx.x % 32;
@@ -49,8 +50,8 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   const LoraOutput out = p.out[which];
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int all_columns = (out.cols + kUnit - 1) / kUnit;
-  const int log_columns = cut.log_cluster + cut.log_splits + kLogLoraWarps;
-  const int first_columns = static_cast<int>(blockIdx.x) << kLogLoraWarps;
+  const int log_columns = place.log_parts + kLogLoraWarps;
+  const int first_columns = place.part << kLogLoraWarps;
   const LoraWork w{entry,
                    cut.padded_rank > 0 ? cut.padded_rank : entry.rank,
                    p.in,
@@ -58,8 +59,8 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
                    warp,
                    lane / 4,
                    lane % 4,
-                   static_cast<int>(blockIdx.x) & ((1 << cut.log_cluster) - 1),
-                   cut.log_cluster,
+                   place.block,
+                   place.log_blocks,
                    warp_columns(all_columns, log_columns, first_columns + warp)};
   const auto shared_at = static_cast<unsigned>(__cvta_generic_to_shared(shared_bytes));
   using Stream = WeightStream<T, kPaged, kLowRank>;
@@ -88,7 +89,8 @@ __global__ void __launch_bounds__(kLoraThreads, 2)
   }
   T* high = reinterpret_cast<T*>(partial);
   T* low = high + most_rows * shared.high_pitch;
-  gather_v<T>(w.log_blocks, tile.count, v, v_ranks, shared.v_pitch, high, low, shared.high_pitch);
+  gather_v<T>(w.log_blocks, place.first_block, tile.count, v, v_ranks, shared.v_pitch, high, low,
+              shared.high_pitch);
   __syncthreads();
   if (w.log_blocks > 0) cluster_arrive();
   const auto high_at = static_cast<unsigned>(__cvta_generic_to_shared(high));

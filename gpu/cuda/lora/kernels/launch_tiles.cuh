@@ -33,9 +33,9 @@ cudaError_t prepare_kernel(const LoraCut& cut, int& most) {
   return cudaSuccess;
 }
 
-// Grid: (cluster x splits, modules, tiles of cut.tile_rows).
+// Grid: (cluster x splits, modules, tiles of cut.tile_rows or pairs of them).
 template <auto kKernel, typename Cut>
-cudaError_t launch_tiles(const LoraParams& p, const Cut& cut, int threads, int shared_bytes,
+cudaError_t launch_tiles(const LoraParams& p, Cut cut, int threads, int shared_bytes,
                          cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(cut.blocks());
   cudaLaunchAttribute attributes[2] = {};
@@ -53,8 +53,14 @@ cudaError_t launch_tiles(const LoraParams& p, const Cut& cut, int threads, int s
     ++num_attributes;
   }
   cudaLaunchConfig_t config{};
+  const std::int32_t tiles = tile_bound(p, cut.tile_rows);
+  std::int32_t pairs = 0;
+  if (cut.paired >= 0) {
+    cut.paired += (tiles - cut.paired) % 2;  // an odd one has a cluster to itself
+    pairs = (tiles - cut.paired) / 2;
+  }
   config.gridDim = dim3(blocks << cut.log_splits, static_cast<unsigned>(p.num_modules),
-                        static_cast<unsigned>(tile_bound(p, cut.tile_rows)));
+                        static_cast<unsigned>(tiles - pairs));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;

@@ -98,6 +98,7 @@ struct LoraCut {
   std::int32_t log_splits = 0;   // 2^this clusters share a tile's columns, each doing all of x A^T
   bool overlap = false;          // programmatic dependent launch
   std::int32_t spare = 0;        // sgmv: so many blocks fewer in a cluster, less than half of them
+  std::int32_t paired = -1;      // tiles of 8 rows from this one on share clusters by two; -1: none
 
   std::int32_t blocks() const { return (1 << log_cluster) - spare; }  // of a cluster
 };

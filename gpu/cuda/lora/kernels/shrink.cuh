@@ -9,6 +9,12 @@ __host__ __device__ constexpr int round_up(int n, int to) {
   return (n + to - 1) / to * to;
 }
 
+// Floats from row to row of partial sums of so many ranks: off equal banks. Of 48 ranks four fewer,
+// so that two blocks fit a multiprocessor up to rank 128.
+__host__ __device__ constexpr int partial_pitch(int ranks) {
+  return round_up(ranks, kPairRanks) + (ranks > 2 * kPairRanks && ranks <= 3 * kPairRanks ? 4 : 8);
+}
+
 // Shared memory of a block, in bytes from its start: the warps' rings, the block's own v, which the
 // cluster reads, then the warps' partial sums of up to 64 ranks, later v as high and low.
 struct LoraShared {
@@ -26,7 +32,7 @@ struct LoraShared {
     int partial = 0;  // floats a row, the most of any pass
     for (int ranks = kPairRanks; ranks <= kPassRanks && ranks < max_rank + kPairRanks;
          ranks += kPairRanks) {
-      const int floats = (kLoraWarps >> log_rank_groups(ranks)) * (ranks + 8);
+      const int floats = (kLoraWarps >> log_rank_groups(ranks)) * partial_pitch(ranks);
       partial = partial > floats ? partial : floats;
     }
     partial *= rows * 4;
@@ -147,7 +153,7 @@ __device__ __forceinline__ void sum_passes(const LoraParams& p, const LoraTile& 
   for (int rank0 = 0; rank0 < v_ranks; rank0 += kPassRanks) {
     const int ranks = min(kPassRanks, v_ranks - rank0);
     const int log_groups = log_rank_groups(ranks);
-    const int pitch = round_up(ranks, kPairRanks) + 8;
+    const int pitch = partial_pitch(ranks);
     if (rank0 > 0) __syncthreads();  // the sums before have been read
     float* own = partial + (w.warp >> log_groups) * most_rows * pitch;
     const LoraRange k = w.inputs(log_groups);
@@ -212,9 +218,10 @@ __device__ __forceinline__ void split(T, const float4& sum, uint2& high, uint2& 
 
 // The sum of all blocks' v as high and low, zeros after the ranks up to a multiple of 64. A lane
 // reads four sums of one block; the lanes that read the same four of the others add them up.
+// `first_block`: of the tile's blocks in the cluster.
 template <typename T>
-__device__ __forceinline__ void gather_v(int log_blocks, int count, const float* v, int ranks,
-                                         int v_pitch, T* high, T* low, int pitch) {
+__device__ __forceinline__ void gather_v(int log_blocks, int first_block, int count, const float* v,
+                                         int ranks, int v_pitch, T* high, T* low, int pitch) {
   const int columns = round_up(ranks, 64);
   const QuadIndex index(columns / 4);
   const int many = count << (index.log_quads + log_blocks);
@@ -227,7 +234,8 @@ __device__ __forceinline__ void gather_v(int log_blocks, int count, const float*
     float4 sum{};
     if (column < ranks && n < many) {
       const float* from = v + row * v_pitch + column;
-      sum = log_blocks == 0 ? *reinterpret_cast<const float4*>(from) : read_block(from, mine);
+      sum = log_blocks == 0 ? *reinterpret_cast<const float4*>(from)
+                            : read_block(from, first_block + mine);
     }
 #pragma unroll 1
     for (int step = 1; step < 1 << log_blocks; step *= 2) {

@@ -33,6 +33,29 @@ __device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTil
   }
 }
 
+// Which tile a block works for, and as which block of how many.
+struct LoraPlace {
+  int tile;
+  int log_blocks;   // that share the tile's `in`
+  int first_block;  // of these in the cluster
+  int block;        // of these
+  int log_parts;    // that share the tile's columns
+  int part;
+
+  __device__ __forceinline__ explicit LoraPlace(const LoraCut& cut) {
+    const int x = static_cast<int>(blockIdx.x);
+    const int z = static_cast<int>(blockIdx.z);
+    const bool in_pair = cut.paired >= 0 && z >= cut.paired;
+    log_blocks = cut.log_cluster - (in_pair ? 1 : 0);
+    const int upper = x >> log_blocks << log_blocks;
+    tile = in_pair ? 2 * z - cut.paired + (upper > 0 ? 1 : 0) : z;
+    first_block = in_pair ? upper : 0;
+    block = x - upper;
+    log_parts = log_blocks + (in_pair ? 0 : cut.log_splits);
+    part = in_pair ? block : x;
+  }
+};
+
 // A warp's columns, in units. Parts of several begin with a cache line of y (expand.cuh).
 __device__ __forceinline__ LoraRange warp_columns(int all, int log_parts, int part) {
   if (all >> log_parts < 4) return {all, log_parts, part};
