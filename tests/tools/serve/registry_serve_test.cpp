@@ -200,7 +200,7 @@ TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEnginesAndNoneWhenItEnds) {
   add_engine("stalls", "http://" + stalls.endpoint().text());
   // Less than a silent engine is waited for.
   const auto server =
-      serve({"--adapter-store", (dir_.path() / "store").string(), "--drain-timeout-s", "3"});
+      serve({"--adapter-store", (dir_.path() / "store").string(), "--drain-timeout-s", "6"});
   ASSERT_GT(server->port, 0) << server->process.error();
   std::mutex mutex;
   std::condition_variable told;
