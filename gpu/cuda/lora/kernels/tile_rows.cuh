@@ -7,7 +7,8 @@
 namespace tandem::cuda {
 
 // Sends for rows' pieces into L2: of x, what the block's warps will read; of y, what they add to,
-// unless it is so much that it would not stay there.
+// unless it is so much that it would not stay there, or tiles are so many that the weights, whose
+// turn is first, would wait for it (256 rows, 4096 to 14336, rank 8: 43.4 us instead of 44.6).
 template <typename T>
 __device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTile& tile,
                                               const LoraOutput& out, LoraRange k, int column_begin,
@@ -26,7 +27,8 @@ __device__ __forceinline__ void prefetch_rows(const LoraParams& p, const LoraTil
   } else {
     const int last = min(column_end * kUnit, out.cols);
     const int first = column_begin * kUnit;
-    if (first < last && tile.count * (last - first) <= kPrefetchColumns) {
+    const bool few = gridDim.y * gridDim.z < kManyTiles;
+    if (few && first < last && tile.count * (last - first) <= kPrefetchColumns) {
       prefetch_l2(static_cast<const std::byte*>(out.data) + (at * out.stride + first) * size,
                   static_cast<unsigned>((last - first) * size));
     }
