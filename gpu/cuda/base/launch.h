@@ -28,6 +28,7 @@ struct LaunchShape {
   dim3 block;
   std::size_t shared_bytes = 0;  // beyond 48 KiB the kernel's attribute must be raised beforehand
   bool overlap = false;
+  unsigned cluster = 1;  // blocks that are placed together; sm_90 on
 };
 
 // Enqueues; never allocates or synchronises. `what` names the operation in the error. In a capture
@@ -35,16 +36,25 @@ struct LaunchShape {
 template <typename... Params, typename... Args>
 Status launch_kernel(std::string_view what, const LaunchShape& shape, cudaStream_t stream,
                      void (*kernel)(Params...), Args&&... args) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config{};
+  if (shape.overlap && gpu_overlaps_kernels()) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = shape.cluster;
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+  }
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = shape.overlap && gpu_overlaps_kernels() ? 1 : 0;
+  config.attrs = attributes;
   return cuda_status(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), what);
 }
 

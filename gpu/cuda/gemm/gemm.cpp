@@ -25,16 +25,20 @@ void check(const GemmArgs& args) {
 
 Result<std::unique_ptr<Gemm>> Gemm::create() {
   TANDEM_ASSIGN(std::unique_ptr<LtGemm> lt, LtGemm::create());
-  TANDEM_ASSIGN(const SkinnyDevice device, prepare_skinny_gemm());
-  return std::unique_ptr<Gemm>(new Gemm(std::move(lt), device));
+  TANDEM_ASSIGN(const SkinnyDevice skinny, prepare_skinny_gemm());
+  TANDEM_ASSIGN(const WarpgroupDevice warpgroup, prepare_warpgroup_gemm());
+  return std::unique_ptr<Gemm>(new Gemm(std::move(lt), skinny, warpgroup));
 }
 
 Status Gemm::run(const GemmArgs& args, cudaStream_t stream) {
   check(args);
   if (args.y.num_elements() == 0) return {};
-  // Wherever our own kernel can; its header comment has the measurements.
-  if (device_.supported && skinny_gemm_takes(args)) {
-    return launch_skinny_gemm(args, device_, stream);
+  // Wherever our own kernels can; their header comments have the measurements.
+  if (skinny_.supported && skinny_gemm_takes(args)) {
+    return launch_skinny_gemm(args, skinny_, stream);
+  }
+  if (warpgroup_.supported && warpgroup_gemm_takes(args)) {
+    return launch_warpgroup_gemm(args, warpgroup_, stream);
   }
   return lt_->run(args, stream);
 }
@@ -45,8 +49,11 @@ Status Gemm::tune(std::span<const GemmArgs> like, cudaStream_t stream) {
   GemmArgs few = like.front();
   few.x = few.x.slice_rows(0, std::min<std::int64_t>(few.x.rows(), 1));
   few.y = few.y.slice_rows(0, few.x.rows());
-  const bool ours = device_.supported && skinny_gemm_takes(few);
-  return lt_->tune(like, ours ? kSkinnyMaxRows + 1 : 1, stream);
+  int ours = 0;  // rows up to which our kernels compute these
+  if (skinny_.supported && skinny_gemm_takes(few)) {
+    ours = warpgroup_.supported && warpgroup_gemm_takes(few) ? kWarpgroupMaxRows : kSkinnyMaxRows;
+  }
+  return lt_->tune(like, ours + 1, stream);
 }
 
 }  // namespace tandem::cuda

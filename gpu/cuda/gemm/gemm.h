@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "gpu/cuda/gemm/lt_gemm.h"
 #include "gpu/cuda/gemm/skinny_gemm.h"
+#include "gpu/cuda/gemm/warpgroup/warpgroup_gemm.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {
@@ -27,11 +28,12 @@ class Gemm {
   Status tune(std::span<const GemmArgs> like, cudaStream_t stream);
 
  private:
-  Gemm(std::unique_ptr<LtGemm> lt, const SkinnyDevice& device)
-      : lt_(std::move(lt)), device_(device) {}
+  Gemm(std::unique_ptr<LtGemm> lt, const SkinnyDevice& skinny, const WarpgroupDevice& warpgroup)
+      : lt_(std::move(lt)), skinny_(skinny), warpgroup_(warpgroup) {}
 
   std::unique_ptr<LtGemm> lt_;
-  SkinnyDevice device_;
+  SkinnyDevice skinny_;
+  WarpgroupDevice warpgroup_;
 };
 
 }  // namespace tandem::cuda

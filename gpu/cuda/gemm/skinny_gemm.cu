@@ -32,9 +32,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "gpu/cuda/base/async_copy.cuh"
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
-#include "gpu/cuda/gemm/async_copy.cuh"
 #include "gpu/cuda/gemm/skinny_gemm.h"
 
 namespace tandem::cuda {

@@ -19,7 +19,7 @@ namespace tandem::cuda {
 //   down (21.1)       22.7 / 27.1  22.5 / 27.9  23.0 / 28.3  23.8 / 26.9  27.8 / 29.4
 //   a layer, small kernels between    121 / 132    124 / 135    126 / 136    128 / 136    155 / 140
 // (llama-3-8b is alike, but gate and up: 57.7 / 54.8 at one row, 59.2 / 61.6 at 32.) Beyond 32 rows
-// too much of x is read from L2 beside w.
+// too much of x is read from L2 beside w; warpgroup_gemm.h takes over.
 constexpr int kSkinnyMaxRows = 32;
 
 // What of the current GPU the kernel must know; `supported` is false before sm_90.

@@ -40,7 +40,7 @@ std::vector<GemmCase> gemm_cases() {
       {"llama-3-8b", "qkv", 4096, 6144, false},      {"llama-3-8b", "o", 4096, 4096, true},
       {"llama-3-8b", "gate_up", 4096, 28672, false}, {"llama-3-8b", "down", 14336, 4096, true}};
   for (const GemmCase& product : products) {
-    for (const std::int32_t rows : {1, 8, 32, 64}) {
+    for (const std::int32_t rows : {1, 8, 32, 48, 64}) {
       cases.push_back(product);
       cases.back().rows = rows;
     }
@@ -51,7 +51,8 @@ std::vector<GemmCase> gemm_cases() {
 Result<GemmBench> GemmBench::create(GpuBench& gpu) {
   GemmBench bench(gpu);
   TANDEM_ASSIGN(bench.library_, cuda::LtGemm::create());
-  TANDEM_ASSIGN(bench.device_, cuda::prepare_skinny_gemm());
+  TANDEM_ASSIGN(bench.skinny_, cuda::prepare_skinny_gemm());
+  TANDEM_ASSIGN(bench.warpgroup_, cuda::prepare_warpgroup_gemm());
   TANDEM_ASSIGN(bench.weights_, GpuMemory::create(kWeightBytes));
   TANDEM_ASSIGN(bench.x_, GpuMemory::create(kRowBytes));
   TANDEM_ASSIGN(bench.y_, GpuMemory::create(kRowBytes));
@@ -76,8 +77,10 @@ GemmArgs GemmBench::args_of(const GemmCase& c, int copy) const {
 }
 
 Status GemmBench::enqueue(const GemmArgs& args, bool own) {
-  return own ? cuda::launch_skinny_gemm(args, device_, gpu_->stream())
-             : library_->run(args, gpu_->stream());
+  if (!own) return library_->run(args, gpu_->stream());
+  return cuda::skinny_gemm_takes(args)
+             ? cuda::launch_skinny_gemm(args, skinny_, gpu_->stream())
+             : cuda::launch_warpgroup_gemm(args, warpgroup_, gpu_->stream());
 }
 
 Result<GpuTimes> GemmBench::time(const GemmCase& c, bool own, int replays) {
@@ -111,7 +114,10 @@ Result<GpuTimes> GemmBench::time(const GemmCase& c, bool own, int replays) {
 Result<GemmTimes> GemmBench::run(const GemmCase& gemm_case, int replays) {
   GemmTimes times;
   TANDEM_ASSIGN(times.library, time(gemm_case, false, replays));
-  times.own_chosen = device_.supported && cuda::skinny_gemm_takes(args_of(gemm_case, 0));
+  const GemmArgs args = args_of(gemm_case, 0);
+  times.own_chosen =
+      (skinny_.supported && cuda::skinny_gemm_takes(args)) ||
+      (warpgroup_.supported && cuda::warpgroup_gemm_takes(args) && !cuda::skinny_gemm_takes(args));
   if (times.own_chosen) {
     TANDEM_ASSIGN(times.own, time(gemm_case, true, replays));
   }

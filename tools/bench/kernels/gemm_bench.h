@@ -1,4 +1,4 @@
-// Times the GEMMs of decode steps: our own kernel and cuBLASLt, cold weights, checked first.
+// Times the GEMMs of decode steps: our own kernels and cuBLASLt, cold weights, checked first.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "gpu/cuda/gemm/lt_gemm.h"
 #include "gpu/cuda/gemm/skinny_gemm.h"
+#include "gpu/cuda/gemm/warpgroup/warpgroup_gemm.h"
 #include "gpu/ops.h"
 #include "tools/bench/kernels/gpu_bench.h"
 
@@ -26,11 +27,11 @@ struct GemmCase {
   std::string name() const;  // "llama-2-7b qkv n8"
   double bytes() const;      // w, x and y, each moved once; y twice when residual
 };
-// llama-2-7b and llama-3-8b at 1, 8, 32 and 64 rows.
+// llama-2-7b and llama-3-8b at 1, 8, 32, 48 and 64 rows.
 std::vector<GemmCase> gemm_cases();
 
 struct GemmTimes {
-  std::optional<GpuTimes> own;  // where our kernel takes the case
+  std::optional<GpuTimes> own;  // where a kernel of ours takes the case
   GpuTimes library;
   bool own_chosen = false;  // by cuda::Gemm
   const GpuTimes& chosen() const { return own_chosen ? *own : library; }
@@ -56,7 +57,8 @@ class GemmBench {
 
   GpuBench* gpu_;
   std::unique_ptr<cuda::LtGemm> library_;
-  cuda::SkinnyDevice device_;
+  cuda::SkinnyDevice skinny_;
+  cuda::WarpgroupDevice warpgroup_;
   GpuMemory weights_, x_, y_, before_;
   double last_error_ = 0;
 };

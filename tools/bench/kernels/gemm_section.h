@@ -15,7 +15,7 @@ struct GemmSection {
   std::int64_t replays = 50;
 };
 
-// Prints a table of our kernel's and cuBLASLt's times, and adds the chosen one's samples. Nothing
+// Prints a table of our kernels' and cuBLASLt's times, and adds the chosen one's samples. Nothing
 // to do when `only` leaves no case.
 Status run_gemm_section(GpuBench& gpu, const GemmSection& section, BenchReport& report);
 
