@@ -10,19 +10,19 @@
 
 namespace tandem::cuda {
 
-// Wherever it takes the arguments it is taken. us on one H100, bf16, 64 rows, cold weights,
-// launches back to back in a graph, by one block alone or a cluster of two; the floor at copy speed
-// (3.0 TB/s) in brackets:
-//                                       one    two    cuBLASLt, the heuristics' first
-//   llama-2-7b   qkv          (33.5)    35.9   -      37.9
-//                o            (11.2)    16.1   14.9   14.6
-//                gate and up  (60.1)    62.6   63.8   71.4
-//                down         (30.1)    38.8   35.0   38.1
-//   llama-3-8b   qkv                    19.5   18.9   20.3
-//                gate and up            81.2   -      86.6
-//                down                   -      44.3   46.9
-// At 48 rows alike: 35.3, 14.3, 62.3 and 33.8 for llama-2-7b. These are of an earlier version,
-// whose sums did not go through shared memory.
+// Wherever it takes the arguments it is taken. us on one H100, bf16, cold weights, launches back to
+// back in a graph, ours / cuBLASLt's (the heuristics' first); the floor at copy speed (3.01 TB/s)
+// in brackets:
+//   rows                        48            64
+//   llama-2-7b  qkv    (33.6)   35.1 / 39.9   36.1 / 37.8
+//               o      (11.3)   13.8 / 14.5   14.0 / 14.6
+//               gate and up (60.1)
+//                               63.9 / 67.5   63.8 / 71.1
+//               down   (30.1)   32.4 / 37.3   33.0 / 38.0
+//   llama-3-8b  qkv             18.1 / 21.4   18.4 / 20.2
+//               gate and up     83.1 / 86.9   84.5 / 86.4
+//               down            41.1 / 46.0   41.9 / 46.8
+// A block alone where two share o and down: 16.1 and 38.8.
 constexpr int kWarpgroupMaxRows = 64;
 
 // What of the current GPU the kernel must know; `supported` is false on others than sm_90, and in a
