@@ -12,8 +12,8 @@
 // blocks of one number share, each rank's block adds up a share of the columns and leaves the sums
 // in its part, in the place of what nobody else reads; they meet again, and all read the sums: 2
 // (ranks - 1) / ranks parts over the link. With two ranks there is nothing to save. Shares of rows,
-// as it once was, leave all to one rank where a block has few: 26 us instead of 18 for 32 rows of
-// 8192 on four H100s, 77 instead of 36 for 128.
+// as it once was, leave all to one rank where a block has few: 26 us instead of 16 for 32 rows of
+// 8192 on four H100s, 77 instead of 34 for 128.
 //
 // All add in the order of the ranks, in float, as the host's twin does: residuals agree with it,
 // and between ranks and shots, to the bit. Norms are sums in the order of the threads, which is the
@@ -249,7 +249,8 @@ Status launch(const ReduceParams& p, bool wide, cudaStream_t stream) {
 }
 
 // Where the bytes that two shots save take longer than a second meeting. us on four H100s, one and
-// two shots, 8, 16 and 32 rows of 8192: 11.7 and 13.7, 15.1 and 14.4, 21.3 and 18.1.
+// two shots, 8, 16 and 32 rows of 8192: 11.7 and 13.7, 15.1 and 14.4, 21.3 and 18.1, at four ranks'
+// elements on their way, which is slower by a tenth (add_up).
 bool pays_two_shots(std::int64_t bytes, std::int64_t ranks) {
   constexpr std::int64_t kMeetingBytes = 640 << 10;
   return bytes * (ranks - 1) - 2 * bytes * (ranks - 1) / ranks > kMeetingBytes;

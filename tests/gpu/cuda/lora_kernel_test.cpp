@@ -285,6 +285,7 @@ TEST(LoraPlan, PairsTilesSoThatAllRunAtOnce) {
       step.max_rank = 128;
       step.num_modules = modules;
       step.out[1] = step.out[2] = step.out[0];
+      EXPECT_EQ(plan_lora(step, {8}, LoraKernel::automatic).paired, -1) << "no clusters";
       const LoraCut cut = plan_lora(step, {9}, LoraKernel::automatic);
       if (cut.paired < 0) continue;
       ++pairing;

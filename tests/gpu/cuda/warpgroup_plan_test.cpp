@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem::cuda {
 namespace {
@@ -37,11 +38,14 @@ TEST(WarpgroupPlan, FitsTheDeviceForEveryShape) {
           EXPECT_GE(plan.columns, plan.half);
           EXPECT_LE(plan.group_rows, 2 * plan.half);
           // Every row of w is some cluster's, and every column of x some stage's.
-          EXPECT_GE(static_cast<std::int64_t>(plan.clusters) * plan.groups * plan.group_rows, out);
+          EXPECT_EQ((plan.units * plan.clusters + plan.units_left) * plan.unit, out);
+          EXPECT_GE(plan.groups * plan.group_rows, plan.units * plan.unit);
           EXPECT_GE(plan.chunks * plan.slabs * kWarpgroupSlab, in);
-          // The only group's sums find room in its ring.
+          // The only group's sums find room in its ring, others' behind it.
           EXPECT_LE(plan.own_sums + 2 * plan.most_tiles * kWarpgroupTileBytes,
-                    plan.shared_bytes - kWarpgroupAlignment - kWarpgroupBarrierBytes);
+                    plan.groups == 1
+                        ? plan.ring_bytes
+                        : plan.shared_bytes - kWarpgroupAlignment - kWarpgroupBarrierBytes);
         }
       }
     }

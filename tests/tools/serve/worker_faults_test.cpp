@@ -224,7 +224,8 @@ void RealWorkers::besiege(ReadyServer& server, int default_seconds) {
     if (by_workers(server) >= before + kLayersAfterwards) return true;
     if (live(server) == 0) revived = revive();
     return false;
-  })) << load.failure();
+  })) << load.failure()
+      << revived.output << revived.error << server.process.error();
   EXPECT_GT(count(server, "restarts"), 0);
   load.stop();
   EXPECT_EQ(load.failure(), "");

@@ -198,6 +198,10 @@ Result<std::unique_ptr<OnednnPeak>> OnednnPeak::create(DType dtype, std::int64_t
     impl->arguments.emplace(DNNL_ARG_DST, dnnl::memory(plan.dst_desc(), impl->engine));
     impl->primitive = dnnl::matmul(plan);
     return std::unique_ptr<OnednnPeak>(new OnednnPeak(std::move(impl)));
+  } catch (const dnnl::error& failure) {
+    const bool has_none = failure.status == dnnl_unimplemented;
+    return error(has_none ? StatusCode::unavailable : StatusCode::internal,
+                 "oneDNN matmul of {} {}x{}x{}: {}", to_string(dtype), m, n, k, failure.what());
   } catch (const std::exception& failure) {
     return error(StatusCode::internal, "oneDNN matmul of {}x{}x{}: {}", m, n, k, failure.what());
   }

@@ -43,6 +43,7 @@ class MemorySpeed {
 // FLOP/s of one call, m x k times k x n.
 class OnednnPeak {
  public:
+  // unavailable: oneDNN has no product of this type for this CPU.
   static Result<std::unique_ptr<OnednnPeak>> create(DType dtype, std::int64_t m, std::int64_t n,
                                                     std::int64_t k, int num_threads);
   ~OnednnPeak();

@@ -10,9 +10,9 @@
 
 namespace tandem::cuda {
 
-// Wherever it takes the arguments it is taken. us on one H100, bf16, cold weights, launches back to
-// back in a graph, ours / cuBLASLt's (the heuristics' first); the floor at copy speed (3.01 TB/s)
-// in brackets:
+// Taken for more rows than kSkinnyMaxRows wherever it takes the arguments. us on one H100, bf16,
+// cold weights, launches back to back in a graph, ours / cuBLASLt's (the heuristics' first); the
+// floor at copy speed (3.01 TB/s) in brackets:
 //   rows                        48            64
 //   llama-2-7b  qkv    (33.6)   35.1 / 39.9   36.1 / 37.8
 //               o      (11.3)   13.8 / 14.5   14.0 / 14.6
@@ -43,8 +43,9 @@ Result<WarpgroupDevice> prepare_warpgroup_gemm();
 bool warpgroup_gemm_takes(const GemmArgs& args);
 
 // Enqueues; never allocates or synchronises. The launch's shape depends on the shapes of `args`
-// alone. Sums are in one fixed order: the same for a given number of rows, in and out. Reads w
-// before the kernels before it in the stream have ended: nothing may write w on the stream.
+// alone. Sums are in one fixed order: the same for a given number of rows, in and out on such a
+// device. Reads w before the kernels before it in the stream have ended: nothing may write w on the
+// stream.
 Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device,
                              cudaStream_t stream);
 

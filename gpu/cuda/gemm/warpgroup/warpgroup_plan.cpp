@@ -70,7 +70,7 @@ bool warpgroup_gemm_takes(const GemmArgs& args) {
   return (args.x.dtype == DType::f16 || args.x.dtype == DType::bf16) && args.x.rows() > 0 &&
          args.x.rows() <= kWarpgroupMaxRows && args.x.cols() > 0 &&
          args.x.cols() % kWarpgroupSlab == 0 && aligned(args.x) && aligned(args.w) &&
-         args.w.rows() > 0 && args.w.rows() < (1 << 30);
+         args.w.rows() > 0 && args.w.rows() < (1 << 26);
 }
 
 }  // namespace tandem::cuda

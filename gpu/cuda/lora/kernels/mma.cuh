@@ -101,7 +101,7 @@ __device__ __forceinline__ float clamp_to(__half, float x) {
 
 // What a block sends for into L2 before it reads it, at most: more would not stay there.
 inline constexpr int kPrefetchColumns = 16384;    // elements of y
-inline constexpr unsigned kManyTiles = 64;        // of eight rows: no y
+inline constexpr unsigned kManyTiles = 64;        // of eight rows, a pair counted once: no y
 inline constexpr int kPrefetchBytes = 64 * 1024;  // of B
 
 // Asks for [p, p + bytes) to be brought into L2; both multiples of 16. A hint.

@@ -50,12 +50,13 @@ void cut_low_rank(std::int64_t out, std::int64_t tiles, LoraCut& cut) {
   }
 }
 
-// Not for all tiles, if then some had to wait for others' end: the first, which have the highest
-// ranks (as segments come), have clusters to themselves, as many as let the rest share them by two
-// and all run at once. At two blocks on a multiprocessor so many clusters of 2, 4 and 8 do (H200).
-// us of one row each, 4096 to 4096, without and with it (H100), of 48, 96 and 192 tiles: ranks 8 to
-// 128 by turns 22.5 / 20.2, 33.2 / 33.5, 61.1 / 62.1; all of 128 43.0 / 40.3, 77.3 / 75.1, 145.7 /
-// 144.8. Tried: twice the clusters for the first tiles, each with all of x A^T: 21.3, 34.9, 61.9.
+// Larger clusters are not for all tiles, where some would then wait for others' end: the first,
+// which have the highest ranks (as segments come), have clusters to themselves, as many as let the
+// rest share them by two and all run at once. At two blocks on a multiprocessor so many clusters of
+// 1, 2, 4 and 8 do (H200). us of one row each, 4096 to 4096, without and with it (H100), of 48, 96
+// and 192 tiles: ranks 8 to 128 by turns 22.5 / 20.2, 33.2 / 33.5, 61.1 / 62.1; all of 128 43.0
+// / 40.3, 77.3 / 75.1, 145.7 / 144.8. Tried: twice the clusters for the first tiles, each with all
+// of x A^T: 21.3, 34.9, 61.9.
 void pair_low_ranks(const LoraParams& p, LoraCut& cut) {
   constexpr std::int64_t kAtOnce[] = {264, 132, 62, 30};
   const std::int64_t tiles = tiles_of(p, 8);
@@ -209,7 +210,10 @@ LoraCut plan_lora(const LoraParams& p, const LoraGpu& gpu, LoraKernel kernel) {
     if (kernel == LoraKernel::bgmv) cut.padded_rank = p.max_rank;
     cut_short_tiles(p, short_tiles, cut);
   }
-  if (gpu.major < 9) cut.log_cluster = cut.log_splits = cut.spare = 0;  // clusters came with sm_90
+  if (gpu.major < 9) {  // clusters came with sm_90
+    cut.log_cluster = cut.log_splits = cut.spare = 0;
+    cut.paired = -1;
+  }
   return cut;
 }
 
