@@ -115,9 +115,9 @@ Result<GemmTimes> GemmBench::run(const GemmCase& gemm_case, int replays) {
   GemmTimes times;
   TANDEM_ASSIGN(times.library, time(gemm_case, false, replays));
   const GemmArgs args = args_of(gemm_case, 0);
-  times.own_chosen =
-      (skinny_.supported && cuda::skinny_gemm_takes(args)) ||
-      (warpgroup_.supported && cuda::warpgroup_gemm_takes(args) && !cuda::skinny_gemm_takes(args));
+  times.own_chosen = cuda::skinny_gemm_takes(args)
+                         ? skinny_.supported
+                         : warpgroup_.supported && cuda::warpgroup_gemm_takes(args);
   if (times.own_chosen) {
     TANDEM_ASSIGN(times.own, time(gemm_case, true, replays));
   }
