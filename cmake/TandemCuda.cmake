@@ -1,5 +1,6 @@
 # Decides whether the CUDA device is built: TANDEM_HAVE_CUDA, and for which GPUs. TANDEM_HAVE_GPU:
-# this machine has one, so that ctest can run what needs it.
+# this machine has one, so that ctest can run what needs it. TANDEM_CUDA_HOPPER: compute capability
+# 9.0 is one of them, so that code for sm_90a, which runs on no other, is made beside theirs.
 find_program(TANDEM_NVCC nvcc PATHS /usr/local/cuda/bin)
 set(TANDEM_CUDA_ARCHITECTURES "$ENV{TANDEM_CUDA_ARCHITECTURES}" CACHE STRING
     "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; empty: those of this machine, else 80 to 120")
@@ -44,6 +45,14 @@ if(TANDEM_HAVE_CUDA)
   find_package(CUDAToolkit REQUIRED)
   # fmt 9 leaves constexpr out under nvcc in some of its functions only, which then do not compile.
   target_compile_definitions(tandem_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
+  set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+  if(architectures STREQUAL "native")
+    set(architectures ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
+  endif()
+  set(TANDEM_CUDA_HOPPER OFF)
+  if(architectures MATCHES "(^|;)(90a?(-real|-virtual)?|all|all-major)(;|$)")
+    set(TANDEM_CUDA_HOPPER ON)
+  endif()
   target_compile_options(tandem_options INTERFACE
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
   message(STATUS "CUDA: on, ${TANDEM_NVCC} ${CUDAToolkit_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")

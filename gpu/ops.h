@@ -61,10 +61,10 @@ struct KvLayer {
   std::int32_t page_tokens = 0;
 };
 
-// Rotary embedding in place of q and k, the half-split form of Hugging Face Llama: for i < d/2,
-// (x[i], x[i + d/2]) turns by the angle whose cosine and sine are cos_sin[position][0 and 1][i];
-// then k and v of every row are written to slot slots[t] = page * page_tokens + offset. A row whose
-// slot is -1 (padding of a captured step) writes nothing.
+// Rotary embedding, the half-split form of Hugging Face Llama: for i < d/2, (x[i], x[i + d/2])
+// turns by the angle whose cosine and sine are cos_sin[position][0 and 1][i]. q turns in place; k,
+// turned, and v of every row are written to slot slots[t] = page * page_tokens + offset, and stay
+// as they are. A row whose slot is -1 (padding of a captured step) writes none.
 struct RopeAppendArgs {
   TensorView q;                   // [T, heads, d], compute dtype, d even
   TensorView k;                   // [T, kv_heads, d]

@@ -185,6 +185,7 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   TANDEM_CHECK(layers == nullptr || input.padded, "{} rows", input.num_rows);
   if (input.num_rows == 0) return;
   Step step = cut(stream, input, cache, adapters, handoff);
+  step.drops_rows = layers == nullptr && may_drop_rows(step);
   begin(step);
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (adapters.waits != nullptr) adapters.waits->before(layer, stream);
@@ -228,9 +229,43 @@ LayerKind LlamaModel::kind_of(const Step& step, std::int64_t layer) {
   return kind;
 }
 
+// What follows the last layer's attention is for the rows that get logits alone: of a prompt one,
+// of a piece of a prompt none. Adapters' segments name all rows, so they may have no modules there;
+// recordings are of steps that sample every row.
+bool LlamaModel::may_drop_rows(const Step& step) {
+  const StepInput& input = step.input;
+  if (input.padded || 2 * input.num_logits > input.num_rows) return false;
+  return input.num_segments == 0 ||
+         !(input.adapted.has(Site::o) || input.adapted.has(Site::gate_up) ||
+           input.adapted.has(Site::down));
+}
+
 void LlamaModel::compute_layer(Step& step, std::int64_t layer) {
-  attention_block(step, layer);
+  const bool drops = step.drops_rows && layer + 1 == config_.num_layers;
+  append(step, layer);
+  if (drops && step.input.num_logits == 0) return;
+  attend(step, layer);
+  if (drops) drop_rows(step);
+  attention_out(step, layer);
   mlp_block(step, layer);
+}
+
+void LlamaModel::drop_rows(Step& step) const {
+  const std::int32_t rows = step.input.num_logits;
+  const TensorView sampled = work_.sampled.slice_rows(0, rows);
+  const TensorView attention(step.work.qkv.data, dtype_,  // where q has been read
+                             {rows, config_.q_size()});
+  step.stream.gather_rows({step.work.residual, step.input.sample_rows, sampled});
+  step.stream.gather_rows({step.work.attention, step.input.sample_rows, attention});
+  step.work.residual = sampled;
+  step.work.attention = attention;
+  for (TensorView* view : {&step.work.x, &step.work.gate_up, &step.work.activation}) {
+    *view = view->slice_rows(0, rows);
+  }
+  if (communicator_ == nullptr) return;
+  for (TensorView* view : {&step.shared.attended, &step.shared.fed}) {
+    *view = view->slice_rows(0, rows);
+  }
 }
 
 // Only the rows that somebody will read go through the head.
@@ -239,7 +274,9 @@ void LlamaModel::end(Step& step) {
   if (input.num_logits == 0) return;
   const TensorView sampled = work_.sampled.slice_rows(0, input.num_logits);
   const TensorView normed = work_.x.slice_rows(0, input.num_logits);
-  step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
+  if (!step.drops_rows) {
+    step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
+  }
   step.stream.rms_norm(
       {sampled, weights_.final_norm(), static_cast<float>(config_.rms_norm_eps), normed});
   const TensorView all = logits(input.num_logits);
@@ -322,7 +359,7 @@ void LlamaModel::plan_attention(Stream& stream, const StepInput& input,
   stream.plan_attention(plan);
 }
 
-void LlamaModel::attention_block(Step& step, std::int64_t layer) {
+void LlamaModel::append(Step& step, std::int64_t layer) {
   const LayerWeights& w = weights_.layer(layer);
   const StepInput& input = step.input;
   const auto eps = static_cast<float>(config_.rms_norm_eps);
@@ -339,13 +376,15 @@ void LlamaModel::attention_block(Step& step, std::int64_t layer) {
     step.stream.rms_norm({q_heads, w.q_norm, eps, q_heads});
     step.stream.rms_norm({k_heads, w.k_norm, eps, k_heads});
   }
-  const KvLayer cache = step.cache.layer(layer);
   step.stream.rope_append({q_heads, k_heads, v.split_cols(config_.num_kv_heads), rope_view_,
-                           input.positions, input.slots, cache});
+                           input.positions, input.slots, step.cache.layer(layer)});
+}
 
+void LlamaModel::attend(Step& step, std::int64_t layer) {
+  const StepInput& input = step.input;
   AttentionArgs attention;
-  attention.q = q_heads;
-  attention.cache = cache;
+  attention.q = step.work.qkv.slice_cols(0, config_.q_size()).split_cols(config_.num_heads);
+  attention.cache = step.cache.layer(layer);
   attention.kv_heads = static_cast<std::int32_t>(config_.num_kv_heads);
   attention.sequences = input.sequences;
   attention.page_ids = input.page_ids;
@@ -355,7 +394,10 @@ void LlamaModel::attention_block(Step& step, std::int64_t layer) {
   attention.scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
   attention.out = step.work.attention.split_cols(config_.num_heads);
   step.stream.attention(attention);
+}
 
+void LlamaModel::attention_out(Step& step, std::int64_t layer) {
+  const LayerWeights& w = weights_.layer(layer);
   const bool whole = communicator_ == nullptr;
   const TensorView& sum = whole ? step.work.residual : step.shared.attended;
   project(step, layer, {Site::o, step.work.attention, w.o, w.o_bias, sum, whole, {sum}});

@@ -151,13 +151,17 @@ class LlamaModel {
   Step cut(Stream& stream, const StepInput& input, const KvCache& cache,
            const AdapterTable& adapters, const StepHandoff* handoff) const;
   static LayerKind kind_of(const Step& step, std::int64_t layer);
+  static bool may_drop_rows(const Step& step);
   void begin(Step& step);
   void compute_layer(Step& step, std::int64_t layer);
   void end(Step& step);
   // The residual, and its norm, x, which the next projection reads: `part` is this shard's of what
   // is to be added.
   void join(Step& step, const TensorView& part, bool accumulate, const TensorView& weight);
-  void attention_block(Step& step, std::int64_t layer);
+  void append(Step& step, std::int64_t layer);  // q, and keys and values into the cache
+  void attend(Step& step, std::int64_t layer);
+  void drop_rows(Step& step) const;
+  void attention_out(Step& step, std::int64_t layer);  // o, and the norm behind it
   void mlp_block(Step& step, std::int64_t layer);
   void project(Step& step, std::int64_t layer, const Projection& projection);
   // LoraArgs in two halves, and what the ranks tell each other in between.

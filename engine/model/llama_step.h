@@ -15,6 +15,8 @@ struct LlamaModel::Step {
   Shared shared;   // the same
   const StepHandoff* handoff = nullptr;
   HandoffJob job;  // of the first place (StepHandoff); only with a handoff
+  // Behind the last layer's attention `work` and `shared` are cut to the rows that get logits.
+  bool drops_rows = false;
 };
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "gpu/cuda/attention/hopper/hopper_prefill.h"
 #include "gpu/cuda/attention/kernels.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/upload.h"
@@ -27,23 +28,31 @@ bool keys_aligned(const AttentionArgs& args) {
 
 }  // namespace
 
-Attention::Attention(std::int32_t num_processors, const AttentionLimits& limits)
-    : planner_(num_processors, limits) {}
+Attention::Attention(std::int32_t num_processors, bool hopper, const AttentionLimits& limits)
+    : num_processors_(num_processors), hopper_(hopper), planner_(num_processors, limits, hopper) {}
 
 Result<std::unique_ptr<Attention>> Attention::create(const AttentionLimits& limits) {
   int device = 0;
   int processors = 0;
+  int major = 0;
+  int minor = 0;
   TANDEM_TRY(cuda_status(cudaGetDevice(&device), "asking for the device"));
   TANDEM_TRY(
       cuda_status(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device),
                   "asking for the multiprocessors"));
-  std::unique_ptr<Attention> made(new Attention(processors, limits));
+  TANDEM_TRY(cuda_status(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+                         "asking for the compute capability"));
+  TANDEM_TRY(cuda_status(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+                         "asking for the compute capability"));
+  const bool hopper = major == 9 && minor == 0;
+  std::unique_ptr<Attention> made(new Attention(processors, hopper, limits));
   TANDEM_TRY(made->allocate());
   return made;
 }
 
 Status Attention::allocate() {
   TANDEM_TRY(prepare_tiled_attention());
+  if (hopper_) TANDEM_TRY(prepare_hopper_prefill());
   const std::size_t plan_bytes = planner_.max_bytes();
   const auto blocks = static_cast<std::size_t>(planner_.max_split_blocks());
   TANDEM_TRY(cuda_status(cudaMalloc(reinterpret_cast<void**>(&plan_), plan_bytes),
@@ -91,12 +100,19 @@ Status Attention::run(const AttentionArgs& args, cudaStream_t stream) {
   if (args.q.rows() == 0 || args.num_sequences == 0) return {};
   const bool tiled =
       planned_.fits && keys_aligned(args) && rows_aligned(args.q, 4) && rows_aligned(args.out, 4);
-  const bool prefill = planned_.prefill_tiles > 0;
+  const bool prefill = planned_.prefill_tiles > 0 || planned_.hopper_tiles > 0;
   if (!tiled || (prefill && (!rows_aligned(args.q, 16) || !rows_aligned(args.out, 16) ||
                              !args.out.is_dense()))) {
     return launch_simple_attention(args, stream);
   }
-  if (prefill) {
+  if (planned_.hopper_tiles > 0) {
+    TANDEM_TRY(launch_hopper_prefill(
+        {.attention = args,
+         .tiles = reinterpret_cast<const PromptTile*>(plan_ + planned_.hopper),
+         .num_tiles = planned_.hopper_tiles,
+         .processors = num_processors_},
+        stream));
+  } else if (prefill) {
     const auto array = [&](std::size_t offset) {
       return reinterpret_cast<std::int32_t*>(plan_ + offset);
     };

@@ -1,8 +1,9 @@
 // Attention over the paged cache on CUDA: the plan of a step and the launches of its layers.
 //
-// Decode rows and short chunks go to the tiled kernel (tiled.cuh), long chunks to FlashInfer's
-// prefill kernel, and what neither takes (f32, head sizes other than 64, 96, 128 and 256, a step
-// beyond AttentionLimits) to the simple one. All are correct for any mix.
+// Decode rows and short chunks go to the tiled kernel (tiled.cuh), long chunks to one of
+// FlashInfer's prefill kernels (hopper/ or prefill.cuh), and what neither takes (f32, head sizes
+// other than 64, 96, 128 and 256, a step beyond AttentionLimits) to the simple one. All are correct
+// for any mix.
 //
 // Why an own kernel for decode: it was faster than FlashInfer 0.6.7's in every shape tried on an
 // H200 (32 and 8 KV heads, batch 1 to 32, contexts of 512 and 32768). `tandem bench kernels --only
@@ -48,9 +49,11 @@ class Attention {
     cudaEvent_t copied = nullptr;  // the copy out of `pinned` is done
   };
 
-  Attention(std::int32_t num_processors, const AttentionLimits& limits);
+  Attention(std::int32_t num_processors, bool hopper, const AttentionLimits& limits);
   Status allocate();
 
+  const std::int32_t num_processors_;
+  const bool hopper_;
   AttentionPlanner planner_;
   PlannedAttention planned_;
   std::array<Slot, kRing> ring_;

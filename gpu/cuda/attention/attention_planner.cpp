@@ -16,6 +16,12 @@ constexpr std::int32_t kWholeTile = std::numeric_limits<std::int32_t>::max();
 constexpr std::int32_t kSpanUnit = 64;  // keys that the warps of a block take in one round
 // Chunks of fewer packed rows than this leave most of a prefill tile empty.
 constexpr std::int32_t kMinPrefillRows = 48;
+// How many times faster Hopper's kernel gets through the same tile: 1.3 to 2 (one H100).
+constexpr double kHopperSpeed = 1.5;
+// It is ahead of the tiled kernel with blocks for a quarter of the multiprocessors already, but for
+// prompts of 64 rows that are all there is (us, 32 heads of 128): 64 rows 6.3 and 5.9, 96 rows 6.2
+// and 8.3, 256 rows 9.9 and 18, 256 rows at the end of 8192 keys 121 and 434.
+constexpr std::int32_t kShortPrompt = 64;
 
 std::int32_t ceil_of(std::int32_t a, std::int32_t b) {
   return static_cast<std::int32_t>((static_cast<std::int64_t>(a) + b - 1) / b);
@@ -28,39 +34,65 @@ std::int32_t items_of(std::int32_t keys, std::int32_t span) {
 
 }  // namespace
 
-AttentionPlanner::AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits)
-    : limits_(limits), slots_(2 * num_processors), max_split_blocks_(4 * slots_) {
+AttentionPlanner::AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits,
+                                   bool hopper)
+    : limits_(limits), slots_(2 * num_processors), max_split_blocks_(4 * slots_), hopper_(hopper) {
   tiles_.reserve(static_cast<std::size_t>(limits.items));
   prefill_.reserve(static_cast<std::size_t>(limits.prefill_tiles));
+  if (hopper) hopper_tiles_.reserve(static_cast<std::size_t>(limits.prefill_tiles));
 }
 
 std::size_t AttentionPlanner::max_bytes() const {
   const auto items = static_cast<std::size_t>(limits_.items);
   const auto tiles = static_cast<std::size_t>(limits_.prefill_tiles);
-  // A sequence has one prefill tile or more: nine numbers a tile bound its six arrays.
+  // A sequence has one prefill tile or more: nine numbers a tile bound its six arrays, or its one
+  // of five numbers a tile.
   return PlannedAttention::kItems + items * sizeof(TileItem) + (9 * tiles + 2) * 4 + 6 * 16;
 }
 
-bool AttentionPlanner::gather_tiles(const AttentionPlan& plan, std::int32_t group) {
-  const std::int32_t prefill_rows =
-      plan.captured ? 0 : prefill_tile_rows(plan.dtype, plan.head_dim);
+bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t group) {
   prefill_.clear();
   prefill_tiles_ = 0;
-  if (prefill_rows > 0) {
-    for (std::int32_t s = 0; s < plan.num_sequences; ++s) {
-      const AttentionSequence& sequence = plan.sequences[s];
-      if (sequence.kv_len == 0 || sequence.num_rows * group < kMinPrefillRows) continue;
-      if (sequence.num_rows == 1) continue;
-      prefill_tiles_ += ceil_of(sequence.num_rows * group, prefill_rows);
-      if (prefill_tiles_ > limits_.prefill_tiles) return false;
-      prefill_.push_back(s);
-    }
-    // Too few tiles to occupy the GPU: the tiled kernel has more, and cuts them.
-    if (prefill_tiles_ * plan.kv_heads < slots_ / 4) {
-      prefill_.clear();
-      prefill_tiles_ = 0;
-    }
+  hopper_rows_ = 0;
+  if (plan.captured) return true;
+  const std::int32_t packed_rows = prefill_tile_rows(plan.dtype, plan.head_dim);
+  const std::int32_t rows = hopper_ ? hopper_prefill_rows(plan.dtype, plan.head_dim) : 0;
+  if (packed_rows == 0) return true;
+  std::int64_t tiles = 0;         // of Hopper's kernel
+  std::int64_t packed_tiles = 0;  // of FlashAttention-2's
+  double work = 0;                // rows x keys that their blocks compute, what is empty included
+  double packed_work = 0;
+  std::int32_t longest = 0;
+  for (std::int32_t s = 0; s < plan.num_sequences; ++s) {
+    const AttentionSequence& sequence = plan.sequences[s];
+    const std::int32_t packed = sequence.num_rows * group;
+    if (sequence.kv_len == 0 || sequence.num_rows == 1 || packed < kMinPrefillRows) continue;
+    prefill_.push_back(s);
+    longest = std::max(longest, sequence.num_rows);
+    const std::int32_t of_packed = ceil_of(packed, packed_rows);
+    packed_tiles += of_packed;
+    packed_work += 1.0 * of_packed * packed_rows * sequence.kv_len;
+    if (rows == 0) continue;
+    const std::int32_t of_rows = ceil_of(sequence.num_rows, rows);
+    tiles += of_rows;
+    work += 1.0 * of_rows * rows * group * sequence.kv_len;
   }
+  const bool hopper = rows > 0 && work <= kHopperSpeed * packed_work;
+  const std::int64_t blocks = hopper ? tiles * plan.heads : packed_tiles * plan.kv_heads;
+  const std::int32_t fewest = hopper && longest > kShortPrompt ? slots_ / 8 : slots_ / 4;
+  // Too few to occupy the GPU: the tiled kernel has more, and cuts them.
+  if (blocks < fewest) {
+    prefill_.clear();
+    return true;
+  }
+  prefill_tiles_ = static_cast<std::int32_t>(
+      std::min<std::int64_t>(hopper ? tiles : packed_tiles, limits_.prefill_tiles + 1));
+  if (hopper) hopper_rows_ = rows;
+  return prefill_tiles_ <= limits_.prefill_tiles;
+}
+
+bool AttentionPlanner::gather_tiles(const AttentionPlan& plan, std::int32_t group) {
+  if (!choose_prompts(plan, group)) return false;
   tiles_.clear();
   std::size_t next_prefill = 0;
   for (std::int32_t s = 0; s < plan.num_sequences; ++s) {
@@ -184,6 +216,29 @@ void AttentionPlanner::write_prefill(const AttentionPlan& plan, std::int32_t gro
   page_begin[requests] = last_page;
 }
 
+void AttentionPlanner::write_hopper(const AttentionPlan& plan, std::byte* to,
+                                    PlannedAttention& planned) {
+  hopper_tiles_.clear();
+  for (const std::int32_t s : prefill_) {
+    const AttentionSequence& sequence = plan.sequences[s];
+    for (std::int32_t t = 0; t < ceil_of(sequence.num_rows, hopper_rows_); ++t) {
+      hopper_tiles_.push_back(
+          {sequence.first_row, sequence.num_rows, sequence.kv_len, sequence.pages, t});
+    }
+  }
+  const auto keys = [&](const PromptTile& tile) {
+    const std::int32_t end = std::min((tile.tile + 1) * hopper_rows_, tile.num_rows);
+    return tile.kv_len - tile.num_rows + end;
+  };
+  std::stable_sort(hopper_tiles_.begin(), hopper_tiles_.end(),
+                   [&](const PromptTile& a, const PromptTile& b) { return keys(a) > keys(b); });
+  planned.hopper_tiles = prefill_tiles_;
+  planned.hopper = planned.bytes;
+  const std::size_t bytes = hopper_tiles_.size() * sizeof(PromptTile);
+  std::memcpy(to + planned.hopper, hopper_tiles_.data(), bytes);
+  planned.bytes += (bytes + 15) / 16 * 16;
+}
+
 PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to) {
   PlannedAttention planned;
   TANDEM_CHECK(plan.kv_heads > 0 && plan.heads % plan.kv_heads == 0, "{} heads, {} KV heads",
@@ -214,7 +269,12 @@ PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to
   planned.fits = true;
   planned.grid_items = plan.captured ? bound : num_items;
   planned.bytes = PlannedAttention::kItems + static_cast<std::size_t>(num_items) * sizeof(TileItem);
-  if (!prefill_.empty()) write_prefill(plan, group, to, planned);
+  if (prefill_.empty()) return planned;
+  if (hopper_rows_ > 0) {
+    write_hopper(plan, to, planned);
+  } else {
+    write_prefill(plan, group, to, planned);
+  }
   return planned;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gpu/cuda/attention/hopper/hopper_prefill.h"
 #include "gpu/cuda/attention/kernels.h"
 
 namespace tandem::cuda {
@@ -16,7 +17,8 @@ struct AttentionLimits {
   std::int32_t prefill_tiles = 8192;  // of 128 packed rows: 32768 rows of 32 heads over 8 KV heads
 };
 
-// Offsets are bytes from the plan's start; the arrays are those of TiledArgs and PrefillArgs.
+// Offsets are bytes from the plan's start; the arrays are those of TiledArgs, PrefillArgs and
+// HopperPrefillArgs.
 struct PlannedAttention {
   static constexpr std::size_t kItems = 64;  // behind the number of items
 
@@ -32,11 +34,14 @@ struct PlannedAttention {
   std::size_t row_begin = 0;
   std::size_t page_begin = 0;
   std::size_t last_page_tokens = 0;
+  std::int32_t hopper_tiles = 0;  // prompts go there or to prefill_tiles, never to both
+  std::size_t hopper = 0;
 };
 
 class AttentionPlanner {
  public:
-  AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits);
+  // `hopper`: the GPU has what launch_hopper_prefill() needs.
+  AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits, bool hopper);
 
   // Writes the plan to `to`, of max_bytes().
   PlannedAttention plan(const AttentionPlan& plan, std::byte* to);
@@ -53,18 +58,24 @@ class AttentionPlanner {
     std::int32_t keys;  // visible to its last row
   };
 
+  // Which sequences go to a kernel for prompts, and in how many tiles; false: in too many.
+  bool choose_prompts(const AttentionPlan& plan, std::int32_t group);
   bool gather_tiles(const AttentionPlan& plan, std::int32_t group);
   std::int32_t choose_span(const AttentionPlan& plan, std::int32_t max_items) const;
   std::int32_t write_items(const AttentionPlan& plan, std::int32_t span, TileItem* to) const;
   void write_prefill(const AttentionPlan& plan, std::int32_t group, std::byte* to,
                      PlannedAttention& planned) const;
+  void write_hopper(const AttentionPlan& plan, std::byte* to, PlannedAttention& planned);
 
   const AttentionLimits limits_;
   const std::int32_t slots_;  // blocks that run at once
   const std::int32_t max_split_blocks_;
+  const bool hopper_;
   std::vector<Tile> tiles_;            // of the tiled kernel, most keys first
-  std::vector<std::int32_t> prefill_;  // sequences that go to the prefill kernel
+  std::vector<std::int32_t> prefill_;  // sequences that go to a kernel for prompts
   std::int32_t prefill_tiles_ = 0;
+  std::int32_t hopper_rows_ = 0;  // of a tile, where that kernel is Hopper's; 0: FlashAttention-2's
+  std::vector<PromptTile> hopper_tiles_;
 };
 
 }  // namespace tandem::cuda

@@ -1,8 +1,8 @@
-// Rotary embedding in place of q and k, and the append of k and v to the cache, in one pass:
+// Rotary embedding of q and k, and the append of k and v to the cache, in one pass:
 //   (x[i], x[i + d/2]) = (x[i] c - x[i + d/2] s, x[i + d/2] c + x[i] s), i < d/2,
 //   cache[slot] = k, v.
 // Grid: rows x chunks of the row's pairs; a thread turns or moves V pairs of one head. Bound by
-// memory: q, k and v read once, q, k and the cache written once.
+// memory: q, k and v read once, q and the cache written once.
 #include "gpu/cuda/base/dispatch.h"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/elementwise.h"
@@ -70,10 +70,12 @@ __global__ void rope_append(RopeAppendParams p) {
       low[j] = a * cosine[j] - b * sine[j];
       high[j] = b * cosine[j] + a * sine[j];
     }
+  }
+  if (is_query) {
     store_row<V>(pairs, low);
     store_row<V>(pairs + p.half, high);
+    return;
   }
-  if (is_query) return;
   const std::int32_t slot = p.slots[t];
   if (slot < 0) return;
   const std::int64_t page = slot / p.page_tokens;

@@ -66,10 +66,8 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
                    args.cos_sin.rows());
       const auto* cos = reinterpret_cast<const float*>(element(args.cos_sin, position, 0));
       const auto* sin = reinterpret_cast<const float*>(element(args.cos_sin, position, 1));
-      for (const TensorView* x : {&args.q, &args.k}) {
-        for (std::int64_t h = 0; h < x->dim[1]; ++h) {
-          rope_row(x->dtype, element(*x, t, h), d / 2, cos, sin);
-        }
+      for (std::int64_t h = 0; h < args.q.dim[1]; ++h) {
+        rope_row(args.q.dtype, element(args.q, t, h), d / 2, cos, sin);
       }
       if (args.slots[t] < 0) continue;
       const std::int64_t page = args.slots[t] / cache.page_tokens;
@@ -79,6 +77,7 @@ void rope_append(OpContext& context, const RopeAppendArgs& args) {
         const std::int64_t value = key + kv_heads * cache.page_tokens * d;
         auto* base = static_cast<std::byte*>(cache.base);
         std::memcpy(base + key * size, element(args.k, t, h), static_cast<std::size_t>(d * size));
+        rope_row(args.k.dtype, base + key * size, d / 2, cos, sin);
         std::memcpy(base + value * size, element(args.v, t, h), static_cast<std::size_t>(d * size));
       }
     }

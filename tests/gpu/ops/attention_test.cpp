@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include "tests/gpu/ops/ops_fixture.h"
@@ -204,6 +205,36 @@ TEST_F(PagedAttention, MixesPromptsAndDecodeRows) {
     shape.sequences.push_back({1, 33});
     check(shape);
   }
+}
+
+// Prompts of one and several tiles of 128 or 192 rows, with and without keys before them, and pages
+// of any size.
+TEST_F(PagedAttention, TakesPromptsOfManyTiles) {
+  for (const auto& [dtype, d, page_tokens] :
+       {std::tuple(DType::bf16, 128, 7), {DType::f16, 128, 16}, {DType::f16, 64, 40}}) {
+    check({dtype,
+           2,
+           2,
+           d,
+           page_tokens,
+           {{300, 300},
+            {129, 440},
+            {1, 70},
+            {48, 48},
+            {200, 233},
+            {128, 128},
+            {1, 5},
+            {47, 47},
+            {193, 193}},
+           0});
+  }
+}
+
+// More tiles, of each query head, than any GPU has multiprocessors.
+TEST_F(PagedAttention, TakesPromptsOfManySequences) {
+  Shape shape{DType::bf16, sanitized() ? 2 : 8, 4, 64, 16, {{200, 200}}, 0};
+  for (int s = 0; s < 14; ++s) shape.sequences.push_back({48 + s, 48 + 2 * s});
+  check(shape);
 }
 
 // One recording of a step of so many rows and sequences, launched for steps as `next` makes them:

@@ -133,17 +133,19 @@ void rope_append(const RopeAppendArgs& args) {
   const std::int64_t heads = args.k.dim[1];
   const std::int64_t d = args.k.cols();
   for (std::int64_t t = 0; t < args.k.rows(); ++t) {
-    for (const TensorView& x : {args.q, args.k}) {
-      for (std::int64_t h = 0; h < x.dim[1]; ++h) {
-        for (std::int64_t i = 0; i < d / 2; ++i) {
-          const float cos = at(args.cos_sin, args.positions[t], 0, i);
-          const float sin = at(args.cos_sin, args.positions[t], 1, i);
-          const float a = at(x, t, h, i);
-          const float b = at(x, t, h, i + d / 2);
-          put(x, a * cos - b * sin, t, h, i);
-          put(x, b * cos + a * sin, t, h, i + d / 2);
-        }
+    // to(value, i): where one of the two turned values of a pair goes.
+    const auto turn = [&](const TensorView& x, std::int64_t h, auto&& to) {
+      for (std::int64_t i = 0; i < d / 2; ++i) {
+        const float cos = at(args.cos_sin, args.positions[t], 0, i);
+        const float sin = at(args.cos_sin, args.positions[t], 1, i);
+        const float a = at(x, t, h, i);
+        const float b = at(x, t, h, i + d / 2);
+        to(a * cos - b * sin, i);
+        to(b * cos + a * sin, i + d / 2);
       }
+    };
+    for (std::int64_t h = 0; h < args.q.dim[1]; ++h) {
+      turn(args.q, h, [&](float value, std::int64_t i) { put(args.q, value, t, h, i); });
     }
     if (args.slots[t] < 0) continue;
     const std::int64_t page = args.slots[t] / args.cache.page_tokens;
@@ -151,10 +153,8 @@ void rope_append(const RopeAppendArgs& args) {
     const TensorView keys = page_of(args.cache, args.k.dtype, page, 0, heads, d);
     const TensorView values = page_of(args.cache, args.k.dtype, page, 1, heads, d);
     for (std::int64_t h = 0; h < heads; ++h) {
-      for (std::int64_t i = 0; i < d; ++i) {
-        put(keys, at(args.k, t, h, i), h, offset, i);
-        put(values, at(args.v, t, h, i), h, offset, i);
-      }
+      turn(args.k, h, [&](float value, std::int64_t i) { put(keys, value, h, offset, i); });
+      for (std::int64_t i = 0; i < d; ++i) put(values, at(args.v, t, h, i), h, offset, i);
     }
   }
 }

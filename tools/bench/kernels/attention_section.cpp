@@ -35,7 +35,8 @@ struct AttentionCase {
 
   bool prompt() const { return rows > 1; }
   std::string name() const {
-    return prompt() ? fmt::format("attention kv{} prompt {}", kv_heads, rows)
+    return prompt() ? fmt::format("attention kv{} prompt {} of {} n{}", kv_heads, rows, kv_len,
+                                  sequences)
                     : fmt::format("attention kv{} context {} n{}", kv_heads, kv_len, sequences);
   }
   std::int64_t pages() const { return std::int64_t{sequences} * (kv_len / kPageTokens); }
@@ -56,7 +57,12 @@ std::vector<AttentionCase> attention_cases() {
       cases.push_back({kv_heads, sequences, 1, 512});
     }
     cases.push_back({kv_heads, 1, 1, 32768});
-    for (const std::int32_t tokens : {512, 2048}) cases.push_back({kv_heads, 1, tokens, tokens});
+    for (const std::int32_t tokens : {64, 128, 256, 512, 2048}) {
+      cases.push_back({kv_heads, 1, tokens, tokens});
+    }
+    cases.push_back({kv_heads, 4, 512, 512});
+    cases.push_back({kv_heads, 32, 64, 64});
+    cases.push_back({kv_heads, 1, 256, 8192});
   }
   return cases;
 }
