@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "base/log.h"
-#include "engine/loader/random_fill.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/common/bench_selection.h"
 #include "tools/bench/engine/bench_arrivals.h"
 #include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_link.h"
 #include "tools/bench/engine/bench_tracing.h"
+#include "tools/bench/measure/bench_gemm_peak.h"
 #include "tools/bench/measure/bench_gpu_steps.h"
 #include "tools/bench/measure/bench_serving.h"
 #include "tools/cli/machine.h"
@@ -37,6 +37,8 @@ constexpr std::array<Prompt, 3> kPrompts = {{{64, 1.25}, {512, 1.20}, {2048, 1.1
 constexpr std::int32_t kLoraBatch = 32;
 constexpr int kArrivalRounds = 4;
 constexpr int kTracingRounds = 7;
+constexpr int kTurns = 5;  // of prompts and of the products that they are compared with
+constexpr int kPeakSamples = 3;
 // bf16 has 8 bits: two ways to the same logits differ by rounding, layer after layer.
 constexpr double kTolerance = 5e-2;
 
@@ -49,40 +51,6 @@ double max_relative(const float* a, const float* b, std::size_t count) {
     largest = std::max(largest, static_cast<double>(std::abs(b[i])));
   }
   return largest > 0 && std::isfinite(difference) ? difference / largest : HUGE_VAL;
-}
-
-// FLOP/s of the best of a few large products by the device's own library, medians.
-Result<Samples> measure_gemm_peak(Device& device, DType dtype) {
-  constexpr int kCalls = 8;
-  constexpr std::int64_t kShapes[][3] = {{8192, 8192, 8192}, {4096, 22016, 4096}};
-  TANDEM_ASSIGN(const auto stream, device.create_stream("peak"));
-  const SteadyClock clock;
-  Samples best{"cuBLASLt product, the best of two large shapes", "TFLOP/s", {}};
-  for (const auto& [m, n, k] : kShapes) {
-    const std::size_t size = size_of(dtype);
-    const std::int64_t most = std::max(m * k, n * k);
-    TANDEM_ASSIGN(const Buffer staging,
-                  device.allocate_pinned(static_cast<std::size_t>(most) * size, "operands"));
-    TANDEM_ASSIGN(const Buffer x, device.allocate(static_cast<std::size_t>(m * k) * size, "x"));
-    TANDEM_ASSIGN(const Buffer w, device.allocate(static_cast<std::size_t>(n * k) * size, "w"));
-    TANDEM_ASSIGN(const Buffer y, device.allocate(static_cast<std::size_t>(m * n) * size, "y"));
-    random_fill(1, 0, static_cast<std::size_t>(most), 0, 1, dtype, staging.data());
-    stream->copy_to_device(x.data(), staging.data(), x.bytes());
-    stream->copy_to_device(w.data(), staging.data(), w.bytes());
-    const GemmArgs args{
-        {x.data(), dtype, {m, k}}, {w.data(), dtype, {n, k}}, {}, {y.data(), dtype, {m, n}}};
-    Samples samples{best.name, best.unit, {}};
-    for (int i = -2; i < 15; ++i) {
-      TANDEM_TRY(stream->synchronize());
-      const TimePoint start = clock.now();
-      for (int call = 0; call < kCalls; ++call) stream->gemm(args);
-      TANDEM_TRY(stream->synchronize());
-      const double flops = 2.0 * static_cast<double>(m * n) * static_cast<double>(k) * kCalls;
-      if (i >= 0) samples.values.push_back(flops / seconds_between(start, clock.now()) / 1e12);
-    }
-    if (best.values.empty() || samples.median() > best.median()) best = samples;
-  }
-  return best;
 }
 
 class GpuBench {
@@ -184,12 +152,6 @@ class GpuBench {
     TANDEM_ASSIGN(const double before, measure_cuda_copy_speed(static_cast<int>(settings_.gpu)));
     TANDEM_ASSIGN(const auto device, make_device(settings_));
     report_.fact("GPU", device->info().name);
-    double peak = 0;
-    if (only_.any("G4")) {
-      TANDEM_ASSIGN(const Samples samples, measure_gemm_peak(*device, dtype_));
-      report_.add(samples);
-      peak = samples.median() * 1e12;
-    }
     GpuStepOptions options;
     options.context = static_cast<std::int32_t>(options_.context);
     if (only_.any("G2")) {
@@ -211,7 +173,7 @@ class GpuBench {
                  fmt::format("{:.3f} and {:.3f} TB/s", before / 1e12, after / 1e12));
     if (only_.any("G1")) TANDEM_TRY(time_decode(*bench, copy));
     if (only_.any("G2")) TANDEM_TRY(time_adapters(*bench, copy));
-    if (only_.any("G4")) TANDEM_TRY(time_prefill(*bench, copy, peak));
+    if (only_.any("G4")) TANDEM_TRY(time_prefill(*bench, *device, copy));
     return {};
   }
 
@@ -298,17 +260,32 @@ class GpuBench {
     return {};
   }
 
-  Status time_prefill(GpuStepBench& bench, double copy, double peak) {
+  // By turns with the peak of products, for long prompts run into the GPU's limit of power as these
+  // do: the clocks of an idle GPU would be another machine's.
+  Status time_prefill(GpuStepBench& bench, Device& device, double copy) {
+    TANDEM_ASSIGN(const auto peak, GemmPeak::create(device, dtype_));
+    TANDEM_TRY(peak->sample(kTurns * kPeakSamples));
+    report_.add(peak->take("before any prompt"));
     for (const auto& [tokens, bar] : kPrompts) {
       log::info("prefill, {} tokens", tokens);
       // The bar is for what an engine does unless it is asked for recordings of layers.
-      TANDEM_ASSIGN(const Samples samples, bench.prefill(tokens, false, rounds()));
+      Samples samples;
+      for (int turn = 0; turn < kTurns; ++turn) {
+        TANDEM_ASSIGN(const Samples some,
+                      bench.prefill(tokens, false, (rounds() + kTurns - 1) / kTurns));
+        samples.name = some.name;
+        samples.unit = some.unit;
+        samples.values.insert(samples.values.end(), some.values.begin(), some.values.end());
+        TANDEM_TRY(peak->sample(kPeakSamples));
+      }
+      const Samples products = peak->take(fmt::format("by turns with {} tokens", tokens));
+      report_.add(products);
       if (bench.records_prefill(tokens)) {
         TANDEM_ASSIGN(const Samples recorded, bench.prefill(tokens, true, rounds()));
         report_.add(recorded);
       }
-      const double floor =
-          std::max(bench.prefill_bytes() / copy, bench.prefill_flops(tokens) / peak);
+      const double floor = std::max(bench.prefill_bytes() / copy,
+                                    bench.prefill_flops(tokens) / (products.median() * 1e12));
       add_over_floor("G4", fmt::format("prefill of {} tokens", tokens), samples, floor, bar);
     }
     return {};
