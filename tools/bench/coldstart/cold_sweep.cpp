@@ -90,7 +90,9 @@ class Sweep {
                                                        : engine->add(count, burst.rank));
     }
     for (std::int32_t round = 0; round <= options_.rounds; ++round) {
-      for (std::size_t i = 0; i < engines.size(); ++i) {
+      for (std::size_t turn = 0; turn < engines.size(); ++turn) {
+        // Another begins each time: who reads the same files next finds them nearer.
+        const std::size_t i = (turn + static_cast<std::size_t>(round)) % engines.size();
         const auto first = names[i].begin() + round * burst.adapters;
         TANDEM_ASSIGN(const AnsweredTrace answered,
                       engines[i]->run(

@@ -11,8 +11,20 @@
 namespace tandem {
 namespace {
 
-double mean_ms(const std::vector<double>& seconds) {
-  return Samples{"", "", seconds}.mean() * 1e3;
+// Mean TTFT of all rounds.
+double mean_ms(const SweepCell& cell, std::size_t mode) {
+  return Samples{"", "", cell.ttfts[mode]}.mean() * 1e3;
+}
+
+// The median of the rounds' means: one burst that was held up does not move it.
+double median_ms(const SweepCell& cell, std::size_t mode) {
+  const std::vector<double>& all = cell.ttfts[mode];
+  const auto each = static_cast<std::ptrdiff_t>(cell.burst.adapters);
+  Samples rounds;
+  for (auto first = all.begin(); all.end() - first >= each; first += each) {
+    rounds.values.push_back(Samples{"", "", {first, first + each}}.mean());
+  }
+  return rounds.median() * 1e3;
 }
 
 // "10 GB/s link, on disk"
@@ -27,12 +39,12 @@ struct Best {
   double ms = std::numeric_limits<double>::infinity();
 };
 
-// Of those that a cold adapter costs anything, but `planned`.
-Best best_other(const SweepCell& cell, const std::vector<AdapterMode>& modes) {
+// Of those that a cold adapter costs anything, but `planned`; `typical` is one of the two above.
+Best best_other(const SweepCell& cell, const std::vector<AdapterMode>& modes, auto typical) {
   Best best;
   for (std::size_t i = 0; i < modes.size(); ++i) {
     if (keeps_all(modes[i]) || modes[i] == AdapterMode::planned) continue;
-    const double ms = mean_ms(cell.ttfts[i]);
+    const double ms = typical(cell, i);
     if (ms < best.ms) best = {std::string(to_string(modes[i])), ms};
   }
   return best;
@@ -48,7 +60,7 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
   std::vector<std::string> titles;
   double worst = 0;
   std::string where;
-  std::size_t compared = 0, lost = 0;
+  std::size_t compared = 0, lost = 0, lost_by_medians = 0;
   for (const SweepCell& cell : cells) {
     const std::string title = fmt::format(
         "Mean TTFT of cold adapters asked for at once, {}; milliseconds", place_of(cell));
@@ -58,32 +70,38 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
       table.title = title;
       table.head = {"adapters x prompt"};
       for (const AdapterMode mode : modes) table.head.emplace_back(to_string(mode));
-      for (const char* name : {"link floor", "best other", "planned / it"}) {
+      for (const char* name : {"link floor", "best other", "planned / it", "by medians"}) {
         table.head.emplace_back(name);
       }
     }
     std::vector<nlohmann::json>& row = table.rows.emplace_back();
     row.emplace_back(cell.burst.name());
-    for (const std::vector<double>& ttfts : cell.ttfts) row.emplace_back(mean_ms(ttfts));
+    for (std::size_t i = 0; i < cell.ttfts.size(); ++i) row.emplace_back(mean_ms(cell, i));
     row.emplace_back(cell.link_floor_s * 1e3);
-    const Best best = best_other(cell, modes);
+    const Best best = best_other(cell, modes, mean_ms);
     row.emplace_back(best.mode);
     if (best.mode.empty() || planned == std::ssize(modes)) {
-      row.emplace_back("");
+      row.insert(row.end(), {"", ""});
       continue;
     }
-    const double ratio = mean_ms(cell.ttfts[static_cast<std::size_t>(planned)]) / best.ms;
+    const auto which = static_cast<std::size_t>(planned);
+    const double ratio = mean_ms(cell, which) / best.ms;
+    const double by_medians = median_ms(cell, which) / best_other(cell, modes, median_ms).ms;
     row.emplace_back(ratio);
+    row.emplace_back(by_medians);
     ++compared;
     lost += ratio > kBar ? 1 : 0;
+    lost_by_medians += by_medians > kBar ? 1 : 0;
     if (ratio <= worst) continue;
     worst = ratio;
     where = fmt::format("{}, {}", cell.burst.name(), place_of(cell));
   }
   for (const std::string& title : titles) report.add(std::move(tables[title]));
   if (compared == 0) return;
-  report.fact("cells of the sweep",
-              fmt::format("{}, in {} planned is behind by more than 5 %", compared, lost));
+  report.fact(
+      "cells of the sweep",
+      fmt::format("{}, in {} planned is behind by more than 5 %, by medians of bursts in {}",
+                  compared, lost, lost_by_medians));
   report.add({"N1", fmt::format("planned over the best other mode, the worst cell: {}", where),
               worst, "", Must::be_at_most, kBar});
 }
