@@ -94,12 +94,17 @@ class Sweep {
         // Another begins each time: who reads the same files next finds them nearer.
         const std::size_t i = (turn + static_cast<std::size_t>(round)) % engines.size();
         const auto first = names[i].begin() + round * burst.adapters;
+        const std::uint64_t before = engines[i]->engine().stats().handoff_cpu_layers;
         TANDEM_ASSIGN(const AnsweredTrace answered,
                       engines[i]->run(
                           burst_trace({first, first + burst.adapters}, burst.tokens, kSweepOutput),
                           100 + static_cast<std::uint64_t>(round)));
         TANDEM_TRY(engines[i]->settle({first, first + burst.adapters}));
         if (round == 0) continue;
+        if (modes_[i] == AdapterMode::planned) {
+          const std::uint64_t after = engines[i]->engine().stats().handoff_cpu_layers;
+          cell.planned_cpu_layers += static_cast<double>(after - before) / options_.rounds;
+        }
         for (const AnsweredRequest& request : answered.requests) {
           cell.ttfts[i].push_back(request.ttft_s);
         }

@@ -40,6 +40,9 @@ struct SweepCell {
   // Mean TTFT if every adapter were served as soon as the link has brought it, one behind another:
   // what no mode that waits for weights can be below. 0: no resident run to count from.
   double link_floor_s = 0;
+  // Layers of adapters that workers computed anything of, a burst, in `planned`. Where it is 0,
+  // what planned did is what `pipelined` does.
+  double planned_cpu_layers = 0;
 };
 
 // Of the modes given; `adapters` outlives it.

@@ -60,7 +60,7 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
   std::vector<std::string> titles;
   double worst = 0;
   std::string where;
-  std::size_t compared = 0, lost = 0, lost_by_medians = 0;
+  std::size_t compared = 0, lost = 0, lost_by_medians = 0, lost_alike = 0;
   for (const SweepCell& cell : cells) {
     const std::string title = fmt::format(
         "Mean TTFT of cold adapters asked for at once, {}; milliseconds", place_of(cell));
@@ -70,7 +70,8 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
       table.title = title;
       table.head = {"adapters x prompt"};
       for (const AdapterMode mode : modes) table.head.emplace_back(to_string(mode));
-      for (const char* name : {"link floor", "best other", "planned / it", "by medians"}) {
+      for (const char* name :
+           {"link floor", "best other", "planned / it", "by medians", "CPU layers"}) {
         table.head.emplace_back(name);
       }
     }
@@ -81,7 +82,7 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
     const Best best = best_other(cell, modes, mean_ms);
     row.emplace_back(best.mode);
     if (best.mode.empty() || planned == std::ssize(modes)) {
-      row.insert(row.end(), {"", ""});
+      row.insert(row.end(), {"", "", ""});
       continue;
     }
     const auto which = static_cast<std::size_t>(planned);
@@ -89,9 +90,11 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
     const double by_medians = median_ms(cell, which) / best_other(cell, modes, median_ms).ms;
     row.emplace_back(ratio);
     row.emplace_back(by_medians);
+    row.emplace_back(cell.planned_cpu_layers);
     ++compared;
     lost += ratio > kBar ? 1 : 0;
     lost_by_medians += by_medians > kBar ? 1 : 0;
+    lost_alike += ratio > kBar && cell.planned_cpu_layers == 0 ? 1 : 0;
     if (ratio <= worst) continue;
     worst = ratio;
     where = fmt::format("{}, {}", cell.burst.name(), place_of(cell));
@@ -100,8 +103,9 @@ void report_sweep(const std::vector<SweepCell>& cells, const std::vector<Adapter
   if (compared == 0) return;
   report.fact(
       "cells of the sweep",
-      fmt::format("{}, in {} planned is behind by more than 5 %, by medians of bursts in {}",
-                  compared, lost, lost_by_medians));
+      fmt::format("{}, in {} planned is behind by more than 5 % (in {} of them workers had nothing "
+                  "to do), by medians of bursts in {}",
+                  compared, lost, lost_alike, lost_by_medians));
   report.add({"N1", fmt::format("planned over the best other mode, the worst cell: {}", where),
               worst, "", Must::be_at_most, kBar});
 }
