@@ -14,6 +14,20 @@
 
 namespace tandem::cuda {
 
+// Keys and values come by copies of the generic proxy and are read by products of warpgroups, which
+// are of the async one: PTX asks for a fence between them that FlashInfer leaves out. Here it is
+// behind the wait for the copies.
+template <int kStages>
+class FencedPipeline : public cutlass::PipelineAsync<kStages> {
+ public:
+  using cutlass::PipelineAsync<kStages>::PipelineAsync;
+  CUTLASS_DEVICE void consumer_wait(cutlass::PipelineState<kStages> state,
+                                    cutlass::ConsumerToken token) {
+    cutlass::PipelineAsync<kStages>::consumer_wait(state, token);
+    cutlass::arch::fence_view_async_shared();
+  }
+};
+
 template <typename Element, int kD>
 struct HopperPrefill {
   struct Scale {
@@ -22,9 +36,11 @@ struct HopperPrefill {
   static constexpr int kRows = kD == 64 ? 192 : 128;
   static constexpr int kKeys = 96;
   static constexpr int kStages = 2;
-  using Traits = flashinfer::AttentionKernelTraits</*USE_TMA_LOAD_KV=*/false, kD, kD, kRows, kKeys,
-                                                   kStages, Element, Element, Element, std::int32_t,
-                                                   flashinfer::StandardAttention>;
+  struct Traits : flashinfer::AttentionKernelTraits</*USE_TMA_LOAD_KV=*/false, kD, kD, kRows, kKeys,
+                                                    kStages, Element, Element, Element,
+                                                    std::int32_t, flashinfer::StandardAttention> {
+    using MainloopPipeline = FencedPipeline<kStages>;
+  };
   using Mainloop = flashinfer::SparseCollectiveMainloop<Scale, Traits, /*CAUSAL=*/true>;
   using Epilogue = flashinfer::CollectiveEpilogue<Traits>;
   static constexpr auto kKernel =

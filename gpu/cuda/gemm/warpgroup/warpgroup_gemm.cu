@@ -23,9 +23,10 @@
 //   blocks that start at different columns         1 % at most
 //   64 columns to a stage where w's rows are few   qkv 36.4 (128: 35.9)
 //   two blocks that fetch x for each other (multicast)
-//                                                  qkv 49.7 (alone: 37.2), gate and up 92 (66): each
-//                                                  waits for the other's ring
-//   less shared memory, so that blocks of the kernel before leave room: the same step (192 KB), 0.5 %
+//                                                  qkv 49.7 (alone: 37.2), gate and up 92 (66):
+//                                                  each waits for the other's ring
+//   less shared memory, so that blocks of the kernel before leave room: the same step (192 KB), 0.5
+//   %
 //                                                  longer (172 KB)
 #include <cuda.h>
 
