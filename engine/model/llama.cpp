@@ -185,7 +185,9 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   TANDEM_CHECK(layers == nullptr || input.padded, "{} rows", input.num_rows);
   if (input.num_rows == 0) return;
   Step step = cut(stream, input, cache, adapters, handoff);
-  step.drops_rows = layers == nullptr && may_drop_rows(step);
+  // Ranks of a model of one layer would meet but once, and what they show is written again too
+  // soon.
+  step.drops_rows = config_.num_layers > 1 && may_drop_rows(step);
   begin(step);
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (adapters.waits != nullptr) adapters.waits->before(layer, stream);
@@ -231,9 +233,10 @@ LayerKind LlamaModel::kind_of(const Step& step, std::int64_t layer) {
 
 // What follows the last layer's attention is for the rows that get logits alone: of a prompt one,
 // of a piece of a prompt none. Adapters' segments name all rows, so they may have no modules there;
-// recordings are of steps that sample every row.
+// a recording is of as many rows in every layer.
 bool LlamaModel::may_drop_rows(const Step& step) {
   const StepInput& input = step.input;
+  // Half at least, for gathering them costs, too; a row may get logits more than once.
   if (input.padded || 2 * input.num_logits > input.num_rows) return false;
   return input.num_segments == 0 ||
          !(input.adapted.has(Site::o) || input.adapted.has(Site::gate_up) ||

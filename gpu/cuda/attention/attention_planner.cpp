@@ -18,7 +18,7 @@ constexpr std::int32_t kSpanUnit = 64;  // keys that the warps of a block take i
 constexpr std::int32_t kMinPrefillRows = 48;
 // How many times faster Hopper's kernel gets through the same tile: 1.3 to 2 (one H100).
 constexpr double kHopperSpeed = 1.5;
-// It is ahead of the tiled kernel with blocks for a quarter of the multiprocessors already, but for
+// It is ahead of the tiled kernel with blocks for a fifth of the multiprocessors already, but for
 // prompts of 64 rows that are all there is (us, 32 heads of 128): 64 rows 6.3 and 5.9, 96 rows 6.2
 // and 8.3, 256 rows 9.9 and 18, 256 rows at the end of 8192 keys 121 and 434.
 constexpr std::int32_t kShortPrompt = 64;
@@ -79,7 +79,7 @@ bool AttentionPlanner::choose_prompts(const AttentionPlan& plan, std::int32_t gr
   }
   const bool hopper = rows > 0 && work <= kHopperSpeed * packed_work;
   const std::int64_t blocks = hopper ? tiles * plan.heads : packed_tiles * plan.kv_heads;
-  const std::int32_t fewest = hopper && longest > kShortPrompt ? slots_ / 8 : slots_ / 4;
+  const std::int32_t fewest = hopper && longest > kShortPrompt ? slots_ / 10 : slots_ / 4;
   // Too few to occupy the GPU: the tiled kernel has more, and cuts them.
   if (blocks < fewest) {
     prefill_.clear();

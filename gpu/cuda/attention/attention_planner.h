@@ -14,7 +14,8 @@ namespace tandem::cuda {
 // What a plan may hold at most; a step beyond it is attended to by the simple kernel.
 struct AttentionLimits {
   std::int32_t items = 16384;  // of the tiled kernel: one a decode row and more if it is split
-  std::int32_t prefill_tiles = 8192;  // of 128 packed rows: 32768 rows of 32 heads over 8 KV heads
+  // Of 128 packed rows, 32768 rows of 32 heads over 8 KV heads; or of Hopper's kernel, unpacked.
+  std::int32_t prefill_tiles = 8192;
 };
 
 // Offsets are bytes from the plan's start; the arrays are those of TiledArgs, PrefillArgs and

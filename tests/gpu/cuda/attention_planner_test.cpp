@@ -143,6 +143,25 @@ TEST(AttentionPlanner, OrdersTilesOfPromptsByTheirKeys) {
   EXPECT_EQ(keys, (std::vector<std::int32_t>{600, 598, 300, 256, 128, 90}));
 }
 
+TEST(AttentionPlanner, TakesHoppersKernelWhereItIsAhead) {
+  const auto tiles = [](std::int32_t kv_heads, std::int32_t group,
+                        const std::vector<std::pair<int, int>>& step) {
+    return PlannedStep(true, kv_heads, group, 128, step_of(step)).planned.hopper_tiles;
+  };
+  if (!PlannedStep(true, 32, 1, 128, {}).has_hopper()) {  // a build without code for sm_90
+    EXPECT_EQ(tiles(32, 1, {{96, 96}}), 0);
+    return;
+  }
+  EXPECT_EQ(tiles(32, 1, {{96, 96}}), 1);
+  EXPECT_EQ(tiles(8, 4, {{96, 96}}), 1);
+  EXPECT_EQ(tiles(32, 1, {{64, 64}}), 0);
+  EXPECT_EQ(tiles(32, 1, {{64, 64}, {64, 64}, {64, 64}, {64, 64}}), 4);
+  // Of heads that share keys, the other kernel packs what is a half empty tile here.
+  EXPECT_EQ(tiles(8, 4, {{64, 64}, {64, 64}, {64, 64}, {64, 64}}), 0);
+  // As in PagedAttention.TakesPromptsOfManySequences: more tiles of a head than multiprocessors.
+  EXPECT_GT(32 * tiles(32, 1, {{100, 100}, {101, 107}, {102, 114}, {103, 121}, {104, 128}}), 132);
+}
+
 TEST(AttentionPlanner, LeavesRecordedStepsAndFewShortPromptsToTheTiledKernel) {
   EXPECT_EQ(PlannedStep(true, 32, 1, 128, step_of({{300, 300}}), true).planned.hopper_tiles, 0);
   EXPECT_EQ(PlannedStep(true, 32, 1, 128, step_of({{20, 300}, {19, 19}})).planned.hopper_tiles, 0);

@@ -16,7 +16,8 @@ double mean_ms(const SweepCell& cell, std::size_t mode) {
   return Samples{"", "", cell.ttfts[mode]}.mean() * 1e3;
 }
 
-// The median of the rounds' means: one burst that was held up does not move it.
+// The median of the rounds' means, the lower of the two in the middle: one burst that was held up
+// does not move it.
 double median_ms(const SweepCell& cell, std::size_t mode) {
   const std::vector<double>& all = cell.ttfts[mode];
   const auto each = static_cast<std::ptrdiff_t>(cell.burst.adapters);

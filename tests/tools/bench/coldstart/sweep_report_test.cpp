@@ -58,7 +58,6 @@ TEST(SweepReport, HasATableForEachLinkAndTier) {
 
 TEST(SweepReport, TellsByMediansWhatOneBurstThatWasHeldUpHides) {
   SweepCell held_up = cell(10, false, 0, 0);
-  held_up.burst.adapters = 2;
   held_up.ttfts = {{1, 1}, {1, 1, 1, 1, 9, 9}, {2, 2, 2, 2, 2, 2}, {4, 4, 4, 4, 4, 4}};
   BenchReport report("coldstart", "");
   report_sweep({held_up}, kModes, report);
