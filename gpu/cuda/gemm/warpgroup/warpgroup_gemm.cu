@@ -25,9 +25,9 @@
 //   two blocks that fetch x for each other (multicast)
 //                                                  qkv 49.7 (alone: 37.2), gate and up 92 (66):
 //                                                  each waits for the other's ring
-//   less shared memory, so that blocks of the kernel before leave room: the same step (192 KB), 0.5
-//   %
-//                                                  longer (172 KB)
+//   less shared memory, so that the kernel before may still be there
+//                                                  a step with 192 KB takes as long, with 172 KB
+//                                                  longer by half a hundredth
 #include <cuda.h>
 
 #include <cstdint>
