@@ -135,7 +135,8 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   for (const AdapterRows& each : loads) add(each);
   AdmissionPlan plan =
       plan_admission(costs_, request, [this](const CostModel& costs, const PlanRequest& step) {
-        return plan_step(costs, step).plan;
+        Choice choice = plan_step(costs, step);
+        return PlannedStep{std::move(choice.plan), choice.ends};
       });
   const auto before = static_cast<std::int32_t>(waiting.size());
   std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
@@ -238,26 +239,32 @@ HandoffPlanner::Choice HandoffPlanner::choose_layers(std::span<const Candidate> 
 // loads hangs on it.
 HandoffPlanner::Choice HandoffPlanner::plan_step(const CostModel& costs,
                                                  const PlanRequest& request) const {
-  if (plan_ != nullptr) return {plan_(costs, request)};
+  const double start = std::max(0.0, request.starts_in);
+  if (plan_ != nullptr) {
+    HandoffPlan given = plan_(costs, request);
+    const double ends = start + step_seconds(request, given);
+    return {std::move(given), PlanWay::wait, ends};
+  }
   HandoffPlan plan = plan_handoff(costs, request);
   const bool plans = hands_over(plan);
   HandoffPlan waiting = plans ? plan_waiting(costs, request) : plan;
-  if (request.workers <= 0 || !is_worth_planning(request, waiting)) return {std::move(waiting)};
+  const PlanSituation situation = PlanSituation::of(costs, request);
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  if (request.workers <= 0 || !is_worth_planning(request, waiting)) {
+    const PlanSeconds alone = {step_seconds(request, waiting), kNone, kNone};
+    const double seconds = memory_.expected(situation, alone)[index_of(PlanWay::wait)];
+    return {std::move(waiting), PlanWay::wait, start + seconds};
+  }
   HandoffPlan assisting = plan_assisting(costs, request);
   const bool assists = hands_over(assisting) && assisting.choices != plan.choices;
-  constexpr double kNone = std::numeric_limits<double>::infinity();
   const PlanSeconds predicted = {step_seconds(request, waiting),
                                  plans ? step_seconds(request, plan) : kNone,
                                  assists ? step_seconds(request, assisting) : kNone};
-  switch (const PlanWay way = memory_.choose(PlanSituation::of(costs, request), predicted); way) {
-    case PlanWay::plan:
-      return {std::move(plan), way};
-    case PlanWay::assist:
-      return {std::move(assisting), way};
-    case PlanWay::wait:
-      break;
-  }
-  return {std::move(waiting), PlanWay::wait, PlanMemory::promised(predicted) != PlanWay::wait};
+  const PlanWay way = memory_.choose(situation, predicted);
+  const double ends = start + memory_.expected(situation, predicted)[index_of(way)];
+  if (way == PlanWay::plan) return {std::move(plan), way, ends};
+  if (way == PlanWay::assist) return {std::move(assisting), way, ends};
+  return {std::move(waiting), way, ends, PlanMemory::promised(predicted) != PlanWay::wait};
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
@@ -275,7 +282,7 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
     return;
   }
   const PlanRequest request = request_for_step(candidates, step_rows, starts_in);
-  const auto [plan, way, given_up] = choose_layers(candidates, request);
+  const auto [plan, way, ends, given_up] = choose_layers(candidates, request);
   lay_out(candidates, plan, step);
   step.way = step.num_offers > 0 ? way : PlanWay::wait;
   step.given_up = given_up;

@@ -83,6 +83,7 @@ class HandoffPlanner {
   struct Choice {
     HandoffPlan plan;
     PlanWay way = PlanWay::wait;
+    double ends = 0;        // in seconds from now, as PlannedStep
     bool given_up = false;  // as HandoffStep
   };
   Choice plan_step(const CostModel& costs, const PlanRequest& request) const;

@@ -36,6 +36,22 @@ std::vector<Offers> offers_of(const HandoffStep& step) {
   return offers;
 }
 
+// As layer_begins().
+std::vector<float> begins_of(const HandoffStep& step, std::span<const Offers> offers) {
+  std::vector<float> begins(offers.size(), -1.0F);
+  std::optional<std::size_t> first;
+  for (std::size_t l = 0; l < offers.size(); ++l) {
+    if (offers[l].count == 0) continue;
+    if (!first) first = l;
+    const std::uint64_t zero = step.times[offers[*first].first];
+    const std::uint64_t at = step.times[offers[l].first];
+    if (at < zero) continue;
+    begins[l] = static_cast<float>(static_cast<double>(*first) * step.layer_s +
+                                   static_cast<double>(at - zero) * 1e-9);
+  }
+  return begins;
+}
+
 // What workers did of a layer, by its tickets.
 HandoverWork work_of(const CostModel& costs, const HandoffStep& step, const Offers& offers,
                      std::span<const std::vector<LayerLoad>> loads, std::size_t layer) {
@@ -57,6 +73,27 @@ std::vector<bool> layers_that_may_wait(const HandoffStep& step) {
   for (const HandoffStep::Wait& wait : step.waits) {
     const double earliest = step.starts_in + static_cast<double>(wait.layer) * step.layer_s;
     if (wait.arrives > earliest) may[static_cast<std::size_t>(wait.layer)] = true;
+  }
+  return may;
+}
+
+// Less those whose weights were expected long before even the layer before them was seen to begin:
+// a step that workers hold up finds weights there that a swifter one would have waited for.
+std::vector<bool> layers_that_may_have_waited(const HandoffStep& step,
+                                              std::span<const Offers> offers) {
+  // How late a load may be.
+  constexpr double kLate = 0.3, kLate_s = 50e-6;
+  const std::vector<float> begins = begins_of(step, offers);
+  std::vector<bool> may = layers_that_may_wait(step);
+  std::vector<double> latest(may.size(), 0);
+  for (const HandoffStep::Wait& wait : step.waits) {
+    double& of = latest[static_cast<std::size_t>(wait.layer)];
+    of = std::max(of, wait.arrives);
+  }
+  for (std::size_t l = 1; l < may.size(); ++l) {
+    if (!may[l] || begins[l - 1] < 0) continue;
+    const double before = step.starts_in + static_cast<double>(begins[l - 1]);
+    may[l] = (1 + kLate) * latest[l] + kLate_s > before;
   }
   return may;
 }
@@ -153,19 +190,7 @@ std::string letters_of(const HandoffStep& step, std::span<const Offers> offers, 
 }  // namespace
 
 std::vector<float> layer_begins(const HandoffStep& step) {
-  const std::vector<Offers> offers = offers_of(step);
-  std::vector<float> begins(offers.size(), -1.0F);
-  std::optional<std::size_t> first;
-  for (std::size_t l = 0; l < offers.size(); ++l) {
-    if (offers[l].count == 0) continue;
-    if (!first) first = l;
-    const std::uint64_t zero = step.times[offers[*first].first];
-    const std::uint64_t at = step.times[offers[l].first];
-    if (at < zero) continue;
-    begins[l] = static_cast<float>(static_cast<double>(*first) * step.layer_s +
-                                   static_cast<double>(at - zero) * 1e-9);
-  }
-  return begins;
+  return begins_of(step, offers_of(step));
 }
 
 std::string who_had_layers(const HandoffStep& step, std::size_t group) {
@@ -205,10 +230,10 @@ void learn_stalls(const ModelConfig& config, const CostModel& costs, const Hando
   for (const HandoffStep::Group& group : step.groups) {
     loads.push_back(layer_loads(config, *group.job.adapter));
   }
-  const std::vector<bool> may_wait = layers_that_may_wait(step);
+  const std::vector<bool> may_have_waited = layers_that_may_have_waited(step, offers);
   std::array<std::vector<Sample>, kNumStallKinds> samples;
   for (std::size_t l = 0; l + 1 < seen.size(); ++l) {
-    if (seen[l] < 0 || may_wait[l + 1]) continue;
+    if (seen[l] < 0 || may_have_waited[l + 1]) continue;
     if (!step.unread.empty() && step.unread[l]) continue;
     const HandoverWork work = work_of(costs, step, offers[l], loads, l);
     if (work.sites == 0) continue;
@@ -225,20 +250,26 @@ std::string tell(const HandoffStep& step, double seconds) {
   const std::vector<Offers> offers = offers_of(step);
   const std::vector<double> seen = seen_layers(step);
   double planned_between = 0, seen_between = 0;
+  std::size_t worst = 0;
+  double worst_late_s = 0;
   for (std::size_t l = 0; l < seen.size(); ++l) {
     if (seen[l] < 0) continue;
     planned_between += step.planned_layers[l];
     seen_between += seen[l];
+    const double late_s = seen[l] - step.planned_layers[l];
+    if (late_s > worst_late_s) worst = l, worst_late_s = late_s;
   }
   std::vector<std::string> groups;
+  if (step.groups.empty()) groups.emplace_back("all waited for");
   for (std::size_t g = 0; g < step.groups.size(); ++g) {
     groups.push_back(fmt::format("{} rows {}", step.groups[g].job.rows,
                                  run_lengths(letters_of(step, offers, g))));
   }
   return fmt::format(
-      "cold step of {} rows: planned {:.3f} ms, took {:.3f}; between offers {:.3f}, {:.3f}; {}",
+      "cold step of {} rows: planned {:.3f} ms, took {:.3f}; between offers {:.3f}, {:.3f}, of it "
+      "layer {} {:.3f} longer; {}",
       step.rows, step.planned_s * 1e3, seconds * 1e3, planned_between * 1e3, seen_between * 1e3,
-      fmt::join(groups, ", "));
+      worst, worst_late_s * 1e3, fmt::join(groups, ", "));
 }
 
 }  // namespace tandem

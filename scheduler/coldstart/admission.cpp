@@ -59,12 +59,11 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
       rows += request.adapters[i].rows;
     }
     step.rows += rows;
-    const HandoffPlan planned = plan(costs, step);
+    const auto [planned, end] = plan(costs, step);
     for (LoadPiece piece : planned.order) {
       piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);
       made.order.push_back(piece);
     }
-    const double end = planned.layer_ends.empty() ? step.starts_in : planned.layer_ends.back();
     for (std::size_t i = first; i < last; ++i) {
       made.turns.push_back(static_cast<std::int32_t>(first / size));
       made.ends.push_back(end);
@@ -86,6 +85,12 @@ double sum(const AdmissionPlan& plan) {
 }
 
 }  // namespace
+
+PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request) {
+  HandoffPlan plan = plan_handoff(costs, request);
+  const double ends = plan.layer_ends.empty() ? request.starts_in : plan.layer_ends.back();
+  return {std::move(plan), ends};
+}
 
 AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,
                              const PlanSteps& plan) {

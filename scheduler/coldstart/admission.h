@@ -20,17 +20,26 @@ struct AdmissionPlan {
   std::vector<std::int32_t> turns;
   // As in HandoffPlan, turn by turn.
   std::vector<LoadPiece> order;
-  // Predicted end of each one's first step, in seconds from now.
+  // Expected end of each one's first step, in seconds from now.
   std::vector<double> ends;
 };
 
-using PlanSteps = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;
+struct PlannedStep {
+  HandoffPlan plan;
+  // In seconds from now, by all that is known: plans of such steps may have been seen to take
+  // longer than they say.
+  double ends = 0;
+};
+
+using PlanSteps = std::function<PlannedStep(const CostModel& costs, const PlanRequest& request)>;
+
+// plan_handoff(), taken at its word.
+PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request);
 
 // The turns with the earliest mean end among: all at once, and halves, quarters ... down to one a
 // step. `request` describes the next step as if all its adapters were in it, in the order in which
-// they should begin; `plan` plans a step, as plan_handoff() does, and is called some 2 n times for
-// n adapters.
+// they should begin; `plan` plans a step, and is called some 2 n times for n adapters.
 AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,
-                             const PlanSteps& plan = plan_handoff);
+                             const PlanSteps& plan = plan_as_predicted);
 
 }  // namespace tandem

@@ -45,10 +45,6 @@ std::uint32_t steps_between_tries(double better, double worse) {
   return static_cast<std::uint32_t>(std::clamp(steps, double{kTryOnceIn}, kRarest));
 }
 
-std::size_t index_of(PlanWay way) {
-  return static_cast<std::size_t>(way);
-}
-
 std::uint8_t doublings(double value) {
   constexpr double kMost = 1 << 20;
   return static_cast<std::uint8_t>(
@@ -76,10 +72,11 @@ PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& reque
     }
   }
   if (link_s > 0) link_s += std::max(0.0, request.link_busy_for);
+  const double missing_s = std::max(last, link_s) - std::max(0.0, request.starts_in);
   const double step_s = costs.layer_time(request.rows) * static_cast<double>(layers);
   constexpr double kQuarters = 4;
   return {doublings(static_cast<double>(request.adapters.size())), doublings(request.rows),
-          doublings(step_s > 0 ? kQuarters * std::max(last, link_s) / step_s : 0)};
+          doublings(step_s > 0 ? kQuarters * missing_s / step_s : 0)};
 }
 
 double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
@@ -147,10 +144,11 @@ PlanWay PlanMemory::promised(const PlanSeconds& predicted) {
   return assists ? PlanWay::assist : PlanWay::plan;
 }
 
-PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted) const {
-  const auto found = seen_.find(situation);
-  const Seen seen = found == seen_.end() ? Seen() : found->second;
+PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& predicted) const {
   PlanSeconds expected = predicted;
+  const auto found = seen_.find(situation);
+  if (found == seen_.end()) return expected;
+  const Seen& seen = found->second;
   const auto correct = [&](PlanWay way, PlanWay alike) {
     const std::size_t of = index_of(seen.ratios[index_of(way)].known() > 0 ? way : alike);
     const auto& ratios = seen.ratios[of];
@@ -159,6 +157,13 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
   correct(PlanWay::wait, PlanWay::wait);
   correct(PlanWay::plan, PlanWay::assist);
   correct(PlanWay::assist, PlanWay::plan);
+  return expected;
+}
+
+PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted) const {
+  const auto found = seen_.find(situation);
+  const std::uint32_t steps = found == seen_.end() ? 0 : found->second.steps;
+  const PlanSeconds expected = this->expected(situation, predicted);
   const PlanWay best = promised(expected);
   for (const PlanWay other : {PlanWay::wait, PlanWay::plan, PlanWay::assist}) {
     const double better = expected[index_of(best)], worse = expected[index_of(other)];
@@ -168,7 +173,7 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
     // Not two in the same step.
     const std::uint32_t turn =
         every - 1 - static_cast<std::uint32_t>(index_of(other)) * (every / 4);
-    if (seen.steps % every == turn) return other;
+    if (steps % every == turn) return other;
   }
   return best;
 }

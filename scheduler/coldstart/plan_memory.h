@@ -14,9 +14,9 @@
 
 namespace tandem {
 
-// Steps that are about alike: how many adapters, how many rows, and how long, in quarters of the
-// step with all of them there, what is missing takes the link, each by doublings. The same when
-// loads are ordered and, soon after, when the step is planned, whatever the order.
+// Steps that are about alike: how many adapters, how many rows, and how long after the step's
+// begin, in quarters of it with all of them there, the last of them arrives, each by doublings. The
+// same when loads are ordered and when the step is planned, whatever the order.
 struct PlanSituation {
   std::uint8_t adapters = 0, rows = 0, link = 0;
 
@@ -28,6 +28,9 @@ struct PlanSituation {
 // workers compute each layer until it is there (as `cpu_assist` does, but layer by layer).
 enum class PlanWay : std::uint8_t { wait, plan, assist };
 inline constexpr std::size_t kNumPlanWays = 3;
+constexpr std::size_t index_of(PlanWay way) {
+  return static_cast<std::size_t>(way);
+}
 
 // Seconds of a step by PlanWay, as predicted. Infinite: the step has no such way, or it is another
 // one's.
@@ -35,7 +38,7 @@ using PlanSeconds = std::array<double, kNumPlanWays>;
 
 // What is kept of a PlanMemory until the next engine begins.
 struct PlanLessons {
-  static constexpr std::int64_t kVersion = 2;    // of what a situation's numbers mean
+  static constexpr std::int64_t kVersion = 3;    // of what a situation's numbers mean
   static constexpr std::size_t kMostSeen = 512;  // situations
 
   struct Seen {
@@ -62,9 +65,11 @@ class PlanMemory {
   // A step was planned to take `planned_s` in this way, and took `took_s`.
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
 
-  // The way to go: each is taken for what such steps took of late, over what was predicted; of one
-  // step alone half is believed, two meet half way. Where none is known of `plan` or `assist`, for
-  // what the other took, as their costs are the same; of none at all, as predicted. What gains next
+  // What to expect of each way, by what such steps took of late, over what was predicted; of one
+  // step alone half is believed, two meet half way. Where none is known of `plan` or `assist`, by
+  // what the other took, as their costs are the same; of none at all, as predicted.
+  PlanSeconds expected(PlanSituation situation, const PlanSeconds& predicted) const;
+  // The way to go, of what is to be expected of each. What gains next
   // to nothing over waiting is not done, nor, over the plan, `assist`. The answer is the same until
   // something is observed. Once in a hundred steps of a situation, or the more seldom the worse it
   // is (half a percent of their time is spent on each at the most), it is another way: else a way

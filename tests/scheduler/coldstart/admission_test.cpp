@@ -84,6 +84,26 @@ TEST(Admission, LetsAllBeginAtOnceWhereWeightsCostNothing) {
   EXPECT_EQ(plan.turns, std::vector<std::int32_t>(8, 0));
 }
 
+// What plans of such steps came to counts for more than what they say.
+TEST(Admission, GoesByWhatIsExpectedOfEachStep) {
+  const CostModel costs;
+  const PlanRequest request = burst(8, 25, qkv_7b(64));
+  const auto with_all_at_once = [&](double over_predicted) {
+    return plan_admission(costs, request, [&](const CostModel& model, const PlanRequest& step) {
+      PlannedStep planned = plan_as_predicted(model, step);
+      if (step.adapters.size() == 8) planned.ends *= over_predicted;
+      return planned;
+    });
+  };
+  const double predicted = plan_handoff(costs, request).layer_ends.back();
+  const AdmissionPlan sooner = with_all_at_once(0.3);
+  EXPECT_EQ(sooner.turns, std::vector<std::int32_t>(8, 0));
+  EXPECT_DOUBLE_EQ(mean_end(sooner), 0.3 * predicted);
+  const AdmissionPlan later = with_all_at_once(3);
+  expect_whole(request, later);
+  EXPECT_GT(later.turns.back(), 0);
+}
+
 TEST(Admission, IsNeverWorseThanAllAtOnceNorOutOfOrder) {
   constexpr unsigned kSeed = 20261122;
   SCOPED_TRACE(::testing::Message() << "seed " << kSeed);

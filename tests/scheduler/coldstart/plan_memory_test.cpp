@@ -332,6 +332,29 @@ TEST(PlanSituation, IsThatOfTheAdmissionWhenTheStepIsPlanned) {
   }
 }
 
+// A turn of a burst is looked at while the steps before it have yet to come, and planned when they
+// have gone.
+TEST(PlanSituation, CountsFromWhereItsStepBegins) {
+  constexpr double kBefore_s = 20e-3;
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  PlanRequest request;
+  request.rows = 64;
+  ColdAdapter& adapter = request.adapters.emplace_back();
+  adapter.rows = 64;
+  adapter.layers.assign(32, {.a_bytes = 1 << 20, .b_bytes = 1 << 21, .sites = 1});
+  const PlanSituation at_once = PlanSituation::of(costs, request);
+  EXPECT_GT(at_once.link, 0);
+  request.starts_in = kBefore_s;
+  request.link_busy_for = kBefore_s;
+  EXPECT_EQ(PlanSituation::of(costs, request), at_once);
+  adapter.a_arrives.assign(32, kBefore_s + 32 * costs.load_time(3 << 20, 1));
+  adapter.b_arrives = adapter.a_arrives;
+  EXPECT_EQ(PlanSituation::of(costs, request), at_once);
+  request.starts_in = 1;
+  EXPECT_EQ(PlanSituation::of(costs, request).link, 0) << "all is there by then";
+}
+
 TEST(PlanSituation, TellsStepsApartThatAreNotAlike) {
   EXPECT_NE(situation({.rows = 64}, false), situation({}, false));
   EXPECT_NE(situation({.adapters = 4}, false), situation({}, false));
