@@ -100,6 +100,11 @@ void check_args(const SwigluArgs& args) {
                "{} into {}", to_string(args.gate_up), to_string(args.out));
 }
 
+void check_args(const GemmSwigluArgs& args) {
+  check_args(GemmArgs{args.x, args.w, {}, args.gate_up});
+  check_args(SwigluArgs{args.gate_up, args.out});
+}
+
 void check_args(const GatherRowsArgs& args) {
   is_matrix(args.x);
   is_matrix(args.out);

@@ -13,6 +13,7 @@ void check_args(const GemmArgs& args);
 void check_args(const RopeAppendArgs& args);
 void check_args(const AttentionArgs& args);
 void check_args(const SwigluArgs& args);
+void check_args(const GemmSwigluArgs& args);
 void check_args(const GatherRowsArgs& args);
 void check_args(const LoraArgs& args);
 void check_args(const OfferArgs& args);

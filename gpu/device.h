@@ -96,6 +96,10 @@ class Operations {
   virtual void plan_attention(const AttentionPlan& plan) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void swiglu(const SwigluArgs& args) = 0;
+  virtual void gemm_swiglu(const GemmSwigluArgs& args) {
+    gemm({args.x, args.w, {}, args.gate_up});
+    swiglu({args.gate_up, args.out});
+  }
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
   virtual void lora(const LoraArgs& args) = 0;
   virtual void offer(const OfferArgs& args) = 0;

@@ -123,6 +123,15 @@ struct SwigluArgs {
   TensorView out;      // [T, ffn], compute dtype
 };
 
+// gemm() into `gate_up`, then swiglu() of it: a device may do both at once, and leave `gate_up` as
+// it was or half done. Both halves are rounded to the compute dtype before they meet, as there.
+struct GemmSwigluArgs {
+  TensorView x;        // [T, in], compute dtype
+  TensorView w;        // [2 ffn, in], compute dtype, dense
+  TensorView gate_up;  // [T, 2 ffn], compute dtype
+  TensorView out;      // [T, ffn], compute dtype
+};
+
 // What every rank has computed of a sum, added up: residual = sum over ranks of part, or residual
 // += it; then out = norm(residual) as in RmsNormArgs, if a weight is given. All ranks add in the
 // same order, so that their residuals are the same to the bit. `part` is memory of the

@@ -1,10 +1,10 @@
 // Recordings of decode steps: every sequence one row, padded to a bucket of rows, so that a few
 // recordings serve every batch.
 //
-// A recording depends on the bucket, on a bound of the adapters' ranks, if there are any, and on
-// where those are computed in two halves, not on which they are: all that varies lies in the step's
-// metadata, at addresses that the bucket alone decides. Sampling and copies stay outside.
-// The engine thread alone uses it.
+// A recording depends on the bucket, on bounds of the adapters' ranks and of where they have
+// modules, if there are any, and on where those are computed in two halves, not on which they are:
+// all that varies lies in the step's metadata, at addresses that the bucket alone decides. Sampling
+// and copies stay outside. The engine thread alone uses it.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +45,9 @@ class DecodeGraphs {
   std::size_t num_recorded() const { return graphs_.size(); }
 
  private:
-  // Rows, a bound on the rank, halved sites.
-  using Key = std::tuple<std::int32_t, std::int32_t, SiteSet>;
-  StepBounds bounds(std::int32_t rows, std::int32_t max_rank) const;
+  // Rows, a bound on the rank, adapted and halved sites.
+  using Key = std::tuple<std::int32_t, std::int32_t, SiteSet, SiteSet>;
+  StepBounds bounds(std::int32_t rows, std::int32_t max_rank, SiteSet adapted) const;
   Result<Graph*> find_or_record(Stream& stream, const StepInput& input,
                                 const AdapterTable& adapters);
 

@@ -1,6 +1,7 @@
 #include "engine/model/llama.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -232,15 +233,18 @@ LayerKind LlamaModel::kind_of(const Step& step, std::int64_t layer) {
 }
 
 // What follows the last layer's attention is for the rows that get logits alone: of a prompt one,
-// of a piece of a prompt none. Adapters' segments name all rows, so they may have no modules there;
-// a recording is of as many rows in every layer.
+// of a piece of a prompt none. Halves of adapters and workers have what is theirs by rows of all
+// the step; a recording is of as many rows in every layer.
 bool LlamaModel::may_drop_rows(const Step& step) {
   const StepInput& input = step.input;
   // Half at least, for gathering them costs, too; a row may get logits more than once.
   if (input.padded || 2 * input.num_logits > input.num_rows) return false;
-  return input.num_segments == 0 ||
-         !(input.adapted.has(Site::o) || input.adapted.has(Site::gate_up) ||
-           input.adapted.has(Site::down));
+  if (input.num_segments == 0) return true;
+  const LayerHandoff* const last = step.handoff == nullptr ? nullptr : &step.handoff->layers.back();
+  return std::ranges::none_of(std::array{Site::o, Site::gate_up, Site::down}, [&](Site site) {
+    return input.halved.has(site) ||
+           (last != nullptr && last->sites[static_cast<std::size_t>(site)].offered());
+  });
 }
 
 void LlamaModel::compute_layer(Step& step, std::int64_t layer) {
@@ -254,12 +258,18 @@ void LlamaModel::compute_layer(Step& step, std::int64_t layer) {
 }
 
 void LlamaModel::drop_rows(Step& step) const {
-  const std::int32_t rows = step.input.num_logits;
+  StepInput& input = step.input;
+  const std::int32_t rows = input.num_logits;
   const TensorView sampled = work_.sampled.slice_rows(0, rows);
   const TensorView attention(step.work.qkv.data, dtype_,  // where q has been read
                              {rows, config_.q_size()});
-  step.stream.gather_rows({step.work.residual, step.input.sample_rows, sampled});
-  step.stream.gather_rows({step.work.attention, step.input.sample_rows, attention});
+  step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
+  step.stream.gather_rows({step.work.attention, input.sample_rows, attention});
+  input.lora_rows = input.sampled_lora_rows;
+  input.num_lora_rows = input.num_sampled_lora_rows;
+  input.segments = input.sampled_segments;
+  input.num_segments = input.num_sampled_segments;
+  input.max_count = input.max_sampled_count;
   step.work.residual = sampled;
   step.work.attention = attention;
   for (TensorView* view : {&step.work.x, &step.work.gate_up, &step.work.activation}) {
@@ -409,16 +419,21 @@ void LlamaModel::attention_out(Step& step, std::int64_t layer) {
 
 void LlamaModel::mlp_block(Step& step, std::int64_t layer) {
   const LayerWeights& w = weights_.layer(layer);
-  project(step, layer,
-          {Site::gate_up,
-           step.work.x,
-           w.gate_up,
-           {},
-           step.work.gate_up,
-           false,
-           {step.work.gate_up.slice_cols(0, config_.ffn_size),
-            step.work.gate_up.slice_cols(config_.ffn_size, config_.ffn_size)}});
-  step.stream.swiglu({step.work.gate_up, step.work.activation});
+  const TensorView& gate_up = step.work.gate_up;
+  if (has_deltas(step, layer, Site::gate_up)) {
+    project(step, layer,
+            {Site::gate_up,
+             step.work.x,
+             w.gate_up,
+             {},
+             gate_up,
+             false,
+             {gate_up.slice_cols(0, config_.ffn_size),
+              gate_up.slice_cols(config_.ffn_size, config_.ffn_size)}});
+    step.stream.swiglu({gate_up, step.work.activation});
+  } else {
+    step.stream.gemm_swiglu({step.work.x, w.gate_up, gate_up, step.work.activation});
+  }
   const bool whole = communicator_ == nullptr;
   const TensorView& sum = whole ? step.work.residual : step.shared.fed;
   project(step, layer, {Site::down, step.work.activation, w.down, {}, sum, whole, {sum}});

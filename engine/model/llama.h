@@ -164,6 +164,8 @@ class LlamaModel {
   void attention_out(Step& step, std::int64_t layer);  // o, and the norm behind it
   void mlp_block(Step& step, std::int64_t layer);
   void project(Step& step, std::int64_t layer, const Projection& projection);
+  // Whether project() adds anything to its product.
+  static bool has_deltas(const Step& step, std::int64_t layer, Site site);
   // LoraArgs in two halves, and what the ranks tell each other in between.
   void gather_halves(Step& step, LoraArgs args);
   void sum_halves(Step& step, LoraArgs args);

@@ -26,7 +26,18 @@ HandoffJob job_at(HandoffJob job, std::size_t layer, std::size_t site) {
   return job;
 }
 
+bool is_offered(const StepHandoff* handoff, std::int64_t layer, Site site) {
+  return handoff != nullptr && handoff->layers[static_cast<std::size_t>(layer)]
+                                   .sites[static_cast<std::size_t>(site)]
+                                   .offered();
+}
+
 }  // namespace
+
+bool LlamaModel::has_deltas(const Step& step, std::int64_t layer, Site site) {
+  return step.input.num_segments > 0 &&
+         (is_offered(step.handoff, layer, site) || step.input.adapted.has(site));
+}
 
 // [offer] -> product -> deltas -> [accept]: while the device multiplies, the workers compute.
 void LlamaModel::project(Step& step, std::int64_t layer, const Projection& projection) {
@@ -34,9 +45,7 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   const auto site = static_cast<std::size_t>(projection.site);
   const auto first = static_cast<std::int32_t>(kFirstModuleOfSite[site]);
   const StepHandoff* const handoff = step.handoff;
-  const LayerHandoff* const plan =
-      handoff == nullptr ? nullptr : &handoff->layers[static_cast<std::size_t>(layer)];
-  const bool offered = plan != nullptr && plan->sites[site].offered();
+  const bool offered = is_offered(handoff, layer, projection.site);
   // Of a shard: its columns of x, and its part of a sum.
   const bool is_part =
       communicator_ != nullptr && (projection.site == Site::o || projection.site == Site::down);
@@ -56,7 +65,7 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
 
   step.stream.gemm(
       {projection.x, projection.w, projection.bias, projection.y, projection.accumulate});
-  if (input.num_segments == 0 || (!offered && !input.adapted.has(projection.site))) return;
+  if (!has_deltas(step, layer, projection.site)) return;
   LoraArgs args;
   args.x = projection.x;
   args.table = step.adapters.matrices + layer * kNumModules + first;
@@ -86,7 +95,7 @@ void LlamaModel::project(Step& step, std::int64_t layer, const Projection& proje
   accept.dtype = dtype_;
   accept.deadline_us = handoff->deadline_us;
   accept.voids = handoff->voids;
-  accept.any_xa = plan->sites[site].xa_groups != 0;
+  accept.any_xa = handoff->layers[static_cast<std::size_t>(layer)].sites[site].xa_groups != 0;
   step.stream.accept(accept);
 }
 

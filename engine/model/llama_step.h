@@ -8,7 +8,7 @@ namespace tandem {
 
 struct LlamaModel::Step {
   Stream& stream;
-  const StepInput& input;
+  StepInput input;
   const KvCache& cache;
   const AdapterTable& adapters;
   Workspace work;  // cut to the rows of this step

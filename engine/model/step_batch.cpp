@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <tuple>
 
 #include "base/check.h"
@@ -62,7 +63,7 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
   batch.limits_ = limits;
   const std::size_t bytes =
       4 * room<std::int32_t>(limits.max_rows) + room<AttentionSequence>(limits.max_sequences) +
-      room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples) +
+      2 * (room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples)) +
       room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
       room<HandoffTurn>(limits.max_turns) + room<SampleRow>(limits.max_samples) +
       room<TokenBias>(limits.max_biases) + room<std::int32_t>(limits.max_pages) +
@@ -78,12 +79,13 @@ Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
 }
 
 void StepBatch::clear() {
-  for (auto* list :
-       {&ids_, &positions_, &slots_, &page_ids_, &lora_rows_, &sample_rows_, &history_}) {
+  for (auto* list : {&ids_, &positions_, &slots_, &page_ids_, &lora_rows_, &sample_rows_, &history_,
+                     &sampled_lora_rows_}) {
     list->clear();
   }
   sequences_.clear();
   segments_.clear();
+  sampled_segments_.clear();
   samples_.clear();
   biases_.clear();
   adapters_.clear();
@@ -150,6 +152,33 @@ void StepBatch::group_rows_by_adapter() {
   }
 }
 
+void StepBatch::group_samples_by_adapter() {
+  if (segments_.empty()) return;
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> segment_of(ids_.size(), kNone);  // [row]
+  for (std::size_t s = 0; s < segments_.size(); ++s) {
+    for (std::int32_t i = 0; i < segments_[s].count; ++i) {
+      segment_of[static_cast<std::size_t>(
+          lora_rows_[static_cast<std::size_t>(segments_[s].first + i)])] = s;
+    }
+  }
+  std::vector<std::int32_t> order(sample_rows_.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto of = [&](std::int32_t sample) {
+    return segment_of[static_cast<std::size_t>(sample_rows_[static_cast<std::size_t>(sample)])];
+  };
+  std::erase_if(order, [&](std::int32_t sample) { return of(sample) == kNone; });
+  std::ranges::stable_sort(order, {}, of);
+  for (const std::int32_t sample : order) {
+    const std::int32_t slot = segments_[of(sample)].slot;
+    if (sampled_segments_.empty() || sampled_segments_.back().slot != slot) {
+      sampled_segments_.push_back({slot, static_cast<std::int32_t>(sampled_lora_rows_.size()), 0});
+    }
+    sampled_lora_rows_.push_back(sample);
+    ++sampled_segments_.back().count;
+  }
+}
+
 void StepBatch::set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns) {
   TANDEM_CHECK(cold.size() <= kMaxColdGroups, "{} groups", cold.size());
   cold_.assign(cold.begin(), cold.end());
@@ -208,6 +237,7 @@ void StepBatch::pad(const StepBounds& bounds) {
   TANDEM_CHECK(!bounds.with_logits || (decodes_only() && bounds.sequences == bounds.rows),
                "{} rows of {} sequences", num_rows(), num_sequences());
   TANDEM_CHECK(bounds.max_rank >= max_rank(), "rank {} for {}", bounds.max_rank, max_rank());
+  TANDEM_CHECK(bounds.adapted.has_all(adapted()), "an adapter with modules at other sites");
   TANDEM_CHECK(bounds.groups >= num_groups() && (num_groups() > 0 || bounds.groups == 0),
                "{} cold groups to {}", num_groups(), bounds.groups);
   bounds_ = bounds;
@@ -244,16 +274,23 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.biases = packer.put(biases_, limits_.max_biases);
   input.history = packer.put(history_, limits_.max_history);
   input.num_history = static_cast<std::int32_t>(history_.size());
+  input.sampled_lora_rows = packer.put(sampled_lora_rows_, limits_.max_samples);
+  input.num_sampled_lora_rows = static_cast<std::int32_t>(sampled_lora_rows_.size());
+  input.sampled_segments = packer.put(sampled_segments_, limits_.max_sequences);
+  input.num_sampled_segments = static_cast<std::int32_t>(sampled_segments_.size());
   used.end = packer.used();
   for (const AttentionSequence& sequence : sequences_) {
     input.max_rows = std::max(input.max_rows, sequence.num_rows);
     input.max_kv_len = std::max(input.max_kv_len, sequence.kv_len);
   }
   input.max_rank = max_rank();
-  input.adapted = bounds_.rows > 0 ? SiteSet::all() : adapted();
+  input.adapted = bounds_.rows > 0 ? bounds_.adapted : adapted();
   input.halved = halved_;
   for (const LoraSegment& segment : segments_) {
     input.max_count = std::max(input.max_count, segment.count);
+  }
+  for (const LoraSegment& segment : sampled_segments_) {
+    input.max_sampled_count = std::max(input.max_sampled_count, segment.count);
   }
   if (bounds_.rows > 0) {
     TANDEM_CHECK(input.max_kv_len <= bounds_.max_kv_len, "{} keys", input.max_kv_len);
@@ -282,7 +319,11 @@ void StepBatch::fill_up() {
 StepInput StepBatch::upload(Stream& stream) {
   group_rows_by_adapter();
   find_groups();
-  if (bounds_.rows > 0) fill_up();
+  if (bounds_.rows > 0) {
+    fill_up();
+  } else {
+    group_samples_by_adapter();
+  }
   Staging& staging = staging_[turn_++ % staging_.size()];
   staging.copied->synchronize();
   Used used;

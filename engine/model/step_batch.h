@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/memory/free_pages.h"
+#include "engine/model/site_set.h"
 #include "engine/model/step_bounds.h"
 #include "engine/model/steps_in_flight.h"
 #include "gpu/device.h"
@@ -50,24 +51,6 @@ struct ColdSlot {
   std::uint64_t workers = 0;
 };
 
-// Some of the projections.
-class SiteSet {
- public:
-  constexpr SiteSet() = default;
-  constexpr SiteSet(std::initializer_list<Site> sites) {
-    for (const Site site : sites) add(site);
-  }
-  constexpr void add(Site site) { bits_ |= bit(site); }
-  constexpr bool has(Site site) const { return (bits_ & bit(site)) != 0; }
-  constexpr bool has_all(SiteSet others) const { return (bits_ & others.bits_) == others.bits_; }
-  static constexpr SiteSet all() { return {Site::qkv, Site::o, Site::gate_up, Site::down}; }
-  friend constexpr auto operator<=>(const SiteSet&, const SiteSet&) = default;  // NOLINT(*-nullptr)
-
- private:
-  static constexpr unsigned bit(Site site) { return 1U << static_cast<unsigned>(site); }
-  unsigned bits_ = 0;
-};
-
 // What the model reads, all pointers in device memory.
 struct StepInput {
   std::int32_t num_rows = 0;
@@ -84,9 +67,16 @@ struct StepInput {
   const std::int32_t* lora_rows = nullptr;
   std::int32_t num_segments = 0;
   const LoraSegment* segments = nullptr;
-  std::int32_t max_rank = 0;    // of any segment, or a bound
-  std::int32_t max_count = 0;   // rows of any segment; of a padded step all that there may be
-  SiteSet adapted;              // where any of them has modules, or a bound
+  std::int32_t max_rank = 0;   // of any segment, or a bound
+  std::int32_t max_count = 0;  // rows of any segment; of a padded step all that there may be
+  SiteSet adapted;             // where any of them has modules, or a bound
+  // Of a step that is not padded, rows and segments as above, of a batch of those rows alone that
+  // get logits: LlamaModel drops the others in its last layer.
+  std::int32_t num_sampled_lora_rows = 0;
+  const std::int32_t* sampled_lora_rows = nullptr;
+  std::int32_t num_sampled_segments = 0;
+  const LoraSegment* sampled_segments = nullptr;
+  std::int32_t max_sampled_count = 0;
   SiteSet halved;               // where adapters are computed in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
   std::int32_t max_groups = 0;  // num_groups, or the bound
@@ -161,6 +151,7 @@ class StepBatch {
  private:
   StepBatch() = default;
   void group_rows_by_adapter();
+  void group_samples_by_adapter();
   void find_groups();
   void fill_up();
   // Bytes of the block that an upload copies.
@@ -177,9 +168,10 @@ class StepBatch {
   };
 
   StepLimits limits_;
-  std::vector<std::int32_t> ids_, positions_, slots_, page_ids_, lora_rows_, sample_rows_, history_;
+  std::vector<std::int32_t> ids_, positions_, slots_, page_ids_, lora_rows_, sample_rows_, history_,
+      sampled_lora_rows_;
   std::vector<AttentionSequence> sequences_;
-  std::vector<LoraSegment> segments_;
+  std::vector<LoraSegment> segments_, sampled_segments_;
   std::vector<SampleRow> samples_;
   std::vector<TokenBias> biases_;
   std::vector<SequenceAdapter> adapters_;

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/model/site_set.h"
+
 namespace tandem {
 
 // What a step is filled up to (StepBatch::pad). All that a recording of it, or of its layers,
@@ -18,6 +20,7 @@ struct StepBounds {
   // The recording has the head, which then computes as many rows as there are; else it computes
   // the step's own alone.
   bool with_logits = false;
+  SiteSet adapted = SiteSet::all();  // where adapters may have modules
   friend bool operator==(const StepBounds&, const StepBounds&) = default;
 };
 

@@ -301,6 +301,13 @@ void CudaStream::swiglu(const SwigluArgs& args) {
   check_args(args);
   enqueue("swiglu", [&] { return launch_swiglu(args, handle_); });
 }
+void CudaStream::gemm_swiglu(const GemmSwigluArgs& args) {
+  check_args(args);
+  enqueue("gemm_swiglu", [&]() -> Status {
+    TANDEM_TRY(prepare());
+    return workspaces_.gemm->run(args, handle_);
+  });
+}
 void CudaStream::gather_rows(const GatherRowsArgs& args) {
   check_args(args);
   enqueue("gather_rows", [&] { return launch_gather_rows(args, handle_); });

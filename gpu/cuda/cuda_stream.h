@@ -62,6 +62,7 @@ class CudaStream final : public Stream {
   void rope_append(const RopeAppendArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void swiglu(const SwigluArgs& args) override;
+  void gemm_swiglu(const GemmSwigluArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
   void all_reduce(const AllReduceArgs& args) override;
   void all_gather(const AllGatherArgs& args) override;

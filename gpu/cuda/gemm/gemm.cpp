@@ -1,5 +1,7 @@
 #include "gpu/cuda/gemm/gemm.h"
 
+#include "gpu/cuda/elementwise/elementwise.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -41,6 +43,21 @@ Status Gemm::run(const GemmArgs& args, cudaStream_t stream) {
     return launch_warpgroup_gemm(args, warpgroup_, stream);
   }
   return lt_->run(args, stream);
+}
+
+Status Gemm::run(const GemmSwigluArgs& args, cudaStream_t stream) {
+  const GemmArgs product{args.x, args.w, {}, args.gate_up};
+  check(product);
+  const GemmArgs both{args.x, args.w, {}, args.out};
+  if (args.out.dtype == args.x.dtype && skinny_.supported && skinny_gemm_takes(both)) {
+    return launch_skinny_gemm(both, skinny_, stream, GemmEnd::swiglu);
+  }
+  if (args.out.dtype == args.x.dtype && warpgroup_.supported &&
+      warpgroup_gemm_ends_in_swiglu(both, warpgroup_)) {
+    return launch_warpgroup_gemm(both, warpgroup_, stream, GemmEnd::swiglu);
+  }
+  TANDEM_TRY(run(product, stream));
+  return launch_swiglu({args.gate_up, args.out}, stream);
 }
 
 Status Gemm::tune(std::span<const GemmArgs> like, cudaStream_t stream) {

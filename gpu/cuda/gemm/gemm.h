@@ -23,6 +23,8 @@ class Gemm {
   // the arguments alone, so it may be captured. Kernels are loaded at their first use: run a shape
   // once before capturing it. Shapes that do not fit are the caller's bug (TANDEM_CHECK).
   Status run(const GemmArgs& args, cudaStream_t stream);
+  // The same of both operations, in one kernel for few rows.
+  Status run(const GemmSwigluArgs& args, cudaStream_t stream);
 
   // Stream::tune_gemm. Not while the stream records.
   Status tune(std::span<const GemmArgs> like, cudaStream_t stream);

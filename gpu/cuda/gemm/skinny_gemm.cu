@@ -12,6 +12,10 @@
 // [rows, 4, 64] with the copy engine's 128-byte swizzle, so that 512 bytes of a row are fetched
 // together and the loads of two rows by a quarter warp meet all banks once.
 //
+// A product that ends in swiglu: a group has up to 16 rows of gate and the 16 of up that belong to
+// them, in two boxes, and a warp's upper lanes, who have finished up's sums, hand them to its
+// lower.
+//
 // Weights never change, so the ring is filled with them before the kernels before this one have
 // ended; x and y wait.
 //
@@ -35,6 +39,7 @@
 #include "gpu/cuda/base/async_copy.cuh"
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/elementwise/silu.cuh"
 #include "gpu/cuda/gemm/skinny_gemm.h"
 
 namespace tandem::cuda {
@@ -45,7 +50,8 @@ constexpr int kThreads = (kConsumers + 1) * 32;
 constexpr int kChunk = 256;            // columns of a stage
 constexpr int kRowBytes = kChunk * 2;  // of a stage
 constexpr int kGroup = 32;             // rows of w in a stage, at most
-constexpr int kAlignment = 1024;       // the swizzle's period
+constexpr int kHalfGroup = kGroup / 2;
+constexpr int kAlignment = 1024;  // the swizzle's period
 constexpr int kMaxStages = 8;
 constexpr int kBarrierBytes = 1024;  // full[8], empty[8]
 
@@ -53,12 +59,14 @@ struct SkinnyParams {
   void* y;                // [rows, out]
   const void* bias;       // [out] or null
   std::int64_t y_stride;  // elements
-  int in, out, rows;
+  int in, rows;
+  int out;       // columns of y
   int groups;    // of every block
-  int box_rows;  // rows of w in a stage: the largest group's
+  int box_rows;  // rows of w in a box: the largest group's
   int stages;
   bool y_is_f32;
   bool accumulate;
+  bool swiglu;  // w's row `out` + o goes with its row o
 };
 
 constexpr int kReduceColumn = kGroup + 4;  // floats; the 4 keep stores off equal banks
@@ -72,7 +80,7 @@ constexpr int kFixedBytes = kAlignment + kBarrierBytes + 2 * kReduceFloats * 4;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // no older GPU is asked
 
-// Rows of w that a block computes, cut into equal groups.
+// Columns of y that a block computes, cut into equal groups.
 struct Share {
   int begin, count, groups;
   __device__ explicit Share(const SkinnyParams& p) : groups(p.groups) {
@@ -90,14 +98,20 @@ __device__ void produce(const SkinnyParams& p, const CUtensorMap* w, const CUten
                         std::uint32_t stages) {
   const std::uint64_t once = evict_first_policy();
   const std::uint64_t again = evict_last_policy();
-  const auto bytes = static_cast<std::uint32_t>((p.box_rows + p.rows) * kRowBytes);
+  const auto bytes =
+      static_cast<std::uint32_t>((p.box_rows * (p.swiglu ? 2 : 1) + p.rows) * kRowBytes);
   const auto place = [&](int stage) {
     return stages + static_cast<unsigned>(stage * stage_bytes(p.rows));
   };
   const auto load_w = [&](int i, int stage) {
     const std::uint32_t barrier = full + 8U * static_cast<unsigned>(stage);
     barrier_expect(barrier, bytes);
-    tensor_copy(place(stage), w, i % chunks * 4, share.group_begin(i / chunks), barrier, once);
+    const int row = share.group_begin(i / chunks);
+    tensor_copy(place(stage), w, i % chunks * 4, row, barrier, once);
+    if (p.swiglu) {
+      tensor_copy(place(stage) + kHalfGroup * kRowBytes, w, i % chunks * 4, p.out + row, barrier,
+                  once);
+    }
   };
   const auto load_x = [&](int i, int stage) {
     tensor_copy(place(stage) + kGroup * kRowBytes, x, i % chunks * 4, 0,
@@ -169,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
       const int piece = (warp % 2 * 4 + lane % 4) ^ (line_row % 2 * 4 + line);
       return static_cast<unsigned>(line_row * kRowBytes + line * 128 + piece * 16);
     };
-    // This thread's outputs: row (of w) of the group, and rows 8 c + col of x.
+    // This thread's sums: row (of w) of the group, and rows 8 c + col of x.
     const int row = thread % kGroup;
     const int col = thread / kGroup;
     int stage = 0;
@@ -231,6 +245,14 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int v = 0; v < kConsumers; ++v) sum[c] += from[v * 8 * kReduceColumn];
       }
+      if (p.swiglu) {
+#pragma unroll
+        for (int c = 0; c < kColTiles; ++c) {
+          const float half = to_float(from_float<Element>(sum[c]));
+          const float up = __shfl_down_sync(0xffffffffU, half, kHalfGroup);
+          if (row < kHalfGroup) sum[c] = silu(half) * up;
+        }
+      }
 #pragma unroll
       for (int c = 0; c < kColTiles; ++c) {
         if (row >= group_rows || c * 8 + col >= p.rows) continue;
@@ -257,28 +279,6 @@ Status dispatch_rows(DType dtype, std::int64_t rows, Body&& body) {
                              : columns.template operator()<__nv_bfloat16>();
 }
 
-// [rows, in / 64, 64] of a matrix, in boxes of [box_rows, 4, 64].
-Result<CUtensorMap> tensor_map(const SkinnyDevice& device, const TensorView& view, int box_rows) {
-  CUtensorMap map;
-  const cuuint64_t dims[] = {64, static_cast<cuuint64_t>(view.cols() / 64),
-                             static_cast<cuuint64_t>(view.rows())};
-  const std::int64_t row = view.rows() > 1 ? view.stride[0] : view.cols();
-  const cuuint64_t strides[] = {128, static_cast<cuuint64_t>(row) * 2};
-  const cuuint32_t box[] = {64, kChunk / 64, static_cast<cuuint32_t>(box_rows)};
-  const cuuint32_t steps[] = {1, 1, 1};
-  const CUresult code = device.encode(
-      &map,
-      view.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      3, view.data, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) {
-    return error(StatusCode::internal, "CUDA: describing {} to the copy engine failed: code {}",
-                 to_string(view), static_cast<int>(code));
-  }
-  return map;
-}
-
 }  // namespace
 
 Result<SkinnyDevice> prepare_skinny_gemm() {
@@ -293,27 +293,13 @@ Result<SkinnyDevice> prepare_skinny_gemm() {
   TANDEM_TRY(get(made.processors, cudaDevAttrMultiProcessorCount));
   TANDEM_TRY(get(made.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin));
   if (major < 9) return made;
-  void* encode = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  TANDEM_TRY(cuda_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
-                                                          cudaEnableDefault, &found),
-                         "finding cuTensorMapEncodeTiled"));
-  if (found != cudaDriverEntryPointSuccess) return made;
-  made.encode = reinterpret_cast<decltype(made.encode)>(encode);
+  TANDEM_ASSIGN(made.encode, find_tensor_map_encoder());
+  if (made.encode == nullptr) return made;
   made.supported = true;
   for (const DType dtype : {DType::f16, DType::bf16}) {
     for (const int rows : {8, 16, 32}) {
       TANDEM_TRY(dispatch_rows(dtype, rows, [&](auto* kernel) {
-        TANDEM_TRY(
-            cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             made.shared_bytes),
-                        "preparing the decode GEMM"));
-        // Else the driver divides L1 and shared memory for one block, and none of the next
-        // kernel's finds room.
-        return cuda_status(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared),
-            "preparing the decode GEMM");
+        return use_all_shared_memory(reinterpret_cast<const void*>(kernel), made.shared_bytes);
       }));
     }
   }
@@ -321,34 +307,33 @@ Result<SkinnyDevice> prepare_skinny_gemm() {
 }
 
 bool skinny_gemm_takes(const GemmArgs& args) {
-  const auto aligned = [](const TensorView& view) {
-    return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 &&
-           (view.rows() == 1 || view.stride[0] % 8 == 0);
-  };
-  return (args.x.dtype == DType::f16 || args.x.dtype == DType::bf16) && args.x.rows() > 0 &&
-         args.x.rows() <= kSkinnyMaxRows && args.x.cols() > 0 && args.x.cols() % 64 == 0 &&
-         aligned(args.x) && aligned(args.w) && args.w.rows() < (1 << 30);
+  return has_few_rows(args, kSkinnyMaxRows);
 }
 
-Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cudaStream_t stream) {
+Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cudaStream_t stream,
+                          GemmEnd end) {
   const auto rows = static_cast<int>(args.x.rows());
   SkinnyParams p{};
   p.y = args.y.data;
   p.bias = args.bias.rank > 0 ? args.bias.data : nullptr;
   p.y_stride = args.y.stride[0];
   p.in = static_cast<int>(args.x.cols());
-  p.out = static_cast<int>(args.w.rows());
+  p.swiglu = end == GemmEnd::swiglu;
+  p.out = static_cast<int>(args.y.cols());
   p.rows = rows;
   p.y_is_f32 = args.y.dtype == DType::f32;
   p.accumulate = args.accumulate;
   const int blocks = std::min(device.processors, p.out);
   const int share = (p.out + blocks - 1) / blocks;
-  p.groups = (share + kGroup - 1) / kGroup;
+  const int most = p.swiglu ? kHalfGroup : kGroup;
+  p.groups = (share + most - 1) / most;
   p.box_rows = (share + p.groups - 1) / p.groups;
   p.stages = std::min((device.shared_bytes - kFixedBytes) / stage_bytes(rows), kMaxStages);
   TANDEM_CHECK(p.stages >= 2, "{} bytes of shared memory", device.shared_bytes);
-  TANDEM_ASSIGN(const CUtensorMap w_map, tensor_map(device, args.w, p.box_rows));
-  TANDEM_ASSIGN(const CUtensorMap x_map, tensor_map(device, args.x, rows));
+  constexpr int kSlabs = kChunk / kTensorSlab;
+  TANDEM_ASSIGN(const CUtensorMap w_map,
+                tensor_map(device.encode, args.w, {p.box_rows, kSlabs, true}));
+  TANDEM_ASSIGN(const CUtensorMap x_map, tensor_map(device.encode, args.x, {rows, kSlabs, true}));
   LaunchShape shape;
   shape.grid = static_cast<unsigned>(blocks);
   shape.block = kThreads;

@@ -1,10 +1,11 @@
 // GEMM for few rows (decoding): streams the weights once, at the memory's speed. sm_90 and later.
 #pragma once
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "base/status.h"
+#include "gpu/cuda/base/tensor_map.h"
+#include "gpu/cuda/gemm/few_rows/few_rows.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {
@@ -27,18 +28,19 @@ struct SkinnyDevice {
   bool supported = false;
   int processors = 0;
   int shared_bytes = 0;  // largest per block
-  decltype(&cuTensorMapEncodeTiled) encode = nullptr;
+  EncodeTensorMap encode = nullptr;
 };
 // Also makes the kernels ready to launch. Call once before launch_skinny_gemm, outside a capture.
 Result<SkinnyDevice> prepare_skinny_gemm();
 
-// Whether the kernel computes these: f16 or bf16, 1 to 32 rows, in % 64 == 0, 16-byte aligned x
-// rows and w.
+// Whether the kernel computes these: has_few_rows() of 32.
 bool skinny_gemm_takes(const GemmArgs& args);
 
 // Enqueues; never allocates or synchronises. The launch's shape depends on the shapes of `args`
 // alone. Sums are in one fixed order: the same for a given number of rows, in and out. Reads w
 // before the kernels before it in the stream have ended: nothing may write w on the stream.
-Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cudaStream_t stream);
+// GemmEnd::swiglu: no bias, no sums, y of x's dtype.
+Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cudaStream_t stream,
+                          GemmEnd end = GemmEnd::store);
 
 }  // namespace tandem::cuda

@@ -96,13 +96,16 @@ TEST_F(DecodeGraphsTest, LeavePrefillAndTooLargeStepsAlone) {
 TEST_F(DecodeGraphsTest, RecordedBeforehandServeEveryBatch) {
   ASSERT_TRUE(graphs_->record_all(*stream_, *batch_, tier_->table(), 64).ok());
   const std::size_t recorded = graphs_->num_recorded();
-  EXPECT_EQ(recorded, graphs_->buckets().size() * 4);  // without, and ranks up to 16, 32, 64
+  // Without, and ranks up to 16, 32, 64 at q, k and v or anywhere.
+  EXPECT_EQ(recorded, graphs_->buckets().size() * 7);
   tables_.emplace_back(pool_);
   ASSERT_TRUE(tables_.back().reserve(8));
   for (const int adapter : {-1, 0, 1, 2, 3, 4}) {
     fill({{5, 0, 0, adapter}});
     ASSERT_TRUE(graphs_->pad(*batch_));
-    ASSERT_TRUE(graphs_->launch(*stream_, batch_->upload(*stream_), tier_->table()).ok());
+    const StepInput input = batch_->upload(*stream_);
+    EXPECT_EQ(input.adapted, adapter <= 0 ? SiteSet{Site::qkv} : SiteSet::all());
+    ASSERT_TRUE(graphs_->launch(*stream_, input, tier_->table()).ok());
   }
   EXPECT_TRUE(stream_->synchronize().ok());
   EXPECT_EQ(graphs_->num_recorded(), recorded);

@@ -51,6 +51,38 @@ TEST(StepBatch, GroupsRowsByAdapterAndLeavesTheBaseOut) {
   EXPECT_EQ(input.max_kv_len, 8);
 }
 
+// As if they were the step's only rows.
+TEST(StepBatch, GroupsTheRowsThatGetLogitsByAdapter) {
+  auto device = make_test_device();
+  auto stream = device->create_stream("test").value();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
+  const std::vector<PageId> pages = {PageId(3), PageId(1)};
+  const std::vector<std::int32_t> three = {10, 11, 12};
+  for (const AdapterSlot& slot :
+       {AdapterSlot{SlotId(5), 16}, {}, {SlotId(2), 64}, {SlotId(9), 32}, {SlotId(5), 16}}) {
+    batch.add_sequence(three, 0, pages, 4, slot);
+  }
+  for (const std::int32_t row : {14, 4, 8, 2, 8}) batch.add_sample(row, {}, {}, {});
+  const StepInput input = batch.upload(*stream);
+  EXPECT_EQ(input.num_segments, 3);
+  ASSERT_EQ(input.num_sampled_segments, 2) << "one has no such row";
+  const std::vector<LoraSegment> segments = read(*stream, input.sampled_segments, 2);
+  EXPECT_EQ(segments[0].slot, 2);
+  EXPECT_EQ(segments[0].first, 0);
+  EXPECT_EQ(segments[0].count, 2);
+  EXPECT_EQ(segments[1].slot, 5);
+  EXPECT_EQ(segments[1].first, 2);
+  EXPECT_EQ(segments[1].count, 2);
+  ASSERT_EQ(input.num_sampled_lora_rows, 4);
+  EXPECT_EQ(read(*stream, input.sampled_lora_rows, 4), (std::vector<std::int32_t>{2, 4, 0, 3}));
+  EXPECT_EQ(input.max_sampled_count, 2);
+  batch.clear();
+  batch.add_sequence(three, 0, pages, 4, {});
+  batch.add_sample(2, {}, {}, {});
+  EXPECT_EQ(batch.upload(*stream).num_sampled_segments, 0);
+  ASSERT_TRUE(stream->synchronize().ok());
+}
+
 TEST(StepBatch, TellsColdGroupsTheirSegments) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();

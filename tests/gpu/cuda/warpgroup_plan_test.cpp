@@ -52,6 +52,28 @@ TEST(WarpgroupPlan, FitsTheDeviceForEveryShape) {
   }
 }
 
+TEST(WarpgroupPlan, GivesEachWarpgroupAHalfOfWhatEndsInSwiglu) {
+  const WarpgroupDevice device = device_with(132, 66);
+  for (const int out : {1, 2, 7, 131, 4225, 11008, 14336, 17001, 34000}) {
+    for (const int rows : {33, 64}) {
+      SCOPED_TRACE(fmt::format("{} rows, out {}", rows, out));
+      const WarpgroupPlan plan = plan_warpgroup_gemm(rows, 4096, out, device, GemmEnd::swiglu);
+      EXPECT_EQ(plan.cluster, 1);
+      EXPECT_GE(plan.stages, 2);
+      EXPECT_LE(plan.shared_bytes, device.shared_bytes);
+      EXPECT_LE(plan.group_rows, plan.half);
+      EXPECT_LE(plan.half, plan.columns);
+      EXPECT_GE(plan.w_slab_bytes, 2 * plan.half * kWarpgroupSlabBytes);
+      EXPECT_EQ((plan.units * plan.clusters + plan.units_left) * plan.unit, out);
+      EXPECT_GE(plan.groups * plan.group_rows, plan.units * plan.unit);
+      EXPECT_LE(plan.own_sums + 2 * plan.most_tiles * kWarpgroupTileBytes,
+                plan.groups == 1
+                    ? plan.ring_bytes
+                    : plan.shared_bytes - kWarpgroupAlignment - kWarpgroupBarrierBytes);
+    }
+  }
+}
+
 TEST(WarpgroupPlan, HasTwoBlocksShareWhatIsNarrowAndLong) {
   const WarpgroupDevice device = device_with(132, 66);
   EXPECT_EQ(plan_warpgroup_gemm(64, 4096, 4096, device).cluster, 2);

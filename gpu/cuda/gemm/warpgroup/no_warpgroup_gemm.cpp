@@ -7,7 +7,7 @@ Result<WarpgroupDevice> prepare_warpgroup_gemm() {
   return WarpgroupDevice{};
 }
 
-Status launch_warpgroup_gemm(const GemmArgs&, const WarpgroupDevice&, cudaStream_t) {
+Status launch_warpgroup_gemm(const GemmArgs&, const WarpgroupDevice&, cudaStream_t, GemmEnd) {
   return error(StatusCode::internal, "this build has no code for sm_90");
 }
 

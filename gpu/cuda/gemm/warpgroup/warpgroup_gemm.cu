@@ -14,6 +14,9 @@
 // kernels of up to 178 KB (now 27), and the products of a layer in turn, each another kernel, were
 // 8 % slower than each of them alone.
 //
+// A product that ends in swiglu: the first warpgroup has rows of gate, the second the rows of up
+// that belong to them, which come in a box of their own; each finishes every second tile of both.
+//
 // Weights never change, so the ring is filled with them before the kernels before this one have
 // ended; x and y wait.
 //
@@ -28,13 +31,12 @@
 //   less shared memory, so that the kernel before may still be there
 //                                                  a step with 192 KB takes as long, with 172 KB
 //                                                  longer by half a hundredth
-#include <cuda.h>
-
 #include <cstdint>
 
 #include "gpu/cuda/base/async_copy.cuh"
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
+#include "gpu/cuda/elementwise/silu.cuh"
 #include "gpu/cuda/gemm/warpgroup/warpgroup.cuh"
 #include "gpu/cuda/gemm/warpgroup/warpgroup_gemm.h"
 #include "gpu/cuda/gemm/warpgroup/warpgroup_plan.h"
@@ -52,10 +54,11 @@ struct WarpgroupParams {
   void* y;                // [rows, out]
   const void* bias;       // [out] or null
   std::int64_t y_stride;  // elements
-  int out, rows;
-  bool pairs;  // two results at even columns may be stored as one
+  int out, rows;          // columns and rows of y
+  bool pairs;             // two results at even columns may be stored as one
   bool y_is_f32;
   bool accumulate;
+  bool swiglu;  // w's row `out` + o goes with its row o
 };
 
 // What a block computes: rows of w, cut into equal groups, and stages of the inner dimension.
@@ -75,7 +78,10 @@ struct Share {
   __device__ int group_begin(const WarpgroupParams& p, int group) const {
     return (begin + count * group / p.plan.groups) * p.plan.unit;
   }
-  // Of a group, the columns that warpgroup `v` has: [v * half, columns_end(v)).
+  // Of a group, the columns that warpgroup `v` has: [columns_begin(v), columns_end(v)).
+  __device__ int columns_begin(const WarpgroupParams& p, int v) const {
+    return p.swiglu ? 0 : v * p.plan.half;
+  }
   __device__ int columns_end(const WarpgroupParams& p, int group, int v) const {
     const int end = group_begin(p, group + 1) - group_begin(p, group);
     return v == 0 ? min(end, p.plan.half) : end;
@@ -83,7 +89,7 @@ struct Share {
   // Tiles of eight columns of a warpgroup, and those of them that this block finishes: tile j if
   // j % cluster is its rank.
   __device__ int tiles(const WarpgroupParams& p, int group, int v) const {
-    return max(0, (columns_end(p, group, v) - v * p.plan.half + 7) / 8);
+    return max(0, (columns_end(p, group, v) - columns_begin(p, v) + 7) / 8);
   }
   __device__ int own_tiles(const WarpgroupParams& p, int group, int v) const {
     return (tiles(p, group, v) - rank + p.plan.cluster - 1) >> (p.plan.cluster - 1);
@@ -98,8 +104,9 @@ __device__ void produce(const WarpgroupParams& p, const CUtensorMap* w, const CU
   const std::uint64_t once = evict_first_policy();
   const std::uint64_t again = evict_last_policy();
   const int x_bytes = plan.slabs * plan.x_slab_bytes;
-  const auto bytes =
-      static_cast<std::uint32_t>(x_bytes + plan.slabs * plan.group_rows * kWarpgroupSlabBytes);
+  const int boxes = p.swiglu ? 2 : 1;
+  const auto bytes = static_cast<std::uint32_t>(x_bytes + plan.slabs * boxes * plan.group_rows *
+                                                              kWarpgroupSlabBytes);
   const auto place = [&](int stage) {
     return ring + static_cast<unsigned>(stage * plan.stage_bytes);
   };
@@ -109,8 +116,13 @@ __device__ void produce(const WarpgroupParams& p, const CUtensorMap* w, const CU
     const int row = share.group_begin(p, group);
     const int slab = (share.first_chunk + chunk) * plan.slabs;
     for (int s = 0; s < plan.slabs; ++s) {
-      tensor_copy(place(stage) + static_cast<unsigned>(x_bytes + s * plan.w_slab_bytes), w, row,
-                  slab + s, barrier, once);
+      const std::uint32_t to =
+          place(stage) + static_cast<unsigned>(x_bytes + s * plan.w_slab_bytes);
+      tensor_copy(to, w, row, slab + s, barrier, once);
+      if (p.swiglu) {
+        tensor_copy(to + static_cast<unsigned>(plan.half * kWarpgroupSlabBytes), w, p.out + row,
+                    slab + s, barrier, once);
+      }
     }
   };
   const auto load_x = [&](int chunk, int stage) {
@@ -212,6 +224,38 @@ __device__ __forceinline__ void finish(const WarpgroupParams& p, const Results& 
   }
 }
 
+// The same of a product that ends in swiglu: `gate` and `up` are what finish() calls own, of either
+// warpgroup; this one takes every second tile, from `first` on.
+template <typename Element>
+__device__ __forceinline__ void finish_swiglu(const WarpgroupParams& p, const Results& results,
+                                              std::uint32_t gate, std::uint32_t up, int first) {
+  const auto halve = [](std::uint32_t sum) {
+    return to_float(from_float<Element>(__uint_as_float(sum)));
+  };
+#pragma unroll 1
+  for (int j = first; j < results.tiles; j += 2) {
+    const auto at = static_cast<unsigned>(j * kWarpgroupTileBytes);
+    const uint4 g = load_shared(gate + at);
+    const uint4 u = load_shared(up + at);
+    const float v[4] = {silu(halve(g.x)) * halve(u.x), silu(halve(g.y)) * halve(u.y),
+                        silu(halve(g.z)) * halve(u.z), silu(halve(g.w)) * halve(u.w)};
+    const int column = 8 * j;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int t = results.t + 8 * h;
+      if (t >= p.rows || column >= results.columns) continue;
+      Element* const to = static_cast<Element*>(p.y) + t * p.y_stride + results.o + column;
+      const Vec<Element, 2> pair{from_float<Element>(v[2 * h]), from_float<Element>(v[2 * h + 1])};
+      if (p.pairs) {
+        *reinterpret_cast<Vec<Element, 2>*>(to) = pair;
+      } else {
+        to[0] = pair.element[0];
+        if (column + 1 < results.columns) to[1] = pair.element[1];
+      }
+    }
+  }
+}
+
 // A warpgroup's product has kN columns.
 template <typename Element, int kN>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -261,9 +305,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   wait_for_previous_kernels();
   const int warpgroup = warp / 4;
-  const int first_column = warpgroup * plan.half;
-  const auto w_in_stage =
-      static_cast<unsigned>(plan.slabs * plan.x_slab_bytes + first_column * kWarpgroupSlabBytes);
+  const auto w_in_stage = static_cast<unsigned>(plan.slabs * plan.x_slab_bytes +
+                                                warpgroup * plan.half * kWarpgroupSlabBytes);
   const auto sums = static_cast<unsigned>(warpgroup * plan.most_tiles * kWarpgroupTileBytes +
                                           thread % kWarpgroup * 16);
   const std::uint32_t own = ring + static_cast<unsigned>(plan.own_sums) + sums;
@@ -329,7 +372,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         cluster_send(there + at, counted, v[0], v[1], v[2], v[3]);
       }
     }
-    const int shift = lane % 4 * 2 + first_column;
+    const int shift = lane % 4 * 2 + share.columns_begin(p, warpgroup);
     const Results results{warp % 4 * 16 + lane / 4,
                           share.group_begin(p, group) + shift,
                           share.columns_end(p, group, warpgroup) - shift,
@@ -338,7 +381,12 @@ __global__ void __launch_bounds__(kThreads, 1)
                           own,
                           others,
                           others_full};
-    if (p.y_is_f32) {
+    if (p.swiglu) {
+      meet<kConsumers * 32>();
+      const auto other = static_cast<unsigned>(plan.most_tiles * kWarpgroupTileBytes);
+      finish_swiglu<Element>(p, results, warpgroup == 0 ? own : own - other,
+                             warpgroup == 0 ? own + other : own, warpgroup);
+    } else if (p.y_is_f32) {
       finish<float, Element>(p, results);
     } else {
       finish<Element, Element>(p, results);
@@ -364,30 +412,6 @@ Status dispatch(DType dtype, int columns, Body&& body) {
                              : by_columns.template operator()<__nv_bfloat16>();
 }
 
-// A matrix [rows, in] as [in / 64, rows, 64], in boxes of [slabs, box_rows, 64].
-Result<CUtensorMap> tensor_map(const WarpgroupDevice& device, const TensorView& view, int box_rows,
-                               int slabs) {
-  CUtensorMap map;
-  const std::int64_t row = view.rows() > 1 ? view.stride[0] : view.cols();
-  const cuuint64_t dims[] = {kWarpgroupSlab, static_cast<cuuint64_t>(view.rows()),
-                             static_cast<cuuint64_t>(view.cols() / kWarpgroupSlab)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(row) * 2, kWarpgroupSlabBytes};
-  const cuuint32_t box[] = {kWarpgroupSlab, static_cast<cuuint32_t>(box_rows),
-                            static_cast<cuuint32_t>(slabs)};
-  const cuuint32_t steps[] = {1, 1, 1};
-  const CUresult code = device.encode(
-      &map,
-      view.dtype == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      3, view.data, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) {
-    return error(StatusCode::internal, "CUDA: describing {} to the copy engine failed: code {}",
-                 to_string(view), static_cast<int>(code));
-  }
-  return map;
-}
-
 }  // namespace
 
 Result<WarpgroupDevice> prepare_warpgroup_gemm() {
@@ -404,26 +428,12 @@ Result<WarpgroupDevice> prepare_warpgroup_gemm() {
   TANDEM_TRY(get(made.processors, cudaDevAttrMultiProcessorCount));
   TANDEM_TRY(get(made.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin));
   if (major != 9 || minor != 0) return made;
-  void* encode = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  TANDEM_TRY(cuda_status(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
-                                                          cudaEnableDefault, &found),
-                         "finding cuTensorMapEncodeTiled"));
-  if (found != cudaDriverEntryPointSuccess) return made;
-  made.encode = reinterpret_cast<decltype(made.encode)>(encode);
+  TANDEM_ASSIGN(made.encode, find_tensor_map_encoder());
+  if (made.encode == nullptr) return made;
   for (const DType dtype : {DType::f16, DType::bf16}) {
     for (const int columns : kWarpgroupColumns) {
       TANDEM_TRY(dispatch(dtype, columns, [&](auto* kernel) {
-        TANDEM_TRY(
-            cuda_status(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             made.shared_bytes),
-                        "preparing the decode GEMM"));
-        // Else the driver divides L1 and shared memory for one block, and none of the next
-        // kernel's finds room.
-        return cuda_status(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared),
-            "preparing the decode GEMM");
+        return use_all_shared_memory(reinterpret_cast<const void*>(kernel), made.shared_bytes);
       }));
     }
   }
@@ -445,11 +455,12 @@ Result<WarpgroupDevice> prepare_warpgroup_gemm() {
 }
 
 Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device,
-                             cudaStream_t stream) {
+                             cudaStream_t stream, GemmEnd end) {
   WarpgroupParams p{};
   p.rows = static_cast<int>(args.x.rows());
-  p.out = static_cast<int>(args.w.rows());
-  p.plan = plan_warpgroup_gemm(p.rows, static_cast<int>(args.x.cols()), p.out, device);
+  p.out = static_cast<int>(args.y.cols());
+  p.swiglu = end == GemmEnd::swiglu;
+  p.plan = plan_warpgroup_gemm(p.rows, static_cast<int>(args.x.cols()), p.out, device, end);
   p.y = args.y.data;
   p.bias = args.bias.rank > 0 ? args.bias.data : nullptr;
   p.y_stride = args.y.stride[0];
@@ -458,8 +469,9 @@ Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device
   p.pairs = p.plan.unit == 2 && p.y_stride % 2 == 0 &&
             reinterpret_cast<std::uintptr_t>(p.y) % (p.y_is_f32 ? 8 : 4) == 0;
   TANDEM_CHECK(p.plan.stages >= 2, "{} bytes of shared memory", device.shared_bytes);
-  TANDEM_ASSIGN(const CUtensorMap w_map, tensor_map(device, args.w, p.plan.group_rows, 1));
-  TANDEM_ASSIGN(const CUtensorMap x_map, tensor_map(device, args.x, p.plan.x_rows, p.plan.slabs));
+  TANDEM_ASSIGN(const CUtensorMap w_map, tensor_map(device.encode, args.w, {p.plan.group_rows, 1}));
+  TANDEM_ASSIGN(const CUtensorMap x_map,
+                tensor_map(device.encode, args.x, {p.plan.x_rows, p.plan.slabs}));
   LaunchShape shape;
   shape.grid = static_cast<unsigned>(p.plan.clusters * p.plan.cluster);
   shape.block = kThreads;

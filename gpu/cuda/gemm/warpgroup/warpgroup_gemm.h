@@ -2,10 +2,11 @@
 // speed, as skinny_gemm.h for fewer rows. Compute capability 9.0 alone (H100, H200).
 #pragma once
 
-#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "base/status.h"
+#include "gpu/cuda/base/tensor_map.h"
+#include "gpu/cuda/gemm/few_rows/few_rows.h"
 #include "gpu/ops.h"
 
 namespace tandem::cuda {
@@ -32,21 +33,22 @@ struct WarpgroupDevice {
   int processors = 0;
   int clusters_of_2 = 0;  // that run at a time, one block on a multiprocessor
   int shared_bytes = 0;   // largest per block
-  decltype(&cuTensorMapEncodeTiled) encode = nullptr;
+  EncodeTensorMap encode = nullptr;
 };
 // Also makes the kernels ready to launch. Call once before launch_warpgroup_gemm, outside a
 // capture.
 Result<WarpgroupDevice> prepare_warpgroup_gemm();
 
-// Whether the kernel computes these: f16 or bf16, 1 to 64 rows, in % 64 == 0, 16-byte aligned x
-// rows and w.
+// Whether the kernel computes these: has_few_rows() of 64.
 bool warpgroup_gemm_takes(const GemmArgs& args);
+// Whether it ends them in swiglu, too: not where two blocks would share their sums.
+bool warpgroup_gemm_ends_in_swiglu(const GemmArgs& args, const WarpgroupDevice& device);
 
 // Enqueues; never allocates or synchronises. The launch's shape depends on the shapes of `args`
 // alone. Sums are in one fixed order: the same for a given number of rows, in and out on such a
 // device. Reads w before the kernels before it in the stream have ended: nothing may write w on the
-// stream.
+// stream. GemmEnd::swiglu: no bias, no sums, y of x's dtype.
 Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device,
-                             cudaStream_t stream);
+                             cudaStream_t stream, GemmEnd end = GemmEnd::store);
 
 }  // namespace tandem::cuda

@@ -14,7 +14,9 @@ constexpr int round_up(int value, int to) {
   return (value + to - 1) / to * to;
 }
 
-WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int shared_bytes) {
+WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int shared_bytes,
+                       GemmEnd end = GemmEnd::store) {
+  const bool halves = end == GemmEnd::swiglu;
   WarpgroupPlan plan{};
   plan.unit = out % 2 == 0 ? 2 : 1;
   plan.cluster = cluster;
@@ -22,16 +24,17 @@ WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int
   plan.units = out / plan.unit / plan.clusters;
   plan.units_left = out / plan.unit % plan.clusters;
   const int units = plan.units + (plan.units_left > 0 ? 1 : 0);
-  plan.groups = (units * plan.unit + 2 * kWarpgroupMaxColumns - 1) / (2 * kWarpgroupMaxColumns);
+  const int most = kWarpgroupMaxColumns * (halves ? 1 : 2);  // of a group
+  plan.groups = (units * plan.unit + most - 1) / most;
   plan.group_rows = (units + plan.groups - 1) / plan.groups * plan.unit;
-  plan.half = round_up((plan.group_rows + 1) / 2, 8);
+  plan.half = round_up(halves ? plan.group_rows : (plan.group_rows + 1) / 2, 8);
   plan.columns =
       *std::ranges::find_if(kWarpgroupColumns, [&](int columns) { return columns >= plan.half; });
   plan.slabs = plan.columns <= 48 ? 2 : 1;
   plan.chunks = (in / kWarpgroupSlab + plan.slabs - 1) / plan.slabs;
   plan.x_rows = round_up(rows, 8);
   plan.x_slab_bytes = plan.x_rows * kWarpgroupSlabBytes;
-  plan.w_slab_bytes = round_up(plan.group_rows, 8) * kWarpgroupSlabBytes;
+  plan.w_slab_bytes = (halves ? 2 * plan.half : round_up(plan.group_rows, 8)) * kWarpgroupSlabBytes;
   plan.stage_bytes = plan.slabs * (plan.x_slab_bytes + plan.w_slab_bytes);
   // How far products reach beyond the last stage, in padding.
   const int x_end = (plan.slabs - 1) * plan.x_slab_bytes + kWarpgroupTile * kWarpgroupSlabBytes;
@@ -53,7 +56,11 @@ WarpgroupPlan plan_for(int rows, int in, int out, int cluster, int clusters, int
 
 }  // namespace
 
-WarpgroupPlan plan_warpgroup_gemm(int rows, int in, int out, const WarpgroupDevice& device) {
+WarpgroupPlan plan_warpgroup_gemm(int rows, int in, int out, const WarpgroupDevice& device,
+                                  GemmEnd end) {
+  if (end == GemmEnd::swiglu) {
+    return plan_for(rows, in, out, 1, device.processors, device.shared_bytes, end);
+  }
   if (out < kRowsAlone * device.processors && in >= kShortestShared && device.clusters_of_2 > 0) {
     const WarpgroupPlan shared =
         plan_for(rows, in, out, 2, device.clusters_of_2, device.shared_bytes);
@@ -63,14 +70,14 @@ WarpgroupPlan plan_warpgroup_gemm(int rows, int in, int out, const WarpgroupDevi
 }
 
 bool warpgroup_gemm_takes(const GemmArgs& args) {
-  const auto aligned = [](const TensorView& view) {
-    return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 &&
-           (view.rows() == 1 || view.stride[0] % 8 == 0);
-  };
-  return (args.x.dtype == DType::f16 || args.x.dtype == DType::bf16) && args.x.rows() > 0 &&
-         args.x.rows() <= kWarpgroupMaxRows && args.x.cols() > 0 &&
-         args.x.cols() % kWarpgroupSlab == 0 && aligned(args.x) && aligned(args.w) &&
-         args.w.rows() > 0 && args.w.rows() < (1 << 26);
+  return has_few_rows(args, kWarpgroupMaxRows);
+}
+
+bool warpgroup_gemm_ends_in_swiglu(const GemmArgs& args, const WarpgroupDevice& device) {
+  return warpgroup_gemm_takes(args) &&
+         plan_warpgroup_gemm(static_cast<int>(args.x.rows()), static_cast<int>(args.x.cols()),
+                             static_cast<int>(args.w.rows()), device)
+                 .cluster == 1;
 }
 
 }  // namespace tandem::cuda

@@ -22,12 +22,12 @@ constexpr int kWarpgroupMaxColumns = 128;
 struct WarpgroupPlan {
   int cluster;  // blocks that share the inner dimension: 1 or 2
   int clusters;
-  int unit;   // rows of w that stay together, so that results are stored in pairs
+  int unit;   // columns of y that stay together, so that results are stored in pairs
   int units;  // of every cluster; the first `units_left` have one more
   int units_left;
-  int groups;        // of every cluster's rows of w, computed one after the other; 1 for two blocks
+  int groups;        // of every cluster's columns, computed one after the other; 1 for two blocks
   int group_rows;    // the largest group's
-  int half;          // rows of a group for the first warpgroup, a multiple of 8
+  int half;          // of w's rows in a stage, for the first warpgroup; a multiple of 8
   int columns;       // of the kernel's product, >= half
   int slabs;         // of a stage
   int chunks;        // stages that the inner dimension makes
@@ -41,6 +41,9 @@ struct WarpgroupPlan {
   int ring_bytes;
   int shared_bytes;
 };
-WarpgroupPlan plan_warpgroup_gemm(int rows, int in, int out, const WarpgroupDevice& device);
+// `out`: columns of y. GemmEnd::swiglu: a block's first warpgroup has all of its rows of gate, the
+// second those of up, which come in a box of their own.
+WarpgroupPlan plan_warpgroup_gemm(int rows, int in, int out, const WarpgroupDevice& device,
+                                  GemmEnd end = GemmEnd::store);
 
 }  // namespace tandem::cuda

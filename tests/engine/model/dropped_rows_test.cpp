@@ -1,0 +1,91 @@
+// Behind the last layer's attention a step goes on with the rows that get logits alone, whichever
+// adapters they have.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/model/graphs_fixture.h"
+
+namespace tandem::test {
+namespace {
+
+struct Prompt {
+  std::int32_t length;
+  int adapter;  // -1: the base
+  std::vector<std::int32_t> sampled;
+};
+
+class DroppedRows : public GraphsFixture {
+ protected:
+  // Of each sampled row, in their order.
+  std::vector<float> logits_of(const std::vector<Prompt>& prompts) {
+    tables_.clear();
+    batch_->clear();
+    std::int32_t count = 0;
+    for (const Prompt& prompt : prompts) {
+      tables_.emplace_back(pool_);
+      EXPECT_TRUE(tables_.back().reserve(prompt.length));
+      std::vector<TokenId> tokens;
+      for (std::int32_t t = 0; t < prompt.length; ++t) {
+        tokens.push_back((t * 37 + prompt.length) % static_cast<TokenId>(config_.vocab_size));
+      }
+      const std::int32_t first =
+          batch_->add_sequence(tokens, 0, tables_.back().pages(), kPageTokens,
+                               prompt.adapter < 0 ? AdapterSlot{} : slot_of(prompt.adapter));
+      for (const std::int32_t row : prompt.sampled) {
+        batch_->add_sample(first + row, {}, {}, {});
+        ++count;
+      }
+    }
+    const StepInput input = batch_->upload(*stream_);
+    model_->forward(*stream_, input, *cache_, tier_->table());
+    return logits(count);
+  }
+
+  // With each prompt in a step of its own whose rows all get logits, so that none is dropped.
+  std::vector<float> logits_one_by_one(const std::vector<Prompt>& prompts) {
+    std::vector<float> all;
+    const auto width = static_cast<std::ptrdiff_t>(config_.vocab_size);
+    for (Prompt prompt : prompts) {
+      std::vector<std::int32_t> every(static_cast<std::size_t>(prompt.length));
+      std::iota(every.begin(), every.end(), 0);
+      const std::vector<std::int32_t> sampled = std::exchange(prompt.sampled, every);
+      const std::vector<float> of = logits_of({prompt});
+      for (const std::int32_t row : sampled) {
+        all.insert(all.end(), of.begin() + row * width, of.begin() + (row + 1) * width);
+      }
+    }
+    return all;
+  }
+};
+
+TEST_F(DroppedRows, LeaveTheOthersLogitsAsTheyAre) {
+  const std::vector<std::vector<Prompt>> steps = {
+      {{9, 2, {8}}},
+      {{12, 4, {11}}, {7, -1, {6}}, {9, 3, {8}}},
+      // Rows that get logits in another order than segments, twice, or not at all.
+      {{6, 2, {5}}, {10, 4, {3, 9, 9}}, {8, 0, {}}, {5, 2, {4}}, {4, 1, {3}}},
+      {{12, 2, {}}, {6, -1, {5}}},
+      {{5, 4, {4}}, {1, 2, {0}}, {1, -1, {0}}, {9, 3, {}}},
+  };
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const std::vector<float> expected = logits_one_by_one(steps[s]);
+    const std::vector<float> got = logits_of(steps[s]);
+    ASSERT_EQ(got.size(), expected.size());
+    float largest = 0, worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      largest = std::max(largest, std::abs(expected[i]));
+      worst = std::max(worst, std::abs(expected[i] - got[i]));
+    }
+    EXPECT_LE(worst, 1e-4F * largest) << "step " << s;
+    EXPECT_GT(largest, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::test
