@@ -94,15 +94,18 @@ PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request
 
 AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,
                              const PlanSteps& plan) {
+  // What more steps have to gain over fewer: others wait for them, too, and what is not known of
+  // each adds up.
+  constexpr double kLeastGain = 0.05;
   const std::size_t count = request.adapters.size();
   if (count == 0) return {};
   AdmissionPlan best =
       in_turns_of(count, costs, request, plan, std::numeric_limits<double>::infinity());
   for (std::size_t size = count; size > 1;) {
     size = (size + 1) / 2;
-    const double best_sum = sum(best);
-    AdmissionPlan made = in_turns_of(size, costs, request, plan, best_sum);
-    if (made.turns.size() == count && sum(made) < best_sum) best = std::move(made);
+    const double most = (1 - kLeastGain) * sum(best);
+    AdmissionPlan made = in_turns_of(size, costs, request, plan, most);
+    if (made.turns.size() == count && sum(made) < most) best = std::move(made);
   }
   return best;
 }

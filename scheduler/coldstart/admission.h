@@ -36,9 +36,10 @@ using PlanSteps = std::function<PlannedStep(const CostModel& costs, const PlanRe
 // plan_handoff(), taken at its word.
 PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request);
 
-// The turns with the earliest mean end among: all at once, and halves, quarters ... down to one a
-// step. `request` describes the next step as if all its adapters were in it, in the order in which
-// they should begin; `plan` plans a step, and is called some 2 n times for n adapters.
+// The turns with the earliest mean end among: all at once, and, where that is some earlier, halves,
+// quarters ... down to one a step. `request` describes the next step as if all its adapters were in
+// it, in the order in which they should begin; `plan` plans a step, and is called some 2 n times
+// for n adapters.
 AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,
                              const PlanSteps& plan = plan_as_predicted);
 

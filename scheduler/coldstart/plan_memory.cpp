@@ -145,14 +145,30 @@ PlanWay PlanMemory::promised(const PlanSeconds& predicted) {
 }
 
 PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& predicted) const {
+  const auto ratio_in = [&](PlanSituation where, PlanWay way) -> std::optional<double> {
+    const auto found = seen_.find(where);
+    if (found == seen_.end()) return std::nullopt;
+    const std::size_t of = index_of(way);
+    const auto& ratios = found->second.ratios[of];
+    if (ratios.known() == 0) return std::nullopt;
+    return believed(ratios, found->second.kept[of]);
+  };
+  const auto ratio_beside = [&](PlanWay way) -> std::optional<double> {
+    for (std::uint8_t PlanSituation::*coordinate : {&PlanSituation::link, &PlanSituation::rows}) {
+      for (const int step : {1, -1}) {
+        PlanSituation beside = situation;
+        beside.*coordinate = static_cast<std::uint8_t>(beside.*coordinate + step);
+        if (const auto ratio = ratio_in(beside, way)) return std::sqrt(*ratio);
+      }
+    }
+    return std::nullopt;
+  };
   PlanSeconds expected = predicted;
-  const auto found = seen_.find(situation);
-  if (found == seen_.end()) return expected;
-  const Seen& seen = found->second;
   const auto correct = [&](PlanWay way, PlanWay alike) {
-    const std::size_t of = index_of(seen.ratios[index_of(way)].known() > 0 ? way : alike);
-    const auto& ratios = seen.ratios[of];
-    if (ratios.known() > 0) expected[index_of(way)] *= believed(ratios, seen.kept[of]);
+    std::optional<double> ratio = ratio_in(situation, way);
+    if (!ratio) ratio = ratio_in(situation, alike);
+    if (!ratio) ratio = ratio_beside(way);
+    if (ratio) expected[index_of(way)] *= *ratio;
   };
   correct(PlanWay::wait, PlanWay::wait);
   correct(PlanWay::plan, PlanWay::assist);

@@ -80,5 +80,28 @@ TEST(Burst, BeginsAtOnceWhereStepsOfSeveralTakeNoLonger) {
   EXPECT_GT(most_in_a_step([](std::size_t) { return 1e-3; }), 1U);
 }
 
+// The second comes while the first one's load is ordered, which takes long for many.
+TEST(Burst, TakesInWhoComesWhileLoadsAreOrdered) {
+  Engine* engine = nullptr;
+  std::unique_ptr<Generation> second;
+  std::vector<std::size_t> sizes;  // of what is planned, in order
+  auto served =
+      HandoffEngine::make(AdapterMode::planned, 2, kLinkGbps, 0, [&](EngineOptions& options) {
+        options.handoff.plan = [&](const CostModel&, const PlanRequest& request) {
+          if (sizes.empty()) second = engine->submit(handoff_request(1, 9, 2)).value();
+          sizes.push_back(request.adapters.size());
+          return wait_for_all(request, [](std::size_t) { return 1e-3; });
+        };
+      });
+  engine = served->engine.get();
+  const auto first = served->engine->submit(handoff_request(0, 9, 2)).value();
+  EXPECT_TRUE(collect(*first).front().error.ok());
+  EXPECT_TRUE(collect(*second).front().error.ok());
+  served->engine.reset();  // its thread has ended
+  ASSERT_GE(sizes.size(), 2U);
+  EXPECT_EQ(sizes[0], 1U);
+  EXPECT_EQ(sizes[1], 2U) << "no step went without it";
+}
+
 }  // namespace
 }  // namespace tandem::test

@@ -104,6 +104,24 @@ TEST(Admission, GoesByWhatIsExpectedOfEachStep) {
   EXPECT_GT(later.turns.back(), 0);
 }
 
+TEST(Admission, WantsAGainForMoreSteps) {
+  CostModel costs;
+  const PlanRequest request = burst(2, 25, qkv_7b(64));
+  const auto turns = [&](double second_ends) {
+    const AdmissionPlan plan =
+        plan_admission(costs, request, [&](const CostModel& model, const PlanRequest& step) {
+          PlannedStep planned = plan_as_predicted(model, step);
+          planned.ends = step.adapters.size() == 2 ? 10e-3
+                         : step.starts_in > 0      ? second_ends
+                                                   : 7e-3;
+          return planned;
+        });
+    return plan.turns.back() + 1;
+  };
+  EXPECT_EQ(turns(12.5e-3), 1) << "9.75 ms for 10";
+  EXPECT_EQ(turns(11.5e-3), 2) << "9.25 ms";
+}
+
 TEST(Admission, IsNeverWorseThanAllAtOnceNorOutOfOrder) {
   constexpr unsigned kSeed = 20261122;
   SCOPED_TRACE(::testing::Message() << "seed " << kSeed);

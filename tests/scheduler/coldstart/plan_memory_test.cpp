@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace tandem {
 namespace {
@@ -78,6 +79,25 @@ TEST(PlanMemory, BelievesHalfOfWhatItSawOnce) {
 }
 
 // A worker that was held up once changes nothing.
+TEST(PlanMemory, GoesByHalfOfWhatItSawBesideASituationItDoesNotKnow) {
+  PlanMemory memory;
+  for (int i = 0; i < 3; ++i) memory.observe(kHere, PlanWay::plan, 10, 22.5);
+  const PlanSeconds predicted = {14, 10, std::numeric_limits<double>::infinity()};
+  const auto expected = [&](int rows, int link) {
+    PlanSituation there = kHere;
+    there.rows = static_cast<std::uint8_t>(there.rows + rows);
+    there.link = static_cast<std::uint8_t>(there.link + link);
+    return memory.expected(there, predicted)[index_of(PlanWay::plan)];
+  };
+  EXPECT_DOUBLE_EQ(expected(0, 0), 22.5);
+  for (const auto& [rows, link] : {std::pair{0, 1}, {0, -1}, {1, 0}, {-1, 0}}) {
+    EXPECT_DOUBLE_EQ(expected(rows, link), 15) << rows << " " << link;
+  }
+  EXPECT_DOUBLE_EQ(expected(1, 1), 10);
+  EXPECT_DOUBLE_EQ(expected(0, 2), 10);
+  EXPECT_DOUBLE_EQ(memory.expected(kHere, predicted)[index_of(PlanWay::wait)], 14);
+}
+
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
   for (int i = 0; i < 20; ++i) {
