@@ -1,5 +1,6 @@
 #include "tools/setup/kept_costs.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +122,7 @@ TEST_F(KeptCostsTest, AreKeptWithoutPlansOfAnotherVersion) {
   const auto kept = open();
   kept->keep(lessons_);
   std::string text = *read_text_file(kept->path(), 1 << 20);
-  const std::string version = "\"version\": 2";
+  const std::string version = fmt::format("\"version\": {}", PlanLessons::kVersion);
   const std::size_t at = text.find(version);
   ASSERT_NE(at, std::string::npos) << text;
   std::ofstream(kept->path()) << text.replace(at, version.size(), "\"version\": 1");
