@@ -157,10 +157,10 @@ void StepBatch::group_samples_by_adapter() {
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> segment_of(ids_.size(), kNone);  // [row]
   for (std::size_t s = 0; s < segments_.size(); ++s) {
-    for (std::int32_t i = 0; i < segments_[s].count; ++i) {
-      segment_of[static_cast<std::size_t>(
-          lora_rows_[static_cast<std::size_t>(segments_[s].first + i)])] = s;
-    }
+    const auto rows = std::span(lora_rows_)
+                          .subspan(static_cast<std::size_t>(segments_[s].first),
+                                   static_cast<std::size_t>(segments_[s].count));
+    for (const std::int32_t row : rows) segment_of[static_cast<std::size_t>(row)] = s;
   }
   std::vector<std::int32_t> order(sample_rows_.size());
   std::iota(order.begin(), order.end(), 0);

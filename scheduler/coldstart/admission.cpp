@@ -59,8 +59,9 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
       rows += request.adapters[i].rows;
     }
     step.rows += rows;
-    const auto [planned, end] = plan(costs, step);
-    for (LoadPiece piece : planned.order) {
+    const PlannedStep planned = plan(costs, step);
+    const double end = planned.ends;
+    for (LoadPiece piece : planned.plan.order) {
       piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);
       made.order.push_back(piece);
     }
@@ -70,7 +71,7 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
       total += end;
     }
     step.link_busy_for =
-        arrive(costs, planned.order, std::max(0.0, step.link_busy_for), step.adapters);
+        arrive(costs, planned.plan.order, std::max(0.0, step.link_busy_for), step.adapters);
     std::erase_if(step.adapters,
                   [&](const ColdAdapter& adapter) { return !is_cold_at(adapter, end); });
     for (ColdAdapter& adapter : step.adapters) adapter.rows = 1;
