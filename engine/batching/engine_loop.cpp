@@ -81,7 +81,10 @@ bool EngineLoop::run_round() {
   constexpr int kMostJoin = 3;
   int joined = 0;
   const auto is_joined = [&] {
-    return executor_->empty() && ++joined <= kMostJoin && inbox_->wait(Duration::zero());
+    if (!executor_->empty() || ++joined > kMostJoin || !inbox_->wait(Duration::zero()))
+      return false;
+    planning_.since = clock_->now();  // it is planned anew
+    return true;
   };
   do {
     take_in();

@@ -277,8 +277,11 @@ void Handoff::tell_of(const HandoffStep& step, double seconds) noexcept {
 
 HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
   HandoffOutcome outcome;
-  if (step.planned_s > 0 && log::enabled(log::Level::debug)) log::debug("{}", tell(step, seconds));
+  const auto tell_people = [&] {
+    if (log::enabled(log::Level::debug)) log::debug("{}", tell(step, seconds));
+  };
   if (step.groups.empty()) {
+    if (step.planned_s > 0) tell_people();
     if (!failed) learn(step, seconds);
     return outcome;
   }
@@ -300,6 +303,7 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
     }
     outcome.served.push_back({group.adapter.get(), count_layers(step, g)});
   }
+  tell_people();
   if (!failed && cold_starts_ != nullptr) tell_of(step, seconds);
   if (!failed && broken == 0) learn(step, seconds);
   ++counts_.steps;

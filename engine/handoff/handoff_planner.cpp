@@ -133,10 +133,14 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   };
   for (const AdapterRows& each : waiting) add(each);
   for (const AdapterRows& each : loads) add(each);
+  // Steps that admissions avoid are not seen: else what once was slow would be avoided for good.
+  constexpr std::uint64_t kAtTheirWordIn = 64;
+  const bool at_their_word = learner_.observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
   AdmissionPlan plan =
-      plan_admission(costs_, request, [this](const CostModel& costs, const PlanRequest& step) {
+      plan_admission(costs_, request, [&](const CostModel& costs, const PlanRequest& step) {
         Choice choice = plan_step(costs, step);
-        return PlannedStep{std::move(choice.plan), choice.ends};
+        const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
+        return PlannedStep{std::move(choice.plan), at_their_word ? predicted : choice.ends};
       });
   const auto before = static_cast<std::int32_t>(waiting.size());
   std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
@@ -261,7 +265,9 @@ HandoffPlanner::Choice HandoffPlanner::plan_step(const CostModel& costs,
                                  plans ? step_seconds(request, plan) : kNone,
                                  assists ? step_seconds(request, assisting) : kNone};
   const PlanWay way = memory_.choose(situation, predicted);
-  const double ends = start + memory_.expected(situation, predicted)[index_of(way)];
+  // Not of a way that is tried once: an admission would avoid the step, and the try never come.
+  const PlanSeconds expected = memory_.expected(situation, predicted);
+  const double ends = start + expected[index_of(PlanMemory::promised(expected))];
   if (way == PlanWay::plan) return {std::move(plan), way, ends};
   if (way == PlanWay::assist) return {std::move(assisting), way, ends};
   return {std::move(waiting), way, ends, PlanMemory::promised(predicted) != PlanWay::wait};

@@ -266,10 +266,11 @@ std::string tell(const HandoffStep& step, double seconds) {
                                  run_lengths(letters_of(step, offers, g))));
   }
   return fmt::format(
-      "cold step of {} rows: planned {:.3f} ms, took {:.3f}; between offers {:.3f}, {:.3f}, of it "
-      "layer {} {:.3f} longer; {}",
+      "cold step of {} rows: planned {:.3f} ms, took {:.3f}; between offers {:.3f}, {:.3f}{}; {}",
       step.rows, step.planned_s * 1e3, seconds * 1e3, planned_between * 1e3, seen_between * 1e3,
-      worst, worst_late_s * 1e3, fmt::join(groups, ", "));
+      worst_late_s > 0 ? fmt::format(", of it layer {} {:.3f} longer", worst, worst_late_s * 1e3)
+                       : "",
+      fmt::join(groups, ", "));
 }
 
 }  // namespace tandem

@@ -15,7 +15,7 @@ constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  2
                                                       80,  96,  112, 128, 160, 192, 224, 256, 320,
                                                       384, 448, 512, 640, 768, 896, 1024};
 constexpr std::array<std::int32_t, 5> kDecodeRanks = {16, 32, 64, 128, 256};
-// What most adapters have, or anything.
+// What most adapters have, or anything: every bound on the rank is recorded with each.
 constexpr std::array<SiteSet, 2> kDecodeSites = {SiteSet{Site::qkv}, SiteSet::all()};
 
 SiteSet bound_of(SiteSet sites) {

@@ -96,6 +96,7 @@ TEST(Burst, TakesInWhoComesWhileLoadsAreOrdered) {
   engine = served->engine.get();
   const auto first = served->engine->submit(handoff_request(0, 9, 2)).value();
   EXPECT_TRUE(collect(*first).front().error.ok());
+  ASSERT_NE(second, nullptr) << "nothing was planned";
   EXPECT_TRUE(collect(*second).front().error.ok());
   served->engine.reset();  // its thread has ended
   ASSERT_GE(sizes.size(), 2U);

@@ -159,6 +159,7 @@ TEST_F(Gemm, EndsInSwigluAsTheTwoOperationsDo) {
     check_swiglu(DType::bf16, t, 64, 17001, 0);
     check_swiglu(DType::f16, t, 64, 34000, 8);
     check_swiglu(DType::bf16, t, 4096, 11008, 0);
+    check_swiglu(DType::f16, t, 512, 14336, 0);
   }
 }
 

@@ -78,7 +78,6 @@ TEST(PlanMemory, BelievesHalfOfWhatItSawOnce) {
   EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan) << "it is forgotten";
 }
 
-// A worker that was held up once changes nothing.
 TEST(PlanMemory, GoesByHalfOfWhatItSawBesideASituationItDoesNotKnow) {
   PlanMemory memory;
   for (int i = 0; i < 3; ++i) memory.observe(kHere, PlanWay::plan, 10, 22.5);
@@ -98,6 +97,7 @@ TEST(PlanMemory, GoesByHalfOfWhatItSawBesideASituationItDoesNotKnow) {
   EXPECT_DOUBLE_EQ(memory.expected(kHere, predicted)[index_of(PlanWay::wait)], 14);
 }
 
+// A worker that was held up once changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;
   for (int i = 0; i < 20; ++i) {
