@@ -235,15 +235,13 @@ LayerKind LlamaModel::kind_of(const Step& step, std::int64_t layer) {
 // What follows the last layer's attention is for the rows that get logits alone: of a prompt one,
 // of a piece of a prompt none. Halves of adapters and workers have what is theirs by rows of all
 // the step; a recording is of as many rows in every layer.
-bool LlamaModel::may_drop_rows(const Step& step) {
+bool LlamaModel::may_drop_rows(const Step& step) const {
   const StepInput& input = step.input;
   // Half at least, for gathering them costs, too; a row may get logits more than once.
   if (input.padded || 2 * input.num_logits > input.num_rows) return false;
   if (input.num_segments == 0) return true;
-  const LayerHandoff* const last = step.handoff == nullptr ? nullptr : &step.handoff->layers.back();
   return std::ranges::none_of(std::array{Site::o, Site::gate_up, Site::down}, [&](Site site) {
-    return input.halved.has(site) ||
-           (last != nullptr && last->sites[static_cast<std::size_t>(site)].offered());
+    return input.halved.has(site) || is_offered(step.handoff, config_.num_layers - 1, site);
   });
 }
 

@@ -151,7 +151,7 @@ class LlamaModel {
   Step cut(Stream& stream, const StepInput& input, const KvCache& cache,
            const AdapterTable& adapters, const StepHandoff* handoff) const;
   static LayerKind kind_of(const Step& step, std::int64_t layer);
-  static bool may_drop_rows(const Step& step);
+  bool may_drop_rows(const Step& step) const;
   void begin(Step& step);
   void compute_layer(Step& step, std::int64_t layer);
   void end(Step& step);

@@ -26,12 +26,6 @@ HandoffJob job_at(HandoffJob job, std::size_t layer, std::size_t site) {
   return job;
 }
 
-bool is_offered(const StepHandoff* handoff, std::int64_t layer, Site site) {
-  return handoff != nullptr && handoff->layers[static_cast<std::size_t>(layer)]
-                                   .sites[static_cast<std::size_t>(site)]
-                                   .offered();
-}
-
 }  // namespace
 
 bool LlamaModel::has_deltas(const Step& step, std::int64_t layer, Site site) {

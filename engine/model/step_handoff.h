@@ -68,4 +68,11 @@ struct StepHandoff {
   std::span<const LayerHandoff> layers;  // host memory
 };
 
+// Null: the step hands nothing over.
+inline bool is_offered(const StepHandoff* handoff, std::int64_t layer, Site site) {
+  return handoff != nullptr && handoff->layers[static_cast<std::size_t>(layer)]
+                                   .sites[static_cast<std::size_t>(site)]
+                                   .offered();
+}
+
 }  // namespace tandem

@@ -15,8 +15,9 @@
 namespace tandem {
 
 // Steps that are about alike: how many adapters, how many rows, and how long after the step's
-// begin, in quarters of it with all of them there, the last of them arrives, each by doublings. The
-// same when loads are ordered and when the step is planned, whatever the order.
+// begin, in quarters of it with all of them there, the last of them arrives, each by doublings. As
+// a rule the same when loads are ordered and when the step is planned, whatever the order; an
+// adapter that is resident by then counts in the first alone.
 struct PlanSituation {
   std::uint8_t adapters = 0, rows = 0, link = 0;
 
@@ -61,6 +62,7 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan);
 class PlanMemory {
  public:
   static constexpr std::size_t kRemembered = 5;  // steps of each way
+  static constexpr double kHeldUp = 3;
 
   // A step was planned to take `planned_s` in this way, and took `took_s`.
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
@@ -71,11 +73,13 @@ class PlanMemory {
   // in a situation beside this one, for a step may lie on either side of a border; else as
   // predicted.
   PlanSeconds expected(PlanSituation situation, const PlanSeconds& predicted) const;
-  // The way to go, of what is to be expected of each. What gains next
-  // to nothing over waiting is not done, nor, over the plan, `assist`. The answer is the same until
-  // something is observed. Once in a hundred steps of a situation, or the more seldom the worse it
-  // is (half a percent of their time is spent on each at the most), it is another way: else a way
-  // that was bad once would be left for good.
+  // The way to go, of what is to be expected of each. What gains next to nothing over waiting is
+  // not done, nor, over the plan, `assist`. The answer is the same until something is observed.
+  // Once in a hundred steps of a situation, or the more seldom the worse it is (half a percent of
+  // their time is spent on each at the most), it is another way: else a way that was bad once would
+  // be left for good. One that took kHeldUp times what it promised, and promised to be the best,
+  // was held up by something that may be over: it is tried after 4 steps first, then after 8, 16
+  // and 32, until kRemembered of it are known.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static PlanWay promised(const PlanSeconds& predicted);

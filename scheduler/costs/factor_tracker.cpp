@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 namespace tandem {
 namespace {
@@ -26,7 +27,18 @@ std::optional<double> ratio_of(double size, double model, double seen) {
 bool FactorTracker::observe(double size, double model, double seen) {
   const std::optional<double> ratio = ratio_of(size, model, seen);
   if (!ratio) return false;
-  buckets_[static_cast<std::size_t>(std::lround(FactorTable::position(size)))].add(*ratio);
+  const auto i = static_cast<std::size_t>(std::lround(FactorTable::position(size)));
+  // A bucket that knows a few has a median that one of them does not move.
+  constexpr std::size_t kFew = 3;
+  const double doubted = std::exchange(doubted_[i], 0);
+  if (buckets_[i].known() < kFew && *ratio > kHeldUp * table_.values[i]) {
+    if (doubted == 0) {
+      doubted_[i] = *ratio;
+      return false;
+    }
+    buckets_[i].add(doubted);
+  }
+  buckets_[i].add(*ratio);
   fill();
   return true;
 }

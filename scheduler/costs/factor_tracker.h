@@ -22,10 +22,13 @@ class FactorTracker {
   static constexpr std::size_t kRemembered = 7;
   static constexpr double kBoundSlack = 1.2;
   static constexpr double kNoWork = 0.1;
+  static constexpr double kHeldUp = 4;
 
   // Of this size it took `seen` where the model without factors said `model`, which has to be above
   // 0. Each is remembered in its bucket until kRemembered more are; what counts is their median, so
-  // that what was held up once means nothing. False: it is no measurement of the same.
+  // that what was held up once means nothing; where little is known yet, what took more than
+  // kHeldUp times what is believed counts, with the next, when that did so as well. False: it is no
+  // measurement of the same, or does not count yet.
   bool observe(double size, double model, double seen);
 
   // Of this size it took no more, or no less, than `seen`. Counts in each of the two buckets around
@@ -46,6 +49,7 @@ class FactorTracker {
   void fill();
 
   std::array<RecentMedian<kRemembered>, FactorTable::kBuckets> buckets_;
+  std::array<double, FactorTable::kBuckets> doubted_{};  // the last ratio, if it does not count yet
   FactorTable table_;
 };
 

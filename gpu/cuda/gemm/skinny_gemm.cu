@@ -31,7 +31,6 @@
 //   the last seventh in units of 8 rows to whoever  27.5  blocks end up to a tenth apart, as their
 //     is first there                                      processors get different bandwidth, but
 //                                                         stages of 4 KB are slower still
-#include <cuda.h>
 
 #include <algorithm>
 #include <cstdint>

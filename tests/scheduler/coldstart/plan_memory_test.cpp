@@ -137,7 +137,9 @@ TEST(PlanMemory, TriesWhatIsMuchWorseTheMoreSeldom) {
   for (const double times_as_long : {1.25, 2.0, 5.0}) {
     PlanMemory memory;
     const double bad = times_as_long * kWait;
-    for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, bad);
+    for (std::size_t i = 0; i < PlanMemory::kRemembered; ++i) {
+      memory.observe(kHere, Way::plan, kPlan, bad);
+    }
     double took = 0, lost = 0;
     for (int i = 0; i < 4000; ++i) {
       const Way way = memory.choose(kHere, seconds(kPlan, kWait));
@@ -161,6 +163,46 @@ TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
     memory.observe(kHere, way, way == Way::wait ? kWait : kPlan, way == Way::wait ? kWait : kPlan);
   }
   EXPECT_LT(steps, 1500);
+}
+
+// What held up two steps in a row need not hold up the next: a wait of four times as long for a
+// thousand steps would be a high price for it.
+TEST(PlanMemory, TriesSoonAgainWhatWasHeldUp) {
+  const PlanSeconds predicted = seconds(kPlan, 4 * kPlan);
+  PlanMemory memory;
+  for (int i = 0; i < 2; ++i) memory.observe(kHere, Way::plan, kPlan, 8 * kPlan);
+  int waited = 0;
+  for (; memory.choose(kHere, predicted) == Way::wait; ++waited) {
+    ASSERT_LT(waited, 100);
+    memory.observe(kHere, Way::wait, 4 * kPlan, 4 * kPlan);
+  }
+  EXPECT_LE(waited, 8);
+  memory.observe(kHere, Way::plan, kPlan, kPlan);
+  int handed = 0;
+  for (; handed < 2; ++handed) {
+    for (waited = 0; memory.choose(kHere, predicted) == Way::wait; ++waited) {
+      ASSERT_LT(waited, 100);
+      memory.observe(kHere, Way::wait, 4 * kPlan, 4 * kPlan);
+    }
+    memory.observe(kHere, Way::plan, kPlan, kPlan);
+  }
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(memory.choose(kHere, predicted), Way::plan) << "three of five were well";
+    memory.observe(kHere, Way::plan, kPlan, kPlan);
+  }
+}
+
+TEST(PlanMemory, TriesEverMoreSeldomWhatIsAlwaysHeldUp) {
+  PlanMemory memory;
+  int tried = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Way way = memory.choose(kHere, seconds(kPlan, 4 * kPlan));
+    tried += way == Way::plan ? 1 : 0;
+    memory.observe(kHere, way, way == Way::wait ? 4 * kPlan : kPlan,
+                   way == Way::wait ? 4 * kPlan : 8 * kPlan);
+  }
+  EXPECT_GE(tried, 5);
+  EXPECT_LE(tried, 5 + 10);
 }
 
 TEST(PlanMemory, LeavesAllToWorkersOnlyWhereThatGainsOverThePlan) {

@@ -64,6 +64,25 @@ TEST(CostLearner, IsNotImpressedByAWorkerThatWasHeldUpOnce) {
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-3), 1, kNear);
 }
 
+// Of a size that is new, too: a step in which all workers were held up would else have the next
+// ones wait, from which nothing is learnt of workers.
+TEST(CostLearner, DoesNotGoByTheFirstHandoverOfItsSizeIfThatWasHeldUp) {
+  CostLearner learner;
+  learner.observe_stall(kWhole, 1e-3, 50e-3);
+  EXPECT_EQ(learner.factors(), CostFactors());
+  learner.observe_stall(kWhole, 1e-3, 2e-3);
+  EXPECT_NEAR(learner.factors().stall(kWhole, 1e-3), 2, kNear);
+  learner.observe_stall(kWhole, 1e-3, 50e-3);
+  EXPECT_NEAR(learner.factors().stall(kWhole, 1e-3), 2, kNear) << "nor by the second";
+}
+
+TEST(CostLearner, BelievesWhatTookMuchLongerTwice) {
+  CostLearner learner;
+  for (int i = 0; i < 2; ++i) learner.observe_stall(kWhole, 1e-3, 50e-3);
+  EXPECT_NEAR(learner.factors().stall(kWhole, 1e-3), 50, kNear);
+  EXPECT_EQ(learner.observed(), 1U) << "the first counted with the second";
+}
+
 TEST(CostLearner, FollowsAMachineThatHasBecomeSlower) {
   CostLearner learner;
   for (int i = 0; i < 100; ++i) learner.observe_stall(kWhole, 1e-3, 1e-3);
