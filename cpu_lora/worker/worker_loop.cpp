@@ -158,6 +158,9 @@ void WorkerLoop::Impl::pause_without_jobs() {
     sleep_until_woken(mailbox, wake, kSleepS);
   }
   seat.state.store(SeatState::working, std::memory_order_release);
+  const TimePoint now = steady_clock::now();
+  // Who wakes it is about to describe a job. relaxed: it hangs on nothing else.
+  if (inbox.wake.load(std::memory_order_relaxed) != wake) idle_since = now;
   next_look = {};  // that was long: beat and ask now
 }
 

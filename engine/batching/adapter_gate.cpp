@@ -76,6 +76,7 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   const std::span<const AdapterLease> reserved = loads.reserved();
   if (reserved.empty()) return;
   if (plan_ == nullptr) {
+    if (rouse_ != nullptr) rouse_();
     loads.enqueue({});
     return;
   }
@@ -98,6 +99,7 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   for (std::size_t i = 0; i < turns_.size(); ++i) {
     turns_[i].step = step_ + 1 + static_cast<std::uint64_t>(plan.turns[i]);
   }
+  if (plan.hands_over && rouse_ != nullptr) rouse_();
   loads.enqueue(plan.order);
 }
 

@@ -48,7 +48,9 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
   pool_->set_costs(reclaim_costs(parts.view, pool_->shape().page_tokens));
   scheduler_.set_gate(gate_);
   const Handoff* const handoff = executor_->handoff();
-  if (handoff == nullptr || !goes_by_figures(options.adapter_mode)) return;
+  if (handoff == nullptr) return;
+  gate_.set_rouse([handoff] { handoff->rouse_workers(); });
+  if (!goes_by_figures(options.adapter_mode)) return;
   gate_.set_plan([this, handoff](std::vector<AdapterRows> waiting, std::vector<AdapterRows> loads) {
     for (std::vector<AdapterRows>* list : {&waiting, &loads}) {
       for (AdapterRows& each : *list) {

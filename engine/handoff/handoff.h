@@ -58,6 +58,10 @@ class Handoff {
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
                           std::int32_t rows, double starts_in, const LoadQueue& under_way) const;
 
+  // Workers that sleep take a tenth of a millisecond to wake: for who is about to order loads and
+  // to enqueue a step that hands something over.
+  void rouse_workers() const { mailboxes_->rouse(); }
+
   void mend(Stream& stream) { mailboxes_->mend(stream); }
   // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
   // none of its groups must be waited for layer by layer.

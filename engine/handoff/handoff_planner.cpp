@@ -19,13 +19,6 @@ namespace tandem {
 
 namespace {
 
-bool hands_over(const HandoffPlan& plan) {
-  return std::ranges::any_of(plan.choices, [](const std::vector<LayerChoice>& layers) {
-    return std::ranges::any_of(layers,
-                               [](LayerChoice choice) { return choice != LayerChoice::wait; });
-  });
-}
-
 // A part of a load.
 struct Expected {
   TimePoint time;

@@ -140,6 +140,10 @@ void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const
   publish_job(*boxes_[box].mailbox, sequence, jobs.data(), static_cast<std::uint32_t>(jobs.size()));
 }
 
+void Mailboxes::rouse() const {
+  for (const Box& box : boxes_) wake_workers(*box.mailbox);
+}
+
 void Mailboxes::step_begins(std::uint64_t used) {
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     if ((used & mask_of(i)) == 0) continue;

@@ -61,6 +61,7 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
     step.rows += rows;
     const PlannedStep planned = plan(costs, step);
     const double end = planned.ends;
+    if (first == 0) made.hands_over = hands_over(planned.plan);
     for (LoadPiece piece : planned.plan.order) {
       piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);
       made.order.push_back(piece);

@@ -22,6 +22,7 @@ struct AdmissionPlan {
   std::vector<LoadPiece> order;
   // Expected end of each one's first step, in seconds from now.
   std::vector<double> ends;
+  bool hands_over = false;  // the next step, as it is planned now: to workers
 };
 
 struct PlannedStep {

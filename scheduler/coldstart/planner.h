@@ -81,6 +81,9 @@ HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request);
 // Whether waiting costs so much that anything else is worth a thought. `waiting`: plan_waiting()'s.
 bool is_worth_planning(const PlanRequest& request, const HandoffPlan& waiting);
 
+// Whether workers compute anything of it.
+bool hands_over(const HandoffPlan& plan);
+
 // Predicted times of given choices and order; what plan_handoff() compares. Fills in layer_ends and
 // resident_ends. A layer that is waited for and neither on its way nor in the order never ends.
 void predict(const CostModel& costs, const PlanRequest& request, HandoffPlan& plan);

@@ -265,6 +265,18 @@ TEST_F(WorkerLoopTest, SleepsWithoutJobsAndWakesForOne) {
   }
 }
 
+// Who wakes it says that a job is about to come: it is awake then.
+TEST_F(WorkerLoopTest, StaysAwakeForAWhileWhenItIsRousedWithoutAJob) {
+  start_workers(1, {.spin_ms = 300, .peer_ms = kPatientMs});
+  const auto is_in = [&](SeatState state) {
+    return comes_true([&] { return mailbox_->seat(0).state == state; });
+  };
+  ASSERT_TRUE(is_in(SeatState::sleeping));
+  wake_workers(*mailbox_);
+  EXPECT_TRUE(is_in(SeatState::working));
+  EXPECT_TRUE(is_in(SeatState::sleeping)) << "nothing came";
+}
+
 TEST_F(WorkerLoopTest, BeatsInEveryWait) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
   const auto beats = [&](int seat) {

@@ -66,6 +66,15 @@ TEST(Admission, PlansOneAdapterAsThePlannerDoes) {
   EXPECT_TRUE(plan_admission(costs, PlanRequest()).turns.empty());
 }
 
+TEST(Admission, TellsWhetherTheNextStepHandsAnythingOver) {
+  const CostModel costs;
+  PlanRequest request = burst(1, 8, qkv_7b(64));
+  request.link_busy_for = 1;  // nothing arrives in time
+  EXPECT_TRUE(plan_admission(costs, request).hands_over);
+  request.workers = 0;
+  EXPECT_FALSE(plan_admission(costs, request).hands_over);
+}
+
 TEST(Admission, DoesNotLetTheFirstOfABurstWaitForTheLast) {
   // On the native link eight loads take 15 ms, a step 4: some two loads pass behind each step.
   const CostModel costs;
