@@ -32,10 +32,11 @@ std::optional<double> median_of(const std::vector<double>& ratios) {
 
 // What to expect of a way by its ratios, of which there is one at least. The first step of a kind
 // may have been held up by what comes once, memory that nobody had touched, workers that slept: one
-// alone counts as if another had taken what was predicted, and two meet half way.
+// and two count as if another had taken what was predicted: half way to it, or the middle of three.
 double believed(const RecentMedian<PlanMemory::kRemembered>& ratios, bool kept) {
   if (kept || ratios.known() > 2) return ratios.median();
-  return std::sqrt(ratios.ranked(0) * (ratios.known() == 2 ? ratios.ranked(1) : 1));
+  if (ratios.known() == 1) return std::sqrt(ratios.median());
+  return std::clamp(1.0, ratios.ranked(0), ratios.ranked(1));
 }
 
 // Of the way that takes `worse` where the other takes `better`.

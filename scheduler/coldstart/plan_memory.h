@@ -68,10 +68,10 @@ class PlanMemory {
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
 
   // What to expect of each way, by what such steps took of late, over what was predicted; of one
-  // step alone half is believed, two meet half way. Where none is known of `plan` or `assist`, by
-  // what the other took, as their costs are the same; where none of either, by half of what it took
-  // in a situation beside this one, for a step may lie on either side of a border; else as
-  // predicted.
+  // step alone half is believed, of two the one that is nearer to it, if they agree. Where none is
+  // known of `plan` or `assist`, by what the other took, as their costs are the same; where none of
+  // either, by half of what it took in a situation beside this one, for a step may lie on either
+  // side of a border; else as predicted.
   PlanSeconds expected(PlanSituation situation, const PlanSeconds& predicted) const;
   // The way to go, of what is to be expected of each. What gains next to nothing over waiting is
   // not done, nor, over the plan, `assist`. The answer is the same until something is observed.

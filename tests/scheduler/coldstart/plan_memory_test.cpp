@@ -78,6 +78,20 @@ TEST(PlanMemory, BelievesHalfOfWhatItSawOnce) {
   EXPECT_EQ(memory.choose(kHere, seconds(kPlan, kWait)), Way::plan) << "it is forgotten";
 }
 
+TEST(PlanMemory, GoesByTheStepThatWasNotHeldUpIfItSawTwo) {
+  const auto expected_after = [](double first, double second) {
+    PlanMemory memory;
+    memory.observe(kHere, Way::plan, 1, first);
+    memory.observe(kHere, Way::plan, 1, second);
+    return memory.expected(kHere, {2, 1, kNone})[index_of(Way::plan)];
+  };
+  EXPECT_DOUBLE_EQ(expected_after(1.1, 4), 1.1);
+  EXPECT_DOUBLE_EQ(expected_after(4, 1.1), 1.1);
+  EXPECT_DOUBLE_EQ(expected_after(0.9, 4), 1) << "between the two is what was predicted";
+  EXPECT_DOUBLE_EQ(expected_after(3, 4), 3);
+  EXPECT_DOUBLE_EQ(expected_after(0.5, 0.8), 0.8);
+}
+
 TEST(PlanMemory, GoesByHalfOfWhatItSawBesideASituationItDoesNotKnow) {
   PlanMemory memory;
   for (int i = 0; i < 3; ++i) memory.observe(kHere, PlanWay::plan, 10, 22.5);
