@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::uint32_t kTryOnceIn = 100;    // at the most
 constexpr double kMostLostByTrying = 0.005;  // of the time of the steps between
-constexpr std::uint32_t kTryHeldUpAfter = 4;
+constexpr std::uint32_t kTryAgainAfter = 4;
+constexpr std::size_t kFew = 2;
 // Handing over keeps cores busy that others could use, and a plan no more of them than it has to:
 // what takes more has to gain something.
 constexpr double kLeastGain = 0.02;
@@ -34,7 +35,7 @@ std::optional<double> median_of(const std::vector<double>& ratios) {
 // may have been held up by what comes once, memory that nobody had touched, workers that slept: one
 // and two count as if another had taken what was predicted: half way to it, or the middle of three.
 double believed(const RecentMedian<PlanMemory::kRemembered>& ratios, bool kept) {
-  if (kept || ratios.known() > 2) return ratios.median();
+  if (kept || ratios.known() > kFew) return ratios.median();
   if (ratios.known() == 1) return std::sqrt(ratios.median());
   return std::clamp(1.0, ratios.ranked(0), ratios.ranked(1));
 }
@@ -183,21 +184,20 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
   const std::uint32_t steps = found == seen_.end() ? 0 : found->second.steps;
   const PlanSeconds expected = this->expected(situation, predicted);
   const PlanWay best = promised(expected);
-  // 0: it was not held up, or so often that it is no chance.
-  const auto steps_until_it_may_be_over = [&](PlanWay way) -> std::uint32_t {
+  // Steps until it is tried again; 0: it is known well enough.
+  const auto again_after = [&](PlanWay way) -> std::uint32_t {
     if (found == seen_.end() || predicted[index_of(way)] >= expected[index_of(best)]) return 0;
     const auto& ratios = found->second.ratios[index_of(way)];
-    if (ratios.known() == 0 || ratios.known() == kRemembered) return 0;
-    if (believed(ratios, found->second.kept[index_of(way)]) < kHeldUp) return 0;
-    return kTryHeldUpAfter << (ratios.known() - 1);
+    const std::size_t known = ratios.known();
+    if (known == 0 || known == kRemembered || found->second.kept[index_of(way)]) return 0;
+    if (known > kFew && believed(ratios, false) < kHeldUp) return 0;
+    return kTryAgainAfter << (known - 1);
   };
   for (const PlanWay other : {PlanWay::wait, PlanWay::plan, PlanWay::assist}) {
     const double better = expected[index_of(best)], worse = expected[index_of(other)];
     if (other == best || std::isinf(worse)) continue;
     std::uint32_t every = steps_between_tries(std::min(better, worse), std::max(better, worse));
-    if (const std::uint32_t soon = steps_until_it_may_be_over(other); soon > 0) {
-      every = std::min(every, soon);
-    }
+    if (const std::uint32_t soon = again_after(other); soon > 0) every = std::min(every, soon);
     // Not two in the same step.
     const std::uint32_t turn =
         every - 1 - static_cast<std::uint32_t>(index_of(other)) * (every / 4);

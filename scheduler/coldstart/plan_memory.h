@@ -77,9 +77,9 @@ class PlanMemory {
   // not done, nor, over the plan, `assist`. The answer is the same until something is observed.
   // Once in a hundred steps of a situation, or the more seldom the worse it is (half a percent of
   // their time is spent on each at the most), it is another way: else a way that was bad once would
-  // be left for good. One that took kHeldUp times what it promised, and promised to be the best,
-  // was held up by something that may be over: it is tried after 4 steps first, then after 8, 16
-  // and 32, until kRemembered of it are known.
+  // be left for good. One that promises to be the best, by costs that have learnt from it as well,
+  // was held up by something that may be over: it is tried after 4 steps, then after 8, and where
+  // it took kHeldUp times as long, after 16 and 32, too.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static PlanWay promised(const PlanSeconds& predicted);

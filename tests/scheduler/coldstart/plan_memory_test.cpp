@@ -206,6 +206,18 @@ TEST(PlanMemory, TriesSoonAgainWhatWasHeldUp) {
   }
 }
 
+TEST(PlanMemory, TriesSoonAgainWhatWasSeenToLoseOnce) {
+  PlanMemory memory;
+  memory.observe(kHere, Way::plan, kPlan, 2 * kPlan);
+  int waited = 0;
+  for (; memory.choose(kHere, seconds(kPlan, kWait)) == Way::wait; ++waited) {
+    ASSERT_LT(waited, 100);
+    memory.observe(kHere, Way::wait, kWait, kWait);
+  }
+  EXPECT_LE(waited, 4);
+  EXPECT_EQ(memory.choose(kHere, seconds(1.01 * kWait, kWait)), Way::wait) << "it promises nothing";
+}
+
 TEST(PlanMemory, TriesEverMoreSeldomWhatIsAlwaysHeldUp) {
   PlanMemory memory;
   int tried = 0;
@@ -231,7 +243,7 @@ TEST(PlanMemory, LeavesAllToWorkersWherePlansWereSeenToLoseAgainstThat) {
   const PlanSeconds predicted = seconds(kPlan, 2 * kPlan, 1.1 * kPlan);
   memory.observe(kHere, Way::plan, kPlan, 1.5 * kPlan);
   EXPECT_EQ(memory.choose(kHere, predicted), Way::plan) << "the other's costs are the same";
-  memory.observe(kHere, Way::assist, 1.1 * kPlan, 1.1 * kPlan);
+  for (int i = 0; i < 2; ++i) memory.observe(kHere, Way::assist, 1.1 * kPlan, 1.1 * kPlan);
   EXPECT_EQ(memory.choose(kHere, predicted), Way::assist);
   memory.observe(kHere, Way::assist, 1.1 * kPlan, 2.2 * kPlan);
   memory.observe(kHere, Way::assist, 1.1 * kPlan, 2.2 * kPlan);
