@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/thread_cpus.h"
 #include "engine/batching/engine_reporter.h"
 #include "engine/batching/request_limits.h"
 #include "engine/batching/statistics.h"
@@ -24,13 +23,6 @@ std::int32_t max_page_ids(const EngineOptions& options) {
       (options.max_model_len + options.page_tokens - 1) / options.page_tokens;
   const std::int64_t room = std::max<std::int64_t>(options.num_pages, 1 << 20);
   return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
-}
-
-// A worker that wakes on the core where this thread is waits for it, and the other workers for that
-// one. A core alone would have all threads of the engine to itself: then the kernel may choose.
-void keep_off_workers(const HandoffOptions& handoff) {
-  if (handoff.groups.empty() || handoff.engine_cpus.size() < 2) return;
-  pin_this_thread(handoff.engine_cpus, "the engine thread");
 }
 
 BatchLimits batch_limits(const EngineOptions& options) {
@@ -186,9 +178,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                         *engine->executor_, engine->inbox_, engine->recording_.get(), clock, view,
                         static_cast<std::int64_t>(layout.chunk_bytes()) * num_devices});
   engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
-  engine->thread_ = std::thread([raw = engine.get(), on_gpu = devices.front()->info().is_cuda] {
+  engine->thread_ = std::thread([raw = engine.get()] {
     pthread_setname_np(pthread_self(), "engine");
-    if (on_gpu) keep_off_workers(raw->options_.handoff);
     raw->loop_->run();
   });
   return engine;
