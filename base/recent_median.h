@@ -23,6 +23,8 @@ class RecentMedian {
     std::nth_element(sorted.begin(), nth, sorted.begin() + static_cast<std::ptrdiff_t>(known()));
     return *nth;
   }
+  // Requires that one is known.
+  double oldest() const { return values_[(count_ - known()) % kRemembered]; }
   // Oldest first.
   std::vector<double> values() const {
     std::vector<double> values;

@@ -117,7 +117,8 @@ struct InboxHeader {
   std::atomic<std::uint32_t> version;  // kMailboxVersion; 0: not ready; stored last
   alignas(64) std::uint64_t bells;     // byte offsets in the region
   std::uint64_t jobs, group_jobs, x;
-  // Bumped, and waited for as a futex, before jobs are offered to workers that may be asleep.
+  // Bumped, and waited for as a futex, before jobs are offered to workers that may be asleep, and
+  // when such jobs are likely to come.
   alignas(64) std::atomic<std::uint32_t> wake;
   std::atomic<std::uint32_t> stop;                    // 1: workers end
   alignas(64) std::atomic<std::uint64_t> published;   // jobs up to it are described

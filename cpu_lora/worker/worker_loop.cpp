@@ -70,6 +70,7 @@ struct WorkerLoop::Impl {
   bool told = false;  // of a refused job
   TimePoint next_look{};
   TimePoint idle_since{};
+  std::uint32_t seen_wake = 0;
 
   std::uint64_t next = 1;  // the job to be handled
   JobCopy job;
@@ -141,14 +142,16 @@ bool WorkerLoop::Impl::is_over() {
 
 void WorkerLoop::Impl::pause_without_jobs() {
   const InboxHeader& inbox = mailbox.inbox();
+  // acquire: pairs with the release in wake_workers(): jobs published before that bump are
+  // seen below, and a bump after this load ends the sleep.
+  const std::uint32_t wake = inbox.wake.load(std::memory_order_acquire);
+  // Who wakes it is about to describe a job.
+  if (std::exchange(seen_wake, wake) != wake) idle_since = steady_clock::now();
   if (steady_clock::now() - idle_since < duration_of(options.spin_ms / 1e3)) {
     wait_for_change(inbox.published, next - 1);
     share_core(idle_since);
     return;
   }
-  // acquire: pairs with the release in wake_workers(): jobs published before that bump are
-  // seen below, and a bump after this load ends the sleep.
-  const std::uint32_t wake = inbox.wake.load(std::memory_order_acquire);
   // seq_cst, with the fence: against whoever publishes, fences, and then looks whether anybody
   // sleeps. One of the two sees the other's store.
   seat.state.store(SeatState::sleeping, std::memory_order_seq_cst);
@@ -158,9 +161,6 @@ void WorkerLoop::Impl::pause_without_jobs() {
     sleep_until_woken(mailbox, wake, kSleepS);
   }
   seat.state.store(SeatState::working, std::memory_order_release);
-  const TimePoint now = steady_clock::now();
-  // Who wakes it is about to describe a job. relaxed: it hangs on nothing else.
-  if (inbox.wake.load(std::memory_order_relaxed) != wake) idle_since = now;
   next_look = {};  // that was long: beat and ask now
 }
 

@@ -18,7 +18,7 @@ namespace tandem {
 struct WorkerLoopOptions {
   int seat = 0;
   int cpu = -1;         // told in the seat
-  double spin_ms = 20;  // without jobs: spin for so long, then sleep until woken
+  double spin_ms = 20;  // without jobs, or woken for one: spin for so long, then sleep until woken
   double peer_ms = 50;  // longest wait for the others' part of v, or for weights still being read
   ProductKind product = ProductKind::best;
 };

@@ -2,6 +2,7 @@
 // the workers are told of them, and what happens when they do not answer (Mailboxes). A step goes
 // through it in this order:
 //
+//   admission() in which steps cold adapters begin; where one hands over, rouse_workers()
 //   mend()      mailboxes that have become quiet are open again
 //   plan()      which cold adapters become groups, in which layers, and what else is waited for
 //   publish()   the jobs are described, sleeping workers are woken; the step may be enqueued

@@ -141,7 +141,9 @@ void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const
 }
 
 void Mailboxes::rouse() const {
-  for (const Box& box : boxes_) wake_workers(*box.mailbox);
+  for (const Box& box : boxes_) {
+    if (!box.broken) wake_workers(*box.mailbox);
+  }
 }
 
 void Mailboxes::step_begins(std::uint64_t used) {

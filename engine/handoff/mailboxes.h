@@ -60,9 +60,9 @@ class Mailboxes {
 
   // What a job has for this mailbox's workers: nothing, for some. Every mailbox counts every job.
   void publish(std::size_t box, std::uint64_t sequence, std::span<const GroupJob> jobs);
-  // All jobs of a step are published, and it may be enqueued: wakes the workers of these mailboxes.
   // So that workers are awake by the time a step is described.
   void rouse() const;
+  // All jobs of a step are published, and it may be enqueued: wakes the workers of these mailboxes.
   void step_begins(std::uint64_t used);
   // The step has ended, and with it the jobs before `next_sequence`; these mailboxes are broken
   // from now on. Returns how many were not before.

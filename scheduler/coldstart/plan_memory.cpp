@@ -21,23 +21,33 @@ constexpr double kLeastRatio = 0.1, kMostRatio = 10;
 // Engines that have seen no such step.
 constexpr std::uint32_t kMostStarts = 16;
 
-// Nothing: none of them is what PlanMemory keeps.
-std::optional<double> median_of(const std::vector<double>& ratios) {
-  RecentMedian<PlanMemory::kRemembered> kept;
-  for (const double ratio : ratios) {
-    if (ratio >= kLeastRatio && ratio <= kMostRatio) kept.add(ratio);
-  }
-  if (kept.known() == 0) return std::nullopt;
-  return kept.median();
-}
+using Ratios = RecentMedian<PlanMemory::kRemembered>;
 
 // What to expect of a way by its ratios, of which there is one at least. The first step of a kind
 // may have been held up by what comes once, memory that nobody had touched, workers that slept: one
 // and two count as if another had taken what was predicted: half way to it, or the middle of three.
-double believed(const RecentMedian<PlanMemory::kRemembered>& ratios, bool kept) {
-  if (kept || ratios.known() > kFew) return ratios.median();
+// `kept`: the oldest is what was believed when the engine began.
+double believed(const Ratios& ratios, bool kept) {
+  if (ratios.known() > kFew) return ratios.median();
+  if (kept) return ratios.oldest();
   if (ratios.known() == 1) return std::sqrt(ratios.median());
   return std::clamp(1.0, ratios.ranked(0), ratios.ranked(1));
+}
+
+// Nothing: none of them is what PlanMemory keeps.
+std::optional<double> believed_of(const std::vector<double>& ratios) {
+  Ratios kept;
+  for (const double ratio : ratios) {
+    if (ratio >= kLeastRatio && ratio <= kMostRatio) kept.add(ratio);
+  }
+  if (kept.known() == 0) return std::nullopt;
+  return believed(kept, false);
+}
+
+// As many as say what is believed already, where that is one ratio.
+std::vector<double> to_keep(const Ratios& ratios, bool kept) {
+  if (kept && ratios.known() == 1) return std::vector<double>(kFew + 1, ratios.oldest());
+  return ratios.values();
 }
 
 // Of the way that takes `worse` where the other takes `better`.
@@ -89,8 +99,11 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
 void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s, double took_s) {
   if (!(planned_s > 0) || !(took_s > 0)) return;
   Seen& seen = of(situation);
-  seen.ratios[index_of(way)].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
+  const std::size_t i = index_of(way);
+  if (seen.ratios[i].known() == kRemembered) seen.kept[i] = false;  // it goes
+  seen.ratios[i].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
   ++seen.steps;
+  seen.went[i] = seen.steps;
   seen.starts = 0;
 }
 
@@ -114,7 +127,9 @@ PlanLessons PlanMemory::lessons() const {
     const auto& [situation, seen] = *each;
     PlanLessons::Seen& kept = lessons.seen.emplace_back();
     kept.situation = situation;
-    for (std::size_t w = 0; w < kNumPlanWays; ++w) kept.ratios[w] = seen.ratios[w].values();
+    for (std::size_t w = 0; w < kNumPlanWays; ++w) {
+      kept.ratios[w] = to_keep(seen.ratios[w], seen.kept[w]);
+    }
     kept.steps = seen.steps;
     kept.starts = seen.starts;
   }
@@ -125,7 +140,7 @@ void PlanMemory::restore(const PlanLessons& lessons) {
   for (const PlanLessons::Seen& kept : lessons.seen) {
     if (kept.starts >= kMostStarts) continue;
     std::array<std::optional<double>, kNumPlanWays> ratios;
-    std::ranges::transform(kept.ratios, ratios.begin(), median_of);
+    std::ranges::transform(kept.ratios, ratios.begin(), believed_of);
     if (std::ranges::none_of(ratios, &std::optional<double>::has_value)) continue;
     Seen& seen = of(kept.situation);
     for (std::size_t w = 0; w < kNumPlanWays; ++w) {
@@ -184,20 +199,25 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
   const std::uint32_t steps = found == seen_.end() ? 0 : found->second.steps;
   const PlanSeconds expected = this->expected(situation, predicted);
   const PlanWay best = promised(expected);
-  // Steps until it is tried again; 0: it is known well enough.
-  const auto again_after = [&](PlanWay way) -> std::uint32_t {
-    if (found == seen_.end() || predicted[index_of(way)] >= expected[index_of(best)]) return 0;
-    const auto& ratios = found->second.ratios[index_of(way)];
-    const std::size_t known = ratios.known();
-    if (known == 0 || known == kRemembered || found->second.kept[index_of(way)]) return 0;
-    if (known > kFew && believed(ratios, false) < kHeldUp) return 0;
-    return kTryAgainAfter << (known - 1);
+  // It promises to be best, and so few steps said otherwise that what they met with may be over.
+  const auto is_due_again = [&](PlanWay way) {
+    if (found == seen_.end()) return false;
+    const Seen& seen = found->second;
+    const std::size_t i = index_of(way);
+    PlanSeconds hopeful = expected;
+    hopeful[i] = predicted[i];
+    if (promised(hopeful) != way) return false;
+    const std::size_t known = seen.ratios[i].known() - (seen.kept[i] ? 1 : 0);  // of this engine
+    if (known == 0 || known == kRemembered) return false;
+    if (known > kFew && believed(seen.ratios[i], seen.kept[i]) < kHeldUp) return false;
+    return steps - seen.went[i] >= kTryAgainAfter << (known - 1);
   };
   for (const PlanWay other : {PlanWay::wait, PlanWay::plan, PlanWay::assist}) {
     const double better = expected[index_of(best)], worse = expected[index_of(other)];
     if (other == best || std::isinf(worse)) continue;
-    std::uint32_t every = steps_between_tries(std::min(better, worse), std::max(better, worse));
-    if (const std::uint32_t soon = again_after(other); soon > 0) every = std::min(every, soon);
+    if (is_due_again(other)) return other;
+    const std::uint32_t every =
+        steps_between_tries(std::min(better, worse), std::max(better, worse));
     // Not two in the same step.
     const std::uint32_t turn =
         every - 1 - static_cast<std::uint32_t>(index_of(other)) * (every / 4);

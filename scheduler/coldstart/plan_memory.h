@@ -68,18 +68,18 @@ class PlanMemory {
   void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
 
   // What to expect of each way, by what such steps took of late, over what was predicted; of one
-  // step alone half is believed, of two the one that is nearer to it, if they agree. Where none is
-  // known of `plan` or `assist`, by what the other took, as their costs are the same; where none of
-  // either, by half of what it took in a situation beside this one, for a step may lie on either
-  // side of a border; else as predicted.
+  // step alone half is believed, of two the one nearer to what was predicted, or what was
+  // predicted, if that lies between them. Where none is known of `plan` or `assist`, by what the
+  // other took, as their costs are the same; where none of either, by half of what it took in a
+  // situation beside this one, for a step may lie on either side of a border; else as predicted.
   PlanSeconds expected(PlanSituation situation, const PlanSeconds& predicted) const;
   // The way to go, of what is to be expected of each. What gains next to nothing over waiting is
   // not done, nor, over the plan, `assist`. The answer is the same until something is observed.
   // Once in a hundred steps of a situation, or the more seldom the worse it is (half a percent of
   // their time is spent on each at the most), it is another way: else a way that was bad once would
   // be left for good. One that promises to be the best, by costs that have learnt from it as well,
-  // was held up by something that may be over: it is tried after 4 steps, then after 8, and where
-  // it took kHeldUp times as long, after 16 and 32, too.
+  // was held up by something that may be over: it is tried after 4 steps of others, then after 8,
+  // and where it took kHeldUp times as long, after 16 and 32, too.
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static PlanWay promised(const PlanSeconds& predicted);
@@ -87,7 +87,8 @@ class PlanMemory {
   std::size_t num_situations() const { return seen_.size(); }
 
   PlanLessons lessons() const;
-  // As if a step of each way had been observed, but believed: two of this engine's outvote it.
+  // As if a step of each way had been observed that took what was believed: two of this engine's
+  // outvote it.
   // Situations that the last engines have not seen are left out, as is what observe() would not
   // have kept.
   void restore(const PlanLessons& lessons);
@@ -97,6 +98,7 @@ class PlanMemory {
     std::array<RecentMedian<kRemembered>, kNumPlanWays> ratios;  // [PlanWay]
     std::array<bool, kNumPlanWays> kept{};  // the oldest ratio is one that restore() brought
     std::uint32_t steps = 0;
+    std::array<std::uint32_t, kNumPlanWays> went{};  // `steps` when it was gone last
     std::uint32_t starts = 0;
     std::uint64_t last = 0;  // the number of the last observation of it
   };

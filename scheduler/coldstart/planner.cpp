@@ -217,7 +217,6 @@ HandoffPlan plan_assisting(const CostModel& costs, const PlanRequest& request) {
   return plan_alike(timeline, request, request.workers > 0 ? LayerChoice::cpu : LayerChoice::wait);
 }
 
-// What could be won at most is less than what costs are known to, and the search takes time, too.
 bool hands_over(const HandoffPlan& plan) {
   return std::ranges::any_of(plan.choices, [](const std::vector<LayerChoice>& layers) {
     return std::ranges::any_of(layers,
@@ -225,6 +224,7 @@ bool hands_over(const HandoffPlan& plan) {
   });
 }
 
+// What could be won at most is less than what costs are known to, and the search takes time, too.
 bool is_worth_planning(const PlanRequest& request, const HandoffPlan& waiting) {
   if (waiting.layer_ends.empty()) return false;
   const double resident_s = waiting.resident_ends - std::max(0.0, request.starts_in);

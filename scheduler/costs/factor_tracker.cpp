@@ -31,14 +31,15 @@ bool FactorTracker::observe(double size, double model, double seen) {
   // A bucket that knows a few has a median that one of them does not move.
   constexpr std::size_t kFew = 3;
   const double doubted = std::exchange(doubted_[i], 0);
-  if (buckets_[i].known() < kFew && *ratio > kHeldUp * table_.values[i]) {
+  double counts = *ratio;
+  if (buckets_[i].known() < kFew && counts > kHeldUp * std::max(1.0, table_.values[i])) {
     if (doubted == 0) {
-      doubted_[i] = *ratio;
+      doubted_[i] = counts;
       return false;
     }
-    buckets_[i].add(doubted);
+    counts = std::min(counts, doubted);
   }
-  buckets_[i].add(*ratio);
+  buckets_[i].add(counts);
   fill();
   return true;
 }
@@ -70,6 +71,7 @@ void FactorTracker::keep_least() {
     bucket = {};
     bucket.add(least);
   }
+  doubted_ = {};
   fill();
 }
 

@@ -26,9 +26,9 @@ class FactorTracker {
 
   // Of this size it took `seen` where the model without factors said `model`, which has to be above
   // 0. Each is remembered in its bucket until kRemembered more are; what counts is their median, so
-  // that what was held up once means nothing; where little is known yet, what took more than
-  // kHeldUp times what is believed counts, with the next, when that did so as well. False: it is no
-  // measurement of the same, or does not count yet.
+  // that what was held up once means nothing. Where little is known yet, what took more than
+  // kHeldUp times what is believed, and what the model says, does not count; when the next does so
+  // as well, the lesser of both does. False: it is no measurement of the same, or does not count.
   bool observe(double size, double model, double seen);
 
   // Of this size it took no more, or no less, than `seen`. Counts in each of the two buckets around

@@ -20,7 +20,6 @@ namespace {
 // more, except those that a step waits for. A few always, should the link be faster than known.
 constexpr std::size_t kMostAhead = 300;  // an emulated link makes three of a copy
 constexpr std::size_t kFewAhead = 32;
-constexpr std::size_t kAtOnce = 10;
 constexpr std::size_t kOperationsOfPiece = 5;  // about
 constexpr std::chrono::microseconds kRoomPoll{20};
 constexpr std::chrono::milliseconds kAhead{4};
@@ -204,9 +203,9 @@ void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece
       queue_piece(slot, static_cast<std::int32_t>(layer), PieceKind::layer, now);
     }
   }
-  // Enough for the link to begin with: the step is not enqueued yet. The rest goes out with it.
+  // Enough for the link to begin with. The rest goes out with the step, or behind it.
   look();
-  while (!queue_.empty() && operations_ahead_ < kAtOnce) send_next();
+  while (!queue_.empty() && operations_ahead_ < kFewAhead) send_next();
 }
 
 std::vector<AdapterStrip> LoadQueue::strips(SlotId slot, std::size_t layer, unsigned parts) const {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace tandem {
 namespace {
@@ -179,56 +181,69 @@ TEST(PlanMemory, FindsAWayAgainThatWasMuchWorseForAWhile) {
   EXPECT_LT(steps, 1500);
 }
 
+// Steps that wait until `memory` would plan again, which then takes `took_s`.
+int waits_until_planned(PlanMemory& memory, const PlanSeconds& predicted, double took_s) {
+  int waits = 0;
+  for (; memory.choose(kHere, predicted) == Way::wait && waits < 1000; ++waits) {
+    memory.observe(kHere, Way::wait, predicted[0], predicted[0]);
+  }
+  memory.observe(kHere, Way::plan, predicted[1], took_s);
+  return waits;
+}
+
 // What held up two steps in a row need not hold up the next: a wait of four times as long for a
 // thousand steps would be a high price for it.
 TEST(PlanMemory, TriesSoonAgainWhatWasHeldUp) {
   const PlanSeconds predicted = seconds(kPlan, 4 * kPlan);
   PlanMemory memory;
   for (int i = 0; i < 2; ++i) memory.observe(kHere, Way::plan, kPlan, 8 * kPlan);
-  int waited = 0;
-  for (; memory.choose(kHere, predicted) == Way::wait; ++waited) {
-    ASSERT_LT(waited, 100);
-    memory.observe(kHere, Way::wait, 4 * kPlan, 4 * kPlan);
-  }
-  EXPECT_LE(waited, 8);
-  memory.observe(kHere, Way::plan, kPlan, kPlan);
-  int handed = 0;
-  for (; handed < 2; ++handed) {
-    for (waited = 0; memory.choose(kHere, predicted) == Way::wait; ++waited) {
-      ASSERT_LT(waited, 100);
-      memory.observe(kHere, Way::wait, 4 * kPlan, 4 * kPlan);
-    }
-    memory.observe(kHere, Way::plan, kPlan, kPlan);
-  }
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(memory.choose(kHere, predicted), Way::plan) << "three of five were well";
-    memory.observe(kHere, Way::plan, kPlan, kPlan);
-  }
-}
-
-TEST(PlanMemory, TriesSoonAgainWhatWasSeenToLoseOnce) {
-  PlanMemory memory;
-  memory.observe(kHere, Way::plan, kPlan, 2 * kPlan);
-  int waited = 0;
-  for (; memory.choose(kHere, seconds(kPlan, kWait)) == Way::wait; ++waited) {
-    ASSERT_LT(waited, 100);
-    memory.observe(kHere, Way::wait, kWait, kWait);
-  }
-  EXPECT_LE(waited, 4);
-  EXPECT_EQ(memory.choose(kHere, seconds(1.01 * kWait, kWait)), Way::wait) << "it promises nothing";
+  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 8);
+  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 16) << "two of three were held up";
+  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 32) << "two of four, to be careful";
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 0);
 }
 
 TEST(PlanMemory, TriesEverMoreSeldomWhatIsAlwaysHeldUp) {
   PlanMemory memory;
-  int tried = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const Way way = memory.choose(kHere, seconds(kPlan, 4 * kPlan));
-    tried += way == Way::plan ? 1 : 0;
-    memory.observe(kHere, way, way == Way::wait ? 4 * kPlan : kPlan,
-                   way == Way::wait ? 4 * kPlan : 8 * kPlan);
+  const PlanSeconds predicted = seconds(kPlan, kWait);
+  std::vector<int> waits;
+  for (int i = 0; i < 6; ++i) waits.push_back(waits_until_planned(memory, predicted, 8 * kPlan));
+  EXPECT_EQ(std::vector<int>(waits.begin(), waits.begin() + 5), (std::vector{0, 4, 8, 16, 32}));
+  EXPECT_GT(waits.back(), 100);
+}
+
+TEST(PlanMemory, TriesTwiceAgainSoonWhatLostALittle) {
+  PlanMemory memory;
+  const PlanSeconds predicted = seconds(kPlan, kWait);
+  std::vector<int> waits;
+  for (int i = 0; i < 4; ++i) waits.push_back(waits_until_planned(memory, predicted, 2 * kPlan));
+  EXPECT_EQ(std::vector<int>(waits.begin(), waits.begin() + 3), (std::vector{0, 4, 8}));
+  EXPECT_GT(waits.back(), 50);
+  for (const double promise : {0.99, 1.01}) {
+    PlanMemory other;
+    for (int i = 0; i < 2; ++i) other.observe(kHere, Way::plan, 1, promise);
+    EXPECT_GT(waits_until_planned(other, {1, promise, kNone}, 1), 50) << "next to nothing";
   }
-  EXPECT_GE(tried, 5);
-  EXPECT_LE(tried, 5 + 10);
+}
+
+TEST(PlanMemory, BelievesAfterARestartWhatItBelievedBefore) {
+  const auto plan_after = [](std::initializer_list<double> ratios, int restarts, double then = 0) {
+    PlanMemory memory;
+    for (const double ratio : ratios) memory.observe(kHere, Way::plan, 1, ratio);
+    for (int i = 0; i < restarts; ++i) {
+      PlanMemory next;
+      next.restore(memory.lessons());
+      memory = next;
+    }
+    if (then > 0) memory.observe(kHere, Way::plan, 1, then);
+    return memory.expected(kHere, {2, 1, kNone})[index_of(Way::plan)];
+  };
+  for (const int restarts : {0, 1, 2, 5}) {
+    EXPECT_DOUBLE_EQ(plan_after({9}, restarts), 3) << restarts;
+    EXPECT_DOUBLE_EQ(plan_after({1.1, 4}, restarts), 1.1) << restarts;
+    EXPECT_DOUBLE_EQ(plan_after({3, 1, 2}, restarts), 2) << restarts;
+  }
+  EXPECT_DOUBLE_EQ(plan_after({1, 1, 1}, 1, 4), 1) << "one step that was held up";
 }
 
 TEST(PlanMemory, LeavesAllToWorkersOnlyWhereThatGainsOverThePlan) {

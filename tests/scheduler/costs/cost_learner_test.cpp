@@ -80,7 +80,14 @@ TEST(CostLearner, BelievesWhatTookMuchLongerTwice) {
   CostLearner learner;
   for (int i = 0; i < 2; ++i) learner.observe_stall(kWhole, 1e-3, 50e-3);
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-3), 50, kNear);
-  EXPECT_EQ(learner.observed(), 1U) << "the first counted with the second";
+  EXPECT_EQ(learner.observed(), 1U);
+  for (const bool wild_first : {true, false}) {
+    CostLearner other;
+    for (const bool wild : {wild_first, !wild_first}) {
+      other.observe_stall(kWhole, 1e-3, wild ? 50e-3 : 4.5e-3);
+    }
+    EXPECT_NEAR(other.factors().stall(kWhole, 1e-3), 4.5, kNear) << wild_first;
+  }
 }
 
 TEST(CostLearner, FollowsAMachineThatHasBecomeSlower) {
