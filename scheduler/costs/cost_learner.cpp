@@ -16,8 +16,8 @@ bool is_of_a_link(double ratio) {
 }  // namespace
 
 void CostLearner::observe_stall(StallKind kind, double model_s, double seen_s) {
-  count(stalls_[static_cast<std::size_t>(kind)].observe(model_s / CostFactors::kShortestStall_s,
-                                                        model_s, seen_s));
+  count(stalls_[static_cast<std::size_t>(kind)].observe_doubting(
+      model_s / CostFactors::kShortestStall_s, model_s, seen_s));
 }
 
 void CostLearner::observe_layers(std::int32_t rows, double model_s, double seen_s) {

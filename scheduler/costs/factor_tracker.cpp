@@ -14,6 +14,10 @@ bool is_plausible(double ratio) {
   return ratio >= kLeast && ratio <= kMost;
 }
 
+std::size_t bucket_of(double size) {
+  return static_cast<std::size_t>(std::lround(FactorTable::position(size)));
+}
+
 // Nothing: it is no measurement of the same.
 std::optional<double> ratio_of(double size, double model, double seen) {
   if (!(model > 0) || !std::isfinite(model) || !std::isfinite(size)) return std::nullopt;
@@ -27,21 +31,24 @@ std::optional<double> ratio_of(double size, double model, double seen) {
 bool FactorTracker::observe(double size, double model, double seen) {
   const std::optional<double> ratio = ratio_of(size, model, seen);
   if (!ratio) return false;
-  const auto i = static_cast<std::size_t>(std::lround(FactorTable::position(size)));
+  buckets_[bucket_of(size)].add(*ratio);
+  fill();
+  return true;
+}
+
+bool FactorTracker::observe_doubting(double size, double model, double seen) {
+  const std::optional<double> ratio = ratio_of(size, model, seen);
+  if (!ratio) return false;
+  const std::size_t i = bucket_of(size);
   // A bucket that knows a few has a median that one of them does not move.
   constexpr std::size_t kFew = 3;
   const double doubted = std::exchange(doubted_[i], 0);
-  double counts = *ratio;
-  if (buckets_[i].known() < kFew && counts > kHeldUp * std::max(1.0, table_.values[i])) {
-    if (doubted == 0) {
-      doubted_[i] = counts;
-      return false;
-    }
-    counts = std::min(counts, doubted);
+  if (buckets_[i].known() >= kFew || *ratio <= kHeldUp * std::max(1.0, table_.values[i])) {
+    return observe(size, model, seen);
   }
-  buckets_[i].add(counts);
-  fill();
-  return true;
+  if (doubted > 0) return observe(size, model, std::min(*ratio, doubted) * model);
+  doubted_[i] = *ratio;
+  return false;
 }
 
 bool FactorTracker::bound(double size, double model, double seen, Bound side) {

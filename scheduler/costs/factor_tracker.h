@@ -26,10 +26,12 @@ class FactorTracker {
 
   // Of this size it took `seen` where the model without factors said `model`, which has to be above
   // 0. Each is remembered in its bucket until kRemembered more are; what counts is their median, so
-  // that what was held up once means nothing. Where little is known yet, what took more than
-  // kHeldUp times what is believed, and what the model says, does not count; when the next does so
-  // as well, the lesser of both does. False: it is no measurement of the same, or does not count.
+  // that what was held up once means nothing. False: it is no measurement of the same.
   bool observe(double size, double model, double seen);
+  // The same of what is not seen any more once it is believed to take long. Where little is known
+  // yet, what took more than kHeldUp times what is believed, and what the model says, does not
+  // count (false, too); when the next does so as well, the lesser of both does.
+  bool observe_doubting(double size, double model, double seen);
 
   // Of this size it took no more, or no less, than `seen`. Counts in each of the two buckets around
   // it that says otherwise by more than kBoundSlack. False: in none.

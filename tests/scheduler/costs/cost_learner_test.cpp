@@ -90,6 +90,13 @@ TEST(CostLearner, BelievesWhatTookMuchLongerTwice) {
   }
 }
 
+// They are seen in every step, whatever is believed of them.
+TEST(CostLearner, BelievesLayersThatTookMuchLongerAtOnce) {
+  CostLearner learner;
+  learner.observe_layers(8, 4e-3, 40e-3);
+  EXPECT_NEAR(learner.factors().layers.of(8), 10, kNear);
+}
+
 TEST(CostLearner, FollowsAMachineThatHasBecomeSlower) {
   CostLearner learner;
   for (int i = 0; i < 100; ++i) learner.observe_stall(kWhole, 1e-3, 1e-3);
