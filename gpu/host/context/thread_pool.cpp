@@ -1,13 +1,12 @@
 #include "gpu/host/context/thread_pool.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <chrono>
+#include <span>
+#include <string_view>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "base/onednn/matmul.h"
+#include "base/thread_cpus.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,6 +17,7 @@ namespace {
 
 // Longer than the gaps between a layer's operations, shorter than a scheduler tick.
 constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr std::string_view kWhose = "a compute thread";
 
 void relax() {
 #if defined(__x86_64__)
@@ -40,16 +40,6 @@ bool spin_until(bool allowed, Done done) {
     }
   } while (std::chrono::steady_clock::now() < deadline);
   return false;
-}
-
-void pin_this_thread(const std::vector<int>& cpus) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) {
-    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
-  }
-  const int failed = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-  if (failed != 0) log::warning("cannot pin a compute thread to cpu {}: error {}", cpus[0], failed);
 }
 
 }  // namespace
@@ -75,7 +65,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::prepare_caller() const {
   use_one_thread();
-  if (!cpus_.empty()) pin_this_thread(cpus_);
+  if (!cpus_.empty()) pin_this_thread(cpus_, kWhose);
 }
 
 void ThreadPool::run(std::int64_t num_tasks, Call call, void* context) {
@@ -128,7 +118,8 @@ void ThreadPool::run_tasks(int worker) {
 void ThreadPool::worker_loop(int worker) {
   use_one_thread();
   if (!cpus_.empty()) {
-    pin_this_thread({cpus_[static_cast<std::size_t>(worker) % cpus_.size()]});
+    pin_this_thread(std::span(cpus_).subspan(static_cast<std::size_t>(worker) % cpus_.size(), 1),
+                    kWhose);
   }
   std::uint32_t last_epoch = 0;
   while (true) {

@@ -1,0 +1,22 @@
+#include "base/thread_cpus.h"
+
+#include <fmt/ranges.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "base/log.h"
+
+namespace tandem {
+
+void pin_this_thread(std::span<const int> cpus, std::string_view whose) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
+  }
+  const int failed = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  if (failed == 0) return;
+  log::warning("cannot pin {} to cpus {}: error {}", whose, fmt::join(cpus, ","), failed);
+}
+
+}  // namespace tandem
