@@ -70,6 +70,7 @@ struct WorkerLoop::Impl {
   bool told = false;  // of a refused job
   TimePoint next_look{};
   TimePoint idle_since{};
+  TimePoint last_task{};  // its end; jobs that are others' keep this worker awake, but not its core
   std::uint32_t seen_wake = 0;
 
   std::uint64_t next = 1;  // the job to be handled
@@ -119,6 +120,7 @@ void WorkerLoop::Impl::run() {
     handle(next);
     if (ended) return;
     idle_since = steady_clock::now();
+    if (num_tasks > 0) last_task = idle_since;
   }
 }
 
@@ -149,7 +151,7 @@ void WorkerLoop::Impl::pause_without_jobs() {
   if (std::exchange(seen_wake, wake) != wake) idle_since = steady_clock::now();
   if (steady_clock::now() - idle_since < duration_of(options.spin_ms / 1e3)) {
     wait_for_change(inbox.published, next - 1);
-    share_core(idle_since);
+    share_core(last_task);
     return;
   }
   // seq_cst, with the fence: against whoever publishes, fences, and then looks whether anybody
