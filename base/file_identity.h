@@ -32,11 +32,12 @@ struct FileIdentity {
 
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 
+  static constexpr std::chrono::nanoseconds kSettled = std::chrono::seconds(2);
+
   // Whether the same identity, found later, will mean the same contents; `now_ns` is when it was
   // asked for, or earlier.
   bool vouches(std::int64_t now_ns) const {
-    constexpr std::int64_t kSettledNs = 2'000'000'000;
-    return is_local && ctime_ns <= now_ns - kSettledNs;
+    return is_local && ctime_ns <= now_ns - kSettled.count();
   }
 };
 

@@ -6,8 +6,10 @@
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
+#include "base/file_identity.h"
 #include "engine/loader/peft/peft_config.h"
 #include "engine/loader/thread_crew.h"
 #include "tools/bench/measure/bench_adapters.h"
@@ -141,6 +143,9 @@ Result<std::vector<std::string>> ColdAdapters::folders(std::int32_t rank) {
     TANDEM_TRY(write_peft_folder(folder, contents(rank, i), config_));
     folders.push_back(folder.string());
   }
+  // New files vouch for nothing yet: what is read again of them would be hashed, too.
+  ::sync();
+  std::this_thread::sleep_for(FileIdentity::kSettled);
   written = folders;
   return folders;
 }
