@@ -118,6 +118,11 @@ class Judge {
   std::map<int, int> worker_on_;  // cpu to pid
 };
 
+// Such threads share cores with workers, and one of both makes room (ReaderPlan).
+bool reads_adapters(const ThreadPlace& thread) {
+  return thread.name == "adapter disk" || thread.name.starts_with("loader-");
+}
+
 void Judge::judge_worker(const ObservedWorker& worker) {
   const int engine = engine_.info.pid;
   const std::string start = fmt::format("tandem pin apply --engine {}", engine);
@@ -196,6 +201,7 @@ void Judge::judge_threads() {
   };
   std::map<std::vector<int>, std::vector<int>> astray;  // by the cpus they may run on
   for (const ThreadPlace& thread : engine_.threads) {
+    if (reads_adapters(thread)) continue;
     if (std::none_of(thread.allowed.begin(), thread.allowed.end(), right)) {
       astray[thread.allowed].push_back(thread.tid);
     }

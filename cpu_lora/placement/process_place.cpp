@@ -67,6 +67,7 @@ Result<ThreadPlace> read_thread_place(int pid, int tid) {
   place.tid = tid;
   TANDEM_ASSIGN(place.allowed, parse_id_list(field_of(status, "\nCpus_allowed_list:")));
   place.last_cpu = last_cpu_of(stat);
+  place.name = field_of(status, "Name:");
   // One that has ended and is not yet reaped runs nowhere.
   const std::string_view state = field_of(status, "\nState:");
   if (state.starts_with('Z') || state.starts_with('X')) {

@@ -18,6 +18,7 @@ struct ThreadPlace {
   int tid = 0;
   std::vector<int> allowed;  // cpus that it may run on, rising
   int last_cpu = -1;         // that it ran on last, or runs on now
+  std::string name = {};     // as the system shows it
 };
 
 // Of a process's main thread, or of a thread of it. not_found: it has ended.

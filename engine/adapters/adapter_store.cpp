@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_cpus.h"
 #include "engine/adapters/adapter_strips.h"
 #include "engine/adapters/base_name.h"
 #include "engine/loader/peft/peft_source.h"
@@ -261,14 +262,25 @@ void AdapterStore::request_read(const AdapterLease& adapter) {
   {
     const std::lock_guard lock(reads_mutex_);
     reads_.push_back(adapter);
-    bytes_to_read_.fetch_add(static_cast<std::int64_t>(adapter->bytes()),
-                             std::memory_order_relaxed);
+    host_->cores().expect(static_cast<std::int64_t>(adapter->bytes()));
   }
   reads_changed_.notify_one();
 }
 
 void AdapterStore::read_loop() {
   pthread_setname_np(pthread_self(), "adapter disk");
+  const std::span<const int> cpus = options_.reader_cpus;
+  const bool anywhere = cpus.empty();
+  if (!anywhere) pin_this_thread(cpus.first(1), "the thread that reads adapters");
+  ThreadCrew crew = anywhere
+                        ? ThreadCrew(ThreadCrew::helpers_for_machine())
+                        : ThreadCrew(static_cast<int>(cpus.size()) - 1, "loader", cpus.subspan(1));
+  if (!anywhere) {
+    crew.leave_when([this](std::size_t thread) {
+      return thread >= options_.readers_apart && host_->cores().are_computing();
+    });
+  }
+  crew_ = &crew;
   std::unique_lock lock(reads_mutex_);
   while (true) {
     reads_changed_.wait(lock, [this] { return stopping_ || !reads_.empty(); });
@@ -277,8 +289,7 @@ void AdapterStore::read_loop() {
     reads_.pop_front();
     lock.unlock();
     read_and_tell(*adapter);
-    bytes_to_read_.fetch_sub(static_cast<std::int64_t>(adapter->bytes()),
-                             std::memory_order_relaxed);
+    host_->cores().expect(-static_cast<std::int64_t>(adapter->bytes()));
     adapter.reset();
     tell();
     lock.lock();
@@ -311,7 +322,7 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
   std::atomic<bool> shown{false};  // relaxed: it publishes nothing
   const AdapterHome::Folder folder = adapter.home().folder();
   const Result<RereadOutcome> read = reread_peft_adapter(
-      folder.path, config_, known, folder.source, crew_, bytes.get(),
+      folder.path, config_, known, folder.source, *crew_, bytes.get(),
       [&](std::size_t layer) {
         reading->layer_there(layer);
         if (reading->rest() > AdapterReading::kNear ||

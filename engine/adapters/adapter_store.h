@@ -43,6 +43,9 @@ struct AdapterStoreOptions {
   std::int32_t num_devices = 1;              // that share the model (loader/shard.h)
   std::vector<std::string> base_names = {};  // the model's, as adapters may name it; empty: unknown
   ColdStartLog* cold_starts = nullptr;       // is told of readings; outlives the store
+  // As ReaderPlan, for threads that read adapters again.
+  std::vector<int> reader_cpus = {};
+  std::size_t readers_apart = 0;
 };
 
 class AdapterStore {
@@ -85,7 +88,7 @@ class AdapterStore {
   // (the folder is gone, its content has changed) is told by AdapterHome::read_failure().
   void request_read(const AdapterLease& adapter);
   // Of adapters whose folders are being read again, or will be.
-  std::int64_t bytes_to_read() const { return bytes_to_read_.load(std::memory_order_relaxed); }
+  std::int64_t bytes_to_read() const { return host_->cores().to_read(); }
 
   const HostTier& host_tier() const { return *host_; }
   // Of the readings that ended well, those whose content was proven by its digest, and not by its
@@ -132,10 +135,8 @@ class AdapterStore {
   // relaxed, all of them: they guard nothing
   std::atomic<std::uint64_t> hashed_reads_{0};
   std::atomic<std::uint64_t> early_arrivals_{0};
-  std::atomic<std::int64_t> bytes_to_read_{0};
   std::atomic<std::uint32_t> generation_{0};  // of the last reading
-  // Of the reading thread.
-  ThreadCrew crew_{ThreadCrew::helpers_for_machine()};
+  ThreadCrew* crew_ = nullptr;                // of the reading thread
   std::thread reader_;
 };
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/adapters/shared_cores.h"
 #include "engine/loader/adapter.h"
 #include "gpu/device.h"
 
@@ -89,6 +90,9 @@ class HostTier {
   bool is_shared() const { return !region_name(num_arenas() - 1).empty(); }
   const std::string& region_name(std::size_t arena) const;
 
+  // Of those who fill it and those who compute from it.
+  SharedCores& cores() const { return cores_; }
+
   std::size_t capacity() const;  // of all arenas
   std::size_t used() const;
 
@@ -116,6 +120,7 @@ class HostTier {
   bool is_any_held() const;
   AdapterBytes hand_out(std::shared_ptr<Run> run) const;
 
+  mutable SharedCores cores_;
   const std::vector<std::shared_ptr<Arena>> arenas_;
   const std::shared_ptr<RoomSignal> room_ = std::make_shared<RoomSignal>();
   mutable std::mutex mutex_;  // guards all below; taken before an arena's

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_cpus.h"
 #include "engine/batching/engine_reporter.h"
 #include "engine/batching/request_limits.h"
 #include "engine/batching/statistics.h"
@@ -23,6 +24,17 @@ std::int32_t max_page_ids(const EngineOptions& options) {
       (options.max_model_len + options.page_tokens - 1) / options.page_tokens;
   const std::int64_t room = std::max<std::int64_t>(options.num_pages, 1 << 20);
   return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
+}
+
+// A worker that wakes on the core where this thread is waits for it, and the other workers for that
+// one; so does this thread where one is that reads from disk.
+void keep_to_own_cores(const HandoffOptions& handoff) {
+  const std::vector<int>& readers = handoff.reader_cpus;
+  std::vector<int> cpus = handoff.engine_cpus;
+  std::erase_if(cpus, [&](int cpu) { return std::ranges::find(readers, cpu) != readers.end(); });
+  // A core alone would have all threads of the engine to itself: then the kernel may choose.
+  if (handoff.groups.empty() || cpus.size() < 2) return;
+  pin_this_thread(cpus, "the engine thread");
 }
 
 BatchLimits batch_limits(const EngineOptions& options) {
@@ -72,6 +84,8 @@ AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num
   result.base_names = options.base_names;
   result.cold_starts = cold_starts;
   if (!hands_over(options.adapter_mode) || options.handoff.groups.empty()) return result;
+  result.reader_cpus = options.handoff.reader_cpus;
+  result.readers_apart = options.handoff.readers_apart;
   // Adapters lie where workers compute from them.
   result.host_tier_nodes.clear();
   for (const HandoffOptions::Group& group : options.handoff.groups) {
@@ -178,8 +192,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                         *engine->executor_, engine->inbox_, engine->recording_.get(), clock, view,
                         static_cast<std::int64_t>(layout.chunk_bytes()) * num_devices});
   engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
-  engine->thread_ = std::thread([raw = engine.get()] {
+  engine->thread_ = std::thread([raw = engine.get(), on_gpu = devices.front()->info().is_cuda] {
     pthread_setname_np(pthread_self(), "engine");
+    if (on_gpu) keep_to_own_cores(raw->options_.handoff);
     raw->loop_->run();
   });
   return engine;

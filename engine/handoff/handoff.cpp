@@ -41,8 +41,15 @@ Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_
                  const HandoffOptions& options, const HostTier& host, const Clock& clock)
     : config_(config),
       deadline_us_(options.deadline_us),
+      host_(&host),
       planner_(config, static_cast<std::int32_t>(num_devices), whole_loads, options, host, clock),
-      cold_starts_(options.cold_starts) {}
+      cold_starts_(options.cold_starts) {
+  for (const HandoffOptions::Group& group : options.groups) {
+    std::uint64_t& kept = kept_.emplace_back(0);
+    for (std::size_t i = group.beside_readers; i < group.cpus.size(); ++i) kept |= mask_of(i);
+    if (options.reader_cpus.empty()) kept = ~std::uint64_t{0};
+  }
+}
 
 Result<std::unique_ptr<Handoff>> Handoff::create(std::span<const Rank> ranks,
                                                  const ModelConfig& config, DType dtype,
@@ -79,14 +86,21 @@ Status Handoff::make_device_memory(const Rank& rank) {
 AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
                                  std::span<const AdapterRows> loads, std::int32_t rows,
                                  double starts_in, const LoadQueue& under_way) const {
-  return planner_.admission(waiting, loads, rows, starts_in, mailboxes_->workers(), under_way);
+  return planner_.admission(waiting, loads, rows, starts_in, workers_now(), under_way);
+}
+
+// Those to hand anything to.
+std::vector<std::uint64_t> Handoff::workers_now() const {
+  std::vector<std::uint64_t> workers = mailboxes_->workers();
+  if (host_->cores().to_read() <= 0) return workers;
+  for (std::size_t i = 0; i < workers.size(); ++i) workers[i] &= kept_[i];
+  return workers;
 }
 
 void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
                    const LoadQueue& under_way, HandoffStep& step) {
-  const std::vector<std::uint64_t> workers = mailboxes_->workers();
-  planner_.note_workers(workers);
-  planner_.plan(cold, step_rows, starts_in, workers, under_way, step);
+  planner_.note_workers(mailboxes_->workers());
+  planner_.plan(cold, step_rows, starts_in, workers_now(), under_way, step);
   if (step.groups.empty()) return;
   step.sequence = next_sequence_;
   next_sequence_ += static_cast<std::uint64_t>(step.num_offers);
@@ -177,6 +191,7 @@ void Handoff::publish(const StepInput& input, const LoadQueue& under_way, Handof
   });
   describe_to(0, input, under_way, step);
   mailboxes_->step_begins(mailboxes_of(step));
+  host_->cores().step_begins();
   step.begun = true;
 }
 
@@ -317,6 +332,7 @@ void Handoff::close(HandoffStep& step, std::uint64_t broken) noexcept {
   const std::uint64_t next = step.sequence + static_cast<std::uint64_t>(step.num_offers);
   counts_.breaks +=
       static_cast<std::uint64_t>(mailboxes_->step_ended(mailboxes_of(step), broken, next));
+  host_->cores().step_ended();
   step.begun = false;
 }
 

@@ -122,6 +122,7 @@ class Handoff {
           const HandoffOptions& options, const HostTier& host, const Clock& clock);
   Status make_device_memory(const Rank& rank);
   void place_answers(std::size_t rank, HandoffStep& step) const;
+  std::vector<std::uint64_t> workers_now() const;
   void describe(std::size_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
   void learn(const HandoffStep& step, double seconds);
@@ -131,6 +132,8 @@ class Handoff {
 
   const ModelConfig config_;
   const std::uint32_t deadline_us_;
+  const HostTier* const host_;
+  std::vector<std::uint64_t> kept_;  // [mailboxes]: workers that no reading thread disturbs
   HandoffPlanner planner_;
   std::unique_ptr<Mailboxes> mailboxes_;
   struct RankMemory {

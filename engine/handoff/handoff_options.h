@@ -1,6 +1,7 @@
 // How an engine hands rows of cold adapters to CPU workers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,8 +23,9 @@ struct HandoffOptions {
   // adapters whose weights lie there.
   struct Group {
     int node = -1;
-    std::vector<int> cpus;  // a worker for each
-    int spare_seats = 0;    // for workers that somebody else starts (`tandem pin apply`)
+    std::vector<int> cpus;           // a worker for each
+    int spare_seats = 0;             // for workers that somebody else starts (`tandem pin apply`)
+    std::size_t beside_readers = 0;  // as ReaderPlan::beside
   };
   std::vector<Group> groups;                                // none: nothing is handed over
   std::int32_t max_rows = engine_defaults::kHandoffTokens;  // of one step
@@ -40,6 +42,10 @@ struct HandoffOptions {
   // For the control region: the served name, and the cores that are the engine's own.
   std::string model_name;
   std::vector<int> engine_cpus;
+  // As ReaderPlan. While adapters are read from disk, workers beside readers are handed nothing,
+  // nor are those that somebody else has started.
+  std::vector<int> reader_cpus;
+  std::size_t readers_apart = 0;
   // WorkerPool::start, or what a test puts in its place.
   using StartWorkers =
       std::function<Result<std::unique_ptr<WorkerPool>>(const WorkerPoolOptions& options)>;

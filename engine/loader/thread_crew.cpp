@@ -4,10 +4,12 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_cpus.h"
 
 namespace tandem {
 namespace {
@@ -27,12 +29,14 @@ int borrow(std::size_t most) {
 
 }  // namespace
 
-ThreadCrew::ThreadCrew(int helpers, std::string_view name) {
+ThreadCrew::ThreadCrew(int helpers, std::string_view name, std::span<const int> cpus) {
+  TANDEM_CHECK(cpus.empty() || cpus.size() == static_cast<std::size_t>(helpers));
   for (int i = 0; i < helpers; ++i) {
     try {
       threads_.emplace_back(
           [this, thread = std::size_t(i) + 1,
-           shown = fmt::format("{}-{}", name, i + 1).substr(0, 15)] { help(thread, shown); });
+           cpu = cpus.empty() ? -1 : cpus[static_cast<std::size_t>(i)],
+           shown = fmt::format("{}-{}", name, i + 1).substr(0, 15)] { help(thread, shown, cpu); });
     } catch (const std::system_error&) {  // those that are there do it all
       break;
     }
@@ -71,8 +75,9 @@ void ThreadCrew::run(std::size_t count, const Body& body) {
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadCrew::help(std::size_t thread, const std::string& name) {
+void ThreadCrew::help(std::size_t thread, const std::string& name, int cpu) {
   pthread_setname_np(pthread_self(), name.c_str());
+  if (cpu >= 0) pin_this_thread(std::array{cpu}, name);
   std::uint64_t seen = 0;
   std::unique_lock lock(mutex_);
   while (true) {
@@ -88,7 +93,9 @@ void ThreadCrew::help(std::size_t thread, const std::string& name) {
 }
 
 void ThreadCrew::work(std::size_t thread) {
-  for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+  while (thread == 0 || !leaves_ || !leaves_(thread)) {
+    const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
+    if (i >= count_) return;
     try {
       (*body_)(i, thread);
     } catch (...) {

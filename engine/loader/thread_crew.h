@@ -8,9 +8,11 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tandem {
@@ -19,8 +21,10 @@ namespace tandem {
 class ThreadCrew {
  public:
   // Beside the thread that calls run(). Where there is no thread to be had, fewer. The system shows
-  // them as "name-1" and so on; it takes 15 letters of that.
-  explicit ThreadCrew(int helpers, std::string_view name = "loader");
+  // them as "name-1" and so on; it takes 15 letters of that. Each is pinned to one of `cpus`, if
+  // there are any: as many as helpers.
+  explicit ThreadCrew(int helpers, std::string_view name = "loader",
+                      std::span<const int> cpus = {});
   ~ThreadCrew();
   ThreadCrew(const ThreadCrew&) = delete;
   ThreadCrew& operator=(const ThreadCrew&) = delete;
@@ -28,6 +32,10 @@ class ThreadCrew {
   // For copying from the page cache: more do not get more out of a machine's memory, and one core
   // is left to who waits for what is read.
   static int helpers_for_machine();
+
+  // A helper of which this is true leaves a round, between two of its indices. Set before run();
+  // called on all of them at once.
+  void leave_when(std::function<bool(std::size_t thread)> leaves) { leaves_ = std::move(leaves); }
 
   // With the one that calls run().
   std::size_t num_threads() const { return threads_.size() + 1; }
@@ -40,9 +48,10 @@ class ThreadCrew {
   void run(std::size_t count, const Body& body);
 
  private:
-  void help(std::size_t thread, const std::string& name);
+  void help(std::size_t thread, const std::string& name, int cpu);
   void work(std::size_t thread);
 
+  std::function<bool(std::size_t thread)> leaves_;
   std::mutex mutex_;
   std::condition_variable changed_;  // open_, round_ or stopping_
   std::condition_variable idle_;

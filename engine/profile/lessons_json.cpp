@@ -17,10 +17,11 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostRatios = 64;
-constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 3> kSituation = {
+constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 4> kSituation = {
     {{"adapters", &PlanSituation::adapters},
      {"rows", &PlanSituation::rows},
-     {"link", &PlanSituation::link}}};
+     {"link", &PlanSituation::link},
+     {"workers", &PlanSituation::workers}}};
 constexpr std::array<const char*, kNumPlanWays> kWayNames = {"wait", "plan", "assist"};
 
 Result<std::vector<double>> parse_ratios(const Json& list, std::string_view where) {

@@ -89,7 +89,7 @@ PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& reque
   const double step_s = costs.layer_time(request.rows) * static_cast<double>(layers);
   constexpr double kQuarters = 4;
   return {doublings(static_cast<double>(request.adapters.size())), doublings(request.rows),
-          doublings(step_s > 0 ? kQuarters * missing_s / step_s : 0)};
+          doublings(step_s > 0 ? kQuarters * missing_s / step_s : 0), doublings(request.workers)};
 }
 
 double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {

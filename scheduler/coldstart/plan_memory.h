@@ -14,12 +14,12 @@
 
 namespace tandem {
 
-// Steps that are about alike: how many adapters, how many rows, and how long after the step's
-// begin, in quarters of it with all of them there, the last of them arrives, each by doublings. As
-// a rule the same when loads are ordered and when the step is planned, whatever the order; an
-// adapter that is resident by then counts in the first alone.
+// Steps that are about alike: how many adapters, how many rows, how long after the step's begin, in
+// quarters of it with all of them there, the last of them arrives, and for how many workers, each
+// by doublings. As a rule the same when loads are ordered and when the step is planned, whatever
+// the order; an adapter that is resident by then counts in the first alone.
 struct PlanSituation {
-  std::uint8_t adapters = 0, rows = 0, link = 0;
+  std::uint8_t adapters = 0, rows = 0, link = 0, workers = 0;
 
   static PlanSituation of(const CostModel& costs, const PlanRequest& request);
   auto operator<=>(const PlanSituation&) const = default;  // NOLINT(*-nullptr)
@@ -39,7 +39,7 @@ using PlanSeconds = std::array<double, kNumPlanWays>;
 
 // What is kept of a PlanMemory until the next engine begins.
 struct PlanLessons {
-  static constexpr std::int64_t kVersion = 3;    // of what a situation's numbers mean
+  static constexpr std::int64_t kVersion = 4;    // of what a situation's numbers mean
   static constexpr std::size_t kMostSeen = 512;  // situations
 
   struct Seen {

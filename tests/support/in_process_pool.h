@@ -80,7 +80,18 @@ class InProcessPool final : public WorkerPool {
       if (progress != sequence) *g.kill[seat] = true;
     }
   }
-  std::vector<WorkerStatus> status() const override { return {}; }
+  std::vector<WorkerStatus> status() const override {
+    std::vector<WorkerStatus> all;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      for (std::size_t i = 0; i < groups_[g].kill.size(); ++i) {
+        WorkerStatus& status = all.emplace_back();
+        status.group = static_cast<int>(g);
+        status.seat = static_cast<int>(i);
+        status.jobs = groups_[g].mailbox->seat(status.seat).jobs;
+      }
+    }
+    return all;
+  }
   bool wait_until_live(double timeout_s) const override {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
     for (std::size_t g = 0; g < groups_.size(); ++g) {

@@ -10,6 +10,7 @@
 #include "base/onednn/matmul.h"
 #include "cpu_lora/topology/machine_map.h"
 #include "cpu_lora/topology/pin_plan.h"
+#include "cpu_lora/topology/reader_plan.h"
 #include "cpu_lora/topology/topology.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "tools/cli/machine.h"
@@ -47,7 +48,7 @@ Result<std::vector<HandoffOptions::Group>> by_node(const std::vector<int>& cpus)
     if (known != groups.end()) {
       known->cpus.push_back(cpu);
     } else {
-      groups.push_back({core->numa_node, {cpu}, 0});
+      groups.push_back({core->numa_node, {cpu}, 0, 0});
     }
   }
   return groups;
@@ -95,8 +96,14 @@ Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
   }
   for (const std::string& note : plan.notes) log::warning("{}", note);
   options.engine_cpus = plan.engine_cpus;
-  for (const PinPlan::Workers& workers : plan.workers) {
-    options.groups.push_back({workers.node, workers.cpus, 0});
+  // A host device computes on the engine's cores.
+  const ReaderPlan readers = device.is_cuda ? plan_readers(plan) : ReaderPlan();
+  options.reader_cpus = readers.cpus;
+  options.readers_apart = readers.apart;
+  for (std::size_t i = 0; i < plan.workers.size(); ++i) {
+    const PinPlan::Workers& workers = plan.workers[i];
+    const std::size_t beside = readers.cpus.empty() ? 0 : readers.beside[i];
+    options.groups.push_back({workers.node, workers.cpus, 0, beside});
   }
   return {};
 }

@@ -132,6 +132,9 @@ TEST(Placement, FindsThreadsOfTheEngineThatMayNotRunOnItsCpus) {
   drift = drift_of(engine);
   ASSERT_THAT(drift, SizeIs(1));
   EXPECT_THAT(drift[0].what, HasSubstr("may run on cpus 7 alone, which are workers'"));
+  engine.threads.push_back({103, {7}, 7, "loader-3"});
+  engine.threads.push_back({104, {6}, 6, "adapter disk"});
+  EXPECT_THAT(drift_of(engine), SizeIs(1)) << "readers share cores with workers";
   for (int i : {1, 2}) engine.threads[static_cast<std::size_t>(i)].allowed = {0, 7};
   EXPECT_THAT(drift_of(engine), IsEmpty()) << "cpu 0 is nobody's";
 }

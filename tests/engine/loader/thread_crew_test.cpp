@@ -1,7 +1,10 @@
 #include "engine/loader/thread_crew.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
+#include <array>
 #include <atomic>
 #include <latch>
 #include <new>
@@ -55,6 +58,56 @@ TEST(ThreadCrew, GivesEachOfItsThreadsANumberOfItsOwn) {
     all.arrive_and_wait();
   });
   EXPECT_EQ(calls, std::vector<int>(4, 1));
+}
+
+TEST(ThreadCrew, GoesOnWithoutHelpersThatAreToLeave) {
+  std::atomic<bool> needed_elsewhere{false};
+  ThreadCrew crew(3);
+  crew.leave_when([&](std::size_t thread) { return thread >= 2 && needed_elsewhere; });
+  std::latch all(4);
+  crew.run(4, [&](std::size_t, std::size_t) { all.arrive_and_wait(); });
+  needed_elsewhere = true;
+  std::vector<std::atomic<int>> done(200), by(4);
+  crew.run(done.size(), [&](std::size_t i, std::size_t thread) {
+    ++done[i];
+    ++by[thread];
+  });
+  for (const auto& each : done) EXPECT_EQ(each, 1);
+  EXPECT_EQ(by[2] + by[3], 0);
+  needed_elsewhere = false;
+  std::latch again(4);
+  crew.run(4, [&](std::size_t, std::size_t) { again.arrive_and_wait(); });
+}
+
+// The caller has nobody to leave it to.
+TEST(ThreadCrew, DoesItAllOnTheCallersThreadWhenAllAreToLeave) {
+  ThreadCrew crew(3);
+  crew.leave_when([](std::size_t) { return true; });
+  std::vector<int> done(50);
+  crew.run(done.size(), [&](std::size_t i, std::size_t thread) {
+    EXPECT_EQ(thread, 0U);
+    ++done[i];
+  });
+  EXPECT_EQ(done, std::vector<int>(50, 1));
+}
+
+TEST(ThreadCrew, RunsEachHelperOnItsCpu) {
+  std::vector<int> allowed;
+  cpu_set_t set;
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof set, &set), 0);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) allowed.push_back(cpu);
+  }
+  const std::array cpus = {allowed.back(), allowed.front()};
+  ThreadCrew crew(2, "pinned", cpus);
+  std::latch all(3);
+  std::vector<int> seen(3, -1);
+  crew.run(3, [&](std::size_t, std::size_t thread) {
+    all.arrive_and_wait();
+    seen[thread] = sched_getcpu();
+  });
+  EXPECT_EQ(seen[1], cpus[0]);
+  EXPECT_EQ(seen[2], cpus[1]);
 }
 
 TEST(ThreadCrew, RethrowsAnExceptionWhenAllHaveBeenCalledAndGoesOn) {

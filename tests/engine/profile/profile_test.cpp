@@ -61,7 +61,7 @@ TEST(Profile, CarriesWhatWasLearntWithIt) {
   lessons.costs.link = {1.25, 0.9};
   lessons.costs.layers[3] = {1.5, 1.75};
   lessons.costs.stalls[2][11] = {0.5};
-  lessons.plans.seen.push_back({{1, 9, 255}, {{{}, {1.5, 0.75}, {2}}}, 99, 3});
+  lessons.plans.seen.push_back({{1, 9, 255, 4}, {{{}, {1.5, 0.75}, {2}}}, 99, 3});
   lessons.plans.seen.push_back({{4, 2, 0}, {{{1.125}, {}, {}}}, 0, 0});
   written.lessons = lessons;
   const auto read = parse_profile(to_json(written));

@@ -428,6 +428,20 @@ TEST(PlanSituation, CountsWhatIsStillRead) {
   EXPECT_GT(PlanSituation::of(costs, request).link, whole.link);
 }
 
+// Half of the workers have their cores for themselves while adapters are read from disk: what these
+// took says little of what all would.
+TEST(PlanSituation, IsAnotherOneWithHalfOfTheWorkers) {
+  CostModel costs;
+  PlanRequest request;
+  request.rows = 64;
+  request.workers = 12;
+  const PlanSituation all = PlanSituation::of(costs, request);
+  request.workers = 11;
+  EXPECT_EQ(PlanSituation::of(costs, request), all) << "one that is gone makes no difference";
+  request.workers = 6;
+  EXPECT_NE(PlanSituation::of(costs, request), all);
+}
+
 // In whatever order the layers travel: else what a step taught would be known of no admission.
 TEST(PlanSituation, IsThatOfTheAdmissionWhenTheStepIsPlanned) {
   for (const Case& each : {Case{256, 1, 10}, Case{64, 8, 10}, Case{8, 1, 25}, Case{2000, 8, 55}}) {

@@ -1,0 +1,26 @@
+#include "cpu_lora/topology/reader_plan.h"
+
+namespace tandem {
+
+ReaderPlan plan_readers(const PinPlan& plan) {
+  // More do not get more out of a machine's memory; one is slower than a link.
+  constexpr std::size_t kMost = 16, kLeastApart = 2;
+  ReaderPlan readers;
+  const auto add = [&](const std::vector<int>& cpus, std::size_t begin, std::size_t end) {
+    for (; begin < end && readers.cpus.size() < kMost; ++begin) readers.cpus.push_back(cpus[begin]);
+    return begin;
+  };
+  add(plan.engine_cpus, (plan.engine_cpus.size() + 1) / 2, plan.engine_cpus.size());
+  for (const PinPlan::Workers& workers : plan.workers) {
+    readers.beside.push_back(add(workers.cpus, 0, workers.cpus.size() / 2));
+  }
+  readers.apart = readers.cpus.size();
+  if (readers.apart < kLeastApart) return {};
+  for (std::size_t i = 0; i < plan.workers.size(); ++i) {
+    const std::vector<int>& cpus = plan.workers[i].cpus;
+    add(cpus, readers.beside[i], cpus.size());
+  }
+  return readers;
+}
+
+}  // namespace tandem
