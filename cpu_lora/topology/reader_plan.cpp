@@ -12,7 +12,10 @@ ReaderPlan plan_readers(const PinPlan& plan) {
   };
   add(plan.engine_cpus, (plan.engine_cpus.size() + 1) / 2, plan.engine_cpus.size());
   for (const PinPlan::Workers& workers : plan.workers) {
-    readers.beside.push_back(add(workers.cpus, 0, workers.cpus.size() / 2));
+    // What is left is half or less, so that lessons of it are told from those of all
+    // (PlanSituation).
+    const std::size_t count = workers.cpus.size();
+    readers.beside.push_back(add(workers.cpus, 0, count > 1 ? (count + 1) / 2 : 0));
   }
   readers.apart = readers.cpus.size();
   if (readers.apart < kLeastApart) return {};

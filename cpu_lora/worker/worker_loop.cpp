@@ -214,6 +214,7 @@ std::uint32_t WorkerLoop::Impl::find_mine() {
 }
 
 void WorkerLoop::Impl::handle(std::uint64_t n) {
+  num_tasks = 0;
   // acquire: pairs with the release in retire_before().
   const std::uint64_t first_live = mailbox.inbox().first_live.load(std::memory_order_acquire);
   if (n < first_live) return leave(first_live - 1);

@@ -271,11 +271,12 @@ void AdapterStore::read_loop() {
   pthread_setname_np(pthread_self(), "adapter disk");
   const std::span<const int> cpus = options_.reader_cpus;
   const bool anywhere = cpus.empty();
-  if (!anywhere) pin_this_thread(cpus.first(1), "the thread that reads adapters");
   ThreadCrew crew = anywhere
                         ? ThreadCrew(ThreadCrew::helpers_for_machine())
                         : ThreadCrew(static_cast<int>(cpus.size()) - 1, "loader", cpus.subspan(1));
   if (!anywhere) {
+    // After the others have begun, for one that cannot be pinned runs where it was begun.
+    pin_this_thread(cpus.first(1), "the thread that reads adapters");
     crew.leave_when([this](std::size_t thread) {
       return thread >= options_.readers_apart && host_->cores().are_computing();
     });

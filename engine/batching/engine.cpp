@@ -32,8 +32,9 @@ void keep_to_own_cores(const HandoffOptions& handoff) {
   const std::vector<int>& readers = handoff.reader_cpus;
   std::vector<int> cpus = handoff.engine_cpus;
   std::erase_if(cpus, [&](int cpu) { return std::ranges::find(readers, cpu) != readers.end(); });
-  // A core alone would have all threads of the engine to itself: then the kernel may choose.
-  if (handoff.groups.empty() || cpus.size() < 2) return;
+  // Where readers are not kept apart, other engines may mean the same cores. And on one core alone
+  // it would wait for whichever of the engine's other threads the kernel has put there.
+  if (readers.empty() || cpus.size() < 2) return;
   pin_this_thread(cpus, "the engine thread");
 }
 

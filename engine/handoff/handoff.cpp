@@ -45,9 +45,11 @@ Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_
       planner_(config, static_cast<std::int32_t>(num_devices), whole_loads, options, host, clock),
       cold_starts_(options.cold_starts) {
   for (const HandoffOptions::Group& group : options.groups) {
-    std::uint64_t& kept = kept_.emplace_back(0);
-    for (std::size_t i = group.beside_readers; i < group.cpus.size(); ++i) kept |= mask_of(i);
-    if (options.reader_cpus.empty()) kept = ~std::uint64_t{0};
+    std::uint64_t& kept = kept_.emplace_back(~std::uint64_t{0});
+    if (options.reader_cpus.empty()) continue;
+    kept = 0;
+    const std::size_t seats = std::min<std::size_t>(group.cpus.size(), kMaxSeats);
+    for (std::size_t i = group.beside_readers; i < seats; ++i) kept |= mask_of(i);
   }
 }
 

@@ -33,8 +33,8 @@ class ThreadCrew {
   // is left to who waits for what is read.
   static int helpers_for_machine();
 
-  // A helper of which this is true leaves a round, between two of its indices. Set before run();
-  // called on all of them at once.
+  // A helper of which this is true leaves a round, between two of its indices, and is back in the
+  // next. Set before run(); called on all of them at once.
   void leave_when(std::function<bool(std::size_t thread)> leaves) { leaves_ = std::move(leaves); }
 
   // With the one that calls run().

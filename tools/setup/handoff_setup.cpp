@@ -1,6 +1,7 @@
 #include "tools/setup/handoff_setup.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include "cpu_lora/topology/reader_plan.h"
 #include "cpu_lora/topology/topology.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
+#include "shm/control.h"
 #include "tools/cli/machine.h"
 #include "tools/setup/engine_setup.h"
 #include "tools/setup/gpus.h"
@@ -71,6 +73,22 @@ Result<std::int64_t> choose_count(const EngineSettings& settings, const MachineM
   return chosen;
 }
 
+// Whether another engine on this machine keeps one of these cpus for itself.
+bool are_others(const std::vector<int>& cpus) {
+  for (const int pid : list_engines()) {
+    if (pid == ::getpid()) continue;
+    const Result<ControlInfo> other = read_control(pid);
+    if (!other || std::ranges::find_first_of(cpus, other->engine_cpus) == cpus.end()) continue;
+    log::warning(
+        "the engine of process {} keeps cpus {}, too: threads of this one run where the kernel "
+        "likes "
+        "them, slower from disk; give each engine cores of its own (taskset -c LIST)",
+        pid, format_id_list(other->engine_cpus));
+    return true;
+  }
+  return false;
+}
+
 Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
                    HandoffOptions& options) {
   if (settings.cpu_workers < 0 && !device.is_cuda) {
@@ -96,8 +114,10 @@ Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
   }
   for (const std::string& note : plan.notes) log::warning("{}", note);
   options.engine_cpus = plan.engine_cpus;
-  // A host device computes on the engine's cores.
-  const ReaderPlan readers = device.is_cuda ? plan_readers(plan) : ReaderPlan();
+  // A host device computes on the engine's cores. Threads of two engines that are pinned to the
+  // same ones would wait for each other.
+  const bool apart = device.is_cuda && !are_others(plan.engine_cpus);
+  const ReaderPlan readers = apart ? plan_readers(plan) : ReaderPlan();
   options.reader_cpus = readers.cpus;
   options.readers_apart = readers.apart;
   for (std::size_t i = 0; i < plan.workers.size(); ++i) {

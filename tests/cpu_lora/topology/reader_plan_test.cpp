@@ -24,8 +24,8 @@ PinPlan plan_of(std::vector<int> engine, std::vector<std::vector<int>> workers) 
 TEST(ReaderPlan, SharesHalfOfTheEnginesCoresThenHalfOfTheWorkersThenTheOthers) {
   const ReaderPlan made = plan_readers(plan_of({0, 1, 2, 3}, {{4, 5, 6, 7, 8}}));
   EXPECT_THAT(made.cpus, ElementsAre(2, 3, 4, 5, 6, 7, 8));
-  EXPECT_EQ(made.apart, 4U);
-  EXPECT_THAT(made.beside, ElementsAre(2U));
+  EXPECT_EQ(made.apart, 5U);
+  EXPECT_THAT(made.beside, ElementsAre(3U));
 }
 
 TEST(ReaderPlan, LeavesHalfOfEachNodesWorkersAlone) {
@@ -36,7 +36,7 @@ TEST(ReaderPlan, LeavesHalfOfEachNodesWorkersAlone) {
 }
 
 TEST(ReaderPlan, IsNoneWhereOneThreadAloneWouldBeApart) {
-  const ReaderPlan made = plan_readers(plan_of({0}, {{1, 2, 3}}));
+  const ReaderPlan made = plan_readers(plan_of({0}, {{1, 2}}));
   EXPECT_THAT(made.cpus, IsEmpty());
   EXPECT_EQ(made.apart, 0U);
   EXPECT_THAT(made.beside, IsEmpty());
@@ -61,10 +61,17 @@ TEST(ReaderPlan, HasNoThreadOnACoreThatComputesWhileAdaptersAreRead) {
     EXPECT_LE(once.size(), 16U);
     const auto apart = made.cpus.begin() + static_cast<std::ptrdiff_t>(made.apart);
     EXPECT_EQ(std::find(made.cpus.begin(), apart, engine.front()), apart);
+    std::size_t could_be_apart = engine.size() / 2;
+    for (const auto& cpus : workers) could_be_apart += cpus.size() > 1 ? (cpus.size() + 1) / 2 : 0;
+    ASSERT_EQ(made.cpus.empty(), could_be_apart < 2);
     if (made.cpus.empty()) continue;
+    EXPECT_EQ(made.apart, std::min<std::size_t>(could_be_apart, 16));
     ASSERT_EQ(made.beside.size(), workers.size());
     for (std::size_t g = 0; g < workers.size(); ++g) {
       EXPECT_LT(made.beside[g], workers[g].size()) << "somebody computes";
+      for (std::size_t i = 0; i < made.beside[g]; ++i) {
+        EXPECT_NE(std::find(made.cpus.begin(), apart, workers[g][i]), apart);
+      }
       for (std::size_t i = made.beside[g]; i < workers[g].size(); ++i) {
         EXPECT_EQ(std::find(made.cpus.begin(), apart, workers[g][i]), apart);
       }
