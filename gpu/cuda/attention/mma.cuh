@@ -13,11 +13,13 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes, past L1; zeros when not `valid` (nothing is read then).
-__device__ __forceinline__ void copy16_async(std::uint32_t to, const void* from, bool valid) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from),
-               "r"(valid ? 16 : 0)
-               : "memory");
+// 16 bytes, past L1; zeros when not `valid` (nothing is read then). `policy`: cache_policy.cuh.
+__device__ __forceinline__ void copy16_async(std::uint32_t to, const void* from, bool valid,
+                                             std::uint64_t policy) {
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;\n" ::"r"(to),
+      "l"(from), "r"(valid ? 16 : 0), "l"(policy)
+      : "memory");
 }
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");

@@ -36,6 +36,7 @@
 #include <cstdint>
 
 #include "gpu/cuda/base/async_copy.cuh"
+#include "gpu/cuda/base/cache_policy.cuh"
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/elementwise/silu.cuh"

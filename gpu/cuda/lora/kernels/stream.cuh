@@ -11,6 +11,7 @@
 // lanes of a 16-byte shared load, which read two rows, meet all banks.
 #pragma once
 
+#include "gpu/cuda/base/cache_policy.cuh"
 #include "gpu/cuda/lora/kernels/mma.cuh"
 #include "gpu/cuda/lora/kernels/tile.cuh"
 
@@ -69,10 +70,11 @@ __device__ __forceinline__ unsigned swap_halves(unsigned offset, int odd_bit) {
   return offset ^ (((offset >> odd_bit) & 1) << 6);
 }
 
-// 16 bytes to shared memory; zeros where `ok` is false.
-__device__ __forceinline__ void copy16(unsigned to, const std::byte* from, bool ok) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(ok ? 16 : 0)
+// 16 bytes to shared memory; zeros where `ok` is false. `policy`: cache_policy.cuh.
+__device__ __forceinline__ void copy16(unsigned to, const std::byte* from, bool ok,
+                                       std::uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to),
+               "l"(from), "r"(ok ? 16 : 0), "l"(policy)
                : "memory");
 }
 
@@ -194,7 +196,7 @@ class WeightStream {
 #pragma unroll
     for (int i = 0; i < kPairRanks / 2; ++i) {
       const bool ok = 2 * i < rows;
-      copy16(to + static_cast<unsigned>(i) * 512, ok ? bytes_.at(from) : nullptr, ok);
+      copy16(to + static_cast<unsigned>(i) * 512, ok ? bytes_.at(from) : nullptr, ok, once_);
       from += 2 * row_bytes;
     }
     // Next: further along `in`, then this warp's next ranks of the pass, then the next pass.
@@ -218,7 +220,7 @@ class WeightStream {
     for (int i = 0; i < 8; ++i) {
       const bool ok = begin < end && i < w_.entry.rank;
       copy16(sent_ + static_cast<unsigned>(i) * 512 + ((lane * 16) ^ (i % 2 * 64U)),
-             ok ? bytes_.at(from) : nullptr, ok);
+             ok ? bytes_.at(from) : nullptr, ok, once_);
       from += row_bytes;
     }
     unit_ += 2 * kChunkUnits;
@@ -255,7 +257,7 @@ class WeightStream {
 #pragma unroll
     for (unsigned i = 0; i < kStageBytes; i += 512) {
       const bool ok = at + i < bytes;
-      copy16(to + i, ok ? bytes_.at(from + i) : nullptr, ok);
+      copy16(to + i, ok ? bytes_.at(from + i) : nullptr, ok, once_);
     }
     column_ += per_stage_;
   }
@@ -273,7 +275,7 @@ class WeightStream {
 #pragma unroll
     for (int i = 0; i < kStageBytes / 512; ++i) {
       const bool ok = row < end;
-      copy16(to, ok ? bytes_.at(from) : nullptr, ok);
+      copy16(to, ok ? bytes_.at(from) : nullptr, ok, once_);
       to += 512;
       row += 4;
       from += 4 * row_bytes;
@@ -286,6 +288,7 @@ class WeightStream {
 
   const LoraWork& w_;
   const WeightBytes<kPaged> bytes_;
+  const std::uint64_t once_ = evict_first_policy();
   const unsigned ring_;
   const unsigned ring_end_;
   unsigned sent_;
