@@ -287,7 +287,10 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
       .choices({"auto", "own", "nccl"});
   table.add(s.threads, "threads", "compute threads of the host device; 0: one per physical core")
       .range(0, 1024);
-  table.add(s.cpus, "cpus", "cores that these threads are pinned to, as in 0-3,8; default: chosen")
+  table
+      .add(s.cpus, "cpus",
+           "cores that these threads are pinned to, as in 0-3,8; on a GPU, with worker_cpus: the "
+           "engine's own; default: chosen")
       .meta("LIST");
   table.add(s.pin, "pin", "pin each compute thread to a core of its own");
   table

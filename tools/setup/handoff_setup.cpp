@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/onednn/matmul.h"
 #include "cpu_lora/topology/machine_map.h"
+#include "cpu_lora/topology/named_plan.h"
 #include "cpu_lora/topology/pin_plan.h"
 #include "cpu_lora/topology/reader_plan.h"
 #include "cpu_lora/topology/topology.h"
@@ -31,29 +33,6 @@ constexpr std::int64_t kMostChosen = 12;
 
 bool has_workers(const EngineSettings& settings) {
   return hands_over(settings.mode());
-}
-
-// A group for each NUMA node, in the order of the list.
-Result<std::vector<HandoffOptions::Group>> by_node(const std::vector<int>& cpus) {
-  TANDEM_ASSIGN(const std::vector<Core> cores, read_topology());
-  std::vector<HandoffOptions::Group> groups;
-  for (const int cpu : cpus) {
-    const auto core = std::find_if(cores.begin(), cores.end(), [&](const Core& each) {
-      return std::find(each.cpus.begin(), each.cpus.end(), cpu) != each.cpus.end();
-    });
-    if (core == cores.end()) {
-      return invalid("worker_cpus: cpu {} is none that this process may use", cpu);
-    }
-    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return group.node == core->numa_node;
-    });
-    if (known != groups.end()) {
-      known->cpus.push_back(cpu);
-    } else {
-      groups.push_back({core->numa_node, {cpu}, 0, 0});
-    }
-  }
-  return groups;
 }
 
 // For the GPUs of `pin`.
@@ -81,12 +60,41 @@ bool are_others(const std::vector<int>& cpus) {
     if (!other || std::ranges::find_first_of(cpus, other->engine_cpus) == cpus.end()) continue;
     log::warning(
         "the engine of process {} keeps cpus {}, too: threads of this one run where the kernel "
-        "likes "
-        "them, slower from disk; give each engine cores of its own (taskset -c LIST)",
+        "likes them, slower from disk; give each engine cores of its own (taskset -c LIST, or cpus "
+        "and worker_cpus)",
         pid, format_id_list(other->engine_cpus));
     return true;
   }
   return false;
+}
+
+// A group for each of the plan's nodes, and cores for threads that read adapters.
+void follow_plan(const PinPlan& plan, const DeviceInfo& device, HandoffOptions& options) {
+  options.engine_cpus = plan.engine_cpus;
+  // A host device computes on the engine's cores. Threads of two engines that are pinned to the
+  // same ones would wait for each other.
+  const bool apart = device.is_cuda && !plan.engine_cpus.empty() && !are_others(plan.engine_cpus);
+  const ReaderPlan readers = apart ? plan_readers(plan) : ReaderPlan();
+  options.reader_cpus = readers.cpus;
+  options.readers_apart = readers.apart;
+  for (std::size_t i = 0; i < plan.workers.size(); ++i) {
+    const PinPlan::Workers& workers = plan.workers[i];
+    const std::size_t beside = readers.cpus.empty() ? 0 : readers.beside[i];
+    options.groups.push_back({workers.node, workers.cpus, 0, beside});
+  }
+}
+
+Status follow_names(const EngineSettings& settings, const DeviceInfo& device,
+                    HandoffOptions& options) {
+  TANDEM_ASSIGN(const MachineMap machine, read_machine());
+  TANDEM_ASSIGN(const std::vector<int> workers, parse_cpus(settings.worker_cpus, "worker_cpus"));
+  std::vector<int> engine;
+  if (!settings.cpus.empty()) {
+    TANDEM_ASSIGN(engine, parse_cpus(settings.cpus));
+  }
+  TANDEM_ASSIGN(const PinPlan plan, named_plan(machine, workers, engine));
+  follow_plan(plan, device, options);
+  return {};
 }
 
 Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
@@ -113,28 +121,25 @@ Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
     return {};
   }
   for (const std::string& note : plan.notes) log::warning("{}", note);
-  options.engine_cpus = plan.engine_cpus;
-  // A host device computes on the engine's cores. Threads of two engines that are pinned to the
-  // same ones would wait for each other.
-  const bool apart = device.is_cuda && !are_others(plan.engine_cpus);
-  const ReaderPlan readers = apart ? plan_readers(plan) : ReaderPlan();
-  options.reader_cpus = readers.cpus;
-  options.readers_apart = readers.apart;
-  for (std::size_t i = 0; i < plan.workers.size(); ++i) {
-    const PinPlan::Workers& workers = plan.workers[i];
-    const std::size_t beside = readers.cpus.empty() ? 0 : readers.beside[i];
-    options.groups.push_back({workers.node, workers.cpus, 0, beside});
-  }
+  follow_plan(plan, device, options);
   return {};
 }
 
-// Of a host device: its threads and workers wait for each other on a core that both have.
-Status tell_of_shared_cores(const EngineSettings& settings, const HandoffOptions& options) {
-  TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
+// The engine's threads, on a host device all that compute, and workers wait for each other on a
+// core that both have.
+Status tell_of_shared_cores(const EngineSettings& settings, const DeviceInfo& device,
+                            const HandoffOptions& options) {
+  std::vector<int> engine;
+  if (!device.is_cuda) {
+    TANDEM_ASSIGN(HostDeviceOptions host, choose_host_options(settings));
+    engine = std::move(host.cpus);
+  } else if (!settings.cpus.empty() && !settings.worker_cpus.empty()) {
+    TANDEM_ASSIGN(engine, parse_cpus(settings.cpus));
+  }
   std::vector<int> shared;
   for (const HandoffOptions::Group& group : options.groups) {
     std::copy_if(group.cpus.begin(), group.cpus.end(), std::back_inserter(shared), [&](int cpu) {
-      return std::find(host.cpus.begin(), host.cpus.end(), cpu) != host.cpus.end();
+      return std::find(engine.begin(), engine.end(), cpu) != engine.end();
     });
   }
   if (shared.empty()) return {};
@@ -180,8 +185,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
   options.model_name = model_name;
   options.start_workers = WorkerPool::start;
   if (!settings.worker_cpus.empty() && settings.cpu_workers != 0) {
-    TANDEM_ASSIGN(const std::vector<int> cpus, parse_cpus(settings.worker_cpus, "worker_cpus"));
-    TANDEM_ASSIGN(options.groups, by_node(cpus));
+    TANDEM_TRY(follow_names(settings, device, options));
   } else {
     TANDEM_TRY(plan_groups(settings, device, options));
   }
@@ -202,7 +206,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
     log::info("{} CPU worker{} for cold adapters, {}", workers, workers == 1 ? "" : "s",
               amx ? "with AMX" : "in f32, without AMX");
   }
-  if (!device.is_cuda) TANDEM_TRY(tell_of_shared_cores(settings, options));
+  TANDEM_TRY(tell_of_shared_cores(settings, device, options));
   return options;
 }
 
