@@ -84,6 +84,7 @@ void StepBatch::clear() {
     list->clear();
   }
   sequences_.clear();
+  filled_.clear();
   segments_.clear();
   sampled_segments_.clear();
   samples_.clear();
@@ -109,13 +110,18 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   TANDEM_CHECK(num_pages <= pages.size(), "{} pages for {} tokens", pages.size(), end);
   for (std::int64_t position = start; position < end; ++position) {
     const PageId page = pages[static_cast<std::size_t>(position / page_tokens)];
+    if ((position + 1) % page_tokens == 0) {
+      filled_.push_back({num_sequences(), static_cast<std::int32_t>(position / page_tokens), page});
+    }
     positions_.push_back(static_cast<std::int32_t>(position));
     slots_.push_back(page.value() * page_tokens +
                      static_cast<std::int32_t>(position % page_tokens));
   }
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
-  sequences_.push_back(
-      {first, count, static_cast<std::int32_t>(end), static_cast<std::int32_t>(page_ids_.size())});
+  sequences_.push_back({first, count, static_cast<std::int32_t>(end),
+                        static_cast<std::int32_t>(page_ids_.size()),
+                        static_cast<std::int32_t>(start)});
+  page_tokens_ = page_tokens;
   for (const PageId page : pages.first(num_pages)) page_ids_.push_back(page.value());
   if (adapter.slot.valid()) adapters_.push_back({adapter, first, count});
   return first;
@@ -310,13 +316,28 @@ void StepBatch::fill_up() {
   positions_.resize(rows, 0);
   slots_.resize(rows, -1);
   sample_rows_.resize(rows, 0);
-  sequences_.resize(sequences, {0, 0, 0, 0});
+  sequences_.resize(sequences, {0, 0, 0, 0, 0});
   if (bounds_.max_rank == 0) return;
   lora_rows_.resize(rows, 0);
   segments_.resize(sequences, {0, 0, 0});
 }
 
+// A sequence may share pages with one that fills them in this very step (PrefixCache). Keys know
+// their position, so that a page has the same place in all tables, and only whole ones are shared.
+void StepBatch::settle_keys() {
+  for (const FilledPage& page : filled_) {
+    for (std::int32_t s = 0; s < num_sequences(); ++s) {
+      AttentionSequence& sequence = sequences_[static_cast<std::size_t>(s)];
+      const std::int32_t first = page.index * page_tokens_;
+      if (s == page.sequence || sequence.settled <= first) continue;
+      const auto at = static_cast<std::size_t>(sequence.pages + page.index);
+      if (page_ids_[at] == page.page.value()) sequence.settled = first;
+    }
+  }
+}
+
 StepInput StepBatch::upload(Stream& stream) {
+  settle_keys();
   group_rows_by_adapter();
   find_groups();
   if (bounds_.rows > 0) {

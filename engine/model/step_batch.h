@@ -153,6 +153,7 @@ class StepBatch {
   void group_rows_by_adapter();
   void group_samples_by_adapter();
   void find_groups();
+  void settle_keys();
   void fill_up();
   // Bytes of the block that an upload copies.
   struct Used {
@@ -167,10 +168,19 @@ class StepBatch {
     std::int32_t num_rows;
   };
 
+  // A page whose last key this step writes.
+  struct FilledPage {
+    std::int32_t sequence;
+    std::int32_t index;  // in the sequence's table
+    PageId page;
+  };
+
   StepLimits limits_;
   std::vector<std::int32_t> ids_, positions_, slots_, page_ids_, lora_rows_, sample_rows_, history_,
       sampled_lora_rows_;
   std::vector<AttentionSequence> sequences_;
+  std::vector<FilledPage> filled_;
+  std::int32_t page_tokens_ = 0;
   std::vector<LoraSegment> segments_, sampled_segments_;
   std::vector<SampleRow> samples_;
   std::vector<TokenBias> biases_;

@@ -157,6 +157,7 @@ std::int32_t AttentionPlanner::write_items(const AttentionPlan& plan, std::int32
     item.num_rows = sequence.num_rows;
     item.kv_len = sequence.kv_len;
     item.pages = sequence.pages;
+    item.settled = sequence.settled;
     item.packed = tile.packed;
     item.count = tile.count;
     item.tile = static_cast<std::int32_t>(t);

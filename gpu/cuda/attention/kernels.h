@@ -47,7 +47,7 @@ struct alignas(16) TileItem {
   std::int32_t tile;        // which tile: index of its arrival counters
   std::int32_t first_item;  // the tile's items are first_item .. first_item + num_items
   std::int32_t num_items;   // 1: the block writes `out` itself
-  std::int32_t unused;
+  std::int32_t settled;     // as AttentionSequence
 };
 static_assert(sizeof(TileItem) == 48);
 

@@ -301,21 +301,27 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   const int warp = static_cast<int>(threadIdx.x) / 32;
   TiledWarp<T, kD> state(args, item, kv_head, shared + warp * Shape::kWarpBytes);
 
-  // Items and page ids were copied before the step's first kernel; q and the newest keys were not.
+  // Items and page ids were copied before the step's first kernel, and settled keys were written
+  // before that; q and the newest keys were not.
   const int first = item.begin_key + warp * Shape::kKeys;
   std::int64_t place[Shape::kStages];
 #pragma unroll
   for (int stage = 0; stage < Shape::kStages; ++stage) {
     place[stage] = state.place_of(first + stage * kStride);
   }
-  wait_for_previous_kernels();
+  const auto fill = [&](bool settled) {
 #pragma unroll
-  for (int stage = 0; stage < Shape::kStages - 1; ++stage) {
-    if (first + stage * kStride < item.end_key) {
-      state.copy(stage, first + stage * kStride, place[stage]);
+    for (int stage = 0; stage < Shape::kStages - 1; ++stage) {
+      const int key = first + stage * kStride;
+      // Settled keys come first, and so do their stages.
+      if ((min(key + Shape::kKeys, item.end_key) <= item.settled) != settled) continue;
+      if (key < item.end_key) state.copy(stage, key, place[stage]);
+      commit_copies();
     }
-    commit_copies();
-  }
+  };
+  fill(true);
+  wait_for_previous_kernels();
+  fill(false);
   state.load_queries();
   std::int64_t next_place = place[Shape::kStages - 1];
   int stage = 0;

@@ -264,6 +264,31 @@ TEST(StepBatch, PadsWithRowsThatWriteAndReadNothing) {
   }
 }
 
+TEST(StepBatch, TellsWhichKeysWereThereBeforeTheStep) {
+  auto device = make_test_device();
+  auto stream = device->create_stream("test").value();
+  StepBatch batch = StepBatch::create(*device, {32, 8, 8, 32, 64, 16}).value();
+  const std::vector<std::int32_t> tokens = {9, 8, 7, 6, 5};
+  const std::span<const std::int32_t> all = tokens;
+  // Pages of four. The first sequence fills its second page, 6, and goes on; others share it.
+  batch.add_sequence(all, 5, std::vector<PageId>{PageId(2), PageId(6), PageId(3)}, 4, {});
+  batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(6), PageId(1)}, 4, {});
+  batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(7), PageId(4)}, 4, {});
+  batch.add_sequence(all.first(2), 0, std::vector<PageId>{PageId(8)}, 4, {});
+  const auto settled = [&] {
+    const StepInput input = batch.upload(*stream);
+    std::vector<std::int32_t> each;
+    for (const AttentionSequence& s : read(*stream, input.sequences, input.num_sequences)) {
+      each.push_back(s.settled);
+    }
+    return each;
+  };
+  EXPECT_EQ(settled(), (std::vector<std::int32_t>{5, 4, 9, 0}));
+  batch.clear();
+  batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(6), PageId(1)}, 4, {});
+  EXPECT_EQ(settled(), (std::vector<std::int32_t>{9})) << "what was filled in a step before";
+}
+
 TEST(StepBatch, MayBeFilledAgainWhileTheDeviceStillReadsIt) {
   auto device = make_test_device();
   auto stream = device->create_stream("test").value();

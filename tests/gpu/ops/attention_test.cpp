@@ -52,8 +52,10 @@ struct Tables {
   Tables(const Shape& shape, std::vector<std::int32_t> pages) {
     std::size_t used = 0;
     for (const Shape::Sequence& sequence : shape.sequences) {
-      sequences.push_back(
-          {rows, sequence.rows, sequence.kv_len, static_cast<std::int32_t>(page_ids.size())});
+      // Of every second one nothing is known.
+      const std::int32_t settled = sequences.size() % 2 == 0 ? sequence.kv_len - sequence.rows : 0;
+      sequences.push_back({rows, sequence.rows, sequence.kv_len,
+                           static_cast<std::int32_t>(page_ids.size()), settled});
       rows += sequence.rows;
       max_rows = std::max(max_rows, sequence.rows);
       max_kv_len = std::max(max_kv_len, sequence.kv_len);
