@@ -28,6 +28,10 @@
 //   clusters of 2 that share the inner dimension    28.1  they start later than they gain
 //   64 rows of w in a stage                         25.8
 //   chunks beyond the ring fetched into L2          27.0  up to 8 of them
+//   the next product's weights fetched into L2 by attention and LoRA, which leave memory idle, 8 to
+//     28 MB: steps took as long, or up to 4 % longer
+//   two or three stages fewer, so that blocks of LoRA are placed before these end (32 rows, each
+//     with an adapter): steps took 2 to 4 % longer
 //   the last seventh in units of 8 rows to whoever  27.5  blocks end up to a tenth apart, as their
 //     is first there                                      processors get different bandwidth, but
 //                                                         stages of 4 KB are slower still
