@@ -81,8 +81,8 @@ struct AttentionSequence {
   std::int32_t num_rows;  // 1: decode; more: a prefill chunk (causal within it)
   std::int32_t kv_len;    // keys visible to the last of the rows, itself included
   std::int32_t pages;     // index of its first page id in page_ids
-  // So many of its keys, from the first on, no row of this step writes, be it another sequence's:
-  // a device may read them before the step's append has ended. 0: nothing is known.
+  // So many of its keys, from the first on, were written by what was enqueued before
+  // Stream::plan_attention: a device may read them before rope_append ends. 0: nothing is known.
   std::int32_t settled = 0;
 };
 

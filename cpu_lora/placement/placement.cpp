@@ -83,9 +83,7 @@ const MachineCore* core_of(const MachineMap& machine, int cpu) {
 
 int memory_node_of(const MachineMap& machine, int cpu) {
   const MachineCore* core = core_of(machine, cpu);
-  if (core == nullptr) return -1;
-  const MachineNode* node = machine.find_node(core->node);
-  return node == nullptr ? core->node : node->memory_node;
+  return core == nullptr ? -1 : machine.memory_node_of(core->node);
 }
 
 class Judge {

@@ -313,6 +313,11 @@ const MachineNode* MachineMap::find_node(int id) const {
   return found == nodes.end() ? nullptr : &*found;
 }
 
+int MachineMap::memory_node_of(int node) const {
+  const MachineNode* const found = find_node(node);
+  return found == nullptr ? node : found->memory_node;
+}
+
 int MachineMap::num_threads() const {
   std::size_t count = 0;
   for (const MachineCore& core : cores) count += core.threads.size();

@@ -75,6 +75,7 @@ struct MachineMap {
   std::vector<MachineGpu> gpus;
 
   const MachineNode* find_node(int id) const;  // null: there is none
+  int memory_node_of(int node) const;          // itself where the map does not have it
   int num_threads() const;
 };
 

@@ -1,5 +1,7 @@
 #include "cpu_lora/topology/named_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -20,23 +22,29 @@ Result<const MachineCore*> core_of(const MachineMap& machine, int cpu, std::stri
 Result<PinPlan> named_plan(const MachineMap& machine, const std::vector<int>& workers,
                            const std::vector<int>& engine) {
   PinPlan plan;
+  std::vector<const MachineCore*> taken;
   for (const int cpu : workers) {
     TANDEM_ASSIGN(const MachineCore* const core, core_of(machine, cpu, "worker_cpus"));
-    const MachineNode* const own = machine.find_node(core->node);
-    const int node = own == nullptr ? core->node : own->memory_node;
+    taken.push_back(core);
+    const int node = machine.memory_node_of(core->node);
     auto known = std::find_if(plan.workers.begin(), plan.workers.end(),
                               [&](const PinPlan::Workers& group) { return group.node == node; });
     if (known == plan.workers.end()) known = plan.workers.insert(known, {node, {}});
     known->cpus.push_back(cpu);
   }
+  std::vector<int> shared;
   for (const int cpu : engine) {
-    TANDEM_TRY(core_of(machine, cpu, "cpus").status());
-    if (std::find(workers.begin(), workers.end(), cpu) == workers.end()) {
-      plan.engine_cpus.push_back(cpu);
-    }
+    TANDEM_ASSIGN(const MachineCore* const core, core_of(machine, cpu, "cpus"));
+    const bool is_taken = std::find(taken.begin(), taken.end(), core) != taken.end();
+    (is_taken ? shared : plan.engine_cpus).push_back(cpu);
+  }
+  if (!shared.empty()) {
+    plan.notes.push_back(fmt::format(
+        "cpus {} count as none of the engine's own (cpus), for CPU workers have their cores "
+        "(worker_cpus); `tandem pin plan` shows how to share them out",
+        format_id_list(shared)));
   }
   std::sort(plan.engine_cpus.begin(), plan.engine_cpus.end());
-  if (!plan.workers.empty()) plan.node = plan.workers.front().node;
   return plan;
 }
 

@@ -25,11 +25,6 @@ struct Slot {
   bool given = false;
 };
 
-int memory_node_of(const MachineMap& machine, int node) {
-  const MachineNode* found = machine.find_node(node);
-  return found == nullptr ? node : found->memory_node;
-}
-
 struct Planner {
   const MachineMap& machine;
   const PinOptions& options;
@@ -43,7 +38,7 @@ struct Planner {
     plan.notes.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
-  int memory_node(int node) const { return memory_node_of(machine, node); }
+  int memory_node(int node) const { return machine.memory_node_of(node); }
   bool excluded(int cpu) const {
     return std::find(options.exclude.begin(), options.exclude.end(), cpu) != options.exclude.end();
   }
@@ -423,7 +418,7 @@ std::vector<std::vector<int>> places_of(const MachineMap& machine, const std::ve
   for (const int gpu : gpus) {
     std::vector<int> place;
     for (const int node : machine.gpus[static_cast<std::size_t>(gpu)].nodes) {
-      place.push_back(memory_node_of(machine, node));
+      place.push_back(machine.memory_node_of(node));
     }
     if (!place.empty() && std::find(places.begin(), places.end(), place) == places.end()) {
       places.push_back(std::move(place));

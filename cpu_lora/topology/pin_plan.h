@@ -41,12 +41,12 @@ struct PinOptions {
 struct PinPlan {
   struct Workers {
     int node = 0;           // whose memory they use
-    std::vector<int> cpus;  // rising
+    std::vector<int> cpus;  // rising, unless a user has named them (named_plan.h)
   };
   bool host_device = false;
   std::vector<int> gpus;           // that all this is for; empty: the machine shows none
   int node = 0;                    // where it begins
-  std::vector<int> engine_cpus;    // rising, never empty
+  std::vector<int> engine_cpus;    // rising; empty only where a user has named none
   std::vector<Workers> workers;    // by distance from `node`; no empty ones
   std::vector<std::string> notes;  // sentences: what was not as wished, why, and the remedy
 

@@ -14,8 +14,8 @@
 // The engine thread alone uses it. Where there is no memory left enter() and extend() throw, and
 // what they were given is as it was, or as after some of the pages; what gives up or forgets never
 // allocates. A page may be offered as soon as the step that computes it is
-// planned for good: a later step comes after it on the stream, and within the same step the keys
-// and values of all rows are written before any row reads them (RopeAppendArgs, AttentionArgs).
+// planned for good: a later step comes after it on the stream, and within the same step its keys
+// are written before any row reads them (StepBatch tells which: AttentionSequence::settled).
 #pragma once
 
 #include <cstddef>

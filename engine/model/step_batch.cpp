@@ -110,14 +110,17 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
   TANDEM_CHECK(num_pages <= pages.size(), "{} pages for {} tokens", pages.size(), end);
   for (std::int64_t position = start; position < end; ++position) {
     const PageId page = pages[static_cast<std::size_t>(position / page_tokens)];
-    if ((position + 1) % page_tokens == 0) {
-      filled_.push_back({num_sequences(), static_cast<std::int32_t>(position / page_tokens), page});
-    }
     positions_.push_back(static_cast<std::int32_t>(position));
     slots_.push_back(page.value() * page_tokens +
                      static_cast<std::int32_t>(position % page_tokens));
   }
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+  // Who shares a later one shares the first one, too (PrefixCache).
+  const std::int64_t filled = start / page_tokens;
+  if ((filled + 1) * page_tokens <= end) {
+    filled_.push_back({num_sequences(), static_cast<std::int32_t>(filled),
+                       pages[static_cast<std::size_t>(filled)]});
+  }
   sequences_.push_back({first, count, static_cast<std::int32_t>(end),
                         static_cast<std::int32_t>(page_ids_.size()),
                         static_cast<std::int32_t>(start)});

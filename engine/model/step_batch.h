@@ -168,7 +168,7 @@ class StepBatch {
     std::int32_t num_rows;
   };
 
-  // A page whose last key this step writes.
+  // The first page of a sequence whose last key this step writes.
   struct FilledPage {
     std::int32_t sequence;
     std::int32_t index;  // in the sequence's table

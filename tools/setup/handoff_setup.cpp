@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "base/log.h"
@@ -93,6 +93,9 @@ Status follow_names(const EngineSettings& settings, const DeviceInfo& device,
     TANDEM_ASSIGN(engine, parse_cpus(settings.cpus));
   }
   TANDEM_ASSIGN(const PinPlan plan, named_plan(machine, workers, engine));
+  if (device.is_cuda) {  // what a host device shares is told for all its threads
+    for (const std::string& note : plan.notes) log::warning("{}", note);
+  }
   follow_plan(plan, device, options);
   return {};
 }
@@ -125,21 +128,13 @@ Status plan_groups(const EngineSettings& settings, const DeviceInfo& device,
   return {};
 }
 
-// The engine's threads, on a host device all that compute, and workers wait for each other on a
-// core that both have.
-Status tell_of_shared_cores(const EngineSettings& settings, const DeviceInfo& device,
-                            const HandoffOptions& options) {
-  std::vector<int> engine;
-  if (!device.is_cuda) {
-    TANDEM_ASSIGN(HostDeviceOptions host, choose_host_options(settings));
-    engine = std::move(host.cpus);
-  } else if (!settings.cpus.empty() && !settings.worker_cpus.empty()) {
-    TANDEM_ASSIGN(engine, parse_cpus(settings.cpus));
-  }
+// Of a host device: its threads and workers wait for each other on a core that both have.
+Status tell_of_shared_cores(const EngineSettings& settings, const HandoffOptions& options) {
+  TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));
   std::vector<int> shared;
   for (const HandoffOptions::Group& group : options.groups) {
     std::copy_if(group.cpus.begin(), group.cpus.end(), std::back_inserter(shared), [&](int cpu) {
-      return std::find(engine.begin(), engine.end(), cpu) != engine.end();
+      return std::find(host.cpus.begin(), host.cpus.end(), cpu) != host.cpus.end();
     });
   }
   if (shared.empty()) return {};
@@ -206,7 +201,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
     log::info("{} CPU worker{} for cold adapters, {}", workers, workers == 1 ? "" : "s",
               amx ? "with AMX" : "in f32, without AMX");
   }
-  TANDEM_TRY(tell_of_shared_cores(settings, device, options));
+  if (!device.is_cuda) TANDEM_TRY(tell_of_shared_cores(settings, options));
   return options;
 }
 

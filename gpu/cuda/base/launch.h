@@ -4,9 +4,10 @@
 //
 // A kernel that is launched with `overlap` must call wait_for_previous_kernels() in every thread
 // before it reads or writes anything that an earlier kernel of the stream wrote, reads or may still
-// read: buffers are reused from layer to layer, so that is all memory but weights and the kernel's
-// own parameters. It may call allow_next_kernel() at any time, also first of all: the next kernel
-// waits for the end of this one, whatever it was allowed. Only the early blocks' room is at stake.
+// read: buffers are reused from layer to layer, so that is all memory but weights, the kernel's own
+// parameters, what upload.cu has brought for this step, and keys of earlier steps. It may call
+// allow_next_kernel() at any time, also first of all: the next kernel waits for the end of this
+// one, whatever it was allowed. Only the early blocks' room is at stake.
 #pragma once
 
 #include <cuda_runtime.h>

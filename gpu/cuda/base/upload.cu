@@ -12,8 +12,9 @@ constexpr unsigned kThreads = 128;
 // `units` whole ones, and `tail` bytes behind them.
 template <typename Unit>
 __global__ void upload(Unit* device, const Unit* pinned, std::size_t units, std::size_t tail) {
-  // The next kernel is not allowed before the end: kernels read a step's input before they wait for
-  // those in front (lora, offer), and each is let in by the one before it alone.
+  // The next kernel is not allowed before the end: kernels read a step's input (lora, offer,
+  // rope_append, attention) and keys of earlier steps (attention) before they wait for those in
+  // front, and each is let in by the one before it alone.
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < units) {
     // The host has written it before this launch: no kernel before need have ended for that.

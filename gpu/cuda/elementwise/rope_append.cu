@@ -47,19 +47,20 @@ __global__ void rope_append(RopeAppendParams p) {
   const bool is_key = !is_query && head < p.heads + p.kv_heads;
   const HeadRows x = is_query ? p.q : is_key ? p.k : p.v;
   head -= is_query ? 0 : is_key ? p.heads : p.heads + p.kv_heads;
-  // Positions and slots were copied before the step's first kernel, the angles at the start.
+  // Positions and slots were copied before the step's first kernel, the angles at the start. Past
+  // L1, which is not known to forget the step before while this kernel has not waited.
   const std::int64_t t = blockIdx.x;
   float cosine[V];
   float sine[V];
   std::int64_t slot = -1;
   if (is_query || is_key) {
-    const std::int32_t position = p.positions[t];
+    const std::int32_t position = __ldcg(p.positions + t);
     if (position < 0 || position >= p.num_positions) __trap();
     const float* const angles = p.cos_sin + position * p.position_stride + i;
     load_row<V>(angles, cosine);
     load_row<V>(angles + p.angle_stride, sine);
   }
-  if (!is_query) slot = p.slots[t];
+  if (!is_query) slot = __ldcg(p.slots + t);
   wait_for_previous_kernels();
 
   T* const pairs = static_cast<T*>(x.data) + t * x.row_stride + head * x.head_stride + i;

@@ -11,9 +11,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-MachineMap two_nodes(std::vector<int> allowed = {}) {
+MachineMap two_nodes(std::vector<int> allowed = {}, const char* shape = "node:2 core:4 pu:1") {
   MachineOptions options;
-  options.synthetic = "node:2 core:4 pu:1";
+  options.synthetic = shape;
   if (!allowed.empty()) options.allowed_cpus = std::move(allowed);
   Result<MachineMap> made = read_machine(options);
   EXPECT_TRUE(made) << made.status().message();
@@ -29,7 +29,6 @@ TEST(NamedPlan, HasWorkersByNodeInTheOrderOfTheList) {
   EXPECT_EQ(made->workers[1].node, 0);
   EXPECT_THAT(made->workers[1].cpus, ElementsAre(2, 3));
   EXPECT_THAT(made->engine_cpus, ElementsAre(0, 1));
-  EXPECT_EQ(made->node, 1);
 }
 
 TEST(NamedPlan, LeavesTheEngineWithoutCoresWhereNoneAreNamedForIt) {
@@ -42,6 +41,14 @@ TEST(NamedPlan, CountsWhatWorkersHaveAsNoneOfTheEngines) {
   const Result<PinPlan> made = named_plan(two_nodes(), {2, 3}, {1, 2, 3});
   ASSERT_TRUE(made) << made.status().message();
   EXPECT_THAT(made->engine_cpus, ElementsAre(1));
+  EXPECT_THAT(made->notes, ElementsAre(HasSubstr("cpus 2-3 count as none of the engine's own")));
+}
+
+TEST(NamedPlan, CountsSiblingsOfWorkersAsNoneOfTheEngines) {
+  // Two threads a core: cpus 2 and 3 are one.
+  const Result<PinPlan> made = named_plan(two_nodes({}, "node:1 core:4 pu:2"), {2}, {0, 3, 4});
+  ASSERT_TRUE(made) << made.status().message();
+  EXPECT_THAT(made->engine_cpus, ElementsAre(0, 4));
 }
 
 TEST(NamedPlan, RefusesCpusThatMayNotBeUsedAndNamesTheSetting) {

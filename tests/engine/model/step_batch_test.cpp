@@ -287,6 +287,20 @@ TEST(StepBatch, TellsWhichKeysWereThereBeforeTheStep) {
   batch.clear();
   batch.add_sequence(all.first(1), 9, std::vector<PageId>{PageId(2), PageId(6), PageId(1)}, 4, {});
   EXPECT_EQ(settled(), (std::vector<std::int32_t>{9})) << "what was filled in a step before";
+
+  // Whoever comes first; of several pages that are filled the first counts; padding has none.
+  batch.clear();
+  batch.add_sequence(all.first(1), 8, std::vector<PageId>{PageId(5), PageId(6), PageId(1)}, 4, {});
+  batch.add_sequence(all.first(1), 3, std::vector<PageId>{PageId(5)}, 4, {});
+  batch.pad(decode_bounds(3, 8, 100));
+  EXPECT_EQ(settled(), (std::vector<std::int32_t>{0, 3, 0}));
+  batch.clear();
+  const std::vector<std::int32_t> many(9, 4);
+  batch.add_sequence(all.first(1), 12,
+                     std::vector<PageId>{PageId(0), PageId(5), PageId(6), PageId(1)}, 4, {});
+  batch.add_sequence(many, 4, std::vector<PageId>{PageId(0), PageId(5), PageId(6), PageId(7)}, 4,
+                     {});
+  EXPECT_EQ(settled(), (std::vector<std::int32_t>{4, 4}));
 }
 
 TEST(StepBatch, MayBeFilledAgainWhileTheDeviceStillReadsIt) {

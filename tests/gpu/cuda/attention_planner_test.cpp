@@ -40,6 +40,7 @@ class PlannedStep {
     for (const TileItem& item : array<TileItem>(PlannedAttention::kItems, items)) {
       // Of a tile that is cut, the first item stands for all.
       if (item.begin_key == 0) cover(item.first_row, item.packed, item.count);
+      EXPECT_EQ(item.settled, item.kv_len - item.num_rows);
     }
     const std::int32_t rows = prefill_tile_rows(DType::bf16, d_);
     const auto requests = array<std::int32_t>(planned.request_of_tile, planned.prefill_tiles);
@@ -97,7 +98,7 @@ std::vector<AttentionSequence> step_of(const std::vector<std::pair<int, int>>& r
   std::int32_t rows = 0;
   std::int32_t pages = 0;
   for (const auto& [count, keys] : rows_and_keys) {
-    sequences.push_back({rows, count, keys, pages});
+    sequences.push_back({rows, count, keys, pages, keys - count});
     rows += count;
     pages += (keys + kPageTokens - 1) / kPageTokens;
   }

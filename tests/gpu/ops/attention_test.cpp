@@ -53,7 +53,8 @@ struct Tables {
     std::size_t used = 0;
     for (const Shape::Sequence& sequence : shape.sequences) {
       // Of every second one nothing is known.
-      const std::int32_t settled = sequences.size() % 2 == 0 ? sequence.kv_len - sequence.rows : 0;
+      const std::int32_t settled =
+          sequences.size() % 2 == 0 ? std::max(sequence.kv_len - sequence.rows, 0) : 0;
       sequences.push_back({rows, sequence.rows, sequence.kv_len,
                            static_cast<std::int32_t>(page_ids.size()), settled});
       rows += sequence.rows;
@@ -180,6 +181,77 @@ TEST_F(PagedAttention, MatchesTheTwinForRandomMixes) {
       shape.sequences.push_back({rows, static_cast<std::int32_t>(rows + pick(0, 60))});
     }
     check(shape);
+  }
+}
+
+// As a model enqueues it: keys of earlier steps may be read while the append still waits for a
+// product, and no others, be it in a page that another sequence's row fills.
+TEST_F(PagedAttention, WaitsForKeysThatTheStepItselfWrites) {
+  constexpr std::int64_t kWide = 2048;
+  for (const DType dtype : kDtypes) {
+    const Shape shape{dtype, 2, 2, 64, 16, {{1, 144}, {1, 150}, {20, 60}, {1, 100}}, 0};
+    const std::int64_t kv_width = shape.kv_heads * shape.d;
+    const std::int64_t q_width = kv_width * shape.group;
+    const std::int64_t pages = Tables::pages_of(shape);
+    Tables tables(shape, deal_pages(pages));
+    // The second shares the first one's nine pages, of which the last is filled in this step.
+    std::copy_n(tables.page_ids.begin(), 9, tables.page_ids.begin() + tables.sequences[1].pages);
+    const std::int32_t settled[] = {143, 128, 40, 99};
+    std::vector<std::int32_t> positions;
+    std::vector<std::int32_t> slots;
+    for (std::size_t s = 0; s < tables.sequences.size(); ++s) {
+      AttentionSequence& sequence = tables.sequences[s];
+      sequence.settled = settled[s];
+      for (std::int32_t at = sequence.kv_len - sequence.num_rows; at < sequence.kv_len; ++at) {
+        const auto page = static_cast<std::size_t>(sequence.pages + at / shape.page_tokens);
+        positions.push_back(at);
+        slots.push_back(tables.page_ids[page] * shape.page_tokens + at % shape.page_tokens);
+      }
+    }
+    const TestTensor cache = cache_of(shape, pages);
+    const TestTensor out = tensor(dtype, {tables.rows, q_width});
+    const TestTensor cos_sin = tensor(DType::f32, {160, 2, shape.d / 2});
+    const TestTensor x = tensor(dtype, {4, kWide});
+    const TestTensor w = tensor(dtype, {kWide, kWide});
+    const TestTensor y = tensor(dtype, {4, kWide});
+    const auto sequences = array(tables.sequences);
+    const auto page_ids = array(tables.page_ids);
+    const auto position_array = array(positions);
+    const auto slot_array = array(slots);
+    const auto append = [&](const TensorView& all, const TensorView& table, const TensorView& pool,
+                            const std::int32_t* at, const std::int32_t* where) {
+      return RopeAppendArgs{all.slice_cols(0, q_width).split_cols(shape.kv_heads * shape.group),
+                            all.slice_cols(q_width, kv_width).split_cols(shape.kv_heads),
+                            all.slice_cols(q_width + kv_width, kv_width).split_cols(shape.kv_heads),
+                            table,
+                            at,
+                            where,
+                            {pool.data, pool.stride[0], shape.page_tokens}};
+    };
+    const auto append_on_device = [&](const TestTensor& all) {
+      stream_->rope_append(append(all.on_device(), cos_sin.on_device(), cache.on_device(),
+                                  position_array.on_device(), slot_array.on_device()));
+    };
+    for (int round = 0; round < (sanitized() ? 1 : 6); ++round) {
+      const TestTensor old = tensor(dtype, {tables.rows, q_width + 2 * kv_width}, 2000);
+      const TestTensor qkv = tensor(dtype, {tables.rows, q_width + 2 * kv_width}, 2);
+      append_on_device(old);
+      ASSERT_TRUE(stream_->synchronize().ok());
+      AttentionArgs args = args_of(shape, tables, qkv.on_device().slice_cols(0, q_width),
+                                   cache.on_device(), out.on_device());
+      args.sequences = sequences.on_device();
+      args.page_ids = page_ids.on_device();
+      stream_->plan_attention(plan_of(shape, tables));
+      stream_->gemm({x.on_device(), w.on_device(), {}, y.on_device()});
+      append_on_device(qkv);
+      stream_->attention(args);
+      reference::rope_append(append(qkv.host(), cos_sin.host(), cache.host(), position_array.host(),
+                                    slot_array.host()));
+      reference::attention(
+          args_of(shape, tables, qkv.host().slice_cols(0, q_width), cache.host(), out.host()));
+      expect_same(out, fmt::format("round {}: {}", round, to_string(shape)),
+                  tolerance_of_attention(dtype));
+    }
   }
 }
 
