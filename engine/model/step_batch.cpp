@@ -333,8 +333,8 @@ void StepBatch::settle_keys() {
       AttentionSequence& sequence = sequences_[static_cast<std::size_t>(s)];
       const std::int32_t first = page.index * page_tokens_;
       if (s == page.sequence || sequence.settled <= first) continue;
-      const auto at = static_cast<std::size_t>(sequence.pages + page.index);
-      if (page_ids_[at] == page.page.value()) sequence.settled = first;
+      const std::int32_t at = sequence.pages + page.index;
+      if (page_ids_[static_cast<std::size_t>(at)] == page.page.value()) sequence.settled = first;
     }
   }
 }
