@@ -72,17 +72,8 @@ Status observe_group(int index, const ControlInfo::Group& group, ObservedEngine&
   return {};
 }
 
-const MachineCore* core_of(const MachineMap& machine, int cpu) {
-  for (const MachineCore& core : machine.cores) {
-    for (const MachineThread& thread : core.threads) {
-      if (thread.cpu == cpu) return &core;
-    }
-  }
-  return nullptr;
-}
-
 int memory_node_of(const MachineMap& machine, int cpu) {
-  const MachineCore* core = core_of(machine, cpu);
+  const MachineCore* core = machine.find_core(cpu);
   return core == nullptr ? -1 : machine.memory_node_of(core->node);
 }
 

@@ -313,6 +313,14 @@ const MachineNode* MachineMap::find_node(int id) const {
   return found == nodes.end() ? nullptr : &*found;
 }
 
+const MachineCore* MachineMap::find_core(int cpu) const {
+  const auto found = std::find_if(cores.begin(), cores.end(), [&](const MachineCore& core) {
+    return std::any_of(core.threads.begin(), core.threads.end(),
+                       [&](const MachineThread& thread) { return thread.cpu == cpu; });
+  });
+  return found == cores.end() ? nullptr : &*found;
+}
+
 int MachineMap::memory_node_of(int node) const {
   const MachineNode* const found = find_node(node);
   return found == nullptr ? node : found->memory_node;

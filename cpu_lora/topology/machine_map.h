@@ -74,8 +74,9 @@ struct MachineMap {
   std::vector<MachineCore> cores;    // by package, node and id; at least one
   std::vector<MachineGpu> gpus;
 
-  const MachineNode* find_node(int id) const;  // null: there is none
-  int memory_node_of(int node) const;          // itself where the map does not have it
+  const MachineNode* find_node(int id) const;   // null: there is none
+  const MachineCore* find_core(int cpu) const;  // that has this thread; null: there is none
+  int memory_node_of(int node) const;           // itself where the map does not have it
   int num_threads() const;
 };
 

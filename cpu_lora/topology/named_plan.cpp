@@ -9,11 +9,11 @@ namespace tandem {
 namespace {
 
 // The core that the cpu is a usable thread of.
-Result<const MachineCore*> core_of(const MachineMap& machine, int cpu, std::string_view setting) {
-  for (const MachineCore& core : machine.cores) {
-    const std::vector<int> usable = core.usable();
-    if (std::find(usable.begin(), usable.end(), cpu) != usable.end()) return &core;
-  }
+Result<const MachineCore*> usable_core(const MachineMap& machine, int cpu,
+                                       std::string_view setting) {
+  const MachineCore* const core = machine.find_core(cpu);
+  const std::vector<int> usable = core == nullptr ? std::vector<int>() : core->usable();
+  if (std::find(usable.begin(), usable.end(), cpu) != usable.end()) return core;
   return invalid("{}: cpu {} is none that this process may use", setting, cpu);
 }
 
@@ -24,7 +24,7 @@ Result<PinPlan> named_plan(const MachineMap& machine, const std::vector<int>& wo
   PinPlan plan;
   std::vector<const MachineCore*> taken;
   for (const int cpu : workers) {
-    TANDEM_ASSIGN(const MachineCore* const core, core_of(machine, cpu, "worker_cpus"));
+    TANDEM_ASSIGN(const MachineCore* const core, usable_core(machine, cpu, "worker_cpus"));
     taken.push_back(core);
     const int node = machine.memory_node_of(core->node);
     auto known = std::find_if(plan.workers.begin(), plan.workers.end(),
@@ -34,7 +34,7 @@ Result<PinPlan> named_plan(const MachineMap& machine, const std::vector<int>& wo
   }
   std::vector<int> shared;
   for (const int cpu : engine) {
-    TANDEM_ASSIGN(const MachineCore* const core, core_of(machine, cpu, "cpus"));
+    TANDEM_ASSIGN(const MachineCore* const core, usable_core(machine, cpu, "cpus"));
     const bool is_taken = std::find(taken.begin(), taken.end(), core) != taken.end();
     (is_taken ? shared : plan.engine_cpus).push_back(cpu);
   }
