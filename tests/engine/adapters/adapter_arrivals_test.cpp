@@ -9,6 +9,7 @@
 namespace tandem::test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -51,7 +52,8 @@ TEST_F(ArrivingAdapters, ArePlannedWithAsLongAsTheRestIsExpectedToTake) {
   ASSERT_EQ(starts.size(), 1U);
   ASSERT_FALSE(starts[0].steps.empty());
   EXPECT_GE(starts[0].steps[0].planned_s, std::chrono::duration<double>(kRest).count());
-  EXPECT_EQ(starts[0].steps[0].who.front(), 'c') << "workers had what had come";
+  // Where workers are slow the load comes first (g), but no step waited for it (w).
+  EXPECT_THAT(starts[0].steps[0].who.front(), AnyOf('c', 'g')) << "workers had what had come";
 }
 
 TEST_F(ArrivingAdapters, ComeFromAnotherWhereTheFirstDiesAfterItWasUsed) {
