@@ -125,7 +125,7 @@ class ArrivingAdapters : public ::testing::Test {
   static std::unique_ptr<Device> two_threads() {
     HostDeviceOptions options;
     options.num_threads = 2;
-    options.link_gbps = 0.005;  // loads are not over before workers are asked
+    options.link_gbps = 0.002;  // loads are not over before workers have answered
     return make_host_device(options).value();
   }
   static GenerationRequest request() {
