@@ -269,7 +269,7 @@ void AdapterStore::request_read(const AdapterLease& adapter) {
 
 void AdapterStore::read_loop() {
   pthread_setname_np(pthread_self(), "adapter disk");
-  const std::span<const int> cpus = options_.reader_cpus;
+  const std::span<const int> cpus = options_.readers.cpus;
   const bool anywhere = cpus.empty();
   ThreadCrew crew = anywhere
                         ? ThreadCrew(ThreadCrew::helpers_for_machine())
@@ -278,7 +278,7 @@ void AdapterStore::read_loop() {
     // After the others have begun, for one that cannot be pinned runs where it was begun.
     pin_this_thread(cpus.first(1), "the thread that reads adapters");
     crew.leave_when([this](std::size_t thread) {
-      return thread >= options_.readers_apart && host_->cores().are_computing();
+      return thread >= options_.readers.apart && host_->cores().are_computing();
     });
   }
   crew_ = &crew;

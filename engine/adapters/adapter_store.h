@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "cpu_lora/topology/reader_plan.h"
 #include "engine/adapters/cold_start_log.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/adapters/served_adapter.h"
@@ -43,9 +44,7 @@ struct AdapterStoreOptions {
   std::int32_t num_devices = 1;              // that share the model (loader/shard.h)
   std::vector<std::string> base_names = {};  // the model's, as adapters may name it; empty: unknown
   ColdStartLog* cold_starts = nullptr;       // is told of readings; outlives the store
-  // As ReaderPlan, for threads that read adapters again.
-  std::vector<int> reader_cpus = {};
-  std::size_t readers_apart = 0;
+  ReaderPlan readers = {};                   // that read adapters again
 };
 
 class AdapterStore {

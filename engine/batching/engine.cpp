@@ -29,7 +29,7 @@ std::int32_t max_page_ids(const EngineOptions& options) {
 // A worker that wakes on the core where this thread is waits for it, and the other workers for that
 // one; so does this thread where one is that reads from disk.
 void keep_to_own_cores(const HandoffOptions& handoff) {
-  const std::vector<int>& readers = handoff.reader_cpus;
+  const std::vector<int>& readers = handoff.readers.cpus;
   std::vector<int> cpus = handoff.engine_cpus;
   std::erase_if(cpus, [&](int cpu) { return std::ranges::find(readers, cpu) != readers.end(); });
   // Where readers are not kept apart, other engines may mean the same cores. And on one core alone
@@ -85,8 +85,7 @@ AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num
   result.base_names = options.base_names;
   result.cold_starts = cold_starts;
   if (!hands_over(options.adapter_mode) || options.handoff.groups.empty()) return result;
-  result.reader_cpus = options.handoff.reader_cpus;
-  result.readers_apart = options.handoff.readers_apart;
+  result.readers = options.handoff.readers;
   // Adapters lie where workers compute from them.
   result.host_tier_nodes.clear();
   for (const HandoffOptions::Group& group : options.handoff.groups) {

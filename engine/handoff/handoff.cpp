@@ -44,12 +44,12 @@ Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_
       host_(&host),
       planner_(config, static_cast<std::int32_t>(num_devices), whole_loads, options, host, clock),
       cold_starts_(options.cold_starts) {
-  for (const HandoffOptions::Group& group : options.groups) {
+  for (std::size_t g = 0; g < options.groups.size(); ++g) {
     std::uint64_t& kept = kept_.emplace_back(~std::uint64_t{0});
-    if (options.reader_cpus.empty()) continue;
+    if (options.readers.cpus.empty()) continue;
     kept = 0;
-    const std::size_t seats = std::min<std::size_t>(group.cpus.size(), kMaxSeats);
-    for (std::size_t i = group.beside_readers; i < seats; ++i) kept |= mask_of(i);
+    const std::size_t seats = std::min<std::size_t>(options.groups[g].cpus.size(), kMaxSeats);
+    for (std::size_t i = options.readers.beside[g]; i < seats; ++i) kept |= mask_of(i);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cpu_lora/topology/reader_plan.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "engine/adapters/cold_start_log.h"
 #include "engine/service/engine_defaults.h"
@@ -23,9 +24,8 @@ struct HandoffOptions {
   // adapters whose weights lie there.
   struct Group {
     int node = -1;
-    std::vector<int> cpus;           // a worker for each
-    int spare_seats = 0;             // for workers that somebody else starts (`tandem pin apply`)
-    std::size_t beside_readers = 0;  // as ReaderPlan::beside
+    std::vector<int> cpus;  // a worker for each
+    int spare_seats = 0;    // for workers that somebody else starts (`tandem pin apply`)
   };
   std::vector<Group> groups;                                // none: nothing is handed over
   std::int32_t max_rows = engine_defaults::kHandoffTokens;  // of one step
@@ -42,10 +42,9 @@ struct HandoffOptions {
   // For the control region: the served name, and the cores that are the engine's own.
   std::string model_name;
   std::vector<int> engine_cpus;
-  // As ReaderPlan. While adapters are read from disk, workers beside readers are handed nothing,
-  // nor are those that somebody else has started.
-  std::vector<int> reader_cpus;
-  std::size_t readers_apart = 0;
+  // Of who reads adapters from disk, `beside` by group. While they read, workers beside readers are
+  // handed nothing, nor are those that somebody else has started.
+  ReaderPlan readers;
   // WorkerPool::start, or what a test puts in its place.
   using StartWorkers =
       std::function<Result<std::unique_ptr<WorkerPool>>(const WorkerPoolOptions& options)>;

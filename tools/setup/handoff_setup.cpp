@@ -74,13 +74,9 @@ void follow_plan(const PinPlan& plan, const DeviceInfo& device, HandoffOptions& 
   // A host device computes on the engine's cores. Threads of two engines that are pinned to the
   // same ones would wait for each other.
   const bool apart = device.is_cuda && !plan.engine_cpus.empty() && !are_others(plan.engine_cpus);
-  const ReaderPlan readers = apart ? plan_readers(plan) : ReaderPlan();
-  options.reader_cpus = readers.cpus;
-  options.readers_apart = readers.apart;
-  for (std::size_t i = 0; i < plan.workers.size(); ++i) {
-    const PinPlan::Workers& workers = plan.workers[i];
-    const std::size_t beside = readers.cpus.empty() ? 0 : readers.beside[i];
-    options.groups.push_back({workers.node, workers.cpus, 0, beside});
+  if (apart) options.readers = plan_readers(plan);
+  for (const PinPlan::Workers& workers : plan.workers) {
+    options.groups.push_back({.node = workers.node, .cpus = workers.cpus});
   }
 }
 

@@ -22,9 +22,7 @@ class SharedCoresTest : public ::testing::Test {
 
   static std::unique_ptr<HandoffEngine> make() {
     return HandoffEngine::make(AdapterMode::planned, kAdapters, 0, 0, [](EngineOptions& options) {
-      options.handoff.reader_cpus = {0, 1};
-      options.handoff.readers_apart = 2;
-      options.handoff.groups.front().beside_readers = 1;
+      options.handoff.readers = {.cpus = {0, 1}, .apart = 2, .beside = {1}};
     });
   }
   void serve(int adapter) {
