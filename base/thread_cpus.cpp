@@ -8,6 +8,17 @@
 
 namespace tandem {
 
+std::vector<int> cpus_of_thread(pid_t thread) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(thread, sizeof set, &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
 void pin_this_thread(std::span<const int> cpus, std::string_view whose) {
   cpu_set_t set;
   CPU_ZERO(&set);

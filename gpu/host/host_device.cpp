@@ -2,11 +2,12 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <exception>
-#include <thread>
 #include <utility>
 
 #include "base/onednn/matmul.h"
+#include "base/thread_cpus.h"
 #include "gpu/host/context/host_communicator.h"
 #include "gpu/host/context/thread_pool.h"
 #include "gpu/host/host_event.h"
@@ -18,14 +19,6 @@
 namespace tandem {
 namespace host {
 namespace {
-
-int usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  const unsigned cpus = std::thread::hardware_concurrency();
-  return cpus == 0 ? 1 : static_cast<int>(cpus);
-}
 
 class HostDevice final : public Device {
  public:
@@ -91,7 +84,8 @@ Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& option
   int num_threads = options.num_threads;
   if (num_threads == 0) {
     num_threads =
-        options.cpus.empty() ? host::usable_cpus() : static_cast<int>(options.cpus.size());
+        static_cast<int>(options.cpus.empty() ? std::max<std::size_t>(cpus_of_thread().size(), 1)
+                                              : options.cpus.size());
   }
   const std::size_t memory_bytes =
       options.memory_limit_bytes != 0 ? options.memory_limit_bytes : host::physical_memory_bytes();

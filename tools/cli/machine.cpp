@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/thread_cpus.h"
 #include "cpu_lora/topology/machine_map.h"
 
 namespace tandem {
@@ -44,19 +45,8 @@ std::string cpu_name() {
   return name.empty() ? "unknown" : name;
 }
 
-std::vector<int> usable_cpus() {
-  std::vector<int> cpus;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view setting) {
-  const std::vector<int> usable = usable_cpus();
+  const std::vector<int> usable = cpus_of_thread();
   std::vector<int> cpus;
   std::string_view rest = text;
   const auto malformed = [&] {

@@ -11,8 +11,6 @@
 namespace tandem {
 
 std::string cpu_name();  // "Intel(R) Xeon(R) ..."; "unknown" without /proc/cpuinfo
-// Ids of the cores that this process may run on, in order.
-std::vector<int> usable_cpus();
 // Reads "0-3,8"; an error, which names `setting`, for anything else, a core that is not usable, or
 // one named twice.
 Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view setting = "cpus");

@@ -1,31 +1,28 @@
 // Ties a thread of a measurement to a cpu.
 #pragma once
 
-#include <pthread.h>
-#include <sched.h>
+#include <vector>
+
+#include "base/thread_cpus.h"
 
 namespace tandem {
 
-// The calling thread runs on one cpu until this goes.
+// The calling thread runs on one cpu until this goes; below 0: where it ran before.
 class RunsOn {
  public:
   explicit RunsOn(int cpu) {
-    if (cpu < 0 || pthread_getaffinity_np(pthread_self(), sizeof before_, &before_) != 0) return;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(static_cast<unsigned>(cpu), &set);
-    // A failure leaves the thread where the kernel likes it: slower, not wrong.
-    moved_ = pthread_setaffinity_np(pthread_self(), sizeof set, &set) == 0;
+    if (cpu < 0) return;
+    before_ = cpus_of_thread();
+    pin_this_thread({&cpu, 1}, "a measuring thread");
   }
   ~RunsOn() {
-    if (moved_) pthread_setaffinity_np(pthread_self(), sizeof before_, &before_);
+    if (!before_.empty()) pin_this_thread(before_, "a measuring thread");
   }
   RunsOn(const RunsOn&) = delete;
   RunsOn& operator=(const RunsOn&) = delete;
 
  private:
-  cpu_set_t before_{};
-  bool moved_ = false;
+  std::vector<int> before_;
 };
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 #include "engine/loader/thread_crew.h"
+#include "base/thread_cpus.h"
 
 #include <gtest/gtest.h>
-#include <pthread.h>
 #include <sched.h>
 
 #include <array>
@@ -92,12 +92,7 @@ TEST(ThreadCrew, DoesItAllOnTheCallersThreadWhenAllAreToLeave) {
 }
 
 TEST(ThreadCrew, RunsEachHelperOnItsCpu) {
-  std::vector<int> allowed;
-  cpu_set_t set;
-  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof set, &set), 0);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) allowed.push_back(cpu);
-  }
+  const std::vector<int> allowed = cpus_of_thread();
   const std::array cpus = {allowed.back(), allowed.front()};
   ThreadCrew crew(2, "pinned", cpus);
   std::latch all(3);

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/thread_cpus.h"
+
 namespace tandem::host {
 namespace {
 
@@ -90,10 +92,7 @@ TEST(ThreadPool, RethrowsATasksExceptionAndStaysUsable) {
 }
 
 TEST(ThreadPool, PinsItsThreadsToTheCpusGiven) {
-  cpu_set_t usable;
-  ASSERT_EQ(sched_getaffinity(0, sizeof usable, &usable), 0);
-  int cpu = 0;
-  while (!CPU_ISSET(cpu, &usable)) ++cpu;
+  const int cpu = cpus_of_thread().front();
   ThreadPool pool(2, {cpu});
   std::latch both(2);
   std::atomic<int> elsewhere{0};

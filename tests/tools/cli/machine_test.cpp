@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/thread_cpus.h"
 #include "tools/setup/model_presets.h"
 
 namespace tandem {
@@ -30,7 +31,7 @@ TEST(OpenFiles, AreAllowedAsFarAsTheHardLimitGoes) {
 }
 
 TEST(ParseCpus, ReadsNumbersAndRanges) {
-  const std::vector<int> usable = usable_cpus();
+  const std::vector<int> usable = cpus_of_thread();
   ASSERT_FALSE(usable.empty());
   const int first = usable.front();
   EXPECT_THAT(*parse_cpus(fmt::format("{}", first)), ElementsAreArray({first}));
@@ -41,7 +42,7 @@ TEST(ParseCpus, ReadsNumbersAndRanges) {
 }
 
 TEST(ParseCpus, RefusesWhatIsNoListOfUsableCores) {
-  const int first = usable_cpus().front();
+  const int first = cpus_of_thread().front();
   for (const char* text : {"", "x", "1-", "-1", "3-1", "0,", ",0", "0 1", "0-99999999999"}) {
     EXPECT_FALSE(parse_cpus(text)) << "'" << text << "'";
   }

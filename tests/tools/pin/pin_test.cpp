@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/thread_cpus.h"
 #include "shm/control.h"
 #include "shm/jobs.h"
 #include "shm/mailbox.h"
@@ -239,11 +240,7 @@ class PinOnFakeEngine : public ::testing::Test {
     group.outbox = mailbox_->outbox_region().name();
     group.arena = arena_.name();
     group.num_seats = 2;
-    cpu_set_t mask;
-    ASSERT_EQ(sched_getaffinity(getpid(), sizeof mask, &mask), 0);
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &mask)) cpus_.push_back(cpu);
-    }
+    cpus_ = cpus_of_thread(getpid());
     group.cpus = {cpus_.back()};
     info.groups.push_back(group);
     Result<ControlRegion> control = ControlRegion::create(info);

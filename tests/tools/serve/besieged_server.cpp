@@ -1,13 +1,14 @@
 #include "tests/tools/serve/besieged_server.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "base/check.h"
+#include "base/thread_cpus.h"
 #include "tests/tools/serve/worker_faults.h"
 
 namespace tandem {
@@ -17,14 +18,10 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kLong(60);
 
 WorkerCpus worker_cpus(int most) {
-  cpu_set_t mask;
-  TANDEM_CHECK(sched_getaffinity(0, sizeof mask, &mask) == 0);
-  WorkerCpus cpus;
-  for (int cpu = CPU_SETSIZE - 1; cpu >= 0 && cpus.count < most; --cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
-    cpus.list += (cpus.count++ == 0 ? "" : ",") + std::to_string(cpu);
-  }
-  return cpus;
+  std::vector<int> last = cpus_of_thread();
+  std::ranges::reverse(last);
+  last.resize(std::min(last.size(), static_cast<std::size_t>(most)));
+  return {.list = fmt::format("{}", fmt::join(last, ",")), .count = static_cast<int>(last.size())};
 }
 
 std::vector<std::string> serve_with_workers(const ServeChoices& choices) {

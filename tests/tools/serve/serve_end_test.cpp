@@ -1,16 +1,17 @@
 // A server that is told to end while its CPU workers are still starting: nobody complains, neither
 // the server, which would if it had waited for them in vain, nor a worker that finds it gone.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/check.h"
+#include "base/thread_cpus.h"
 #include "tests/support/sanitized.h"
 #include "tests/tools/process.h"
 #include "tests/tools/serve/worker_faults.h"
@@ -25,15 +26,9 @@ using testing::Not;
 
 // A worker for each of two cores that this process may use, or for the only one.
 std::string worker_cpus() {
-  cpu_set_t mask;
-  TANDEM_CHECK(sched_getaffinity(0, sizeof mask, &mask) == 0);
-  std::string list;
-  int count = 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE && count < 2; ++cpu) {
-    if (!CPU_ISSET(cpu, &mask)) continue;
-    list += (count++ == 0 ? "" : ",") + std::to_string(cpu);
-  }
-  return list;
+  std::vector<int> cpus = cpus_of_thread();
+  cpus.resize(std::min<std::size_t>(cpus.size(), 2));
+  return fmt::format("{}", fmt::join(cpus, ","));
 }
 
 std::vector<std::string> serve() {

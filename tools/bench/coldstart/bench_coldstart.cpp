@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/log.h"
+#include "base/thread_cpus.h"
 #include "gpu/cuda/cuda_device.h"
 #include "tools/bench/coldstart/bench_coldstart.h"
 #include "tools/bench/coldstart/cold_report.h"
@@ -25,7 +26,6 @@
 #include "tools/bench/measure/bench_handoff.h"
 #include "tools/bench/measure/bench_worker.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"
 
@@ -175,7 +175,7 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
   }
   if (options.only.any("C7")) {
     log::info("deltas of CPU workers");
-    TANDEM_TRY(measure_workers_bar(usable_cpus(), dtype, report));
+    TANDEM_TRY(measure_workers_bar(cpus_of_thread(), dtype, report));
   }
   {
     TANDEM_ASSIGN(const ColdRuns runs, run_cold_starts(engine, options, adapters));

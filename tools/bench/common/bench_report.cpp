@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory/memory_info.h"
+#include "base/thread_cpus.h"
 #include "tools/bench/common/sample_plots.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/machine.h"
@@ -77,7 +78,7 @@ std::string table_text(const ReportTable& table) {
 
 nlohmann::json machine_json() {
   return {{"cpu", cpu_name()},
-          {"cores_usable", usable_cpus().size()},
+          {"cores_usable", cpus_of_thread().size()},
           {"memory_available_bytes", available_memory()}};
 }
 
@@ -125,7 +126,7 @@ bool BenchReport::all_ok() const {
 
 std::string BenchReport::table() const {
   std::string out = fmt::format("{}: commit {}, {}, {} usable cores\n", command_, build_commit(),
-                                cpu_name(), usable_cpus().size());
+                                cpu_name(), cpus_of_thread().size());
   // Facts and samples share their first column.
   std::size_t names = 44;
   for (const auto& [name, value] : facts_) names = column(names, name);

@@ -1,8 +1,6 @@
 #include "tools/bench/measure/bench_peaks.h"
 
 #include <omp.h>
-#include <pthread.h>
-#include <sched.h>
 
 #include <atomic>
 #include <barrier>
@@ -15,6 +13,7 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/thread_cpus.h"
 
 namespace tandem {
 namespace {
@@ -64,14 +63,6 @@ std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
   return sum_streams(words, count);
 }
 
-void pin_to(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  // A failure leaves the thread where the kernel likes it: slower, not wrong.
-  [[maybe_unused]] const int result = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
-
 }  // namespace
 
 // Runs work(thread, first word, words) over chunks that the threads take one by one, as the
@@ -86,7 +77,7 @@ double MemorySpeed::pass(F&& work) {
   workers.reserve(threads);
   for (std::size_t t = 0; t < threads; ++t) {
     workers.emplace_back([&, t] {
-      if (!cpus_.empty()) pin_to(cpus_[t % cpus_.size()]);
+      if (!cpus_.empty()) pin_this_thread({&cpus_[t % cpus_.size()], 1}, "a measuring thread");
       line.arrive_and_wait();
       // relaxed: the counter hands out chunks and nothing else; the barrier orders the data
       for (std::size_t chunk = 0;
