@@ -220,13 +220,8 @@ TEST_F(PagedAttention, WaitsForKeysThatTheStepItselfWrites) {
     const auto slot_array = array(slots);
     const auto append = [&](const TensorView& all, const TensorView& table, const TensorView& pool,
                             const std::int32_t* at, const std::int32_t* where) {
-      return RopeAppendArgs{all.slice_cols(0, q_width).split_cols(shape.kv_heads * shape.group),
-                            all.slice_cols(q_width, kv_width).split_cols(shape.kv_heads),
-                            all.slice_cols(q_width + kv_width, kv_width).split_cols(shape.kv_heads),
-                            table,
-                            at,
-                            where,
-                            {pool.data, pool.stride[0], shape.page_tokens}};
+      return append_of(all, shape.kv_heads * shape.group, shape.kv_heads, table, at, where,
+                       {pool.data, pool.stride[0], shape.page_tokens});
     };
     const auto append_on_device = [&](const TestTensor& all) {
       stream_->rope_append(append(all.on_device(), cos_sin.on_device(), cache.on_device(),

@@ -98,14 +98,8 @@ TEST_F(Elementwise, RopeAppendTurnsAFusedProjectionAndWritesItsKeysAndValues) {
     const auto slot_array = array(slots);
     const auto args = [&](const TensorView& all, const TensorView& table, const TensorView& pages,
                           const std::int32_t* where, const std::int32_t* at) {
-      return RopeAppendArgs{
-          all.slice_cols(0, heads * d).split_cols(heads),
-          all.slice_cols(heads * d, kv_heads * d).split_cols(kv_heads),
-          all.slice_cols((heads + kv_heads) * d, kv_heads * d).split_cols(kv_heads),
-          table,
-          at,
-          where,
-          {pages.data, pages.stride[0], page_tokens}};
+      return append_of(all, heads, kv_heads, table, at, where,
+                       {pages.data, pages.stride[0], page_tokens});
     };
     reference::rope_append(
         args(qkv.host(), cos_sin.host(), cache.host(), slot_array.host(), positions.host()));

@@ -71,6 +71,19 @@ TestTensor OpsTest::tensor(DType dtype, std::initializer_list<std::int64_t> dims
   return made;
 }
 
+RopeAppendArgs append_of(const TensorView& qkv, std::int64_t heads, std::int64_t kv_heads,
+                         const TensorView& cos_sin, const std::int32_t* positions,
+                         const std::int32_t* slots, const KvLayer& cache) {
+  const std::int64_t d = qkv.cols() / (heads + 2 * kv_heads);
+  return {.q = qkv.slice_cols(0, heads * d).split_cols(heads),
+          .k = qkv.slice_cols(heads * d, kv_heads * d).split_cols(kv_heads),
+          .v = qkv.slice_cols((heads + kv_heads) * d, kv_heads * d).split_cols(kv_heads),
+          .cos_sin = cos_sin,
+          .positions = positions,
+          .slots = slots,
+          .cache = cache};
+}
+
 void OpsTest::expect_same(const TestTensor& tensor, const std::string& what) {
   expect_same(tensor, what, tolerance_of(tensor.host().dtype));
 }

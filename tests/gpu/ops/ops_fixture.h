@@ -73,6 +73,11 @@ class TestArray {
   Buffer buffer_;
 };
 
+// Of rows [q, k, v], as one product leaves them.
+RopeAppendArgs append_of(const TensorView& qkv, std::int64_t heads, std::int64_t kv_heads,
+                         const TensorView& cos_sin, const std::int32_t* positions,
+                         const std::int32_t* slots, const KvLayer& cache);
+
 class OpsTest : public testing::Test {
  protected:
   OpsTest();
