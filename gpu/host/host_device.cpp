@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "base/onednn/matmul.h"
@@ -19,6 +20,12 @@
 namespace tandem {
 namespace host {
 namespace {
+
+int usable_cpus() {
+  const std::size_t cpus = cpus_of_thread().size();
+  // None of a machine with more cpus than the kernel's usual set has room for.
+  return static_cast<int>(cpus > 0 ? cpus : std::max(1U, std::thread::hardware_concurrency()));
+}
 
 class HostDevice final : public Device {
  public:
@@ -84,8 +91,7 @@ Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& option
   int num_threads = options.num_threads;
   if (num_threads == 0) {
     num_threads =
-        static_cast<int>(options.cpus.empty() ? std::max<std::size_t>(cpus_of_thread().size(), 1)
-                                              : options.cpus.size());
+        options.cpus.empty() ? host::usable_cpus() : static_cast<int>(options.cpus.size());
   }
   const std::size_t memory_bytes =
       options.memory_limit_bytes != 0 ? options.memory_limit_bytes : host::physical_memory_bytes();

@@ -7,13 +7,13 @@
 
 namespace tandem {
 
-// The calling thread runs on one cpu until this goes; below 0: where it ran before.
+// The calling thread runs on one cpu until this goes; below 0, or where nobody can tell where it
+// would have to go back to: where it ran before.
 class RunsOn {
  public:
   explicit RunsOn(int cpu) {
-    if (cpu < 0) return;
-    before_ = cpus_of_thread();
-    pin_this_thread({&cpu, 1}, "a measuring thread");
+    if (cpu >= 0) before_ = cpus_of_thread();
+    if (!before_.empty()) pin_this_thread({&cpu, 1}, "a measuring thread");
   }
   ~RunsOn() {
     if (!before_.empty()) pin_this_thread(before_, "a measuring thread");

@@ -42,9 +42,12 @@ TEST_F(ArrivingAdapters, ArePlannedWithAsLongAsTheRestIsExpectedToTake) {
   sender.send(sender.left() - 1);
   ASSERT_TRUE(wait_until_shown());
   const auto slow = engine_->adapter_store().find("a")->home().copy().reading;
-  // As long as the last layer, like those before it, may still come in time, less and less is left.
-  ASSERT_TRUE(wait_until([&] { return slow->rest() < kRest; }));
-  ASSERT_TRUE(wait_until([&] { return slow->rest() >= kRest; })) << "the sender stands still";
+  // While the last layer may still come in time, like those before it, less and less is left; from
+  // then on more and more.
+  ASSERT_TRUE(wait_until([&] {
+    const auto rest = slow->rest();
+    return rest >= kRest && slow->rest() > rest;
+  })) << "the sender stands still";
   const std::uint64_t before = worker_jobs();
   const auto generation = engine_->submit(request()).value();
   EXPECT_TRUE(wait_until([&] { return worker_jobs() > before; }));
