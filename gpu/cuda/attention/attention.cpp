@@ -133,6 +133,7 @@ Status Attention::run(const AttentionArgs& args, cudaStream_t stream) {
        .num_items = reinterpret_cast<const std::int32_t*>(plan_),
        .items = reinterpret_cast<const TileItem*>(plan_ + PlannedAttention::kItems),
        .grid_items = planned_.grid_items,
+       .log_cluster = planned_.log_cluster,
        .partial = partial_,
        .arrived = arrived_},
       stream);

@@ -23,10 +23,11 @@ struct AttentionLimits {
 struct PlannedAttention {
   static constexpr std::size_t kItems = 64;  // behind the number of items
 
-  bool fits = false;            // else: the simple kernel for every row
-  std::size_t bytes = 0;        // of the plan
-  std::int32_t grid_items = 0;  // the number of items, or for captured plans a bound that depends
-                                // on the numbers of rows and sequences alone
+  bool fits = false;             // else: the simple kernel for every row
+  std::size_t bytes = 0;         // of the plan
+  std::int32_t grid_items = 0;   // the number of items, or for captured plans a bound that depends
+                                 // on the numbers of rows and sequences alone
+  std::int32_t log_cluster = 0;  // as TiledArgs
   std::int32_t prefill_tiles = 0;
   std::int32_t prefill_requests = 0;
   std::size_t request_of_tile = 0;
@@ -62,8 +63,15 @@ class AttentionPlanner {
   // Which sequences go to a kernel for prompts, and in how many tiles; false: in too many.
   bool choose_prompts(const AttentionPlan& plan, std::int32_t group);
   bool gather_tiles(const AttentionPlan& plan, std::int32_t group);
-  std::int32_t choose_span(const AttentionPlan& plan, std::int32_t max_items) const;
-  std::int32_t write_items(const AttentionPlan& plan, std::int32_t span, TileItem* to) const;
+  struct Cut {
+    std::int32_t span;         // keys of an item at most
+    std::int32_t log_cluster;  // as TiledArgs
+  };
+  // Into at most `bound` items, of which 2^log_cluster may be, or in a captured plan are, placed
+  // together.
+  Cut choose_cut(const AttentionPlan& plan, std::int32_t bound, std::int32_t log_cluster) const;
+  void write_items(const AttentionPlan& plan, const Cut& cut, std::byte* to,
+                   PlannedAttention& planned) const;
   void write_prefill(const AttentionPlan& plan, std::int32_t group, std::byte* to,
                      PlannedAttention& planned) const;
   void write_hopper(const AttentionPlan& plan, std::byte* to, PlannedAttention& planned);
@@ -72,6 +80,7 @@ class AttentionPlanner {
   const std::int32_t slots_;  // blocks that run at once
   const std::int32_t max_split_blocks_;
   const bool hopper_;
+  const bool clusters_;
   std::vector<Tile> tiles_;            // of the tiled kernel, most keys first
   std::vector<std::int32_t> prefill_;  // sequences that go to a kernel for prompts
   std::int32_t prefill_tiles_ = 0;

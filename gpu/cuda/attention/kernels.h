@@ -46,20 +46,24 @@ struct alignas(16) TileItem {
   std::int32_t end_key;
   std::int32_t tile;        // which tile: index of its arrival counters
   std::int32_t first_item;  // the tile's items are first_item .. first_item + num_items
-  std::int32_t num_items;   // 1: the block writes `out` itself
+  std::int32_t num_items;   // 1: the block writes `out` itself; 0: there is no item here
   std::int32_t settled;     // as AttentionSequence
 };
 static_assert(sizeof(TileItem) == 48);
 
 // At most so many items share a tile: the merging block keeps their weights in shared memory.
 constexpr std::int32_t kMaxItemsPerTile = 128;
+// Where a cluster has all of a tile's items, its blocks merge them through their shared memory.
+// What every GPU with clusters can place.
+constexpr std::int32_t kMaxTileCluster = 8;
 
 struct TiledArgs {
   AttentionOperands attention;
   DType dtype = DType::bf16;
   const std::int32_t* num_items = nullptr;  // device; blocks beyond leave at once
   const TileItem* items = nullptr;          // device
-  std::int32_t grid_items = 0;              // blocks launched a KV head
+  std::int32_t grid_items = 0;              // blocks launched a KV head, whole clusters
+  std::int32_t log_cluster = 0;             // of 2^this blocks, one behind another
   float* partial = nullptr;          // [items, kv_heads, 16, d + 2], of tiles with several items
   std::uint32_t* arrived = nullptr;  // [tiles, kv_heads], zero before and after
 };

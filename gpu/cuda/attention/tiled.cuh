@@ -6,7 +6,8 @@
 // groups are in flight per warp, 64 KB per multiprocessor and more, which is what the memory needs
 // to stay busy. Bound by reading K and V once; the tensor cores would be 4 times as fast, also with
 // one valid row of 16, so the kernel is the same for every group size. Warps, and then the items of
-// a tile, are merged by their softmax maxima; the last block of a tile to arrive does the latter.
+// a tile, are merged by their softmax maxima: the latter through shared memory where their blocks
+// are one cluster's, else by the last block of a tile to arrive.
 #pragma once
 
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "gpu/cuda/attention/kernels.h"
 #include "gpu/cuda/attention/mma.cuh"
 #include "gpu/cuda/base/cache_policy.cuh"
+#include "gpu/cuda/base/cluster.cuh"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
@@ -33,7 +35,7 @@ struct TiledShape {
   static constexpr int kWarpBytes = kStages * 2 * kTileBytes;
   static constexpr int kSharedBytes = kWarps * kWarpBytes;
   static constexpr int kRows = TileItem::kRows;
-  static_assert(kWarps * kRows * (kD + 2) * 4 <= kSharedBytes);
+  static_assert((kWarps + 1) * kRows * (kD + 2) * 4 <= kSharedBytes);
   static_assert(2 * kMaxItemsPerTile * kRows * 4 <= kSharedBytes);
 
   // Where 16-byte piece `chunk` of row `row` lies: permuted so that the eight rows of a matrix load
@@ -281,6 +283,50 @@ __device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_
   }
 }
 
+// The same where the items' blocks are one cluster's, each of which has its own at `partial` in
+// shared memory, laid out alike but for max and sum in turns: each mixes some of the columns.
+template <typename T, int kD>
+__device__ void merge_in_cluster(const TiledArgs& args, const TileItem& item, int index,
+                                 int kv_head, const float* partial) {
+  constexpr int kThreads = TiledShape<kD>::kThreads;
+  constexpr int kRows = TileItem::kRows;
+  const int first_block = item.first_item & ((1 << args.log_cluster) - 1);
+  const int first = (index - item.first_item) * kThreads + static_cast<int>(threadIdx.x);
+  for (int i = first; i < item.count * kD / 4; i += item.num_items * kThreads) {
+    const int r = i / (kD / 4);
+    float4 part[kMaxTileCluster];
+    float2 max_sum[kMaxTileCluster];
+#pragma unroll
+    for (int j = 0; j < kMaxTileCluster; ++j) {  // all reads first: their latencies overlap
+      part[j] = make_float4(0, 0, 0, 0);
+      max_sum[j] = make_float2(-INFINITY, 0);
+      if (j >= item.num_items) continue;
+      max_sum[j] = read_block_pair(partial + kRows * kD + 2 * r, first_block + j);
+      part[j] = read_block(partial + 4 * i, first_block + j);
+    }
+    float highest = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < kMaxTileCluster; ++j) highest = fmaxf(highest, max_sum[j].x);
+    float total = 0;
+    float mixed[4] = {};
+#pragma unroll
+    for (int j = 0; j < kMaxTileCluster; ++j) {
+      const float factor = max_sum[j].x == -INFINITY ? 0.0F : exp2f(max_sum[j].x - highest);
+      total += factor * max_sum[j].y;
+      mixed[0] += factor * part[j].x;
+      mixed[1] += factor * part[j].y;
+      mixed[2] += factor * part[j].z;
+      mixed[3] += factor * part[j].w;
+    }
+    const float inverse = total == 0 ? 0.0F : 1.0F / total;
+    const int column = i % (kD / 4) * 4;
+    store_out<T>(args.attention, item, kv_head, r, column,
+                 make_float2(mixed[0] * inverse, mixed[1] * inverse));
+    store_out<T>(args.attention, item, kv_head, r, column + 2,
+                 make_float2(mixed[2] * inverse, mixed[3] * inverse));
+  }
+}
+
 template <typename T, int kD>
 __global__ __launch_bounds__(TiledShape<kD>::kThreads,
                              2) void tiled_attention(const __grid_constant__ TiledArgs args) {
@@ -292,7 +338,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   const auto index = static_cast<std::int32_t>(blockIdx.y);
   const auto kv_head = static_cast<int>(blockIdx.x);
   const TileItem item = args.items[index];
-  if (index >= *args.num_items) return;
+  if (index >= *args.num_items || item.num_items == 0) return;
   // The next kernel's blocks go where this one's have ended, to let weights come, while others of
   // this one still run: 1 to 2 % of a step of 8 to 64 rows (H100). Where tiles are merged in the
   // end that would be in the way of it: 1 % more for one row (H200).
@@ -347,7 +393,11 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   __syncthreads();
   if (!whole) allow_next_kernel();
 
-  float* partial =
+  const bool together = !whole && args.log_cluster > 0 &&
+                        item.first_item >> args.log_cluster ==
+                            (item.first_item + item.num_items - 1) >> args.log_cluster;
+  float* const here = sum + Shape::kWarps * kRows;  // [rows, d], then max and sum of each row
+  float* const partial =
       args.partial + (static_cast<std::int64_t>(index) * gridDim.x + kv_head) * (kRows * (kD + 2));
   for (int i = static_cast<int>(threadIdx.x); i < item.count * kD / 2; i += Shape::kThreads) {
     const int r = i / (kD / 2);
@@ -371,6 +421,11 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
       mixed.x *= inverse;
       mixed.y *= inverse;
       store_out<T>(args.attention, item, kv_head, r, column, mixed);
+    } else if (together) {
+      *reinterpret_cast<float2*>(here + r * kD + column) = mixed;
+      if (column == 0) {
+        *reinterpret_cast<float2*>(here + kRows * kD + 2 * r) = make_float2(highest, total);
+      }
     } else {
       *reinterpret_cast<float2*>(partial + r * kD + column) = mixed;
       if (column == 0) {
@@ -380,6 +435,14 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
     }
   }
   if (whole) return;
+  if (together) {
+    cluster_arrive();
+    cluster_wait();
+    merge_in_cluster<T, kD>(args, item, index, kv_head, here);
+    cluster_arrive();
+    cluster_wait();  // nobody reads this block's shared memory any more
+    return;
+  }
 
   // The last block of the tile to arrive sees all partial results: the barrier orders a block's
   // stores before its first thread's arrival, which releases them, and likewise its reads.
@@ -412,6 +475,7 @@ Status launch_tiled(const TiledArgs& args, cudaStream_t stream) {
       .block = TiledShape<kD>::kThreads,
       .shared_bytes = TiledShape<kD>::kSharedBytes,
       .overlap = true,
+      .cluster = dim3(1, 1U << args.log_cluster),
   };
   return launch_kernel("attention", shape, stream, tiled_attention<T, kD>, args);
 }

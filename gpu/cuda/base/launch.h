@@ -29,7 +29,7 @@ struct LaunchShape {
   dim3 block;
   std::size_t shared_bytes = 0;  // beyond 48 KiB the kernel's attribute must be raised beforehand
   bool overlap = false;
-  unsigned cluster = 1;  // blocks that are placed together; sm_90 on
+  dim3 cluster = 1;  // blocks that are placed together; sm_90 on
 };
 
 // Enqueues; never allocates or synchronises. `what` names the operation in the error. In a capture
@@ -44,12 +44,12 @@ Status launch_kernel(std::string_view what, const LaunchShape& shape, cudaStream
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
   }
-  if (shape.cluster > 1) {
+  if (shape.cluster.x * shape.cluster.y * shape.cluster.z > 1) {
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = shape.cluster;
-    attribute.val.clusterDim.y = 1;
-    attribute.val.clusterDim.z = 1;
+    attribute.val.clusterDim.x = shape.cluster.x;
+    attribute.val.clusterDim.y = shape.cluster.y;
+    attribute.val.clusterDim.z = shape.cluster.z;
   }
   config.gridDim = shape.grid;
   config.blockDim = shape.block;

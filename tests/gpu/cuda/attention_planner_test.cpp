@@ -35,9 +35,8 @@ class PlannedStep {
   // How often each packed row of each sequence is computed over all of its keys.
   std::vector<int> coverage() const {
     covered_.assign(static_cast<std::size_t>(rows_ * group_), 0);
-    std::int32_t items = 0;
-    std::memcpy(&items, bytes_.data(), sizeof items);
-    for (const TileItem& item : array<TileItem>(PlannedAttention::kItems, items)) {
+    for (const TileItem& item : items()) {
+      if (item.num_items == 0) continue;
       // Of a tile that is cut, the first item stands for all.
       if (item.begin_key == 0) cover(item.first_row, item.packed, item.count);
       EXPECT_EQ(item.settled, item.kv_len - item.num_rows);
@@ -62,6 +61,11 @@ class PlannedStep {
     return covered_;
   }
 
+  std::vector<TileItem> items() const {
+    std::int32_t items = 0;
+    std::memcpy(&items, bytes_.data(), sizeof items);
+    return array<TileItem>(PlannedAttention::kItems, items);
+  }
   std::vector<PromptTile> prompt_tiles() const {
     return array<PromptTile>(planned.hopper, planned.hopper_tiles);
   }
@@ -127,6 +131,81 @@ TEST(AttentionPlanner, GivesEveryRowToOneKernelOnce) {
       ASSERT_TRUE(planned.planned.hopper_tiles == 0 || planned.planned.prefill_tiles == 0);
       for (const int times : planned.coverage()) ASSERT_EQ(times, 1) << "round " << round;
     }
+  }
+}
+
+// Each item where the ones before it end, in one cluster where all of a tile can be.
+void expect_cuts(const PlannedStep& step) {
+  const std::vector<TileItem> items = step.items();
+  const std::int32_t cluster = 1 << step.planned.log_cluster;
+  ASSERT_LE(cluster, kMaxTileCluster);
+  ASSERT_EQ(step.planned.grid_items % cluster, 0);
+  ASSERT_LE(items.size(), static_cast<std::size_t>(step.planned.grid_items));
+  std::size_t i = 0;
+  while (i < items.size()) {
+    const TileItem first = items[i];
+    if (first.num_items == 0) {
+      ++i;
+      continue;
+    }
+    ASSERT_EQ(first.first_item, static_cast<std::int32_t>(i));
+    ASSERT_LE(i + static_cast<std::size_t>(first.num_items), items.size());
+    if (first.num_items <= cluster) {
+      ASSERT_EQ(first.first_item / cluster, (first.first_item + first.num_items - 1) / cluster);
+    }
+    std::int32_t key = 0;
+    for (std::int32_t part = 0; part < first.num_items; ++part, ++i) {
+      ASSERT_EQ(items[i].tile, first.tile);
+      ASSERT_EQ(items[i].first_item, first.first_item);
+      ASSERT_EQ(items[i].begin_key, key);
+      ASSERT_GT(items[i].end_key, key);
+      key = items[i].end_key;
+    }
+    ASSERT_LE(key, first.kv_len);
+  }
+}
+
+TEST(AttentionPlanner, CutsLongContextsIntoPartsThatAClusterHas) {
+  const std::uint64_t seed = test_seed();
+  SCOPED_TRACE(fmt::format("TANDEM_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto pick = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  int together = 0;
+  for (int round = 0; round < 400; ++round) {
+    const int longest = 1 << pick(0, 15);
+    std::vector<std::pair<int, int>> step;
+    for (int s = pick(1, 12); s > 0; --s) {
+      const int rows = pick(0, 3) == 0 ? pick(2, 40) : 1;
+      step.emplace_back(rows, rows + pick(0, longest));
+    }
+    const int kv_heads = pick(1, 32);
+    const int group = pick(1, 8);
+    for (const bool captured : {false, true}) {
+      const PlannedStep planned(true, kv_heads, group, 128, step_of(step), captured);
+      ASSERT_TRUE(planned.planned.fits);
+      ASSERT_NO_FATAL_FAILURE(expect_cuts(planned)) << "round " << round;
+      const std::vector<TileItem> items = planned.items();
+      together += std::ranges::any_of(items, [&](const TileItem& item) {
+        return item.num_items > 1 && item.num_items <= 1 << planned.planned.log_cluster;
+      });
+    }
+    EXPECT_EQ(PlannedStep(false, kv_heads, group, 128, step_of(step)).planned.log_cluster, 0);
+  }
+  EXPECT_GT(together, 40);
+}
+
+TEST(AttentionPlanner, ShapesTheLaunchesOfRecordedStepsByRowsAndSequencesAlone) {
+  for (const std::int32_t batch : {1, 2, 3, 5, 8, 16, 33}) {
+    const auto shape = [&](int keys) {
+      std::vector<std::pair<int, int>> step(static_cast<std::size_t>(batch), {1, keys});
+      step.back().second = 7;
+      const PlannedAttention planned = PlannedStep(true, 8, 4, 128, step_of(step), true).planned;
+      return std::pair(planned.grid_items, planned.log_cluster);
+    };
+    EXPECT_EQ(shape(1), shape(513)) << batch;
+    EXPECT_EQ(shape(20000), shape(513)) << batch;
   }
 }
 

@@ -157,6 +157,19 @@ TEST_F(PagedAttention, SplitsTheKeysOfALongDecode) {
   }
 }
 
+// Parts of a tile are merged in a cluster where it has all of them, else through memory.
+TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t d : {64, 96, 128, 256}) {
+      for (const int keys : {129, 250, 513, 900, 1100, 4097}) {
+        check({dtype, 8, 1, d, 16, {{1, keys}}});
+        check({dtype, 2, 4, d, 16, {{1, 70}, {1, keys}, {20, keys + 30}}});
+        check({dtype, 3, 7, d, 16, {{1, keys}, {1, keys}, {1, keys + 1}, {3, 2 * keys}}});
+      }
+    }
+  }
+}
+
 TEST_F(PagedAttention, TakesEveryHeadSizeAndGroupOfTheModels) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int64_t d : {64, 96, 128, 256}) {

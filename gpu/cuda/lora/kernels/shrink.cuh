@@ -1,6 +1,7 @@
 // v = x A^T of a tile: the warps' partial sums, their sum in the block, and across the cluster.
 #pragma once
 
+#include "gpu/cuda/base/cluster.cuh"
 #include "gpu/cuda/lora/kernels/stream.cuh"
 
 namespace tandem::cuda {
@@ -170,33 +171,6 @@ __device__ __forceinline__ void sum_passes(const LoraParams& p, const LoraTile& 
     sum_warps(tile.count, partial, kLoraWarps >> log_groups, pitch, most_rows, ranks, v + rank0,
               v_pitch);
   }
-}
-
-// The cluster's barrier in two halves, and a read of another block's shared memory.
-__device__ __forceinline__ void cluster_arrive() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void cluster_wait() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ float4 read_block(const float* local, int block) {
-  float4 v{};
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  const auto here = static_cast<unsigned>(__cvta_generic_to_shared(local));
-  unsigned there = 0;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
-  asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(there)
-               : "memory");
-#else
-  v = *reinterpret_cast<const float4*>(local);
-#endif
-  return v;
 }
 
 // Four numbers as sums of two of T.
