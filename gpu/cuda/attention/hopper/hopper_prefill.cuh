@@ -89,6 +89,7 @@ struct HopperPrefill {
     shape.grid = static_cast<unsigned>(std::min(queue.count, args.processors));
     shape.block = Traits::NUM_WARPS * 32;
     shape.shared_bytes = kSharedBytes;
+    shape.overlap = true;
     return launch_kernel("attention (prompts)", shape, stream, kKernel, mainloop, epilogue, queue);
   }
 };

@@ -9,6 +9,7 @@
 #include <cute/tensor.hpp>
 
 #include "gpu/cuda/attention/hopper/hopper_prefill.h"
+#include "gpu/cuda/base/launch_order.cuh"
 
 namespace tandem::cuda {
 
@@ -36,7 +37,13 @@ class TileQueue {
     }
   };
 
-  __device__ WorkTileInfo get_initial_work(const Params& params) const { return take(params, 0); }
+  // What every thread calls first that computes or copies: the kernel is launched with overlap, and
+  // tiles, unlike q and the newest keys, were there before the step's first kernel.
+  __device__ WorkTileInfo get_initial_work(const Params& params) const {
+    const WorkTileInfo work = take(params, 0);
+    wait_for_previous_kernels();
+    return work;
+  }
   template <bool kProducer = false>
   __device__ WorkTileInfo get_next_work(const Params& params, const WorkTileInfo& current) const {
     return take(params, current.round + 1);
