@@ -64,7 +64,7 @@ struct TiledArgs {
   const TileItem* items = nullptr;          // device
   std::int32_t grid_items = 0;              // blocks launched a KV head, whole clusters
   std::int32_t log_cluster = 0;             // of 2^this blocks, one behind another
-  float* partial = nullptr;          // [items, kv_heads, 16, d + 2], of tiles with several items
+  float* partial = nullptr;          // [items, kv_heads, 16 (d + 2)]: parts, as tiled_merge.cuh
   std::uint32_t* arrived = nullptr;  // [tiles, kv_heads], zero before and after
 };
 

@@ -15,6 +15,8 @@
 
 #include "gpu/cuda/attention/kernels.h"
 #include "gpu/cuda/attention/mma.cuh"
+#include "gpu/cuda/attention/tiled_merge.cuh"
+#include "gpu/cuda/attention/tiled_shape.cuh"
 #include "gpu/cuda/base/cache_policy.cuh"
 #include "gpu/cuda/base/cluster.cuh"
 #include "gpu/cuda/base/cuda_status.h"
@@ -23,28 +25,6 @@
 #include "gpu/cuda/base/memory_order.cuh"
 
 namespace tandem::cuda {
-
-template <int kD>
-struct TiledShape {
-  static constexpr int kKeys = 16;                 // per stage and warp
-  static constexpr int kWarps = kD > 128 ? 2 : 4;  // keeps a block below sm_86's 99 KB
-  static constexpr int kStages = 3;
-  static constexpr int kThreads = kWarps * 32;
-  static constexpr int kChunks = kD / 8;             // 16-byte pieces of a row
-  static constexpr int kTileBytes = kKeys * kD * 2;  // K or V of a stage
-  static constexpr int kWarpBytes = kStages * 2 * kTileBytes;
-  static constexpr int kSharedBytes = kWarps * kWarpBytes;
-  static constexpr int kRows = TileItem::kRows;
-  static_assert((kWarps + 1) * kRows * (kD + 2) * 4 <= kSharedBytes);
-  static_assert(2 * kMaxItemsPerTile * kRows * 4 <= kSharedBytes);
-
-  // Where 16-byte piece `chunk` of row `row` lies: permuted so that the eight rows of a matrix load
-  // touch all 32 banks.
-  __device__ static int place(int row, int chunk) {
-    const int turn = kChunks % 8 == 0 ? row & 7 : (row >> 1) & 3;
-    return (row * kChunks + (chunk ^ turn)) * 16;
-  }
-};
 
 template <typename T, int kD>
 class TiledWarp {
@@ -166,7 +146,7 @@ class TiledWarp {
     }
   }
 
-  // Leaves the warp's state in shared memory: out [rows, d], max [rows], sum [rows].
+  // Leaves the warp's state in shared memory: out [rows, stride], max [rows], sum [rows].
   __device__ void leave(float* out, float* max, float* sum) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -181,7 +161,7 @@ class TiledWarp {
       }
 #pragma unroll
       for (int i = 0; i < kD / 8; ++i) {
-        *reinterpret_cast<float2*>(out + r * kD + 8 * i + lane_ % 4 * 2) =
+        *reinterpret_cast<float2*>(out + r * Shape::kResultStride + 8 * i + lane_ % 4 * 2) =
             make_float2(out_[i][half * 2], out_[i][half * 2 + 1]);
       }
     }
@@ -202,130 +182,6 @@ class TiledWarp {
   float sum_[2] = {0, 0};
   int visible_[2];  // keys that the row may see, those past the span left out
 };
-
-// Two results of row r of the tile, at column `column`.
-template <typename T>
-__device__ __forceinline__ void store_out(const AttentionOperands& args, const TileItem& item,
-                                          int kv_head, int r, int column, float2 values) {
-  const int group = args.group;
-  const int packed = item.packed + r;
-  const int row = packed / group;
-  T* to = static_cast<T*>(args.out) + (item.first_row + row) * args.out_row +
-          (kv_head * group + packed - row * group) * args.out_head + column;
-  *reinterpret_cast<std::uint32_t*>(to) = pack2<T>(values.x, values.y);
-}
-
-// Merges the partial results of a tile's items, always in the same order, by the block that arrived
-// last. All of it lies in L2, so what counts is that the loads are in flight together: a tile of up
-// to 16 items takes one round trip.
-template <typename T, int kD>
-__device__ void merge_items(const TiledArgs& args, const TileItem& item, int kv_head,
-                            float* shared) {
-  constexpr int kThreads = TiledShape<kD>::kThreads;
-  constexpr int kRows = TileItem::kRows;
-  constexpr int kBatch = 16;
-  constexpr std::int64_t kPartial = kRows * (kD + 2);
-  const std::int64_t heads = args.attention.kv_heads;
-  const float* partial = args.partial + (item.first_item * heads + kv_head) * kPartial;
-  const std::int64_t step = heads * kPartial;
-  const int thread = static_cast<int>(threadIdx.x);
-  float* max = shared;                             // [items, rows]
-  float* sum = shared + kMaxItemsPerTile * kRows;  // [items, rows]
-
-  float4 part[kBatch];  // of row and columns number i, items `begin` and on
-  const int num_columns = item.count * kD / 4;
-  const auto load = [&](int i, int begin) {
-#pragma unroll
-    for (int j = 0; j < kBatch; ++j) {
-      part[j] = make_float4(0, 0, 0, 0);
-      if (begin + j >= item.num_items) continue;
-      part[j] = __ldcg(reinterpret_cast<const float4*>(partial + (begin + j) * step + i * 4));
-    }
-  };
-  if (thread < num_columns) load(thread, 0);
-  for (int i = thread; i < item.num_items * kRows; i += kThreads) {
-    const float* from = partial + i / kRows * step + kRows * kD + i % kRows;
-    if (i % kRows >= item.count) continue;
-    max[i] = __ldcg(from);
-    sum[i] = __ldcg(from + kRows);
-  }
-  __syncthreads();
-  for (int i = thread; i < num_columns; i += kThreads) {
-    if (i != thread) load(i, 0);
-    const int r = i / (kD / 4);
-    float highest = -INFINITY;
-#pragma unroll 8
-    for (int each = 0; each < item.num_items; ++each) {
-      highest = fmaxf(highest, max[each * kRows + r]);
-    }
-    float total = 0;
-    float mixed[4] = {};
-    for (int begin = 0; begin < item.num_items; begin += kBatch) {
-      if (begin > 0) load(i, begin);
-#pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        if (begin + j >= item.num_items) continue;
-        const float each = max[(begin + j) * kRows + r];
-        const float factor = each == -INFINITY ? 0.0F : exp2f(each - highest);
-        total += factor * sum[(begin + j) * kRows + r];
-        mixed[0] += factor * part[j].x;
-        mixed[1] += factor * part[j].y;
-        mixed[2] += factor * part[j].z;
-        mixed[3] += factor * part[j].w;
-      }
-    }
-    const float inverse = total == 0 ? 0.0F : 1.0F / total;
-    const int column = i % (kD / 4) * 4;
-    store_out<T>(args.attention, item, kv_head, r, column,
-                 make_float2(mixed[0] * inverse, mixed[1] * inverse));
-    store_out<T>(args.attention, item, kv_head, r, column + 2,
-                 make_float2(mixed[2] * inverse, mixed[3] * inverse));
-  }
-}
-
-// The same where the items' blocks are one cluster's, each of which has its own at `partial` in
-// shared memory, laid out alike but for max and sum in turns: each mixes some of the columns.
-template <typename T, int kD>
-__device__ void merge_in_cluster(const TiledArgs& args, const TileItem& item, int index,
-                                 int kv_head, const float* partial) {
-  constexpr int kThreads = TiledShape<kD>::kThreads;
-  constexpr int kRows = TileItem::kRows;
-  const int first_block = item.first_item & ((1 << args.log_cluster) - 1);
-  const int first = (index - item.first_item) * kThreads + static_cast<int>(threadIdx.x);
-  for (int i = first; i < item.count * kD / 4; i += item.num_items * kThreads) {
-    const int r = i / (kD / 4);
-    float4 part[kMaxTileCluster];
-    float2 max_sum[kMaxTileCluster];
-#pragma unroll
-    for (int j = 0; j < kMaxTileCluster; ++j) {  // all reads first: their latencies overlap
-      part[j] = make_float4(0, 0, 0, 0);
-      max_sum[j] = make_float2(-INFINITY, 0);
-      if (j >= item.num_items) continue;
-      max_sum[j] = read_block_pair(partial + kRows * kD + 2 * r, first_block + j);
-      part[j] = read_block(partial + 4 * i, first_block + j);
-    }
-    float highest = -INFINITY;
-#pragma unroll
-    for (int j = 0; j < kMaxTileCluster; ++j) highest = fmaxf(highest, max_sum[j].x);
-    float total = 0;
-    float mixed[4] = {};
-#pragma unroll
-    for (int j = 0; j < kMaxTileCluster; ++j) {
-      const float factor = max_sum[j].x == -INFINITY ? 0.0F : exp2f(max_sum[j].x - highest);
-      total += factor * max_sum[j].y;
-      mixed[0] += factor * part[j].x;
-      mixed[1] += factor * part[j].y;
-      mixed[2] += factor * part[j].z;
-      mixed[3] += factor * part[j].w;
-    }
-    const float inverse = total == 0 ? 0.0F : 1.0F / total;
-    const int column = i % (kD / 4) * 4;
-    store_out<T>(args.attention, item, kv_head, r, column,
-                 make_float2(mixed[0] * inverse, mixed[1] * inverse));
-    store_out<T>(args.attention, item, kv_head, r, column + 2,
-                 make_float2(mixed[2] * inverse, mixed[3] * inverse));
-  }
-}
 
 template <typename T, int kD>
 __global__ __launch_bounds__(TiledShape<kD>::kThreads,
@@ -367,8 +223,8 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   };
   fill(true);
   wait_for_previous_kernels();
-  fill(false);
   state.load_queries();
+  fill(false);
   std::int64_t next_place = place[Shape::kStages - 1];
   int stage = 0;
   for (int key = first; key < item.end_key; key += kStride) {
@@ -385,60 +241,24 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
     stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
   }
   wait_for_copies<0>();
-  __syncthreads();                                // the stages become the warps' results
-  float* out = reinterpret_cast<float*>(shared);  // [warps, rows, d]
-  float* max = out + Shape::kWarps * kRows * kD;  // [warps, rows]
-  float* sum = max + Shape::kWarps * kRows;       // [warps, rows]
-  state.leave(out + warp * kRows * kD, max + warp * kRows, sum + warp * kRows);
+  __syncthreads();  // the stages become the warps' results
+  const TiledParts<kD> parts(shared);
+  state.leave(parts.out + warp * kRows * Shape::kResultStride, parts.max + warp * kRows,
+              parts.sum + warp * kRows);
   __syncthreads();
   if (!whole) allow_next_kernel();
 
   const bool together = !whole && args.log_cluster > 0 &&
                         item.first_item >> args.log_cluster ==
                             (item.first_item + item.num_items - 1) >> args.log_cluster;
-  float* const here = sum + Shape::kWarps * kRows;  // [rows, d], then max and sum of each row
   float* const partial =
-      args.partial + (static_cast<std::int64_t>(index) * gridDim.x + kv_head) * (kRows * (kD + 2));
-  for (int i = static_cast<int>(threadIdx.x); i < item.count * kD / 2; i += Shape::kThreads) {
-    const int r = i / (kD / 2);
-    const int column = i % (kD / 2) * 2;
-    float highest = -INFINITY;
-#pragma unroll
-    for (int w = 0; w < Shape::kWarps; ++w) highest = fmaxf(highest, max[w * kRows + r]);
-    float2 mixed = make_float2(0, 0);
-    float total = 0;
-#pragma unroll
-    for (int w = 0; w < Shape::kWarps; ++w) {
-      const float each = max[w * kRows + r];
-      const float factor = each == -INFINITY ? 0.0F : exp2f(each - highest);
-      const float2 part = *reinterpret_cast<const float2*>(out + (w * kRows + r) * kD + column);
-      mixed.x += factor * part.x;
-      mixed.y += factor * part.y;
-      total += factor * sum[w * kRows + r];
-    }
-    if (whole) {
-      const float inverse = total == 0 ? 0.0F : 1.0F / total;
-      mixed.x *= inverse;
-      mixed.y *= inverse;
-      store_out<T>(args.attention, item, kv_head, r, column, mixed);
-    } else if (together) {
-      *reinterpret_cast<float2*>(here + r * kD + column) = mixed;
-      if (column == 0) {
-        *reinterpret_cast<float2*>(here + kRows * kD + 2 * r) = make_float2(highest, total);
-      }
-    } else {
-      *reinterpret_cast<float2*>(partial + r * kD + column) = mixed;
-      if (column == 0) {
-        partial[kRows * kD + r] = highest;
-        partial[kRows * kD + kRows + r] = total;
-      }
-    }
-  }
+      args.partial + (static_cast<std::int64_t>(index) * gridDim.x + kv_head) * Shape::kPart;
+  mix_warps<T, kD>(args, item, kv_head, parts, whole ? nullptr : together ? parts.mixed : partial);
   if (whole) return;
   if (together) {
     cluster_arrive();
     cluster_wait();
-    merge_in_cluster<T, kD>(args, item, index, kv_head, here);
+    merge_in_cluster<T, kD>(args, item, index, kv_head, parts.mixed);
     cluster_arrive();
     cluster_wait();  // nobody reads this block's shared memory any more
     return;
@@ -456,7 +276,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   }
   __syncthreads();
   if (!last) return;
-  merge_items<T, kD>(args, item, kv_head, out);
+  merge_items<T, kD>(args, item, kv_head, parts.out);
 }
 
 template <typename T, int kD>
@@ -469,11 +289,12 @@ Status prepare_tiled() {
 
 template <typename T, int kD>
 Status launch_tiled(const TiledArgs& args, cudaStream_t stream) {
+  using Shape = TiledShape<kD>;
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(args.attention.kv_heads),
                    static_cast<unsigned>(args.grid_items)),
       .block = TiledShape<kD>::kThreads,
-      .shared_bytes = TiledShape<kD>::kSharedBytes,
+      .shared_bytes = Shape::kSharedBytes,
       .overlap = true,
       .cluster = dim3(1, 1U << args.log_cluster),
   };
