@@ -9,10 +9,11 @@
 // memory: it makes results that nobody reads. The two blocks of a cluster send each other their
 // sums, eight of w's rows by turns to each of them, who adds them in one fixed order.
 //
-// The sums leave the registers by a few stores to shared memory, and a loop that is not unrolled
-// adds bias, y and the partner's: unrolled over registers, for both types of y, the loop made
-// kernels of up to 178 KB (now 27), and the products of a layer in turn, each another kernel, were
-// 8 % slower than each of them alone.
+// Sums that are stored as they are, and those that end in swiglu, come from the registers. Others
+// leave them by a few stores to shared memory, and a loop that is not unrolled adds bias, y and the
+// partner's: unrolled over registers, for both types of y, the loop made kernels of up to 178 KB
+// (now 44), and the products of a layer in turn, each another kernel, were 8 % slower than each of
+// them alone.
 //
 // A product that ends in swiglu: the first warpgroup has rows of gate, the second the rows of up
 // that belong to them, which come in a box of their own; each finishes every second tile of both.
@@ -37,69 +38,22 @@
 #include "gpu/cuda/base/cache_policy.cuh"
 #include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
-#include "gpu/cuda/elementwise/silu.cuh"
 #include "gpu/cuda/gemm/warpgroup/warpgroup.cuh"
+#include "gpu/cuda/gemm/warpgroup/warpgroup_finish.cuh"
 #include "gpu/cuda/gemm/warpgroup/warpgroup_gemm.h"
 #include "gpu/cuda/gemm/warpgroup/warpgroup_plan.h"
+#include "gpu/cuda/gemm/warpgroup/warpgroup_share.cuh"
 
 namespace tandem::cuda {
 namespace {
 
-constexpr int kConsumers = 8;  // warps
 constexpr int kWarpgroup = 128;
-constexpr int kThreads = (kConsumers + 1) * 32;
+constexpr int kThreads = (kWarpgroupConsumers + 1) * 32;
 constexpr unsigned kGroupBytes = 1024;  // eight rows of a slab
-
-struct WarpgroupParams {
-  WarpgroupPlan plan;
-  void* y;                // [rows, out]
-  const void* bias;       // [out] or null
-  std::int64_t y_stride;  // elements
-  int out, rows;          // columns and rows of y
-  bool pairs;             // two results at even columns may be stored as one
-  bool y_is_f32;
-  bool accumulate;
-  bool swiglu;  // w's row `out` + o goes with its row o
-};
-
-// What a block computes: rows of w, cut into equal groups, and stages of the inner dimension.
-struct Share {
-  int rank;
-  int begin, count;  // units of rows
-  int first_chunk, chunks;
-  __device__ explicit Share(const WarpgroupParams& p)
-      : rank(static_cast<int>(blockIdx.x) & (p.plan.cluster - 1)) {
-    const int cluster = static_cast<int>(blockIdx.x) >> (p.plan.cluster - 1);
-    begin = cluster * p.plan.units + min(cluster, p.plan.units_left);
-    count = p.plan.units + (cluster < p.plan.units_left ? 1 : 0);
-    const int first_half = p.plan.chunks >> (p.plan.cluster - 1);
-    first_chunk = rank == 0 ? 0 : first_half;
-    chunks = rank == 0 ? first_half : p.plan.chunks - first_half;
-  }
-  __device__ int group_begin(const WarpgroupParams& p, int group) const {
-    return (begin + count * group / p.plan.groups) * p.plan.unit;
-  }
-  // Of a group, the columns that warpgroup `v` has: [columns_begin(v), columns_end(v)).
-  __device__ int columns_begin(const WarpgroupParams& p, int v) const {
-    return p.swiglu ? 0 : v * p.plan.half;
-  }
-  __device__ int columns_end(const WarpgroupParams& p, int group, int v) const {
-    const int end = group_begin(p, group + 1) - group_begin(p, group);
-    return v == 0 ? min(end, p.plan.half) : end;
-  }
-  // Tiles of eight columns of a warpgroup, and those of them that this block finishes: tile j if
-  // j % cluster is its rank.
-  __device__ int tiles(const WarpgroupParams& p, int group, int v) const {
-    return max(0, (columns_end(p, group, v) - columns_begin(p, v) + 7) / 8);
-  }
-  __device__ int own_tiles(const WarpgroupParams& p, int group, int v) const {
-    return (tiles(p, group, v) - rank + p.plan.cluster - 1) >> (p.plan.cluster - 1);
-  }
-};
 
 // The one thread that fills the ring.
 __device__ void produce(const WarpgroupParams& p, const CUtensorMap* w, const CUtensorMap* x,
-                        const Share& share, std::uint32_t full, std::uint32_t empty,
+                        const WarpgroupShare& share, std::uint32_t full, std::uint32_t empty,
                         std::uint32_t ring) {
   const WarpgroupPlan& plan = p.plan;
   const std::uint64_t once = evict_first_policy();
@@ -153,110 +107,6 @@ __device__ void produce(const WarpgroupParams& p, const CUtensorMap* w, const CU
   }
 }
 
-// A thread's results: rows t and t + 8, columns 8 j + {0, 1} from w's row `o`, for the tiles
-// j = n * cluster + rank.
-struct Results {
-  int t, o;
-  int columns;  // how many count
-  int rank;
-  int tiles;             // n below that
-  std::uint32_t own;     // this thread's place in [tiles][128] of 16 bytes, of its own sums
-  std::uint32_t others;  // and of the partner's
-  std::uint32_t others_full;
-};
-
-// Adds sums, bias and what y holds, and stores. Two tiles at a time, whose reads of y are under way
-// together: as many as a block of a cluster has of a product of 4096 columns. Four make kernels of
-// 30 KB, not 25.
-template <typename Y, typename Element>
-__device__ __forceinline__ void finish(const WarpgroupParams& p, const Results& results) {
-  constexpr int kBatch = 2;
-  const int cluster = p.plan.cluster;
-  const auto counts = [&](int row, int column) { return row < p.rows && column < results.columns; };
-#pragma unroll 1
-  for (int first = 0; first < results.tiles; first += kBatch) {
-    float v[kBatch][4] = {};
-    Y* to[kBatch];
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int column = 8 * ((first + b) * cluster + results.rank);
-      to[b] = static_cast<Y*>(p.y) + results.t * p.y_stride + results.o + column;
-      if (p.bias != nullptr) {
-        const Element* const bias = static_cast<const Element*>(p.bias) + results.o + column;
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          if (column + e < results.columns) v[b][e] = v[b][2 + e] = to_float(bias[e]);
-        }
-      }
-      if (p.accumulate) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if (!counts(results.t + i / 2 * 8, column + i % 2)) continue;
-          v[b][i] += to_float(to[b][i / 2 * 8 * p.y_stride + i % 2]);
-        }
-      }
-    }
-    if (cluster > 1) barrier_wait(results.others_full, 0);
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      if (first + b >= results.tiles) break;
-      const int column = 8 * ((first + b) * cluster + results.rank);
-      const auto at = static_cast<unsigned>((first + b) * kWarpgroupTileBytes);
-      const auto add = [&](std::uint32_t sums) {
-        const uint4 sum = load_shared(sums + at);
-        v[b][0] += __uint_as_float(sum.x), v[b][1] += __uint_as_float(sum.y);
-        v[b][2] += __uint_as_float(sum.z), v[b][3] += __uint_as_float(sum.w);
-      };
-      add(results.own);
-      if (cluster > 1) add(results.others);
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        Y* const row = to[b] + h * 8 * p.y_stride;
-        const Vec<Y, 2> pair{from_float<Y>(v[b][2 * h]), from_float<Y>(v[b][2 * h + 1])};
-        if (!counts(results.t + h * 8, column)) continue;
-        if (p.pairs) {  // columns and their end are even
-          *reinterpret_cast<Vec<Y, 2>*>(row) = pair;
-        } else {
-          row[0] = pair.element[0];
-          if (column + 1 < results.columns) row[1] = pair.element[1];
-        }
-      }
-    }
-  }
-}
-
-// The same of a product that ends in swiglu: `gate` and `up` are what finish() calls own, of either
-// warpgroup; this one takes every second tile, from `first` on.
-template <typename Element>
-__device__ __forceinline__ void finish_swiglu(const WarpgroupParams& p, const Results& results,
-                                              std::uint32_t gate, std::uint32_t up, int first) {
-  const auto halve = [](std::uint32_t sum) {
-    return to_float(from_float<Element>(__uint_as_float(sum)));
-  };
-#pragma unroll 1
-  for (int j = first; j < results.tiles; j += 2) {
-    const auto at = static_cast<unsigned>(j * kWarpgroupTileBytes);
-    const uint4 g = load_shared(gate + at);
-    const uint4 u = load_shared(up + at);
-    const float v[4] = {silu(halve(g.x)) * halve(u.x), silu(halve(g.y)) * halve(u.y),
-                        silu(halve(g.z)) * halve(u.z), silu(halve(g.w)) * halve(u.w)};
-    const int column = 8 * j;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int t = results.t + 8 * h;
-      if (t >= p.rows || column >= results.columns) continue;
-      Element* const to = static_cast<Element*>(p.y) + t * p.y_stride + results.o + column;
-      const Vec<Element, 2> pair{from_float<Element>(v[2 * h]), from_float<Element>(v[2 * h + 1])};
-      if (p.pairs) {
-        *reinterpret_cast<Vec<Element, 2>*>(to) = pair;
-      } else {
-        to[0] = pair.element[0];
-        if (column + 1 < results.columns) to[1] = pair.element[1];
-      }
-    }
-  }
-}
-
 // A warpgroup's product has kN columns.
 template <typename Element, int kN>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -276,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // Known to be the same for a warp; else the compiler has products wait for each other.
   const int warp = __shfl_sync(0xffffffffU, thread / 32, 0);
   const int lane = thread % 32;
-  const Share share(p);
+  const WarpgroupShare share(p);
 
   allow_next_kernel();
   if (thread == 0) {
@@ -285,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll 1
     for (int s = 0; s < plan.stages; ++s) {
       barrier_init(full + 8U * static_cast<unsigned>(s), 1);
-      barrier_init(empty + 8U * static_cast<unsigned>(s), kConsumers);
+      barrier_init(empty + 8U * static_cast<unsigned>(s), kWarpgroupConsumers);
     }
     for (unsigned v = 0; v < 2; ++v) barrier_init(sums_full + 8 * v, 1);
     barrier_init_fence();
@@ -297,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (plan.cluster > 1) cluster_arrive();
 
-  if (warp == kConsumers) {
+  if (warp == kWarpgroupConsumers) {
     if (lane == 0) produce(p, &w_map, &x_map, share, full, empty, ring);
     __syncwarp();
     if (plan.cluster > 1) cluster_wait();
@@ -317,6 +167,18 @@ __global__ void __launch_bounds__(kThreads, 1)
   std::uint32_t round = 0;
 #pragma unroll 1
   for (int group = 0; group < plan.groups; ++group) {
+    const int shift = lane % 4 * 2 + share.columns_begin(p, warpgroup);
+    const WarpgroupResults results{warp % 4 * 16 + lane / 4,
+                                   share.group_begin(p, group) + shift,
+                                   share.columns_end(p, group, warpgroup) - shift,
+                                   share.rank,
+                                   share.own_tiles(p, group, warpgroup),
+                                   own,
+                                   others,
+                                   others_full};
+    // Under way while products are computed: nobody waits for it behind them.
+    float early[kBatch][4] = {};
+    if (p.accumulate && p.y_is_f32) load_y<float>(p, results, 0, early);
     float d[kN / 2] = {};
     int last = -1;
     const auto release = [&](int read) {
@@ -352,7 +214,17 @@ __global__ void __launch_bounds__(kThreads, 1)
     warpgroup_hold(d);
     if (last >= 0) release(last);
 
-    meet<kConsumers * 32>();  // the sums may lie where the other warpgroup has read
+    if (p.as_is) {
+      store_sums<Element, kN>(p, results, d);
+      continue;
+    }
+    meet<kWarpgroupConsumers * 32>();  // the sums may lie where the other warpgroup has read
+    if (p.swiglu) {
+      const auto between = static_cast<unsigned>(plan.most_tiles * kWarpgroupTileBytes);
+      finish_swiglu<Element, kN>(p, results, d, warpgroup == 0, own,
+                                 warpgroup == 0 ? own + between : own - between);
+      continue;
+    }
     const int tiles = share.tiles(p, group, warpgroup);
     std::uint32_t there = 0;
     std::uint32_t counted = 0;
@@ -373,24 +245,10 @@ __global__ void __launch_bounds__(kThreads, 1)
         cluster_send(there + at, counted, v[0], v[1], v[2], v[3]);
       }
     }
-    const int shift = lane % 4 * 2 + share.columns_begin(p, warpgroup);
-    const Results results{warp % 4 * 16 + lane / 4,
-                          share.group_begin(p, group) + shift,
-                          share.columns_end(p, group, warpgroup) - shift,
-                          share.rank,
-                          share.own_tiles(p, group, warpgroup),
-                          own,
-                          others,
-                          others_full};
-    if (p.swiglu) {
-      meet<kConsumers * 32>();
-      const auto other = static_cast<unsigned>(plan.most_tiles * kWarpgroupTileBytes);
-      finish_swiglu<Element>(p, results, warpgroup == 0 ? own : own - other,
-                             warpgroup == 0 ? own + other : own, warpgroup);
-    } else if (p.y_is_f32) {
-      finish<float, Element>(p, results);
+    if (p.y_is_f32) {
+      finish<float, Element>(p, results, early);
     } else {
-      finish<Element, Element>(p, results);
+      finish<Element, Element>(p, results, early);
     }
   }
 }
@@ -469,6 +327,8 @@ Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device
   p.accumulate = args.accumulate;
   p.pairs = p.plan.unit == 2 && p.y_stride % 2 == 0 &&
             reinterpret_cast<std::uintptr_t>(p.y) % (p.y_is_f32 ? 8 : 4) == 0;
+  p.as_is = p.pairs && !p.swiglu && p.plan.cluster == 1 && !p.accumulate && !p.y_is_f32 &&
+            p.bias == nullptr;
   TANDEM_CHECK(p.plan.stages >= 2, "{} bytes of shared memory", device.shared_bytes);
   TANDEM_ASSIGN(const CUtensorMap w_map, tensor_map(device.encode, args.w, {p.plan.group_rows, 1}));
   TANDEM_ASSIGN(const CUtensorMap x_map,

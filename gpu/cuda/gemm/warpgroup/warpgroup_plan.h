@@ -7,6 +7,7 @@ namespace tandem::cuda {
 
 constexpr int kWarpgroupSlab = 64;        // columns that are swizzled together: 128 bytes of a row
 constexpr int kWarpgroupSlabBytes = 128;  // of a row
+constexpr int kWarpgroupConsumers = 8;    // warps, and one that produces
 constexpr int kWarpgroupTile = 64;        // rows of x in a product
 constexpr int kWarpgroupMaxStages = 16;
 constexpr int kWarpgroupAlignment = 1024;  // the swizzle's period
