@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -137,6 +138,22 @@ bool Process::wait_for_error(const std::string& text) {
   return wait_for(error_, text);
 }
 
+int Process::wait_for_number(const std::string& before) {
+  if (!wait_for(error_, before)) return 0;
+  const std::size_t digits = error_.find(before) + before.size();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (error_.find_first_not_of("0123456789", digits) == std::string::npos) {
+    if (!read_some(deadline)) return 0;
+  }
+  int number = 0;
+  std::from_chars(error_.data() + digits, error_.data() + error_.size(), number);
+  return number;
+}
+
+int listening_port(Process& process) {
+  return process.wait_for_number("listening on http://127.0.0.1:");
+}
+
 void Process::read_what_is_there() {
   pollfd fds[2] = {{output_fd_, POLLIN, 0}, {error_fd_, POLLIN, 0}};
   while (poll(fds, 2, 0) > 0) {
@@ -173,9 +190,7 @@ Finished run_tandem(const std::vector<std::string>& args, ProcessOptions options
 ReadyServer::ReadyServer(std::vector<std::string> args, ProcessOptions options)
     : process(args, std::move(options)) {
   if (!process.wait_for_error("ready: ")) return;
-  const std::string marker = "listening on http://127.0.0.1:";
-  const std::size_t found = process.error().find(marker);
-  if (found != std::string::npos) port = std::stoi(process.error().substr(found + marker.size()));
+  port = listening_port(process);
 }
 
 HttpExchange::HttpExchange(int port, const std::string& method, const std::string& path,

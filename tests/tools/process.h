@@ -33,6 +33,8 @@ class Process {
   // Reads until `text` has appeared on the stream; false: it ended, or took over a minute.
   bool wait_for_output(const std::string& text);
   bool wait_for_error(const std::string& text);
+  // The number behind `before` on that stream, once all of it has come; 0: as above.
+  int wait_for_number(const std::string& before);
   // What is there already, without waiting: a pipe that nobody empties stops who writes to it.
   void read_what_is_there();
   pid_t pid() const { return pid_; }
@@ -62,6 +64,9 @@ struct Finished {
   std::string error;
 };
 Finished run_tandem(const std::vector<std::string>& args, ProcessOptions options = {});
+
+// Where it listens, once it says so; 0: it did not.
+int listening_port(Process& process);
 
 // `tandem serve` on port 0, ready to answer.
 struct ReadyServer {

@@ -50,11 +50,7 @@ std::int32_t log2_of(std::int32_t value) {  // rounded down
 
 AttentionPlanner::AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits,
                                    bool hopper)
-    : limits_(limits),
-      slots_(2 * num_processors),
-      max_split_blocks_(4 * slots_),
-      hopper_(hopper),
-      clusters_(hopper) {
+    : limits_(limits), slots_(2 * num_processors), max_split_blocks_(4 * slots_), hopper_(hopper) {
   tiles_.reserve(static_cast<std::size_t>(limits.items));
   prefill_.reserve(static_cast<std::size_t>(limits.prefill_tiles));
   if (hopper) hopper_tiles_.reserve(static_cast<std::size_t>(limits.prefill_tiles));
@@ -138,8 +134,9 @@ bool AttentionPlanner::gather_tiles(const AttentionPlan& plan, std::int32_t grou
 // matter). The memory's own time is the same for all and left out. A round of blocks takes 3.5 us
 // whatever its keys, and a block 8 ns a key of 128 elements that it has for itself; merging takes
 // 2.4 us and a little an item, more when two blocks of a multiprocessor do it at once. In clusters
-// it takes 1 us, but they are kept to one block a multiprocessor: with two, which find room later
-// than blocks alone do, a step of 8 rows of llama-3-8b took 3.7 us a layer longer than uncut.
+// it takes 1 us; what they merge is kept to one block a multiprocessor: with two, which find room
+// later than blocks alone do, a step of 8 rows of llama-3-8b took 3.7 us a layer longer than uncut.
+// Recorded launches keep their clusters where longer contexts are cut into more.
 AttentionPlanner::Cut AttentionPlanner::choose_cut(const AttentionPlan& plan, std::int32_t bound,
                                                    std::int32_t log_cluster) const {
   const std::int32_t max_items = std::min(bound, max_split_blocks_ / plan.kv_heads);
@@ -161,11 +158,12 @@ AttentionPlanner::Cut AttentionPlanner::choose_cut(const AttentionPlan& plan, st
       cut.log_cluster = most > 1 && most <= 1 << log_cluster ? log2_of(2 * most - 1) : 0;
     }
     std::int32_t items = count_items(cut);
-    if (!plan.captured && items * plan.kv_heads > slots_ / 2) {
+    const auto blocks_of = [&] { return static_cast<std::int64_t>(items) * plan.kv_heads; };
+    if (!plan.captured && blocks_of() > slots_ / 2) {
       cut.log_cluster = 0;
       items = count_items(cut);
     }
-    const std::int64_t blocks = static_cast<std::int64_t>(items) * plan.kv_heads;
+    const std::int64_t blocks = blocks_of();
     if (most > 1 && items > max_items) return;
     const double key_time = 8.0 * plan.head_dim / 128 * ceil_of(most_keys, most);
     const auto rounds = std::ceil(static_cast<double>(blocks) / slots_);
@@ -291,10 +289,10 @@ PlannedAttention AttentionPlanner::plan(const AttentionPlan& plan, std::byte* to
 
   const std::int32_t max_split = max_split_blocks_ / plan.kv_heads;
   std::int32_t bound = limits_.items;
-  std::int32_t log_cluster = clusters_ ? log2_of(kMaxTileCluster) : 0;
+  std::int32_t log_cluster = hopper_ ? log2_of(kMaxTileCluster) : 0;
   if (plan.captured) {
     // Room to cut, to about one block a multiprocessor, or four ways while all still run at once.
-    // Empty blocks come last, but are not free: 160 of them took 0.7 us.
+    // Empty blocks are not free: 160 of them took 0.7 us.
     const std::int32_t whole =
         std::min(plan.num_rows * ceil_of(group, TileItem::kRows),
                  plan.num_rows * group / TileItem::kRows + plan.num_sequences);

@@ -25,8 +25,8 @@ struct PlannedAttention {
 
   bool fits = false;             // else: the simple kernel for every row
   std::size_t bytes = 0;         // of the plan
-  std::int32_t grid_items = 0;   // the number of items, or for captured plans a bound that depends
-                                 // on the numbers of rows and sequences alone
+  std::int32_t grid_items = 0;   // the items in whole clusters, or for captured plans a bound that
+                                 // depends on the numbers of rows and sequences alone
   std::int32_t log_cluster = 0;  // as TiledArgs
   std::int32_t prefill_tiles = 0;
   std::int32_t prefill_requests = 0;
@@ -42,7 +42,7 @@ struct PlannedAttention {
 
 class AttentionPlanner {
  public:
-  // `hopper`: the GPU has what launch_hopper_prefill() needs.
+  // `hopper`: the GPU has what launch_hopper_prefill() needs, and clusters.
   AttentionPlanner(std::int32_t num_processors, const AttentionLimits& limits, bool hopper);
 
   // Writes the plan to `to`, of max_bytes().
@@ -80,7 +80,6 @@ class AttentionPlanner {
   const std::int32_t slots_;  // blocks that run at once
   const std::int32_t max_split_blocks_;
   const bool hopper_;
-  const bool clusters_;
   std::vector<Tile> tiles_;            // of the tiled kernel, most keys first
   std::vector<std::int32_t> prefill_;  // sequences that go to a kernel for prompts
   std::int32_t prefill_tiles_ = 0;

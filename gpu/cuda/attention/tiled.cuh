@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cmath>
-#include <type_traits>
 
 #include "gpu/cuda/attention/kernels.h"
 #include "gpu/cuda/attention/mma.cuh"
@@ -20,7 +19,6 @@
 #include "gpu/cuda/base/cache_policy.cuh"
 #include "gpu/cuda/base/cluster.cuh"
 #include "gpu/cuda/base/cuda_status.h"
-#include "gpu/cuda/base/element.cuh"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/base/memory_order.cuh"
 
@@ -190,7 +188,7 @@ __global__ __launch_bounds__(TiledShape<kD>::kThreads,
   constexpr int kRows = Shape::kRows;
   constexpr int kStride = Shape::kWarps * Shape::kKeys;
   extern __shared__ __align__(128) char shared[];
-  // KV heads first: blocks without an item come last.
+  // KV heads first: most blocks without an item come last.
   const auto index = static_cast<std::int32_t>(blockIdx.y);
   const auto kv_head = static_cast<int>(blockIdx.x);
   const TileItem item = args.items[index];

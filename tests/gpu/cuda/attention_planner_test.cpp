@@ -173,6 +173,7 @@ TEST(AttentionPlanner, CutsLongContextsIntoPartsThatAClusterHas) {
     return std::uniform_int_distribution<int>(least, most)(random);
   };
   int together = 0;
+  int outgrown = 0;  // tiles of more parts than a recording's clusters
   for (int round = 0; round < 400; ++round) {
     const int longest = 1 << pick(0, 15);
     std::vector<std::pair<int, int>> step;
@@ -190,10 +191,15 @@ TEST(AttentionPlanner, CutsLongContextsIntoPartsThatAClusterHas) {
       together += std::ranges::any_of(items, [&](const TileItem& item) {
         return item.num_items > 1 && item.num_items <= 1 << planned.planned.log_cluster;
       });
+      outgrown +=
+          planned.planned.log_cluster > 0 && std::ranges::any_of(items, [&](const TileItem& item) {
+            return item.num_items > 1 << planned.planned.log_cluster;
+          });
     }
     EXPECT_EQ(PlannedStep(false, kv_heads, group, 128, step_of(step)).planned.log_cluster, 0);
   }
   EXPECT_GT(together, 40);
+  EXPECT_GT(outgrown, 20);
 }
 
 TEST(AttentionPlanner, ShapesTheLaunchesOfRecordedStepsByRowsAndSequencesAlone) {

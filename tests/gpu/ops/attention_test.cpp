@@ -120,7 +120,8 @@ class PagedAttention : public OpsTest {
   }
 
   void replay(DType dtype, std::int64_t group, std::int32_t rows, std::size_t num_sequences,
-              const std::function<std::vector<Shape::Sequence>(int)>& next);
+              const std::function<std::vector<Shape::Sequence>(int)>& next,
+              std::int32_t max_keys = 600);
 
   // Attends to a random cache.
   void check(const Shape& shape) {
@@ -343,10 +344,10 @@ TEST_F(PagedAttention, TakesPromptsOfManySequences) {
 // with as many sequences, and no more rows. A row that no sequence has is of no account.
 void PagedAttention::replay(DType dtype, std::int64_t group, std::int32_t rows,
                             std::size_t num_sequences,
-                            const std::function<std::vector<Shape::Sequence>(int)>& next) {
-  constexpr std::int32_t kMaxKeys = 600;
+                            const std::function<std::vector<Shape::Sequence>(int)>& next,
+                            std::int32_t max_keys) {
   Shape shape{dtype, 2, group, 64, 16, next(0)};
-  const auto pages = static_cast<std::int64_t>(num_sequences) * (kMaxKeys / shape.page_tokens + 1);
+  const auto pages = static_cast<std::int64_t>(num_sequences) * (max_keys / shape.page_tokens + 1);
   const std::int64_t width = shape.kv_heads * shape.group * shape.d;
   const TestTensor cache = cache_of(shape, pages);
   const TestTensor q = tensor(dtype, {rows, width}, 2, shape.d);
@@ -372,7 +373,7 @@ void PagedAttention::replay(DType dtype, std::int64_t group, std::int32_t rows,
   args.sequences = sequences.on_device();
   args.page_ids = page_ids.on_device();
   args.max_rows = rows;
-  args.max_kv_len = kMaxKeys;
+  args.max_kv_len = max_keys;
   ASSERT_TRUE(stream_->begin_recording().ok());
   stream_->attention(args);
   auto graph = stream_->end_recording();
@@ -414,6 +415,21 @@ TEST_F(PagedAttention, ReplaysARecordingForOtherLengths) {
       }
       return sequences;
     });
+  }
+}
+
+// Parts that one cluster has, parts of several clusters, and none.
+TEST_F(PagedAttention, ReplaysARecordingForContextsThatOutgrowACluster) {
+  constexpr std::int32_t kLengths[] = {20, 600, 9000};
+  for (const std::int32_t rows : {1, 3}) {
+    replay(
+        DType::bf16, 4, rows, static_cast<std::size_t>(rows),
+        [&](int round) {
+          std::vector<Shape::Sequence> sequences;
+          for (int s = 0; s < rows; ++s) sequences.push_back({1, kLengths[(round + s) % 3]});
+          return sequences;
+        },
+        9000);
   }
 }
 

@@ -109,6 +109,14 @@ TEST_F(Gemm, MatchesTheTwinForTheRowsOfALargerDecodeStepAtEveryWidthOfABlock) {
     check(DType::bf16, DType::bf16, 33, 64, outputs, true, false);
     check(DType::f16, DType::f32, 47, 64, outputs, false, true, 8);
   }
+  for (const std::int64_t outputs : {8448, 13000, 22016, 34000}) {  // the sums as they are
+    check(DType::bf16, DType::bf16, 64, 64, outputs, false, false);
+    check(DType::f16, DType::f16, 35, 128, outputs, false, false, 8);
+  }
+  for (const std::int64_t outputs : {4096, 8446}) {  // of two blocks, onto a y of f32
+    check(DType::bf16, DType::f32, 64, 1088, outputs, false, true);
+    check(DType::bf16, DType::f32, 41, 1088, outputs, true, true);
+  }
   check(DType::bf16, DType::bf16, 64, 4096, 301, false, true);
   check(DType::f16, DType::f16, 33, 4096, 100, true, true, 8);
 }

@@ -34,7 +34,7 @@ class EnvoyRoute : public ::testing::Test {
       Process& router = *routers_[i];
       ASSERT_TRUE(router.wait_for_error("id one")) << router.error();
       ASSERT_TRUE(router.wait_for_error("id two")) << router.error();
-      ports.emplace_back(8090 + i, number_behind(router.error(), "listening on http://127.0.0.1:"));
+      ports.emplace_back(8090 + i, listening_port(router));
     }
     envoy_ = std::make_unique<EnvoyProcess>("../configs/envoy-route.yaml", ports);
     ASSERT_GT(envoy_->port(), 0) << envoy_->log();

@@ -48,12 +48,6 @@ class Stream {
   Told told_;
 };
 
-int port_of(const Process& route) {
-  const std::string marker = "listening on http://127.0.0.1:";
-  const std::size_t at = route.error().find(marker);
-  return at == std::string::npos ? 0 : std::stoi(route.error().substr(at + marker.size()));
-}
-
 // A counter of the router over all its labels.
 double sum_of(int port, const std::string& counter) {
   const std::string metrics = get(port, "/metrics").body;
@@ -88,7 +82,7 @@ class Failover : public testing::Test {
       ASSERT_TRUE(route_->wait_for_error(std::to_string(each->port) + ": the engine serves"))
           << route_->error();
     }
-    port_ = port_of(*route_);
+    port_ = listening_port(*route_);
     ASSERT_GT(port_, 0);
   }
 

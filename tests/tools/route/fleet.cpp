@@ -14,12 +14,6 @@
 namespace tandem {
 namespace {
 
-int listening_port(const Process& process) {
-  constexpr std::string_view kBefore = "listening on http://127.0.0.1:";
-  const std::size_t at = process.error().find(kBefore);
-  return at == std::string::npos ? 0 : std::stoi(process.error().substr(at + kBefore.size()));
-}
-
 std::string end_of(const std::string& log) {
   constexpr std::size_t kBytes = 4000;
   return log.substr(log.size() - std::min(log.size(), kBytes));

@@ -20,18 +20,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-// The port in "listening on http://127.0.0.1:PORT,".
-int port_of(const std::string& log) {
-  constexpr std::string_view kBefore = "listening on http://127.0.0.1:";
-  const std::size_t at = log.find(kBefore);
-  int port = 0;
-  if (at != std::string::npos) {
-    const char* const digits = log.data() + at + kBefore.size();
-    std::from_chars(digits, log.data() + log.size(), port);
-  }
-  return port;
-}
-
 TEST(Route, ServesTwoEnginesAndEndsOnceItsStreamsHave) {
   log::set_level(log::Level::off);
   StubEngine first("one");
@@ -39,7 +27,7 @@ TEST(Route, ServesTwoEnginesAndEndsOnceItsStreamsHave) {
   Process route({"route", "--port", "0", "--engine", first.url(), "--engine", second.url()});
   ASSERT_TRUE(route.wait_for_error("id one"));
   ASSERT_TRUE(route.wait_for_error("id two"));
-  const int port = port_of(route.error());
+  const int port = listening_port(route);
   ASSERT_GT(port, 0) << route.error();
   EXPECT_EQ(get(port, "/ready").status, 200);
 

@@ -28,12 +28,6 @@ using nlohmann::json;
 constexpr const char* kTrace = "0af7651916cd43dd8448eb211c80319c";
 constexpr const char* kCaller = "b7ad6b7169203331";
 
-int port_of(const std::string& log) {
-  const std::string marker = "listening on http://127.0.0.1:";
-  const std::size_t at = log.find(marker);
-  return at == std::string::npos ? 0 : std::stoi(log.substr(at + marker.size()));
-}
-
 json find(const std::vector<json>& spans, const std::string& service, const std::string& name) {
   const auto found = std::ranges::find_if(
       spans, [&](const json& span) { return span["service"] == service && span["name"] == name; });
@@ -121,7 +115,7 @@ TEST(Trace, FollowsARequestThroughRouterAndEngine) {
                  "http://127.0.0.1:" + std::to_string(engine.port), "--otlp-endpoint",
                  collector.url()});
   ASSERT_TRUE(route.wait_for_error("(id ")) << route.error();
-  const int port = port_of(route.error());
+  const int port = listening_port(route);
 
   const auto answer = post(
       port, "/v1/completions",

@@ -112,20 +112,6 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, float x, flo
                : "memory");
 }
 
-// Every thread of a cluster arrives once, and waits where it must know that all have. Orders
-// initialised barriers (after barrier_init_fence), nothing else.
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-// What lies at `address` of one's own shared memory, in that of block `rank` of the cluster.
-__device__ __forceinline__ std::uint32_t cluster_address(std::uint32_t address, int rank) {
-  std::uint32_t there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
 // 16 bytes to another block's shared memory, counted by a barrier of that block; both are
 // cluster_address()es.
 __device__ __forceinline__ void cluster_send(std::uint32_t to, std::uint32_t barrier, float x,

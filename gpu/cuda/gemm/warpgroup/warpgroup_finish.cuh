@@ -25,15 +25,15 @@ struct WarpgroupResults {
 };
 
 // Tiles whose reads of y are under way together: as many as a block of a cluster has of a product
-// of 4096 columns. Four make kernels of 30 KB, not 25.
-constexpr int kBatch = 2;
+// of 4096 columns. Four made kernels a fifth larger.
+constexpr int kWarpgroupBatch = 2;
 
 // What y holds, for the tiles from `first` on.
 template <typename Y>
 __device__ __forceinline__ void load_y(const WarpgroupParams& p, const WarpgroupResults& results,
-                                       int first, float (&held)[kBatch][4]) {
+                                       int first, float (&held)[kWarpgroupBatch][4]) {
 #pragma unroll
-  for (int b = 0; b < kBatch; ++b) {
+  for (int b = 0; b < kWarpgroupBatch; ++b) {
     const int column = 8 * ((first + b) * p.plan.cluster + results.rank);
     const Y* const y = static_cast<const Y*>(p.y) + results.t * p.y_stride + results.o + column;
 #pragma unroll
@@ -46,16 +46,17 @@ __device__ __forceinline__ void load_y(const WarpgroupParams& p, const Warpgroup
 
 // Adds sums, bias and what y holds, and stores. `early`: what an f32 y held for the first tiles.
 template <typename Y, typename Element>
-__device__ __forceinline__ void finish(const WarpgroupParams& p, const WarpgroupResults& results,
-                                       const float (&early)[kBatch][4]) {
+__device__ __forceinline__ void finish_sums(const WarpgroupParams& p,
+                                            const WarpgroupResults& results,
+                                            const float (&early)[kWarpgroupBatch][4]) {
   const int cluster = p.plan.cluster;
   const auto counts = [&](int row, int column) { return row < p.rows && column < results.columns; };
 #pragma unroll 1
-  for (int first = 0; first < results.tiles; first += kBatch) {
-    float v[kBatch][4] = {};
-    Y* to[kBatch];
+  for (int first = 0; first < results.tiles; first += kWarpgroupBatch) {
+    float v[kWarpgroupBatch][4] = {};
+    Y* to[kWarpgroupBatch];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
+    for (int b = 0; b < kWarpgroupBatch; ++b) {
       const int column = 8 * ((first + b) * cluster + results.rank);
       to[b] = static_cast<Y*>(p.y) + results.t * p.y_stride + results.o + column;
       if (p.bias != nullptr) {
@@ -67,18 +68,18 @@ __device__ __forceinline__ void finish(const WarpgroupParams& p, const Warpgroup
       }
     }
     if (p.accumulate) {
-      float held[kBatch][4] = {};
+      float held[kWarpgroupBatch][4] = {};
       const bool loaded = std::is_same_v<Y, float> && first == 0;
       if (!loaded) load_y<Y>(p, results, first, held);
 #pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
+      for (int b = 0; b < kWarpgroupBatch; ++b) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) v[b][i] += loaded ? early[b][i] : held[b][i];
       }
     }
     if (cluster > 1) barrier_wait(results.others_full, 0);
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
+    for (int b = 0; b < kWarpgroupBatch; ++b) {
       if (first + b >= results.tiles) break;
       const int column = 8 * ((first + b) * cluster + results.rank);
       const auto at = static_cast<unsigned>((first + b) * kWarpgroupTileBytes);

@@ -36,7 +36,7 @@
 
 #include "gpu/cuda/base/async_copy.cuh"
 #include "gpu/cuda/base/cache_policy.cuh"
-#include "gpu/cuda/base/element.cuh"
+#include "gpu/cuda/base/cluster.cuh"
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/gemm/warpgroup/warpgroup.cuh"
 #include "gpu/cuda/gemm/warpgroup/warpgroup_finish.cuh"
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
   __syncthreads();
-  if (plan.cluster > 1) cluster_arrive();
+  if (plan.cluster > 1) cluster_arrive_relaxed();
 
   if (warp == kWarpgroupConsumers) {
     if (lane == 0) produce(p, &w_map, &x_map, share, full, empty, ring);
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                                    others,
                                    others_full};
     // Under way while products are computed: nobody waits for it behind them.
-    float early[kBatch][4] = {};
+    float early[kWarpgroupBatch][4] = {};
     if (p.accumulate && p.y_is_f32) load_y<float>(p, results, 0, early);
     float d[kN / 2] = {};
     int last = -1;
@@ -246,9 +246,9 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
     if (p.y_is_f32) {
-      finish<float, Element>(p, results, early);
+      finish_sums<float, Element>(p, results, early);
     } else {
-      finish<Element, Element>(p, results, early);
+      finish_sums<Element, Element>(p, results, early);
     }
   }
 }
