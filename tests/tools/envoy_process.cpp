@@ -3,6 +3,7 @@
 #include <charconv>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "tests/base/http/test_client.h"
 
@@ -18,8 +19,7 @@ std::string file_text(const std::filesystem::path& file) {
   return read.str();
 }
 
-}  // namespace
-
+// The number behind `before` in a text that is all there; 0: none.
 int number_behind(const std::string& text, std::string_view before) {
   const std::size_t at = text.find(before);
   int number = 0;
@@ -28,6 +28,8 @@ int number_behind(const std::string& text, std::string_view before) {
   }
   return number;
 }
+
+}  // namespace
 
 std::string EnvoyProcess::missing() {
   if (std::filesystem::exists(TANDEM_ENVOY)) return {};

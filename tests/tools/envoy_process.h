@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,8 +30,5 @@ class EnvoyProcess {
   std::unique_ptr<Process> process_;
   int port_ = 0;
 };
-
-// The number behind `before` in the text; 0: none.
-int number_behind(const std::string& text, std::string_view before);
 
 }  // namespace tandem

@@ -88,17 +88,17 @@ class EnvoyTest : public ::testing::Test {
       ASSERT_TRUE(picker_->wait_for_error(std::to_string(engine->port) + ": the engine serves"))
           << picker_->error();
     }
-    ASSERT_TRUE(picker_->wait_for_error("for Envoy")) << picker_->error();
-    metrics_ = number_behind(picker_->error(), "metrics on http://127.0.0.1:");
+    metrics_ = picker_->wait_for_number("metrics on http://127.0.0.1:");
+    ASSERT_GT(metrics_, 0) << picker_->error();
   }
 
   void start_envoy() {
+    const int picker = picker_->wait_for_number("listening on 127.0.0.1:");
+    ASSERT_GT(picker, 0) << picker_->error();
     envoy_ = std::make_unique<EnvoyProcess>(
         "../configs/envoy.yaml",
         std::vector<std::pair<int, int>>{
-            {8001, engines_[0]->port},
-            {8002, engines_[1]->port},
-            {9002, number_behind(picker_->error(), "listening on 127.0.0.1:")}});
+            {8001, engines_[0]->port}, {8002, engines_[1]->port}, {9002, picker}});
     port_ = envoy_->port();
     ASSERT_GT(port_, 0) << envoy_->log();
   }

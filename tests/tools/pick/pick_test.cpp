@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -43,25 +42,16 @@ TEST(Pick, ExplainsItselfWithAndWithoutGrpc) {
 
 #ifdef TANDEM_HAVE_PICKER
 
-int number_after(const std::string& text, std::string_view before) {
-  const std::size_t at = text.find(before);
-  int number = 0;
-  if (at != std::string::npos) {
-    std::from_chars(text.data() + at + before.size(), text.data() + text.size(), number);
-  }
-  return number;
-}
-
 TEST(Pick, TellsOfItsEnginesAndEndsAtOnce) {
   log::set_level(log::Level::off);
   StubEngine engine("one");
   Process pick({"pick", "--port", "0", "--metrics-port", "0", "--engine",
                 "http://localhost:" + std::to_string(engine.port())});
   ASSERT_TRUE(pick.wait_for_error("id one")) << pick.error();
-  ASSERT_TRUE(pick.wait_for_error("for Envoy")) << pick.error();
-  const int metrics = number_after(pick.error(), "metrics on http://127.0.0.1:");
-  const int port = number_after(pick.error(), "listening on 127.0.0.1:");
-  ASSERT_GT(metrics, 0);
+  const int metrics = pick.wait_for_number("metrics on http://127.0.0.1:");
+  const int port = pick.wait_for_number("listening on 127.0.0.1:");
+  ASSERT_GT(metrics, 0) << pick.error();
+  ASSERT_GT(port, 0) << pick.error();
   // It counts what an engine says just after it has named it in the log.
   EXPECT_TRUE(eventually([&] { return get(metrics, "/ready").status == 200; }));
   EXPECT_THAT(get(metrics, "/metrics").body, HasSubstr("tandem_picker_engines_up 1"));
@@ -102,7 +92,8 @@ TEST(Pick, FollowsTheEnginesOfARegistry) {
   ASSERT_TRUE(pick.wait_for_error("id one")) << pick.error();
   ASSERT_TRUE(enter("two", second));
   ASSERT_TRUE(pick.wait_for_error("id two")) << pick.error();
-  const int metrics = number_after(pick.error(), "metrics on http://127.0.0.1:");
+  const int metrics = pick.wait_for_number("metrics on http://127.0.0.1:");
+  ASSERT_GT(metrics, 0) << pick.error();
   EXPECT_THAT(get(metrics, "/v1/stats").body,
               HasSubstr("\"endpoint\":\"127.0.0.1:" + std::to_string(first.port())));
   EXPECT_TRUE((*registry)->release(*lease));
