@@ -175,7 +175,7 @@ Result<std::unique_ptr<Device>> make_cuda_device(const CudaDeviceOptions& option
   TANDEM_TRY(cuda::cuda_status(cuda::use_gpu(options.gpu), "cudaSetDevice"));
   // Makes the context, which is where a broken driver or a GPU held by somebody else shows.
   TANDEM_TRY(cuda::cuda_status(cudaFree(nullptr), fmt::format("starting GPU {}", options.gpu)));
-  if (!cuda::kernels_fit_gpu()) {
+  if (!cuda::kernels_fit_gpu(gpu.major)) {
     (void)cudaGetLastError();
     return error(StatusCode::unavailable,
                  "this program has code for {} and GPU {} is a {} of sm_{}{}; build it with "

@@ -24,7 +24,9 @@ Status launch_rope_append(const RopeAppendArgs& args, cudaStream_t stream);
 Status launch_swiglu(const SwigluArgs& args, cudaStream_t stream);
 Status launch_gather_rows(const GatherRowsArgs& args, cudaStream_t stream);
 
-// Ok if this program holds code that the current GPU can run.
-Status kernels_fit_gpu();
+// Ok if this program holds code that the current GPU, of compute capability `major`, can run and
+// was made for. From 9 on hosts launch clusters, and kernels before those that they follow end, of
+// which code for older GPUs, translated by the driver, knows nothing: its results would be wrong.
+Status kernels_fit_gpu(int major);
 
 }  // namespace tandem::cuda

@@ -70,10 +70,16 @@ Status launch_embed(const EmbedArgs& args, cudaStream_t stream) {
   });
 }
 
-Status kernels_fit_gpu() {
+Status kernels_fit_gpu(int major) {
   cudaFuncAttributes attributes{};
-  return cuda_status(cudaFuncGetAttributes(&attributes, embed<float, float, 1>),
-                     "looking for code for this GPU");
+  TANDEM_TRY(cuda_status(cudaFuncGetAttributes(&attributes, embed<float, float, 1>),
+                         "looking for code for this GPU"));
+  constexpr int kHopper = 9;
+  if (major >= kHopper && attributes.ptxVersion < 10 * kHopper) {
+    return error(StatusCode::unavailable, "its code is of compute capability {}.{}",
+                 attributes.ptxVersion / 10, attributes.ptxVersion % 10);
+  }
+  return {};
 }
 
 }  // namespace tandem::cuda
