@@ -14,8 +14,8 @@ class RecentMedian {
  public:
   void add(double value) { values_[count_++ % kRemembered] = value; }
   std::size_t known() const { return std::min(count_, kRemembered); }
-  // The upper one of an even number; of none, 0.
-  double median() const { return count_ == 0 ? 0 : ranked(known() / 2); }
+  // The lower one of an even number, for what is far off was held up; of none, 0.
+  double median() const { return count_ == 0 ? 0 : ranked((known() - 1) / 2); }
   // What so many are not above; requires that more are known.
   double ranked(std::size_t rank) const {
     std::array<double, kRemembered> sorted = values_;

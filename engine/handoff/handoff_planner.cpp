@@ -257,7 +257,13 @@ HandoffPlanner::Choice HandoffPlanner::plan_step(const CostModel& costs,
   const PlanSeconds predicted = {step_seconds(request, waiting),
                                  plans ? step_seconds(request, plan) : kNone,
                                  assists ? step_seconds(request, assisting) : kNone};
-  const PlanWay way = memory_.choose(situation, predicted);
+  double hoped_s = kNone;
+  if (memory_.learns_nothing(situation) && assisting.choices != plan.choices) {
+    CostModel hopeful = costs;
+    hopeful.factors = learner_.hopeful_factors();
+    hoped_s = step_seconds(request, plan_assisting(hopeful, request));
+  }
+  const PlanWay way = memory_.choose(situation, predicted, hoped_s);
   // Not of a way that is tried once: an admission would avoid the step, and the try never come.
   const PlanSeconds expected = memory_.expected(situation, predicted);
   const double ends = start + expected[index_of(PlanMemory::promised(expected))];
@@ -333,17 +339,18 @@ void HandoffPlanner::note_workers(std::span<const std::uint64_t> workers) {
 void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   const bool handed = !step.groups.empty();
   const std::lock_guard lock(learner_mutex_);
-  if (plan_ == nullptr && !whole_loads_) {  // else it says nothing about plans of this one
-    memory_.observe(step.situation, step.way, step.planned_s, seconds);
-    if (handed) {
-      ++plans_followed_;
-    } else if (step.given_up) {
-      ++plans_given_up_;
-    }
-  }
   const bool layers_were_off = learn_layers(costs_, step, seconds, learner_);
+  const std::uint64_t before = learner_.observed();
   if (handed && !layers_were_off) learn_stalls(config_, costs_, step, learner_);
+  const bool taught = learner_.observed() != before;
   costs_.factors = learner_.factors();
+  if (plan_ != nullptr || whole_loads_) return;  // it says nothing about plans of this one
+  memory_.observe(step.situation, step.way, step.planned_s, seconds, taught);
+  if (handed) {
+    ++plans_followed_;
+  } else if (step.given_up) {
+    ++plans_given_up_;
+  }
 }
 
 void HandoffPlanner::observe_step(std::int32_t rows, double seconds) {

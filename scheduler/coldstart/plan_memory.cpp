@@ -11,6 +11,10 @@ namespace {
 constexpr std::uint32_t kTryOnceIn = 100;    // at the most
 constexpr double kMostLostByTrying = 0.005;  // of the time of the steps between
 constexpr std::uint32_t kTryAgainAfter = 4;
+// The best of a way's last steps says that they differ: of the others, some were held up.
+constexpr double kMixed = 0.8;
+constexpr double kFarBelow = 0.9;
+constexpr std::uint32_t kHopesSeldom = 256;
 constexpr std::size_t kFew = 2;
 // Handing over keeps cores busy that others could use, and a plan no more of them than it has to:
 // what takes more has to gain something.
@@ -96,9 +100,19 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
   return plan.layer_ends.empty() ? 0 : plan.layer_ends.back() - std::max(0.0, request.starts_in);
 }
 
-void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s, double took_s) {
+void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s, double took_s,
+                         bool taught) {
   if (!(planned_s > 0) || !(took_s > 0)) return;
   Seen& seen = of(situation);
+  const bool hoped = way == PlanWay::assist && seen.untaught >= seen.hopes_after;
+  if (hoped) seen.hopes_after = std::min(2 * seen.hopes_after, kHopesSeldom);
+  seen.untaught = taught ? 0 : seen.untaught + 1;
+  if (hoped && took_s < kFarBelow * planned_s) {
+    // What is known of handing over was measured by costs that were wrong, and are not now.
+    seen.ratios[index_of(PlanWay::plan)] = seen.ratios[index_of(PlanWay::assist)] = {};
+    seen.kept[index_of(PlanWay::plan)] = seen.kept[index_of(PlanWay::assist)] = false;
+    return;
+  }
   const std::size_t i = index_of(way);
   if (seen.ratios[i].known() == kRemembered) seen.kept[i] = false;  // it goes
   seen.ratios[i].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
@@ -194,22 +208,37 @@ PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& pre
   return expected;
 }
 
-PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted) const {
+bool PlanMemory::learns_nothing(PlanSituation situation) const {
+  const auto found = seen_.find(situation);
+  return found != seen_.end() && found->second.untaught >= found->second.hopes_after;
+}
+
+PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted,
+                           double hoped_s) const {
   const auto found = seen_.find(situation);
   const std::uint32_t steps = found == seen_.end() ? 0 : found->second.steps;
   const PlanSeconds expected = this->expected(situation, predicted);
   const PlanWay best = promised(expected);
+  if (hoped_s < kFarBelow * expected[index_of(best)] && learns_nothing(situation)) {
+    return PlanWay::assist;
+  }
   // It promises to be best, and so few steps said otherwise that what they met with may be over.
   const auto is_due_again = [&](PlanWay way) {
     if (found == seen_.end()) return false;
     const Seen& seen = found->second;
     const std::size_t i = index_of(way);
+    const Ratios& ratios = seen.ratios[i];
+    const double believed_ratio = ratios.known() == 0 ? 1 : believed(ratios, seen.kept[i]);
     PlanSeconds hopeful = expected;
+    if (ratios.known() > kFew && ratios.ranked(0) < kMixed * believed_ratio) {
+      hopeful[i] = predicted[i] * ratios.ranked(0);
+      if (promised(hopeful) == way && steps - seen.went[i] >= kTryAgainAfter) return true;
+    }
     hopeful[i] = predicted[i];
     if (promised(hopeful) != way) return false;
-    const std::size_t known = seen.ratios[i].known() - (seen.kept[i] ? 1 : 0);  // of this engine
+    const std::size_t known = ratios.known() - (seen.kept[i] ? 1 : 0);  // of this engine
     if (known == 0 || known == kRemembered) return false;
-    if (known > kFew && believed(seen.ratios[i], seen.kept[i]) < kHeldUp) return false;
+    if (known > kFew && believed_ratio < kHeldUp) return false;
     return steps - seen.went[i] >= kTryAgainAfter << (known - 1);
   };
   for (const PlanWay other : {PlanWay::wait, PlanWay::plan, PlanWay::assist}) {

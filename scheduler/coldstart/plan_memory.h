@@ -6,6 +6,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -63,9 +64,12 @@ class PlanMemory {
  public:
   static constexpr std::size_t kRemembered = 5;  // steps of each way
   static constexpr double kHeldUp = 3;
+  static constexpr std::uint32_t kHopesAfter = 4;
 
-  // A step was planned to take `planned_s` in this way, and took `took_s`.
-  void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s);
+  // A step was planned to take `planned_s` in this way, and took `took_s`. `taught`: costs learnt
+  // from it what workers take.
+  void observe(PlanSituation situation, PlanWay way, double planned_s, double took_s,
+               bool taught = true);
 
   // What to expect of each way, by what such steps took of late, over what was predicted; of one
   // step alone half is believed, of two the one nearer to what was predicted, or what was
@@ -79,8 +83,17 @@ class PlanMemory {
   // their time is spent on each at the most), it is another way: else a way that was bad once would
   // be left for good. One that promises to be the best, by costs that have learnt from it as well,
   // was held up by something that may be over: it is tried after 4 steps of others, then after 8,
-  // and where it took kHeldUp times as long, after 16 and 32, too.
-  PlanWay choose(PlanSituation situation, const PlanSeconds& predicted) const;
+  // and where it took kHeldUp times as long, after 16 and 32, too; and after each 4 for as long as
+  // one of its last steps was not held up.
+  //
+  // `hoped_s`: what `assist` takes if workers are as quick as they ever were; of interest where
+  // learns_nothing(). If it is far below all that is expected, `assist` is tried.
+  PlanWay choose(PlanSituation situation, const PlanSeconds& predicted,
+                 double hoped_s = std::numeric_limits<double>::infinity()) const;
+  // Of the last steps none taught: what costs say of workers cannot heal by itself, for it is
+  // because of them that steps do not. After 4 steps, and as many again as one for which `assist`
+  // was tried doubles.
+  bool learns_nothing(PlanSituation situation) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static PlanWay promised(const PlanSeconds& predicted);
 
@@ -99,6 +112,8 @@ class PlanMemory {
     std::array<bool, kNumPlanWays> kept{};  // the oldest ratio is one that restore() brought
     std::uint32_t steps = 0;
     std::array<std::uint32_t, kNumPlanWays> went{};  // `steps` when it was gone last
+    std::uint32_t untaught = 0;                      // steps since one taught
+    std::uint32_t hopes_after = kHopesAfter;         // so many of them
     std::uint32_t starts = 0;
     std::uint64_t last = 0;  // the number of the last observation of it
   };

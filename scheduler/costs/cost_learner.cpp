@@ -39,6 +39,12 @@ void CostLearner::be_hopeful() {
   take_factors();
 }
 
+CostFactors CostLearner::hopeful_factors() const {
+  CostLearner hopeful = *this;
+  hopeful.be_hopeful();
+  return hopeful.factors_;
+}
+
 void CostLearner::count(bool counts) {
   if (!counts) return;
   ++observed_;

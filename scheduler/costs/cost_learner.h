@@ -49,6 +49,8 @@ class CostLearner {
   void be_hopeful();
 
   const CostFactors& factors() const { return factors_; }
+  // As they would be after be_hopeful().
+  CostFactors hopeful_factors() const;
   std::uint64_t observed() const { return observed_; }
 
   CostLessons lessons() const;

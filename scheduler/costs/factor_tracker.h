@@ -26,7 +26,8 @@ class FactorTracker {
 
   // Of this size it took `seen` where the model without factors said `model`, which has to be above
   // 0. Each is remembered in its bucket until kRemembered more are; what counts is their median, so
-  // that what was held up once means nothing. False: it is no measurement of the same.
+  // that what was held up once means nothing: of two, the lesser. False: it is no measurement of
+  // the same.
   bool observe(double size, double model, double seen);
   // The same of what is not seen any more once it is believed to take long. Where little is known
   // yet, what took more than kHeldUp times what is believed, and what the model says, does not

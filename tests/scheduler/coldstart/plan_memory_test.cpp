@@ -198,9 +198,67 @@ TEST(PlanMemory, TriesSoonAgainWhatWasHeldUp) {
   PlanMemory memory;
   for (int i = 0; i < 2; ++i) memory.observe(kHere, Way::plan, kPlan, 8 * kPlan);
   EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 8);
-  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 16) << "two of three were held up";
-  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 32) << "two of four, to be careful";
+  EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 4) << "two of three were held up";
   for (int i = 0; i < 20; ++i) EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), 0);
+}
+
+TEST(PlanMemory, TriesSoonAgainWhatWasHeldUpForAWhile) {
+  const PlanSeconds predicted = seconds(kPlan, 4 * kPlan);
+  PlanMemory memory;
+  for (int i = 0; i < 30; ++i) memory.observe(kHere, Way::plan, kPlan, kPlan);
+  for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, 8 * kPlan);
+  for (const int waits : {4, 4, 4, 0, 0}) {
+    EXPECT_EQ(waits_until_planned(memory, predicted, kPlan), waits);
+  }
+}
+
+// Costs by which nothing is handed over, or only what hides behind what is waited for, are never
+// corrected: nobody sees what workers take.
+TEST(PlanMemory, HopesWhereStepsTeachNothing) {
+  const PlanSeconds predicted = seconds(kPlan, 2 * kPlan, 3 * kPlan);
+  const double hoped_s = 0.8 * kPlan;
+  PlanMemory memory;
+  EXPECT_FALSE(memory.learns_nothing(kHere));
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(memory.learns_nothing(kHere));
+    EXPECT_EQ(memory.choose(kHere, predicted, hoped_s), Way::plan);
+    memory.observe(kHere, Way::plan, kPlan, kPlan, false);
+  }
+  EXPECT_TRUE(memory.learns_nothing(kHere));
+  EXPECT_EQ(memory.choose(kHere, predicted, hoped_s), Way::assist);
+  EXPECT_EQ(memory.choose(kHere, predicted, 0.95 * kPlan), Way::plan) << "too little to hope for";
+  EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
+  EXPECT_FALSE(memory.learns_nothing({1, 8, 2})) << "another situation";
+  memory.observe(kHere, Way::plan, kPlan, kPlan, true);
+  EXPECT_FALSE(memory.learns_nothing(kHere));
+}
+
+TEST(PlanMemory, HopesTheMoreSeldomTheOftenerItWasWrong) {
+  const PlanSeconds predicted = seconds(kPlan, 2 * kPlan, 3 * kPlan);
+  PlanMemory memory;
+  std::vector<int> taught_nothing;
+  for (int tries = 0; tries < 9; ++tries) {
+    int steps = 0;
+    for (; !memory.learns_nothing(kHere); ++steps) {
+      memory.observe(kHere, Way::plan, kPlan, kPlan, false);
+    }
+    ASSERT_EQ(memory.choose(kHere, predicted, kPlan / 2), Way::assist);
+    memory.observe(kHere, Way::assist, 3 * kPlan, 3 * kPlan);
+    taught_nothing.push_back(steps);
+  }
+  EXPECT_EQ(taught_nothing, (std::vector{4, 8, 16, 32, 64, 128, 256, 256, 256}));
+}
+
+TEST(PlanMemory, ForgetsPlansOfCostsThatHopeHasCorrected) {
+  const PlanSeconds dear = seconds(kPlan, 2 * kPlan, 3 * kPlan), healed = seconds(kPlan, 2 * kPlan);
+  for (const bool was_right : {false, true}) {
+    PlanMemory memory;
+    for (int i = 0; i < 3; ++i) memory.observe(kHere, Way::plan, kPlan, 9 * kPlan);
+    for (int i = 0; i < 4; ++i) memory.observe(kHere, Way::wait, 2 * kPlan, 2 * kPlan, false);
+    ASSERT_EQ(memory.choose(kHere, dear, kPlan), Way::assist);
+    memory.observe(kHere, Way::assist, 3 * kPlan, was_right ? kPlan : 3 * kPlan);
+    EXPECT_EQ(memory.choose(kHere, healed), was_right ? Way::plan : Way::wait);
+  }
 }
 
 TEST(PlanMemory, TriesEverMoreSeldomWhatIsAlwaysHeldUp) {
