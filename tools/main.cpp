@@ -45,7 +45,8 @@ constexpr Subcommand kCommands[] = {
     {"replay", "run the steps again that an engine recorded", run_replay},
     {"simulate", "many engines in simulated time, policies side by side", run_simulate},
     {"worker", "compute deltas on a CPU core (internal: started by serve or pin)", run_worker},
-    {"bench", "measure this machine: engine, tokenizer, loading", run_bench},
+    {"bench", "measure serving, engine, cold starts, kernels, tokenizer, loading, routing",
+     run_bench},
     {"man", "print or write manual pages", run_man},
     {"completion", "print what completes commands and flags in bash, zsh or fish", run_completion},
 };
@@ -59,7 +60,8 @@ Subcommands commands() {
 }
 
 int run(const std::vector<std::string>& args) {
-  if (!args.empty() && (args.front() == "--version" || args.front() == "-V")) {
+  const std::string first = args.empty() ? "" : args.front();
+  if (first == "--version" || first == "-V" || first == "version") {
     fmt::print("{}", version_text());
     return kExitOk;
   }

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -66,30 +67,39 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
+// Letters changed, left out, put in or, of neighbours, swapped ("prot" for "port": one mistake).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  std::vector<std::size_t> before;  // the row before the last
+  std::vector<std::size_t> last(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
+    std::vector<std::size_t> row(b.size() + 1, i);
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+      const std::size_t substituted = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, substituted});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
+    before = std::exchange(last, std::move(row));
   }
-  return row[b.size()];
+  return last[b.size()];
 }
 
 }  // namespace
 
 std::string nearest(std::string_view text, const std::vector<std::string>& candidates) {
+  // Dashes of flags are no letters.
+  const auto letters = [](std::string_view name) {
+    return name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  };
   std::string best;
-  // A third of the letters wrong is a typing error; more is another word.
-  std::size_t best_distance = std::max<std::size_t>(2, text.size() / 3) + 1;
+  std::size_t best_distance = std::string::npos;
   for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(text, candidate);
-    if (distance < best_distance) {
+    const std::string_view a = letters(text);
+    const std::string_view b = letters(candidate);
+    const std::size_t distance = edit_distance(a, b);
+    // A third of the letters wrong is a typing error; more is another word.
+    if (3 * distance <= std::max(a.size(), b.size()) && distance < best_distance) {
       best = candidate;
       best_distance = distance;
     }
@@ -305,11 +315,13 @@ SettingsField* SettingsTable::find(std::string_view key) {
   return found == fields_.end() ? nullptr : &*found;
 }
 
-std::string SettingsTable::nearest_key(std::string_view key) const {
+std::string SettingsTable::nearest_key(std::string_view key,
+                                       const std::vector<std::string>& others) const {
   std::vector<std::string> keys;
   for (const SettingsField& field : fields_) {
     if (field.facts().has_key) keys.push_back(field.facts().key);
   }
+  keys.insert(keys.end(), others.begin(), others.end());  // of two as near, the table's own
   return nearest(key, keys);
 }
 

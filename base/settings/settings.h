@@ -95,6 +95,15 @@ class SettingsField {
   SettingsFacts facts_;
 };
 
+// Who reads a config file, which several commands may share.
+struct FileReader {
+  std::string command;  // whose --help lists the keys: "tandem serve"; empty: nobody's
+  // Other commands' keys, which are passed over, whatever their values. Asked at the first key that
+  // the table does not have.
+  std::function<std::vector<std::string>()> other_keys;
+  bool any_key = false;  // all others are passed over
+};
+
 // Not thread-safe: filled and read once, at start.
 class SettingsTable {
  public:
@@ -109,9 +118,10 @@ class SettingsTable {
     return add(SettingsFacts::Target(&member), std::move(key), std::move(help));
   }
 
-  // Reads a TOML file of flat `key = value` lines. An unknown key, a table or a value of another
-  // type is an error that names the file, the line and, for a key, the nearest known one.
-  Status load_file(const std::filesystem::path& path);
+  // Reads a TOML file of flat `key = value` lines. A key that no command knows, a table or a value
+  // of another type is an error that names the file, the line and, for a key, the nearest known
+  // one.
+  Status load_file(const std::filesystem::path& path, const FileReader& reader = {});
   Status load_environment(const Lookup& lookup);
   // Ranges, choices and required fields, once, after all sources are read.
   Status validate() const;
@@ -125,7 +135,7 @@ class SettingsTable {
   std::string to_toml() const;
 
  private:
-  std::string nearest_key(std::string_view key) const;
+  std::string nearest_key(std::string_view key, const std::vector<std::string>& others) const;
 
   std::string group_;
   std::deque<SettingsField> fields_;  // rows never move

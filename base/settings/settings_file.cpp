@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <sstream>
@@ -42,7 +43,7 @@ std::optional<std::string> scalar_text(const toml::node& node) {
 
 }  // namespace
 
-Status SettingsTable::load_file(const std::filesystem::path& path) {
+Status SettingsTable::load_file(const std::filesystem::path& path, const FileReader& reader) {
   TANDEM_ASSIGN(const std::string text, read_text(path));
   const std::string name = path.string();
   toml::table root;
@@ -51,14 +52,19 @@ Status SettingsTable::load_file(const std::filesystem::path& path) {
   } catch (const toml::parse_error& failure) {
     return invalid("{}:{}: not TOML: {}", name, failure.source().begin.line, failure.description());
   }
+  std::vector<std::string> others;
   for (auto&& [key, node] : root) {
     const std::string at = fmt::format("{}:{}", name, node.source().begin.line);
     SettingsField* field = find(key.str());
     if (field == nullptr || !field->facts().has_key) {
-      const std::string close = nearest_key(key.str());
+      if (reader.any_key) continue;
+      if (others.empty() && reader.other_keys) others = reader.other_keys();
+      if (std::ranges::find(others, key.str()) != others.end()) continue;
+      const std::string close = nearest_key(key.str(), others);
+      const std::string remedy =
+          reader.command.empty() ? "" : fmt::format("; `{} --help` lists the keys", reader.command);
       return invalid("{}: unknown key '{}'{}", at, key.str(),
-                     close.empty() ? "; `tandem serve --help` lists the keys"
-                                   : fmt::format("; did you mean '{}'?", close));
+                     close.empty() ? remedy : fmt::format("; did you mean '{}'?", close));
     }
     std::vector<std::string> texts;
     if (const toml::array* list = node.as_array(); list != nullptr && is_list(field->facts())) {

@@ -15,12 +15,27 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/stderr_text.h"
+#include "tools/cli/file_keys.h"
 #include "tools/cli/foreign_flags.h"
 
 namespace tandem {
 namespace {
 
 HelpReader* help_reader = nullptr;
+const Subcommands* all_commands = nullptr;  // of the outermost run_subcommand() under way
+
+// Says for as long as it lives that `commands` are all there are, unless they are some of others.
+class Outermost {
+ public:
+  explicit Outermost(const Subcommands& commands)
+      : before_(std::exchange(all_commands, all_commands ? all_commands : &commands)) {}
+  ~Outermost() { all_commands = before_; }
+  Outermost(const Outermost&) = delete;
+  Outermost& operator=(const Outermost&) = delete;
+
+ private:
+  const Subcommands* before_;
+};
 
 struct CommonSettings {
   std::string config;
@@ -144,12 +159,15 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
   return std::nullopt;
 }
 
-Status read_sources(SettingsTable& table, const CommonSettings& common, const GivenFlags& given) {
+Status read_sources(const CommandInfo& command, SettingsTable& table, const CommonSettings& common,
+                    const GivenFlags& given) {
   std::string config = common.config;
   if (config.empty()) {
     if (const char* variable = std::getenv("TANDEM_CONFIG")) config = variable;
   }
-  if (!config.empty()) TANDEM_TRY(table.load_file(config));
+  FileReader reader{"tandem " + command.name, {}, command.keys_are_judged};
+  if (all_commands != nullptr) reader.other_keys = [] { return file_keys(*all_commands); };
+  if (!config.empty()) TANDEM_TRY(table.load_file(config, reader));
   TANDEM_TRY(table.load_environment([](const char* name) { return std::getenv(name); }));
   for (const auto& [field, texts] : given) TANDEM_TRY(field->set(texts, flag_of(field->facts())));
   return {};
@@ -199,11 +217,17 @@ HelpReader::~HelpReader() {
 }
 
 int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args) {
+  const Outermost outermost(commands);
   if (args.empty()) {
     fmt::print(stderr, "{}", overview(commands));
     return kExitUsage;
   }
   const std::string& name = args.front();
+  if (name == "help" && args.size() > 1) {
+    std::vector<std::string> asked(args.begin() + 1, args.end());
+    asked.emplace_back("--help");
+    return run_subcommand(commands, asked);
+  }
   if (name == "--help" || name == "-h" || name == "help") {
     if (help_reader != nullptr) {
       help_reader->read(commands);
@@ -262,7 +286,7 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
     return kExitOk;
   }
   if (config != nullptr) *config = common.config;
-  Status status = read_sources(table, common, given);
+  Status status = read_sources(command, table, common, given);
   if (status && common.print_config) {
     fmt::print("{}", table.to_toml());
     return kExitOk;

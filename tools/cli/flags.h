@@ -32,8 +32,8 @@ struct Subcommands {
   std::span<const Subcommand> rows;
 };
 
-// Runs the one that the first argument names. --help prints the overview; no name, or an unknown
-// one, is a mistake in usage.
+// Runs the one that the first argument names. --help prints the overview, and `help NAME` what
+// `NAME --help` does; no name, or an unknown one, is a mistake in usage.
 int run_subcommand(const Subcommands& commands, const std::vector<std::string>& args);
 
 struct CommandInfo {
@@ -41,6 +41,8 @@ struct CommandInfo {
   std::string usage;     // "--model DIR [options]"
   std::string summary;   // a paragraph
   std::string examples;  // printed last, may be empty
+  // Another program has judged the config file's keys: those that are not ours are passed over.
+  bool keys_are_judged = false;
 };
 
 // While one lives, whatever is asked for --help hands itself over to it instead of printing: so
@@ -58,11 +60,11 @@ class HelpReader {
 };
 
 // Reads the config file (--config, TANDEM_CONFIG), the environment and the flags into the table's
-// members, in this order, and validates them. `args` starts after the command's name. Returns the
-// exit status if the command is to end here: --help and --print-config print to standard output;
-// a mistake is reported on standard error with its remedy. `config`, if given, becomes the path
-// that
-// --config has.
+// members, in this order, and validates them. Keys of the file that belong to other commands of the
+// outermost run_subcommand() under way are passed over. `args` starts after the command's name.
+// Returns the exit status if the command is to end here: --help and --print-config print to
+// standard output; a mistake is reported on standard error with its remedy. `config`, if given,
+// becomes the path that --config has.
 std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
                                  const std::vector<std::string>& args,
                                  std::string* config = nullptr);

@@ -11,7 +11,11 @@ void add_log_settings(SettingsTable& table, LogSettings& settings) {
            "what reaches standard error: debug, info, warning, error or off, and other levels for "
            "folders of the sources, as in info,handoff=debug")
       .meta("LEVELS")
-      .check([](const std::string& text) { return log::Levels::parse(text).status(); });
+      .check([](const std::string& text) -> Status {
+        // The setting's name comes before it and makes one sentence of both.
+        const auto levels = log::Levels::parse(text);
+        return levels ? Status() : invalid("cannot be read: {}", levels.status().message());
+      });
   table.add(settings.log_format, "log_format", "lines of text, or an object of JSON on each")
       .choices({"text", "json"});
 }

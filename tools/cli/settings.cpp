@@ -20,6 +20,15 @@ Status check_name(const std::string& name, const std::vector<NamedAdapter>& take
   return {};
 }
 
+// What REST tells of a folder can be given back to it, and there a relative path is one below an
+// adapter_root. Links stay: whoever points one elsewhere means the adapter, too.
+Result<std::string> absolute_path(const fs::path& path) {
+  std::error_code failure;
+  const fs::path full = fs::absolute(path, failure);
+  if (failure) return errno_status("adapter: " + path.string(), failure.value());
+  return full.string();
+}
+
 std::vector<std::string> adapter_mode_names() {
   std::vector<std::string> names;
   names.reserve(std::size(kAdapterModes));
@@ -329,7 +338,8 @@ Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
     for (; entries != fs::directory_iterator(); entries.increment(failure)) {
       std::error_code ignored;
       if (fs::exists(entries->path() / "adapter_config.json", ignored)) {
-        found.push_back({entries->path().filename().string(), entries->path().string()});
+        TANDEM_ASSIGN(std::string path, absolute_path(entries->path()));
+        found.push_back({entries->path().filename().string(), std::move(path)});
       }
       if (failure) break;
     }
@@ -344,10 +354,13 @@ Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
   }
   for (const std::string& text : named) {
     const std::size_t equals = text.find('=');
-    if (equals == std::string::npos) return invalid("adapter: '{}' is not NAME=DIR", text);
-    NamedAdapter adapter{text.substr(0, equals), text.substr(equals + 1)};
-    TANDEM_TRY(check_name(adapter.name, found));
-    found.push_back(std::move(adapter));
+    if (equals == std::string::npos || equals + 1 == text.size()) {
+      return invalid("adapter: '{}' is not NAME=DIR", text);
+    }
+    std::string name = text.substr(0, equals);
+    TANDEM_TRY(check_name(name, found));
+    TANDEM_ASSIGN(std::string path, absolute_path(text.substr(equals + 1)));
+    found.push_back({std::move(name), std::move(path)});
   }
   return found;
 }

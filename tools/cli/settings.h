@@ -123,7 +123,7 @@ void add_device_settings(SettingsTable& table, EngineSettings& settings);
 
 struct NamedAdapter {
   std::string name;
-  std::string path;
+  std::string path;  // absolute
 };
 
 // The adapters that --adapters and --adapter name, each name once. A folder that cannot be read,

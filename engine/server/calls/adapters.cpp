@@ -127,7 +127,11 @@ HttpResponse calls::unload_adapter(CallContext& context, const HttpRequest&, con
   if (auto error = check_adapter_call(context, body, name)) return error_response(*error);
   warn_unknown(body, "unload_lora_adapter", {"lora_name", "lora_int_id"});
   const std::lock_guard lock(context.loading);
-  if (!context.model().service->has_adapter(name)) return error_response(model_not_found(name));
+  if (!context.model().service->has_adapter(name)) {
+    ApiError unknown = model_not_found(name);
+    unknown.param = "lora_name";
+    return error_response(unknown);
+  }
   if (Status status = context.model().service->unload_adapter(name); !status) {
     return error_response(to_api_error(status));
   }

@@ -101,6 +101,32 @@ TEST_F(Settings, AnUnknownKeyIsNamedWithItsLineAndTheNearestKey) {
               HasSubstr("unknown key 'zzzzzzzz'"));
 }
 
+TEST_F(Settings, KeysOfOtherCommandsArePassedOverAndThoseOfNoneAreRefused) {
+  int asked = 0;
+  const FileReader reader{"tandem pick", [&asked] {
+                            ++asked;
+                            return std::vector<std::string>{"policy", "prompt", "adapter_root"};
+                          }};
+  ASSERT_TRUE(table.load_file(write("port = 4\n"), reader));
+  EXPECT_EQ(asked, 0);
+  const char* shared = "policy = 2020-01-01\nport = 5\nprompt = 1\nadapter_root = [1]\n";
+  ASSERT_TRUE(table.load_file(write(shared), reader));
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(s.port, 5);
+  EXPECT_EQ(s.prompt, "");
+  EXPECT_THAT(table.load_file(write("policy = 1\nadapter_rot = 1\n"), reader).message(),
+              HasSubstr(".toml:2: unknown key 'adapter_rot'; did you mean 'adapter_root'?"));
+  EXPECT_THAT(table.load_file(write("zzzzzzzz = 1\n"), reader).message(),
+              HasSubstr("unknown key 'zzzzzzzz'; `tandem pick --help` lists the keys"));
+}
+
+TEST_F(Settings, AReaderOfAnyKeyPassesOverAllOthers) {
+  FileReader reader;
+  reader.any_key = true;
+  ASSERT_TRUE(table.load_file(write("zzzzzzzz = 1\nport = 6\n"), reader));
+  EXPECT_EQ(s.port, 6);
+}
+
 TEST_F(Settings, AFlagOnlyFieldIsNoKeyOfTheFile) {
   EXPECT_THAT(table.load_file(write("prompt = \"x\"\n")).message(),
               HasSubstr("unknown key 'prompt'"));
@@ -182,6 +208,10 @@ TEST(Nearest, FindsTypingErrorsAndNothingElse) {
   EXPECT_EQ(nearest("sevre", words), "serve");
   EXPECT_EQ(nearest("genrate", words), "generate");
   EXPECT_EQ(nearest("quantise", words), "");
+  EXPECT_EQ(nearest("prot", {"port"}), "port") << "two letters swapped are one mistake";
+  EXPECT_EQ(nearest("--n", {"--pin"}), "") << "a flag's dashes are no letters";
+  EXPECT_EQ(nearest("--prt", {"--pin", "--port"}), "--port");
+  EXPECT_EQ(nearest("", words), "");
 }
 
 TEST(SecretSettings, AreRefusedWhenEmpty) {

@@ -101,7 +101,9 @@ TEST_F(ApiTest, LoadsListsAndUnloadsAnAdapter) {
   const auto unloaded = post(port, kUnload, {{"lora_name", "poet"}});
   ASSERT_EQ(unloaded.status, 200) << unloaded.body;
   EXPECT_EQ(unloaded.body, "Success: LoRA adapter 'poet' removed successfully.");
-  EXPECT_EQ(post(port, kUnload, {{"lora_name", "poet"}}).status, 404);
+  const auto unknown = post(port, kUnload, {{"lora_name", "poet"}});
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_EQ(unknown.error("param"), "lora_name");
 }
 
 TEST_F(ApiTest, TellsWithTheAdaptersWhatWasLearnedOfColdStarts) {

@@ -105,6 +105,13 @@ TEST(BenchEngine, OfSeveralDevicesRunsEveryBarAndJudgesWhatTheyAnswer) {
   EXPECT_THAT(bench.output, HasSubstr("96 tokens, 0 others, 0 near-ties"));
 }
 
+TEST(BenchEngine, OnTheHostRefusesBarsThatItLacksBeforeItMakesAnything) {
+  const Finished bench =
+      run_tandem({"bench", "engine", "--device", "host", "--no-pin", "--only", "H,Z9"});
+  EXPECT_EQ(bench.status, 1);
+  EXPECT_EQ(bench.error, "tandem bench engine: only: 'Z9' is none of H, S1, L1\n");
+}
+
 TEST(BenchEngine, OfSeveralDevicesRefusesWhatTheyCannotShare) {
   const auto refuses = [](const char* devices, const char* threads, const char* only,
                           const char* why) {

@@ -5,8 +5,10 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/sanitized.h"
 #include "tests/support/temp_dir.h"
@@ -60,6 +62,7 @@ TEST(Cli, TellsItsVersionCommitCompilerAndLibraries) {
     EXPECT_THAT(version.output, HasSubstr(part));
   }
   EXPECT_EQ(version.error, "");
+  EXPECT_EQ(run_tandem({"version"}).output, version.output);
 }
 
 TEST(Cli, ExplainsItsCommandsAndTheirFlags) {
@@ -80,6 +83,31 @@ TEST(Cli, ExplainsItsCommandsAndTheirFlags) {
     EXPECT_THAT(serve, HasSubstr(flag));
   }
   EXPECT_THAT(run_tandem({"bench", "--help"}).output, HasSubstr("engine"));
+  EXPECT_EQ(run_tandem({"help", "serve"}).output, serve);
+  EXPECT_EQ(run_tandem({"help", "bench", "serve"}).output,
+            run_tandem({"bench", "serve", "--help"}).output);
+}
+
+TEST(Cli, AConfigFileIsGoodForEveryCommandAndAMisspeltKeyForNone) {
+  const ScratchFile typo("adapter_rot = [\"x\"]\n");
+  for (const char* name : {"bench serve", "bench tokenizer", "bench route", "generate", "simulate",
+                           "route", "pick", "man", "pin show", "profile"}) {
+    std::istringstream words(name);
+    const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
+    for (const char* file : {"demo.toml", "host.toml", "cluster/route.toml"}) {
+      std::vector<std::string> args = command;
+      args.insert(args.end(), {"--config", "../configs/" + std::string(file), "--print-config"});
+      const Finished run = run_tandem(args);
+      EXPECT_EQ(run.status, 0) << name << " " << file << ": " << run.error;
+    }
+    std::vector<std::string> args = command;
+    args.insert(args.end(), {"--config", typo.path(), "--print-config"});
+    const Finished refused = run_tandem(args);
+    EXPECT_EQ(refused.status, 2) << name;
+    EXPECT_THAT(refused.error, StartsWith("tandem " + std::string(name) + ": "));
+    EXPECT_THAT(refused.error,
+                HasSubstr("unknown key 'adapter_rot'; did you mean 'adapter_root'?"));
+  }
 }
 
 TEST(Cli, UsageErrorsExitWithTwoAndNameTheRemedy) {
@@ -103,6 +131,11 @@ TEST(Cli, UsageErrorsExitWithTwoAndNameTheRemedy) {
   const Finished missing = run_tandem({"serve"});
   EXPECT_EQ(missing.status, 2);
   EXPECT_THAT(missing.error, HasSubstr("model is missing; give --model DIR"));
+
+  const Finished level = run_tandem({"serve", "--model", "x", "--log-level", "loud"});
+  EXPECT_EQ(level.status, 2);
+  EXPECT_THAT(level.error,
+              HasSubstr("log_level cannot be read: unknown log level 'loud': debug, info"));
 
   const Finished twice = run_tandem({"serve", "--port", "1", "--port", "2"});
   EXPECT_EQ(twice.status, 2);
@@ -163,8 +196,9 @@ TEST(Cli, RefusesAWrongAdapterBeforeTheWeightsAreRead) {
   const testing::TempDir folder;
   const Finished none = run_tandem(generate({"-p", "x", "--adapter", "a=no/such"}));
   EXPECT_EQ(none.status, 1);
-  EXPECT_THAT(none.error, AllOf(HasSubstr("adapter 'a' from no/such: cannot open the folder"),
-                                Not(HasSubstr("loading"))));
+  EXPECT_THAT(none.error,
+              AllOf(HasSubstr("adapter 'a' from /"), HasSubstr("/no/such: cannot open the folder"),
+                    Not(HasSubstr("loading"))));
   std::filesystem::create_symlink(
       std::filesystem::absolute(kAdapters) / "python" / "adapter_model.safetensors",
       folder.path() / "adapter_model.safetensors");

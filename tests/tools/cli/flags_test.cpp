@@ -34,6 +34,14 @@ TEST(RunSubcommand, PassesWhatComesAfterTheNameAndItsExitStatus) {
   EXPECT_EQ(run_subcommand(kCommands, {"shown"}), 8);
 }
 
+TEST(RunSubcommand, HelpOfANameIsWhatTheNameSaysToHelp) {
+  EXPECT_EQ(run_subcommand(kCommands, {"help", "plan", "x"}), 7);
+  EXPECT_THAT(given, ElementsAre("x", "--help"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_subcommand(kCommands, {"help", "plam"}), kExitUsage);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did you mean 'plan'?"));
+}
+
 TEST(RunSubcommand, PrintsTheTableWhenAskedAndAsAMistakeWhenNothingIsNamed) {
   const std::string table = "Verbs:\n  plan   plans\n  shown  is shown\nThe end.\n";
   for (const char* name : {"--help", "-h", "help"}) {

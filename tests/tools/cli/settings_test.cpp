@@ -23,7 +23,17 @@ TEST(ListAdapters, TakesEachSubfolderByNameInOrder) {
   const auto found = list_adapters("data/demo-llama/adapters", {"mine=some/dir=x"});
   ASSERT_TRUE(found) << found.status().message();
   EXPECT_THAT(names(*found), ElementsAre("cheader", "docstring", "license", "python", "mine"));
-  EXPECT_EQ(found->back().path, "some/dir=x");
+}
+
+// REST takes a relative path as one below an adapter_root, not below where the server was started.
+TEST(ListAdapters, TellsAbsolutePathsOfRelativeOnes) {
+  namespace fs = std::filesystem;
+  const auto found = list_adapters("data/demo-llama/adapters", {"mine=some/dir=x", "there=/a/b"});
+  ASSERT_TRUE(found) << found.status().message();
+  const fs::path here = fs::current_path();
+  EXPECT_EQ(found->front().path, (here / "data/demo-llama/adapters/cheader").string());
+  EXPECT_EQ((*found)[4].path, (here / "some/dir=x").string());
+  EXPECT_EQ((*found)[5].path, "/a/b");
 }
 
 TEST(ListAdapters, RefusesMissingFoldersBadAndRepeatedNames) {
@@ -32,6 +42,8 @@ TEST(ListAdapters, RefusesMissingFoldersBadAndRepeatedNames) {
               HasSubstr("no subfolder of data/demo-llama has an adapter_config.json"));
   EXPECT_THAT(list_adapters("", {"nodir"}).status().message(),
               HasSubstr("'nodir' is not NAME=DIR"));
+  EXPECT_THAT(list_adapters("", {"nodir="}).status().message(),
+              HasSubstr("'nodir=' is not NAME=DIR"));
   EXPECT_THAT(list_adapters("", {"=x"}).status().message(), HasSubstr("empty"));
   EXPECT_THAT(list_adapters("", {"a=x", "a=y"}).status().message(),
               HasSubstr("'a' is given twice"));

@@ -45,8 +45,9 @@ TEST(Pick, ExplainsItselfWithAndWithoutGrpc) {
 TEST(Pick, TellsOfItsEnginesAndEndsAtOnce) {
   log::set_level(log::Level::off);
   StubEngine engine("one");
-  Process pick({"pick", "--port", "0", "--metrics-port", "0", "--engine",
-                "http://localhost:" + std::to_string(engine.port())});
+  // The file has keys of `tandem serve`, which what `tandem pick` becomes must not refuse.
+  Process pick({"pick", "--config", "../configs/demo.toml", "--port", "0", "--metrics-port", "0",
+                "--engine", "http://localhost:" + std::to_string(engine.port())});
   ASSERT_TRUE(pick.wait_for_error("id one")) << pick.error();
   const int metrics = pick.wait_for_number("metrics on http://127.0.0.1:");
   const int port = pick.wait_for_number("listening on 127.0.0.1:");

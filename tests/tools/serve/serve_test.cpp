@@ -111,5 +111,32 @@ TEST(Serve, EveryFileOfConfigsStartsAndAnswers) {
   }
 }
 
+// What the dashboard does to pin. `name`: the adapter; the answer to loading what is told of it.
+std::string pin_as_told(int port, const std::string& name) {
+  const std::string told = HttpExchange(port, "GET", "/v1/adapters", "").read_all();
+  const nlohmann::json list =
+      nlohmann::json::parse(told.substr(told.find("\r\n\r\n")), nullptr, false);
+  for (const nlohmann::json& adapter : list.value("data", nlohmann::json::array())) {
+    if (adapter["name"] != name) continue;
+    const nlohmann::json body = {
+        {"lora_name", name}, {"lora_path", adapter["path"]}, {"pinned", true}};
+    return HttpExchange(port, "POST", "/v1/load_lora_adapter", body.dump()).read_all();
+  }
+  return told;
+}
+
+TEST(Serve, AnAdapterIsPinnedByThePathThatIsToldOfItWhereThatIsAllowed) {
+  const std::string root = kAdapters + "/python";
+  ReadyServer server(serve({"--adapter-root", root}));  // both relative, as in configs/
+  ASSERT_GT(server.port, 0) << server.process.error();
+  EXPECT_THAT(pin_as_told(server.port, "python"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(HttpExchange(server.port, "GET", "/v1/adapters", "").read_all(),
+              HasSubstr("\"pinned\":true"));
+  // Configured, but not under the root: a reader of the list may not load it, told or not.
+  EXPECT_THAT(pin_as_told(server.port, "license"), StartsWith("HTTP/1.1 403"));
+  server.process.send_signal(SIGTERM);
+  EXPECT_EQ(server.process.wait(), 0);
+}
+
 }  // namespace
 }  // namespace tandem

@@ -119,8 +119,10 @@ Result<int> sweep(const ServeBenchSettings& s, ServeSession& session) {
                       if (session.stopped()) return std::optional<ServeReport>();
                       return std::optional(std::move(report));
                     }));
-  if (found.points.empty())
-    return error(StatusCode::cancelled, "stopped before the first run was over");
+  if (found.points.empty()) {
+    return report_failure(kInfo,
+                          error(StatusCode::cancelled, "stopped before the first run was over"));
+  }
   fmt::print("{}", found.text());
   TANDEM_TRY(write_results(s, found.points.front().report, found));
   return found.knee ? kExitOk : kExitFailure;
@@ -145,7 +147,14 @@ Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& ar
   TANDEM_ASSIGN(ServeSession session, ServeSession::create(s, command_without_secrets(args), [&] {
                   return signals->stop_requested();
                 }));
-  if (!s.sweep.empty()) return sweep(s, session);
+  // What was measured before a signal is printed all the same; the status says that it is not all.
+  const auto status_of = [&](int status) {
+    return signals->stop_requested() ? 128 + signals->signal_number() : status;
+  };
+  if (!s.sweep.empty()) {
+    TANDEM_ASSIGN(const int status, sweep(s, session));
+    return status_of(status);
+  }
   const double before_s = process_cpu_s();
   TANDEM_ASSIGN(const ServeReport report, session.measure(rate, s.max_concurrency, "", 0));
   const double cpu_s = process_cpu_s() - before_s;
@@ -156,7 +165,7 @@ Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& ar
                cpu_s / completed * 1e6, completed / cpu_s);
   }
   TANDEM_TRY(write_results(s, report, report));
-  return report.figures.completed > 0 ? kExitOk : kExitFailure;
+  return status_of(report.figures.completed > 0 ? kExitOk : kExitFailure);
 }
 
 }  // namespace

@@ -78,7 +78,9 @@ int run(const std::vector<std::string>& args) {
   PickSettings settings;
   SettingsTable table;
   add_pick_settings(table, settings);
-  if (const auto status = read_settings(pick_command(), table, args)) return *status;
+  CommandInfo command = pick_command();
+  command.keys_are_judged = true;  // by `tandem pick`, which knows all commands
+  if (const auto status = read_settings(command, table, args)) return *status;
   set_up_log(settings.log);
   const Status status = pick(settings);
   return status ? kExitOk : report_failure(pick_command(), status);

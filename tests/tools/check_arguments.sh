@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# tools/format and tools/includes explain themselves or refuse, and do nothing else: with an
+# argument that they do not know, format would rewrite the whole tree.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Stands in for the formatter, so that a mistake here rewrites nothing.
+printf '#!/bin/sh\necho "$@" > %s/formatted\n' "$work" > "$work/clang-format-14"
+chmod +x "$work/clang-format-14"
+export PATH="$work:$PATH"
+
+# Runs a tool; sets `status` and `printed`.
+run() {
+  status=0
+  printed=$("$@" 2>&1 < /dev/null) || status=$?
+  ran=$*
+}
+fail() { echo "check_arguments: $ran: $*; it ended with $status and printed: $printed" >&2; exit 1; }
+expect() { # STATUS TEXT
+  [[ $status == "$1" ]] || fail "expected status $1"
+  [[ $printed == *"$2"* ]] || fail "expected '$2'"
+  [[ ! -e $work/formatted ]] || fail "called the formatter"
+}
+
+for help in --help -h; do
+  run tools/format "$help"
+  expect 0 "tools/format --check"
+  [[ $printed != *"set -"* ]] || fail "help holds code"
+  run tools/includes "$help"
+  expect 0 "what they use of the precompiled header"
+done
+for stray in --dry-run base ""; do
+  run tools/format "$stray"
+  expect 2 "format: unknown argument '$stray'; --help explains"
+done
+run tools/format --check --fix
+expect 2 "unknown argument '--fix'"
+run tools/includes --fix
+expect 2 "unrecognized arguments: --fix"
+
+run tools/format --check
+[[ $(< "$work/formatted") == "--dry-run --Werror "* ]] || fail "did not have it check alone"
