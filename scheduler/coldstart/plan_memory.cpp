@@ -104,7 +104,7 @@ void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s,
                          bool taught) {
   if (!(planned_s > 0) || !(took_s > 0)) return;
   Seen& seen = of(situation);
-  const bool hoped = way == PlanWay::assist && seen.untaught >= seen.hopes_after;
+  const bool hoped = way == PlanWay::assist && seen.learns_nothing();
   if (hoped) seen.hopes_after = std::min(2 * seen.hopes_after, kHopesSeldom);
   seen.untaught = taught ? 0 : seen.untaught + 1;
   if (hoped && took_s < kFarBelow * planned_s) {
@@ -210,7 +210,7 @@ PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& pre
 
 bool PlanMemory::learns_nothing(PlanSituation situation) const {
   const auto found = seen_.find(situation);
-  return found != seen_.end() && found->second.untaught >= found->second.hopes_after;
+  return found != seen_.end() && found->second.learns_nothing();
 }
 
 PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted,

@@ -91,8 +91,8 @@ class PlanMemory {
   PlanWay choose(PlanSituation situation, const PlanSeconds& predicted,
                  double hoped_s = std::numeric_limits<double>::infinity()) const;
   // Of the last steps none taught: what costs say of workers cannot heal by itself, for it is
-  // because of them that steps do not. After 4 steps, and as many again as one for which `assist`
-  // was tried doubles.
+  // because of them that steps do not. After kHopesAfter steps, and after twice as many each time
+  // that `assist` was tried for it.
   bool learns_nothing(PlanSituation situation) const;
   // As choose(), of a situation of which nothing is known: by what was predicted alone.
   static PlanWay promised(const PlanSeconds& predicted);
@@ -116,6 +116,8 @@ class PlanMemory {
     std::uint32_t hopes_after = kHopesAfter;         // so many of them
     std::uint32_t starts = 0;
     std::uint64_t last = 0;  // the number of the last observation of it
+
+    bool learns_nothing() const { return untaught >= hopes_after; }
   };
   Seen& of(PlanSituation situation);
 

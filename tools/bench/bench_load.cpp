@@ -182,7 +182,7 @@ Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& se
   TANDEM_ASSIGN(const auto memory,
                 MemorySpeed::create(std::size_t{1} << 30, host.num_threads, host.cpus));
   for (std::int64_t round = -1; round < settings.rounds; ++round) {
-    if (signals->stop_requested()) return 128 + signals->signal_number();
+    if (signals->stop_requested()) return signals->exit_status(kExitOk);
     const double speed = memory->copy_pass();
     const TimePoint start = clock.now();
     TANDEM_ASSIGN(const auto checkpoint, open_checkpoint(folder->path()));

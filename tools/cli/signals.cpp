@@ -98,6 +98,11 @@ int StopSignals::signal_number() const {
   return first_;
 }
 
+int StopSignals::exit_status(int status) const {
+  const int number = signal_number();
+  return number != 0 ? 128 + number : status;
+}
+
 void StopSignals::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return first_ != 0; });

@@ -26,9 +26,10 @@ class StopSignals {
   // yet to finish.
   void set_graceful(bool graceful);
   bool stop_requested() const;
-  int signal_number() const;        // of the first signal; 0: none yet
-  void wait();                      // until the first signal
-  bool wait_for(Duration timeout);  // true: there was a signal
+  int signal_number() const;          // of the first signal; 0: none yet
+  int exit_status(int status) const;  // 128 + the first signal's number; without one, `status`
+  void wait();                        // until the first signal
+  bool wait_for(Duration timeout);    // true: there was a signal
 
   // Ends the process with 1 when this long has passed and it still runs, whatever its threads hang
   // in: says so on standard error, if that takes it without waiting. The last call counts.

@@ -262,7 +262,7 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
                  finish_text(answer.finish));
     }
   }
-  return signals->stop_requested() ? 128 + signals->signal_number() : kExitOk;
+  return signals->exit_status(kExitOk);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <utility>
 
 #include "scheduler/coldstart/planner.h"
@@ -49,6 +50,26 @@ inline PlanRequest burst(std::int32_t count, std::int32_t tokens, const LayerLoa
   request.workers = 12;
   for (std::int32_t i = 0; i < count; ++i) request.adapters.push_back(cold(tokens, layer));
   return request;
+}
+
+// When the parts of these adapters' loads arrive, were they sent off `lead_s` ago in this order.
+inline void put_on_their_way(const CostModel& costs, std::span<const LoadPiece> order,
+                             double lead_s, std::span<ColdAdapter> adapters) {
+  for (ColdAdapter& adapter : adapters) {
+    adapter.a_arrives.assign(adapter.layers.size(), 0);
+    adapter.b_arrives.assign(adapter.layers.size(), 0);
+  }
+  double link = -lead_s;
+  for (const LoadPiece& piece : order) {
+    ColdAdapter& adapter = adapters[static_cast<std::size_t>(piece.adapter)];
+    const auto l = static_cast<std::size_t>(piece.layer);
+    const LayerLoad& layer = adapter.layers[l];
+    link += costs.load_time((piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
+                                (piece.kind == PieceKind::a ? 0 : layer.b_bytes),
+                            layer.copies);
+    if (piece.kind != PieceKind::b) adapter.a_arrives[l] = link;
+    if (piece.kind != PieceKind::a) adapter.b_arrives[l] = link;
+  }
 }
 
 inline double end_of(const HandoffPlan& plan) {

@@ -6,7 +6,6 @@
 #include <array>
 #include <limits>
 #include <random>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -41,25 +40,6 @@ CostModel machine(const Kind& kind) {
   CostModel costs;
   costs.link_bytes_per_s = kind.link_gbps * 1e9;
   return costs;
-}
-
-// The link brings what was ordered.
-void arrive(const CostModel& truth, std::span<const LoadPiece> order, PlanRequest& request) {
-  for (ColdAdapter& adapter : request.adapters) {
-    adapter.a_arrives.assign(kLayers, 0);
-    adapter.b_arrives.assign(kLayers, 0);
-  }
-  double link = 0;
-  for (const LoadPiece& piece : order) {
-    ColdAdapter& adapter = request.adapters[static_cast<std::size_t>(piece.adapter)];
-    const auto l = static_cast<std::size_t>(piece.layer);
-    const LayerLoad& layer = adapter.layers[l];
-    link += truth.load_time((piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
-                                (piece.kind == PieceKind::a ? 0 : layer.b_bytes),
-                            layer.copies);
-    if (piece.kind != PieceKind::b) adapter.a_arrives[l] = link;
-    if (piece.kind != PieceKind::a) adapter.b_arrives[l] = link;
-  }
 }
 
 struct Step {
@@ -119,7 +99,7 @@ class LearningEngine {
 
   double step(const Kind& kind, double held_up) {
     PlanRequest request = burst(kind.adapters, kind.rows, qkv_7b(kind.rank));
-    arrive(machine(kind), choose(request).second.order, request);
+    put_on_their_way(machine(kind), choose(request).second.order, 0, request.adapters);
     const auto [way, plan] = choose(request);
     const Step step = run(machine(kind), request, plan, held_up);
     const bool taught = hands_over(plan) && learn(step, costs_.layer_time(request.rows));
@@ -184,7 +164,7 @@ double best_of(const Kind& kind, double held_up = 1, double share = 0) {
   for (const auto plan_by : {plan_waiting, plan_handoff, plan_assisting}) {
     PlanRequest request = burst(kind.adapters, kind.rows, qkv_7b(kind.rank));
     const HandoffPlan plan = plan_by(truth, request);
-    arrive(truth, plan.order, request);
+    put_on_their_way(truth, plan.order, 0, request.adapters);
     best = std::min(best, (1 - share) * run(truth, request, plan, 1).seconds +
                               share * run(truth, request, plan, held_up).seconds);
   }

@@ -171,23 +171,6 @@ TEST(Planner, NeedsNoCpuWhenTheLoadHasALeadOverTheStep) {
   for (const LayerChoice choice : plan.choices[0]) EXPECT_EQ(choice, LayerChoice::wait);
 }
 
-// When the parts of one adapter's load arrive, were it sent off `lead_s` ago in this order.
-void put_on_its_way(const CostModel& costs, const std::vector<LoadPiece>& order, double lead_s,
-                    ColdAdapter& adapter) {
-  adapter.a_arrives.assign(adapter.layers.size(), 0);
-  adapter.b_arrives.assign(adapter.layers.size(), 0);
-  double link = -lead_s;
-  for (const LoadPiece& piece : order) {
-    const auto l = static_cast<std::size_t>(piece.layer);
-    const LayerLoad& layer = adapter.layers[l];
-    link += costs.load_time((piece.kind == PieceKind::b ? 0 : layer.a_bytes) +
-                                (piece.kind == PieceKind::a ? 0 : layer.b_bytes),
-                            layer.copies);
-    if (piece.kind != PieceKind::b) adapter.a_arrives[l] = link;
-    if (piece.kind != PieceKind::a) adapter.b_arrives[l] = link;
-  }
-}
-
 // With k layers left to workers the link has 32 - k to bring until the last layer begins, which
 // the stalls put off and the answers hold up: k (load + stall - answers) >= what is missing.
 TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
@@ -213,7 +196,7 @@ TEST(Planner, LeavesToWorkersWhatTheLeadDoesNotCover) {
       const HandoffPlan ahead = plan_handoff(costs, request);
       EXPECT_NEAR(by_workers(ahead), needed, 1);
       // The lead later the step is planned: its load is where it was thought to be.
-      put_on_its_way(costs, ahead.order, lead_ms * 1e-3, request.adapters[0]);
+      put_on_their_way(costs, ahead.order, lead_ms * 1e-3, request.adapters);
       request.starts_in = 0;
       const HandoffPlan then = plan_handoff(costs, request);
       EXPECT_NEAR(by_workers(then), needed, 1);

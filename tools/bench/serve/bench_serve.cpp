@@ -148,12 +148,9 @@ Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& ar
                   return signals->stop_requested();
                 }));
   // What was measured before a signal is printed all the same; the status says that it is not all.
-  const auto status_of = [&](int status) {
-    return signals->stop_requested() ? 128 + signals->signal_number() : status;
-  };
   if (!s.sweep.empty()) {
     TANDEM_ASSIGN(const int status, sweep(s, session));
-    return status_of(status);
+    return signals->exit_status(status);
   }
   const double before_s = process_cpu_s();
   TANDEM_ASSIGN(const ServeReport report, session.measure(rate, s.max_concurrency, "", 0));
@@ -165,7 +162,7 @@ Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& ar
                cpu_s / completed * 1e6, completed / cpu_s);
   }
   TANDEM_TRY(write_results(s, report, report));
-  return status_of(report.figures.completed > 0 ? kExitOk : kExitFailure);
+  return signals->exit_status(report.figures.completed > 0 ? kExitOk : kExitFailure);
 }
 
 }  // namespace

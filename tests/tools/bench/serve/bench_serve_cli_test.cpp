@@ -98,17 +98,22 @@ TEST(BenchServe, SweepsAndFindsTheEndOfTheRange) {
   EXPECT_EQ(json["knee"], 200);
 }
 
-TEST(BenchServe, CtrlCPrintsWhatHasBeenMeasuredAndEndsWithTheSignalsStatus) {
-  StubServer stub([](std::int64_t) { return StubDelays{}; });
-  ASSERT_TRUE(stub.start().ok());
-  Process process({"bench", "serve", "--port", std::to_string(stub.port()), "--num-prompts",
-                   "100000", "--request-rate", "20", "--output-len", "2", "--input-len", "8"});
+// Ctrl-C when three requests have been served; how it ends.
+int interrupt(Process& process, StubServer& stub) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (stub.served().size() < 3 && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   process.send_signal(SIGINT);
-  EXPECT_EQ(process.wait(), 130) << process.error();
+  return process.wait();
+}
+
+TEST(BenchServe, CtrlCPrintsWhatHasBeenMeasuredAndEndsWithTheSignalsStatus) {
+  StubServer stub([](std::int64_t) { return StubDelays{}; });
+  ASSERT_TRUE(stub.start().ok());
+  Process process({"bench", "serve", "--port", std::to_string(stub.port()), "--num-prompts",
+                   "100000", "--request-rate", "20", "--output-len", "2", "--input-len", "8"});
+  EXPECT_EQ(interrupt(process, stub), 130) << process.error();
   EXPECT_THAT(process.output(), HasSubstr("requests not sent any more"));
   EXPECT_THAT(process.output(), HasSubstr("stopped before its end"));
 }
@@ -119,12 +124,7 @@ TEST(BenchServe, CtrlCInTheFirstRunOfASweepSaysThatThereIsNothing) {
   Process process({"bench", "serve", "--port", std::to_string(stub.port()), "--num-prompts",
                    "100000", "--sweep", "request-rate=20..40", "--goodput", "e2el:20000",
                    "--output-len", "2", "--input-len", "8"});
-  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (stub.served().size() < 3 && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  process.send_signal(SIGINT);
-  EXPECT_EQ(process.wait(), 130) << process.error();
+  EXPECT_EQ(interrupt(process, stub), 130) << process.error();
   EXPECT_THAT(process.error(), HasSubstr("stopped before the first run was over"));
 }
 
