@@ -171,6 +171,8 @@ Status HostTier::check_size(std::uint64_t bytes) const {
 Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
   TANDEM_TRY(check_size(bytes));
   const std::lock_guard lock(mutex_);
+  // Asked first: what is let go after the search did not find it would be held by nobody.
+  if (retry != nullptr) *retry = is_any_held();
   std::optional<Room> best;
   // When the last to go was used, 0 if none must; then who has most room.
   const auto price = [](const Room& room) {
@@ -182,7 +184,6 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
     if (room && (!best || price(*room) < price(*best))) best = std::move(room);
   }
   if (!best) {
-    if (retry != nullptr) *retry = is_any_held();
     return error(StatusCode::resource_exhausted,
                  "the host tier of adapters ({} bytes) has no room for {} more: what it holds is "
                  "pinned or in use; raise host_tier_gb or unload an adapter",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -83,6 +84,21 @@ TEST_F(HostTierTest, WaitingHelpsWhileOthersFillWhatTheyHaveTaken) {
   tier_->erase(id);
   EXPECT_FALSE(tier_->take(kRun, &retry).ok());
   EXPECT_TRUE(retry);
+}
+
+// Found by CI: who looked for room before it was let go, and for who held it after, was refused.
+TEST_F(HostTierTest, SaysThatWaitingHelpsWhileWhatIsHeldIsBeingLetGo) {
+  std::atomic<bool> ended{false};
+  std::jthread others([&] {
+    while (!ended.load()) (void)tier_->take(4 * kRun);
+  });
+  int refused = 0;
+  for (int i = 0; i < 20'000 && refused == 0; ++i) {
+    bool retry = false;
+    if (!tier_->take(4 * kRun, &retry).ok() && !retry) ++refused;
+  }
+  ended = true;
+  EXPECT_EQ(refused, 0);
 }
 
 TEST_F(HostTierTest, RefusesWhatIsLargerThanAllOfIt) {
