@@ -42,12 +42,6 @@ void add_server_keys(SettingsTable& table, const AdaptersCommand& command, Adapt
   }
 }
 
-int report_usage(const CommandInfo& info, const std::string& message) {
-  fmt::print(stderr, "tandem {}: {}\nUsage: tandem {} {}\n", info.name, message, info.name,
-             info.usage);
-  return kExitUsage;
-}
-
 }  // namespace
 
 std::string given_model(const AdaptersSettings& settings) {
@@ -56,21 +50,17 @@ std::string given_model(const AdaptersSettings& settings) {
 
 int run_adapters_command(const AdaptersCommand& command, const std::vector<std::string>& args) {
   AdaptersCall call;
-  const auto flags =
-      std::ranges::find_if(args, [](const std::string& word) { return word.starts_with("-"); });
-  call.words.assign(args.begin(), flags);
   SettingsTable table;
   if (command.add_settings != nullptr) command.add_settings(table, call.settings);
   add_server_keys(table, command, call.settings);
-  if (const auto status = read_settings(command.info, std::move(table), {flags, args.end()})) {
+  const GivenBeside beside{.words = &call.words, .most_words = command.most_words};
+  if (const auto status = read_settings(command.info, std::move(table), args, beside)) {
     return *status;
   }
   if (call.words.size() < command.least_words) {
-    return report_usage(command.info, "which adapter? Names come before flags");
-  }
-  if (call.words.size() > command.most_words) {
-    return report_usage(command.info,
-                        fmt::format("unexpected argument '{}'", call.words[command.most_words]));
+    fmt::print(stderr, "tandem {}: which adapter? Usage: tandem {} {}\n", command.info.name,
+               command.info.name, command.info.usage);
+    return kExitUsage;
   }
   const auto registry = open_registry(call.settings.server.registry);
   if (!registry) return report_failure(command.info, registry.status());

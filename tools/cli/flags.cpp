@@ -17,6 +17,8 @@
 #include "base/stderr_text.h"
 #include "tools/cli/file_keys.h"
 #include "tools/cli/foreign_flags.h"
+#include "tools/cli/help_text.h"
+#include "tools/cli/variables.h"
 
 namespace tandem {
 namespace {
@@ -118,7 +120,8 @@ using GivenFlags = std::vector<std::pair<SettingsField*, std::vector<std::string
 
 // The flags that `args` has, as texts. A string: what is wrong with them.
 std::optional<std::string> parse(const CommandInfo& command, SettingsTable& table,
-                                 const std::vector<std::string>& args, GivenFlags& given) {
+                                 const std::vector<std::string>& args, const GivenBeside& beside,
+                                 GivenFlags& given) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
@@ -145,8 +148,12 @@ std::optional<std::string> parse(const CommandInfo& command, SettingsTable& tabl
   } catch (const CLI::ParseError& failure) {
     return failure.what();
   }
-  if (const auto extras = app.remaining(); !extras.empty()) {
-    return unexpected(extras.front(), table, command);
+  for (const std::string& extra : app.remaining()) {
+    const bool is_word = !extra.starts_with('-');
+    if (!is_word || beside.words == nullptr || beside.words->size() == beside.most_words) {
+      return unexpected(extra, table, command);
+    }
+    beside.words->push_back(extra);
   }
   for (const auto& [field, option] : options) {
     if (option->count() == 0) continue;
@@ -168,29 +175,12 @@ Status read_sources(const CommandInfo& command, SettingsTable& table, const Comm
   FileReader reader{"tandem " + command.name, {}, command.keys_are_judged};
   if (all_commands != nullptr) reader.other_keys = [] { return file_keys(*all_commands); };
   if (!config.empty()) TANDEM_TRY(table.load_file(config, reader));
-  TANDEM_TRY(table.load_environment([](const char* name) { return std::getenv(name); }));
+  const auto warn = [&](const std::string& message) {
+    fmt::print(stderr, "tandem {}: {}\n", command.name, message);
+  };
+  TANDEM_TRY(load_variables(table, command.keys_are_judged ? nullptr : reader.other_keys, warn));
   for (const auto& [field, texts] : given) TANDEM_TRY(field->set(texts, flag_of(field->facts())));
   return {};
-}
-
-// The field's lines of the help.
-std::string describe(const SettingsField& field) {
-  std::string facts;
-  const auto add = [&](const std::string& fact) { facts += (facts.empty() ? "" : ", ") + fact; };
-  if (!field.facts().default_text.empty() && !field.facts().secret &&
-      !(is_bool(field.facts()) && !field.facts().has_key)) {
-    add("default " + field.facts().default_text);
-  }
-  if (field.facts().key == "config") add("TANDEM_CONFIG");
-  if (!environment_of(field.facts()).empty()) add(environment_of(field.facts()));
-  if (field.facts().has_key) add("key " + field.facts().key);
-
-  std::string names = field.facts().letter != 0 ? fmt::format("-{}, ", field.facts().letter) : "";
-  names += flag_of(field.facts());
-  if (const std::string value = value_name_of(field.facts()); !value.empty()) names += " " + value;
-  if (is_list(field.facts())) names += " ...";
-  return fmt::format("  {}\n      {}\n{}", names, field.facts().help,
-                     facts.empty() ? "" : fmt::format("      ({})\n", facts));
 }
 
 std::string overview(const Subcommands& commands) {
@@ -246,30 +236,12 @@ int run_subcommand(const Subcommands& commands, const std::vector<std::string>& 
   return kExitUsage;
 }
 
-std::string help_text(const CommandInfo& command, const SettingsTable& table) {
-  std::string out =
-      fmt::format("Usage: tandem {} {}\n\n{}\n", command.name, command.usage, command.summary);
-  // Groups in the order of their first field, which need not be next to each other.
-  std::vector<std::pair<std::string, std::string>> groups;
-  for (const SettingsField& field : table.fields()) {
-    if (!field.facts().has_flag) continue;
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) {
-      return known.first == field.facts().group;
-    });
-    if (group == groups.end()) group = groups.insert(groups.end(), {field.facts().group, ""});
-    group->second += describe(field);
-  }
-  for (const auto& [name, text] : groups) out += fmt::format("\n{}:\n{}", name, text);
-  if (!command.examples.empty()) out += fmt::format("\nExamples:\n{}\n", command.examples);
-  return out;
-}
-
 std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
-                                 const std::vector<std::string>& args, std::string* config) {
+                                 const std::vector<std::string>& args, const GivenBeside& beside) {
   CommonSettings common;
   add_common_settings(table, common);
   GivenFlags given;
-  if (const auto mistake = parse(command, table, args, given))
+  if (const auto mistake = parse(command, table, args, beside, given))
     return report_usage(command, *mistake);
   for (const auto& [field, texts] : given) {
     if (field->facts().group != "Common") continue;
@@ -285,7 +257,7 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
     }
     return kExitOk;
   }
-  if (config != nullptr) *config = common.config;
+  if (beside.config != nullptr) *beside.config = common.config;
   Status status = read_sources(command, table, common, given);
   if (status && common.print_config) {
     fmt::print("{}", table.to_toml());
@@ -294,6 +266,10 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
   if (status) status = table.validate();
   if (!status) return report_usage(command, status.message());
   return std::nullopt;
+}
+
+bool has_no_form(const SettingsFacts& facts) {
+  return is_bool(facts) && (facts.has_key || facts.default_text == "true");
 }
 
 Status write_output(const std::string& setting, const std::string& path, std::string_view text) {
@@ -306,13 +282,13 @@ Status write_output(const std::string& setting, const std::string& path, std::st
 }
 
 int report_failure(const CommandInfo& command, const Status& status) {
+  constexpr int kPatienceMs = 1000;
   if (log::format() == log::Format::json) {
     log::error("tandem {}: {}", command.name, status.message());
-    return kExitFailure;
+  } else {
+    say_on_stderr(fmt::format("tandem {}: {}\n", command.name, status.message()), kPatienceMs);
   }
-  constexpr int kPatienceMs = 1000;
-  say_on_stderr(fmt::format("tandem {}: {}\n", command.name, status.message()), kPatienceMs);
-  return kExitFailure;
+  return status.code() == StatusCode::invalid_argument ? kExitUsage : kExitFailure;
 }
 
 }  // namespace tandem

@@ -15,7 +15,7 @@ namespace tandem {
 // Exit statuses of every command.
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailure = 1;  // what was asked for did not work
-inline constexpr int kExitUsage = 2;    // it was asked for wrongly
+inline constexpr int kExitUsage = 2;    // it was asked for wrongly, also by a file
 
 // A row of a table of commands. `run` takes the arguments after the name; an exit status.
 struct Subcommand {
@@ -59,24 +59,31 @@ class HelpReader {
   virtual void read(const CommandInfo& command, const SettingsTable& table) = 0;
 };
 
+// What a command line has beside settings. Null: not wanted.
+struct GivenBeside {
+  std::vector<std::string>* words = nullptr;  // before, between and after flags; null: none may be
+  std::size_t most_words = 1;
+  std::string* config = nullptr;  // the path that --config has
+};
+
 // Reads the config file (--config, TANDEM_CONFIG), the environment and the flags into the table's
 // members, in this order, and validates them. Keys of the file that belong to other commands of the
 // outermost run_subcommand() under way are passed over. `args` starts after the command's name.
 // Returns the exit status if the command is to end here: --help and --print-config print to
-// standard output; a mistake is reported on standard error with its remedy. `config`, if given,
-// becomes the path that --config has.
+// standard output; a mistake is reported on standard error with its remedy.
 std::optional<int> read_settings(const CommandInfo& command, SettingsTable table,
                                  const std::vector<std::string>& args,
-                                 std::string* config = nullptr);
+                                 const GivenBeside& beside = {});
 
-// The text of `tandem NAME --help`.
-std::string help_text(const CommandInfo& command, const SettingsTable& table);
+// Whether its --no-NAME is worth telling: a bool that a file may set, or that is on by default.
+bool has_no_form(const SettingsFacts& facts);
 
 // Writes a file whose path the user gave by `setting`, which a failure names with the path. May be
 // a pipe or a device, such as /dev/stdout.
 Status write_output(const std::string& setting, const std::string& path, std::string_view text);
 
-// Prints "tandem NAME: message" to standard error and returns kExitFailure.
+// Prints "tandem NAME: message" to standard error and returns the exit status: kExitUsage for
+// invalid_argument, of which trying again makes nothing better, else kExitFailure.
 int report_failure(const CommandInfo& command, const Status& status);
 
 }  // namespace tandem

@@ -86,8 +86,7 @@ std::vector<const Command*> all_of(const Command& root) {
 
 std::vector<std::string> spellings_of(const SettingsFacts& flag) {
   std::vector<std::string> spellings{flag_of(flag)};
-  // --help and --print-config, which no file has, are not for taking back.
-  if (is_bool(flag) && flag.has_key) spellings.push_back("--no-" + spellings.front().substr(2));
+  if (has_no_form(flag)) spellings.push_back("--no-" + spellings.front().substr(2));
   if (flag.letter != 0) spellings.push_back({'-', flag.letter});
   return spellings;
 }

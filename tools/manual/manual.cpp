@@ -28,17 +28,6 @@ const CommandInfo kCompletionInfo{
     "  tandem completion zsh > ~/.zfunc/_tandem\n"
     "  tandem completion fish > ~/.config/fish/completions/tandem.fish"};
 
-struct Words {
-  std::vector<std::string> words;
-  std::vector<std::string> flags;
-};
-
-Words split(const std::vector<std::string>& args) {
-  const auto flags =
-      std::ranges::find_if(args, [](const std::string& word) { return word.starts_with("-"); });
-  return {{args.begin(), flags}, {flags, args.end()}};
-}
-
 Status write_pages(const std::vector<const Command*>& commands, const std::string& folder) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
@@ -53,14 +42,15 @@ Status write_pages(const std::vector<const Command*>& commands, const std::strin
 }  // namespace
 
 int print_man_pages(const Subcommands& commands, const std::vector<std::string>& args) {
-  const Words given = split(args);
+  std::vector<std::string> words;
   std::string folder;
   SettingsTable table;
   table.group("Pages");
   table.add(folder, "write", "write the pages of all commands into this folder")
       .meta("DIR")
       .flag_only();
-  if (const auto status = read_settings(kManInfo, table, given.flags)) return *status;
+  constexpr std::size_t kDeepest = 3;  // of a command's name
+  if (const auto status = read_settings(kManInfo, table, args, {&words, kDeepest})) return *status;
   const Command root = read_commands(commands);
   const std::vector<const Command*> all = all_of(root);
   if (!folder.empty()) {
@@ -68,7 +58,7 @@ int print_man_pages(const Subcommands& commands, const std::vector<std::string>&
     return status ? kExitOk : report_failure(kManInfo, status);
   }
   std::string name = root.name;
-  for (const std::string& word : given.words) name += " " + word;
+  for (const std::string& word : words) name += " " + word;
   const auto named = std::ranges::find(all, name, &Command::name);
   if (named == all.end()) {
     fmt::print(stderr, "tandem man: there is no command '{}'; `tandem --help` lists them\n", name);
@@ -79,9 +69,9 @@ int print_man_pages(const Subcommands& commands, const std::vector<std::string>&
 }
 
 int print_completion(const Subcommands& commands, const std::vector<std::string>& args) {
-  const Words given = split(args);
-  if (const auto status = read_settings(kCompletionInfo, {}, given.flags)) return *status;
-  const std::string shell = given.words.size() == 1 ? given.words.front() : "";
+  std::vector<std::string> shells;
+  if (const auto status = read_settings(kCompletionInfo, {}, args, {&shells})) return *status;
+  const std::string shell = shells.empty() ? "" : shells.front();
   if (shell != "bash" && shell != "zsh" && shell != "fish") {
     fmt::print(stderr, "tandem completion: which shell? Usage: tandem completion bash|zsh|fish\n");
     return kExitUsage;

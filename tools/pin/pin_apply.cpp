@@ -176,7 +176,8 @@ int run_pin_apply(const std::vector<std::string>& args) {
       .flag_only();
   add_pin_settings(table, settings, {"worker_spin_ms"});
   std::string config;
-  if (const auto status = read_settings(kInfo, std::move(table), args, &config)) return *status;
+  if (const auto status = read_settings(kInfo, std::move(table), args, {.config = &config}))
+    return *status;
   if (config.empty() && engine == 0) {
     fmt::print(stderr,
                "tandem pin apply: nothing to apply to; give --config FILE or --engine PID\n");

@@ -310,9 +310,7 @@ int run_profile(const std::vector<std::string>& args) {
   set_up_log(engine.log);
   if (asks(settings)) {
     const Result<int> status = answer_questions(engine, settings);
-    if (status) return *status;
-    report_failure(kInfo, status.status());
-    return status.status().code() == StatusCode::invalid_argument ? kExitUsage : kExitFailure;
+    return status ? *status : report_failure(kInfo, status.status());
   }
   const bool gpu =
       engine.device == "cuda" || (engine.device == "auto" && !list_cuda_gpus().empty());

@@ -56,7 +56,7 @@ Result<int> replay(const std::string& file, EngineSettings settings) {
 }  // namespace
 
 int run_replay(const std::vector<std::string>& args) {
-  const bool has_file = !args.empty() && !args.front().starts_with("-");
+  std::vector<std::string> files;
   EngineSettings settings;
   settings.log.log_level = "warning";  // the steps are what matters here
   SettingsTable table;
@@ -66,14 +66,13 @@ int run_replay(const std::vector<std::string>& args) {
       .flag_only();
   add_device_settings(table, settings);
   add_log_settings(table, settings.log);
-  const std::vector<std::string> flags(args.begin() + (has_file ? 1 : 0), args.end());
-  if (const auto status = read_settings(kInfo, table, flags)) return *status;
-  if (!has_file) {
+  if (const auto status = read_settings(kInfo, table, args, {.words = &files})) return *status;
+  if (files.empty()) {
     fmt::print(stderr, "tandem replay: which file? Usage: tandem replay {}\n", kInfo.usage);
     return kExitUsage;
   }
   set_up_log(settings.log);
-  const Result<int> status = replay(args.front(), settings);
+  const Result<int> status = replay(files.front(), settings);
   return status ? *status : report_failure(kInfo, status.status());
 }
 

@@ -124,7 +124,7 @@ Status drain(const std::string& url, const DrainSettings& settings) {
 }  // namespace
 
 int run_drain(const std::vector<std::string>& args) {
-  const bool has_url = !args.empty() && !args.front().starts_with("-");
+  std::vector<std::string> engines;
   DrainSettings settings;
   SettingsTable table;
   table.group("Drain");
@@ -136,13 +136,14 @@ int run_drain(const std::vector<std::string>& args) {
       .meta("SECONDS")
       .range(0, 86400)
       .flag_only();
-  const std::vector<std::string> flags(args.begin() + (has_url ? 1 : 0), args.end());
-  if (const auto status = read_settings(kDrainInfo, table, flags)) return *status;
-  if (!has_url) {
+  if (const auto status = read_settings(kDrainInfo, table, args, {.words = &engines})) {
+    return *status;
+  }
+  if (engines.empty()) {
     fmt::print(stderr, "tandem drain: which engine? Usage: tandem drain {}\n", kDrainInfo.usage);
     return kExitUsage;
   }
-  const Status status = drain(args.front(), settings);
+  const Status status = drain(engines.front(), settings);
   return status ? kExitOk : report_failure(kDrainInfo, status);
 }
 

@@ -28,7 +28,7 @@ const CommandInfo kInfo{
     "Computes LoRA deltas of adapters that are not on the GPU yet, for one engine, on one core.\n"
     "`tandem serve` and `tandem pin apply` start it; it is of no use by hand. It gives up every\n"
     "privilege, and ends with its engine.",
-    ""};
+    "", true};
 
 struct WorkerSettings {
   std::string inbox, outbox, arena;

@@ -81,6 +81,41 @@ TEST(ReadSettings, AListOfManyTakesAllWordsUpToTheNextFlag) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("unexpected argument 'e'"));
 }
 
+TEST(ReadSettings, WordsMayStandBeforeAndAfterFlags) {
+  const CommandInfo info{"test", "", "", ""};
+  for (const auto& args : std::vector<std::vector<std::string>>{
+           {"a", "b", "--loud"}, {"a", "--loud", "b"}, {"--loud", "a", "b"}}) {
+    bool loud = false;
+    std::vector<std::string> words;
+    SettingsTable table;
+    table.add(loud, "loud", "or not").flag_only();
+    ASSERT_EQ(read_settings(info, table, args, {.words = &words, .most_words = 2}), std::nullopt);
+    EXPECT_THAT(words, ElementsAre("a", "b"));
+    EXPECT_TRUE(loud);
+  }
+}
+
+TEST(ReadSettings, WordsBeyondTheMostAndUnknownFlagsAreMistakes) {
+  const CommandInfo info{"test", "", "", ""};
+  const auto complaint_of = [&](const std::vector<std::string>& args) {
+    std::vector<std::string> words;
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(read_settings(info, {}, args, {.words = &words}), kExitUsage);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(complaint_of({"a", "b"}), HasSubstr("unexpected argument 'b'"));
+  EXPECT_THAT(complaint_of({"a", "--lout"}), HasSubstr("unknown flag '--lout'"));
+}
+
+TEST(ReportFailure, AMistakeIsToldFromAFailureByTheExitStatus) {
+  const CommandInfo info{"test", "", "", ""};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(report_failure(info, invalid("'{}' is not NAME=DIR", "x")), kExitUsage);
+  EXPECT_EQ(report_failure(info, error(StatusCode::not_found, "gone")), kExitFailure);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "tandem test: 'x' is not NAME=DIR\ntandem test: gone\n");
+}
+
 TEST(WriteOutput, WritesTheWholeTextAndNamesTheSettingOfAFileThatCannotBeWritten) {
   const testing::TempDir folder;
   const std::string path = folder.path() / "out";

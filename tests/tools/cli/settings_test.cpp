@@ -5,8 +5,6 @@
 
 #include <filesystem>
 
-#include "tools/cli/flags.h"
-
 namespace tandem {
 namespace {
 
@@ -67,22 +65,6 @@ TEST(Configs, EveryFileReadsAndValidates) {
     EXPECT_TRUE(status) << entry.path() << ": " << status.message();
   }
   EXPECT_GE(files, 2U);
-}
-
-TEST(Help, ListsFlagDefaultVariableAndKeyUnderItsGroup) {
-  EngineSettings engine;
-  ServerSettings server;
-  SettingsTable table;
-  add_engine_settings(table, engine, server,
-                      {.adapters = true, .handoff = true, .adapter = true, .batching = true});
-  const std::string help =
-      help_text({"serve", "--model DIR [flags]", "Serves.", "tandem x"}, table);
-  EXPECT_THAT(help, HasSubstr("Usage: tandem serve --model DIR [flags]"));
-  EXPECT_THAT(help, HasSubstr("\nBatching:\n"));
-  EXPECT_THAT(help, HasSubstr("  --device auto|cuda|host\n      where to compute; auto: a GPU if "
-                              "one can be used, else the host\n"
-                              "      (default auto, TANDEM_DEVICE, key device)\n"));
-  EXPECT_EQ(help.find("--port"), std::string::npos);  // another command's
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST(PinPlanCommand, ReadsDeviceAndGpuOfAServersConfig) {
 
 TEST(PinPlanCommand, RefusesWhatIsNotThere) {
   const Finished gpu = pin({"plan", "--xml", kTwoSockets, "--gpu", "2"});
-  EXPECT_EQ(gpu.status, 1);
+  EXPECT_EQ(gpu.status, 2);
   EXPECT_THAT(gpu.error, HasSubstr("there is no GPU 2; there are 2"));
   const Finished all = pin({"plan", "--synthetic", "core:2 pu:1", "--exclude", "0-1"});
   EXPECT_EQ(all.status, 1);
@@ -190,7 +190,7 @@ TEST(PinApplyCommand, LeavesAFileAloneThatIsNoServersConfigOrContradicts) {
   EXPECT_EQ(read_all(file), "modle = \"m\"\n");
   std::ofstream(file) << "threads = 8\n";
   run = pin({"apply", "--config", file.string(), "--synthetic", "core:8 pu:1"});
-  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.error, HasSubstr("threads = 8 is more than the 6 cores of the plan"));
   EXPECT_EQ(read_all(file), "threads = 8\n");
 }

@@ -148,7 +148,7 @@ TEST(ProfileCli, SaysWhichModelsCannotBeShared) {
   const Finished refused =
       run_tandem({"profile", "--model", "data/tiny-llama", "--device", "host", "--no-pin",
                   "--threads", "3", "--tensor-parallel", "3", "--out", "unused.json"});
-  EXPECT_EQ(refused.status, 1);
+  EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.error, HasSubstr("over 3 devices"));
 }
 

@@ -29,11 +29,11 @@ TEST(Replay, RunsWhatGenerateRecordedAndSaysWhetherTokensDiffer) {
 
   const Finished other =
       run_tandem({"replay", file, "--model", "data/tiny-llama", "--device", "host", "--no-pin"});
-  EXPECT_EQ(other.status, 1);
+  EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.error, HasSubstr("tandem replay: the steps are of a model with"));
   std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
   const Finished cut = run_tandem({"replay", file, "--device", "host", "--no-pin"});
-  EXPECT_EQ(cut.status, 1);
+  EXPECT_EQ(cut.status, 2);
   EXPECT_THAT(cut.error, HasSubstr("it is cut off"));
   EXPECT_EQ(cut.output, "");
 }
@@ -43,7 +43,7 @@ TEST(Replay, SaysWhatItNeeds) {
   EXPECT_EQ(none.status, 2);
   EXPECT_THAT(none.error, HasSubstr("which file?"));
   const Finished other = run_tandem({"replay", "data/golden.json"});
-  EXPECT_EQ(other.status, 1);
+  EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.error, HasSubstr("data/golden.json is no recording of steps"));
 }
 

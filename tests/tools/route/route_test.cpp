@@ -66,7 +66,7 @@ TEST(Route, StartsFromTheFileThatComesWithIt) {
 
 TEST(Route, RefusesAddressesThatAreNone) {
   const Finished finished = run_tandem({"route", "--engine", "https://host"});
-  EXPECT_EQ(finished.status, 1);
+  EXPECT_EQ(finished.status, 2);
   EXPECT_THAT(finished.error, HasSubstr("give http://HOST:PORT"));
   const Finished none = run_tandem({"route"});
   EXPECT_EQ(none.status, 2);

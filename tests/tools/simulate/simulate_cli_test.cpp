@@ -73,7 +73,7 @@ TEST(Simulate, TakesAnEngineAtItsWordAndRequestsAsTheyCame) {
   EXPECT_NEAR(policy["ttft_ms"]["mean"], 10, 1e-3);
   EXPECT_NEAR(policy["tpot_ms"]["mean"], 10, 1e-3);
   const Finished busy = run_tandem({"simulate", "--stats", requests, "--requests", requests});
-  EXPECT_EQ(busy.status, 1);
+  EXPECT_EQ(busy.status, 2);
   EXPECT_THAT(busy.error, HasSubstr("requests.jsonl"));
 }
 
@@ -90,7 +90,7 @@ TEST(Simulate, ReadsTheTraceThatItWrites) {
   EXPECT_EQ(ran.status, 0) << ran.error;
   std::ofstream(file, std::ios::app) << "a,b,c,http,1,x\n";
   const Finished broken = run_tandem({"simulate", "--arrivals", "trace", "--trace", file});
-  EXPECT_EQ(broken.status, 1);
+  EXPECT_EQ(broken.status, 2);
   EXPECT_THAT(broken.error, HasSubstr("line 302, minute 2: 'x' is no number of calls"));
 }
 

@@ -184,16 +184,16 @@ TEST_F(WorkerCommand, EndsBeforeItWorksWhenItsEngineIsEnding) {
 }
 
 TEST_F(WorkerCommand, SaysWhyItCannotWork) {
-  const auto refusal = [&](std::vector<std::string> args) {
+  const auto refusal = [&](std::vector<std::string> args, int status) {
     const Finished done = run_tandem(args);
-    EXPECT_EQ(done.status, 1);
+    EXPECT_EQ(done.status, status);
     return done.error;
   };
   seat(1).pid.store(4711);
-  EXPECT_THAT(refusal(command(1)), HasSubstr("seat 1 is taken by process 4711"));
-  EXPECT_THAT(refusal(command(7)), HasSubstr("seat 7 of a mailbox with 2 seats"));
+  EXPECT_THAT(refusal(command(1), 1), HasSubstr("seat 1 is taken by process 4711"));
+  EXPECT_THAT(refusal(command(7), 2), HasSubstr("seat 7 of a mailbox with 2 seats"));
   mailbox_->inbox().version.store(0);
-  EXPECT_THAT(refusal(command(0)), HasSubstr("not ready"));
+  EXPECT_THAT(refusal(command(0), 1), HasSubstr("not ready"));
 
   const Finished bare = run_tandem({"worker"});
   EXPECT_EQ(bare.status, 2);

@@ -1,0 +1,13 @@
+// What `tandem NAME --help` prints.
+#pragma once
+
+#include <string>
+
+#include "tools/cli/flags.h"
+
+namespace tandem {
+
+// Lines of up to 96 columns, where words allow it.
+std::string help_text(const CommandInfo& command, const SettingsTable& table);
+
+}  // namespace tandem
