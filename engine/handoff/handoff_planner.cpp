@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -128,10 +127,10 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   for (const AdapterRows& each : loads) add(each);
   // Steps that admissions avoid are not seen: else what once was slow would be avoided for good.
   constexpr std::uint64_t kAtTheirWordIn = 64;
-  const bool at_their_word = learner_.observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
+  const bool at_their_word = memory_.observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
   AdmissionPlan plan =
       plan_admission(costs_, request, [&](const CostModel& costs, const PlanRequest& step) {
-        Choice choice = plan_step(costs, step);
+        StepChoice choice = plan_step(costs, step);
         const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
         return PlannedStep{std::move(choice.plan), at_their_word ? predicted : choice.ends};
       });
@@ -220,8 +219,8 @@ PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidat
   return request;
 }
 
-HandoffPlanner::Choice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
-                                                     const PlanRequest& request) const {
+StepChoice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
+                                         const PlanRequest& request) const {
   if (!whole_loads_) return plan_step(costs_, request);
   HandoffPlan plan;
   for (const Candidate& candidate : candidates) {
@@ -232,44 +231,11 @@ HandoffPlanner::Choice HandoffPlanner::choose_layers(std::span<const Candidate> 
   return {std::move(plan)};
 }
 
-// Of an admission's step or of one that begins now: both have to come to the same, for the order of
-// loads hangs on it.
-HandoffPlanner::Choice HandoffPlanner::plan_step(const CostModel& costs,
-                                                 const PlanRequest& request) const {
-  const double start = std::max(0.0, request.starts_in);
-  if (plan_ != nullptr) {
-    HandoffPlan given = plan_(costs, request);
-    const double ends = start + step_seconds(request, given);
-    return {std::move(given), PlanWay::wait, ends};
-  }
-  HandoffPlan plan = plan_handoff(costs, request);
-  const bool plans = hands_over(plan);
-  HandoffPlan waiting = plans ? plan_waiting(costs, request) : plan;
-  const PlanSituation situation = PlanSituation::of(costs, request);
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  if (request.workers <= 0 || !is_worth_planning(request, waiting)) {
-    const PlanSeconds alone = {step_seconds(request, waiting), kNone, kNone};
-    const double seconds = memory_.expected(situation, alone)[index_of(PlanWay::wait)];
-    return {std::move(waiting), PlanWay::wait, start + seconds};
-  }
-  HandoffPlan assisting = plan_assisting(costs, request);
-  const bool assists = hands_over(assisting) && assisting.choices != plan.choices;
-  const PlanSeconds predicted = {step_seconds(request, waiting),
-                                 plans ? step_seconds(request, plan) : kNone,
-                                 assists ? step_seconds(request, assisting) : kNone};
-  double hoped_s = kNone;
-  if (memory_.learns_nothing(situation) && assisting.choices != plan.choices) {
-    CostModel hopeful = costs;
-    hopeful.factors = learner_.hopeful_factors();
-    hoped_s = step_seconds(request, plan_assisting(hopeful, request));
-  }
-  const PlanWay way = memory_.choose(situation, predicted, hoped_s);
-  // Not of a way that is tried once: an admission would avoid the step, and the try never come.
-  const PlanSeconds expected = memory_.expected(situation, predicted);
-  const double ends = start + expected[index_of(PlanMemory::promised(expected))];
-  if (way == PlanWay::plan) return {std::move(plan), way, ends};
-  if (way == PlanWay::assist) return {std::move(assisting), way, ends};
-  return {std::move(waiting), way, ends, PlanMemory::promised(predicted) != PlanWay::wait};
+StepChoice HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {
+  if (plan_ == nullptr) return choose_step(costs, request, learner_, memory_);
+  HandoffPlan given = plan_(costs, request);
+  const double ends = std::max(0.0, request.starts_in) + step_seconds(request, given);
+  return {std::move(given), PlanWay::wait, ends};
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,

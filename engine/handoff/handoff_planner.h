@@ -19,6 +19,7 @@
 #include "scheduler/coldstart/admission.h"
 #include "scheduler/coldstart/plan_memory.h"
 #include "scheduler/coldstart/planner.h"
+#include "scheduler/coldstart/step_choice.h"
 #include "scheduler/costs/cost_learner.h"
 
 namespace tandem {
@@ -80,17 +81,11 @@ class HandoffPlanner {
                                 const LoadQueue& under_way) const;
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
-  struct Choice {
-    HandoffPlan plan;
-    PlanWay way = PlanWay::wait;
-    double ends = 0;        // in seconds from now, as PlannedStep
-    bool given_up = false;  // as HandoffStep
-  };
-  Choice plan_step(const CostModel& costs, const PlanRequest& request) const;
+  StepChoice plan_step(const CostModel& costs, const PlanRequest& request) const;
   PlanRequest request_for(std::int32_t rows, double starts_in) const;
   PlanRequest request_for_step(std::span<const Candidate> candidates, std::int32_t step_rows,
                                double starts_in) const;
-  Choice choose_layers(std::span<const Candidate> candidates, const PlanRequest& request) const;
+  StepChoice choose_layers(std::span<const Candidate> candidates, const PlanRequest& request) const;
   void add_group(const Candidate& candidate, HandoffStep& step) const;
   void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                HandoffStep& step) const;

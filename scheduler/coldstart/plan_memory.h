@@ -98,6 +98,7 @@ class PlanMemory {
   static PlanWay promised(const PlanSeconds& predicted);
 
   std::size_t num_situations() const { return seen_.size(); }
+  std::uint64_t observed() const { return observed_; }  // steps, of all situations
 
   PlanLessons lessons() const;
   // As if a step of each way had been observed that took what was believed: two of this engine's

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "scheduler/coldstart/plan_memory.h"
+#include "scheduler/coldstart/step_choice.h"
 #include "scheduler/costs/cost_learner.h"
 #include "tests/scheduler/coldstart/plan_cases.h"
 
@@ -99,8 +100,8 @@ class LearningEngine {
 
   double step(const Kind& kind, double held_up) {
     PlanRequest request = burst(kind.adapters, kind.rows, qkv_7b(kind.rank));
-    put_on_their_way(machine(kind), choose(request).second.order, 0, request.adapters);
-    const auto [way, plan] = choose(request);
+    put_on_their_way(machine(kind), choose(request).plan.order, 0, request.adapters);
+    const auto [plan, way, ends, given_up] = choose(request);
     const Step step = run(machine(kind), request, plan, held_up);
     const bool taught = hands_over(plan) && learn(step, costs_.layer_time(request.rows));
     memory_.observe(PlanSituation::of(costs_, request), hands_over(plan) ? way : PlanWay::wait,
@@ -110,26 +111,8 @@ class LearningEngine {
   }
 
  private:
-  std::pair<PlanWay, HandoffPlan> choose(const PlanRequest& request) const {
-    constexpr double kNone = std::numeric_limits<double>::infinity();
-    const HandoffPlan plan = plan_handoff(costs_, request);
-    const HandoffPlan waiting = plan_waiting(costs_, request);
-    if (!is_worth_planning(request, waiting)) return {PlanWay::wait, waiting};
-    const HandoffPlan assisting = plan_assisting(costs_, request);
-    const bool assists = assisting.choices != plan.choices;
-    const PlanSituation situation = PlanSituation::of(costs_, request);
-    double hoped_s = kNone;
-    if (memory_.learns_nothing(situation) && assists) {
-      CostModel hopeful = costs_;
-      hopeful.factors = learner_.hopeful_factors();
-      hoped_s = step_seconds(request, plan_assisting(hopeful, request));
-    }
-    const PlanWay way = memory_.choose(
-        situation,
-        {step_seconds(request, waiting), hands_over(plan) ? step_seconds(request, plan) : kNone,
-         assists ? step_seconds(request, assisting) : kNone},
-        hoped_s);
-    return {way, way == PlanWay::wait ? waiting : way == PlanWay::plan ? plan : assisting};
+  StepChoice choose(const PlanRequest& request) const {
+    return choose_step(costs_, request, learner_, memory_);
   }
 
   // Whether any layer taught: the next one must not wait, else nobody sees where it ended.
