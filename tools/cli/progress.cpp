@@ -29,7 +29,7 @@ std::string bytes_text(double bytes) {
 
 Progress::Progress(std::string what, int fd, bool terminal, const Clock& clock)
     : what_(std::move(what)), fd_(fd), terminal_(terminal), clock_(clock), start_(clock.now()) {
-  last_drawn_ = start_;
+  last_drawn_ = last_done_ = start_;
 }
 
 Progress::~Progress() {
@@ -56,9 +56,10 @@ std::string Progress::line(std::string_view what, std::uint64_t done, std::uint6
 void Progress::update(std::uint64_t done_bytes, std::uint64_t total_bytes) {
   const std::lock_guard lock(mutex_);
   // Threads report in any order; the bar never goes back.
+  const TimePoint now = clock_.now();
+  if (done_bytes > done_) last_done_ = now;
   done_ = std::max(done_, done_bytes);
   total_ = total_bytes;
-  const TimePoint now = clock_.now();
   const Duration interval = terminal_ ? Duration(kTerminalInterval) : Duration(kLogInterval);
   if (finished_ || now - last_drawn_ < interval) return;
   last_drawn_ = now;
@@ -70,7 +71,7 @@ void Progress::update(std::uint64_t done_bytes, std::uint64_t total_bytes) {
 void Progress::finish() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(finished_, true)) return;
-  const double seconds = seconds_between(start_, clock_.now());
+  const double seconds = seconds_between(start_, last_done_);
   const std::string speed =
       seconds > 0 ? fmt::format(", {}/s", bytes_text(static_cast<double>(total_) / seconds)) : "";
   write_text(fmt::format("{}{}: {} in {:.2f} s{}{}\n", terminal_ ? "\r" : "", what_,

@@ -18,7 +18,8 @@ class Progress {
   ~Progress();
 
   void update(std::uint64_t done_bytes, std::uint64_t total_bytes);
-  void finish();  // once; says the size, the time and the speed
+  // Once; says the size, the time until all was done, and the speed.
+  void finish();
 
   static bool is_terminal(int fd);
   // The bar alone, for tests: "loading x [#####     ]  50 %  1.0 of 2.0 GB, 2.0 GB/s".
@@ -35,6 +36,7 @@ class Progress {
   std::mutex mutex_;  // guards the rest
   TimePoint start_;
   TimePoint last_drawn_;
+  TimePoint last_done_;  // when more was done than before
   std::uint64_t done_ = 0;
   std::uint64_t total_ = 0;
   bool drawn_ = false;

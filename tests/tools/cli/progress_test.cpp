@@ -77,6 +77,16 @@ TEST_F(ProgressOutput, WritesPlainLinesNowAndThenInALog) {
   EXPECT_EQ(written(), "");
 }
 
+TEST_F(ProgressOutput, DoesNotCountWhatFollowsTheLastByte) {
+  Progress progress("loading", fd(), false, clock);
+  clock.advance(std::chrono::seconds(2));
+  progress.update(10, 10);
+  clock.advance(std::chrono::seconds(1));
+  progress.update(8, 10);
+  progress.finish();
+  EXPECT_EQ(written(), "loading: 10 B in 2.00 s, 5 B/s\n");
+}
+
 TEST_F(ProgressOutput, NeverGoesBackWhenThreadsReportOutOfOrder) {
   Progress progress("loading", fd(), true, clock);
   progress.update(8, 10);
