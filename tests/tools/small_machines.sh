@@ -108,7 +108,7 @@ case $2 in
     if [[ $first != "$last" ]]; then
       message=$("$program" serve --model tests/data/demo-llama --port 0 --worker-cpus "$last" 2>&1)
       status=$?
-      if ((status == 1)) &&
+      if ((status == 2)) &&
         grep -q "worker_cpus: .* not run on core $last; it may on $first " <<< "$message"; then
         echo "ok: a core outside the cpuset is refused by its setting's name"
       else

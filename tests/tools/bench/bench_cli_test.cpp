@@ -108,7 +108,7 @@ TEST(BenchEngine, OfSeveralDevicesRunsEveryBarAndJudgesWhatTheyAnswer) {
 TEST(BenchEngine, OnTheHostRefusesBarsThatItLacksBeforeItMakesAnything) {
   const Finished bench =
       run_tandem({"bench", "engine", "--device", "host", "--no-pin", "--only", "H,Z9"});
-  EXPECT_EQ(bench.status, 1);
+  EXPECT_EQ(bench.status, 2);
   EXPECT_EQ(bench.error, "tandem bench engine: only: 'Z9' is none of H, S1, L1\n");
 }
 

@@ -313,14 +313,14 @@ TEST_F(RegistryServe, IsInTheRegistryUntilItEnds) {
 
 TEST_F(RegistryServe, MistakesAreSaidBeforeTheModelIsLoaded) {
   const Finished bad = run_tandem({"serve", "--model", kModel, "--registry", "x"});
-  EXPECT_EQ(bad.status, 1);
+  EXPECT_EQ(bad.status, 2);
   EXPECT_THAT(bad.error, HasSubstr("neither sqlite:PATH"));
   const Finished any =
       run_tandem({"serve", "--model", kModel, "--registry", url_, "--host", "0.0.0.0"});
-  EXPECT_EQ(any.status, 1);
+  EXPECT_EQ(any.status, 2);
   EXPECT_THAT(any.error, HasSubstr("--advertise http://"));
   const Finished store = run_tandem({"serve", "--model", kModel, "--adapter-store", "/tmp/x"});
-  EXPECT_EQ(store.status, 1);
+  EXPECT_EQ(store.status, 2);
   EXPECT_THAT(store.error, HasSubstr("add --registry URL"));
 }
 
