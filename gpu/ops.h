@@ -261,10 +261,10 @@ struct MailboxView {
   std::uint64_t* bells = nullptr;  // group g's: bells[g * bell_stride]
   std::int64_t bell_stride = 0;
   const std::byte* y = nullptr;  // row r of a group: (first_row * max_out + r * out) elements in
-  const float* v = nullptr;      // the same with max_v and rank_columns
+  const float* v = nullptr;      // the same with v_row and rank_columns, of which max_v at most
   const std::uint64_t* done = nullptr;  // seat w's, of group g: done[w * seat_stride + g]
   std::int64_t seat_stride = 0;
-  std::int64_t max_in = 0, max_out = 0, max_v = 0;
+  std::int64_t max_in = 0, max_out = 0, max_v = 0, v_row = 0;
 };
 
 // What the device itself remembers of the handoff, zero at first: in device memory, of ranks in

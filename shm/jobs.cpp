@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 
@@ -13,28 +14,33 @@ namespace {
 
 // Words of a description, which a reader that is too late may read while they are overwritten: it
 // finds that out afterwards, by the job's sequence.
-constexpr std::size_t kGroupJobWords = sizeof(GroupJob) / sizeof(std::uint64_t);
-static_assert(sizeof(GroupJob) % sizeof(std::uint64_t) == 0);
-static_assert(alignof(GroupJob) >= std::atomic_ref<std::uint64_t>::required_alignment);
-static_assert(std::is_trivially_copyable_v<GroupJob>);
+template <typename T>
+constexpr std::size_t kWordsOf = sizeof(T) / sizeof(std::uint64_t);
 
-void store_words(GroupJob& to, const GroupJob& from) {
-  std::uint64_t words[kGroupJobWords];
+// `to` lies in a mailbox, where words may be taken.
+template <typename T>
+void store_words(T& to, const T& from) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0);
+  std::uint64_t words[kWordsOf<T>];
   std::memcpy(words, &from, sizeof words);
   auto* const target = reinterpret_cast<std::uint64_t*>(&to);
-  for (std::size_t i = 0; i < kGroupJobWords; ++i) {
+  for (std::size_t i = 0; i < kWordsOf<T>; ++i) {
     std::atomic_ref(target[i]).store(words[i], std::memory_order_relaxed);
   }
 }
 
-void load_words(GroupJob& to, GroupJob& from) {
-  std::uint64_t words[kGroupJobWords];
+template <typename T>
+void load_words(T& to, T& from) {
+  std::uint64_t words[kWordsOf<T>];
   auto* const source = reinterpret_cast<std::uint64_t*>(&from);
-  for (std::size_t i = 0; i < kGroupJobWords; ++i) {
+  for (std::size_t i = 0; i < kWordsOf<T>; ++i) {
     words[i] = std::atomic_ref(source[i]).load(std::memory_order_relaxed);
   }
   std::memcpy(&to, words, sizeof words);
 }
+
+static_assert(alignof(GroupJob) >= std::atomic_ref<std::uint64_t>::required_alignment);
+static_assert(offsetof(Job, weights) % std::atomic_ref<std::uint64_t>::required_alignment == 0);
 
 constexpr std::uint64_t all_seats(std::uint32_t num_seats) {
   return num_seats >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << num_seats) - 1;
@@ -84,7 +90,7 @@ void make_room(Mailbox& mailbox, std::uint64_t sequence, std::uint32_t num_group
 }  // namespace
 
 void publish_job(Mailbox& mailbox, std::uint64_t sequence, const GroupJob* groups,
-                 std::uint32_t num_groups) {
+                 std::uint32_t num_groups, const SeatWeights& weights) {
   std::atomic<std::uint64_t>& published = mailbox.inbox().published;
   TANDEM_CHECK(sequence > published.load(std::memory_order_relaxed), "job {} after {}", sequence,
                published.load(std::memory_order_relaxed));
@@ -107,6 +113,7 @@ void publish_job(Mailbox& mailbox, std::uint64_t sequence, const GroupJob* group
   }
   std::atomic_ref(slot.first_group).store(next_group, std::memory_order_relaxed);
   std::atomic_ref(slot.num_groups).store(num_groups, std::memory_order_relaxed);
+  store_words(slot.weights, weights);
   next_group += num_groups;
   // release: pairs with the first acquire in read_job().
   slot.sequence.store(sequence, std::memory_order_release);
@@ -158,6 +165,7 @@ bool read_job(const Mailbox& mailbox, std::uint64_t sequence, JobCopy& out) {
   const std::uint32_t count = std::atomic_ref(slot.num_groups).load(std::memory_order_relaxed);
   if (count > kMaxColdGroups) return false;  // overwritten meanwhile, by garbage
   for (std::uint32_t i = 0; i < count; ++i) load_words(out.groups[i], mailbox.group_job(first + i));
+  load_words(out.weights, slot.weights);
   // acquire: pairs with the release fence in publish_job(): had any word above been overwritten,
   // the job's sequence would no longer be there.
   std::atomic_thread_fence(std::memory_order_acquire);

@@ -13,7 +13,7 @@ namespace tandem {
 // Describes job `sequence` and publishes it; sequences rise from 1 on. The groups' `group` are
 // ascending. One thread at a time.
 void publish_job(Mailbox& mailbox, std::uint64_t sequence, const GroupJob* groups,
-                 std::uint32_t num_groups);
+                 std::uint32_t num_groups, const SeatWeights& weights = kEvenWeights);
 // No job before `sequence` will be offered any more; `sequence` is one past a published job's at
 // most. It never sinks.
 void retire_before(Mailbox& mailbox, std::uint64_t sequence);
@@ -29,6 +29,7 @@ bool quiet(const Mailbox& mailbox, std::uint64_t workers, std::uint64_t sequence
 
 // The groups of job `sequence`, copied; false: it is not described (yet, or any more).
 struct JobCopy {
+  SeatWeights weights = kEvenWeights;
   std::uint32_t num_groups = 0;
   GroupJob groups[kMaxColdGroups];
 };

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -10,6 +11,10 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 
+constexpr std::uint32_t v_row_of(const MailboxShape& shape) {
+  return std::max(shape.max_rank * kMaxModulesOfJob * kVPlanesOfWidest, kLeastVRow);
+}
+
 constexpr std::uint64_t to_page(std::uint64_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
@@ -17,7 +22,7 @@ constexpr std::uint64_t to_page(std::uint64_t bytes) {
 // The greatest region there can be: every sum and product below stays far from overflow.
 static_assert(std::uint64_t{kMaxMailboxRows} * kMaxMailboxWidth * 4 +
                   std::uint64_t{kMaxMailboxRows} * kMaxMailboxRank * kMaxModulesOfJob * 4 *
-                      kNumVPlanes <
+                      kVPlanesOfWidest <
               std::uint64_t{1} << 48);
 
 Status check_field(const char* name, std::uint32_t value, std::uint32_t most) {
@@ -128,8 +133,7 @@ Result<MailboxLayout> layout_of(const MailboxShape& shape) {
   layout.inbox_bytes = layout.x + rows * shape.max_in * element;
   layout.seats = sizeof(OutboxHeader);
   layout.v = to_page(layout.seats + shape.num_seats * sizeof(Seat));
-  layout.v_plane_bytes = to_page(rows * shape.max_rank * kMaxModulesOfJob * sizeof(float));
-  layout.y = layout.v + kNumVPlanes * layout.v_plane_bytes;
+  layout.y = layout.v + to_page(rows * v_row_of(shape) * sizeof(float));
   layout.outbox_bytes = layout.y + rows * shape.max_out * element;
   return layout;
 }
@@ -144,7 +148,6 @@ Mailbox::Mailbox(const MailboxShape& shape, const MailboxLayout& layout, ShmRegi
   x_ = inbox_.data() + layout.x;
   seats_ = reinterpret_cast<Seat*>(outbox_.data() + layout.seats);
   v_ = reinterpret_cast<float*>(outbox_.data() + layout.v);
-  v_plane_ = layout.v_plane_bytes / sizeof(float);
   y_ = outbox_.data() + layout.y;
 }
 
@@ -196,7 +199,11 @@ std::byte* Mailbox::x_of(std::uint32_t first_row) const {
 }
 
 float* Mailbox::v_of(std::uint32_t first_row) const {
-  return v_ + std::uint64_t{first_row} * shape_.max_rank * kMaxModulesOfJob;
+  return v_ + std::uint64_t{first_row} * v_row();
+}
+
+std::uint32_t Mailbox::v_row() const {
+  return v_row_of(shape_);
 }
 
 std::byte* Mailbox::y_of(std::uint32_t first_row) const {

@@ -41,11 +41,11 @@ class Mailbox {
   Seat& seat(int index) const { return seats_[index]; }
   JobRings& rings() { return rings_; }  // engine side
 
-  // Where a group's rows begin; v in the first plane, the next `v_plane()` floats further.
+  // Where a group's rows begin.
   std::byte* x_of(std::uint32_t first_row) const;
   float* v_of(std::uint32_t first_row) const;
   std::byte* y_of(std::uint32_t first_row) const;
-  std::uint64_t v_plane() const { return v_plane_; }
+  std::uint32_t v_row() const;  // floats that all planes of a row of v may take
 
  private:
   Mailbox(const MailboxShape& shape, const MailboxLayout& layout, ShmRegion inbox,
@@ -60,7 +60,6 @@ class Mailbox {
   std::byte* x_ = nullptr;
   Seat* seats_ = nullptr;
   float* v_ = nullptr;
-  std::uint64_t v_plane_ = 0;
   std::byte* y_ = nullptr;
   JobRings rings_;
 };

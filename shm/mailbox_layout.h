@@ -29,6 +29,7 @@
 // sequence counts as an answer: garbage in a control word is an answer that never comes.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -41,9 +42,19 @@ namespace tandem {
 
 inline constexpr int kMaxSeats = 64;  // workers of a mailbox: bits of a mask
 inline constexpr int kMaxModulesOfJob = 3;
+// How much each worker gets of a job, by seat: its part of the sum of those who share it.
+using SeatWeights = std::array<std::uint8_t, kMaxSeats>;
+inline constexpr std::uint8_t kEvenWeight = 32;
+inline constexpr SeatWeights kEvenWeights = [] {
+  SeatWeights weights{};
+  weights.fill(kEvenWeight);
+  return weights;
+}();
 // Of v: workers that share an input by columns of x each write the sum over their own into a plane,
-// and whoever reads v adds them up. The device reads the first.
-inline constexpr std::uint32_t kNumVPlanes = 2;
+// and whoever reads v adds them up. The device reads the first. There is room for so many where a
+// job's ranks are the largest, for more where they are not, and for so many floats a row at least.
+inline constexpr std::uint32_t kVPlanesOfWidest = 2;
+inline constexpr std::uint32_t kLeastVRow = 4096;
 
 // How the workers of a group share it.
 enum class JobSplit : std::uint32_t {
@@ -86,6 +97,7 @@ struct alignas(64) Job {
   std::atomic<std::uint64_t> sequence;  // 0 while being written
   std::uint64_t first_group;            // in the ring of group jobs, not wrapped: % kNumGroupJobs
   std::uint32_t num_groups;
+  alignas(64) SeatWeights weights;
 };
 
 inline constexpr std::uint64_t kNumJobs = 4096;
@@ -94,7 +106,7 @@ inline constexpr std::uint64_t kNumGroupJobs = 16384;
 struct alignas(64) Bell {
   std::atomic<std::uint64_t> value;  // sole writer: the device
 };
-static_assert(sizeof(Bell) == 64 && sizeof(Job) == 64);
+static_assert(sizeof(Bell) == 64 && sizeof(Job) == 128);
 
 // What both regions are laid out for.
 struct MailboxShape {
@@ -129,6 +141,8 @@ static_assert(offsetof(InboxHeader, published) == 192 && offsetof(InboxHeader, f
 static_assert(sizeof(InboxHeader) == 320);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
+inline constexpr std::uint64_t kWholeJob = 1U << 16;  // in Seat::shared_parts
+
 enum class SeatState : std::uint32_t { empty = 0, starting = 1, working = 2, sleeping = 3 };
 
 // One worker's own lines: sole writer of all of it. 0 who | 64 progress | 128 shrunk | 640 done
@@ -140,6 +154,9 @@ struct Seat {
   std::atomic<std::uint64_t> heartbeat;  // counts up as long as it lives
   std::atomic<std::uint64_t> jobs;       // group jobs computed
   std::atomic<std::uint64_t> busy_ns;    // spent on them
+  // Groups' jobs that several workers shared by columns: how many, the time spent computing, and
+  // what it did of them (Share::part), with an eighth of an even part for what each job costs.
+  std::atomic<std::uint64_t> shared_jobs, shared_ns, shared_parts;
   alignas(64) std::atomic<std::uint64_t> progress;  // the last job finished or given up
   alignas(64) std::atomic<std::uint64_t> shrunk[kMaxColdGroups];  // its part of v is there
   alignas(64) std::atomic<std::uint64_t> done[kMaxColdGroups];    // its part of y (or v) is there
@@ -158,11 +175,11 @@ struct OutboxHeader {
 };
 static_assert(sizeof(OutboxHeader) == 64);
 
-// Rows of v (f32) are max_rank * kMaxModulesOfJob apart at most; a job's are rank_columns apart,
-// dense, from first_row * max_rank * kMaxModulesOfJob on, in each of the kNumVPlanes planes.
+// Rows of v (f32) are Mailbox::v_row() apart; a group's are rank_columns apart, dense, from its
+// first row on, and its planes follow each other.
 
 // What every mailbox keeps to, so that no product of them overflows.
-inline constexpr std::uint32_t kMailboxVersion = 1;
+inline constexpr std::uint32_t kMailboxVersion = 2;
 inline constexpr std::uint32_t kInboxMagic = 0x49646e54;   // "TndI"
 inline constexpr std::uint32_t kOutboxMagic = 0x4f646e54;  // "TndO"
 inline constexpr std::uint32_t kMaxMailboxRows = 1U << 20;
@@ -172,7 +189,7 @@ inline constexpr std::uint32_t kMaxMailboxRank = 1U << 14;
 // Where everything lies: a function of the shape alone. x, v and y begin at pages of their own.
 struct MailboxLayout {
   std::uint64_t bells = 0, jobs = 0, group_jobs = 0, x = 0, inbox_bytes = 0;
-  std::uint64_t seats = 0, v = 0, v_plane_bytes = 0, y = 0, outbox_bytes = 0;
+  std::uint64_t seats = 0, v = 0, y = 0, outbox_bytes = 0;
 };
 // invalid_argument, with the field's name, for a shape that no mailbox has.
 Result<MailboxLayout> layout_of(const MailboxShape& shape);

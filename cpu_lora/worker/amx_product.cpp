@@ -188,9 +188,7 @@ class AmxProduct final : public Product {
 
   void add_planes(const float* planes, std::int64_t plane_stride, int num_planes, std::int64_t k,
                   void* out) override {
-    auto* values = static_cast<bf16*>(out);
-    Vectors::add_planes(planes, plane_stride, num_planes, k, values);
-    std::fill(values + k, values + input_stride(k), bf16{0});
+    Vectors::add_planes(planes, plane_stride, num_planes, k, static_cast<bf16*>(out));
   }
 
   Status run(const ProductArgs& args) override {

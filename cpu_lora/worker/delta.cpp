@@ -78,7 +78,7 @@ Status check_group_job(const GroupJob& job, const MailboxShape& shape, std::size
 
 DeltaPlaces places_of(const Mailbox& mailbox, const GroupJob& job) {
   return {mailbox.x_of(job.first_row), mailbox.v_of(job.first_row),
-          static_cast<std::int64_t>(mailbox.v_plane()), mailbox.y_of(job.first_row)};
+          static_cast<std::int64_t>(v_plane_of(job)), mailbox.y_of(job.first_row)};
 }
 
 Result<WorkerDelta> WorkerDelta::create(DType dtype, ProductKind kind) {
@@ -102,10 +102,10 @@ Status WorkerDelta::warm_up() {
   return product_->run(args);
 }
 
-void WorkerDelta::assign(DeltaTask& task, const GroupJob& job, int seat, const std::byte* arena,
-                         std::size_t most_bytes) {
+void WorkerDelta::assign(DeltaTask& task, const GroupJob& job, int seat, const JobTerms& terms,
+                         const std::byte* arena, std::size_t most_bytes) {
   task.job_ = job;
-  task.share_ = share_of(job, seat, dtype_);
+  task.share_ = share_of(job, seat, terms);
   task.pieces_.clear();
   task.next_ = 0;
   task.bytes_ = 0;
@@ -199,6 +199,27 @@ Status WorkerDelta::shrink(DeltaTask& task, const DeltaPlaces& places) {
   return {};
 }
 
+// The module's rows of v, as the product reads them; zeros behind its ranks.
+void WorkerDelta::add_planes(const DeltaTask& task, const DeltaPlaces& places, std::uint32_t module,
+                             std::byte* input, std::size_t row_bytes) {
+  const Share& share = task.share_;
+  const std::size_t element = size_of(product_->input_dtype());
+  const std::size_t used = task.job_.modules[module].rank * element;
+  const float* v = places.v + std::uint64_t{share.first_row} * task.job_.rank_columns +
+                   rank_column(task.job_, module);
+  for (std::uint32_t r = 0; r < share.num_rows; ++r) {
+    for (const Stripe& stripe : share.stripes_of_all()) {
+      if (stripe.module != module) continue;
+      product_->add_planes(v + stripe.first_rank, places.v_plane,
+                           static_cast<int>(stripe.num_planes), stripe.num_ranks,
+                           input + stripe.first_rank * element);
+    }
+    std::fill(input + used, input + row_bytes, std::byte{0});
+    v += task.job_.rank_columns;
+    input += row_bytes;
+  }
+}
+
 Status WorkerDelta::expand(DeltaTask& task, const DeltaPlaces& places) {
   const GroupJob& job = task.job_;
   const Share& share = task.share_;
@@ -209,12 +230,7 @@ Status WorkerDelta::expand(DeltaTask& task, const DeltaPlaces& places) {
     const std::int64_t stride = product_->input_stride(matrix.rank);
     const auto row_bytes = static_cast<std::size_t>(stride) * size_of(input_dtype);
     std::byte* input = input_.get(share.num_rows * row_bytes);
-    const float* v = places.v + std::uint64_t{share.first_row} * job.rank_columns +
-                     rank_column(job, part.module);
-    for (std::uint32_t r = 0; r < share.num_rows; ++r) {
-      product_->add_planes(v + std::uint64_t{r} * job.rank_columns, places.v_plane,
-                           static_cast<int>(share.num_planes), matrix.rank, input + r * row_bytes);
-    }
+    add_planes(task, places, part.module, input, row_bytes);
     ProductArgs args;
     args.rows = share.num_rows;
     args.x = input;
@@ -232,10 +248,19 @@ Status WorkerDelta::expand(DeltaTask& task, const DeltaPlaces& places) {
 
 void WorkerDelta::reduce(const DeltaTask& task, const DeltaPlaces& places) const {
   const Share& share = task.share_;
-  float* sums = places.v + share.first_sum;
-  for (std::uint32_t p = 1; p < share.num_planes; ++p) {
-    const float* plane = sums + p * places.v_plane;
-    for (std::uint64_t i = 0; i < share.num_sums; ++i) sums[i] += plane[i];
+  if (share.most_planes <= 1) return;
+  const std::uint64_t width = task.job_.rank_columns;
+  const std::uint64_t end = share.first_sum + share.num_sums;
+  for (std::uint64_t row = share.first_sum / width; row * width < end; ++row) {
+    std::uint64_t first = row * width;  // of the stripe
+    for (const Stripe& stripe : share.stripes_of_all()) {
+      const std::uint64_t from = std::max(first, share.first_sum);
+      const std::uint64_t to = std::min(first += stripe.num_ranks, end);
+      for (std::uint32_t p = 1; p < stripe.num_planes; ++p) {
+        const float* plane = places.v + p * places.v_plane;
+        for (std::uint64_t i = from; i < to; ++i) places.v[i] += plane[i];
+      }
+    }
   }
 }
 

@@ -63,11 +63,11 @@ class WorkerDelta {
   // Multiplies once, so that what the library sets up at its first call is there.
   Status warm_up();
 
-  // The job has passed check_group_job() and `seat` shares it; its weights lie in `arena`. Packed
+  // The job has passed check_group_job() and `seat` shares it; A and B lie in `arena`. Packed
   // weights of up to `most_bytes` are kept; those of a greater share are packed slab by slab as
   // they are used, and ahead of that not at all.
-  void assign(DeltaTask& task, const GroupJob& job, int seat, const std::byte* arena,
-              std::size_t most_bytes);
+  void assign(DeltaTask& task, const GroupJob& job, int seat, const JobTerms& terms,
+              const std::byte* arena, std::size_t most_bytes);
   std::size_t kept_bytes(const DeltaTask& task) const { return task.keeps_ ? task.bytes_ : 0; }
   // Packs a few rows of weights (kPackRows), which must be in the arena; false: all is packed.
   bool pack_some(DeltaTask& task) { return pack_next(task, task.pieces_.size()); }
@@ -78,7 +78,7 @@ class WorkerDelta {
   Status shrink(DeltaTask& task, const DeltaPlaces& places);
   // Its part of y, from all of v.
   Status expand(DeltaTask& task, const DeltaPlaces& places);
-  // Its part of the sum of v's planes, in plane 0. Nothing to do with one plane.
+  // Its part of the sum of v's planes, in plane 0. Nothing to do with one plane a stripe.
   void reduce(const DeltaTask& task, const DeltaPlaces& places) const;
 
  private:
@@ -86,6 +86,8 @@ class WorkerDelta {
       : dtype_(dtype), product_(std::move(product)) {}
 
   bool pack_next(DeltaTask& task, std::size_t end);
+  void add_planes(const DeltaTask& task, const DeltaPlaces& places, std::uint32_t module,
+                  std::byte* input, std::size_t row_bytes);
   Status multiply(DeltaTask& task, std::size_t piece, ProductArgs args);
 
   DType dtype_;

@@ -41,15 +41,13 @@ class OnednnProduct final : public Product {
 
   void add_planes(const float* planes, std::int64_t plane_stride, int num_planes, std::int64_t k,
                   void* out) override {
-    const std::int64_t stride = input_stride(k);
-    float* sums = y_.get<float>(static_cast<std::size_t>(stride));
+    float* sums = y_.get<float>(static_cast<std::size_t>(k));
     std::copy_n(planes, k, sums);
     for (int p = 1; p < num_planes; ++p) {
       const float* plane = planes + p * plane_stride;
       for (std::int64_t i = 0; i < k; ++i) sums[i] += plane[i];
     }
-    std::fill(sums + k, sums + stride, 0.0F);
-    convert(DType::f32, sums, compute_, out, static_cast<std::size_t>(stride));
+    convert(DType::f32, sums, compute_, out, static_cast<std::size_t>(k));
   }
 
   Status run(const ProductArgs& args) override {

@@ -48,10 +48,11 @@ class Product {
   // x is of the weights' dtype or of input_dtype(). oneDNN refusing a shape is a failure.
   virtual Status run(const ProductArgs& args) = 0;
 
-  // What a sum of planes becomes to be the next product's x, and how far apart its rows are then.
+  // What a sum of planes becomes to be the next product's x, and how far apart its rows are then,
+  // zeros behind their k elements.
   virtual DType input_dtype() const = 0;
   std::int64_t input_stride(std::int64_t k) const { return (k + 31) / 32 * 32; }
-  // out[i] = the sum of planes[p * plane_stride + i] over p, i < k; zeros up to input_stride(k).
+  // out[i] = the sum of planes[p * plane_stride + i] over p, i < k.
   virtual void add_planes(const float* planes, std::int64_t plane_stride, int num_planes,
                           std::int64_t k, void* out) = 0;
 };

@@ -8,77 +8,125 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint32_t kRankBlock = 16;   // outputs of a tile
-constexpr std::uint32_t kInBlock = 32;     // elements that a tile multiplies at once
-constexpr std::uint32_t kMinInPart = 512;  // less is not worth a plane
+constexpr std::uint32_t kRankBlock = 16;  // outputs of a tile
+constexpr std::uint32_t kInBlock = 32;    // elements that a tile multiplies at once
+constexpr std::uint32_t kWorkersOfStripe = 2;
+constexpr std::uint32_t kMostGrains = 32;   // of a stripe, and so of planes
+constexpr std::uint32_t kLeastGrain = 128;  // elements of `in`
 constexpr std::uint32_t kFloatsPerLine = 16;
 
 constexpr std::uint32_t blocks_of(std::uint32_t n, std::uint32_t block) {
   return (n + block - 1) / block;
 }
 
-// Where part i of n equal ones of `total` begins.
-constexpr std::uint64_t cut(std::uint64_t total, std::uint64_t i, std::uint64_t n) {
-  return total * i / n;
-}
+// A job's workers by number, and what weights come before each.
+struct Crew {
+  std::uint32_t count = 0;
+  std::array<std::uint8_t, kMaxSeats> seats;
+  std::array<std::uint32_t, kMaxSeats + 1> before{};
 
-// The cells of shrink: how many, and how they lie.
-struct Cells {
-  std::uint32_t num_planes = 1;
-  std::array<std::uint32_t, kMaxModulesOfJob> rank_blocks{};
-  std::uint32_t total = 0;
-};
-
-Cells cells_of(const GroupJob& job, std::uint32_t num_workers) {
-  Cells cells;
-  cells.num_planes = std::clamp(job.in / kMinInPart, 1U, std::min(kNumVPlanes, num_workers));
-  for (std::uint32_t m = 0; m < job.num_modules; ++m) {
-    cells.rank_blocks[m] = blocks_of(job.modules[m].rank, kRankBlock);
-    cells.total += cells.rank_blocks[m] * cells.num_planes;
-  }
-  return cells;
-}
-
-void add_shrinks(const GroupJob& job, const Cells& cells, std::uint32_t begin, std::uint32_t end,
-                 Share& share) {
-  std::uint32_t first = 0;  // cell of this module and plane
-  const std::uint32_t in_blocks = blocks_of(job.in, kInBlock);
-  for (std::uint32_t m = 0; m < job.num_modules; ++m) {
-    const std::uint32_t count = cells.rank_blocks[m];
-    for (std::uint32_t plane = 0; plane < cells.num_planes; ++plane, first += count) {
-      const std::uint32_t from = std::max(begin, first);
-      const std::uint32_t to = std::min(end, first + count);
-      if (from >= to) continue;
-      ShrinkPart part;
-      part.module = m;
-      part.plane = plane;
-      part.first_rank = (from - first) * kRankBlock;
-      part.num_ranks = std::min((to - first) * kRankBlock, job.modules[m].rank) - part.first_rank;
-      const auto in_at = [&](std::uint32_t p) {
-        const auto block = static_cast<std::uint32_t>(cut(in_blocks, p, cells.num_planes));
-        return std::min(block * kInBlock, job.in);
-      };
-      part.first_in = in_at(plane);
-      part.num_in = in_at(plane + 1) - part.first_in;
-      share.shrinks[share.num_shrinks++] = part;
+  Crew(std::uint64_t workers, const SeatWeights& weights) {
+    for (; workers != 0; workers &= workers - 1) {
+      const auto seat = static_cast<std::uint8_t>(std::countr_zero(workers));
+      seats[count] = seat;
+      before[count + 1] = before[count] + std::max<std::uint32_t>(weights[seat], 1);
+      ++count;
     }
   }
-}
-
-// Modules whose cells are among [begin, end), as bits.
-std::uint32_t modules_of(const GroupJob& job, const Cells& cells, std::uint64_t begin,
-                         std::uint64_t end) {
-  std::uint32_t mask = 0;
-  std::uint64_t first = 0;
-  for (std::uint32_t m = 0; m < job.num_modules; ++m) {
-    const std::uint64_t count = std::uint64_t{cells.rank_blocks[m]} * cells.num_planes;
-    if (std::max(begin, first) < std::min(end, first + count)) mask |= 1U << m;
-    first += count;
+  // Where the part of worker i begins.
+  std::uint64_t cut(std::uint64_t total, std::uint32_t i) const {
+    return total * before[i] / before[count];
   }
-  return mask;
+};
+
+// What shrink is cut into: stripes, and each of them along `in` into as many grains.
+struct Stripes {
+  std::array<Stripe, Share::kMaxStripes> stripes;
+  std::uint32_t count = 0;
+  std::uint32_t grains = 1;
+
+  Stripes(const GroupJob& job, const Crew& crew, std::uint32_t v_row) {
+    std::uint32_t blocks = 0;
+    for (std::uint32_t m = 0; m < job.num_modules; ++m) {
+      blocks += blocks_of(job.modules[m].rank, kRankBlock);
+    }
+    if (blocks == 0) return;
+    const bool alone = crew.count == 1;
+    const std::uint32_t width =
+        kRankBlock * (alone ? blocks : blocks_of(kWorkersOfStripe * blocks, crew.count));
+    for (std::uint32_t m = 0; m < job.num_modules; ++m) {
+      const std::uint32_t rank = job.modules[m].rank;
+      for (std::uint32_t first = 0; first < rank; first += width) {
+        stripes[count++] = {m, first, std::min(width, rank - first), 0};
+      }
+    }
+    if (alone) return;
+    // Each grain may be another worker's, with a plane of its own.
+    const std::uint64_t planes =
+        std::uint64_t{job.rows} * v_row / std::max<std::uint64_t>(v_plane_of(job), 1);
+    const auto most = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(planes, 1, std::max(job.in / kLeastGrain, 1U)));
+    // As many for each of a stripe's workers, where their weights are even.
+    const std::uint32_t workers = std::max(crew.count / count, 1U);
+    grains = std::min(most, kMostGrains);
+    if (grains > workers) grains -= grains % workers;
+  }
+
+  std::uint32_t cost(std::uint32_t stripe) const {  // of a grain
+    return blocks_of(stripes[stripe].num_ranks, kRankBlock);
+  }
+};
+
+// Where grain i of them begins in `in`.
+std::uint32_t in_at(const GroupJob& job, std::uint32_t grain, std::uint32_t grains) {
+  const std::uint64_t block = std::uint64_t{blocks_of(job.in, kInBlock)} * grain / grains;
+  return std::min(static_cast<std::uint32_t>(block) * kInBlock, job.in);
 }
 
-void add_expands(const GroupJob& job, std::uint32_t index, std::uint32_t num_workers, DType dtype,
+// Lays the stripes end to end and hands each worker a run of grains: counts planes, and takes down
+// what is worker `index`'s, and who else wrote what.
+void cut_stripes(const GroupJob& job, Stripes& of, const Crew& crew, std::uint32_t index,
+                 Share& share, std::array<std::uint64_t, kMaxModulesOfJob>& writers) {
+  std::uint64_t total = 0;
+  for (std::uint32_t s = 0; s < of.count; ++s) total += std::uint64_t{of.cost(s)} * of.grains;
+  std::uint64_t before = 0;  // of the stripe
+  std::uint32_t worker = 0;
+  for (std::uint32_t s = 0; s < of.count; ++s) {
+    Stripe& stripe = of.stripes[s];
+    const std::uint64_t cost = of.cost(s);
+    for (std::uint32_t from = 0; from < of.grains;) {
+      const std::uint64_t end = crew.cut(total, worker + 1);
+      const std::uint64_t inside = end > before ? (end - before + cost / 2) / cost : 0;
+      const auto to = static_cast<std::uint32_t>(std::min<std::uint64_t>(inside, of.grains));
+      if (to > from) {
+        if (worker == index) {
+          const std::uint32_t in = in_at(job, from, of.grains);
+          share.shrinks[share.num_shrinks++] = {stripe.module,
+                                                stripe.first_rank,
+                                                stripe.num_ranks,
+                                                in,
+                                                in_at(job, to, of.grains) - in,
+                                                stripe.num_planes};
+          share.part += static_cast<std::uint32_t>(kWholeJob * cost * (to - from) / total / 2);
+        } else {
+          writers[stripe.module] |= std::uint64_t{1} << crew.seats[worker];
+        }
+        ++stripe.num_planes;
+        from = to;
+      }
+      // Where a worker's run ends with the stripe, the next one's begins with the next.
+      if (to < of.grains || end <= before + cost * of.grains) ++worker;
+    }
+    before += cost * of.grains;
+  }
+  share.num_stripes = of.count;
+  share.stripes = of.stripes;
+  for (const Stripe& stripe : share.stripes_of_all()) {
+    share.most_planes = std::max(share.most_planes, stripe.num_planes);
+  }
+}
+
+void add_expands(const GroupJob& job, const Crew& crew, std::uint32_t index, DType dtype,
                  Share& share) {
   const auto line = static_cast<std::uint32_t>(64 / size_of(dtype));
   std::array<std::uint64_t, kMaxModulesOfJob> cost{};  // of one line of columns
@@ -89,8 +137,8 @@ void add_expands(const GroupJob& job, std::uint32_t index, std::uint32_t num_wor
     cost[m] = blocks_of(job.modules[m].rank, kInBlock) + 1;
     total += cost[m] * blocks_of(job.modules[m].out, line);
   }
-  const std::uint64_t begin = cut(total, index, num_workers);
-  const std::uint64_t end = cut(total, index + 1, num_workers);
+  const std::uint64_t begin = crew.cut(total, index);
+  const std::uint64_t end = crew.cut(total, index + 1);
   std::uint64_t first = 0;
   for (std::uint32_t m = 0; m < job.num_modules; ++m) {
     if (cost[m] == 0) continue;
@@ -103,54 +151,49 @@ void add_expands(const GroupJob& job, std::uint32_t index, std::uint32_t num_wor
     const std::uint32_t from = std::min(line_at(begin) * line, job.modules[m].out);
     const std::uint32_t to = std::min(line_at(end) * line, job.modules[m].out);
     first += cost[m] * lines;
-    if (from < to) share.expands[share.num_expands++] = {m, from, to - from};
+    if (from == to) continue;
+    share.expands[share.num_expands++] = {m, from, to - from};
+    share.part +=
+        static_cast<std::uint32_t>(kWholeJob * cost[m] * blocks_of(to - from, line) / total / 2);
   }
 }
 
 }  // namespace
 
-Share share_of(const GroupJob& job, int seat, DType dtype) {
+std::uint64_t v_plane_of(const GroupJob& job) {
+  const std::uint64_t floats = std::uint64_t{job.rows} * job.rank_columns;
+  return (floats + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
+}
+
+Share share_of(const GroupJob& job, int seat, const JobTerms& terms) {
   const std::uint64_t bit = std::uint64_t{1} << seat;
   TANDEM_CHECK((job.workers & bit) != 0, "seat {} is not in {:#x}", seat, job.workers);
-  const auto num_workers = static_cast<std::uint32_t>(std::popcount(job.workers));
-  const auto index = static_cast<std::uint32_t>(std::popcount(job.workers & (bit - 1)));
+  const Crew all(job.workers, terms.weights);
+  auto index = static_cast<std::uint32_t>(std::popcount(job.workers & (bit - 1)));
   Share share;
-  if (job.split == JobSplit::tokens || num_workers == 1) {
-    share.first_row = static_cast<std::uint32_t>(cut(job.rows, index, num_workers));
-    share.num_rows =
-        static_cast<std::uint32_t>(cut(job.rows, index + 1, num_workers)) - share.first_row;
-    if (share.num_rows == 0) return share;
-    const Cells cells = cells_of(job, 1);
-    add_shrinks(job, cells, 0, cells.total, share);
-    add_expands(job, 0, 1, dtype, share);
-    return share;
-  }
-
   share.num_rows = job.rows;
-  const Cells cells = cells_of(job, num_workers);
-  share.num_planes = cells.num_planes;
-  const auto cell_at = [&](std::uint32_t i) {
-    return static_cast<std::uint32_t>(cut(cells.total, i, num_workers));
-  };
-  add_shrinks(job, cells, cell_at(index), cell_at(index + 1), share);
-  add_expands(job, index, num_workers, dtype, share);
-  std::uint32_t expanded = 0;
-  for (std::uint32_t i = 0; i < share.num_expands; ++i) expanded |= 1U << share.expands[i].module;
-
-  std::uint32_t i = 0;
-  for (std::uint64_t left = job.workers; left != 0; left &= left - 1, ++i) {
-    if (i == index) continue;
-    const std::uint64_t worker = left & -left;
-    const std::uint32_t modules = modules_of(job, cells, cell_at(i), cell_at(i + 1));
-    if (modules != 0) share.reduce_peers |= worker;
-    if ((modules & expanded) != 0) share.expand_peers |= worker;
+  const bool by_tokens = job.split == JobSplit::tokens;
+  if (by_tokens) {
+    share.first_row = static_cast<std::uint32_t>(all.cut(job.rows, index));
+    share.num_rows = static_cast<std::uint32_t>(all.cut(job.rows, index + 1)) - share.first_row;
+    if (share.num_rows == 0) return share;
+    index = 0;
   }
+  const Crew crew = by_tokens ? Crew(bit, terms.weights) : all;
 
+  share.even_part = static_cast<std::uint32_t>(kWholeJob / crew.count);
+  Stripes stripes(job, crew, terms.v_row);
+  std::array<std::uint64_t, kMaxModulesOfJob> writers{};  // others, by module
+  cut_stripes(job, stripes, crew, index, share, writers);
+  add_expands(job, crew, index, terms.dtype, share);
+  for (const std::uint64_t seats : writers) share.reduce_peers |= seats;
+  for (std::uint32_t i = 0; i < share.num_expands; ++i) {
+    share.expand_peers |= writers[share.expands[i].module];
+  }
   const std::uint64_t sums = std::uint64_t{job.rows} * job.rank_columns;
   const std::uint64_t lines = (sums + kFloatsPerLine - 1) / kFloatsPerLine;
-  share.first_sum = std::min(cut(lines, index, num_workers) * kFloatsPerLine, sums);
-  share.num_sums =
-      std::min(cut(lines, index + 1, num_workers) * kFloatsPerLine, sums) - share.first_sum;
+  share.first_sum = std::min(crew.cut(lines, index) * kFloatsPerLine, sums);
+  share.num_sums = std::min(crew.cut(lines, index + 1) * kFloatsPerLine, sums) - share.first_sum;
   return share;
 }
 

@@ -206,7 +206,9 @@ std::uint32_t WorkerLoop::Impl::find_mine() {
       continue;
     }
     if (count == tasks.size()) tasks.emplace_back();
-    delta.assign(tasks[count], group_job, options.seat, arena.data(), kAheadBytes - kept);
+    delta.assign(tasks[count], group_job, options.seat,
+                 {mailbox.shape().dtype, mailbox.v_row(), job.weights}, arena.data(),
+                 kAheadBytes - kept);
     kept += delta.kept_bytes(tasks[count]);
     ++count;
   }
@@ -268,16 +270,26 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
   const std::uint32_t group = group_job.group;
   const DeltaPlaces places = places_of(mailbox, group_job);
   if (!wait_for_weights(n, group_job)) return false;
+  const TimePoint start = steady_clock::now();
+  Duration waited{};
   Status status = delta.shrink(task, places);
   // release: pairs with the acquire in meet() of those who read this part of v.
   if (status.ok()) seat.shrunk[group].store(n, std::memory_order_release);
   if (status.ok() && ticket == Ticket::cpu) {
     if (share.expand_peers != 0) {
       delta.pack_rest(task);  // while the others come
+      const TimePoint ready = steady_clock::now();
       if (!meet(n, group, share.expand_peers)) return false;
+      waited = steady_clock::now() - ready;
     }
     status = delta.expand(task, places);
-  } else if (status.ok() && share.num_planes > 1) {
+    if (group_job.split == JobSplit::columns && !std::has_single_bit(group_job.workers)) {
+      const std::chrono::nanoseconds worked = steady_clock::now() - start - waited;
+      add(seat.shared_jobs, 1);
+      add(seat.shared_ns, static_cast<std::uint64_t>(worked.count()));
+      add(seat.shared_parts, share.part + share.even_part / 8);
+    }
+  } else if (status.ok() && share.most_planes > 1) {
     if (!meet(n, group, share.reduce_peers)) return false;
     delta.reduce(task, places);
   }

@@ -78,6 +78,7 @@ Status Mailboxes::make_boxes(Device& device, const ModelConfig& config, DType dt
     view.max_in = mailbox.shape().max_in;
     view.max_out = mailbox.shape().max_out;
     view.max_v = std::int64_t{mailbox.shape().max_rank} * kMaxModulesOfJob;
+    view.v_row = mailbox.v_row();
     boxes_.push_back(std::move(box));
   }
   return {};
@@ -137,7 +138,8 @@ std::int32_t Mailboxes::live_workers() const {
 }
 
 void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const GroupJob> jobs) {
-  publish_job(*boxes_[box].mailbox, sequence, jobs.data(), static_cast<std::uint32_t>(jobs.size()));
+  publish_job(*boxes_[box].mailbox, sequence, jobs.data(), static_cast<std::uint32_t>(jobs.size()),
+              boxes_[box].speeds.weights());
 }
 
 void Mailboxes::rouse() const {
@@ -161,6 +163,7 @@ int Mailboxes::step_ended(std::uint64_t used, std::uint64_t broken, std::uint64_
     retire_before(*box.mailbox, next_sequence);
     if ((used & mask_of(i)) == 0) continue;
     --box.steps_in_flight;
+    box.speeds.look(*box.mailbox);
     if ((broken & mask_of(i)) != 0 && !box.broken) {
       box.broken = true;
       ++breaks;

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
+#include "cpu_lora/worker_pool/worker_speeds.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/model/step_handoff.h"
@@ -75,6 +76,7 @@ class Mailboxes {
     std::unique_ptr<Mailbox> mailbox;
     Buffer inbox, outbox;  // pinned
     MailboxView view;
+    WorkerSpeeds speeds;
     std::int32_t steps_in_flight = 0;  // with groups of it
     bool broken = false;
     bool cleared = false;

@@ -62,12 +62,12 @@ std::size_t inbox_place(std::size_t offset) {
   return kGroupJobs + (offset - 1024);
 }
 
-void compute(const Mailbox& mailbox, const GroupJob& job, int seat) {
+void compute(const Mailbox& mailbox, const GroupJob& job, int seat, const JobTerms& terms) {
   static const std::vector<std::byte> arena(kArenaBytes);
   static auto worker = WorkerDelta::create(DType::bf16, ProductKind::amx_emulated);
   TANDEM_CHECK(worker.ok(), "{}", worker.status().message());
   static DeltaTask task;
-  worker->assign(task, job, seat, arena.data(), std::size_t{1} << 16);
+  worker->assign(task, job, seat, terms, arena.data(), std::size_t{1} << 16);
   worker->pack_rest(task);
   const DeltaPlaces places = places_of(mailbox, job);
   TANDEM_CHECK(worker->shrink(task, places).ok());
@@ -75,19 +75,20 @@ void compute(const Mailbox& mailbox, const GroupJob& job, int seat) {
   worker->reduce(task, places);
 }
 
-void check_shares(const Mailbox& mailbox, const GroupJob& job) {
+void check_shares(const Mailbox& mailbox, const GroupJob& job, const SeatWeights& weights) {
   const MailboxShape& shape = mailbox.shape();
+  const JobTerms terms{shape.dtype, mailbox.v_row(), weights};
   if (!check_group_job(job, shape, kArenaBytes)) return;
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   for (int seat = 0; seat < static_cast<int>(shape.num_seats); ++seat) {
     if ((job.workers >> seat & 1) == 0) continue;
-    const Share share = share_of(job, seat, shape.dtype);
+    const Share share = share_of(job, seat, terms);
     TANDEM_CHECK(std::uint64_t{share.first_row} + share.num_rows <= job.rows);
     rows += share.num_rows;
     for (std::uint32_t i = 0; i < share.num_shrinks; ++i) {
       const ShrinkPart& part = share.shrinks.at(i);
-      TANDEM_CHECK(part.module < job.num_modules && part.plane < kNumVPlanes);
+      TANDEM_CHECK(part.module < job.num_modules && part.plane < share.most_planes);
       TANDEM_CHECK(part.first_rank + part.num_ranks <= job.modules[part.module].rank);
       TANDEM_CHECK(part.first_in + part.num_in <= job.in);
     }
@@ -98,8 +99,10 @@ void check_shares(const Mailbox& mailbox, const GroupJob& job) {
       columns += part.num_columns;
     }
     const std::uint64_t sums = std::uint64_t{job.rows} * job.rank_columns;
+    TANDEM_CHECK((share.most_planes - 1) * v_plane_of(job) + sums <=
+                 std::uint64_t{job.rows} * mailbox.v_row());
     TANDEM_CHECK(share.first_sum + share.num_sums <= sums);
-    if (shape.dtype == DType::bf16) compute(mailbox, job, seat);
+    if (shape.dtype == DType::bf16) compute(mailbox, job, seat, terms);
   }
   // Nothing is computed twice, and nothing is left out.
   std::uint64_t wanted = 0;
@@ -134,7 +137,7 @@ void fuzz_mailbox(Bytes bytes) {
       if (!read_job(*opened, sequence, copy)) continue;
       TANDEM_CHECK(copy.num_groups <= kMaxColdGroups);
       for (std::uint32_t i = 0; i < copy.num_groups; ++i) {
-        check_shares(*opened, copy.groups[i]);
+        check_shares(*opened, copy.groups[i], copy.weights);
       }
     }
     // The engine's questions about what workers wrote.

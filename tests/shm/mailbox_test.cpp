@@ -44,10 +44,9 @@ TEST(Mailbox, HasPartsThatFollowEachOtherWithinTheirRegions) {
     EXPECT_EQ(at(mailbox.x_of(0), mailbox.x_of(1)), shape.max_in * element);
     EXPECT_EQ(at(outbox, &mailbox.seat(0)), sizeof(OutboxHeader));
     EXPECT_LE(at(outbox, &mailbox.seat(0) + shape.num_seats), at(outbox, mailbox.v_of(0)));
-    EXPECT_LE(mailbox.v_of(shape.max_rows), mailbox.v_of(0) + mailbox.v_plane());
-    EXPECT_LE(at(outbox, mailbox.v_of(0) + kNumVPlanes * mailbox.v_plane()),
-              at(outbox, mailbox.y_of(0)));
-    EXPECT_EQ(mailbox.v_of(1) - mailbox.v_of(0), shape.max_rank * kMaxModulesOfJob);
+    EXPECT_LE(at(outbox, mailbox.v_of(shape.max_rows)), at(outbox, mailbox.y_of(0)));
+    EXPECT_EQ(mailbox.v_of(1) - mailbox.v_of(0), mailbox.v_row());
+    EXPECT_GE(mailbox.v_row(), shape.max_rank * kMaxModulesOfJob * kVPlanesOfWidest);
     EXPECT_LE(at(outbox, mailbox.y_of(shape.max_rows)), mailbox.outbox_region().bytes());
     EXPECT_EQ(at(mailbox.y_of(0), mailbox.y_of(1)), shape.max_out * element);
   }
@@ -209,8 +208,10 @@ TEST(Mailbox, IsRefusedWhateverIsWrittenIntoAnyFieldOfItsHeaders) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  // A column is a page, so that one less or more of anything shows.
-  const Mailbox made = make_mailbox({DType::f32, 3, 1024, 5, 9, 2});
+  // A column is a page, so that one less or more of anything shows, as does a rank where v has no
+  // more room than the largest needs.
+  constexpr std::uint32_t kRank = kLeastVRow / (kMaxModulesOfJob * kVPlanesOfWidest) + 1;
+  const Mailbox made = make_mailbox({DType::f32, 3, 1024, 5, 9, kRank});
   Vandal vandal(made);
   for (int round = 0; round < 3000; ++round) {
     const HeaderField& field = fields[random() % fields.size()];

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cpu_lora/worker/line_wait.h"
 #include "cpu_lora/worker/worker_loop.h"
+#include "cpu_lora/worker_pool/worker_speeds.h"
 #include "engine/loader/random_fill.h"
 #include "shm/jobs.h"
 #include "shm/mailbox.h"
@@ -105,6 +106,7 @@ class ProfiledWorkers {
     std::vector<double> seconds;
     double spent = 0;
     const int most = target_.quick ? 9 : 25;
+    speeds_ = {};  // of jobs like these
     TANDEM_TRY(publish(c));
     for (int job = -2; job < most && (job < 5 || spent < 0.25); ++job) {
       // The next is described before this one is offered, as all jobs of a step are.
@@ -179,7 +181,7 @@ class ProfiledWorkers {
         column += matrix.out;
       }
     }
-    publish_job(*mailbox_, ++published_, groups.data(), c.groups);
+    publish_job(*mailbox_, ++published_, groups.data(), c.groups, speeds_.weights());
     return {};
   }
 
@@ -206,6 +208,7 @@ class ProfiledWorkers {
     }));
     const TimePoint end = clock_.now();
     retire_before(*mailbox_, sequence);
+    speeds_.look(*mailbox_);
     while (seconds_between(end, clock_.now()) < gap_s_) relax();
     return seconds_between(start, end);
   }
@@ -215,6 +218,7 @@ class ProfiledWorkers {
   const SteadyClock clock_{};
   std::array<std::int64_t, 3> outs_{};
   std::unique_ptr<Mailbox> mailbox_;
+  WorkerSpeeds speeds_;
   std::unique_ptr<std::byte[], Free> arena_;
   std::size_t arena_bytes_ = 0;
   std::size_t next_weights_ = 0;

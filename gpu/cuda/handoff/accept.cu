@@ -183,7 +183,7 @@ __device__ void pull_v(const AcceptArgs& a, const GroupTurn& turn, std::int32_t 
   for (std::int32_t m = 0; m < a.num_modules; ++m) columns += rank_of(a, turn, segment.slot, m);
   if (columns > v_width) __trap();
   const MailboxView& mailbox = a.mailboxes[group.mailbox];
-  const float* from = mailbox.v + group.first_row * mailbox.max_v;
+  const float* from = mailbox.v + group.first_row * mailbox.v_row;
   float* to = scratch_v + rows_before(a, g) * v_width;
   const std::int64_t count = segment.count * columns;
   const std::int64_t step = std::int64_t{turn.parts()} * kThreads * kPullLoads;

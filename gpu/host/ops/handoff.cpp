@@ -240,7 +240,7 @@ void add_vb(OpContext& context, const AcceptArgs& args, std::int32_t g) {
   }
   TANDEM_CHECK(columns <= mailbox.max_v, "{} columns of v, {} in the mailbox", columns,
                mailbox.max_v);
-  const float* v = mailbox.v + group.first_row * mailbox.max_v;
+  const float* v = mailbox.v + group.first_row * mailbox.v_row;
   std::int64_t column = 0;
   for (std::int32_t m = 0; m < args.num_modules; ++m) {
     const LoraMatrix& matrix = matrices[m];

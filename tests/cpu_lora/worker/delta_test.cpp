@@ -30,19 +30,21 @@ struct DeltaRun {
 DeltaRun run_all(const DeltaCase& it, const GroupJob& job, ProductKind kind, bool xa,
                  std::size_t most_bytes) {
   use_one_thread();
-  const std::size_t plane = std::size_t{job.rows} * job.rank_columns + 5;
+  const std::uint64_t plane = v_plane_of(job) + 5;
   DeltaRun run;
-  run.v.assign(plane * kNumVPlanes, std::numeric_limits<float>::quiet_NaN());
+  run.v.assign(plane * 8, std::numeric_limits<float>::quiet_NaN());
   run.y.assign(std::size_t{job.rows} * job.out * size_of(it.dtype()), kPoison);
   const std::vector<std::byte> x = it.x();
   const DeltaPlaces places{x.data(), run.v.data(), static_cast<std::int64_t>(plane), run.y.data()};
   auto delta = WorkerDelta::create(it.dtype(), kind);
   EXPECT_TRUE(delta.ok()) << delta.status().message();
   std::vector<DeltaTask> tasks(static_cast<std::size_t>(std::popcount(job.workers)));
+  JobTerms terms{it.dtype(), job.rank_columns * 8};
+  for (std::size_t i = 0; i < kMaxSeats; i += 3) terms.weights[i] = kEvenWeight / 2;
   std::size_t at = 0;
   for (std::uint64_t left = job.workers; left != 0; left &= left - 1, ++at) {
     const int seat = std::countr_zero(left);
-    delta->assign(tasks[at], job, seat, it.arena().data(), most_bytes);
+    delta->assign(tasks[at], job, seat, terms, it.arena().data(), most_bytes);
     if (at % 2 == 0) delta->pack_some(tasks[at]);
     const Status status = delta->shrink(tasks[at], places);
     EXPECT_TRUE(status.ok()) << status.message();

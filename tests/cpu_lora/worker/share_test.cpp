@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <random>
+#include <set>
+#include <tuple>
 #include <vector>
 
 namespace tandem {
@@ -35,10 +38,11 @@ std::vector<int> seats_of(std::uint64_t mask) {
 
 // Every product of v, every element of y and every sum belongs to exactly one worker, and peers are
 // those who write what a worker reads.
-void check_shares(const GroupJob& job, DType dtype) {
+void check_shares(const GroupJob& job, const JobTerms& terms) {
+  const DType dtype = terms.dtype;
   std::vector<Share> shares;
   const std::vector<int> seats = seats_of(job.workers);
-  for (const int seat : seats) shares.push_back(share_of(job, seat, dtype));
+  for (const int seat : seats) shares.push_back(share_of(job, seat, terms));
 
   std::vector<std::vector<int>> v(job.num_modules);  // [rows, rank, in], how often multiplied
   std::vector<std::vector<int>> y(job.num_modules);  // [rows, out], how often written
@@ -47,12 +51,29 @@ void check_shares(const GroupJob& job, DType dtype) {
     v[m].resize(std::size_t{job.rows} * job.modules[m].rank * job.in);
     y[m].resize(std::size_t{job.rows} * job.modules[m].out);
   }
+  const bool by_tokens = job.split == JobSplit::tokens;
+  std::set<std::tuple<std::size_t, std::uint32_t, std::uint32_t, std::uint32_t>> planes;
+  std::uint64_t parts = 0;
   for (std::size_t w = 0; w < shares.size(); ++w) {
     const Share& share = shares[w];
-    ASSERT_LE(share.num_shrinks, Share::kMaxShrinks);
+    if (!by_tokens) {
+      EXPECT_TRUE(std::ranges::equal(share.stripes_of_all(), shares.front().stripes_of_all()));
+    }
+    parts += share.part;
+    ASSERT_LE(share.num_shrinks, share.num_stripes);
+    EXPECT_LE((share.most_planes - 1) * v_plane_of(job) + sums.size(),
+              std::uint64_t{job.rows} * terms.v_row);
     for (std::uint32_t i = 0; i < share.num_shrinks; ++i) {
       const ShrinkPart& part = share.shrinks[i];
-      EXPECT_LT(part.plane, share.num_planes);
+      const auto* const stripe =
+          std::find_if(share.stripes.begin(), share.stripes.begin() + share.num_stripes,
+                       [&](const Stripe& each) {
+                         return each.module == part.module && each.first_rank == part.first_rank;
+                       });
+      ASSERT_LT(stripe - share.stripes.begin(), share.num_stripes);
+      EXPECT_EQ(stripe->num_ranks, part.num_ranks);
+      EXPECT_LT(part.plane, stripe->num_planes);
+      EXPECT_TRUE(planes.emplace(w * by_tokens, part.module, part.first_rank, part.plane).second);
       EXPECT_EQ(part.first_in % 32, 0U);
       EXPECT_EQ(part.first_rank % 16, 0U);
       for (std::uint32_t t = share.first_row; t < share.first_row + share.num_rows; ++t) {
@@ -75,7 +96,7 @@ void check_shares(const GroupJob& job, DType dtype) {
       }
     }
     for (std::uint64_t i = 0; i < share.num_sums; ++i) ++sums.at(share.first_sum + i);
-    if (job.split == JobSplit::tokens) {
+    if (by_tokens) {
       EXPECT_EQ(share.expand_peers | share.reduce_peers, 0U);
       continue;
     }
@@ -97,29 +118,37 @@ void check_shares(const GroupJob& job, DType dtype) {
     for (const int times : v[m]) ASSERT_EQ(times, 1);
     for (const int times : y[m]) ASSERT_EQ(times, adapted ? 1 : 0);
   }
-  if (shares.front().num_planes > 1) {
-    for (const int times : sums) ASSERT_EQ(times, 1);
-  }
+  if (by_tokens) return;
+  for (const int times : sums) ASSERT_EQ(times, 1);
+  // Every plane of a stripe has been written by somebody.
+  std::size_t all = 0;
+  for (const Stripe& stripe : shares.front().stripes_of_all()) all += stripe.num_planes;
+  EXPECT_EQ(planes.size(), all);
+  if (job.rank_columns == 0) return;
+  EXPECT_NEAR(static_cast<double>(parts), kWholeJob, 3.0 * static_cast<double>(shares.size()) + 3);
 }
+
+constexpr std::uint32_t kWideRow = kLeastVRow;
 
 TEST(Share, CoversEverythingOnceForEveryCountOfWorkers) {
   for (int workers = 1; workers <= 16; ++workers) {
     SCOPED_TRACE(workers);
     const std::uint64_t mask = (std::uint64_t{1} << workers) - 1;
     for (const JobSplit split : {JobSplit::columns, JobSplit::tokens}) {
-      check_shares(make_job(5, 2080, {64, 8, 64}, {512, 128, 128}, mask, split), DType::bf16);
-      check_shares(make_job(3, 1040, {33}, {200}, mask << 7, split), DType::f32);
+      check_shares(make_job(5, 2080, {64, 8, 64}, {512, 128, 128}, mask, split),
+                   {DType::bf16, kWideRow});
+      check_shares(make_job(3, 1040, {33}, {200}, mask << 7, split), {DType::f32, 6 * 33});
     }
   }
 }
 
-TEST(Share, CoversEverythingOnceForShapesOfAnyKind) {
+TEST(Share, CoversEverythingOnceForShapesAndWeightsOfAnyKind) {
   const unsigned seed = 7;
   std::mt19937_64 random(seed);
   const auto up_to = [&](std::uint32_t most) {
     return static_cast<std::uint32_t>(random() % most) + 1;
   };
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 90; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", case " + std::to_string(i));
     std::vector<std::uint32_t> ranks;
     std::vector<std::uint32_t> outs;
@@ -127,11 +156,17 @@ TEST(Share, CoversEverythingOnceForShapesOfAnyKind) {
       ranks.push_back(random() % 4 == 0 ? 0 : up_to(70));
       outs.push_back(up_to(300));
     }
-    const std::uint64_t mask = random() & random() & random();
+    JobTerms terms;
+    terms.dtype = random() % 2 == 0 ? DType::bf16 : DType::f32;
+    terms.v_row = random() % 2 == 0 ? kWideRow : 6 * *std::ranges::max_element(ranks);
+    if (random() % 3 != 0) {
+      for (std::uint8_t& weight : terms.weights) weight = static_cast<std::uint8_t>(random());
+    }
+    const std::uint64_t mask = i % 5 == 0 ? random() : random() & random() & random();
     if (mask == 0) continue;
-    check_shares(make_job(up_to(6), up_to(2500), ranks, outs, mask,
+    check_shares(make_job(up_to(7) - 1, up_to(2500), ranks, outs, mask,
                           random() % 2 == 0 ? JobSplit::columns : JobSplit::tokens),
-                 random() % 2 == 0 ? DType::bf16 : DType::f32);
+                 terms);
   }
 }
 
@@ -139,15 +174,56 @@ TEST(Share, GivesTwelveWorkersEqualPartsOfQKV) {
   const GroupJob job =
       make_job(64, 4096, {64, 64, 64}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
   for (int seat = 0; seat < 12; ++seat) {
-    const Share share = share_of(job, seat, DType::bf16);
+    const Share share = share_of(job, seat, {DType::bf16, kWideRow});
     ASSERT_EQ(share.num_shrinks, 1U);
     const auto module = static_cast<std::uint32_t>(seat) / 4;
     const auto part = static_cast<std::uint32_t>(seat) % 4;
-    const std::uint32_t plane = part / 2;
-    EXPECT_EQ(share.shrinks[0], (ShrinkPart{module, part % 2 * 32, 32, plane * 2048, 2048, plane}));
+    const std::uint32_t plane = part % 2;
+    EXPECT_EQ(share.shrinks[0], (ShrinkPart{module, part / 2 * 32, 32, plane * 2048, 2048, plane}));
     ASSERT_EQ(share.num_expands, 1U);
     EXPECT_EQ(share.expands[0], (ExpandPart{module, part * 1024, 1024}));
     EXPECT_EQ(share.expand_peers, (0xfULL << (module * 4)) & ~(1ULL << seat));
+    EXPECT_NEAR(share.part, kWholeJob / 12.0, 2);
+  }
+}
+
+TEST(Share, LeavesNoneOfTwelveWorkersIdleWhereRanksAreSmall) {
+  const GroupJob job =
+      make_job(64, 4096, {16, 16, 16}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
+  for (int seat = 0; seat < 12; ++seat) {
+    const Share share = share_of(job, seat, {DType::bf16, kWideRow});
+    ASSERT_EQ(share.num_shrinks, 1U);
+    EXPECT_EQ(share.shrinks[0].num_ranks, 16U);
+    EXPECT_EQ(share.shrinks[0].num_in, 1024U);
+    EXPECT_EQ(share.most_planes, 4U);
+  }
+}
+
+TEST(Share, GivesASlowWorkerLessOfBothProductsAndAllOthersAsMuchMore) {
+  const GroupJob job =
+      make_job(64, 4096, {64, 64, 64}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
+  JobTerms terms{DType::bf16, kWideRow};
+  terms.weights[3] = kEvenWeight / 2;
+  for (int seat = 0; seat < 12; ++seat) {
+    const Share share = share_of(job, seat, terms);
+    std::uint64_t shrink = 0, expand = 0;
+    for (std::uint32_t i = 0; i < share.num_shrinks; ++i) {
+      shrink += std::uint64_t{share.shrinks[i].num_ranks} * share.shrinks[i].num_in;
+    }
+    for (std::uint32_t i = 0; i < share.num_expands; ++i) expand += share.expands[i].num_columns;
+    const double part = (seat == 3 ? 0.5 : 1) / 11.5;
+    // In grains, of which an even part has ten.
+    EXPECT_NEAR(static_cast<double>(shrink), part * 192 * 4096, 0.08 / 12 * 192 * 4096) << seat;
+    EXPECT_NEAR(static_cast<double>(expand), part * 12288, 32) << seat;
+    EXPECT_NEAR(share.part, part * kWholeJob, 0.05 / 12 * kWholeJob) << seat;
+    EXPECT_LE(share.most_planes, 4U);  // of the stripe that the slow one shares
+  }
+}
+
+TEST(Share, KeepsPlanesWithinTheRoomThatWidestRanksLeave) {
+  const GroupJob job = make_job(7, 4096, {64}, {512}, 0xfff, JobSplit::columns);
+  for (const std::uint32_t planes : {1U, 2U, 3U}) {
+    EXPECT_LE(share_of(job, 0, {DType::bf16, planes * 64}).most_planes, planes);
   }
 }
 

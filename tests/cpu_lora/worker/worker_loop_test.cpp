@@ -128,7 +128,9 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
   for (int round = 0; round < 20; ++round) {
     const JobSplit split = round % 2 == 0 ? JobSplit::columns : JobSplit::tokens;
     const GroupJob groups[] = {job(0x3, 0, split), job(0x2, 1, split)};
-    publish_job(*mailbox_, ++sequence, groups, 2);
+    SeatWeights weights = kEvenWeights;
+    weights[0] = static_cast<std::uint8_t>(kEvenWeight + round);
+    publish_job(*mailbox_, ++sequence, groups, 2, weights);
     const Ticket ticket = round % 3 == 0 ? Ticket::cpu_xa : Ticket::cpu;
     offer(sequence, groups[0], ticket);
     offer(sequence, groups[1], ticket);
@@ -146,6 +148,14 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
   EXPECT_EQ(mailbox_->seat(0).jobs.load(), 20U);
   EXPECT_EQ(mailbox_->seat(1).jobs.load(), 40U);
   EXPECT_GT(mailbox_->seat(1).busy_ns.load(), 0U);
+  // Of 6 of the 10 jobs by columns both products were asked for.
+  std::uint64_t parts = 0;
+  for (const int seat : {0, 1}) {
+    parts += mailbox_->seat(seat).shared_parts.load();
+    EXPECT_GT(mailbox_->seat(seat).shared_ns.load(), 0U);
+    EXPECT_LE(mailbox_->seat(seat).shared_ns.load(), mailbox_->seat(seat).busy_ns.load());
+  }
+  EXPECT_NEAR(static_cast<double>(parts), 6 * kWholeJob * (1 + 1.0 / 8), 100);
 }
 
 TEST_F(WorkerLoopTest, TakesNoPartInJobsThatAreNotForIt) {
@@ -201,7 +211,9 @@ TEST_F(WorkerLoopTest, GivesUpOnAPeerThatNeverComes) {
   EXPECT_NE(mailbox_->seat(0).done[0].load(), 1U);
   // Garbage of a peer is a peer that never comes.
   mailbox_->seat(1).shrunk[0].store(0xdeadbeefdeadbeef);
-  publish_job(*mailbox_, 2, &it, 1);
+  SeatWeights uneven = kEvenWeights;  // so that both have parts of one sum
+  uneven[0] = 2 * kEvenWeight;
+  publish_job(*mailbox_, 2, &it, 1, uneven);
   offer(2, it, Ticket::cpu_xa);
   EXPECT_TRUE(left_behind(2, 0x1));
   EXPECT_NE(mailbox_->seat(0).done[0].load(), 2U);

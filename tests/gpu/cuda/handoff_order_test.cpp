@@ -188,7 +188,7 @@ class HandoffOrder : public ::testing::Test {
     view.seat_stride = 1;
     view.max_in = kIn;
     view.max_out = kOut;
-    view.max_v = kRank;
+    view.max_v = view.v_row = kRank;
     return view;
   }
 };

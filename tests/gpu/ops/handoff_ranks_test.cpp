@@ -206,6 +206,7 @@ class HandoffOfRanks : public ::testing::Test {
                            64,
                            kRanks * kIn,
                            kRanks * kWidth,
+                           kModules * kLoraRank,
                            kModules * kLoraRank};
     }
     const std::int64_t in = is_part ? kIn : kRanks * kIn;

@@ -234,7 +234,7 @@ void HandoffTest::compute(Stage& s, std::size_t g, Ticket ticket) {
   if (ticket == Ticket::cpu) {
     write_y(s, g, x, mail.y() + first_row * mail.view().max_out * size);
   } else {
-    write_v(s, g, x, mail.v() + first_row * mail.view().max_v);
+    write_v(s, g, x, mail.v() + first_row * mail.view().v_row);
   }
   bool skip = group.answer == TestAnswer::by_all_but_one;
   for (int seat = 0; seat < kSeats; ++seat) {

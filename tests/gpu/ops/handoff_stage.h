@@ -81,11 +81,12 @@ class TestMail {
     view_.x = take(rows * in * size);
     y_ = take(rows * out * size);
     view_.y = y_;
-    v_ = reinterpret_cast<float*>(take(rows * ranks * 4));
+    v_ = reinterpret_cast<float*>(take(rows * (ranks + kVRoom) * 4));
     view_.v = v_;
     view_.max_in = in;
     view_.max_out = out;
     view_.max_v = ranks;
+    view_.v_row = ranks + kVRoom;
     forget();
   }
 
@@ -109,11 +110,13 @@ class TestMail {
   }
 
  private:
+  static constexpr std::int64_t kVRoom = 16;  // floats between a row of v and the next
+
   static std::int64_t round(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   static std::size_t bytes(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::int64_t ranks) {
     return static_cast<std::size_t>(kMaxColdGroups * kBellStride * 8 + kSeats * kSeatStride * 8 +
-                                    rows * (in + out + ranks) * 4 + 256);
+                                    rows * (in + out + ranks + kVRoom) * 4 + 256);
   }
 
   Buffer memory_;

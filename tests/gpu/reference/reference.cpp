@@ -355,7 +355,7 @@ void accept(const AcceptArgs& args) {
                     DType::f32, &delta, 1);
           }
           for (std::int32_t j = 0; j < rank; ++j) {
-            delta += mailbox.v[group.first_row * mailbox.max_v + r * ranks + rank_column + j] *
+            delta += mailbox.v[group.first_row * mailbox.v_row + r * ranks + rank_column + j] *
                      b[static_cast<std::size_t>(o * rank + j)];
           }
           put(out, at(out, row, o) + delta, row, o);

@@ -200,7 +200,7 @@ void FaultInjector::write_garbage() {
   const std::uint64_t value = garbage(mailbox);
   const std::uint64_t group = below(below(2) == 0 ? 4 : kMaxColdGroups);
   std::string word;
-  switch (below(11)) {
+  switch (below(12)) {
     case 0:
     case 1:
       word = fmt::format("done[{}]", group);
@@ -241,10 +241,16 @@ void FaultInjector::write_garbage() {
       seat.cpu = static_cast<std::uint32_t>(value);
       seat.refused = static_cast<std::uint32_t>(random_());
       break;
-    default:
+    case 10:
       word = "jobs and busy_ns";
       seat.jobs = value;
       seat.busy_ns = random_();
+      break;
+    default:
+      word = "what it shared";
+      seat.shared_jobs = value;
+      seat.shared_ns = random_();
+      seat.shared_parts = random_();
   }
   note(fmt::format("{} of seat {} = {:#x}", word, at, value));
 }

@@ -263,6 +263,7 @@ class HandoffTimer {
     view.max_in = mailbox_->shape().max_in;
     view.max_out = mailbox_->shape().max_out;
     view.max_v = mailbox_->shape().max_rank * kModules;
+    view.v_row = mailbox_->v_row();
     offer_ = {};
     offer_.x = {x_.data(), kType, {rows, bench_.width}};
     offer_.rows = on_device->rows;

@@ -16,6 +16,7 @@
 #include "base/onednn/matmul.h"
 #include "cpu_lora/worker/line_wait.h"
 #include "cpu_lora/worker/worker_loop.h"
+#include "cpu_lora/worker_pool/worker_speeds.h"
 #include "engine/loader/random_fill.h"
 #include "shm/jobs.h"
 #include "shm/region.h"
@@ -72,6 +73,7 @@ struct WorkerBench::Impl {
 
   WorkerBenchOptions options;
   Mailbox mailbox;
+  WorkerSpeeds speeds;
   ShmRegion arena;
   std::uint64_t next_weights = 0;  // byte of the arena
   std::uint64_t sequence = 0;
@@ -165,7 +167,7 @@ void WorkerBench::Impl::write_rows(const GroupJob& job) {
 Result<double> WorkerBench::Impl::round_trip(const WorkerCase& it, const GroupJob& job) {
   write_rows(job);
   const TimePoint described = steady_clock::now();
-  publish_job(mailbox, ++sequence, &job, 1);
+  publish_job(mailbox, ++sequence, &job, 1, speeds.weights());
   while (seconds_between(described, steady_clock::now()) < kAheadS) relax();
   const TimePoint begin = steady_clock::now();
   if (it.cold) {
@@ -188,6 +190,7 @@ Result<double> WorkerBench::Impl::round_trip(const WorkerCase& it, const GroupJo
   }
   const double seconds = seconds_between(begin, steady_clock::now());
   retire_before(mailbox, sequence);
+  speeds.look(mailbox);
   return seconds;
 }
 
@@ -271,6 +274,7 @@ Result<WorkerTimes> WorkerBench::time(const WorkerCase& it, int rounds) {
       fmt::format("{}{} rows, rank {}, {} workers by {}", it.xa ? "xA, " : "", it.rows, it.rank,
                   it.workers, it.split == JobSplit::columns ? "columns" : "tokens");
   if (!it.cold) times.samples.name += ", weights packed ahead";
+  bench.speeds = {};  // of jobs like these
   const TimePoint start = steady_clock::now();
   int warm_up = kWarmUp;
   for (int i = 0; i < warm_up + rounds; ++i) {
