@@ -164,7 +164,7 @@ TEST_F(PagedAttention, MergesPartsOfContextsOfAnyLength) {
   const std::vector<std::int64_t> head_sizes =
       all ? std::vector<std::int64_t>{64, 96, 128, 256} : std::vector<std::int64_t>{96, 128};
   const std::vector<int> lengths =
-      all ? std::vector{129, 250, 513, 900, 1100, 4097} : std::vector{129, 1100, 4097};
+      all ? std::vector{129, 250, 513, 900, 1100, 4097} : std::vector{129, 1100};
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int64_t d : head_sizes) {
       for (const int keys : lengths) {
