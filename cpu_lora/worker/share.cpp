@@ -181,7 +181,6 @@ Share share_of(const GroupJob& job, int seat, const JobTerms& terms) {
   }
   const Crew crew = by_tokens ? Crew(bit, terms.weights) : all;
 
-  share.even_part = static_cast<std::uint32_t>(kWholeJob / crew.count);
   Stripes stripes(job, crew, terms.v_row);
   std::array<std::uint64_t, kMaxModulesOfJob> writers{};  // others, by module
   cut_stripes(job, stripes, crew, index, share, writers);

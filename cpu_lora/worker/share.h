@@ -61,8 +61,7 @@ struct Share {
   std::uint64_t expand_peers = 0;             // seats other than this one that wrote v of `expands`
   std::uint64_t reduce_peers = 0;             // the same of all of v
   std::uint64_t first_sum = 0, num_sums = 0;  // for cpu_xa: of the rows * rank_columns floats
-  std::uint32_t part = 0;       // of kWholeJob: the mean of its parts of both products
-  std::uint32_t even_part = 0;  // the same of everybody, were weights even
+  std::uint32_t part = 0;  // of kWholeJob: the mean of its parts of both products
 
   std::span<const Stripe> stripes_of_all() const { return std::span(stripes).first(num_stripes); }
 };

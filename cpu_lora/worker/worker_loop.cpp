@@ -283,11 +283,12 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
       waited = steady_clock::now() - ready;
     }
     status = delta.expand(task, places);
-    if (group_job.split == JobSplit::columns && !std::has_single_bit(group_job.workers)) {
+    const auto sharing = static_cast<std::uint64_t>(std::popcount(group_job.workers));
+    if (group_job.split == JobSplit::columns && sharing > 1) {
       const std::chrono::nanoseconds worked = steady_clock::now() - start - waited;
       add(seat.shared_jobs, 1);
       add(seat.shared_ns, static_cast<std::uint64_t>(worked.count()));
-      add(seat.shared_parts, share.part + share.even_part / 8);
+      add(seat.shared_parts, share.part + kWholeJob / sharing / 8);
     }
   } else if (status.ok() && share.most_planes > 1) {
     if (!meet(n, group, share.reduce_peers)) return false;

@@ -171,17 +171,12 @@ Status HostTier::check_size(std::uint64_t bytes) const {
 Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
   TANDEM_TRY(check_size(bytes));
   const std::lock_guard lock(mutex_);
-  // Asked first: what is let go after the search did not find it would be held by nobody.
-  if (retry != nullptr) *retry = is_any_held();
-  std::optional<Room> best;
-  // When the last to go was used, 0 if none must; then who has most room.
-  const auto price = [](const Room& room) {
-    return std::tuple(room.victims.empty() ? 0 : room.victims.back()->second.last_use,
-                      ~room.free_bytes);
-  };
-  for (std::size_t arena = 0; arena < num_arenas(); ++arena) {
-    std::optional<Room> room = find_room(arena, bytes);
-    if (room && (!best || price(*room) < price(*best))) best = std::move(room);
+  std::optional<Room> best = find_room(bytes);
+  if (!best) {
+    const bool held = is_any_held();
+    if (retry != nullptr) *retry = held;
+    // What was let go between the two looks has been seen by neither; now nothing more can be.
+    if (!held) best = find_room(bytes);
   }
   if (!best) {
     return error(StatusCode::resource_exhausted,
@@ -208,8 +203,22 @@ AdapterBytes HostTier::hand_out(std::shared_ptr<Run> run) const {
           }};
 }
 
+std::optional<HostTier::Room> HostTier::find_room(std::size_t bytes) {
+  std::optional<Room> best;
+  // When the last to go was used, 0 if none must; then who has most room.
+  const auto price = [](const Room& room) {
+    return std::tuple(room.victims.empty() ? 0 : room.victims.back()->second.last_use,
+                      ~room.free_bytes);
+  };
+  for (std::size_t arena = 0; arena < num_arenas(); ++arena) {
+    std::optional<Room> room = find_room_in(arena, bytes);
+    if (room && (!best || price(*room) < price(*best))) best = std::move(room);
+  }
+  return best;
+}
+
 // Only find() hands kept runs out, under the mutex: one owner means that nobody else has them.
-std::optional<HostTier::Room> HostTier::find_room(std::size_t arena, std::size_t bytes) {
+std::optional<HostTier::Room> HostTier::find_room_in(std::size_t arena, std::size_t bytes) {
   Room room;
   room.arena = arena;
   OffsetAllocator space = [&] {

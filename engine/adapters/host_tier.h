@@ -65,9 +65,9 @@ class HostTier {
   // Room in one arena, not initialised; 64-byte aligned. Of the arenas that have it, the one with
   // most room left; where none has, others are dropped, from one arena: where the last to go was
   // used longest ago. It returns when the last owner lets go. invalid_argument:
-  // check_size(); resource_exhausted, and nothing was dropped: it would not suffice (`retry`, which
-  // means nothing otherwise: now, but soon perhaps, since copies hold some of it, or others have
-  // taken it and are filling it: the room's signal tells).
+  // check_size(); resource_exhausted, and nothing was dropped: it would not suffice (`retry`: now,
+  // but soon perhaps, since copies hold some of it, or others have taken it and are filling it: the
+  // room's signal tells).
   Result<AdapterBytes> take(std::size_t bytes, bool* retry = nullptr);
   RoomSignal& room() const { return *room_; }
 
@@ -116,7 +116,8 @@ class HostTier {
   };
 
   explicit HostTier(std::vector<std::shared_ptr<Arena>> arenas);
-  std::optional<Room> find_room(std::size_t arena, std::size_t bytes);
+  std::optional<Room> find_room(std::size_t bytes);
+  std::optional<Room> find_room_in(std::size_t arena, std::size_t bytes);
   bool is_any_held() const;
   AdapterBytes hand_out(std::shared_ptr<Run> run) const;
 

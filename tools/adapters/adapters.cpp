@@ -53,14 +53,12 @@ int run_adapters_command(const AdaptersCommand& command, const std::vector<std::
   SettingsTable table;
   if (command.add_settings != nullptr) command.add_settings(table, call.settings);
   add_server_keys(table, command, call.settings);
-  const GivenBeside beside{.words = &call.words, .most_words = command.most_words};
+  const GivenBeside beside{.words = &call.words,
+                           .least_words = command.least_words,
+                           .most_words = command.most_words,
+                           .word = "adapter"};
   if (const auto status = read_settings(command.info, std::move(table), args, beside)) {
     return *status;
-  }
-  if (call.words.size() < command.least_words) {
-    fmt::print(stderr, "tandem {}: which adapter? Usage: tandem {} {}\n", command.info.name,
-               command.info.name, command.info.usage);
-    return kExitUsage;
   }
   const auto registry = open_registry(call.settings.server.registry);
   if (!registry) return report_failure(command.info, registry.status());

@@ -265,6 +265,10 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
   }
   if (status) status = table.validate();
   if (!status) return report_usage(command, status.message());
+  if (beside.words != nullptr && beside.words->size() < beside.least_words) {
+    return report_usage(command, fmt::format("which {}? Usage: tandem {} {}", beside.word,
+                                             command.name, command.usage));
+  }
   return std::nullopt;
 }
 

@@ -62,7 +62,8 @@ class HelpReader {
 // What a command line has beside settings. Null: not wanted.
 struct GivenBeside {
   std::vector<std::string>* words = nullptr;  // before, between and after flags; null: none may be
-  std::size_t most_words = 1;
+  std::size_t least_words = 0, most_words = 1;
+  const char* word = "";  // what a word names: "which adapter?" is asked where one is missing
   std::string* config = nullptr;  // the path that --config has
 };
 

@@ -6,42 +6,48 @@
 #include <cctype>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 namespace tandem {
 namespace {
 
 constexpr std::string_view kPrefix = "TANDEM_";
 
-// The keys that TANDEM_... names in the environment would have.
-std::vector<std::string> keys_in_environment() {
-  std::vector<std::string> keys;
+// The TANDEM_... names in the environment.
+std::vector<std::string> names_in_environment() {
+  std::vector<std::string> names;
   for (char** each = ::environ; each != nullptr && *each != nullptr; ++each) {
     std::string_view name(*each);
     name = name.substr(0, name.find('='));
-    if (!name.starts_with(kPrefix)) continue;
-    std::string& key = keys.emplace_back(name.substr(kPrefix.size()));
-    for (char& c : key) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (name.starts_with(kPrefix)) names.emplace_back(name);
   }
-  return keys;
+  return names;
 }
 
-std::string variable_of(std::string_view key) {
-  std::string name(kPrefix);
-  for (const char c : key) name += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return name;
+// The key that a variable of this name would have.
+std::string key_of(std::string_view name) {
+  std::string key(name.substr(kPrefix.size()));
+  for (char& c : key) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return key;
+}
+
+std::string variable_of(std::string key) {
+  SettingsFacts facts;
+  facts.key = std::move(key);
+  return environment_of(facts);
 }
 
 void warn_of_misspelt(SettingsTable& table,
                       const std::function<std::vector<std::string>()>& other_keys,
                       const std::function<void(const std::string&)>& warn) {
   std::vector<std::string> known;
-  for (const std::string& key : keys_in_environment()) {
+  for (const std::string& name : names_in_environment()) {
+    const std::string key = key_of(name);
     if (key == "config" || table.find(key) != nullptr) continue;
     if (known.empty()) known = other_keys();
     const std::string near = nearest(key, known);
     if (near.empty() || near == key) continue;
-    warn(fmt::format("the variable {} is not read; did you mean {}?", variable_of(key),
-                     variable_of(near)));
+    warn(fmt::format("the variable {} is not read; did you mean {}?", name, variable_of(near)));
   }
 }
 

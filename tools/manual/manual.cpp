@@ -49,8 +49,8 @@ int print_man_pages(const Subcommands& commands, const std::vector<std::string>&
   table.add(folder, "write", "write the pages of all commands into this folder")
       .meta("DIR")
       .flag_only();
-  constexpr std::size_t kDeepest = 3;  // of a command's name
-  if (const auto status = read_settings(kManInfo, table, args, {&words, kDeepest})) return *status;
+  const GivenBeside beside{.words = &words, .most_words = 3};  // of a command's name
+  if (const auto status = read_settings(kManInfo, table, args, beside)) return *status;
   const Command root = read_commands(commands);
   const std::vector<const Command*> all = all_of(root);
   if (!folder.empty()) {
@@ -70,7 +70,8 @@ int print_man_pages(const Subcommands& commands, const std::vector<std::string>&
 
 int print_completion(const Subcommands& commands, const std::vector<std::string>& args) {
   std::vector<std::string> shells;
-  if (const auto status = read_settings(kCompletionInfo, {}, args, {&shells})) return *status;
+  if (const auto status = read_settings(kCompletionInfo, {}, args, {.words = &shells}))
+    return *status;
   const std::string shell = shells.empty() ? "" : shells.front();
   if (shell != "bash" && shell != "zsh" && shell != "fish") {
     fmt::print(stderr, "tandem completion: which shell? Usage: tandem completion bash|zsh|fish\n");

@@ -66,11 +66,8 @@ int run_replay(const std::vector<std::string>& args) {
       .flag_only();
   add_device_settings(table, settings);
   add_log_settings(table, settings.log);
-  if (const auto status = read_settings(kInfo, table, args, {.words = &files})) return *status;
-  if (files.empty()) {
-    fmt::print(stderr, "tandem replay: which file? Usage: tandem replay {}\n", kInfo.usage);
-    return kExitUsage;
-  }
+  const GivenBeside beside{.words = &files, .least_words = 1, .word = "file"};
+  if (const auto status = read_settings(kInfo, table, args, beside)) return *status;
   set_up_log(settings.log);
   const Result<int> status = replay(files.front(), settings);
   return status ? *status : report_failure(kInfo, status.status());

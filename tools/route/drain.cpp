@@ -136,13 +136,8 @@ int run_drain(const std::vector<std::string>& args) {
       .meta("SECONDS")
       .range(0, 86400)
       .flag_only();
-  if (const auto status = read_settings(kDrainInfo, table, args, {.words = &engines})) {
-    return *status;
-  }
-  if (engines.empty()) {
-    fmt::print(stderr, "tandem drain: which engine? Usage: tandem drain {}\n", kDrainInfo.usage);
-    return kExitUsage;
-  }
+  const GivenBeside beside{.words = &engines, .least_words = 1, .word = "engine"};
+  if (const auto status = read_settings(kDrainInfo, table, args, beside)) return *status;
   const Status status = drain(engines.front(), settings);
   return status ? kExitOk : report_failure(kDrainInfo, status);
 }

@@ -170,9 +170,13 @@ TEST(Share, CoversEverythingOnceForShapesAndWeightsOfAnyKind) {
   }
 }
 
+// A layer's q, k and v for twelve workers.
+GroupJob qkv_job(std::uint32_t rank) {
+  return make_job(64, 4096, {rank, rank, rank}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
+}
+
 TEST(Share, GivesTwelveWorkersEqualPartsOfQKV) {
-  const GroupJob job =
-      make_job(64, 4096, {64, 64, 64}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
+  const GroupJob job = qkv_job(64);
   for (int seat = 0; seat < 12; ++seat) {
     const Share share = share_of(job, seat, {DType::bf16, kWideRow});
     ASSERT_EQ(share.num_shrinks, 1U);
@@ -188,8 +192,7 @@ TEST(Share, GivesTwelveWorkersEqualPartsOfQKV) {
 }
 
 TEST(Share, LeavesNoneOfTwelveWorkersIdleWhereRanksAreSmall) {
-  const GroupJob job =
-      make_job(64, 4096, {16, 16, 16}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
+  const GroupJob job = qkv_job(16);
   for (int seat = 0; seat < 12; ++seat) {
     const Share share = share_of(job, seat, {DType::bf16, kWideRow});
     ASSERT_EQ(share.num_shrinks, 1U);
@@ -200,8 +203,7 @@ TEST(Share, LeavesNoneOfTwelveWorkersIdleWhereRanksAreSmall) {
 }
 
 TEST(Share, GivesASlowWorkerLessOfBothProductsAndAllOthersAsMuchMore) {
-  const GroupJob job =
-      make_job(64, 4096, {64, 64, 64}, {4096, 4096, 4096}, 0xfff, JobSplit::columns);
+  const GroupJob job = qkv_job(64);
   JobTerms terms{DType::bf16, kWideRow};
   terms.weights[3] = kEvenWeight / 2;
   for (int seat = 0; seat < 12; ++seat) {

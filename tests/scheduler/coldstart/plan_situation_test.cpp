@@ -13,19 +13,24 @@ struct Case {
   double gbps = 10;
 };
 
+// Of adapters that have as many rows each.
+PlanRequest cold_request(std::int32_t rows, int adapters = 1) {
+  PlanRequest request;
+  request.rows = rows;
+  for (int i = 0; i < adapters; ++i) {
+    ColdAdapter& adapter = request.adapters.emplace_back();
+    adapter.rows = rows / adapters;
+    adapter.layers.assign(32, {.a_bytes = 1 << 20, .b_bytes = 1 << 21, .sites = 1});
+  }
+  return request;
+}
+
 // A load that has been ordered `ago` seconds ago in the order of a plan, or that is to be.
 PlanSituation situation(const Case& of, bool ordered, double ago = 0) {
   CostModel costs;
   costs.link_bytes_per_s = of.gbps * 1e9;
-  PlanRequest request;
-  request.rows = of.rows;
+  PlanRequest request = cold_request(of.rows, of.adapters);
   request.workers = 12;
-  for (int i = 0; i < of.adapters; ++i) {
-    ColdAdapter adapter;
-    adapter.rows = of.rows / of.adapters;
-    adapter.layers.assign(32, {.a_bytes = 1 << 20, .b_bytes = 1 << 21, .sites = 1});
-    request.adapters.push_back(adapter);
-  }
   if (ordered) {
     const HandoffPlan plan = plan_handoff(costs, request);
     put_on_their_way(costs, plan.order, ago, request.adapters);
@@ -35,11 +40,8 @@ PlanSituation situation(const Case& of, bool ordered, double ago = 0) {
 
 TEST(PlanSituation, CountsWhatIsStillRead) {
   CostModel costs;
-  PlanRequest request;
-  request.rows = 64;
-  ColdAdapter& adapter = request.adapters.emplace_back();
-  adapter.rows = 64;
-  adapter.layers.assign(32, {.a_bytes = 1 << 20, .b_bytes = 1 << 20, .sites = 1});
+  PlanRequest request = cold_request(64);
+  ColdAdapter& adapter = request.adapters.front();
   const PlanSituation whole = PlanSituation::of(costs, request);
   adapter.host_arrives.assign(32, 50e-3);
   EXPECT_GT(PlanSituation::of(costs, request).link, whole.link);
@@ -76,11 +78,8 @@ TEST(PlanSituation, CountsFromWhereItsStepBegins) {
   constexpr double kBefore_s = 20e-3;
   CostModel costs;
   costs.link_bytes_per_s = 10e9;
-  PlanRequest request;
-  request.rows = 64;
-  ColdAdapter& adapter = request.adapters.emplace_back();
-  adapter.rows = 64;
-  adapter.layers.assign(32, {.a_bytes = 1 << 20, .b_bytes = 1 << 21, .sites = 1});
+  PlanRequest request = cold_request(64);
+  ColdAdapter& adapter = request.adapters.front();
   const PlanSituation at_once = PlanSituation::of(costs, request);
   EXPECT_GT(at_once.link, 0);
   request.starts_in = kBefore_s;
