@@ -8,7 +8,7 @@
 
 #include "tools/adapters/adapters.h"
 #include "tools/bench/bench.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/version.h"
 #include "tools/generate/generate.h"
 #include "tools/manual/manual.h"

@@ -1,9 +1,9 @@
 // One table per command yields its struct, TOML keys, flags, environment names and help.
 //
 // A command fills a struct with its defaults, adds every member to a SettingsTable, and reads the
-// sources in order of precedence: config file, environment, flags (tools/cli/flags.h). Each later
-// source overwrites the member; the field remembers which one did, so that a bad value is reported
-// with the place it came from.
+// sources in order of precedence: config file, environment, flags (tools/cli/flags/flags.h). Each
+// later source overwrites the member; the field remembers which one did, so that a bad value is
+// reported with the place it came from.
 //
 //   struct Settings { std::string host = "127.0.0.1"; std::int64_t port = 8000; };
 //   table.group("Server");

@@ -10,7 +10,7 @@
 #include "base/settings/settings.h"
 #include "base/status.h"
 #include "scheduler/registry/registry.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/settings.h"
 
 namespace tandem {

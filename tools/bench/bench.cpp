@@ -8,7 +8,7 @@
 #include "tools/bench/engine/bench_engine.h"
 #include "tools/bench/kernels/bench_kernels.h"
 #include "tools/bench/serve/bench_serve.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 namespace tandem {
 namespace {

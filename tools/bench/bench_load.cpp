@@ -17,7 +17,7 @@
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
 #include "tools/bench/measure/bench_peaks.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/signals.h"
 #include "tools/setup/engine_setup.h"

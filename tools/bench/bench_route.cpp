@@ -12,7 +12,7 @@
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
 #include "tools/bench/relay_cost.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 namespace tandem {
 namespace {

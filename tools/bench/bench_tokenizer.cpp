@@ -13,7 +13,7 @@
 #include "tools/bench/bench_tokenizer.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/progress.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/settings.h"
 #include "tools/cli/signals.h"
 #include "tools/generate/generate.h"

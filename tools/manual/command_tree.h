@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/settings/settings.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 namespace tandem {
 

@@ -15,7 +15,7 @@
 #include "cpu_lora/topology/pin_plan.h"
 #include "engine/loader/shard.h"
 #include "gpu/cuda/cuda_device.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/settings.h"

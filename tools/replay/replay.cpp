@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "engine/recording/recording_reader.h"
 #include "engine/recording/replay.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/settings.h"
 #include "tools/replay/replay.h"
 #include "tools/setup/engine_setup.h"

@@ -10,7 +10,7 @@
 #include "base/http/client/http_client.h"
 #include "base/settings/settings.h"
 #include "scheduler/cluster/engine_report.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/route/route.h"
 
 namespace tandem {

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "base/log.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/serving.h"
 #include "tools/cli/signals.h"
 #include "tools/cli/version.h"

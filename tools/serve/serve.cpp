@@ -16,7 +16,7 @@
 #include "engine/server/cluster/engine_report.h"
 #include "engine/server/server.h"
 #include "engine/server/tool_calls/tool_format.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/serving.h"
 #include "tools/cli/settings.h"
 #include "tools/cli/signals.h"

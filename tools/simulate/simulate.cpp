@@ -18,7 +18,7 @@
 #include "scheduler/simulator/popularity.h"
 #include "scheduler/simulator/recorded_requests.h"
 #include "scheduler/simulator/simulation.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/progress.h"
 #include "tools/simulate/recorded_cluster.h"
 #include "tools/simulate/simulate_report.h"

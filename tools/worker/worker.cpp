@@ -17,7 +17,7 @@
 #include "cpu_lora/worker_process/engine_watch.h"
 #include "shm/mailbox.h"
 #include "shm/region.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/worker/worker.h"
 
 namespace tandem {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "tools/cli/foreign_flags.h"
+#include "tools/cli/flags/foreign_flags.h"
 #include "tools/cli/settings.h"
 
 namespace tandem {

@@ -25,7 +25,7 @@
 #include "tools/bench/measure/bench_adapters.h"
 #include "tools/bench/measure/bench_handoff.h"
 #include "tools/bench/measure/bench_worker.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"
 

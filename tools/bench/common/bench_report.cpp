@@ -11,7 +11,7 @@
 #include "base/memory/memory_info.h"
 #include "base/thread_cpus.h"
 #include "tools/bench/common/sample_plots.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/version.h"
 

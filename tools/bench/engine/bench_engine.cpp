@@ -17,7 +17,7 @@
 #include "tools/bench/engine/bench_steps.h"
 #include "tools/bench/engine/bench_tracing.h"
 #include "tools/bench/measure/bench_peaks.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"

@@ -8,7 +8,7 @@
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
 #include "tools/bench/kernels/bench_kernels.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/progress.h"
 #if TANDEM_HAVE_CUDA
 #include "tools/bench/kernels/attention_section.h"

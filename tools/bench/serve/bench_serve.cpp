@@ -13,7 +13,7 @@
 #include "tools/bench/serve/serve_options.h"
 #include "tools/bench/serve/serve_session.h"
 #include "tools/bench/serve/stub_server.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/signals.h"
 
 namespace tandem {

@@ -20,7 +20,7 @@
 #include "scheduler/picker/envoy/ext_proc_server.h"
 #include "scheduler/picker/picker_front.h"
 #include "scheduler/picker/picker_host.h"
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/signals.h"
 #include "tools/pick/pick.h"
 #include "tools/pick/pick_settings.h"

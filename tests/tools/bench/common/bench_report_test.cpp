@@ -7,7 +7,7 @@
 #include <fstream>
 #include <limits>
 
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 namespace tandem {
 namespace {

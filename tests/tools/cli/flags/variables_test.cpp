@@ -1,4 +1,4 @@
-#include "tools/cli/variables.h"
+#include "tools/cli/flags/variables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/cli/help_text.h"
+#include "tools/cli/flags/help_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tools/cli/file_keys.h"
+#include "tools/cli/flags/file_keys.h"
 
 #include <set>
 

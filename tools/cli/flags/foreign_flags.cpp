@@ -1,4 +1,4 @@
-#include "tools/cli/foreign_flags.h"
+#include "tools/cli/flags/foreign_flags.h"
 
 #include <algorithm>
 #include <array>

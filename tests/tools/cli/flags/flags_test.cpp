@@ -1,4 +1,4 @@
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

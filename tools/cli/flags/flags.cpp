@@ -1,4 +1,4 @@
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,10 +15,10 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/stderr_text.h"
-#include "tools/cli/file_keys.h"
-#include "tools/cli/foreign_flags.h"
-#include "tools/cli/help_text.h"
-#include "tools/cli/variables.h"
+#include "tools/cli/flags/file_keys.h"
+#include "tools/cli/flags/foreign_flags.h"
+#include "tools/cli/flags/help_text.h"
+#include "tools/cli/flags/variables.h"
 
 namespace tandem {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/cli/flags.h"
+#include "tools/cli/flags/flags.h"
 
 namespace tandem {
 
