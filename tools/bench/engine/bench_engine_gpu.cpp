@@ -14,6 +14,7 @@
 #include "tools/bench/engine/bench_arrivals.h"
 #include "tools/bench/engine/bench_constrained.h"
 #include "tools/bench/engine/bench_link.h"
+#include "tools/bench/engine/bench_many_adapters.h"
 #include "tools/bench/engine/bench_tracing.h"
 #include "tools/bench/measure/bench_gemm_peak.h"
 #include "tools/bench/measure/bench_gpu_steps.h"
@@ -72,7 +73,7 @@ class GpuBench {
       TANDEM_TRY(measure_layer_pieces(*device, config_, dtype_,
                                       static_cast<std::int32_t>(settings_.page_tokens), report_));
     }
-    if (only_.any("G9")) TANDEM_TRY(run_many_adapters());
+    if (only_.any("G9")) TANDEM_TRY(measure_many_adapters(settings_, report_));
     if (only_.any("L1")) TANDEM_TRY(measure_tracing(settings_, kTracingRounds, report_));
     return {};
   }
@@ -288,48 +289,6 @@ class GpuBench {
                                     bench.prefill_flops(tokens) / (products.median() * 1e12));
       add_over_floor("G4", fmt::format("prefill of {} tokens", tokens), samples, floor, bar);
     }
-    return {};
-  }
-
-  // S-LoRA's S2: Llama-7B, ranks 64, 32, 16, 8 by turns.
-  Status run_many_adapters() {
-    constexpr std::int32_t kMany = 2000;
-    constexpr std::int32_t kFew = 5;
-    constexpr std::int32_t kRanks[] = {64, 32, 16, 8};
-    std::vector<DummyAdapter> adapters;
-    std::vector<std::string> names;
-    for (std::int32_t i = 0; i < kMany; ++i) {
-      adapters.push_back({fmt::format("s2-{}", i), kRanks[i % 4], qkv_modules()});
-      names.push_back(adapters.back().name);
-    }
-    EngineSettings settings = settings_;
-    settings.max_num_seqs = 256;
-    settings.max_num_batched_tokens = 2048;
-    settings.max_model_len = 1040;
-    settings.max_lora_rank = 64;
-    const std::size_t bytes = host_tier_bytes_for(config_, dtype_, adapters);
-    settings.host_tier_gb = static_cast<double>(bytes) / 1e9;
-    log::info("starting an engine with a host tier of {}", bytes_text(static_cast<double>(bytes)));
-    TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
-    TANDEM_TRY(bench->add_adapters(adapters, [&](std::size_t done) {
-      if (done % 250 == 0) log::info("{} of {} adapters made", done, adapters.size());
-    }));
-    const std::vector<std::string> few(names.begin(), names.begin() + kFew);
-    Samples of_few{"S2 workload, 5 adapters", "requests/s", {}};
-    Samples of_many{"S2 workload, 2000 adapters", "requests/s", {}};
-    for (std::uint64_t round = 0; round < 3; ++round) {
-      for (Samples* samples : {&of_few, &of_many}) {
-        log::info("{}, round {} of 3", samples->name, round + 1);
-        // More than can be served, so that the rate is the engine's; the first round warms up.
-        TANDEM_ASSIGN(const ServedLoad load, bench->serve({samples == &of_few ? few : names,
-                                                           round == 0 ? 64 : 300, 100, round + 1}));
-        if (round > 0) samples->values.push_back(load.requests_per_s());
-      }
-    }
-    report_.add(of_few);
-    report_.add(of_many);
-    report_.add({"G9", "2,000 adapters in the host tier over 5, requests/s, S2 workload",
-                 of_many.median() / of_few.median(), "", Must::be_at_least, 0.97});
     return {};
   }
 

@@ -97,7 +97,7 @@ Result<StepShares> ServingBench::steady_decode(std::int32_t batch, std::int32_t 
   return shares;
 }
 
-Result<ServedLoad> ServingBench::serve(const Trace& trace) {
+ArrivalTrace ServingBench::arrivals_of(const Trace& trace) {
   std::mt19937_64 random(trace.seed);
   std::vector<double> popularity;
   for (std::size_t i = 0; i < trace.adapters.size(); ++i) {
@@ -114,8 +114,12 @@ Result<ServedLoad> ServingBench::serve(const Trace& trace) {
     arrivals.push_back({at, trace.adapters[adapter(random)], prompt, output});
     at += pause(random);
   }
+  return arrivals;
+}
+
+Result<ServedLoad> ServingBench::serve(const Trace& trace) {
   TANDEM_ASSIGN(const AnsweredTrace answered,
-                run_trace(engine(), setup_->clock, arrivals, random_()));
+                run_trace(engine(), setup_->clock, arrivals_of(trace), random_()));
   ServedLoad load;
   load.seconds = answered.seconds;
   for (const AnsweredRequest& request : answered.requests) {

@@ -59,6 +59,7 @@ class ServingBench {
     std::uint64_t seed = 0;
     std::int32_t longest = 512;
   };
+  static ArrivalTrace arrivals_of(const Trace& trace);
   Result<ServedLoad> serve(const Trace& trace);
 
   // Greedy requests of equal lengths, Poisson arrivals, adapters by turns, while one sequence of
