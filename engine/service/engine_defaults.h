@@ -19,8 +19,10 @@ inline constexpr std::int32_t kGrammarCacheMb = 64;
 // makes nothing else of all its tokens.
 inline constexpr int kMaxJsonWhitespace = 16;
 // Of the handoff to CPU workers: how long they spin without work, the longest wait for them, and
-// most tokens of one step.
-inline constexpr double kWorkerSpinMs = 20;
+// most tokens of one step. They stay awake from one cold start to the next where those are not
+// rare: a virtual machine's core that rests may take milliseconds to come back
+// (docs/cold-start.md).
+inline constexpr double kWorkerSpinMs = 1000;
 inline constexpr double kHandoffDeadlineMs = 200;
 inline constexpr std::int32_t kHandoffTokens = 512;
 
