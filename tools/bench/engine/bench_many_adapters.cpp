@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::int32_t kMany = 2000;
 constexpr std::int32_t kFew = 5;
-constexpr std::int32_t kRanks[] = {64, 32, 16, 8};
 constexpr double kLoadRate = 100;  // more than can be served, so that the rate is the engine's
 constexpr std::uint64_t kLoadRounds = 2;
 
@@ -80,12 +79,9 @@ Status measure_many_adapters(const EngineSettings& engine_settings, BenchReport&
   ByteCosts costs;
   TANDEM_TRY(measure_device(settings, dtype, costs));
 
-  std::vector<DummyAdapter> adapters;
+  const std::vector<DummyAdapter> adapters = s2_adapters(kMany);
   std::vector<std::string> names;
-  for (std::int32_t i = 0; i < kMany; ++i) {
-    adapters.push_back({fmt::format("s2-{}", i), kRanks[i % 4], qkv_modules()});
-    names.push_back(adapters.back().name);
-  }
+  for (const DummyAdapter& adapter : adapters) names.push_back(adapter.name);
   const std::vector<std::string> few(names.begin(), names.begin() + kFew);
   const std::size_t bytes = host_tier_bytes_for(config, dtype, adapters);
   settings.host_tier_gb = static_cast<double>(bytes) / 1e9;

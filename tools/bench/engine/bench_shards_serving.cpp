@@ -76,14 +76,10 @@ Status measure_sharded_cold_starts(const ShardServing& serving, BenchReport& rep
 }
 
 Status measure_sharded_throughput(const ShardServing& serving, BenchReport& report) {
-  constexpr std::int32_t kRanks[] = {64, 32, 16, 8};
   const std::int32_t count = serving.on_gpu ? 2000 : 20;
   ServingBench::Trace trace;
-  std::vector<DummyAdapter> adapters;
-  for (std::int32_t i = 0; i < count; ++i) {
-    adapters.push_back({fmt::format("s2-{}", i), kRanks[i % 4], qkv_modules()});
-    trace.adapters.push_back(adapters.back().name);
-  }
+  const std::vector<DummyAdapter> adapters = s2_adapters(count);
+  for (const DummyAdapter& adapter : adapters) trace.adapters.push_back(adapter.name);
   trace.requests = serving.on_gpu ? 600 : 12;
   trace.rate = 1000;  // more than can be served, so that the rate is the engine's
   trace.seed = 1;

@@ -1,5 +1,7 @@
 #include "tools/bench/measure/bench_adapters.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -16,6 +18,15 @@ std::vector<Module> qkv_modules() {
 
 std::vector<Module> all_modules() {
   return {Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down};
+}
+
+std::vector<DummyAdapter> s2_adapters(std::int32_t count) {
+  constexpr std::int32_t kRanks[] = {64, 32, 16, 8};
+  std::vector<DummyAdapter> adapters;
+  for (std::int32_t i = 0; i < count; ++i) {
+    adapters.push_back({fmt::format("s2-{}", i), kRanks[i % 4], qkv_modules()});
+  }
+  return adapters;
 }
 
 std::size_t adapter_bytes(const ModelConfig& config, DType dtype, std::int32_t rank,

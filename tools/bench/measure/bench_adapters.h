@@ -23,6 +23,8 @@ struct DummyAdapter {
 
 std::vector<Module> qkv_modules();
 std::vector<Module> all_modules();
+// Those of S-LoRA's synthetic workload S2: q, k and v, ranks 64, 32, 16, 8 by turns; "s2-0", ...
+std::vector<DummyAdapter> s2_adapters(std::int32_t count);
 
 // The size of a dummy adapter's weights, paddings left out.
 std::size_t adapter_bytes(const ModelConfig& config, DType dtype, std::int32_t rank,
