@@ -51,6 +51,7 @@ constexpr std::string_view kModules[] = {
     "tools/bench/coldstart",
     "tools/bench/engine",
     "tools/cli",
+    "tools/cli/flags",
     "tools/pick/program",
     "tools/profile",
     "tools/route",
