@@ -81,6 +81,7 @@ Status measure_many_adapters(const EngineSettings& engine_settings, BenchReport&
 
   const std::vector<DummyAdapter> adapters = s2_adapters(kMany);
   std::vector<std::string> names;
+  names.reserve(adapters.size());
   for (const DummyAdapter& adapter : adapters) names.push_back(adapter.name);
   const std::vector<std::string> few(names.begin(), names.begin() + kFew);
   const std::size_t bytes = host_tier_bytes_for(config, dtype, adapters);

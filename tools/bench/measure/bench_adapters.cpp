@@ -23,6 +23,7 @@ std::vector<Module> all_modules() {
 std::vector<DummyAdapter> s2_adapters(std::int32_t count) {
   constexpr std::int32_t kRanks[] = {64, 32, 16, 8};
   std::vector<DummyAdapter> adapters;
+  adapters.reserve(static_cast<std::size_t>(count));
   for (std::int32_t i = 0; i < count; ++i) {
     adapters.push_back({fmt::format("s2-{}", i), kRanks[i % 4], qkv_modules()});
   }
