@@ -50,6 +50,7 @@ constexpr std::string_view kModules[] = {
     "tools/bench",
     "tools/bench/coldstart",
     "tools/bench/engine",
+    "tools/bench/measure",
     "tools/cli",
     "tools/cli/flags",
     "tools/pick/program",

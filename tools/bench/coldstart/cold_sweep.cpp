@@ -124,8 +124,7 @@ class Sweep {
   std::string mean_ttfts(const SweepCell& cell) const {
     std::vector<std::string> each;
     for (std::size_t i = 0; i < modes_.size(); ++i) {
-      const double mean = Samples{"", "", cell.ttfts[i]}.mean();
-      each.push_back(fmt::format("{} {:.2f}", to_string(modes_[i]), mean * 1e3));
+      each.push_back(fmt::format("{} {:.2f}", to_string(modes_[i]), cell.mean_ttft_s(i) * 1e3));
     }
     return fmt::format("{}", fmt::join(each, ", "));
   }
@@ -135,7 +134,7 @@ class Sweep {
     const auto cached = std::ranges::find_if(modes_, keeps_all);
     if (cached == modes_.end()) return;
     const auto which = static_cast<std::size_t>(cached - modes_.begin());
-    const double resident = Samples{"", "", cell.ttfts[which]}.mean();
+    const double resident = cell.mean_ttft_s(which);
     const double load =
         static_cast<double>(adapters_.contents(cell.burst.rank, 0).num_bytes) / link_bytes_per_s;
     const double layer = resident / static_cast<double>(num_layers);
@@ -156,6 +155,10 @@ class Sweep {
 
 std::string ColdBurst::name() const {
   return fmt::format("{} x {} tokens, rank {}", adapters, tokens, rank);
+}
+
+double SweepCell::mean_ttft_s(std::size_t mode) const {
+  return Samples{"", "", ttfts[mode]}.mean();
 }
 
 Result<std::vector<SweepCell>> run_sweep(const EngineSettings& settings,

@@ -3,6 +3,7 @@
 // drifts on a machine hits all alike.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ struct SweepCell {
   // Layers of adapters that workers computed anything of, a burst, in `planned`. Where it is 0,
   // what planned did is what `pipelined` does.
   double planned_cpu_layers = 0;
+
+  double mean_ttft_s(std::size_t mode) const;
 };
 
 // Of the modes given; `adapters` outlives it.

@@ -13,7 +13,7 @@ namespace {
 
 // Mean TTFT of all rounds.
 double mean_ms(const SweepCell& cell, std::size_t mode) {
-  return Samples{"", "", cell.ttfts[mode]}.mean() * 1e3;
+  return cell.mean_ttft_s(mode) * 1e3;
 }
 
 // The median of the rounds' means, the lower of the two in the middle: one burst that was held up

@@ -82,7 +82,7 @@ Status measure_arrivals(const EngineSettings& settings, int rounds, BenchReport&
   TANDEM_ASSIGN(Arm at_once, start(with, false));
   TANDEM_ASSIGN(Arm in_time, start(with, true));
   const std::array<Arm*, 2> arms = {&at_once, &in_time};
-  for (Arm* arm : arms) TANDEM_TRY(arm->bench->add_adapters(adapters, {}));
+  for (Arm* arm : arms) TANDEM_TRY(arm->bench->add_adapters(adapters));
   for (int round = -1; round < rounds; ++round) {  // the first loads the adapters
     log::info("{} requests at {} a second, round {} of {}", kRequests, kRate, round + 1, rounds);
     for (std::size_t i = 0; i < arms.size(); ++i) {

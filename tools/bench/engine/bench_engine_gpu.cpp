@@ -73,7 +73,7 @@ class GpuBench {
       TANDEM_TRY(measure_layer_pieces(*device, config_, dtype_,
                                       static_cast<std::int32_t>(settings_.page_tokens), report_));
     }
-    if (only_.any("G9")) TANDEM_TRY(measure_many_adapters(settings_, report_));
+    if (only_.any("G9")) TANDEM_TRY(measure_many_adapters(settings_, config_, dtype_, report_));
     if (only_.any("L1")) TANDEM_TRY(measure_tracing(settings_, kTracingRounds, report_));
     return {};
   }
@@ -106,7 +106,7 @@ class GpuBench {
     if (only_.any("G5")) TANDEM_TRY(time_gaps(*bench));
     if (only_.any("S1")) TANDEM_TRY(measure_constrained(*bench, 7, 200, report_));
     if (only_.any("G3")) {
-      TANDEM_TRY(bench->add_adapters(adapters, {}));
+      TANDEM_TRY(bench->add_adapters(adapters));
       TANDEM_TRY(time_distinct(*bench, adapters));
     }
     return {};

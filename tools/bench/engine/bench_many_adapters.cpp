@@ -10,7 +10,6 @@
 #include "tools/bench/measure/bench_gemm_peak.h"
 #include "tools/bench/measure/bench_serving.h"
 #include "tools/bench/measure/byte_floor.h"
-#include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"
 
@@ -68,14 +67,13 @@ double most_requests(const std::vector<std::string>& names, const ByteCosts& cos
 
 }  // namespace
 
-Status measure_many_adapters(const EngineSettings& engine_settings, BenchReport& report) {
+Status measure_many_adapters(const EngineSettings& engine_settings, const ModelConfig& config,
+                             DType dtype, BenchReport& report) {
   EngineSettings settings = engine_settings;
   settings.max_num_seqs = 256;
   settings.max_num_batched_tokens = 2048;
   settings.max_model_len = 1040;
   settings.max_lora_rank = 64;
-  TANDEM_ASSIGN(const ModelConfig config, find_model_config(settings.model));
-  TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, config, true));
   ByteCosts costs;
   TANDEM_TRY(measure_device(settings, dtype, costs));
 
@@ -88,9 +86,7 @@ Status measure_many_adapters(const EngineSettings& engine_settings, BenchReport&
   settings.host_tier_gb = static_cast<double>(bytes) / 1e9;
   log::info("starting an engine with a host tier of {}", bytes_text(static_cast<double>(bytes)));
   TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
-  TANDEM_TRY(bench->add_adapters(adapters, [&](std::size_t done) {
-    if (done % 250 == 0) log::info("{} of {} adapters made", done, adapters.size());
-  }));
+  TANDEM_TRY(bench->add_adapters(adapters));
 
   Samples of_few{"S2 workload, 5 adapters", "requests/s", {}};
   Samples of_many{"S2 workload, 2000 adapters", "requests/s", {}};

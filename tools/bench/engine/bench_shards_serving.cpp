@@ -40,9 +40,7 @@ Result<double> many_adapters_rate(const EngineSettings& settings,
                                   const std::vector<DummyAdapter>& adapters,
                                   const ServingBench::Trace& trace) {
   TANDEM_ASSIGN(const auto bench, ServingBench::start(settings));
-  TANDEM_TRY(bench->add_adapters(adapters, [&](std::size_t done) {
-    if (done % 250 == 0) log::info("{} of {} adapters made", done, adapters.size());
-  }));
+  TANDEM_TRY(bench->add_adapters(adapters));
   ServingBench::Trace first = trace;  // warms up
   first.requests = std::max(1, trace.requests / 4);
   TANDEM_ASSIGN([[maybe_unused]] const ServedLoad warm, bench->serve(first));

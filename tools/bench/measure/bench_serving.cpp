@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace tandem {
 namespace {
 
@@ -29,10 +31,12 @@ Result<std::unique_ptr<ServingBench>> ServingBench::start(const EngineSettings& 
   return bench;
 }
 
-Status ServingBench::add_adapters(std::span<const DummyAdapter> adapters,
-                                  const std::function<void(std::size_t)>& progress) {
+Status ServingBench::add_adapters(std::span<const DummyAdapter> adapters) {
   return add_dummy_adapters(engine().adapter_store(), setup_->config, setup_->dtype, adapters,
-                            progress);
+                            [&](std::size_t done) {
+                              if (done % 250 != 0) return;
+                              log::info("{} of {} adapters made", done, adapters.size());
+                            });
 }
 
 GenerationRequest ServingBench::request(const std::string& adapter, std::int32_t prompt_tokens,

@@ -36,8 +36,8 @@ class ServingBench {
  public:
   static Result<std::unique_ptr<ServingBench>> start(const EngineSettings& settings);
 
-  Status add_adapters(std::span<const DummyAdapter> adapters,
-                      const std::function<void(std::size_t)>& progress);
+  // Tells now and then how many are made.
+  Status add_adapters(std::span<const DummyAdapter> adapters);
 
   // Answers one prompt with one token; seconds.
   Result<double> first_token();

@@ -1,7 +1,6 @@
 #include "tools/bench/measure/byte_floor.h"
 
 #include <algorithm>
-#include <map>
 #include <vector>
 
 namespace tandem {
