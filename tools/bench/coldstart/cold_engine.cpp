@@ -6,7 +6,6 @@
 #include <chrono>
 #include <thread>
 
-#include "engine/service/engine_defaults.h"
 
 namespace tandem {
 namespace {
@@ -26,6 +25,8 @@ Result<std::unique_ptr<ColdEngine>> ColdEngine::start(const EngineSettings& sett
                                                       ColdAdapters& adapters) {
   std::unique_ptr<ColdEngine> cold(new ColdEngine(adapters));
   cold->cached_ = keeps_all(settings.mode());
+  constexpr double kLonger = 1.25;
+  cold->settle_s_ = kLonger * settings.worker_spin_ms / 1e3;
   TANDEM_ASSIGN(cold->setup_,
                 set_up_engine(settings, {}, LoadReport::terminal_only, FirstCosts::measured));
   return cold;
@@ -106,9 +107,7 @@ Status ColdEngine::warm(const std::vector<std::string>& names) {
 
 Status ColdEngine::settle(std::span<const std::string> names) {
   TANDEM_TRY(wait_for_loads(names));
-  constexpr double kLonger = 1.25;
-  std::this_thread::sleep_for(
-      std::chrono::duration<double, std::milli>(kLonger * engine_defaults::kWorkerSpinMs));
+  std::this_thread::sleep_for(std::chrono::duration<double>(settle_s_));
   return {};
 }
 

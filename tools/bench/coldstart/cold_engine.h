@@ -56,6 +56,7 @@ class ColdEngine {
 
   ColdAdapters* adapters_;
   std::unique_ptr<EngineSetup> setup_;
+  double settle_s_ = 0;
   bool cached_ = false;
   std::uint64_t num_added_ = 0;
 };

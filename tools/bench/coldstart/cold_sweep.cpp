@@ -19,6 +19,7 @@ namespace tandem {
 namespace {
 
 constexpr std::int32_t kSweepOutput = 4;  // only the first token counts
+constexpr double kSpinMs = 20;
 
 std::vector<SweepCell> cells_of(const SweepOptions& options, double link_gbps) {
   std::vector<SweepCell> cells;
@@ -78,6 +79,8 @@ class Sweep {
     const auto rank = static_cast<std::int32_t>(*std::ranges::max_element(options_.ranks));
     const double bytes = static_cast<double>(adapters_.host_tier_bytes(most, rank));
     with.adapter_mode = to_string(mode);
+    // Bursts come by turns: each finds its workers asleep, and those of the others must be.
+    with.worker_spin_ms = std::min(with.worker_spin_ms, kSpinMs);
     with.prefix_cache = false;  // the same few contents and prompts come again and again
     with.link_gbps = link_gbps;
     with.host_tier_gb = bytes / 1e9;
