@@ -158,6 +158,9 @@ struct Seat {
   // what it did of them (Share::part), with an eighth of an even part for what each job costs.
   std::atomic<std::uint64_t> shared_jobs, shared_ns, shared_parts;
   alignas(64) std::atomic<std::uint64_t> progress;  // the last job finished or given up
+  // When it was awake after it had been woken the last time; steady_clock's nanoseconds. It is
+  // stored before `state` says so.
+  std::atomic<std::uint64_t> woke_ns;
   alignas(64) std::atomic<std::uint64_t> shrunk[kMaxColdGroups];  // its part of v is there
   alignas(64) std::atomic<std::uint64_t> done[kMaxColdGroups];    // its part of y (or v) is there
 };
@@ -179,7 +182,7 @@ static_assert(sizeof(OutboxHeader) == 64);
 // first row on, and its planes follow each other.
 
 // What every mailbox keeps to, so that no product of them overflows.
-inline constexpr std::uint32_t kMailboxVersion = 2;
+inline constexpr std::uint32_t kMailboxVersion = 3;
 inline constexpr std::uint32_t kInboxMagic = 0x49646e54;   // "TndI"
 inline constexpr std::uint32_t kOutboxMagic = 0x4f646e54;  // "TndO"
 inline constexpr std::uint32_t kMaxMailboxRows = 1U << 20;

@@ -161,7 +161,12 @@ void WorkerLoop::Impl::pause_without_jobs() {
   if (inbox.published.load(std::memory_order_acquire) < next &&
       inbox.stop.load(std::memory_order_acquire) == 0 && !stop->load(std::memory_order_relaxed)) {
     sleep_until_woken(mailbox, wake, kSleepS);
+    if (inbox.wake.load(std::memory_order_relaxed) != wake) {
+      const std::chrono::nanoseconds now = steady_clock::now().time_since_epoch();
+      seat.woke_ns.store(static_cast<std::uint64_t>(now.count()), std::memory_order_relaxed);
+    }
   }
+  // release: pairs with the engine's acquire, which then finds when that was.
   seat.state.store(SeatState::working, std::memory_order_release);
   next_look = {};  // that was long: beat and ask now
 }

@@ -101,6 +101,8 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   }
   if (plan.hands_over && rouse_ != nullptr) rouse_();
   loads.enqueue(plan.order);
+  // Who is awake when the step is planned may be handed some of it, and how long it took is learnt.
+  if (plan.may_hand_over && rouse_ != nullptr) rouse_();
 }
 
 void AdapterGate::restart() noexcept {

@@ -47,7 +47,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
   pool_->set_costs(reclaim_costs(parts.view, pool_->shape().page_tokens));
   scheduler_.set_gate(gate_);
-  const Handoff* const handoff = executor_->handoff();
+  Handoff* const handoff = executor_->handoff();
   if (handoff == nullptr) return;
   gate_.set_rouse([handoff] { handoff->rouse_workers(); });
   if (!goes_by_figures(options.adapter_mode)) return;

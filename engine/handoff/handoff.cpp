@@ -42,6 +42,7 @@ Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_
     : config_(config),
       deadline_us_(options.deadline_us),
       host_(&host),
+      all_(options.groups.size(), ~std::uint64_t{0}),
       planner_(config, static_cast<std::int32_t>(num_devices), whole_loads, options, host, clock),
       cold_starts_(options.cold_starts) {
   for (std::size_t g = 0; g < options.groups.size(); ++g) {
@@ -88,21 +89,19 @@ Status Handoff::make_device_memory(const Rank& rank) {
 AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
                                  std::span<const AdapterRows> loads, std::int32_t rows,
                                  double starts_in, const LoadQueue& under_way) const {
-  return planner_.admission(waiting, loads, rows, starts_in, workers_now(), under_way);
+  return planner_.admission(waiting, loads, rows, starts_in, mailboxes_->workers(undisturbed()),
+                            under_way);
 }
 
-// Those to hand anything to.
-std::vector<std::uint64_t> Handoff::workers_now() const {
-  std::vector<std::uint64_t> workers = mailboxes_->workers();
-  if (host_->cores().to_read() <= 0) return workers;
-  for (std::size_t i = 0; i < workers.size(); ++i) workers[i] &= kept_[i];
-  return workers;
+// Those to hand anything to, as long as they are live.
+const std::vector<std::uint64_t>& Handoff::undisturbed() const {
+  return host_->cores().to_read() > 0 ? kept_ : all_;
 }
 
 void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
                    const LoadQueue& under_way, HandoffStep& step) {
   planner_.note_workers(mailboxes_->workers());
-  planner_.plan(cold, step_rows, starts_in, workers_now(), under_way, step);
+  planner_.plan(cold, step_rows, starts_in, mailboxes_->workers(undisturbed()), under_way, step);
   if (step.groups.empty()) return;
   step.sequence = next_sequence_;
   next_sequence_ += static_cast<std::uint64_t>(step.num_offers);

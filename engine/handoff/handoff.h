@@ -2,7 +2,7 @@
 // the workers are told of them, and what happens when they do not answer (Mailboxes). A step goes
 // through it in this order:
 //
-//   admission() in which steps cold adapters begin; where one hands over, rouse_workers()
+//   admission() in which steps cold adapters begin; and rouse_workers()
 //   mend()      mailboxes that have become quiet are open again
 //   plan()      which cold adapters become groups, in which layers, and what else is waited for
 //   publish()   the jobs are described, sleeping workers are woken; the step may be enqueued
@@ -59,9 +59,9 @@ class Handoff {
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
                           std::int32_t rows, double starts_in, const LoadQueue& under_way) const;
 
-  // Workers that sleep take a tenth of a millisecond to wake: for who is about to order loads and
-  // to enqueue a step that hands something over.
-  void rouse_workers() const { mailboxes_->rouse(); }
+  // Workers that sleep take a tenth of a millisecond to wake, or many: for who is about to order
+  // loads and to enqueue a step that may hand something over.
+  void rouse_workers() { mailboxes_->rouse(undisturbed()); }
 
   void mend(Stream& stream) { mailboxes_->mend(stream); }
   // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
@@ -122,7 +122,7 @@ class Handoff {
           const HandoffOptions& options, const HostTier& host, const Clock& clock);
   Status make_device_memory(const Rank& rank);
   void place_answers(std::size_t rank, HandoffStep& step) const;
-  std::vector<std::uint64_t> workers_now() const;
+  const std::vector<std::uint64_t>& undisturbed() const;
   void describe(std::size_t layer, Site site, std::uint64_t sequence, const HandoffStep& step);
   void close(HandoffStep& step, std::uint64_t broken) noexcept;
   void learn(const HandoffStep& step, double seconds);
@@ -134,6 +134,7 @@ class Handoff {
   const std::uint32_t deadline_us_;
   const HostTier* const host_;
   std::vector<std::uint64_t> kept_;  // [mailboxes]: workers that no reading thread disturbs
+  const std::vector<std::uint64_t> all_;
   HandoffPlanner planner_;
   std::unique_ptr<Mailboxes> mailboxes_;
   struct RankMemory {

@@ -55,6 +55,7 @@ struct HandoffPlanner::Candidate {
   ColdAdapter times;          // arrivals that are past are 0
   HostTier::Place place;      // of its weights; the mailbox is that arena's
   std::uint64_t workers = 0;  // none unless times.may_hand_over
+  double awake_in = 0;        // all of them
   std::int32_t first_row = 0;
 };
 
@@ -96,14 +97,15 @@ PlanRequest HandoffPlanner::request_for(std::int32_t rows, double starts_in) con
 
 AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
                                         std::span<const AdapterRows> loads, std::int32_t rows,
-                                        double starts_in, std::span<const std::uint64_t> workers,
+                                        double starts_in, std::span<const MailboxWorkers> workers,
                                         const LoadQueue& under_way) const {
   const TimePoint now = clock_->now();
   PlanRequest request = request_for(rows, starts_in);
   request.link_busy_for = std::max(0.0, seconds_between(now, under_way.link_free_at()));
   // An adapter's rows are for the workers where its weights are.
-  for (const std::uint64_t mask : workers) {
-    request.workers = std::max(request.workers, std::popcount(mask));
+  for (const MailboxWorkers& each : workers) {
+    request.workers = std::max(request.workers, std::popcount(each.all));
+    request.workers_awake_in = std::max(request.workers_awake_in, each.awake_in);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
   const auto add = [&](const AdapterRows& each) {
@@ -132,8 +134,11 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
       plan_admission(costs_, request, [&](const CostModel& costs, const PlanRequest& step) {
         StepChoice choice = plan_step(costs, step);
         const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
-        return PlannedStep{std::move(choice.plan), at_their_word ? predicted : choice.ends};
+        return PlannedStep{std::move(choice.plan), choice.is_worth_planning,
+                           at_their_word ? predicted : choice.ends};
       });
+  // Whoever wakes disturbs those that read.
+  plan.may_hand_over = plan.may_hand_over && host_->cores().to_read() <= 0;
   const auto before = static_cast<std::int32_t>(waiting.size());
   std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
   for (LoadPiece& piece : plan.order) piece.adapter -= before;
@@ -175,7 +180,7 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
 
 // Those with few rows first, as the planner does.
 std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
-    std::span<const AdapterRows> cold, std::span<const std::uint64_t> workers,
+    std::span<const AdapterRows> cold, std::span<const MailboxWorkers> workers,
     const LoadQueue& under_way) const {
   const TimePoint now = clock_->now();
   std::vector<Candidate> candidates;
@@ -193,14 +198,15 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.cold->rows < b.cold->rows; });
   std::vector<std::int32_t> room;
-  for (const std::uint64_t mask : workers) room.push_back(mask == 0 ? 0 : max_rows_);
+  for (const MailboxWorkers& each : workers) room.push_back(each.all == 0 ? 0 : max_rows_);
   std::int32_t groups = 0;
   for (Candidate& candidate : candidates) {
     const std::size_t box = candidate.place.arena;
     if (groups == max_groups_) break;
     if (candidate.cold->rows > room[box]) continue;
     candidate.times.may_hand_over = true;
-    candidate.workers = workers[box];
+    candidate.workers = workers[box].all;
+    candidate.awake_in = workers[box].awake_in;
     candidate.first_row = max_rows_ - room[box];
     room[box] -= candidate.cold->rows;
     ++groups;
@@ -208,11 +214,26 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
   return candidates;
 }
 
+// False: nobody would be left, or nobody sleeps.
+bool HandoffPlanner::leave_out_sleepers(std::span<const MailboxWorkers> workers,
+                                        std::span<Candidate> candidates) {
+  bool any = false;
+  for (Candidate& candidate : candidates) {
+    const std::uint64_t awake = candidate.workers & ~workers[candidate.place.arena].asleep;
+    if (awake == 0 || awake == candidate.workers) continue;
+    candidate.workers = awake;
+    candidate.awake_in = 0;
+    any = true;
+  }
+  return any;
+}
+
 PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidates,
                                              std::int32_t step_rows, double starts_in) const {
   PlanRequest request = request_for(step_rows, starts_in);
   for (const Candidate& candidate : candidates) {
     request.workers = std::max(request.workers, std::popcount(candidate.workers));
+    request.workers_awake_in = std::max(request.workers_awake_in, candidate.awake_in);
     request.adapters.push_back(candidate.times);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
@@ -228,7 +249,8 @@ StepChoice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
                               candidate.times.may_hand_over ? LayerChoice::cpu : LayerChoice::wait);
   }
   predict(costs_, request, plan);
-  return {std::move(plan)};
+  const double ends = std::max(0.0, request.starts_in) + step_seconds(request, plan);
+  return {std::move(plan), PlanWay::wait, ends};
 }
 
 StepChoice HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {
@@ -239,24 +261,33 @@ StepChoice HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& 
 }
 
 void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_rows,
-                          double starts_in, std::span<const std::uint64_t> workers,
+                          double starts_in, std::span<const MailboxWorkers> workers,
                           const LoadQueue& under_way, HandoffStep& step) const {
   step.groups.clear();
   step.num_offers = 0;
   step.planned_s = 0;
   step.given_up = false;
-  const auto none = [](std::uint64_t mask) { return mask == 0; };
+  const auto none = [](const MailboxWorkers& each) { return each.all == 0; };
   if (cold.empty() || std::ranges::all_of(workers, none)) return;
-  const std::vector<Candidate> candidates = choose(cold, workers, under_way);
+  std::vector<Candidate> candidates = choose(cold, workers, under_way);
   if (std::none_of(candidates.begin(), candidates.end(),
                    [](const Candidate& each) { return each.times.may_hand_over; })) {
     return;
   }
-  const PlanRequest request = request_for_step(candidates, step_rows, starts_in);
-  const auto [plan, way, ends, given_up] = choose_layers(candidates, request);
+  PlanRequest request = request_for_step(candidates, step_rows, starts_in);
+  StepChoice choice = choose_layers(candidates, request);
+  if (std::vector<Candidate> awake = candidates; leave_out_sleepers(workers, awake)) {
+    PlanRequest at_once = request_for_step(awake, step_rows, starts_in);
+    if (StepChoice sooner = choose_layers(awake, at_once); sooner.ends < choice.ends) {
+      candidates = std::move(awake);
+      request = std::move(at_once);
+      choice = std::move(sooner);
+    }
+  }
+  const HandoffPlan& plan = choice.plan;
   lay_out(candidates, plan, step);
-  step.way = step.num_offers > 0 ? way : PlanWay::wait;
-  step.given_up = given_up;
+  step.way = step.num_offers > 0 ? choice.way : PlanWay::wait;
+  step.given_up = choice.given_up;
   step.situation = PlanSituation::of(costs_, request);
   step.rows = step_rows;
   step.layer_s = costs_.layer_time(step_rows);

@@ -15,6 +15,7 @@
 #include "engine/adapters/host_tier.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/handoff/handoff_step.h"
+#include "engine/handoff/mailbox_workers.h"
 #include "engine/loader/model_config.h"
 #include "scheduler/coldstart/admission.h"
 #include "scheduler/coldstart/plan_memory.h"
@@ -63,22 +64,26 @@ class HandoffPlanner {
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner);
   bool whole_loads() const { return whole_loads_; }
 
-  // As Handoff::admission. `workers`: those that could be handed anything now, by mailbox.
+  // As Handoff::admission. `workers`: by mailbox.
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
                           std::int32_t rows, double starts_in,
-                          std::span<const std::uint64_t> workers, const LoadQueue& under_way) const;
+                          std::span<const MailboxWorkers> workers,
+                          const LoadQueue& under_way) const;
 
   // Fills in the groups of `step`, its layers, waits and offers, and its planned time. Of no
-  // offers, there are no groups.
+  // offers, there are no groups. Of workers that are waking, those that are awake have all of it if
+  // the step is expected to end sooner so than if it waits for the others.
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
-            std::span<const std::uint64_t> workers, const LoadQueue& under_way,
+            std::span<const MailboxWorkers> workers, const LoadQueue& under_way,
             HandoffStep& step) const;
 
  private:
   struct Candidate;
   std::vector<Candidate> choose(std::span<const AdapterRows> cold,
-                                std::span<const std::uint64_t> workers,
+                                std::span<const MailboxWorkers> workers,
                                 const LoadQueue& under_way) const;
+  static bool leave_out_sleepers(std::span<const MailboxWorkers> workers,
+                                 std::span<Candidate> candidates);
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;
   StepChoice plan_step(const CostModel& costs, const PlanRequest& request) const;

@@ -129,6 +129,20 @@ std::vector<std::uint64_t> Mailboxes::workers() const {
   return workers;
 }
 
+std::vector<MailboxWorkers> Mailboxes::workers(std::span<const std::uint64_t> undisturbed) {
+  std::vector<MailboxWorkers> workers(boxes_.size());
+  const TimePoint now = clock_->now();
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    Box& box = boxes_[i];
+    if (box.broken) continue;
+    box.wakes.look(*box.mailbox, now);
+    workers[i].all = pool_->live(static_cast<int>(i)) & undisturbed[i];
+    workers[i].asleep = sleepers(*box.mailbox) & workers[i].all;
+    workers[i].awake_in = box.wakes.awake_in(workers[i].asleep, now);
+  }
+  return workers;
+}
+
 std::int32_t Mailboxes::live_workers() const {
   std::int32_t workers = 0;
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
@@ -142,9 +156,12 @@ void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const
               boxes_[box].speeds.weights());
 }
 
-void Mailboxes::rouse() const {
-  for (const Box& box : boxes_) {
-    if (!box.broken) wake_workers(*box.mailbox);
+void Mailboxes::rouse(std::span<const std::uint64_t> undisturbed) {
+  for (std::size_t i = 0; i < boxes_.size(); ++i) {
+    Box& box = boxes_[i];
+    if (box.broken) continue;
+    box.wakes.note_rousing(*box.mailbox, undisturbed[i], clock_->now());
+    wake_workers(*box.mailbox);
   }
 }
 
@@ -164,6 +181,7 @@ int Mailboxes::step_ended(std::uint64_t used, std::uint64_t broken, std::uint64_
     if ((used & mask_of(i)) == 0) continue;
     --box.steps_in_flight;
     box.speeds.look(*box.mailbox);
+    box.wakes.look(*box.mailbox, clock_->now());
     if ((broken & mask_of(i)) != 0 && !box.broken) {
       box.broken = true;
       ++breaks;

@@ -19,8 +19,10 @@
 #include "base/status.h"
 #include "cpu_lora/worker_pool/worker_pool.h"
 #include "cpu_lora/worker_pool/worker_speeds.h"
+#include "cpu_lora/worker_pool/worker_wakes.h"
 #include "engine/adapters/host_tier.h"
 #include "engine/handoff/handoff_options.h"
+#include "engine/handoff/mailbox_workers.h"
 #include "engine/model/step_handoff.h"
 #include "gpu/device.h"
 #include "shm/control.h"
@@ -51,6 +53,8 @@ class Mailboxes {
   std::size_t size() const { return boxes_.size(); }
   // Of each mailbox, the seats to which anything could be handed over now; none while it is broken.
   std::vector<std::uint64_t> workers() const;
+  // Those of them that are among the `undisturbed`.
+  std::vector<MailboxWorkers> workers(std::span<const std::uint64_t> undisturbed);
   // Workers that are up, be their mailbox open or broken. Any thread.
   std::int32_t live_workers() const;
   std::vector<WorkerStatus> status() const { return pool_->status(); }  // any thread
@@ -61,8 +65,9 @@ class Mailboxes {
 
   // What a job has for this mailbox's workers: nothing, for some. Every mailbox counts every job.
   void publish(std::size_t box, std::uint64_t sequence, std::span<const GroupJob> jobs);
-  // So that workers are awake by the time a step is described.
-  void rouse() const;
+  // So that workers are awake by the time a step is described. How long those take that are
+  // `undisturbed`, by mailbox, is learnt.
+  void rouse(std::span<const std::uint64_t> undisturbed);
   // All jobs of a step are published, and it may be enqueued: wakes the workers of these mailboxes.
   void step_begins(std::uint64_t used);
   // The step has ended, and with it the jobs before `next_sequence`; these mailboxes are broken
@@ -77,6 +82,7 @@ class Mailboxes {
     Buffer inbox, outbox;  // pinned
     MailboxView view;
     WorkerSpeeds speeds;
+    WorkerWakes wakes;
     std::int32_t steps_in_flight = 0;  // with groups of it
     bool broken = false;
     bool cleared = false;

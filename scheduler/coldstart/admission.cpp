@@ -61,7 +61,10 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
     step.rows += rows;
     const PlannedStep planned = plan(costs, step);
     const double end = planned.ends;
-    if (first == 0) made.hands_over = hands_over(planned.plan);
+    if (first == 0) {
+      made.hands_over = hands_over(planned.plan);
+      made.may_hand_over = !made.hands_over && planned.is_worth_planning;
+    }
     for (LoadPiece piece : planned.plan.order) {
       piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);
       made.order.push_back(piece);
@@ -91,7 +94,7 @@ double sum(const AdmissionPlan& plan) {
 PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request) {
   HandoffPlan plan = plan_handoff(costs, request);
   const double ends = plan.layer_ends.empty() ? request.starts_in : plan.layer_ends.back();
-  return {std::move(plan), ends};
+  return {.plan = std::move(plan), .ends = ends};
 }
 
 AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,

@@ -283,7 +283,8 @@ double HandoffTimeline::run(const Choices& choices, std::vector<double>& layer_e
     }
     HandoverWork work;
     std::int32_t offers = 0;
-    double late = 0;  // of what workers are handed: they begin when they have it
+    // Workers begin when they are awake and have what they are handed.
+    double late = std::max(0.0, request_.workers_awake_in - now);
     for (std::int32_t p = 0; p < num_adapters_; ++p) {
       const LayerCost& c = costs[p];
       const LayerChoice choice = choice_of(p, l);

@@ -98,7 +98,7 @@ class HandoffTimeline {
   }
   const Row& row(std::int32_t layer) const { return rows_[index(row_of_[index(layer)])]; }
   double host_arrival(std::int32_t position, std::int32_t layer) const;
-  double unread(std::int32_t layer, double time) const;
+  double not_before(std::int32_t layer, double time) const;
   void put_off_what_is_still_read(std::vector<LoadPiece>& order) const;
   std::vector<std::int32_t> positions() const;  // [adapter]
   void choose_who_may();

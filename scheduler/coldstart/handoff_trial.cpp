@@ -95,7 +95,11 @@ class HandoffTimeline::Passes {
       now = time + stolen + of_.layer_s_;
       return;
     }
-    double best_end = time + of_.model_.stall_in(work, of_.layer_s_);
+    const double awake = of_.request_.workers_awake_in - stolen;
+    const auto end_of = [&](const HandoverWork& handed) {
+      return std::max(time, awake) + of_.model_.stall_in(handed, of_.layer_s_);
+    };
+    double best_end = end_of(work);
     double best_link_s = work.link_s;
     // Waiting longer, for whatever comes before that end.
     while (whole < end_ || lead < lead_) {
@@ -109,7 +113,7 @@ class HandoffTimeline::Passes {
       if (time >= best_end) break;
       work = left();
       const bool none = all_there();
-      const double end = none ? time : time + of_.model_.stall_in(work, of_.layer_s_);
+      const double end = none ? time : end_of(work);
       if (end >= best_end) continue;
       best_end = end;
       best_link_s = none ? 0 : work.link_s;
@@ -191,10 +195,11 @@ void HandoffTimeline::set_choice(Choices* choices, std::int32_t position, std::i
   if (choices != nullptr) (*choices)[index(adapters_[index(position)])][index(layer)] = choice;
 }
 
-// From then until workers have read what is not there by then: they wait for the last of it.
-double HandoffTimeline::unread(std::int32_t layer, double time) const {
-  double latest = time;
-  if (!any_from_disk_) return 0;
+// From then until workers are awake and have read what is not there by then: they wait for the last
+// of it.
+double HandoffTimeline::not_before(std::int32_t layer, double time) const {
+  double latest = std::max(time, request_.workers_awake_in);
+  if (!any_from_disk_) return latest - time;
   for (const Pending& p : pending_) {
     if (p.whole > time) latest = std::max(latest, host_arrival(p.position, layer));
   }
@@ -236,7 +241,7 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
     now += layer_s_;
     return;
   }
-  double best_end = now + unread(layer, now) + model_.stall_in(work, layer_s_);
+  double best_end = now + not_before(layer, now) + model_.stall_in(work, layer_s_);
   double best_time = now;
   double best_link_s = work.link_s;
   events_.clear();
@@ -266,7 +271,7 @@ void HandoffTimeline::take_layer(std::int32_t layer, std::span<const Arrival> ar
     }
     const double end =
         events_[e].time + (left == 0 ? 0
-                                     : unread(layer, events_[e].time) +
+                                     : not_before(layer, events_[e].time) +
                                            std::max(0.0, model_.stall_in(work, layer_s_)));
     if (end < best_end) {
       best_end = end;

@@ -29,7 +29,7 @@ StepChoice choose_step(const CostModel& costs, const PlanRequest& request,
   if (request.workers <= 0 || !is_worth_planning(request, waiting)) {
     const PlanSeconds alone = {step_seconds(request, waiting), kNone, kNone};
     const double seconds = memory.expected(situation, alone)[index_of(PlanWay::wait)];
-    return {std::move(waiting), PlanWay::wait, start + seconds};
+    return {.plan = std::move(waiting), .ends = start + seconds, .is_worth_planning = false};
   }
   HandoffPlan assisting = plan_assisting(costs, request);
   const bool is_other = assisting.choices != plan.choices;

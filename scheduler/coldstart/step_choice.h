@@ -15,6 +15,7 @@ struct StepChoice {
   double ends = 0;
   // Workers were to shorten the step, by what plans promise, and such steps were seen to lose.
   bool given_up = false;
+  bool is_worth_planning = true;  // as the function of that name
 };
 
 // Of an admission's step or of one that begins now: both have to come to the same, for the order of

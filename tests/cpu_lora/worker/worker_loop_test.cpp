@@ -293,6 +293,23 @@ TEST_F(WorkerLoopTest, StaysAwakeForAWhileWhenItIsRousedWithoutAJob) {
   EXPECT_TRUE(comes_true(sleeps)) << "nothing came";
 }
 
+TEST_F(WorkerLoopTest, SaysWhenItWokeIfItWasWoken) {
+  start_workers(1, {.spin_ms = 0, .peer_ms = kPatientMs});
+  const auto now = [] {
+    const std::chrono::nanoseconds time = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(time.count());
+  };
+  const Seat& seat = mailbox_->seat(0);
+  ASSERT_TRUE(comes_true([&] { return seat.state == SeatState::sleeping; }));
+  ASSERT_TRUE(comes_true([&] { return seat.heartbeat > 3U; })) << "it looks around by itself";
+  EXPECT_EQ(seat.woke_ns, 0U);
+  const std::uint64_t before = now();
+  wake_workers(*mailbox_);
+  ASSERT_TRUE(comes_true([&] { return seat.woke_ns != 0; }));
+  EXPECT_GE(seat.woke_ns, before);
+  EXPECT_LE(seat.woke_ns, now());
+}
+
 TEST_F(WorkerLoopTest, BeatsInEveryWait) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
   const auto beats = [&](int seat) {

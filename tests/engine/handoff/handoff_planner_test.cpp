@@ -15,7 +15,8 @@ namespace tandem::test {
 namespace {
 
 constexpr double kStandsStill_s = 20e-3;
-constexpr std::array<std::uint64_t, 1> kBothWorkers = {3};
+constexpr std::array<std::uint64_t, 1> kBothSeats = {3};
+constexpr std::array<MailboxWorkers, 1> kBothWorkers = {{{.all = 3}}};
 
 // Many that took so long; returned is how long one is expected to take then.
 double see_steps(HandoffPlanner& planner, double seconds) {
@@ -44,10 +45,10 @@ class HandoffPlannerTest : public ::testing::Test {
     read_.tier->loads().hold(&hold_, 1);
     ASSERT_EQ(read_.tier->start(read_.lease), DeviceTier::Start::on_its_way);
   }
-  HandoffStep step_of(const HandoffPlanner& planner) const {
+  HandoffStep step_of(const HandoffPlanner& planner,
+                      const std::array<MailboxWorkers, 1>& workers = kBothWorkers) const {
     HandoffStep step;
-    planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, kBothWorkers, read_.tier->loads(),
-                 step);
+    planner.plan(std::array{AdapterRows{read_.lease, 8}}, 8, 0, workers, read_.tier->loads(), step);
     return step;
   }
 
@@ -92,11 +93,31 @@ TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
   EXPECT_LT(end(), unread[4]);
 }
 
+TEST_F(HandoffPlannerTest, LeavesOutWhoSleepsWhereWaitingForHimTakesLonger) {
+  load();
+  read_.end();
+  options_.costs.worker_job_s = 1e-3;
+  options_.costs.worker_bytes_per_s = 1e6;
+  options_.costs.workers_bytes_per_s = 1e6;
+  const auto workers_of = [&](std::uint64_t asleep, double awake_in) {
+    const HandoffStep step = step_of(planner(), {{{3, asleep, awake_in}}});
+    EXPECT_EQ(step.groups.size(), 1U);
+    return step.groups.empty() ? 0 : step.groups[0].job.workers;
+  };
+  EXPECT_EQ(workers_of(0, 0), 3U);
+  EXPECT_EQ(workers_of(2, 1e-6), 3U) << "two are faster, and both are there at once";
+  EXPECT_EQ(workers_of(2, 10), 1U);
+  EXPECT_EQ(workers_of(3, 10), 3U) << "there is nobody else, and the link takes for ever";
+  const HandoffStep waits = step_of(planner(), {{{3, 3, 10}}});
+  EXPECT_GE(waits.planned_s, 10);
+  EXPECT_LT(step_of(planner(), {{{3, 2, 10}}}).planned_s, 10);
+}
+
 // What plans came to is known to the next engine.
 TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
-  planner.note_workers(kBothWorkers);
+  planner.note_workers(kBothSeats);
   const double usual = see_steps(planner, 0.010);
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
   planner.note_workers(one);
@@ -105,21 +126,21 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   planner.note_workers(one);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual) << "one of two is back";
   see_steps(planner, 0.040);
-  planner.note_workers(kBothWorkers);
+  planner.note_workers(kBothSeats);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
   const double slow = see_steps(planner, 0.040);
-  planner.note_workers(kBothWorkers);
+  planner.note_workers(kBothSeats);
   EXPECT_DOUBLE_EQ(planner.step_time(8), slow) << "nobody was missing";
 
   // Faults soon after others find what was known before those; later ones what is known then.
   planner.note_workers(one);
-  planner.note_workers(kBothWorkers);
+  planner.note_workers(kBothSeats);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
   const double later = see_steps(planner, 0.040);
   clock.advance(std::chrono::minutes(2));
   planner.note_workers(one);
   see_steps(planner, 0.100);
-  planner.note_workers(kBothWorkers);
+  planner.note_workers(kBothSeats);
   EXPECT_DOUBLE_EQ(planner.step_time(8), later);
 }
 
@@ -128,7 +149,7 @@ TEST_F(HandoffPlannerTest, ForgetsNothingForAWorkerThatHasBeenGoneForLong) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
-  planner.note_workers(kBothWorkers);
+  planner.note_workers(kBothSeats);
   const double before = see_steps(planner, 0.010);
   planner.note_workers(one);
   const double since = see_steps(planner, 0.040);

@@ -57,6 +57,24 @@ void expect_whole(const PlanRequest& request, const AdmissionPlan& plan) {
   EXPECT_EQ(parts.size(), static_cast<std::size_t>(to_load) * 32 * 2);
 }
 
+TEST(Admission, SaysWhetherWorkersWhoSleepMayBeOfUseYet) {
+  const CostModel costs = sketch(10);
+  PlanRequest request = burst(1, 8, qkv_7b(64));
+  const auto says = [&](bool hands_over, bool may_hand_over, const PlanSteps& plan) {
+    const AdmissionPlan made = plan_admission(costs, request, plan);
+    EXPECT_EQ(made.hands_over, hands_over);
+    EXPECT_EQ(made.may_hand_over, may_hand_over);
+  };
+  says(true, false, plan_as_predicted);
+  request.workers_awake_in = 20e-3;  // the link has brought all by then
+  says(false, true, plan_as_predicted);
+  says(false, false, [](const CostModel& model, const PlanRequest& step) {
+    PlannedStep planned = plan_as_predicted(model, step);
+    planned.is_worth_planning = false;
+    return planned;
+  });
+}
+
 TEST(Admission, PlansOneAdapterAsThePlannerDoes) {
   const CostModel costs;
   const PlanRequest request = burst(1, 25, qkv_7b(64));

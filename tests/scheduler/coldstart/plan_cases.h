@@ -138,6 +138,7 @@ inline PlanRequest random_request(Random& random, CostModel& costs) {
   const auto layers = static_cast<std::size_t>(random.whole(1, 40));
   const std::int32_t count = random.whole(1, 12);
   request.workers = random.chance(0.1) ? 0 : random.whole(1, 40);
+  if (random.chance(0.3)) request.workers_awake_in = random.real(1e-5, 1e-2);
   request.max_cpu_rows = random.chance(0.2) ? random.whole(0, 200) : 512;
   request.starts_in = random.chance(0.5) ? 0 : random.real(1e-5, 5e-3);
   request.link_busy_for = random.chance(0.5) ? 0 : random.real(1e-5, 2e-2);

@@ -101,11 +101,12 @@ class LearningEngine {
   double step(const Kind& kind, double held_up) {
     PlanRequest request = burst(kind.adapters, kind.rows, qkv_7b(kind.rank));
     put_on_their_way(machine(kind), choose(request).plan.order, 0, request.adapters);
-    const auto [plan, way, ends, given_up] = choose(request);
-    const Step step = run(machine(kind), request, plan, held_up);
-    const bool taught = hands_over(plan) && learn(step, costs_.layer_time(request.rows));
-    memory_.observe(PlanSituation::of(costs_, request), hands_over(plan) ? way : PlanWay::wait,
-                    step_seconds(request, plan), step.seconds, taught);
+    const StepChoice choice = choose(request);
+    const Step step = run(machine(kind), request, choice.plan, held_up);
+    const bool taught = hands_over(choice.plan) && learn(step, costs_.layer_time(request.rows));
+    memory_.observe(PlanSituation::of(costs_, request),
+                    hands_over(choice.plan) ? choice.way : PlanWay::wait,
+                    step_seconds(request, choice.plan), step.seconds, taught);
     costs_.factors = learner_.factors();
     return step.seconds;
   }

@@ -238,6 +238,36 @@ TEST(Planner, EndsNoLayerBeforeItsWeightsCanBeWhereTheyAreComputedFrom) {
   }
 }
 
+// Either the step waits for them while the link brings later layers, or the link has the first
+// ones.
+TEST(Planner, CountsWithTheTimeInWhichWorkersWake) {
+  CostModel costs;
+  costs.link_bytes_per_s = 10e9;
+  PlanRequest request = burst(1, 8, qkv_7b(64));
+  const auto by_workers = [](const HandoffPlan& plan) {
+    const auto& choices = plan.choices[0];
+    return 32 - std::count(choices.begin(), choices.end(), LayerChoice::wait);
+  };
+  const double awake = end_of(plan_handoff(costs, request));
+  double before = awake;
+  for (const double awake_in : {0.2e-3, 1e-3, 3e-3}) {
+    SCOPED_TRACE(awake_in);
+    request.workers_awake_in = awake_in;
+    const HandoffPlan plan = plan_handoff(costs, request);
+    EXPECT_GT(by_workers(plan), 0);
+    for (std::size_t l = 0; l < 32; ++l) {
+      if (plan.choices[0][l] == LayerChoice::wait) continue;
+      EXPECT_GE(plan.layer_ends[l], awake_in);
+    }
+    EXPECT_GE(end_of(plan), before);
+    EXPECT_LE(end_of(plan), awake + awake_in);
+    before = end_of(plan);
+  }
+  EXPECT_EQ(plan_handoff(costs, request).choices[0][0], LayerChoice::wait);
+  request.workers_awake_in = 20e-3;  // the link has brought all by then
+  EXPECT_EQ(by_workers(plan_handoff(costs, request)), 0);
+}
+
 // Layers that take twice as long give the link twice the time, hidden.
 TEST(Planner, LeavesLessToWorkersOfAStepThatTakesLonger) {
   CostModel costs;

@@ -1,0 +1,96 @@
+#include "cpu_lora/worker_pool/worker_wakes.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+
+#include "base/log.h"
+
+namespace tandem {
+namespace {
+
+bool is_asleep(const Seat& seat) {
+  // acquire: pairs with the worker's release, after it said when it woke.
+  return seat.state.load(std::memory_order_acquire) == SeatState::sleeping;
+}
+
+std::uint64_t said_by(const Seat& seat) {
+  return seat.woke_ns.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+std::uint64_t sleepers(const Mailbox& mailbox) {
+  std::uint64_t mask = 0;
+  for (std::uint32_t i = 0; i < mailbox.shape().num_seats; ++i) {
+    if (is_asleep(mailbox.seat(static_cast<int>(i)))) mask |= std::uint64_t{1} << i;
+  }
+  return mask;
+}
+
+void WorkerWakes::note_rousing(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now) {
+  look(mailbox, now);
+  if (awaited_ != 0) return;  // of those that are waited for nothing else is to be seen
+  awaited_ = sleepers(mailbox) & undisturbed;
+  if (awaited_ == 0) return;
+  roused_at_ = now;
+  seen_[num_seen_++ % kRemembered].fill(-1);
+  for (std::uint32_t i = 0; i < mailbox.shape().num_seats; ++i) {
+    said_[i] = said_by(mailbox.seat(static_cast<int>(i)));
+  }
+}
+
+void WorkerWakes::look(const Mailbox& mailbox, TimePoint now) {
+  if (awaited_ == 0) return;
+  const double elapsed = std::max(0.0, seconds_between(roused_at_, now));
+  const std::chrono::nanoseconds roused = roused_at_.time_since_epoch();
+  const auto roused_ns = static_cast<std::uint64_t>(roused.count());
+  Took& took = seen_[(num_seen_ - 1) % kRemembered];
+  for (std::uint32_t i = 0; i < mailbox.shape().num_seats; ++i) {
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    if ((awaited_ & bit) == 0) continue;
+    const Seat& seat = mailbox.seat(static_cast<int>(i));
+    const bool sleeps = is_asleep(seat);
+    const std::uint64_t said = said_by(seat);
+    double seconds = -1;
+    if (said != said_[i]) {
+      const double so_long = said > roused_ns ? static_cast<double>(said - roused_ns) * 1e-9 : 0;
+      seconds = std::min({so_long, elapsed, kMostS});
+    } else if (sleeps) {
+      if (elapsed <= kMostS) continue;
+      seconds = kMostS;
+    }
+    took[i] = static_cast<float>(seconds);
+    awaited_ &= ~bit;
+  }
+  if (awaited_ != 0) return;
+  log::debug("the last CPU worker was awake {:.3f} ms after it was woken",
+             std::ranges::max(took) * 1e3);
+}
+
+double WorkerWakes::awake_in(std::uint64_t asleep, TimePoint now) const {
+  if (asleep == 0) return 0;
+  const bool roused = (asleep & awaited_) != 0;
+  return expected_after(asleep, roused ? std::max(0.0, seconds_between(roused_at_, now)) : 0);
+}
+
+// Of the times that took longer, the mean rest. Whoever takes longer than all of them is expected
+// to take as long again.
+double WorkerWakes::expected_after(std::uint64_t asleep, double elapsed_s) const {
+  const std::size_t known = std::min(num_seen_, kRemembered);
+  double sum = 0;
+  int count = 0;
+  for (std::size_t i = 0; i < known; ++i) {
+    double last = -1;
+    for (std::uint64_t left = asleep; left != 0; left &= left - 1) {
+      last = std::max<double>(last, seen_[i][static_cast<std::size_t>(std::countr_zero(left))]);
+    }
+    if (last <= elapsed_s) continue;
+    sum += last - elapsed_s;
+    ++count;
+  }
+  return count > 0 ? sum / count : std::max(elapsed_s, kFirstGuessS);
+}
+
+}  // namespace tandem

@@ -1,0 +1,51 @@
+// How long the workers of a mailbox take to wake. A core that rests is as a rule back within a
+// tenth of a millisecond; one of a virtual machine may be milliseconds away, and a job ends with
+// the last of its workers: so plans count with it.
+//
+// One thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "shm/mailbox.h"
+
+namespace tandem {
+
+// The seats whose workers sleep.
+std::uint64_t sleepers(const Mailbox& mailbox);
+
+class WorkerWakes {
+ public:
+  // Until something was seen.
+  static constexpr double kFirstGuessS = 1e-4;
+  // A worker that is held up for longer, as one that was stopped, says nothing of the next wake.
+  static constexpr double kMostS = 0.02;
+  static constexpr std::size_t kRemembered = 16;
+
+  // Before the mailbox's workers are woken. `undisturbed`: mask of those whose cores nobody else
+  // wants just now; of others nothing is learnt.
+  void note_rousing(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now);
+  // Learns from who is awake by now: often, as between two steps. What workers say of the time is
+  // bounded by `now`: it is at worst a wrong guess.
+  void look(const Mailbox& mailbox, TimePoint now);
+  // Until all of `asleep`, who sleep, would be awake, if they are woken now or have been: in
+  // seconds, expected.
+  double awake_in(std::uint64_t asleep, TimePoint now) const;
+
+ private:
+  double expected_after(std::uint64_t asleep, double elapsed_s) const;
+
+  // Of the last time that somebody was woken: who has not come yet, and what his seat said before.
+  std::uint64_t awaited_ = 0;
+  TimePoint roused_at_;
+  std::array<std::uint64_t, kMaxSeats> said_{};
+  // Of the last times: how long each one took, in seconds; below 0: he did not, or not alone.
+  using Took = std::array<float, kMaxSeats>;
+  std::array<Took, kRemembered> seen_{};
+  std::size_t num_seen_ = 0;  // ever; with the one that is under way
+};
+
+}  // namespace tandem
