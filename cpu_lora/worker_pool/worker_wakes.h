@@ -34,6 +34,8 @@ class WorkerWakes {
   // Until all of `asleep`, who sleep, would be awake, if they are woken now or have been: in
   // seconds, expected.
   double awake_in(std::uint64_t asleep, TimePoint now) const;
+  // What the last one takes, of late the mean, in seconds; 0: nothing was seen.
+  double usual_s() const { return num_seen_ == 0 ? 0 : expected_after(~std::uint64_t{0}, 0); }
 
  private:
   double expected_after(std::uint64_t asleep, double elapsed_s) const;

@@ -145,6 +145,7 @@ LearnedCosts describe(const HandoffLearning& learning) {
   costs.situations = learning.situations;
   costs.plans_followed = learning.plans_followed;
   costs.plans_given_up = learning.plans_given_up;
+  costs.worker_wake_s = learning.worker_wake_s;
   return costs;
 }
 

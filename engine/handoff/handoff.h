@@ -104,7 +104,11 @@ class Handoff {
   const CostModel& costs() const { return planner_.costs(); }
   // Any thread.
   EngineLessons lessons() const { return planner_.lessons(); }
-  HandoffLearning learning() const { return planner_.learning(); }
+  HandoffLearning learning() const {
+    HandoffLearning learning = planner_.learning();
+    learning.worker_wake_s = mailboxes_->worker_wake_s();
+    return learning;
+  }
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner) {
     return planner_.plan_by(std::move(planner));
   }

@@ -376,8 +376,12 @@ EngineLessons HandoffPlanner::lessons() const {
 
 HandoffLearning HandoffPlanner::learning() const {
   const std::lock_guard lock(learner_mutex_);
-  return {learner_.factors(),       learner_.lessons(), learner_.observed(),
-          memory_.num_situations(), plans_followed_,    plans_given_up_};
+  return {.factors = learner_.factors(),
+          .lessons = learner_.lessons(),
+          .observed = learner_.observed(),
+          .situations = memory_.num_situations(),
+          .plans_followed = plans_followed_,
+          .plans_given_up = plans_given_up_};
 }
 
 HandoffOptions::Planner HandoffPlanner::plan_by(HandoffOptions::Planner planner) {

@@ -34,6 +34,7 @@ struct HandoffLearning {
   // Steps that have ended and that plans were to shorten.
   std::uint64_t plans_followed = 0;
   std::uint64_t plans_given_up = 0;
+  double worker_wake_s = 0;  // as Mailboxes
 };
 
 class HandoffPlanner {

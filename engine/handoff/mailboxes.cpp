@@ -132,14 +132,17 @@ std::vector<std::uint64_t> Mailboxes::workers() const {
 std::vector<MailboxWorkers> Mailboxes::workers(std::span<const std::uint64_t> undisturbed) {
   std::vector<MailboxWorkers> workers(boxes_.size());
   const TimePoint now = clock_->now();
+  double usual_s = 0;
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     Box& box = boxes_[i];
     if (box.broken) continue;
     box.wakes.look(*box.mailbox, now);
+    usual_s = std::max(usual_s, box.wakes.usual_s());
     workers[i].all = pool_->live(static_cast<int>(i)) & undisturbed[i];
     workers[i].asleep = sleepers(*box.mailbox) & workers[i].all;
     workers[i].awake_in = box.wakes.awake_in(workers[i].asleep, now);
   }
+  worker_wake_s_.store(usual_s, std::memory_order_relaxed);
   return workers;
 }
 

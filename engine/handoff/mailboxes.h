@@ -9,6 +9,7 @@
 // The engine thread alone uses it, but for what is marked.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -58,6 +59,8 @@ class Mailboxes {
   // Workers that are up, be their mailbox open or broken. Any thread.
   std::int32_t live_workers() const;
   std::vector<WorkerStatus> status() const { return pool_->status(); }  // any thread
+  // As WorkerWakes::usual_s(), of the mailbox where they take longest. Any thread.
+  double worker_wake_s() const { return worker_wake_s_.load(std::memory_order_relaxed); }
 
   // The device's part of it.
   const MailboxView& view(std::size_t box) const { return boxes_[box].view; }
@@ -98,6 +101,7 @@ class Mailboxes {
   const Clock* clock_;
   std::vector<Box> boxes_;  // box i's workers have the weights of the host tier's arena i
   Buffer state_;            // HandoffState
+  std::atomic<double> worker_wake_s_{0};
   std::optional<ControlRegion> control_;
   std::unique_ptr<WorkerPool> pool_;  // ends before the mailboxes
 };

@@ -22,6 +22,9 @@ struct LearnedCosts {
   // Steps that a plan promised to shorten, by what they were: some plans were seen to lose.
   std::uint64_t plans_followed = 0;
   std::uint64_t plans_given_up = 0;
+
+  // Until the last of the CPU workers that sleep is awake, of late the mean; 0: nothing was seen.
+  double worker_wake_s = 0;
 };
 
 }  // namespace tandem

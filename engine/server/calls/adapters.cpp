@@ -91,7 +91,8 @@ json learned_json(const LearnedCosts& learned) {
           {"lessons", learned.lessons},
           {"situations", learned.situations},
           {"plans_followed", learned.plans_followed},
-          {"plans_given_up", learned.plans_given_up}};
+          {"plans_given_up", learned.plans_given_up},
+          {"worker_wake_seconds", learned.worker_wake_s}};
 }
 
 }  // namespace

@@ -134,8 +134,8 @@ json adapters_schema() {
        {"lessons", property("integer", "Measurements since the start")},
        {"situations", property("integer", "Of which it is known what plans came to")},
        {"plans_followed", property("integer", "Steps that a plan shortened, as it promised")},
-       {"plans_given_up",
-        property("integer", "Such plans were seen to lose: all was waited for")}});
+       {"plans_given_up", property("integer", "Such plans were seen to lose: all was waited for")},
+       {"worker_wake_seconds", property("number", "Until the last worker that slept is awake")}});
   const json handoff =
       object_of({{"cpu_workers", count},
                  {"restarts", count},

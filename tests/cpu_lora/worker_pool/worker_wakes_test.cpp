@@ -99,6 +99,13 @@ TEST_F(WorkerWakesTest, LearnNothingOfThoseWhoseCoresOthersWant) {
   EXPECT_NEAR(awake_in(), 200e-6, 1e-9);
 }
 
+TEST_F(WorkerWakesTest, TellWhatTheLastOneTakesAsARule) {
+  EXPECT_EQ(wakes_.usual_s(), 0) << "nobody knows";
+  wake_after(100, 200);
+  wake_after(100, 1000);
+  EXPECT_NEAR(wakes_.usual_s(), 0.6e-3, 1e-9);
+}
+
 TEST_F(WorkerWakesTest, ForgetWhatWasLongAgo) {
   for (std::size_t i = 0; i < WorkerWakes::kRemembered; ++i) wake_after(100, 9000);
   for (std::size_t i = 0; i < WorkerWakes::kRemembered; ++i) wake_after(100, 300);

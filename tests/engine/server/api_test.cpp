@@ -116,7 +116,8 @@ TEST_F(ApiTest, TellsWithTheAdaptersWhatWasLearnedOfColdStarts) {
                   {"lessons", 321},
                   {"situations", 7},
                   {"plans_followed", 60},
-                  {"plans_given_up", 5}}));
+                  {"plans_given_up", 5},
+                  {"worker_wake_seconds", 0.25}}));
 }
 
 TEST_F(ApiTest, TakesAPathBelowARootHoweverItIsWritten) {
@@ -261,6 +262,7 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(handoff("cost_lessons{model_name=\"base\",of=\"link\"}"), 9);
   EXPECT_EQ(handoff("lessons_total{model_name=\"base\"}"), 321);
   EXPECT_EQ(handoff("plan_situations{model_name=\"base\"}"), 7);
+  EXPECT_EQ(handoff("worker_wake_seconds{model_name=\"base\"}"), 0.25);
   EXPECT_EQ(handoff("plans_total{model_name=\"base\",outcome=\"followed\"}"), 60);
   EXPECT_EQ(handoff("plans_total{model_name=\"base\",outcome=\"given_up\"}"), 5);
   EXPECT_EQ(value("tandem_pages{model_name=\"base\",state=\"adapters\"}"), 10);

@@ -284,6 +284,7 @@ class FakeService final : public GenerationService {
     learned.situations = 7;
     learned.plans_followed = 60;
     learned.plans_given_up = 5;
+    learned.worker_wake_s = 0.25;
     return learned;
   }
   bool has_adapter(const std::string& name) const override {
