@@ -145,7 +145,8 @@ inline constexpr std::uint64_t kWholeJob = 1U << 16;  // in Seat::shared_parts
 
 enum class SeatState : std::uint32_t { empty = 0, starting = 1, working = 2, sleeping = 3 };
 
-// One worker's own lines: sole writer of all of it. 0 who | 64 progress | 128 shrunk | 640 done
+// One worker's own lines: sole writer of all of it. 0 who | 64 progress, woken | 128 shrunk | 640
+// done
 struct Seat {
   alignas(64) std::atomic<std::uint32_t> pid;  // 0: nobody; taken by compare-and-exchange
   std::atomic<SeatState> state;

@@ -147,7 +147,7 @@ void WorkerLoop::Impl::pause_without_jobs() {
   // acquire: pairs with the release in wake_workers(): jobs published before that bump are
   // seen below, and a bump after this load ends the sleep.
   const std::uint32_t wake = inbox.wake.load(std::memory_order_acquire);
-  // Who wakes it is about to describe a job.
+  // Who wakes it is likely to describe a job.
   if (std::exchange(seen_wake, wake) != wake) idle_since = steady_clock::now();
   if (steady_clock::now() - idle_since < duration_of(options.spin_ms / 1e3)) {
     wait_for_change(inbox.published, next - 1);

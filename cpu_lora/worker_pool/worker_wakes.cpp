@@ -53,44 +53,43 @@ void WorkerWakes::look(const Mailbox& mailbox, TimePoint now) {
     const Seat& seat = mailbox.seat(static_cast<int>(i));
     const bool sleeps = is_asleep(seat);
     const std::uint64_t said = said_by(seat);
-    double seconds = -1;
-    if (said != said_[i]) {
-      const double so_long = said > roused_ns ? static_cast<double>(said - roused_ns) * 1e-9 : 0;
-      seconds = std::min({so_long, elapsed, kMostS});
-    } else if (sleeps) {
-      if (elapsed <= kMostS) continue;
-      seconds = kMostS;
-    }
-    took[i] = static_cast<float>(seconds);
+    const bool woke = said != said_[i];
+    if (!woke && sleeps && elapsed <= kMostS) continue;
+    const double so_long = said > roused_ns ? static_cast<double>(said - roused_ns) * 1e-9 : 0;
+    const double seconds = std::min(so_long, elapsed);
+    took[i] = woke && seconds <= kMostS ? static_cast<float>(seconds) : -1.0F;
     awaited_ &= ~bit;
   }
   if (awaited_ != 0) return;
-  log::debug("the last CPU worker was awake {:.3f} ms after it was woken",
-             std::ranges::max(took) * 1e3);
+  usual_s_ = rests_after(~std::uint64_t{0}, 0).mean_s;
+  const float last = std::ranges::max(took);
+  if (last >= 0)
+    log::debug("the last CPU worker was awake {:.3f} ms after it was woken", last * 1e3);
 }
 
 double WorkerWakes::awake_in(std::uint64_t asleep, TimePoint now) const {
   if (asleep == 0) return 0;
   const bool roused = (asleep & awaited_) != 0;
-  return expected_after(asleep, roused ? std::max(0.0, seconds_between(roused_at_, now)) : 0);
+  const double elapsed = roused ? std::max(0.0, seconds_between(roused_at_, now)) : 0;
+  const Rests rests = rests_after(asleep, elapsed);
+  // Whoever takes longer than all of them is expected to take as long again.
+  return rests.count > 0 ? rests.mean_s : std::max(elapsed, kFirstGuessS);
 }
 
-// Of the times that took longer, the mean rest. Whoever takes longer than all of them is expected
-// to take as long again.
-double WorkerWakes::expected_after(std::uint64_t asleep, double elapsed_s) const {
+WorkerWakes::Rests WorkerWakes::rests_after(std::uint64_t asleep, double elapsed_s) const {
   const std::size_t known = std::min(num_seen_, kRemembered);
-  double sum = 0;
-  int count = 0;
+  Rests rests;
   for (std::size_t i = 0; i < known; ++i) {
     double last = -1;
     for (std::uint64_t left = asleep; left != 0; left &= left - 1) {
       last = std::max<double>(last, seen_[i][static_cast<std::size_t>(std::countr_zero(left))]);
     }
     if (last <= elapsed_s) continue;
-    sum += last - elapsed_s;
-    ++count;
+    rests.mean_s += last - elapsed_s;
+    ++rests.count;
   }
-  return count > 0 ? sum / count : std::max(elapsed_s, kFirstGuessS);
+  if (rests.count > 0) rests.mean_s /= rests.count;
+  return rests;
 }
 
 }  // namespace tandem

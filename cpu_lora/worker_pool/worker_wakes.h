@@ -35,19 +35,25 @@ class WorkerWakes {
   // seconds, expected.
   double awake_in(std::uint64_t asleep, TimePoint now) const;
   // What the last one takes, of late the mean, in seconds; 0: nothing was seen.
-  double usual_s() const { return num_seen_ == 0 ? 0 : expected_after(~std::uint64_t{0}, 0); }
+  double usual_s() const { return usual_s_; }
 
  private:
-  double expected_after(std::uint64_t asleep, double elapsed_s) const;
+  // Mean and number of the rests beyond `elapsed_s` of the times that took longer.
+  struct Rests {
+    double mean_s = 0;
+    int count = 0;
+  };
+  Rests rests_after(std::uint64_t asleep, double elapsed_s) const;
 
   // Of the last time that somebody was woken: who has not come yet, and what his seat said before.
   std::uint64_t awaited_ = 0;
   TimePoint roused_at_;
   std::array<std::uint64_t, kMaxSeats> said_{};
-  // Of the last times: how long each one took, in seconds; below 0: he did not, or not alone.
+  // Of the last times: how long each one took, in seconds; below 0: it is not known.
   using Took = std::array<float, kMaxSeats>;
   std::array<Took, kRemembered> seen_{};
   std::size_t num_seen_ = 0;  // ever; with the one that is under way
+  double usual_s_ = 0;
 };
 
 }  // namespace tandem

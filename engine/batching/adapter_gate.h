@@ -37,8 +37,8 @@ class AdapterGate final : public AdmissionGate {
   using Plan = std::function<AdmissionPlan(std::vector<AdapterRows> waiting,
                                            std::vector<AdapterRows> loads)>;
   void set_plan(Plan plan) { plan_ = std::move(plan); }
-  // Before loads are ordered for a step that is to hand something over, or behind others; without a
-  // plan, before any.
+  // Before loads are ordered for a step that is to hand something over; behind them where it is to
+  // wait and may yet hand something over; without a plan, before any.
   void set_rouse(std::function<void()> rouse) { rouse_ = std::move(rouse); }
 
   // Starts what loads can be started for the sequences waiting, in their order. Returns those that

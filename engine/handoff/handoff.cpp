@@ -191,7 +191,7 @@ void Handoff::publish(const StepInput& input, const LoadQueue& under_way, Handof
     describe(layer, static_cast<Site>(site), sequence, step);
   });
   describe_to(0, input, under_way, step);
-  mailboxes_->step_begins(mailboxes_of(step));
+  mailboxes_->step_begins(mailboxes_of(step), undisturbed());
   host_->cores().step_begins();
   step.begun = true;
 }

@@ -46,6 +46,13 @@ Progress progress_of(std::vector<Expected>& parts, TimePoint now) {
   return progress;
 }
 
+// And some do not.
+bool some_sleep(std::span<const MailboxWorkers> workers) {
+  const auto sleep = [](const MailboxWorkers& each) { return each.asleep != 0; };
+  const auto are_awake = [](const MailboxWorkers& each) { return (each.all & ~each.asleep) != 0; };
+  return std::ranges::any_of(workers, sleep) && std::ranges::any_of(workers, are_awake);
+}
+
 }  // namespace
 
 // An adapter that is on its way while a step has rows of it.
@@ -130,13 +137,28 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   // Steps that admissions avoid are not seen: else what once was slow would be avoided for good.
   constexpr std::uint64_t kAtTheirWordIn = 64;
   const bool at_their_word = memory_.observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
-  AdmissionPlan plan =
-      plan_admission(costs_, request, [&](const CostModel& costs, const PlanRequest& step) {
-        StepChoice choice = plan_step(costs, step);
-        const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
-        return PlannedStep{std::move(choice.plan), choice.is_worth_planning,
-                           at_their_word ? predicted : choice.ends};
-      });
+  const auto plan_all = [&] {
+    return plan_admission(costs_, request, [&](const CostModel& costs, const PlanRequest& step) {
+      StepChoice choice = plan_step(costs, step);
+      const double predicted = std::max(0.0, step.starts_in) + step_seconds(step, choice.plan);
+      return PlannedStep{std::move(choice.plan), choice.is_worth_planning && !choice.given_up,
+                         at_their_word ? predicted : choice.ends};
+    });
+  };
+  AdmissionPlan plan = plan_all();
+  // As the step itself will be planned: loads are to travel in the order that suits it.
+  if (some_sleep(workers)) {
+    request.workers = 0;
+    request.workers_awake_in = 0;
+    for (const MailboxWorkers& each : workers) {
+      request.workers = std::max(request.workers, std::popcount(each.all & ~each.asleep));
+    }
+    AdmissionPlan at_once = plan_all();
+    const auto sum = [](const AdmissionPlan& of) {
+      return std::accumulate(of.ends.begin(), of.ends.end(), 0.0);
+    };
+    if (at_once.hands_over && sum(at_once) < sum(plan)) plan = std::move(at_once);
+  }
   // Whoever wakes disturbs those that read.
   plan.may_hand_over = plan.may_hand_over && host_->cores().to_read() <= 0;
   const auto before = static_cast<std::int32_t>(waiting.size());
@@ -214,18 +236,15 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
   return candidates;
 }
 
-// False: nobody would be left, or nobody sleeps.
-bool HandoffPlanner::leave_out_sleepers(std::span<const MailboxWorkers> workers,
+// Adapters in whose mailbox nobody is awake are waited for.
+void HandoffPlanner::leave_out_sleepers(std::span<const MailboxWorkers> workers,
                                         std::span<Candidate> candidates) {
-  bool any = false;
   for (Candidate& candidate : candidates) {
-    const std::uint64_t awake = candidate.workers & ~workers[candidate.place.arena].asleep;
-    if (awake == 0 || awake == candidate.workers) continue;
-    candidate.workers = awake;
+    if (!candidate.times.may_hand_over) continue;
+    candidate.workers &= ~workers[candidate.place.arena].asleep;
     candidate.awake_in = 0;
-    any = true;
+    candidate.times.may_hand_over = candidate.workers != 0;
   }
-  return any;
 }
 
 PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidates,
@@ -276,9 +295,15 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
   }
   PlanRequest request = request_for_step(candidates, step_rows, starts_in);
   StepChoice choice = choose_layers(candidates, request);
-  if (std::vector<Candidate> awake = candidates; leave_out_sleepers(workers, awake)) {
+  if (some_sleep(workers) && !choice.given_up) {
+    std::vector<Candidate> awake = candidates;
+    leave_out_sleepers(workers, awake);
     PlanRequest at_once = request_for_step(awake, step_rows, starts_in);
-    if (StepChoice sooner = choose_layers(awake, at_once); sooner.ends < choice.ends) {
+    StepChoice sooner = choose_layers(awake, at_once);
+    // By what plans say: what such steps were seen to take may be known of one number of workers,
+    // and not of the other.
+    if (hands_over(sooner.plan) &&
+        step_seconds(at_once, sooner.plan) < step_seconds(request, choice.plan)) {
       candidates = std::move(awake);
       request = std::move(at_once);
       choice = std::move(sooner);

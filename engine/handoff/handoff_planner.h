@@ -83,7 +83,7 @@ class HandoffPlanner {
   std::vector<Candidate> choose(std::span<const AdapterRows> cold,
                                 std::span<const MailboxWorkers> workers,
                                 const LoadQueue& under_way) const;
-  static bool leave_out_sleepers(std::span<const MailboxWorkers> workers,
+  static void leave_out_sleepers(std::span<const MailboxWorkers> workers,
                                  std::span<Candidate> candidates);
   ColdAdapter times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                        TimePoint now) const;

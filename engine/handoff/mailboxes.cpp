@@ -135,9 +135,9 @@ std::vector<MailboxWorkers> Mailboxes::workers(std::span<const std::uint64_t> un
   double usual_s = 0;
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     Box& box = boxes_[i];
-    if (box.broken) continue;
     box.wakes.look(*box.mailbox, now);
     usual_s = std::max(usual_s, box.wakes.usual_s());
+    if (box.broken) continue;
     workers[i].all = pool_->live(static_cast<int>(i)) & undisturbed[i];
     workers[i].asleep = sleepers(*box.mailbox) & workers[i].all;
     workers[i].awake_in = box.wakes.awake_in(workers[i].asleep, now);
@@ -161,18 +161,21 @@ void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const
 
 void Mailboxes::rouse(std::span<const std::uint64_t> undisturbed) {
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
-    Box& box = boxes_[i];
-    if (box.broken) continue;
-    box.wakes.note_rousing(*box.mailbox, undisturbed[i], clock_->now());
-    wake_workers(*box.mailbox);
+    if (!boxes_[i].broken) wake(i, undisturbed[i]);
   }
 }
 
-void Mailboxes::step_begins(std::uint64_t used) {
+void Mailboxes::wake(std::size_t box, std::uint64_t undisturbed) {
+  const std::uint64_t learnt_of = pool_->live(static_cast<int>(box)) & undisturbed;
+  boxes_[box].wakes.note_rousing(*boxes_[box].mailbox, learnt_of, clock_->now());
+  wake_workers(*boxes_[box].mailbox);
+}
+
+void Mailboxes::step_begins(std::uint64_t used, std::span<const std::uint64_t> undisturbed) {
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     if ((used & mask_of(i)) == 0) continue;
     ++boxes_[i].steps_in_flight;
-    wake_workers(*boxes_[i].mailbox);
+    wake(i, undisturbed[i]);
   }
 }
 

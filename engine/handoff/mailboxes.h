@@ -72,7 +72,7 @@ class Mailboxes {
   // `undisturbed`, by mailbox, is learnt.
   void rouse(std::span<const std::uint64_t> undisturbed);
   // All jobs of a step are published, and it may be enqueued: wakes the workers of these mailboxes.
-  void step_begins(std::uint64_t used);
+  void step_begins(std::uint64_t used, std::span<const std::uint64_t> undisturbed);
   // The step has ended, and with it the jobs before `next_sequence`; these mailboxes are broken
   // from now on. Returns how many were not before.
   int step_ended(std::uint64_t used, std::uint64_t broken, std::uint64_t next_sequence);
@@ -93,6 +93,7 @@ class Mailboxes {
   };
 
   explicit Mailboxes(const Clock& clock) : clock_(&clock) {}
+  void wake(std::size_t box, std::uint64_t undisturbed);
   Status make_boxes(Device& device, const ModelConfig& config, DType dtype, std::int32_t max_rank,
                     const HandoffOptions& options);
   Status make_state(Device& device, Communicator* communicator);

@@ -23,13 +23,14 @@ struct AdmissionPlan {
   // Expected end of each one's first step, in seconds from now.
   std::vector<double> ends;
   bool hands_over = false;  // the next step, as it is planned now: to workers
-  // It does not, but waiting costs enough that it may yet when it begins.
+  // It does not, but may yet when it begins: workers that sleep by now are awake then.
   bool may_hand_over = false;
 };
 
 struct PlannedStep {
   HandoffPlan plan;
-  bool is_worth_planning = true;  // as the function of that name (planner.h)
+  // Waiting costs enough for a thought of workers, and such plans were not seen to lose.
+  bool is_worth_planning = true;
   // In seconds from now, by all that is known: plans of such steps may have been seen to take
   // longer than they say.
   double ends = 0;

@@ -113,6 +113,22 @@ TEST_F(HandoffPlannerTest, LeavesOutWhoSleepsWhereWaitingForHimTakesLonger) {
   EXPECT_LT(step_of(planner(), {{{3, 2, 10}}}).planned_s, 10);
 }
 
+TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonger) {
+  const std::array loads = {AdapterRows{read_.lease, 8}};
+  DeviceTier::Turn turn(*read_.tier);
+  ASSERT_EQ(turn.reserve(read_.lease), DeviceTier::Start::on_its_way);
+  read_.end();
+  const auto admission = [&](const MailboxWorkers& workers) {
+    return planner().admission({}, loads, 0, 0, std::array{workers}, read_.tier->loads());
+  };
+  const double all_awake = admission({.all = 3}).ends.at(0);
+  const AdmissionPlan one_awake = admission({3, 2, 10});
+  EXPECT_TRUE(one_awake.hands_over);
+  EXPECT_GE(one_awake.ends.at(0), all_awake);
+  EXPECT_LT(one_awake.ends.at(0), 10);
+  EXPECT_GE(admission({3, 3, 10}).ends.at(0), 10);
+}
+
 // What plans came to is known to the next engine.
 TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   ManualClock clock;

@@ -118,6 +118,38 @@ TEST(Planner, IsNeverBehindWaitingOrTheCpuAloneWhateverIsAsked) {
   }
 }
 
+// Of one adapter with something in each layer, none of it on its way: of several, the trial looks
+// at fewer ways to wait in a layer.
+TEST(HandoffTimeline, TriesShapesByWhatTheyComeTo) {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    CostModel costs = random_costs(random);
+    PlanRequest request = random_request(random, costs);
+    request.adapters.resize(1);
+    ColdAdapter& adapter = request.adapters[0];
+    for (auto* times : {&adapter.a_arrives, &adapter.b_arrives, &adapter.host_arrives}) {
+      times->clear();
+    }
+    for (LayerLoad& layer : adapter.layers) {
+      if (layer.sites == 0) layer = qkv_7b(8);
+    }
+    HandoffTimeline timeline(costs, request);
+    const std::int32_t layers = timeline.num_layers();
+    const auto count = static_cast<std::int32_t>(timeline.to_load().size());
+    for (int i = 0; i < 8; ++i) {
+      LoadShape shape{random.whole(timeline.least_lead(), count), random.whole(0, layers),
+                      random.whole(0, layers)};
+      if (shape.b_first_to <= shape.whole_from) shape.b_first_to = 0;
+      if (shape.lead == count) shape = {count, 0, 0};
+      const double tried = timeline.end_of(shape, std::numeric_limits<double>::infinity());
+      timeline.load(timeline.order_of(shape));
+      std::vector<double> layer_ends;
+      EXPECT_NEAR(timeline.run(timeline.choose(), layer_ends), tried, 1e-9 * tried);
+    }
+  }
+}
+
 TEST(Planner, HandsOverOnlyWhatMayBe) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
