@@ -32,7 +32,8 @@ struct WorkerFaults {
 
 class InProcessPool final : public WorkerPool {
  public:
-  InProcessPool(const WorkerPoolOptions& options, WorkerFaults& faults) : faults_(faults) {
+  InProcessPool(const WorkerPoolOptions& options, WorkerFaults& faults)
+      : faults_(faults), spin_ms_(options.spin_ms) {
     for (const WorkerGroupOptions& group : options.groups) {
       Group& made = groups_.emplace_back();
       made.mailbox = group.mailbox;
@@ -119,8 +120,9 @@ class InProcessPool final : public WorkerPool {
       if (seat < faults_.silent) {
         keep_silent(group.mailbox->seat(seat), kill);
       } else {
-        auto loop = WorkerLoop::create(*group.mailbox, {group.arena.data(), group.arena.bytes()},
-                                       {.seat = seat, .spin_ms = 1, .peer_ms = faults_.peer_ms});
+        auto loop =
+            WorkerLoop::create(*group.mailbox, {group.arena.data(), group.arena.bytes()},
+                               {.seat = seat, .spin_ms = spin_ms_, .peer_ms = faults_.peer_ms});
         if (loop.ok()) {
           loop->run(kill, [&] {
             const int stall_ms = faults_.stall_ms;
@@ -148,7 +150,7 @@ class InProcessPool final : public WorkerPool {
       Seat& seat = group.mailbox->seat(static_cast<int>(random() % group.kill.size()));
       const std::uint64_t value = random() % 2 == 0 ? random() : random() % 1000;
       const auto g = static_cast<std::size_t>(random() % 4);
-      switch (random() % 5) {
+      switch (random() % 6) {
         case 0:
           seat.done[g] = value;
           break;
@@ -160,6 +162,9 @@ class InProcessPool final : public WorkerPool {
           break;
         case 3:
           seat.heartbeat = value;
+          break;
+        case 4:
+          seat.woke_ns = value;
           break;
         default:
           seat.state = static_cast<SeatState>(value % 4);
@@ -174,14 +179,16 @@ class InProcessPool final : public WorkerPool {
   }
 
   WorkerFaults& faults_;
+  const double spin_ms_;
   std::atomic<bool> stop_ = false;
   std::vector<Group> groups_;
   std::vector<std::thread> threads_;
 };
 
-// One group of `workers` of them.
+// One group of `workers` of them, who sleep soon: a step may begin without who still wakes.
 inline HandoffOptions in_process_workers(int workers, WorkerFaults& faults) {
   HandoffOptions options;
+  options.spin_ms = 1;
   HandoffOptions::Group group;
   group.cpus.resize(static_cast<std::size_t>(workers), -1);
   options.groups.push_back(group);

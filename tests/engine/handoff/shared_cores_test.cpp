@@ -13,7 +13,8 @@
 namespace tandem::test {
 namespace {
 
-// Two workers, the first on a reader's core. Loads stand still, so that workers compute all.
+// Two workers who stay awake, the first on a reader's core. Loads stand still, so that workers
+// compute all.
 class SharedCoresTest : public ::testing::Test {
  protected:
   static constexpr int kAdapters = 6;
@@ -22,6 +23,7 @@ class SharedCoresTest : public ::testing::Test {
 
   static std::unique_ptr<HandoffEngine> make() {
     return HandoffEngine::make(AdapterMode::planned, kAdapters, 0, 0, [](EngineOptions& options) {
+      options.handoff.spin_ms = 60e3;
       options.handoff.readers = {.cpus = {0, 1}, .apart = 2, .beside = {1}};
     });
   }
