@@ -63,8 +63,8 @@ void WorkerWakes::look(const Mailbox& mailbox, TimePoint now) {
   if (awaited_ != 0) return;
   usual_s_ = rests_after(~std::uint64_t{0}, 0).mean_s;
   const float last = std::ranges::max(took);
-  if (last >= 0)
-    log::debug("the last CPU worker was awake {:.3f} ms after it was woken", last * 1e3);
+  if (last < 0) return;
+  log::debug("the last CPU worker was awake {:.3f} ms after it was woken", last * 1e3);
 }
 
 double WorkerWakes::awake_in(std::uint64_t asleep, TimePoint now) const {

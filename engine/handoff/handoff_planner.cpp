@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -154,10 +153,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
       request.workers = std::max(request.workers, std::popcount(each.all & ~each.asleep));
     }
     AdmissionPlan at_once = plan_all();
-    const auto sum = [](const AdmissionPlan& of) {
-      return std::accumulate(of.ends.begin(), of.ends.end(), 0.0);
-    };
-    if (at_once.hands_over && sum(at_once) < sum(plan)) plan = std::move(at_once);
+    if (at_once.hands_over && at_once.sum_of_ends() < plan.sum_of_ends()) plan = std::move(at_once);
   }
   // Whoever wakes disturbs those that read.
   plan.may_hand_over = plan.may_hand_over && host_->cores().to_read() <= 0;
@@ -268,8 +264,7 @@ StepChoice HandoffPlanner::choose_layers(std::span<const Candidate> candidates,
                               candidate.times.may_hand_over ? LayerChoice::cpu : LayerChoice::wait);
   }
   predict(costs_, request, plan);
-  const double ends = std::max(0.0, request.starts_in) + step_seconds(request, plan);
-  return {std::move(plan), PlanWay::wait, ends};
+  return {std::move(plan)};
 }
 
 StepChoice HandoffPlanner::plan_step(const CostModel& costs, const PlanRequest& request) const {

@@ -64,7 +64,7 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
     if (first == 0) {
       made.hands_over = hands_over(planned.plan);
       made.may_hand_over =
-          !made.hands_over && request.workers_awake_in > 0 && planned.is_worth_planning;
+          !made.hands_over && request.workers_awake_in > 0 && planned.is_worth_rousing;
     }
     for (LoadPiece piece : planned.plan.order) {
       piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);
@@ -86,11 +86,11 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
   return made;
 }
 
-double sum(const AdmissionPlan& plan) {
-  return std::accumulate(plan.ends.begin(), plan.ends.end(), 0.0);
-}
-
 }  // namespace
+
+double AdmissionPlan::sum_of_ends() const {
+  return std::accumulate(ends.begin(), ends.end(), 0.0);
+}
 
 PlannedStep plan_as_predicted(const CostModel& costs, const PlanRequest& request) {
   HandoffPlan plan = plan_handoff(costs, request);
@@ -109,9 +109,9 @@ AdmissionPlan plan_admission(const CostModel& costs, const PlanRequest& request,
       in_turns_of(count, costs, request, plan, std::numeric_limits<double>::infinity());
   for (std::size_t size = count; size > 1;) {
     size = (size + 1) / 2;
-    const double most = (1 - kLeastGain) * sum(best);
+    const double most = (1 - kLeastGain) * best.sum_of_ends();
     AdmissionPlan made = in_turns_of(size, costs, request, plan, most);
-    if (made.turns.size() == count && sum(made) < most) best = std::move(made);
+    if (made.turns.size() == count && made.sum_of_ends() < most) best = std::move(made);
   }
   return best;
 }

@@ -25,12 +25,14 @@ struct AdmissionPlan {
   bool hands_over = false;  // the next step, as it is planned now: to workers
   // It does not, but may yet when it begins: workers that sleep by now are awake then.
   bool may_hand_over = false;
+
+  double sum_of_ends() const;
 };
 
 struct PlannedStep {
   HandoffPlan plan;
   // Waiting costs enough for a thought of workers, and such plans were not seen to lose.
-  bool is_worth_planning = true;
+  bool is_worth_rousing = true;
   // In seconds from now, by all that is known: plans of such steps may have been seen to take
   // longer than they say.
   double ends = 0;

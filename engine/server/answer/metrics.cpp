@@ -226,9 +226,10 @@ void add_learned(const LearnedCosts& learned, Families& families) {
   };
   plans("followed", learned.plans_followed);
   plans("given_up", learned.plans_given_up);
-  families.gauge("tandem_handoff_worker_wake_seconds",
-                 "Until the last CPU worker that slept is awake, of late the mean; 0: none slept",
-                 learned.worker_wake_s);
+  families.gauge(
+      "tandem_handoff_worker_wake_seconds",
+      "Until the last CPU worker that slept is awake, of late the mean; 0: none was seen",
+      learned.worker_wake_s);
 }
 
 // After the first one; nothing: there are no others.

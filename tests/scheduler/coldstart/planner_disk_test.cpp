@@ -18,9 +18,7 @@ TEST(Planner, NeverEndsALayerBeforeItHasBeenReadAndIsNoSoonerFromASlowerDisk) {
     CostModel costs = random_costs(random);
     PlanRequest request = random_request(random, costs);
     for (ColdAdapter& adapter : request.adapters) {
-      adapter.a_arrives.clear();
-      adapter.b_arrives.clear();
-      adapter.host_arrives.clear();
+      forget_times(adapter);
     }
     const double there = end_of(plan_handoff(costs, request));
     ColdAdapter& read = request.adapters.front();

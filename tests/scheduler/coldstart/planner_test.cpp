@@ -128,9 +128,7 @@ TEST(HandoffTimeline, TriesShapesByWhatTheyComeTo) {
     PlanRequest request = random_request(random, costs);
     request.adapters.resize(1);
     ColdAdapter& adapter = request.adapters[0];
-    for (auto* times : {&adapter.a_arrives, &adapter.b_arrives, &adapter.host_arrives}) {
-      times->clear();
-    }
+    forget_times(adapter);
     for (LayerLoad& layer : adapter.layers) {
       if (layer.sites == 0) layer = qkv_7b(8);
     }
