@@ -31,8 +31,10 @@ std::uint64_t sleepers(const Mailbox& mailbox) {
 
 void WorkerWakes::note_rousing(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now) {
   look(mailbox, now);
+  const std::uint64_t asleep = sleepers(mailbox);
+  if (asleep != 0) slept_until_ = now;
   if (awaited_ != 0) return;  // of those that are waited for nothing else is to be seen
-  awaited_ = sleepers(mailbox) & undisturbed;
+  awaited_ = asleep & undisturbed;
   if (awaited_ == 0) return;
   roused_at_ = now;
   seen_[num_seen_++ % kRemembered].fill(-1);
@@ -74,6 +76,12 @@ double WorkerWakes::awake_in(std::uint64_t asleep, TimePoint now) const {
   const Rests rests = rests_after(asleep, elapsed);
   // Whoever takes longer than all of them is expected to take as long again.
   return rests.count > 0 ? rests.mean_s : std::max(elapsed, kFirstGuessS);
+}
+
+double WorkerWakes::drowsy_for(std::uint64_t asleep, TimePoint now) const {
+  if (asleep != 0) return kDrowsyS;
+  if (!slept_until_) return 0;
+  return std::clamp(kDrowsyS - seconds_between(*slept_until_, now), 0.0, kDrowsyS);
 }
 
 WorkerWakes::Rests WorkerWakes::rests_after(std::uint64_t asleep, double elapsed_s) const {

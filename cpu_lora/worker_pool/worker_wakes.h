@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/clock.h"
 #include "shm/mailbox.h"
@@ -24,6 +25,7 @@ class WorkerWakes {
   // A worker that is held up for longer, as one that was stopped, says nothing of the next wake.
   static constexpr double kMostS = 0.02;
   static constexpr std::size_t kRemembered = 16;
+  static constexpr double kDrowsyS = 0.01;
 
   // Before the mailbox's workers are woken. `undisturbed`: mask of those whose cores nobody else
   // wants just now; of others nothing is learnt.
@@ -34,6 +36,9 @@ class WorkerWakes {
   // Until all of `asleep`, who sleep, would be awake, if they are woken now or have been: in
   // seconds, expected.
   double awake_in(std::uint64_t asleep, TimePoint now) const;
+  // For how long it counts that they slept, in seconds: who is woken now, or was lately, may be
+  // held up more than others, for a core that rested was somebody else's meanwhile.
+  double drowsy_for(std::uint64_t asleep, TimePoint now) const;
   // What the last one takes, of late the mean, in seconds; 0: nothing was seen.
   double usual_s() const { return usual_s_; }
 
@@ -45,6 +50,7 @@ class WorkerWakes {
   };
   Rests rests_after(std::uint64_t asleep, double elapsed_s) const;
 
+  std::optional<TimePoint> slept_until_;  // somebody did who was woken then, learnt of or not
   // Of the last time that somebody was woken: who has not come yet, and what his seat said before.
   std::uint64_t awaited_ = 0;
   TimePoint roused_at_;

@@ -62,6 +62,7 @@ struct HandoffPlanner::Candidate {
   HostTier::Place place;      // of its weights; the mailbox is that arena's
   std::uint64_t workers = 0;  // none unless times.may_hand_over
   double awake_in = 0;        // all of them
+  double drowsy_for = 0;
   std::int32_t first_row = 0;
 };
 
@@ -112,6 +113,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   for (const MailboxWorkers& each : workers) {
     request.workers = std::max(request.workers, std::popcount(each.all));
     request.workers_awake_in = std::max(request.workers_awake_in, each.awake_in);
+    request.workers_drowsy_for = std::max(request.workers_drowsy_for, each.drowsy_for);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;
   const auto add = [&](const AdapterRows& each) {
@@ -225,6 +227,7 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
     candidate.times.may_hand_over = true;
     candidate.workers = workers[box].all;
     candidate.awake_in = workers[box].awake_in;
+    candidate.drowsy_for = workers[box].drowsy_for;
     candidate.first_row = max_rows_ - room[box];
     room[box] -= candidate.cold->rows;
     ++groups;
@@ -249,6 +252,7 @@ PlanRequest HandoffPlanner::request_for_step(std::span<const Candidate> candidat
   for (const Candidate& candidate : candidates) {
     request.workers = std::max(request.workers, std::popcount(candidate.workers));
     request.workers_awake_in = std::max(request.workers_awake_in, candidate.awake_in);
+    request.workers_drowsy_for = std::max(request.workers_drowsy_for, candidate.drowsy_for);
     request.adapters.push_back(candidate.times);
   }
   request.max_cpu_rows = max_rows_ * num_mailboxes_;

@@ -9,6 +9,7 @@ struct MailboxWorkers {
   std::uint64_t all = 0;     // mask of the seats to which anything could be handed now
   std::uint64_t asleep = 0;  // of these
   double awake_in = 0;       // seconds until these are awake, as expected if they are woken now
+  double drowsy_for = 0;     // as WorkerWakes
 };
 
 }  // namespace tandem

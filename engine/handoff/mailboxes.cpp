@@ -141,6 +141,7 @@ std::vector<MailboxWorkers> Mailboxes::workers(std::span<const std::uint64_t> un
     workers[i].all = pool_->live(static_cast<int>(i)) & undisturbed[i];
     workers[i].asleep = sleepers(*box.mailbox) & workers[i].all;
     workers[i].awake_in = box.wakes.awake_in(workers[i].asleep, now);
+    workers[i].drowsy_for = box.wakes.drowsy_for(workers[i].asleep, now);
   }
   worker_wake_s_.store(usual_s, std::memory_order_relaxed);
   return workers;

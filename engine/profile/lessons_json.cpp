@@ -17,11 +17,12 @@ namespace tandem {
 namespace {
 
 constexpr std::size_t kMostRatios = 64;
-constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 4> kSituation = {
+constexpr std::array<std::pair<const char*, std::uint8_t PlanSituation::*>, 5> kSituation = {
     {{"adapters", &PlanSituation::adapters},
      {"rows", &PlanSituation::rows},
      {"link", &PlanSituation::link},
-     {"workers", &PlanSituation::workers}}};
+     {"workers", &PlanSituation::workers},
+     {"drowsy", &PlanSituation::drowsy}}};
 constexpr std::array<const char*, kNumPlanWays> kWayNames = {"wait", "plan", "assist"};
 
 Result<std::vector<double>> parse_ratios(const Json& list, std::string_view where) {

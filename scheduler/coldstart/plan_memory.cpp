@@ -92,8 +92,11 @@ PlanSituation PlanSituation::of(const CostModel& costs, const PlanRequest& reque
   const double missing_s = std::max(last, link_s) - std::max(0.0, request.starts_in);
   const double step_s = costs.layer_time(request.rows) * static_cast<double>(layers);
   constexpr double kQuarters = 4;
+  const bool drowsy =
+      request.workers > 0 && request.workers_drowsy_for > std::max(0.0, request.starts_in);
   return {doublings(static_cast<double>(request.adapters.size())), doublings(request.rows),
-          doublings(step_s > 0 ? kQuarters * missing_s / step_s : 0), doublings(request.workers)};
+          doublings(step_s > 0 ? kQuarters * missing_s / step_s : 0), doublings(request.workers),
+          static_cast<std::uint8_t>(drowsy ? 1 : 0)};
 }
 
 double step_seconds(const PlanRequest& request, const HandoffPlan& plan) {
@@ -114,6 +117,12 @@ void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s,
     return;
   }
   const std::size_t i = index_of(way);
+  if (seen.knows_nothing_of(way)) {
+    Surprises& surprises =
+        way == PlanWay::wait ? waiting_ : with_workers_[situation.drowsy == 0 ? 0 : 1];
+    surprises.late_s.add(took_s - planned_s);
+    surprises.last = observed_;
+  }
   if (seen.ratios[i].known() == kRemembered) seen.kept[i] = false;  // it goes
   seen.ratios[i].add(std::clamp(took_s / planned_s, kLeastRatio, kMostRatio));
   ++seen.steps;
@@ -176,6 +185,15 @@ PlanWay PlanMemory::promised(const PlanSeconds& predicted) {
   return assists ? PlanWay::assist : PlanWay::plan;
 }
 
+double PlanMemory::usual_surprise_s(PlanSituation situation) const {
+  const auto usual_s = [&](const Surprises& seen) {
+    const bool counts = seen.late_s.known() > kFew && observed_ - seen.last <= kForgotten;
+    return counts ? std::max(0.0, seen.late_s.median()) : 0;
+  };
+  const double with_workers_s = usual_s(with_workers_[situation.drowsy == 0 ? 0 : 1]);
+  return std::max(0.0, with_workers_s - usual_s(waiting_));
+}
+
 PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& predicted) const {
   const auto ratio_in = [&](PlanSituation where, PlanWay way) -> std::optional<double> {
     const auto found = seen_.find(where);
@@ -196,15 +214,19 @@ PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& pre
     return std::nullopt;
   };
   PlanSeconds expected = predicted;
-  const auto correct = [&](PlanWay way, PlanWay alike) {
+  for (const PlanWay way : kPlanWays) {
     std::optional<double> ratio = ratio_in(situation, way);
-    if (!ratio) ratio = ratio_in(situation, alike);
-    if (!ratio) ratio = ratio_beside(way);
-    if (ratio) expected[index_of(way)] *= *ratio;
-  };
-  correct(PlanWay::wait, PlanWay::wait);
-  correct(PlanWay::plan, PlanWay::assist);
-  correct(PlanWay::assist, PlanWay::plan);
+    if (!ratio) ratio = ratio_in(situation, twin_of(way));
+    double& seconds = expected[index_of(way)];
+    if (ratio) {
+      seconds *= *ratio;
+      continue;
+    }
+    const double beside_s = ratio_beside(way).value_or(1) * seconds;
+    // A short step has less time to be held up.
+    const double late_s = way == PlanWay::wait ? 0 : std::min(usual_surprise_s(situation), seconds);
+    seconds = late_s > 0 ? std::max(seconds + late_s, beside_s) : beside_s;
+  }
   return expected;
 }
 
@@ -237,11 +259,12 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
     hopeful[i] = predicted[i];
     if (promised(hopeful) != way) return false;
     const std::size_t known = ratios.known() - (seen.kept[i] ? 1 : 0);  // of this engine
-    if (known == 0 || known == kRemembered) return false;
+    if (known == kRemembered) return false;
+    if (known == 0 && !seen.knows_nothing_of(way)) return false;
     if (known > kFew && believed_ratio < kHeldUp) return false;
-    return steps - seen.went[i] >= kTryAgainAfter << (known - 1);
+    return steps - seen.went[i] >= kTryAgainAfter << (std::max<std::size_t>(known, 1) - 1);
   };
-  for (const PlanWay other : {PlanWay::wait, PlanWay::plan, PlanWay::assist}) {
+  for (const PlanWay other : kPlanWays) {
     const double better = expected[index_of(best)], worse = expected[index_of(other)];
     if (other == best || std::isinf(worse)) continue;
     if (is_due_again(other)) return other;

@@ -17,10 +17,11 @@ namespace tandem {
 
 // Steps that are about alike: how many adapters, how many rows, how long after the step's begin, in
 // quarters of it with all of them there, the last of them arrives, and for how many workers, each
-// by doublings. As a rule the same when loads are ordered and when the step is planned, whatever
-// the order; an adapter that is resident by then counts in the first alone.
+// by doublings; and whether some of these slept until a moment before it. As a rule the same when
+// loads are ordered and when the step is planned, whatever the order; an adapter that is resident
+// by then counts in the first alone.
 struct PlanSituation {
-  std::uint8_t adapters = 0, rows = 0, link = 0, workers = 0;
+  std::uint8_t adapters = 0, rows = 0, link = 0, workers = 0, drowsy = 0;
 
   static PlanSituation of(const CostModel& costs, const PlanRequest& request);
   auto operator<=>(const PlanSituation&) const = default;  // NOLINT(*-nullptr)
@@ -30,8 +31,15 @@ struct PlanSituation {
 // workers compute each layer until it is there (as `cpu_assist` does, but layer by layer).
 enum class PlanWay : std::uint8_t { wait, plan, assist };
 inline constexpr std::size_t kNumPlanWays = 3;
+inline constexpr std::array<PlanWay, kNumPlanWays> kPlanWays = {PlanWay::wait, PlanWay::plan,
+                                                                PlanWay::assist};
 constexpr std::size_t index_of(PlanWay way) {
   return static_cast<std::size_t>(way);
+}
+// The way with the same costs; of `wait` that is itself.
+constexpr PlanWay twin_of(PlanWay way) {
+  if (way == PlanWay::wait) return way;
+  return way == PlanWay::plan ? PlanWay::assist : PlanWay::plan;
 }
 
 // Seconds of a step by PlanWay, as predicted. Infinite: the step has no such way, or it is another
@@ -40,7 +48,7 @@ using PlanSeconds = std::array<double, kNumPlanWays>;
 
 // What is kept of a PlanMemory until the next engine begins.
 struct PlanLessons {
-  static constexpr std::int64_t kVersion = 4;    // of what a situation's numbers mean
+  static constexpr std::int64_t kVersion = 5;    // of what a situation's numbers mean
   static constexpr std::size_t kMostSeen = 512;  // situations
 
   struct Seen {
@@ -63,6 +71,10 @@ double step_seconds(const PlanRequest& request, const HandoffPlan& plan);
 class PlanMemory {
  public:
   static constexpr std::size_t kRemembered = 5;  // steps of each way
+  // Steps of a kind in situations that were not known, and after how many others they are
+  // forgotten.
+  static constexpr std::size_t kSurprises = 9;
+  static constexpr std::uint64_t kForgotten = 256;
   static constexpr double kHeldUp = 3;
   static constexpr std::uint32_t kHopesAfter = 4;
 
@@ -75,7 +87,9 @@ class PlanMemory {
   // step alone half is believed, of two the one nearer to what was predicted, or what was
   // predicted, if that lies between them. Where none is known of `plan` or `assist`, by what the
   // other took, as their costs are the same; where none of either, by half of what it took in a
-  // situation beside this one, for a step may lie on either side of a border; else as predicted.
+  // situation beside this one, for a step may lie on either side of a border, or, if that is more,
+  // as late as the last ones were that handed over where nothing was known either: cores that
+  // others want as well hold up whatever is handed over. Else as predicted.
   PlanSeconds expected(PlanSituation situation, const PlanSeconds& predicted) const;
   // The way to go, of what is to be expected of each. What gains next to nothing over waiting is
   // not done, nor, over the plan, `assist`. The answer is the same until something is observed.
@@ -84,7 +98,8 @@ class PlanMemory {
   // be left for good. One that promises to be the best, by costs that have learnt from it as well,
   // was held up by something that may be over: it is tried after 4 steps of others, then after 8,
   // and where it took kHeldUp times as long, after 16 and 32, too; and after each 4 for as long as
-  // one of its last steps was not held up.
+  // one of its last steps was not held up. After 4, too, if what speaks against it was seen in
+  // other situations only.
   //
   // `hoped_s`: what `assist` takes if workers are as quick as they ever were; of interest where
   // learns_nothing(). If it is far below all that is expected, `assist` is tried.
@@ -119,11 +134,24 @@ class PlanMemory {
     std::uint64_t last = 0;  // the number of the last observation of it
 
     bool learns_nothing() const { return untaught >= hopes_after; }
+    bool knows_nothing_of(PlanWay way) const {
+      return ratios[index_of(way)].known() == 0 && ratios[index_of(twin_of(way))].known() == 0;
+    }
   };
+  // Seconds by which workers may hold up a step of which nothing is known: what the last such ones
+  // took beyond what was predicted, less what those did that waited for all. 0: too few are known.
+  double usual_surprise_s(PlanSituation situation) const;
   Seen& of(PlanSituation situation);
 
   std::map<PlanSituation, Seen> seen_;
   std::uint64_t observed_ = 0;
+  // What steps took where nothing was known. Of this engine alone: it may be of this hour.
+  struct Surprises {
+    RecentMedian<kSurprises> late_s;  // beyond what was predicted
+    std::uint64_t last = 0;           // as Seen
+  };
+  Surprises waiting_;
+  std::array<Surprises, 2> with_workers_;  // [PlanSituation::drowsy]
 };
 
 }  // namespace tandem

@@ -37,11 +37,12 @@ struct ColdAdapter {
 };
 
 struct PlanRequest {
-  std::int32_t rows = 0;        // of the whole step, cold ones included
-  double starts_in = 0;         // until the step's first layer
-  double link_busy_for = 0;     // with loads enqueued before
-  std::int32_t workers = 0;     // cores that would compute; 0: wait is all there is
-  double workers_awake_in = 0;  // until all of them are awake; they begin no earlier
+  std::int32_t rows = 0;          // of the whole step, cold ones included
+  double starts_in = 0;           // until the step's first layer
+  double link_busy_for = 0;       // with loads enqueued before
+  std::int32_t workers = 0;       // cores that would compute; 0: wait is all there is
+  double workers_awake_in = 0;    // until all of them are awake; they begin no earlier
+  double workers_drowsy_for = 0;  // so long it counts that some slept; of PlanSituation
   // Most rows of all groups that mailboxes have room for. Adapters with few rows come first; those
   // for which nothing is left, or beyond kMaxColdGroups, are waited for.
   std::int32_t max_cpu_rows = 512;

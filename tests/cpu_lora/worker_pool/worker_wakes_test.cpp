@@ -106,6 +106,23 @@ TEST_F(WorkerWakesTest, TellWhatTheLastOneTakesAsARule) {
   EXPECT_NEAR(wakes_.usual_s(), 0.6e-3, 1e-9);
 }
 
+TEST_F(WorkerWakesTest, AreDrowsyForAWhile) {
+  const auto drowsy_for = [&] { return wakes_.drowsy_for(sleepers(mailbox_), now_); };
+  EXPECT_EQ(drowsy_for(), 0) << "nobody slept";
+  rouse();
+  EXPECT_EQ(drowsy_for(), 0) << "nor was there anybody to wake";
+  sleep({0, 1});
+  EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "if they are woken now";
+  rouse(0);  // whatever is learnt of it
+  pass(100);
+  EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "they sleep still";
+  awake(0), awake(1);
+  pass(2900);
+  EXPECT_NEAR(drowsy_for(), WorkerWakes::kDrowsyS - 3e-3, 1e-9);
+  pass(20'000);
+  EXPECT_EQ(drowsy_for(), 0);
+}
+
 TEST_F(WorkerWakesTest, ForgetWhatWasLongAgo) {
   for (std::size_t i = 0; i < WorkerWakes::kRemembered; ++i) wake_after(100, 9000);
   for (std::size_t i = 0; i < WorkerWakes::kRemembered; ++i) wake_after(100, 300);

@@ -113,6 +113,96 @@ TEST(PlanMemory, GoesByHalfOfWhatItSawBesideASituationItDoesNotKnow) {
   EXPECT_DOUBLE_EQ(memory.expected(kHere, predicted)[index_of(PlanWay::wait)], 14);
 }
 
+// Steps of which nothing was known, each one of its own kind; none lies beside kHere.
+class UnknownSteps {
+ public:
+  explicit UnknownSteps(PlanMemory& memory) : memory_(&memory) {}
+  void late_by(double seconds, Way way, std::uint8_t drowsy = 0, int steps = 3) {
+    for (int i = 0; i < steps; ++i) {
+      ++next_.adapters;
+      next_.drowsy = drowsy;
+      memory_->observe(next_, way, 10, 10 + seconds);
+    }
+  }
+
+ private:
+  PlanMemory* memory_;
+  PlanSituation next_{100, 1, 1};
+};
+
+double expected_plan_s(const PlanMemory& memory, double plan, PlanSituation where = kHere) {
+  return memory.expected(where, seconds(plan, 14))[index_of(Way::plan)];
+}
+
+// A machine whose cores others want as well: each kind of step would have to find out by itself.
+TEST(PlanMemory, ExpectsWhereItKnowsNothingThatWorkersAreAsLateAsElsewhere) {
+  PlanMemory memory;
+  UnknownSteps steps(memory);
+  steps.late_by(4, Way::plan, 0, 2);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 10) << "two are no trend";
+  steps.late_by(4, Way::assist, 0, 1);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 14);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 3), 6) << "a short step has less time to be held up";
+  EXPECT_EQ(memory.choose(kHere, seconds(10, 13)), Way::wait);
+  EXPECT_EQ(memory.choose(kHere, seconds(10, 20)), Way::plan);
+  memory.observe(kHere, Way::plan, 10, 10);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 10) << "here it knows better";
+}
+
+TEST(PlanMemory, CountsAsLateOnlyWhatWaitingIsNot) {
+  PlanMemory memory;
+  UnknownSteps steps(memory);
+  steps.late_by(4, Way::plan);
+  steps.late_by(1, Way::wait);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 13);
+  EXPECT_DOUBLE_EQ(memory.expected(kHere, seconds(10, 14))[index_of(Way::wait)], 14);
+  steps.late_by(8, Way::wait, 0, 9);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 10) << "that speaks for no plan";
+}
+
+TEST(PlanMemory, TellsWorkersThatSleptFromThoseThatWereAwakeForLong) {
+  constexpr PlanSituation kDrowsy{kHere.adapters, kHere.rows, kHere.link, kHere.workers, 1};
+  PlanMemory memory;
+  UnknownSteps steps(memory);
+  steps.late_by(4, Way::plan, 1);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10, kDrowsy), 14);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10, kHere), 10);
+  for (int i = 0; i < 3; ++i) memory.observe(kDrowsy, Way::plan, 10, 12);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10, kDrowsy), 12);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10, kHere), 10);
+}
+
+// One kind of step whose plan is off is no reason to doubt others.
+TEST(PlanMemory, IsNotSurprisedByWhatItKnows) {
+  PlanMemory memory;
+  for (int i = 0; i < 20; ++i) memory.observe({50, 1, 1}, Way::plan, 10, 14);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 10);
+}
+
+TEST(PlanMemory, FindsOutSoonWhetherWhatItSawElsewhereGoesForHere) {
+  PlanMemory memory;
+  UnknownSteps(memory).late_by(4, Way::plan);
+  const PlanSeconds predicted = seconds(10, 13);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(memory.choose(kHere, predicted), Way::wait) << i;
+    memory.observe(kHere, Way::wait, 13, 13);
+  }
+  EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
+  memory.observe(kHere, Way::plan, 10, 10);
+  EXPECT_EQ(memory.choose(kHere, predicted), Way::plan);
+}
+
+TEST(PlanMemory, ForgetsHowLateWorkersWereWhenNoneWasSeenForLong) {
+  PlanMemory memory;
+  UnknownSteps(memory).late_by(4, Way::plan);
+  for (std::uint64_t i = 0; i < PlanMemory::kForgotten; ++i) {
+    memory.observe({50, 1, 1}, Way::wait, 1, 1);
+  }
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 14);
+  memory.observe({50, 1, 1}, Way::wait, 1, 1);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 10);
+}
+
 // A worker that was held up once changes nothing.
 TEST(PlanMemory, ForgetsWhatHappenedOnce) {
   PlanMemory memory;

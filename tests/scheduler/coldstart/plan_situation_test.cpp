@@ -65,6 +65,23 @@ TEST(PlanSituation, IsAnotherOneWithHalfOfTheWorkers) {
   }
 }
 
+// A core that rested is somebody else's for a while.
+TEST(PlanSituation, IsAnotherOneWhereWorkersSleptUntilAMomentBefore) {
+  CostModel costs;
+  PlanRequest request = cold_request(64);
+  request.workers = 12;
+  const PlanSituation awake = PlanSituation::of(costs, request);
+  request.workers_drowsy_for = 5e-3;
+  EXPECT_NE(PlanSituation::of(costs, request), awake);
+  request.starts_in = 4e-3;
+  EXPECT_EQ(PlanSituation::of(costs, request).drowsy, 1);
+  request.starts_in = 6e-3;
+  EXPECT_EQ(PlanSituation::of(costs, request).drowsy, 0) << "by then they are awake for long";
+  request.starts_in = 0;
+  request.workers = 0;
+  EXPECT_EQ(PlanSituation::of(costs, request).drowsy, 0) << "there are none";
+}
+
 // In whatever order the layers travel: else what a step taught would be known of no admission.
 TEST(PlanSituation, IsThatOfTheAdmissionWhenTheStepIsPlanned) {
   for (const Case& each : {Case{256, 1, 10}, Case{64, 8, 10}, Case{8, 1, 25}, Case{2000, 8, 55}}) {
