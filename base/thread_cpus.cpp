@@ -1,7 +1,6 @@
 #include "base/thread_cpus.h"
 
 #include <fmt/ranges.h>
-#include <pthread.h>
 #include <sched.h>
 
 #include "base/log.h"
@@ -19,15 +18,19 @@ std::vector<int> cpus_of_thread(pid_t thread) {
   return cpus;
 }
 
-void pin_this_thread(std::span<const int> cpus, std::string_view whose) {
+void pin_thread(pthread_t thread, std::span<const int> cpus, std::string_view whose) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : cpus) {
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
   }
-  const int failed = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  const int failed = pthread_setaffinity_np(thread, sizeof set, &set);
   if (failed == 0) return;
   log::warning("cannot pin {} to cpus {}: error {}", whose, fmt::join(cpus, ","), failed);
+}
+
+void pin_this_thread(std::span<const int> cpus, std::string_view whose) {
+  pin_thread(pthread_self(), cpus, whose);
 }
 
 }  // namespace tandem

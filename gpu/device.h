@@ -191,6 +191,9 @@ class Device {
   virtual std::unique_ptr<Event> create_event() = 0;
   // One that takes the device's time: it costs the stream more.
   virtual std::unique_ptr<Event> create_timed_event() = 0;
+  // Threads of its own that work beside its operations, if it has any, run on these cpus alone from
+  // now on.
+  virtual void keep_to(std::span<const int> /*cpus*/) {}
   // Makes a group of `devices`, the first of which is this one, all of its kind; the ends in the
   // order of their ranks. A failure where devices of this kind cannot work together.
   virtual Result<std::vector<std::unique_ptr<Communicator>>> connect(

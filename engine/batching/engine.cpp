@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -26,16 +27,27 @@ std::int32_t max_page_ids(const EngineOptions& options) {
   return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
 }
 
-// A worker that wakes on the core where this thread is waits for it, and the other workers for that
-// one; so does this thread where one is that reads from disk.
-void keep_to_own_cores(const HandoffOptions& handoff) {
+// Where the engine's thread runs beside CPU workers: one that wakes on its core waits for it, and
+// the other workers for that one; so does the engine where a thread reads from disk. None:
+// anywhere.
+std::vector<int> own_cores(const HandoffOptions& handoff) {
   const std::vector<int>& readers = handoff.readers.cpus;
   std::vector<int> cpus = handoff.engine_cpus;
   std::erase_if(cpus, [&](int cpu) { return std::ranges::find(readers, cpu) != readers.end(); });
   // Where readers are not kept apart, other engines may mean the same cores. And on one core alone
   // it would wait for whichever of the engine's other threads the kernel has put there.
-  if (readers.empty() || cpus.size() < 2) return;
-  pin_this_thread(cpus, "the engine thread");
+  if (readers.empty() || cpus.size() < 2) return {};
+  return cpus;
+}
+
+// On a thread that lies as the engine's will.
+Status calibrate_on(std::span<const int> cpus, const std::function<Status()>& calibrate) {
+  Status done;
+  std::thread([&] {
+    if (!cpus.empty()) pin_this_thread(cpus, "the thread that calibrates");
+    done = calibrate();
+  }).join();
+  return done;
 }
 
 BatchLimits batch_limits(const EngineOptions& options) {
@@ -168,6 +180,11 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
       engine->executor_,
       Executor::create(executor_options(options, &engine->cold_starts_), config, weights, dtype,
                        devices, engine->pool_, engine->adapters_->host_tier(), clock, progress));
+  std::vector<int> cpus;
+  if (device.info().is_cuda) cpus = own_cores(options.handoff);
+  if (!cpus.empty()) {
+    for (Device* each : devices) each->keep_to(cpus);
+  }
   if (options.calibrate_s > 0) {
     CalibrationOptions calibration;
     calibration.seconds = options.calibrate_s;
@@ -175,8 +192,10 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
     calibration.max_sequences = options.max_num_seqs;
     calibration.max_len = options.max_model_len;
     calibration.max_rank = options.max_lora_rank;
-    TANDEM_TRY(calibrate(*engine->executor_, *engine->adapters_, device, engine->pool_, config,
-                         dtype, clock, calibration));
+    TANDEM_TRY(calibrate_on(cpus, [&] {
+      return calibrate(*engine->executor_, *engine->adapters_, device, engine->pool_, config, dtype,
+                       clock, calibration);
+    }));
     engine->cold_starts_.forget();
   }
   if (!options.recording.path.empty()) {
@@ -192,9 +211,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                         *engine->executor_, engine->inbox_, engine->recording_.get(), clock, view,
                         static_cast<std::int64_t>(layout.chunk_bytes()) * num_devices});
   engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
-  engine->thread_ = std::thread([raw = engine.get(), on_gpu = devices.front()->info().is_cuda] {
+  engine->thread_ = std::thread([raw = engine.get(), cpus] {
     pthread_setname_np(pthread_self(), "engine");
-    if (on_gpu) keep_to_own_cores(raw->options_.handoff);
+    if (!cpus.empty()) pin_this_thread(cpus, "the engine thread");
     raw->loop_->run();
   });
   return engine;

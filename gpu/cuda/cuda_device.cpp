@@ -36,6 +36,10 @@ class CudaDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
 
+  void keep_to(std::span<const int> cpus) override {
+    if (link_ != nullptr) link_->keep_to(cpus);
+  }
+
   Result<Buffer> allocate(std::size_t bytes, std::string_view purpose) override {
     void* data = nullptr;
     TANDEM_TRY(cuda_status(use_gpu(gpu_), "cudaSetDevice"));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <future>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -38,6 +39,22 @@ TEST(PinThisThread, LeavesOtherThreadsWhereTheyAre) {
   }).join();
   EXPECT_EQ(pinned, std::vector<int>{before.back()});
   EXPECT_EQ(started, pinned);
+  EXPECT_EQ(cpus_of_thread(), before);
+}
+
+TEST(PinThread, PinsAnotherOne) {
+  const std::vector<int> before = cpus_of_thread();
+  const std::array<int, 1> last = {before.back()};
+  std::promise<void> pinned;
+  std::vector<int> after;
+  std::thread other([&] {
+    pinned.get_future().wait();
+    after = cpus_of_thread();
+  });
+  pin_thread(other.native_handle(), last, "a test");
+  pinned.set_value();
+  other.join();
+  EXPECT_EQ(after, std::vector<int>{before.back()});
   EXPECT_EQ(cpus_of_thread(), before);
 }
 

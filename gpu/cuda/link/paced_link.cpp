@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/thread_cpus.h"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/handoff/flags.h"
 
@@ -83,6 +84,10 @@ Result<PacedLink::LaneHandle> PacedLink::make_lane() {
   const std::lock_guard lock(mutex_);
   lanes_.push_back(lane.get());
   return lane;
+}
+
+void PacedLink::keep_to(std::span<const int> cpus) {
+  pin_thread(thread_.native_handle(), cpus, "the thread that slows a link");
 }
 
 Status enqueue_copy(void* device, const HostRows& from, cudaStream_t stream) {

@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -58,6 +59,9 @@ class PacedLink {
   PacedLink& operator=(const PacedLink&) = delete;
 
   Result<LaneHandle> make_lane();
+  // Where its thread runs, which spins. One that shares a core with a CPU worker waits for that for
+  // some milliseconds again and again, as does the worker.
+  void keep_to(std::span<const int> cpus);
 
   // As enqueue_copy, but slower. Copies that a link of this speed delivers within
   // kShort are not held, only counted: no copy is faster than that.
