@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <future>
 #include <utility>
 
 #include "base/check.h"
@@ -42,12 +43,11 @@ std::vector<int> own_cores(const HandoffOptions& handoff) {
 
 // On a thread that lies as the engine's will.
 Status calibrate_on(std::span<const int> cpus, const std::function<Status()>& calibrate) {
-  Status done;
-  std::thread([&] {
+  auto done = std::async(std::launch::async, [&] {
     if (!cpus.empty()) pin_this_thread(cpus, "the thread that calibrates");
-    done = calibrate();
-  }).join();
-  return done;
+    return calibrate();
+  });
+  return done.get();
 }
 
 BatchLimits batch_limits(const EngineOptions& options) {
