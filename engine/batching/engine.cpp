@@ -182,7 +182,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                        devices, engine->pool_, engine->adapters_->host_tier(), clock, progress));
   std::vector<int> cpus;
   if (device.info().is_cuda) cpus = own_cores(options.handoff);
-  if (!cpus.empty()) {
+  if (cpus.size() > devices.size()) {  // and one is left for the engine
     for (Device* each : devices) each->keep_to(cpus);
   }
   if (options.calibrate_s > 0) {

@@ -150,9 +150,10 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   // As the step itself will be planned: loads are to travel in the order that suits it.
   if (some_sleep(workers)) {
     request.workers = 0;
-    request.workers_awake_in = 0;
+    request.workers_awake_in = request.workers_drowsy_for = 0;
     for (const MailboxWorkers& each : workers) {
       request.workers = std::max(request.workers, std::popcount(each.all & ~each.asleep));
+      request.workers_drowsy_for = std::max(request.workers_drowsy_for, each.awake_drowsy_for);
     }
     AdmissionPlan at_once = plan_all();
     if (at_once.hands_over && at_once.sum_of_ends() < plan.sum_of_ends()) plan = std::move(at_once);
@@ -242,6 +243,7 @@ void HandoffPlanner::leave_out_sleepers(std::span<const MailboxWorkers> workers,
     if (!candidate.times.may_hand_over) continue;
     candidate.workers &= ~workers[candidate.place.arena].asleep;
     candidate.awake_in = 0;
+    candidate.drowsy_for = workers[candidate.place.arena].awake_drowsy_for;
     candidate.times.may_hand_over = candidate.workers != 0;
   }
 }

@@ -142,6 +142,7 @@ std::vector<MailboxWorkers> Mailboxes::workers(std::span<const std::uint64_t> un
     workers[i].asleep = sleepers(*box.mailbox) & workers[i].all;
     workers[i].awake_in = box.wakes.awake_in(workers[i].asleep, now);
     workers[i].drowsy_for = box.wakes.drowsy_for(workers[i].asleep, now);
+    workers[i].awake_drowsy_for = box.wakes.drowsy_for(0, now);
   }
   worker_wake_s_.store(usual_s, std::memory_order_relaxed);
   return workers;

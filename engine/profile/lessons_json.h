@@ -8,8 +8,9 @@
 namespace tandem {
 
 // {"link": [ratios], "layers": [[ratios] for each bucket], "read_whole": ..., of each StallKind,
-//  "plans": {"version": 2, "seen": [{"adapters": 1, "rows": 9, "link": 2, "steps": 7, "starts": 0,
-//            "wait": [ratios], "plan": [ratios], "assist": [ratios]}]}}.
+//  "plans": {"version": 5, "seen": [{"adapters": 1, "rows": 9, "link": 2, "workers": 4, "drowsy":
+//  0,
+//            "steps": 7, "starts": 0, "wait": [ratios], "plan": [ratios], "assist": [ratios]}]}}.
 OrderedJson to_json(const EngineLessons& lessons);
 
 // Written by a stranger: what is missing is empty, as are plans of another version; lists that are

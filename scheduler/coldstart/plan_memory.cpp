@@ -120,6 +120,7 @@ void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s,
   if (seen.knows_nothing_of(way)) {
     Surprises& surprises =
         way == PlanWay::wait ? waiting_ : with_workers_[situation.drowsy == 0 ? 0 : 1];
+    if (observed_ - surprises.last > kForgotten) surprises.late_s = {};
     surprises.late_s.add(took_s - planned_s);
     surprises.last = observed_;
   }

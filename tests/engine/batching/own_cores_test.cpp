@@ -2,11 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/thread_cpus.h"
 #include "engine/loader/weights.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/small_model.h"
@@ -35,8 +39,19 @@ class ComputesElsewhere : public ForwardingDevice {
   DeviceInfo info_;
 };
 
+// Of this process, by its name.
+std::vector<int> cpus_of_engine_thread() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm") >> std::ws, name);
+    if (name == "engine") return cpus_of_thread(std::stoi(task.path().filename().string()));
+  }
+  return {};
+}
+
+// Where the device was told to keep to; `engine`: where the engine's thread was meanwhile.
 std::vector<int> kept_to(std::vector<int> engine_cpus, std::vector<int> readers,
-                         bool elsewhere = true) {
+                         bool elsewhere = true, std::vector<int>* engine_thread = nullptr) {
   ComputesElsewhere device(elsewhere);
   const ModelConfig config = load_model_config("data/demo-llama").value();
   const auto tokenizer = Tokenizer::load("data/demo-llama").value();
@@ -48,11 +63,23 @@ std::vector<int> kept_to(std::vector<int> engine_cpus, std::vector<int> readers,
                                      *tokenizer, clock, nullptr)
                           .value();
   EXPECT_EQ(run(*engine, greedy({1, 2, 3}, 3))[0].tokens.size(), 3U);
+  if (engine_thread != nullptr) *engine_thread = cpus_of_engine_thread();
   return device.kept_to;
 }
 
 TEST(OwnCores, AreWhatReadersLeaveOfThoseWithoutWorkers) {
   EXPECT_THAT(kept_to({0, 1, 2, 3}, {2, 3, 6, 7}), ElementsAre(0, 1));
+}
+
+TEST(OwnCores, HaveTheEnginesThread) {
+  // Cpus that there are not stand for others: the machine of a test may have one or two.
+  constexpr int kNone = 1 << 20;
+  const std::vector<int> all = cpus_of_thread();
+  std::vector<int> engine_thread;
+  kept_to({all.back(), kNone}, {kNone + 1}, true, &engine_thread);
+  EXPECT_THAT(engine_thread, ElementsAre(all.back()));
+  kept_to({all.back(), kNone}, {kNone + 1}, false, &engine_thread);
+  EXPECT_EQ(engine_thread, all) << "the device computes there";
 }
 
 TEST(OwnCores, AreAllOfThemWhereOthersMayMeanTheSame) {

@@ -113,6 +113,25 @@ TEST_F(HandoffPlannerTest, LeavesOutWhoSleepsWhereWaitingForHimTakesLonger) {
   EXPECT_LT(step_of(planner(), {{{3, 2, 10}}}).planned_s, 10);
 }
 
+TEST_F(HandoffPlannerTest, TellsStepsOfWorkersThatSleptFromOthers) {
+  load();
+  read_.end();
+  options_.costs.worker_job_s = 1e-3;
+  options_.costs.worker_bytes_per_s = 1e6;
+  options_.costs.workers_bytes_per_s = 1e6;
+  const auto is_drowsy = [&](double awake_in, double drowsy_for, double awake_drowsy_for) {
+    const HandoffStep step =
+        step_of(planner(), {{{3, awake_in > 0 ? 2U : 0U, awake_in, drowsy_for, awake_drowsy_for}}});
+    EXPECT_EQ(step.groups.size(), 1U);
+    return step.situation.drowsy == 1;
+  };
+  EXPECT_FALSE(is_drowsy(0, 0, 0));
+  EXPECT_TRUE(is_drowsy(0, 1, 1));
+  EXPECT_TRUE(is_drowsy(1e-6, 1, 0)) << "who sleeps has part in it";
+  EXPECT_FALSE(is_drowsy(10, 1, 0)) << "he is left out, and the other is awake for long";
+  EXPECT_TRUE(is_drowsy(10, 1, 1));
+}
+
 TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonger) {
   const std::array loads = {AdapterRows{read_.lease, 8}};
   DeviceTier::Turn turn(*read_.tier);

@@ -201,6 +201,8 @@ TEST(PlanMemory, ForgetsHowLateWorkersWereWhenNoneWasSeenForLong) {
   EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 14);
   memory.observe({50, 1, 1}, Way::wait, 1, 1);
   EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 10);
+  memory.observe({60, 1, 1}, Way::plan, 10, 14);
+  EXPECT_DOUBLE_EQ(expected_plan_s(memory, 10), 10) << "one more brings none of the others back";
 }
 
 // A worker that was held up once changes nothing.
