@@ -118,8 +118,7 @@ void PlanMemory::observe(PlanSituation situation, PlanWay way, double planned_s,
   }
   const std::size_t i = index_of(way);
   if (seen.knows_nothing_of(way)) {
-    Surprises& surprises =
-        way == PlanWay::wait ? waiting_ : with_workers_[situation.drowsy == 0 ? 0 : 1];
+    Surprises& surprises = surprises_[kind_of(situation, way)];
     if (observed_ - surprises.last > kForgotten) surprises.late_s = {};
     surprises.late_s.add(took_s - planned_s);
     surprises.last = observed_;
@@ -186,13 +185,18 @@ PlanWay PlanMemory::promised(const PlanSeconds& predicted) {
   return assists ? PlanWay::assist : PlanWay::plan;
 }
 
+std::size_t PlanMemory::kind_of(PlanSituation situation, PlanWay way) {
+  if (way == PlanWay::wait) return 0;
+  return situation.drowsy == 0 ? 1 : 2;
+}
+
 double PlanMemory::usual_surprise_s(PlanSituation situation) const {
   const auto usual_s = [&](const Surprises& seen) {
     const bool counts = seen.late_s.known() > kFew && observed_ - seen.last <= kForgotten;
     return counts ? std::max(0.0, seen.late_s.median()) : 0;
   };
-  const double with_workers_s = usual_s(with_workers_[situation.drowsy == 0 ? 0 : 1]);
-  return std::max(0.0, with_workers_s - usual_s(waiting_));
+  const double with_workers_s = usual_s(surprises_[kind_of(situation, PlanWay::plan)]);
+  return std::max(0.0, with_workers_s - usual_s(surprises_[kind_of(situation, PlanWay::wait)]));
 }
 
 PlanSeconds PlanMemory::expected(PlanSituation situation, const PlanSeconds& predicted) const {

@@ -138,6 +138,9 @@ class PlanMemory {
       return ratios[index_of(way)].known() == 0 && ratios[index_of(twin_of(way))].known() == 0;
     }
   };
+  // Of steps that surprise alike: all is waited for, workers who were awake for long have part in
+  // them, or workers who slept until a moment before.
+  static std::size_t kind_of(PlanSituation situation, PlanWay way);
   // Seconds by which workers may hold up a step of which nothing is known: what the last such ones
   // took beyond what was predicted, less what those did that waited for all. 0: too few are known.
   double usual_surprise_s(PlanSituation situation) const;
@@ -150,8 +153,7 @@ class PlanMemory {
     RecentMedian<kSurprises> late_s;  // beyond what was predicted
     std::uint64_t last = 0;           // as Seen
   };
-  Surprises waiting_;
-  std::array<Surprises, 2> with_workers_;  // [PlanSituation::drowsy]
+  std::array<Surprises, 3> surprises_;  // [kind_of()]
 };
 
 }  // namespace tandem

@@ -45,6 +45,14 @@ class HandoffPlannerTest : public ::testing::Test {
     read_.tier->loads().hold(&hold_, 1);
     ASSERT_EQ(read_.tier->start(read_.lease), DeviceTier::Start::on_its_way);
   }
+  // So slow that one takes much longer than two; the adapter has been read.
+  void load_beside_slow_workers() {
+    load();
+    read_.end();
+    options_.costs.worker_job_s = 1e-3;
+    options_.costs.worker_bytes_per_s = 1e6;
+    options_.costs.workers_bytes_per_s = 1e6;
+  }
   HandoffStep step_of(const HandoffPlanner& planner,
                       const std::array<MailboxWorkers, 1>& workers = kBothWorkers) const {
     HandoffStep step;
@@ -94,11 +102,7 @@ TEST_F(HandoffPlannerTest, CountsTheReadingWhenLoadsAreOrdered) {
 }
 
 TEST_F(HandoffPlannerTest, LeavesOutWhoSleepsWhereWaitingForHimTakesLonger) {
-  load();
-  read_.end();
-  options_.costs.worker_job_s = 1e-3;
-  options_.costs.worker_bytes_per_s = 1e6;
-  options_.costs.workers_bytes_per_s = 1e6;
+  load_beside_slow_workers();
   const auto workers_of = [&](std::uint64_t asleep, double awake_in) {
     const HandoffStep step = step_of(planner(), {{{3, asleep, awake_in}}});
     EXPECT_EQ(step.groups.size(), 1U);
@@ -114,11 +118,7 @@ TEST_F(HandoffPlannerTest, LeavesOutWhoSleepsWhereWaitingForHimTakesLonger) {
 }
 
 TEST_F(HandoffPlannerTest, TellsStepsOfWorkersThatSleptFromOthers) {
-  load();
-  read_.end();
-  options_.costs.worker_job_s = 1e-3;
-  options_.costs.worker_bytes_per_s = 1e6;
-  options_.costs.workers_bytes_per_s = 1e6;
+  load_beside_slow_workers();
   const auto is_drowsy = [&](double awake_in, double drowsy_for, double awake_drowsy_for) {
     const HandoffStep step =
         step_of(planner(), {{{3, awake_in > 0 ? 2U : 0U, awake_in, drowsy_for, awake_drowsy_for}}});
