@@ -148,7 +148,8 @@ TEST(LoraKernel, PaddedUnpaddedAndSegmentedAgree) {
 
 // Parts of `in` and of the columns that are empty or end within a stage, tiles that are cut short,
 // ranks that end within a product; and every time the same bits.
-TEST(LoraKernel, EveryCutOfLongSegmentsAgrees) {
+// `clusters`: pairs of log2 of a cluster's blocks and how many of these are spared.
+void check_cuts_of_long_segments(const std::vector<std::pair<int, int>>& clusters) {
   const Scene small(264, 136, {20, 64, 8, 16}, {65, 1, 0, 40});
   const Scene large(1096, 712, {64, 20, 5, 1}, {255, 127, 1, 64});
   const Scene high_ranks(520, 200, {128, 200, 72}, {1, 130, 64});
@@ -161,8 +162,7 @@ TEST(LoraKernel, EveryCutOfLongSegmentsAgrees) {
     const std::vector<float> want = scene->run(
         [&](const LoraArgs& args) { return launch_lora(args, nullptr, LoraKernel::mbgmv); });
     for (const std::int32_t tile_rows : {32, 64}) {
-      for (const auto& [log_cluster, spare] :
-           {std::pair{0, 0}, {1, 0}, {2, 1}, {3, 0}, {3, 1}, {3, 2}, {3, 3}, {4, 0}, {4, 4}}) {
+      for (const auto& [log_cluster, spare] : clusters) {
         for (const std::int32_t log_splits : {0, 2}) {
           LoraCut cut;
           cut.tile_rows = tile_rows;
@@ -180,16 +180,25 @@ TEST(LoraKernel, EveryCutOfLongSegmentsAgrees) {
   }
 }
 
+TEST(LoraKernel, EveryCutOfLongSegmentsAgrees) {
+  check_cuts_of_long_segments({{0, 0}, {1, 0}, {2, 1}, {3, 0}, {3, 1}, {3, 2}, {3, 3}});
+}
+// Clusters of more than eight blocks have tests of their own: tools/test-gpu says what cannot watch
+// them.
+TEST(LoraKernel, EveryCutOfLongSegmentsAgreesInLargeClusters) {
+  check_cuts_of_long_segments({{4, 0}, {4, 4}});
+}
+
 // The same for tiles of eight rows, with ranks up to eight, which have a kernel of their own, and
 // beyond; judged by tiles of 32 rows.
-TEST(LoraKernel, EveryCutOfShortSegmentsAgrees) {
+void check_cuts_of_short_segments(const std::vector<std::int32_t>& log_clusters) {
   const Scene low_ranks(1096, 2120, {8, 3, 1, 5}, {8, 1, 0, 20});
   const Scene narrow(264, 136, {7, 8}, {3, 9});
   const Scene all_ranks(520, 1096, {8, 16, 40, 64, 100}, {2, 9, 8, 1, 7});
   for (const Scene* scene : {&low_ranks, &narrow, &all_ranks}) {
     const std::vector<float> want = scene->run(
         [&](const LoraArgs& args) { return launch_lora(args, nullptr, LoraKernel::sgmv); });
-    for (const std::int32_t log_cluster : {0, 1, 2, 3, 4}) {
+    for (const std::int32_t log_cluster : log_clusters) {
       for (const std::int32_t log_splits : {0, 1, 2}) {
         LoraCut cut;
         cut.tile_rows = 8;
@@ -206,6 +215,13 @@ TEST(LoraKernel, EveryCutOfShortSegmentsAgrees) {
       }
     }
   }
+}
+
+TEST(LoraKernel, EveryCutOfShortSegmentsAgrees) {
+  check_cuts_of_short_segments({0, 1, 2, 3});
+}
+TEST(LoraKernel, EveryCutOfShortSegmentsAgreesInLargeClusters) {
+  check_cuts_of_short_segments({4});
 }
 
 // Tiles that share a cluster by two: some, all, an odd number of them, some of them empty.
