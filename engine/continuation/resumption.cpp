@@ -84,7 +84,7 @@ Result<Continuations> make_continuations(const GenerationRequest& request,
   for (std::int32_t i = 0; i < request.n; ++i) {
     Continuation& each = made.all.emplace_back(
         Continuation{OutputText(tokenizer, request.skip_special_tokens, request.stop,
-                                request.include_stop, request.kept_special_tokens),
+                                request.include_stop, request.kept_special_tokens, request.prompt),
                      rules == nullptr ? nullptr : std::make_unique<TokenFilter>(rules), false});
     if (request.before.empty()) continue;
     const GeneratedBefore& before = request.before[static_cast<std::size_t>(i)];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/tokenizer/byte_level.h"
 #include "engine/tokenizer/json_fields.h"
@@ -29,6 +30,21 @@ std::string_view strip_token(std::string_view token, std::string_view c, std::si
   while (start-- > 0 && token.starts_with(c)) token.remove_prefix(c.size());
   while (stop-- > 0 && token.ends_with(c)) token.remove_suffix(c.size());
   return token;
+}
+
+// Metaspace's marks as spaces, or dropped.
+std::string without_marks(std::string_view token, std::string_view mark, bool drop) {
+  std::string spaced;
+  for (std::size_t pos = 0; pos < token.size();) {
+    const bool is_mark = token.substr(pos).starts_with(mark);
+    if (!is_mark) {
+      spaced += token[pos];
+    } else if (!drop) {
+      spaced += ' ';
+    }
+    pos += is_mark ? mark.size() : 1;
+  }
+  return spaced;
 }
 
 }  // namespace
@@ -111,8 +127,15 @@ Result<TokenDecoder::Step> TokenDecoder::parse_step(const Fields& fields,
   return step;
 }
 
-std::string TokenDecoder::bytes_of(std::string_view token) const {
-  if (byte_level_) return byte_level_bytes(token).value_or(std::string(token));
+std::string TokenDecoder::bytes_of(std::string_view token, bool begins_text) const {
+  std::string text = byte_level_ ? byte_level_bytes(token).value_or(std::string(token))
+                                 : through_token_steps(token, begins_text);
+  if (!begins_text) return text;
+  for (const Step& step : text_steps_) text = strip_token(text, step.text, step.start, 0);
+  return text;
+}
+
+std::string TokenDecoder::through_token_steps(std::string_view token, bool begins_text) const {
   std::string text(token);
   for (const Step& step : token_steps_) {
     if (step.kind == Kind::byte_fallback) {
@@ -122,25 +145,27 @@ std::string TokenDecoder::bytes_of(std::string_view token) const {
     } else if (step.kind == Kind::strip) {
       text = strip_token(text, step.text, step.start, step.stop);
     } else {
-      std::string spaced;
-      for (std::size_t pos = 0; pos < text.size();) {
-        const std::string_view rest = std::string_view(text).substr(pos);
-        const bool mark = rest.starts_with(step.text);
-        spaced += mark ? ' ' : rest[0];
-        pos += mark ? step.text.size() : 1;
-      }
-      text = std::move(spaced);
+      text = without_marks(text, step.text, begins_text && step.drop_first);
     }
   }
   return text;
 }
 
-TokenDecoder::Stream::Stream(const TokenDecoder& decoder)
+TokenDecoder::Stream::Stream(const TokenDecoder& decoder, ByteRuns byte_runs)
     : decoder_(&decoder),
+      byte_runs_(byte_runs),
       token_states_(decoder.token_steps_.size()),
       text_states_(decoder.text_steps_.size()) {
   for (std::size_t i = 0; i < text_states_.size(); ++i)
     text_states_[i].left = decoder.text_steps_[i].start;
+}
+
+bool TokenDecoder::Stream::begun() const {
+  if (decoder_->join_with_space_ && first_) return false;
+  for (std::size_t i = 0; i < token_states_.size(); ++i) {
+    if (decoder_->token_steps_[i].drop_first && token_states_[i].tokens == 0) return false;
+  }
+  return std::ranges::all_of(text_states_, [](const StepState& strip) { return strip.left == 0; });
 }
 
 void TokenDecoder::Stream::push(std::string_view token, std::string& out) {
@@ -182,51 +207,59 @@ void TokenDecoder::Stream::through_tokens(std::size_t index, std::string_view to
     }
     case Kind::metaspace: {
       const bool drop = token_states_[index].tokens++ == 0 && step.drop_first;
-      std::string spaced;
-      for (std::size_t pos = 0; pos < token.size();) {
-        const bool mark = token.substr(pos).starts_with(step.text);
-        if (!mark) {
-          spaced += token[pos];
-        } else if (!drop) {
-          spaced += ' ';
-        }
-        pos += mark ? step.text.size() : 1;
-      }
-      return through_tokens(index + 1, spaced, out);
+      return through_tokens(index + 1, without_marks(token, step.text, drop), out);
     }
   }
 }
 
-// A run of byte tokens is text if all of it is UTF-8; if not, each byte is U+FFFD. So a run is held
-// until it ends, or until it cannot become UTF-8 any more.
 void TokenDecoder::Stream::byte_fallback(std::size_t index, std::string_view token,
                                          std::string& out) {
-  StepState& state = token_states_[index];
   const std::optional<char> byte = fallback_byte(token);
   if (!byte) {
     end_byte_run(index, out);
     return through_tokens(index + 1, token, out);
   }
-  if (state.broken) return through_tokens(index + 1, utf8::kReplacement, out);
-  state.run += *byte;
-  std::string text;  // what the run's newest whole characters are, U+FFFD for what is none
-  state.validator.push({&*byte, 1}, text);
-  const bool valid = std::string_view(state.run).substr(state.valid_bytes, text.size()) == text;
-  state.valid_bytes += text.size();
-  if (valid) return;
-  state.broken = true;
-  const std::size_t count = state.run.size();
-  state.run.clear();
-  for (std::size_t i = 0; i < count; ++i) through_tokens(index + 1, utf8::kReplacement, out);
+  token_states_[index].run += *byte;
+  if (byte_runs_ == ByteRuns::whole) return;
+  // Such steps behind this one could tell a run from its characters.
+  const bool needs_run = std::any_of(
+      decoder_->token_steps_.begin() + static_cast<std::ptrdiff_t>(index) + 1,
+      decoder_->token_steps_.end(),
+      [](const Step& step) { return step.kind == Kind::strip || step.kind == Kind::replace; });
+  if (!needs_run) end_character(index, out);
+}
+
+// Passes on the run if its newest byte ends a character, and the bytes that can be in none.
+void TokenDecoder::Stream::end_character(std::size_t index, std::string& out) {
+  StepState& state = token_states_[index];
+  std::string text;
+  state.validator.push({&state.run.back(), 1}, text);
+  if (text.empty()) return;
+  const std::string run = std::exchange(state.run, {});
+  if (text == run) return through_tokens(index + 1, run, out);
+  // What came before the newest byte is the beginning of no character: `text` starts with one
+  // U+FFFD for all of it.
+  std::string_view newest = text;
+  if (run.size() > 1) {
+    replace_bytes(index, run.size() - 1, out);
+    newest.remove_prefix(utf8::kReplacement.size());
+  }
+  if (newest.empty()) {
+    state.run = run.back();
+  } else {
+    through_tokens(index + 1, newest, out);
+  }
 }
 
 void TokenDecoder::Stream::end_byte_run(std::size_t index, std::string& out) {
-  StepState& state = token_states_[index];
-  const std::string run = std::move(state.run);
-  state = {};
+  const std::string run = std::exchange(token_states_[index], {}).run;
   if (run.empty()) return;
   if (utf8::valid(run)) return through_tokens(index + 1, run, out);
-  for (std::size_t i = 0; i < run.size(); ++i) through_tokens(index + 1, utf8::kReplacement, out);
+  replace_bytes(index, run.size(), out);
+}
+
+void TokenDecoder::Stream::replace_bytes(std::size_t index, std::size_t count, std::string& out) {
+  for (std::size_t i = 0; i < count; ++i) through_tokens(index + 1, utf8::kReplacement, out);
 }
 
 void TokenDecoder::Stream::through_text(std::size_t index, std::string_view text,

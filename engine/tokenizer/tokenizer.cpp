@@ -68,7 +68,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_s
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
-  TokenDecoder::Stream stream(impl_->decoder);
+  TokenDecoder::Stream stream(impl_->decoder, ByteRuns::whole);
   std::string out;
   for (const TokenId id : ids)
     if (const Impl::Entry* e = impl_->decoded_entry(id, skip_special)) stream.push(e->text, out);
@@ -96,9 +96,10 @@ bool Tokenizer::is_special(TokenId id) const {
   return e != nullptr && e->special;
 }
 
-std::string Tokenizer::token_bytes(TokenId id) const {
+std::string Tokenizer::token_bytes(TokenId id, bool begins_text) const {
   const Impl::Entry* e = impl_->entry(id);
-  return e == nullptr || e->special ? std::string() : impl_->decoder.bytes_of(e->text);
+  if (e == nullptr || e->special) return {};
+  return impl_->decoder.bytes_of(e->text, begins_text);
 }
 
 struct StreamDecoder::State {
@@ -106,11 +107,19 @@ struct StreamDecoder::State {
 };
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special,
-                             std::vector<TokenId> kept)
+                             std::vector<TokenId> kept, std::span<const TokenId> before)
     : tokenizer_(&tokenizer),
       skip_special_(skip_special),
       kept_(std::move(kept)),
-      state_(std::make_unique<State>(State{TokenDecoder::Stream(tokenizer.impl_->decoder)})) {}
+      state_(std::make_unique<State>(
+          State{TokenDecoder::Stream(tokenizer.impl_->decoder, ByteRuns::characters)})) {
+  std::string said;
+  for (const TokenId id : before) {
+    if (begun()) break;
+    said = push(id);
+  }
+  state_->stream.finish(said);
+}
 
 StreamDecoder::~StreamDecoder() = default;
 StreamDecoder::StreamDecoder(StreamDecoder&&) noexcept = default;
@@ -118,16 +127,25 @@ StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
 
 std::string StreamDecoder::push(TokenId id) {
   std::string out;
-  const bool skip = skip_special_ && std::find(kept_.begin(), kept_.end(), id) == kept_.end();
-  if (const auto* e = tokenizer_->impl_->decoded_entry(id, skip)) state_->stream.push(e->text, out);
+  const auto* e = tokenizer_->impl_->entry(id);
+  if (e != nullptr && !skips(id)) state_->stream.push(e->text, out);
   return out;
 }
 
 std::string StreamDecoder::flush() {
   std::string out;
   state_->stream.finish(out);
-  state_->stream = TokenDecoder::Stream(tokenizer_->impl_->decoder);
+  state_->stream = TokenDecoder::Stream(tokenizer_->impl_->decoder, ByteRuns::characters);
   return out;
+}
+
+bool StreamDecoder::skips(TokenId id) const {
+  return skip_special_ && tokenizer_->is_special(id) &&
+         std::find(kept_.begin(), kept_.end(), id) == kept_.end();
+}
+
+bool StreamDecoder::begun() const {
+  return state_->stream.begun();
 }
 
 }  // namespace tandem

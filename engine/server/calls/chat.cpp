@@ -73,8 +73,8 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   job.model = job.call.model.empty() ? model.name : job.call.model;
   job.logged = context.logged(request, "/v1/chat/completions", adapter);
   job.may_come_back = model.fetch_adapter != nullptr;
-  job.shape = std::make_unique<ChatShape>(*model.text, job.call.logprobs, std::move(tools),
-                                          static_cast<std::size_t>(job.call.request.n));
+  job.shape = std::make_unique<ChatShape>(*model.text, job.requests.front(), job.call.logprobs,
+                                          std::move(tools));
   return std::nullopt;
 }
 

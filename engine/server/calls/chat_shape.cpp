@@ -21,8 +21,14 @@ void append(ParsedDelta more, ParsedDelta& parsed) {
 
 }  // namespace
 
-ChatShape::ChatShape(const TextCodec& text, bool logprobs, ChatTools tools, std::size_t num_choices)
-    : text_(text), wants_logprobs_(logprobs), tools_(std::move(tools)) {
+ChatShape::ChatShape(const TextCodec& text, const GenerationRequest& request, bool logprobs,
+                     ChatTools tools)
+    : tools_(std::move(tools)) {
+  const auto num_choices = static_cast<std::size_t>(request.n);
+  if (logprobs) {
+    const bool begins_text = text.says_nothing(request.prompt, request.skip_special_tokens);
+    logprobs_.assign(num_choices, ChatLogprobs(TokenTexts(text, begins_text)));
+  }
   if (tools_.options.format == ToolFormat::none) return;
   for (std::size_t i = 0; i < num_choices; ++i) {
     parsers_.push_back(make_tool_parser(tools_.options));
@@ -110,10 +116,14 @@ json ChatShape::call_json(const ToolCallDelta& call) const {
   return {{"id", id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", ""}}}};
 }
 
-json ChatShape::choice_with(const char* name, json message, const ChoicePart& part) const {
+json ChatShape::choice_with(const char* name, json message, const ChoicePart& part) {
+  json logprobs;
+  if (!logprobs_.empty()) {
+    logprobs = logprobs_[static_cast<std::size_t>(part.index)].format(part.logprobs);
+  }
   return {{"index", part.index},
           {name, std::move(message)},
-          {"logprobs", wants_logprobs_ ? chat_logprobs(part.logprobs, text_) : json()},
+          {"logprobs", std::move(logprobs)},
           {"finish_reason", finish_reason_json(part.finish)},
           {"stop_reason", part.stop_reason.empty() ? json() : json(part.stop_reason)}};
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/server/answer/answer.h"
+#include "engine/server/messages/response_building.h"
 #include "engine/server/messages/text_codec.h"
 #include "engine/server/tool_calls/tool_parser.h"
 
@@ -19,8 +20,9 @@ struct ChatTools {
 
 class ChatShape final : public AnswerShape {
  public:
-  // `text` outlives it.
-  ChatShape(const TextCodec& text, bool logprobs, ChatTools tools, std::size_t num_choices);
+  // Of the answers to `request`. `text` outlives it.
+  ChatShape(const TextCodec& text, const GenerationRequest& request, bool logprobs,
+            ChatTools tools);
 
   const char* id_prefix() const override { return "chatcmpl-"; }
   const char* object(bool streamed) const override {
@@ -30,8 +32,7 @@ class ChatShape final : public AnswerShape {
   std::vector<nlohmann::json> chunk_choices(const ChoicePart& part) override;
 
  private:
-  nlohmann::json choice_with(const char* name, nlohmann::json message,
-                             const ChoicePart& part) const;
+  nlohmann::json choice_with(const char* name, nlohmann::json message, const ChoicePart& part);
   nlohmann::json finish_json(const ChoicePart& part, bool has_calls) const;
   // A call's first delta.
   nlohmann::json call_json(const ToolCallDelta& call) const;
@@ -39,8 +40,7 @@ class ChatShape final : public AnswerShape {
   // What a part's text says, one change a delta.
   std::vector<nlohmann::json> deltas_of(const ParsedDelta& parsed) const;
 
-  const TextCodec& text_;
-  bool wants_logprobs_;
+  std::vector<ChatLogprobs> logprobs_;  // per choice; none: they are not asked for
   ChatTools tools_;
   std::vector<std::unique_ptr<ToolParser>> parsers_;  // per choice; none: text is text
 };

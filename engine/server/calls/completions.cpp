@@ -11,8 +11,17 @@ using nlohmann::json;
 
 class CompletionShape final : public AnswerShape {
  public:
-  CompletionShape(const TextCodec& text, std::size_t num_choices, bool logprobs)
-      : logprobs_(num_choices, CompletionLogprobs(text)), wants_logprobs_(logprobs) {}
+  // With `echo` a choice's text begins with its prompt.
+  CompletionShape(const TextCodec& text, std::span<const GenerationRequest> requests, bool echo,
+                  bool logprobs) {
+    if (!logprobs) return;
+    for (const GenerationRequest& request : requests) {
+      const bool begins_text =
+          echo || text.says_nothing(request.prompt, request.skip_special_tokens);
+      logprobs_.insert(logprobs_.end(), static_cast<std::size_t>(request.n),
+                       CompletionLogprobs(TokenTexts(text, begins_text)));
+    }
+  }
 
   const char* id_prefix() const override { return "cmpl-"; }
   const char* object(bool) const override { return "text_completion"; }
@@ -27,15 +36,14 @@ class CompletionShape final : public AnswerShape {
 
  private:
   json logprobs(const ChoicePart& part) {
-    if (!wants_logprobs_) return nullptr;
+    if (logprobs_.empty()) return nullptr;
     std::span<const TokenLogprob> prompt;
     if (part.prompt_logprobs != nullptr) prompt = *part.prompt_logprobs;
     return logprobs_[static_cast<std::size_t>(part.index)].format(
         prompt, part.logprobs, part.prompt_head ? &*part.prompt_head : nullptr, part.text);
   }
 
-  std::vector<CompletionLogprobs> logprobs_;  // per choice
-  bool wants_logprobs_;
+  std::vector<CompletionLogprobs> logprobs_;  // per choice; none: they are not asked for
 };
 
 }  // namespace
@@ -68,8 +76,8 @@ MaybeError make_completions_job(CallContext& context, const HttpRequest& request
   job.model = job.call.model.empty() ? context.model().name : job.call.model;
   job.logged = context.logged(request, "/v1/completions", adapter);
   job.may_come_back = context.model().fetch_adapter != nullptr;
-  job.shape = std::make_unique<CompletionShape>(
-      text, job.requests.size() * static_cast<std::size_t>(job.call.request.n), job.call.logprobs);
+  job.shape =
+      std::make_unique<CompletionShape>(text, job.requests, job.call.echo, job.call.logprobs);
   return std::nullopt;
 }
 

@@ -15,22 +15,9 @@ namespace {
 
 using nlohmann::json;
 
-// Special tokens add no bytes to the text; their name stands for them here.
-std::string bytes_or_name(TokenId id, const TextCodec& text) {
-  std::string bytes = text.token_bytes(id);
-  return bytes.empty() ? text.id_to_token(id) : bytes;
-}
-
 std::size_t count_characters(std::string_view bytes) {
   return static_cast<std::size_t>(
       std::count_if(bytes.begin(), bytes.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-json chat_logprob(TokenId id, float logprob, const TextCodec& text) {
-  const std::string bytes = bytes_or_name(id, text);
-  json list = json::array();
-  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
-  return {{"token", bytes}, {"logprob", logprob}, {"bytes", std::move(list)}};
 }
 
 }  // namespace
@@ -116,22 +103,34 @@ json tandem_json(std::span<const GenerationStats> stats) {
           {"cpu_layers", cpu_layers}};
 }
 
-json chat_logprobs(std::span<const TokenLogprob> tokens, const TextCodec& text) {
+// Special tokens add no bytes to the text; their name stands for them.
+std::string TokenTexts::bytes_of(TokenId id) const {
+  if (is_special(id)) return text_->id_to_token(id);
+  return begins_text_ ? text_->first_token_bytes(id) : text_->token_bytes(id);
+}
+
+json ChatLogprobs::entry(TokenId id, float logprob) const {
+  const std::string bytes = texts_.bytes_of(id);
+  json list = json::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return {{"token", bytes}, {"logprob", logprob}, {"bytes", std::move(list)}};
+}
+
+json ChatLogprobs::format(std::span<const TokenLogprob> tokens) {
   json content = json::array();
   for (const TokenLogprob& token : tokens) {
-    json entry = chat_logprob(token.token, token.logprob, text);
-    entry["top_logprobs"] = json::array();
-    for (const auto& [id, logprob] : token.top) {
-      entry["top_logprobs"].push_back(chat_logprob(id, logprob, text));
-    }
-    content.push_back(std::move(entry));
+    json told = entry(token.token, token.logprob);
+    told["top_logprobs"] = json::array();
+    for (const auto& [id, logprob] : token.top) told["top_logprobs"].push_back(entry(id, logprob));
+    content.push_back(std::move(told));
+    texts_.pass(token.token);
   }
   return {{"content", std::move(content)}};
 }
 
 // A token that is not whole characters is told byte by byte, as OpenAI does: "bytes:\xe2\x82".
 std::string CompletionLogprobs::token_text(TokenId id, std::size_t& characters) const {
-  std::string bytes = bytes_or_name(id, *text_);
+  std::string bytes = texts_.bytes_of(id);
   characters = count_characters(bytes);
   if (utf8::valid(bytes)) return bytes;
   std::string told = "bytes:";
@@ -158,10 +157,16 @@ json CompletionLogprobs::format(std::span<const TokenLogprob> prompt,
     tops.push_back(std::move(top));
     offsets.push_back(offset_);
     offset_ += characters;
+    texts_.pass(id);
   };
   if (first_without != nullptr) {
+    const bool is_shown = shown.starts_with(texts_.bytes_of(*first_without));
     add(*first_without, nullptr, nullptr);
-    if (!shown.starts_with(bytes_or_name(*first_without, *text_))) offset_ = 0;
+    if (is_shown) {
+      texts_.begin();
+    } else {
+      offset_ = 0;
+    }
   }
   for (const std::span<const TokenLogprob> part : {prompt, tokens}) {
     for (const TokenLogprob& token : part) {

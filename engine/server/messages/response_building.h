@@ -29,14 +29,42 @@ nlohmann::json finish_reason_json(FinishReason reason);
 nlohmann::json usage_json(std::span<const GenerationStats> stats);
 nlohmann::json tandem_json(std::span<const GenerationStats> stats);
 
-// Chat's log probabilities: {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
-nlohmann::json chat_logprobs(std::span<const TokenLogprob> tokens, const TextCodec& text);
+// The texts of tokens of one choice, in order. One thread at a time; `text` must outlive it.
+class TokenTexts {
+ public:
+  // `begins_text`: nothing stands before the first of them.
+  TokenTexts(const TextCodec& text, bool begins_text) : text_(&text), begins_text_(begins_text) {}
+  // The bytes that the token adds if it comes next; a special one's name.
+  std::string bytes_of(TokenId id) const;
+  // It comes.
+  void pass(TokenId id) { begins_text_ = begins_text_ && is_special(id); }
+  void begin() { begins_text_ = false; }
+
+ private:
+  bool is_special(TokenId id) const { return text_->token_bytes(id).empty(); }
+
+  const TextCodec* text_;
+  bool begins_text_;
+};
+
+// Chat's log probabilities of a choice, part by part:
+// {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}.
+class ChatLogprobs {
+ public:
+  explicit ChatLogprobs(TokenTexts texts) : texts_(texts) {}
+  nlohmann::json format(std::span<const TokenLogprob> tokens);
+
+ private:
+  nlohmann::json entry(TokenId id, float logprob) const;
+
+  TokenTexts texts_;
+};
 
 // Completions' log probabilities, four lists: tokens, token_logprobs, top_logprobs, text_offset.
 // Keeps the offset (in characters, from the start of the choice's text) from chunk to chunk.
 class CompletionLogprobs {
  public:
-  explicit CompletionLogprobs(const TextCodec& text) : text_(&text) {}
+  explicit CompletionLogprobs(TokenTexts texts) : texts_(texts) {}
   // Of an echoed prompt, then of the tokens after it. `first_without`: before them a token (an
   // echoed prompt's first) that has no log probability. `shown`: the text that they stand in; a
   // first token that does not begin it, as one that the tokenizer put before a prompt, takes no
@@ -47,7 +75,7 @@ class CompletionLogprobs {
  private:
   std::string token_text(TokenId id, std::size_t& characters) const;
 
-  const TextCodec* text_;
+  TokenTexts texts_;
   std::size_t offset_ = 0;
 };
 

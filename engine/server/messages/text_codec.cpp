@@ -46,6 +46,12 @@ class TokenizerCodec final : public TextCodec {
     return std::string(tokenizer_.id_to_token(id));
   }
   std::string token_bytes(TokenId id) const override { return tokenizer_.token_bytes(id); }
+  std::string first_token_bytes(TokenId id) const override {
+    return tokenizer_.token_bytes(id, true);
+  }
+  bool says_nothing(std::span<const TokenId> ids, bool skip_special) const override {
+    return !StreamDecoder(tokenizer_, skip_special, {}, ids).begun();
+  }
   std::optional<TokenId> special_token(std::string_view text) const override {
     const auto id = tokenizer_.token_to_id(text);
     return id && tokenizer_.is_special(*id) ? id : std::nullopt;

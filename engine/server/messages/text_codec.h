@@ -25,6 +25,10 @@ class TextCodec {
   virtual std::size_t vocab_size() const = 0;             // highest id + 1
   virtual std::string id_to_token(TokenId id) const = 0;  // as in the vocabulary
   virtual std::string token_bytes(TokenId id) const = 0;  // what the token adds to a text
+  // What it adds as a text's first, which may lose a space there.
+  virtual std::string first_token_bytes(TokenId id) const { return token_bytes(id); }
+  // Whether a token behind these would begin the text: they are special ones that are skipped.
+  virtual bool says_nothing(std::span<const TokenId>, bool /*skip_special*/) const { return false; }
   // Nothing: the text is no token, or one that is not special.
   virtual std::optional<TokenId> special_token(std::string_view text) const = 0;
   virtual bool has_chat_template() const = 0;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -54,6 +56,46 @@ TEST(OutputText, KeepsTheSpecialTokensThatItIsToldTo) {
   EXPECT_EQ(say(true, {}), "");
   EXPECT_EQ(say(true, {user}), "<|user|>");
   EXPECT_EQ(say(false, {}), "<|user|><|assistant|>");
+}
+
+// The text of a demo answer with <|user|> in it, which it skips, and what ended it.
+Shown show_with_user(const std::vector<std::string>& stops, bool include_stop = false,
+                     bool stops_count = true) {
+  OutputText output(demo_tokenizer(), true, stops, include_stop);
+  const std::vector<TokenId> ids = demo_tokenizer().encode("one two<|user|>\nthree", false).value();
+  Shown shown;
+  for (const TokenId id : ids) shown.all += output.push(id, stops_count);
+  shown.all += output.flush();
+  shown.stopped_by = output.stopped_by();
+  return shown;
+}
+
+TEST(OutputText, StopsAtTheNameOfASpecialTokenThatItSkips) {
+  for (const std::string stop : {"<|user|>", "<|user|>\nth", "wo<|user|>"}) {
+    const Shown shown = show_with_user({stop});
+    EXPECT_EQ(shown.all, stop.starts_with("wo") ? "one t" : "one two") << stop;
+    EXPECT_EQ(shown.stopped_by, stop);
+    EXPECT_EQ(show_with_user({stop}, true).all,
+              stop.starts_with("wo") ? "one two<|user|>" : "one two" + stop);
+  }
+}
+
+TEST(OutputText, ShowsNothingOfTheNamesThatItLooksFor) {
+  EXPECT_EQ(show_with_user({"<|user|>\nfour"}).all, "one two\nthree");
+  EXPECT_EQ(show_with_user({"|>\nthre!", "<|user|>x"}).all, "one two\nthree");
+  EXPECT_EQ(show_with_user({"<|user|>"}, false, false).all, "one two\nthree");
+  EXPECT_EQ(show_with_user({"<|assistant|>"}).all, "one two\nthree");
+}
+
+TEST(OutputText, FindsStopsThatBeginWithTheSpaceBehindAPrompt) {
+  std::ifstream file("data/tokenizers/llama2.json", std::ios::binary);
+  const auto tokenizer =
+      Tokenizer::parse(std::string{std::istreambuf_iterator<char>(file), {}}).value();
+  const std::vector<TokenId> prompt = tokenizer->encode("of", true).value();
+  const TokenId the = tokenizer->token_to_id("\xE2\x96\x81the").value();
+  OutputText output(*tokenizer, true, {" the"}, false, {}, prompt);
+  EXPECT_EQ(output.push(the, true), "");
+  EXPECT_EQ(output.stopped_by(), " the");
 }
 
 TEST(OutputText, StopsInsideAToken) {

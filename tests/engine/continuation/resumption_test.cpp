@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,19 @@ TEST_F(ResumptionTest, SaysTheTextOfEachTokenAgain) {
   for (const TokenId token : more) {
     EXPECT_EQ(made->all.front().text.push(token, true), fresh.push(token, true));
   }
+}
+
+TEST_F(ResumptionTest, SaysTheSpaceBehindThePromptAgain) {
+  std::ifstream file("data/tokenizers/llama2.json", std::ios::binary);
+  const auto tokenizer =
+      Tokenizer::parse(std::string{std::istreambuf_iterator<char>(file), {}}).value();
+  const TokenId the = tokenizer->token_to_id("\xE2\x96\x81the").value();
+  request.prompt = tokenizer->encode("of", true).value();
+  request.before = {{{the, the}, false}};
+  auto made = make_continuations(request, *tokenizer, {}, nullptr, 759);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(made->said.front().text, " the the");
+  EXPECT_EQ(made->all.front().text.push(the, true), " the");
 }
 
 TEST_F(ResumptionTest, HoldsBackTheBeginningOfAStopString) {

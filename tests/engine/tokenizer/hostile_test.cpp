@@ -172,6 +172,50 @@ TEST(TokenizerText, ComesBackFromByteLevelTokensUnchanged) {
   }
 }
 
+// A run of byte tokens as a stream reads it: the three bytes of U+FFFD for each byte that is in no
+// character.
+std::vector<TokenId> repaired(const Tokenizer& tokenizer, const std::vector<TokenId>& run) {
+  std::string bytes;
+  for (const TokenId id : run) bytes += tokenizer.token_bytes(id);
+  std::vector<TokenId> ids;
+  for (std::size_t pos = 0; pos < bytes.size();) {
+    const std::size_t from = pos;
+    const char32_t c = utf8::next(bytes, pos);
+    if (c == 0xFFFD && pos - from == 1) {
+      for (const char* const byte : {"<0xEF>", "<0xBF>", "<0xBD>"})
+        ids.push_back(tokenizer.token_to_id(byte).value());
+    } else {
+      ids.insert(ids.end(), run.begin() + static_cast<std::ptrdiff_t>(from),
+                 run.begin() + static_cast<std::ptrdiff_t>(pos));
+    }
+  }
+  return ids;
+}
+
+// What decode() makes of it is the text of a stream of `ids`.
+std::vector<TokenId> as_streamed(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
+                                 bool skip) {
+  std::vector<TokenId> all;
+  std::vector<TokenId> run;
+  const auto end_run = [&] {
+    const std::vector<TokenId> better = repaired(tokenizer, run);
+    all.insert(all.end(), better.begin(), better.end());
+    run.clear();
+  };
+  for (const TokenId id : ids) {
+    const std::string_view name = tokenizer.id_to_token(id);
+    if (name.empty() || (skip && tokenizer.is_special(id))) continue;
+    if (name.size() == 6 && name.starts_with("<0x")) {
+      run.push_back(id);
+      continue;
+    }
+    end_run();
+    all.push_back(id);
+  }
+  end_run();
+  return all;
+}
+
 class Streaming : public testing::TestWithParam<const char*> {};
 
 TEST_P(Streaming, GivesWholeCharactersThatAddUpToTheDecodedText) {
@@ -198,7 +242,7 @@ TEST_P(Streaming, GivesWholeCharactersThatAddUpToTheDecodedText) {
     }
     const std::string rest = decoder.flush();
     ASSERT_TRUE(utf8::valid(rest));
-    ASSERT_EQ(text + rest, (*tokenizer)->decode(ids, skip));
+    ASSERT_EQ(text + rest, (*tokenizer)->decode(as_streamed(**tokenizer, ids, skip), skip));
   }
 }
 
