@@ -154,53 +154,63 @@ void Connection::refuse_request(int status, std::string_view reason) {
 
 void Connection::call_handler() {
   enter(Phase::handling);
-  run_on_worker(context_.handler.slow(reader_.request()), [](Connection& self) {
-    HttpRequest& request = self.reader_.request();
-    const std::size_t limit = self.context_.options.max_body_bytes;
-    if (request.has_body &&
-        content_coding(request.header("content-encoding")) == ContentCoding::deflated) {
-      std::string plain;
-      const Inflated inflated = inflate_bytes(request.body, limit, plain);
-      request.body = std::move(plain);
-      if (inflated != Inflated::done) {
-        const bool too_long = inflated == Inflated::too_long;
-        self.result_ = self.context_.handler.refuse(
-            too_long ? 413 : 400, too_long ? fmt::format("the body is longer than {} bytes", limit)
-                                           : "the body is not what its Content-Encoding says");
-        return;
-      }
-    }
-    self.result_ = self.context_.handler.handle(request);
-  });
+  const HttpRequest& request = reader_.request();
+  if (context_.handler.at_once(request)) return answered(context_.handler.handle(request));
+  if (request.has_body && !unpacked_ &&
+      content_coding(request.header("content-encoding")) == ContentCoding::deflated) {
+    run_on_worker(context_.quick, [](Connection& self) { self.unpack(); });
+  } else {
+    WorkerLane& lane = context_.handler.slow(request)    ? context_.slow
+                       : request.body.size() > kBulkBody ? context_.bulk
+                                                         : context_.quick;
+    unpacked_ = false;
+    run_on_worker(lane, [](Connection& self) {
+      self.result_ = self.context_.handler.handle(self.reader_.request());
+    });
+  }
   watch_half_closed();
 }
 
+// On a worker, before it is known how large the body is.
+void Connection::unpack() {
+  HttpRequest& request = reader_.request();
+  const std::size_t limit = context_.options.max_body_bytes;
+  std::string plain;
+  const Inflated inflated = inflate_bytes(request.body, limit, plain);
+  request.body = std::move(plain);
+  unpacked_ = inflated == Inflated::done;
+  if (unpacked_) return;
+  const bool too_long = inflated == Inflated::too_long;
+  result_ = context_.handler.refuse(
+      too_long ? 413 : 400, too_long ? fmt::format("the body is longer than {} bytes", limit)
+                                     : "the body is not what its Content-Encoding says");
+}
+
 // `job` makes result_, which then comes back to the strand.
-void Connection::run_on_worker(bool slow, std::function<void(Connection&)> job) {
-  const bool taken =
-      (slow ? context_.slow : context_.quick)
-          .run([self = shared_from_this(), job = std::move(job)] {
-            bool failed = false;
-            try {
-              self->result_ = {};
-              job(*self);
-            } catch (...) {  // no memory, most likely
-              failed = true;
-            }
-            self->post([failed](Connection& back) {
-              if (back.phase_ == Phase::closed) {
-                back.result_ = {};
-              } else if (failed) {
-                back.refuse_request(500, "the server has no memory left for this request");
-              } else {
-                back.answered(std::move(back.result_));
-              }
-            });
-          });
+void Connection::run_on_worker(WorkerLane& lane, std::function<void(Connection&)> job) {
+  const bool taken = lane.run([self = shared_from_this(), job = std::move(job)] {
+    bool failed = false;
+    try {
+      self->result_ = {};
+      job(*self);
+    } catch (...) {  // no memory, most likely
+      failed = true;
+    }
+    self->post([failed](Connection& back) {
+      if (back.phase_ == Phase::closed) {
+        back.result_ = {};
+      } else if (failed) {
+        back.refuse_request(500, "the server has no memory left for this request");
+      } else {
+        back.answered(std::move(back.result_));
+      }
+    });
+  });
   if (!taken) close();
 }
 
 void Connection::answered(HttpResponse response) {
+  if (unpacked_) return call_handler();        // which has not been called yet
   std::string().swap(reader_.request().body);  // a stream may last
   if (response.guard) guard_ = std::move(response.guard);
   if (!response.deferred) return respond(std::move(response));
@@ -214,8 +224,9 @@ void Connection::wait_for_deferred() {
   if (!deferred_->ready()) return watch_half_closed();
   enter(Phase::handling);
   const bool is_long = deferred_->is_long();
-  run_on_worker(is_long, [deferred = std::shared_ptr<DeferredResponse>(std::move(deferred_))](
-                             Connection& self) { self.result_ = deferred->take(); });
+  run_on_worker(is_long ? context_.bulk : context_.quick,
+                [deferred = std::shared_ptr<DeferredResponse>(std::move(deferred_))](
+                    Connection& self) { self.result_ = deferred->take(); });
 }
 
 void Connection::respond(HttpResponse response) {

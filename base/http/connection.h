@@ -47,7 +47,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void take_body();
   void refuse_request(int status, std::string_view reason);
   void call_handler();
-  void run_on_worker(bool slow, std::function<void(Connection&)> job);
+  void unpack();
+  void run_on_worker(WorkerLane& lane, std::function<void(Connection&)> job);
   void wait_for_deferred();
   void answered(HttpResponse response);
   void respond(HttpResponse response);
@@ -103,6 +104,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool chunked_ = false;    // this response
   bool cut_off_ = false;    // this response will never be whole
   bool first_ = true;       // request of this connection
+  bool unpacked_ = false;   // a worker has decompressed the body, and the handler has not had it
 };
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 
 #include "base/http/http_server.h"
@@ -11,6 +12,9 @@ namespace tandem {
 
 class Connection;
 
+// A longer body is parsed by one thread, so that some of them do not hold all workers.
+inline constexpr std::size_t kBulkBody = 256U << 10;
+
 // Outlives the connections.
 struct ConnectionContext {
   ConnectionContext(HttpOptions asked, HttpHandler& calls)
@@ -19,8 +23,9 @@ struct ConnectionContext {
   const HttpOptions options;
   HttpHandler& handler;
   WorkerLane quick;
-  WorkerLane slow;
-  std::atomic<bool> closing{false};                       // after the response
+  WorkerLane slow;                   // HttpHandler::slow()
+  WorkerLane bulk;                   // bodies of more than kBulkBody bytes, and long answers
+  std::atomic<bool> closing{false};  // after the response
   std::function<void(Connection&)> ended = [](auto&) {};  // closed; called once, from any thread
 };
 

@@ -68,7 +68,7 @@ class DeferredResponse {
   virtual void on_ready(std::function<void()> wake) = 0;  // as BodySource's
   // Takes in what has come; true: take() has all it needs. Cheap, as it is called at each news.
   virtual bool ready() = 0;
-  // When ready: take() may take seconds, so that it gets the lane of slow calls.
+  // When ready: take() may take a while, so that it gets the lane of large bodies.
   virtual bool is_long() const { return false; }
   // Once, when ready; from a worker, as making a long answer takes its time.
   virtual HttpResponse take() = 0;
@@ -98,6 +98,9 @@ class HttpHandler {
   virtual std::optional<HttpResponse> screen(const HttpRequest& request) = 0;
   // From a worker, where it may compute for a while.
   virtual HttpResponse handle(const HttpRequest& request) = 0;
+  // handle() takes microseconds and answers whole: it is called by the connection's own thread and
+  // waits behind no other call, as a probe of health must not.
+  virtual bool at_once(const HttpRequest&) { return false; }
   // handle() may take seconds: it gets a lane of its own, in the order of arrival.
   virtual bool slow(const HttpRequest&) { return false; }
   // What HTTP itself refuses: 400, 408, 413, 414, 431, 501, 503 (too many connections), ...

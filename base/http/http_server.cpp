@@ -1,5 +1,7 @@
 #include "base/http/http_server.h"
 
+#include <malloc.h>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
@@ -28,6 +30,11 @@ constexpr std::size_t kRefusedPatiently = 64;
 constexpr Duration kRefusalPatience = std::chrono::seconds(1);
 constexpr Duration kLastPatience = std::chrono::milliseconds(200);
 
+// What a large body or an adapter's folder took would otherwise stay with the allocator for good.
+void give_memory_back() {
+  ::malloc_trim(0);
+}
+
 }  // namespace
 
 class HttpServer::Impl {
@@ -46,7 +53,8 @@ class HttpServer::Impl {
           std::move(socket), listener_strand_,
           [this](Descriptor accepted, bool last) { admit(std::move(accepted), last); });
       context_.quick.start(context_.options.worker_threads);
-      context_.slow.start(1);
+      context_.slow.start(1, give_memory_back);
+      context_.bulk.start(1, give_memory_back);
       for (int i = 0; i < kIoThreads; ++i) io_threads_.emplace_back([this] { run(); });
     } catch (const std::system_error& failure) {
       stop();
@@ -72,6 +80,7 @@ class HttpServer::Impl {
     open.clear();
     context_.quick.stop();
     context_.slow.stop();
+    context_.bulk.stop();
     work_.reset();
     for (std::thread& thread : io_threads_) thread.join();
     io_threads_.clear();

@@ -1,8 +1,9 @@
 // An HTTP/1.1 server: a few threads for thousands of connections, and a strict reader of requests.
 //
 // Threads: kIoThreads wait for all sockets, read, write and pull streams; workers run the handler's
-// calls, and one more runs its slow ones and makes long answers. A connection belongs to one thread
-// at a time (a strand). Asio and Beast are known to the sources of this folder alone.
+// calls, one more runs its slow ones, and one those with large bodies, whose parsing takes long,
+// and makes long answers. A connection belongs to one thread at a time (a strand). Asio and Beast
+// are known to the sources of this folder alone.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,8 @@ WorkerLane::~WorkerLane() {
   stop();
 }
 
-void WorkerLane::start(int threads) {
+void WorkerLane::start(int threads, std::function<void()> at_rest) {
+  at_rest_ = std::move(at_rest);
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -24,9 +25,19 @@ bool WorkerLane::run(std::function<void()> job) {
 
 void WorkerLane::work() {
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+  const auto is_called = [this] { return stopping_ || !jobs_.empty(); };
+  for (bool rests = true;;) {
+    if (rests || !at_rest_) {
+      changed_.wait(lock, is_called);
+    } else if (!changed_.wait_for(lock, kRestAfter, is_called)) {
+      rests = true;
+      lock.unlock();
+      at_rest_();
+      lock.lock();
+      continue;
+    }
     if (stopping_) return;
+    rests = false;
     {
       const std::function<void()> job = std::move(jobs_.front());
       jobs_.pop_front();

@@ -1,6 +1,7 @@
 // A queue of jobs and the threads that take them, in the order of arrival.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -15,11 +16,15 @@ class WorkerLane {
  public:
   ~WorkerLane();  // stop()
 
-  void start(int threads);
+  // `at_rest`: called by a thread of the lane when jobs have run and then none has come for
+  // kRestAfter. It must not throw.
+  void start(int threads, std::function<void()> at_rest = {});
   // False: stopped; `job` is dropped. Jobs must not throw.
   bool run(std::function<void()> job);
   // Drops what waits, ends what runs, and joins. Idempotent; from one thread.
   void stop();
+
+  static constexpr std::chrono::milliseconds kRestAfter{500};
 
  private:
   void work();
@@ -28,6 +33,7 @@ class WorkerLane {
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;  // guarded by mutex_
   bool stopping_ = false;                   // guarded by mutex_
+  std::function<void()> at_rest_;           // set before the threads start
   std::vector<std::thread> threads_;
 };
 

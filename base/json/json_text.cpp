@@ -26,4 +26,43 @@ bool nests_deeper_than(std::string_view json, int limit) {
   return false;
 }
 
+std::size_t json_tree_bytes(std::string_view json) {
+  constexpr std::size_t kValue = 32;      // in a list, whose room is up to twice its length
+  constexpr std::size_t kString = 64;     // its object, and what malloc adds to its characters
+  constexpr std::size_t kMember = 48;     // a node of the map, beside its key and its value
+  constexpr std::size_t kContainer = 96;  // its object, and the first value of a list
+  std::size_t bytes = kValue;
+  bool in_string = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+      continue;
+    }
+    switch (c) {
+      case '"':
+        in_string = true;
+        bytes += kString;
+        break;
+      case ',':
+        bytes += kValue;
+        break;
+      case ':':
+        bytes += kMember;
+        break;
+      case '[':
+      case '{':
+        bytes += kContainer;
+        break;
+      default:
+        break;
+    }
+  }
+  return bytes;
+}
+
 }  // namespace tandem

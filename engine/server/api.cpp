@@ -268,6 +268,11 @@ void Api::finish(const HttpRequest& request, HttpResponse& response) {
   cors_.add_headers(request, response);
 }
 
+bool Api::at_once(const HttpRequest& request) {
+  const Match match = find_route(request.method, request.path);
+  return match.route != nullptr && match.route->at_once;
+}
+
 bool Api::slow(const HttpRequest& request) {
   const Match match = find_route(request.method, request.path);
   return match.route != nullptr && match.route->slow;

@@ -16,6 +16,9 @@ class PickerFront final : public HttpHandler {
 
   std::optional<HttpResponse> screen(const HttpRequest&) override { return std::nullopt; }
   HttpResponse handle(const HttpRequest& request) override;
+  bool at_once(const HttpRequest& request) override {
+    return request.path == "/health" || request.path == "/ready";
+  }
   HttpResponse refuse(int status, std::string_view reason) override;
 
  private:

@@ -83,6 +83,13 @@ std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCal
   if (nests_deeper_than(text, kMaxJsonDepth)) {
     return refused(fmt::format("The body's JSON is nested more than {} deep", kMaxJsonDepth));
   }
+  if (json_tree_bytes(text) > kMaxJsonTreeBytes) {
+    return RouteError{413,
+                      fmt::format("The body's JSON holds so many values that they would take more "
+                                  "than {} MB; send fewer in one request",
+                                  kMaxJsonTreeBytes >> 20),
+                      "body_too_long", 0};
+  }
   const json body = json::parse(text, nullptr, false);
   if (body.is_discarded()) return refused("The body is not valid JSON");
   if (!body.is_object()) {

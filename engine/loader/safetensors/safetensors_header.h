@@ -27,9 +27,10 @@ struct TensorInfo {
 };
 
 // Reads and checks the header of `file`. Refuses, with the file and the tensor named: a length
-// beyond the file or beyond 100 MB, broken or foreign JSON, a name twice, a type that the format
-// does not have, a shape whose size overflows, offsets that do not fit the shape or the file, and
-// data that overlaps or leaves holes. Memory and recursion stay in proportion to the header.
+// beyond the file or beyond 16 MB, more than kMaxTensors tensors, broken or foreign JSON, a name
+// twice, a type that the format does not have, a shape whose size overflows, offsets that do not
+// fit the shape or the file, and data that overlaps or leaves holes. Memory and recursion stay in
+// proportion to the header.
 class SafetensorsHeader {
  public:
   static Result<SafetensorsHeader> read(const File& file);

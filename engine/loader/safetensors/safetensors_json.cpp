@@ -74,6 +74,9 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
         return true;
       }
       if (name.size() > kMaxNameBytes) return refuse("a tensor's name is too long");
+      if (tensors.size() == kMaxTensors) {
+        return refuse(fmt::format("it has more than {} tensors", kMaxTensors));
+      }
       tensors.emplace_back().name = name;
       place_ = Place::tensor_value;
       return true;

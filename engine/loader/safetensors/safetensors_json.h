@@ -1,6 +1,7 @@
 // The grammar of a safetensors header, before any sense is made of its numbers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,9 @@
 #include "base/status.h"
 
 namespace tandem {
+
+// Of one file: ten times those of the largest models that are served.
+inline constexpr std::size_t kMaxTensors = 100'000;
 
 // An element type that the format knows.
 struct StorageType {

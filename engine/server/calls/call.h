@@ -88,7 +88,8 @@ struct Route {
   enum class When { always, attached } when;  // attached: 503 while starting or draining
   Call* call;
   const char* summary;
-  bool slow = false;  // takes seconds: reads or waits for an adapter
+  bool slow = false;     // takes seconds: reads or waits for an adapter
+  bool at_once = false;  // looks at a few flags, and waits behind no other call
 };
 
 std::span<const Route> routes();

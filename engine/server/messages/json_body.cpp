@@ -20,6 +20,15 @@ MaybeError parse_json_body(std::string_view body, nlohmann::json& object) {
   if (nests_deeper_than(body, kMaxJsonDepth)) {
     return not_json(fmt::format("The body's JSON is nested more than {} deep", kMaxJsonDepth));
   }
+  if (json_tree_bytes(body) > kMaxJsonTreeBytes) {
+    return ApiError{413,
+                    fmt::format("The body's JSON holds so many values that they would take more "
+                                "than {} MB; send fewer in one request",
+                                kMaxJsonTreeBytes >> 20),
+                    {},
+                    "body_too_long",
+                    0};
+  }
   JsonBuilder<nlohmann::json> builder;
   if (!nlohmann::json::sax_parse(body, &builder)) {
     if (builder.wrong_byte() > 0) {

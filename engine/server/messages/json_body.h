@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-// Reads an object. 400 says what is wrong (encoding, syntax, depth, not an object) and where.
+// Reads an object. 400 says what is wrong (encoding, syntax, depth, not an object) and where;
+// 413 that it holds more values than one request may (kMaxJsonTreeBytes).
 MaybeError parse_json_body(std::string_view body, nlohmann::json& object);
 
 // Sets `value` if the object has the field and it is not null. 400 if it is no boolean.

@@ -10,7 +10,10 @@ namespace tandem {
 using Json = nlohmann::ordered_json;
 
 std::optional<Json> parse_in_order(std::string_view text) {
+  // A body may bring many such texts, which its own bound takes for strings.
+  constexpr std::size_t kMaxTreeBytes = kMaxJsonTreeBytes / 8;
   if (nests_deeper_than(text, kMaxJsonDepth)) return std::nullopt;
+  if (json_tree_bytes(text) > kMaxTreeBytes) return std::nullopt;
   JsonBuilder<Json> builder;
   if (!Json::sax_parse(text, &builder)) return std::nullopt;
   return builder.take_result();

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// Nothing if the text is no JSON, or nested more than kMaxJsonDepth deep. Of members with the same
-// name the last counts.
+// Nothing if the text is no JSON, nested more than kMaxJsonDepth deep, or of more values than one
+// text in a request may hold. Of members with the same name the last counts.
 std::optional<nlohmann::ordered_json> parse_in_order(std::string_view text);
 
 // Of an object's text the members that are named; the others are passed over. Requires what

@@ -28,6 +28,7 @@ namespace tandem {
 namespace {
 
 constexpr std::string_view kHealth = "/health";
+constexpr std::string_view kReady = "/ready";
 constexpr std::string_view kModel = "/v1/models/";
 constexpr std::string_view kEvents = "/v1/dashboard/events";
 // An engine reads an adapter's folder for it.
@@ -279,6 +280,10 @@ std::optional<HttpResponse> Front::screen(const HttpRequest& request) {
         {415, "Send the body as 'Content-Type: application/json'", "unsupported_media_type", 0});
   }
   return std::nullopt;
+}
+
+bool Front::at_once(const HttpRequest& request) {
+  return request.path == kHealth || request.path == kReady;
 }
 
 HttpResponse Front::handle(const HttpRequest& request) {

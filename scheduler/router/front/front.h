@@ -33,6 +33,7 @@ class Front final : public HttpHandler {
 
   std::optional<HttpResponse> screen(const HttpRequest& request) override;
   HttpResponse handle(const HttpRequest& request) override;
+  bool at_once(const HttpRequest& request) override;
   HttpResponse refuse(int status, std::string_view reason) override;
   void finish(const HttpRequest& request, HttpResponse& response) override;
 

@@ -225,6 +225,24 @@ TEST_F(HttpConnectionsTest, SlowCallsHoldUpNobody) {
   EXPECT_EQ(slow.receive().body, "ok");
 }
 
+TEST_F(HttpConnectionsTest, AProbeWaitsBehindNoCall) {
+  options.worker_threads = 1;
+  std::promise<void> go;
+  handler.on_call = [&, gone = go.get_future().share()](const HttpRequest& request) {
+    if (request.path != "/probe") gone.wait();
+  };
+  start();
+  TestClient slow(port);
+  slow.send(get_request("/slow"));
+  TestClient quick(port);
+  quick.send(get_request("/quick"));
+  ASSERT_TRUE(handler.wait_for_call("/slow") && handler.wait_for_call("/quick"));
+  EXPECT_EQ(get(port, "/probe").body, "ok");
+  go.set_value();
+  EXPECT_EQ(slow.receive().body, "ok");
+  EXPECT_EQ(quick.receive().body, "ok");
+}
+
 TEST_F(HttpConnectionsTest, ClosesAfterTheResponseOnceTold) {
   start();
   TestClient client(port);

@@ -156,6 +156,7 @@ class TinyHandler final : public HttpHandler {
     if (request.path == "/throw") throw std::runtime_error("as asked");
     return response;
   }
+  bool at_once(const HttpRequest& request) override { return request.path == "/probe"; }
   bool slow(const HttpRequest& request) override { return request.path == "/slow"; }
   HttpResponse refuse(int status, std::string_view reason) override {
     HttpResponse response = text(status, std::string(reason));

@@ -4,6 +4,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <future>
+#include <memory>
+#include <vector>
+
 #include "tests/base/http/http_fixture.h"
 
 namespace tandem {
@@ -53,6 +57,31 @@ TEST_F(HttpLimitsTest, BoundsABodyAfterDecompression) {
   TestClient client(port);
   client.send(http_request("POST", "/echo", bomb, "Content-Encoding: gzip\r\n"));
   EXPECT_EQ(client.receive().status, 413);
+}
+
+TEST_F(HttpLimitsTest, LargeBodiesHoldUpNoOtherCall) {
+  options.max_body_bytes = 8U << 20;
+  std::promise<void> go;
+  handler.on_call = [&, gone = go.get_future().share()](const HttpRequest& request) {
+    if (request.path == "/echo") gone.wait();
+  };
+  start();
+  const std::string body(1U << 20, 'x');
+  constexpr int kBodies = 8;  // more than there are workers
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < kBodies; ++i) {
+    clients.push_back(std::make_unique<TestClient>(port));
+    if (i % 2 == 0) {
+      clients.back()->send(http_request("POST", "/echo", body));
+    } else {
+      clients.back()->send(
+          http_request("POST", "/echo", deflated(body, kGzip), "Content-Encoding: gzip\r\n"));
+    }
+  }
+  ASSERT_TRUE(handler.wait_for_call("/echo"));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(get(port, "/quick").body, "ok");
+  go.set_value();
+  for (const auto& client : clients) EXPECT_EQ(client->receive().body, body);
 }
 
 TEST_F(HttpLimitsTest, TakesABodyOfExactlyTheLimit) {

@@ -57,6 +57,17 @@ TEST_F(ErrorsTest, RefusesWhatIsNotJson) {
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", "still serving"}}).status, 200);
 }
 
+TEST_F(ErrorsTest, RefusesMoreValuesThanOneRequestMayHold) {
+  options.max_body_bytes = 8U << 20;
+  start();
+  std::string body = R"({"prompt": "a", "unknown": [0)";
+  while (body.size() < 4U << 20) body += R"(,{"":{}})";
+  const auto response = post_raw(port, kCompletionsPath, body + "]}");
+  EXPECT_EQ(response.status, 413);
+  EXPECT_EQ(response.error("code"), "body_too_long");
+  EXPECT_NE(response.error().find("so many values"), std::string::npos) << response.body;
+}
+
 TEST_F(ErrorsTest, RefusesMessagesThatAreNone) {
   start();
   const json image{{{"role", "user"}, {"content", {{{"type", "image_url"}, {"image_url", "u"}}}}}};

@@ -57,6 +57,16 @@ TEST(ClientCall, ReadsWhatRoutingNeeds) {
   }
 }
 
+TEST(ClientCall, RefusesMoreValuesThanOneRequestMayHold) {
+  std::string body = R"({"prompt": "a", "unknown": [0)";
+  while (body.size() < 4U << 20) body += R"(,{"":{}})";
+  ClientCall call;
+  const auto refused = read_client_call(request_of("/v1/completions", body + "]}"), call);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 413);
+  EXPECT_EQ(refused->code, "body_too_long");
+}
+
 TEST(ClientCall, KnowsWhatOfAPromptComesFirst) {
   const auto shared = [](const char* path, const json& a, const json& b) {
     ClientCall one;

@@ -51,7 +51,7 @@ std::vector<Call> greedy_calls() {
                                            repeated(R"({"role":"user","content":"a"})", 20'000))},
       {"/tokenize", fmt::format(R"({{"messages": [{{"role":"user","content":"a"}}],
                                      "chat_template_kwargs": {{"x": [{}]}}}})",
-                                repeated("[]", 1'000'000))},
+                                repeated("[]", 400'000))},
   };
 }
 

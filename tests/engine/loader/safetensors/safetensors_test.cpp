@@ -1,5 +1,6 @@
 #include "engine/loader/safetensors/safetensors.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -76,10 +77,19 @@ TEST_F(Safetensors, RefusesAHeaderLongerThanTheFile) {
 TEST_F(Safetensors, RefusesAHeaderBeyondTheLimit) {
   std::string file = sound_file();
   file[7] = '\xff';
-  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 100000000 allowed"));
+  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 16777216 allowed"));
   file = sound_file();
   file[3] = '\x7f';
-  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 100000000 allowed"));
+  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 16777216 allowed"));
+}
+
+TEST_F(Safetensors, RefusesMoreTensorsThanAnyModelHas) {
+  std::string header = "{";
+  for (int i = 0; i <= 100'000; ++i) {
+    header += fmt::format(R"({}"{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+                          i == 0 ? "" : ",", i);
+  }
+  EXPECT_THAT(message(header + "}", 0), HasSubstr("more than 100000 tensors"));
 }
 
 TEST_F(Safetensors, RefusesHeadersThatAreNotTheFormats) {

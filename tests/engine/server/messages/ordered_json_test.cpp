@@ -32,6 +32,9 @@ TEST(OrderedJson, RefusesWhatIsNoJson) {
     EXPECT_EQ(reprinted(text), "nothing") << text;
   }
   EXPECT_EQ(reprinted(std::string(1000, '[') + std::string(1000, ']')), "nothing");
+  std::string many = "[0";
+  while (many.size() < 1U << 20) many += R"(,{"":{}})";
+  EXPECT_EQ(reprinted(many + "]"), "nothing");
 }
 
 TEST(OrderedJson, PassesOverMembersThatAreNotNamed) {
@@ -44,14 +47,14 @@ TEST(OrderedJson, PassesOverMembersThatAreNotNamed) {
             R"({"too":{"x":1,"b":[]},"wanted":[{"wanted":3}]})");
 }
 
-// Of 300,000 members: a search for each among those before it would take minutes.
+// Of 50,000 members: a search for each among those before it would take seconds.
 TEST(OrderedJson, ReadsManyMembersInLinearTime) {
   std::string text = "{";
-  for (int i = 0; i < 300'000; ++i) text += '"' + std::to_string(i) + "\":0,";
+  for (int i = 0; i < 50'000; ++i) text += '"' + std::to_string(i) + "\":0,";
   text.back() = '}';
   const auto parsed = parse_in_order(text);
   ASSERT_TRUE(parsed.has_value());
-  EXPECT_EQ(parsed->size(), 300'000U);
+  EXPECT_EQ(parsed->size(), 50'000U);
 }
 
 // Property: the same values as nlohmann's own parser, whatever the text.
