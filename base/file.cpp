@@ -49,13 +49,13 @@ Status cannot_open(std::string_view path, int errno_value) {
 }
 
 // A folder, only to open what is in it. Move-only.
-class Folder {
+class FolderOfFile {
  public:
-  explicit Folder(const std::filesystem::path& path)
+  explicit FolderOfFile(const std::filesystem::path& path)
       : descriptor_(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() {
+  FolderOfFile(const FolderOfFile&) = delete;
+  FolderOfFile& operator=(const FolderOfFile&) = delete;
+  ~FolderOfFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
   int descriptor() const { return descriptor_; }  // negative: errno says why
@@ -113,7 +113,7 @@ Result<File> File::open(const std::filesystem::path& path) {
 
 Result<File> File::open_in(const std::filesystem::path& folder, const std::string& name,
                            const LinkRule& links) {
-  const Folder opened(folder);
+  const FolderOfFile opened(folder);
   if (opened.descriptor() < 0) return errno_status("cannot open the folder", errno);
   int descriptor = ::openat(opened.descriptor(), name.c_str(), kReadFlags | O_NOFOLLOW);
   const bool is_link = descriptor < 0 && errno == ELOOP;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/folder.h"
 #include "base/log.h"
 #include "base/thread_cpus.h"
 #include "engine/adapters/adapter_strips.h"
@@ -239,8 +240,13 @@ Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
     if (lease->contents().digest != digest) continue;
     const AdapterHome::Folder folder = lease->home().folder();
     if (folder.path.empty()) continue;  // it was made in memory
+    Result<Folder> place = Folder::open(folder.path);
+    if (!place) {
+      status = place.status();
+      continue;
+    }
     Result<File> opened =
-        File::open_in(folder.path, is_config ? kPeftConfigName : kPeftWeightsName, options_.links);
+        place->open_file(is_config ? kPeftConfigName : kPeftWeightsName, options_.links);
     status = opened.status();
     if (!opened) continue;
     TANDEM_ASSIGN(const FileIdentity now, opened->identity());

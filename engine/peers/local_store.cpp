@@ -31,12 +31,15 @@ bool is_digest_name(std::string_view name) {
 }
 
 // Clients hear of it, who have no business with this machine's paths, and did nothing wrong.
-Status cannot_write(std::string_view what, const fs::path& path, int errno_value) {
-  const std::string reason = std::generic_category().message(errno_value);
+Status cannot_write(std::string_view what, const fs::path& path, const std::string& reason) {
   log::warning("adapter store: {} {}: {}", what, path.string(), reason);
   return error(StatusCode::unavailable,
                "the adapter store of this server cannot be written ({}); its log says more",
                reason);
+}
+
+Status cannot_write(std::string_view what, const fs::path& path, int errno_value) {
+  return cannot_write(what, path, std::generic_category().message(errno_value));
 }
 
 Status sync_folder(const fs::path& folder) {
@@ -62,8 +65,9 @@ std::uint64_t bytes_in(const fs::path& folder) {
 
 }  // namespace
 
-IncomingAdapter::IncomingAdapter(LocalStore& store, fs::path folder, std::uint64_t room)
-    : store_(store), folder_(std::move(folder)), room_(room) {}
+IncomingAdapter::IncomingAdapter(LocalStore& store, fs::path folder, Folder opened,
+                                 std::uint64_t room)
+    : store_(store), folder_(std::move(folder)), opened_(std::move(opened)), room_(room) {}
 
 IncomingAdapter::~IncomingAdapter() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -78,10 +82,10 @@ IncomingAdapter::~IncomingAdapter() {
 
 Status IncomingAdapter::begin_file(const std::string& name) {
   TANDEM_TRY(end_file());
-  const fs::path path = folder_ / name;
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  descriptor_ = ::openat(opened_.descriptor(), name.c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
   if (descriptor_ >= 0) return {};
-  return cannot_write("cannot make", path, errno);
+  return cannot_write("cannot make", folder_ / name, errno);
 }
 
 Status IncomingAdapter::append(std::string_view bytes) {
@@ -166,7 +170,8 @@ std::optional<LocalStore::Kept> LocalStore::find(const std::string& digest) {
   const auto found = entries_.find(digest);
   if (found == entries_.end()) return std::nullopt;
   std::error_code ignored;
-  if (!fs::is_directory(folder_ / digest, ignored)) {  // somebody has taken it away
+  if (fs::symlink_status(folder_ / digest, ignored).type() != fs::file_type::directory) {
+    // Somebody has taken it away, or put a link in its place.
     used_bytes_ -= found->second.bytes;
     entries_.erase(found);
     return std::nullopt;
@@ -209,7 +214,10 @@ Result<std::unique_ptr<IncomingAdapter>> LocalStore::begin(std::uint64_t bytes) 
   }
   std::string path = (folder_ / kIncoming).string() + "XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return cannot_write("cannot make", path, errno);
-  std::unique_ptr<IncomingAdapter> incoming(new IncomingAdapter(*this, path, bytes));
+  Result<Folder> opened = Folder::open(path);
+  if (!opened) return cannot_write("cannot open", path, opened.status().message());
+  std::unique_ptr<IncomingAdapter> incoming(
+      new IncomingAdapter(*this, path, *std::move(opened), bytes));
   used_bytes_ += bytes;
   return incoming;
 }

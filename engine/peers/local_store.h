@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/folder.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -38,11 +39,13 @@ class IncomingAdapter {
 
  private:
   friend class LocalStore;
-  IncomingAdapter(LocalStore& store, std::filesystem::path folder, std::uint64_t room);
+  IncomingAdapter(LocalStore& store, std::filesystem::path folder, Folder opened,
+                  std::uint64_t room);
   Status end_file();  // all of it is on the disk
 
   LocalStore& store_;
   std::filesystem::path folder_;  // empty: kept
+  const Folder opened_;           // that is written into, whatever takes its place
   const std::uint64_t room_;
   std::uint64_t written_ = 0;
   int descriptor_ = -1;
@@ -60,7 +63,7 @@ class LocalStore {
   LocalStore& operator=(const LocalStore&) = delete;
 
   struct Kept {
-    std::filesystem::path folder;
+    std::filesystem::path folder;      // without links, for Folder::open()
     std::shared_ptr<const void> hold;  // it stays as long as this does
   };
   // Used last from now on. None: it is not here.

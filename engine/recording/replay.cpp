@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/folder.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/executor/executor.h"
 #include "engine/executor/plan_check.h"
@@ -189,8 +191,9 @@ class Replay {
       if (recorded.path.empty()) {
         return invalid("an adapter of the recording had no folder to be read from");
       }
-      // Whatever the engine was allowed to read.
-      Result<Adapter> read = load_peft_adapter(recorded.path, config_, settings_.dtype, nullptr,
+      // Whatever the engine was allowed to read, wherever a link has moved it to.
+      TANDEM_ASSIGN(const std::filesystem::path folder, resolve_links(recorded.path));
+      Result<Adapter> read = load_peft_adapter(folder, config_, settings_.dtype, nullptr,
                                                unix_now_ns(), {.anywhere = true, .roots = {}});
       if (!read) return read.status().with_context(recorded.path);
       Adapter adapter = *std::move(read);

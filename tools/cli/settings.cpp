@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/folder.h"
 
 namespace tandem {
 namespace {
@@ -21,12 +22,12 @@ Status check_name(const std::string& name, const std::vector<NamedAdapter>& take
 }
 
 // What REST tells of a folder can be given back to it, and there a relative path is one below an
-// adapter_root. Links stay: whoever points one elsewhere means the adapter, too.
-Result<std::string> absolute_path(const fs::path& path) {
-  std::error_code failure;
-  const fs::path full = fs::absolute(path, failure);
-  if (failure) return errno_status("adapter: " + path.string(), failure.value());
-  return full.string();
+// adapter_root. A link counts as what it leads to at the start; when the folder is read again,
+// none is followed.
+Result<std::string> real_path(const fs::path& path) {
+  const Result<fs::path> real = resolve_links(path);
+  if (!real) return real.status().with_context("adapter");
+  return real->string();
 }
 
 std::vector<std::string> adapter_mode_names() {
@@ -338,7 +339,7 @@ Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
     for (; entries != fs::directory_iterator(); entries.increment(failure)) {
       std::error_code ignored;
       if (fs::exists(entries->path() / "adapter_config.json", ignored)) {
-        TANDEM_ASSIGN(std::string path, absolute_path(entries->path()));
+        TANDEM_ASSIGN(std::string path, real_path(entries->path()));
         found.push_back({entries->path().filename().string(), std::move(path)});
       }
       if (failure) break;
@@ -359,7 +360,7 @@ Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
     }
     std::string name = text.substr(0, equals);
     TANDEM_TRY(check_name(name, found));
-    TANDEM_ASSIGN(std::string path, absolute_path(text.substr(equals + 1)));
+    TANDEM_ASSIGN(std::string path, real_path(text.substr(equals + 1)));
     found.push_back({std::move(name), std::move(path)});
   }
   return found;

@@ -123,7 +123,7 @@ void add_device_settings(SettingsTable& table, EngineSettings& settings);
 
 struct NamedAdapter {
   std::string name;
-  std::string path;  // absolute
+  std::string path;  // absolute, links resolved
 };
 
 // The adapters that --adapters and --adapter name, each name once. A folder that cannot be read,

@@ -407,7 +407,8 @@ Status RegistryAdapters::load(const AdapterEntry& entry, const fs::path& folder,
   return {};
 }
 
-// The registry's writers name any folder; what may be read is this server's to say.
+// The registry's writers name any folder; what may be read is this server's to say. The path that
+// this gives is opened without following any link (Folder::open).
 Result<fs::path> RegistryAdapters::allowed_folder(const AdapterEntry& entry) const {
   std::error_code failure;
   fs::path real = fs::weakly_canonical(entry.source, failure);

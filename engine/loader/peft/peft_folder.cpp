@@ -9,10 +9,10 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/folder.h"
 #include "base/json/json_release.h"
 #include "base/log.h"
 #include "engine/loader/adapter_layout.h"
@@ -195,9 +195,8 @@ void warn_of_ignored(const std::vector<std::string>& names) {
   }
 }
 
-Status explain_missing_weights(const fs::path& dir, Status status) {
-  std::error_code ignored;  // what cannot be looked at is not there
-  if (status.code() != StatusCode::not_found || !fs::exists(dir / "adapter_model.bin", ignored)) {
+Status explain_missing_weights(const Folder& opened, Status status) {
+  if (status.code() != StatusCode::not_found || !opened.holds("adapter_model.bin")) {
     return status;
   }
   return invalid(
@@ -212,7 +211,8 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
                                     const LinkRule& links,
                                     std::shared_ptr<const FileProgress> writing) {
   TANDEM_CHECK(dtype != DType::i32);
-  TANDEM_ASSIGN(File config_file, File::open_in(dir, kPeftConfigName, links));
+  TANDEM_ASSIGN(const Folder opened, Folder::open(dir));
+  TANDEM_ASSIGN(File config_file, opened.open_file(kPeftConfigName, links));
   auto source = std::make_shared<PeftSource>();
   TANDEM_ASSIGN(source->config, config_file.identity());
   TANDEM_ASSIGN(const PeftConfig peft, read_config(config_file));
@@ -220,8 +220,8 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
   if (!plan) return plan.status().with_context(config_file.path());
   warn_of_ignored(peft.ignored);
 
-  Result<File> weights = File::open_in(dir, kPeftWeightsName, links);
-  if (!weights) return explain_missing_weights(dir, weights.status());
+  Result<File> weights = opened.open_file(kPeftWeightsName, links);
+  if (!weights) return explain_missing_weights(opened, weights.status());
   if (writing != nullptr) weights->follow(std::move(writing));
   TANDEM_ASSIGN(source->weights, weights->identity());
   TANDEM_ASSIGN(const SafetensorsHeader header, SafetensorsHeader::read(*weights));
@@ -244,9 +244,11 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
 std::optional<PeftFolder> PeftFolder::reopen(const fs::path& dir,
                                              std::shared_ptr<const PeftSource> source, DType dtype,
                                              const LinkRule& links) {
-  Result<File> config = File::open_in(dir, kPeftConfigName, links);
+  const Result<Folder> opened = Folder::open(dir);
+  if (!opened) return std::nullopt;
+  Result<File> config = opened->open_file(kPeftConfigName, links);
   if (!config) return std::nullopt;
-  Result<File> weights = File::open_in(dir, kPeftWeightsName, links);
+  Result<File> weights = opened->open_file(kPeftWeightsName, links);
   if (!weights) return std::nullopt;
   PeftFolder folder(*std::move(config), *std::move(weights), dtype);
   folder.source_ = std::move(source);

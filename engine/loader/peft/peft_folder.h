@@ -1,5 +1,6 @@
 // A PEFT adapter's folder, opened and checked but for the weights themselves: which bytes of its
-// file go where in an adapter's run of bytes.
+// file go where in an adapter's run of bytes. The folder is opened once, following no link in its
+// path (Folder::open), and both files in it: so it is for all who read adapters, again or first.
 #pragma once
 
 #include <cstddef>

@@ -70,7 +70,8 @@ MaybeError resolve_adapter_path(const CallContext& context, const std::string& p
     const fs::path real = fs::weakly_canonical(asked.is_absolute() ? asked : root / asked, failure);
     if (failure || !lies_under(real, root)) continue;
     if (asked.is_absolute() || fs::exists(real, failure)) {
-      // The resolved path goes on: a link changed after this look is not followed.
+      // The resolved path goes on, and is opened without following any link (Folder::open): what
+      // takes the place of a part of it after this look is not read.
       resolved = real.string();
       return std::nullopt;
     }

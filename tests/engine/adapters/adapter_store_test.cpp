@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
 #include <future>
+#include <semaphore>
 #include <thread>
 
 #include "tests/support/peft_writer.h"
@@ -109,6 +112,35 @@ TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
   testing::write_peft_adapter(dir, "a", config, 16, {Module::q}, 3);
   EXPECT_THAT(store->open_file(digest, "adapter_model.safetensors").status().message(),
               HasSubstr("have changed since they were read"));
+}
+
+// The same content elsewhere is not what may be read here: neither for peers nor again.
+TEST(AdapterStoreFiles, AreNotReadThroughALinkInTheirFoldersPlace) {
+  namespace fs = std::filesystem;
+  const ModelConfig config = small_model(2);
+  const testing::TempDir dir;
+  const auto device = make_test_device();
+  const std::size_t one = make_dummy_adapter(config, DType::f32, 16, {Module::q}, 1).num_bytes;
+  std::counting_semaphore<> news(0);
+  const auto store = AdapterStore::create(*device, config, DType::f32, {8, 64, one + 4096}).value();
+  store->on_news([&] { news.release(); });
+  const auto write = [&](const char* name) {
+    return testing::write_peft_adapter(dir, name, config, 16, {Module::q}, 1);
+  };
+  const std::string folder = write("a");
+  ASSERT_TRUE(store->load("a", folder, false, false).ok());
+  const AdapterLease a = store->find("a");
+  ASSERT_TRUE(store->load("b", write("b"), false, false).ok()) << "a leaves memory";
+  fs::rename(folder, dir.path() / "outside");
+  fs::create_directory_symlink(dir.path() / "outside", folder);
+  EXPECT_EQ(store->load("c", folder, false, false).code(), StatusCode::permission_denied);
+  const std::string digest = a->contents().digest;
+  ASSERT_TRUE(store->unload("b").ok()) << "which has the same digest";
+  EXPECT_EQ(store->open_file(digest, "adapter_config.json").status().code(),
+            StatusCode::permission_denied);
+  store->request_read(a);
+  while (a->home().read_failure(0) && news.try_acquire_for(std::chrono::seconds(30))) continue;
+  EXPECT_THAT(a->home().read_failure(0).message(), HasSubstr("through a link"));
 }
 
 }  // namespace

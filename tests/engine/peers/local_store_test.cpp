@@ -74,6 +74,21 @@ TEST_F(LocalStoreTest, KeepsWhatIsWholeUnderItsDigest) {
   EXPECT_EQ(store_->used_bytes(), 0U);
 }
 
+TEST_F(LocalStoreTest, NeitherFindsNorWritesThroughALinkInAFoldersPlace) {
+  open(1000);
+  add('a', 300);
+  fs::create_directory(dir_.path() / "outside");
+  fs::rename(folder_ / digest_of('a'), dir_.path() / "aside");
+  fs::create_directory_symlink(dir_.path() / "aside", folder_ / digest_of('a'));
+  EXPECT_FALSE(store_->find(digest_of('a')).has_value());
+  const auto incoming = begin(100);
+  fs::rename(incoming->folder(), dir_.path() / "moved");
+  fs::create_directory_symlink(dir_.path() / "outside", incoming->folder());
+  ASSERT_TRUE(incoming->begin_file("weights").ok());
+  EXPECT_FALSE(fs::exists(dir_.path() / "outside" / "weights"));
+  EXPECT_TRUE(fs::exists(dir_.path() / "moved" / "weights"));
+}
+
 TEST_F(LocalStoreTest, LetsGoWhatWasUsedLeastRecently) {
   open(1000);
   add('a', 400);

@@ -5,11 +5,13 @@
 
 #include <filesystem>
 
+#include "tests/support/temp_dir.h"
+
 namespace tandem {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> names(const std::vector<NamedAdapter>& adapters) {
   std::vector<std::string> out;
@@ -32,6 +34,18 @@ TEST(ListAdapters, TellsAbsolutePathsOfRelativeOnes) {
   EXPECT_EQ(found->front().path, (here / "data/demo-llama/adapters/cheader").string());
   EXPECT_EQ((*found)[4].path, (here / "some/dir=x").string());
   EXPECT_EQ((*found)[5].path, "/a/b");
+}
+
+// Folders are opened without following links: what an operator's links mean is settled here.
+TEST(ListAdapters, TellsWhereALinkLeads) {
+  namespace fs = std::filesystem;
+  const testing::TempDir dir;
+  const fs::path there = fs::canonical("data/demo-llama/adapters/python");
+  fs::create_directory_symlink(there, dir.path() / "poet");
+  const auto found = list_adapters(dir.path(), {"mine=" + (dir.path() / "poet").string()});
+  ASSERT_TRUE(found) << found.status().message();
+  EXPECT_THAT(names(*found), ElementsAre("poet", "mine"));
+  for (const NamedAdapter& adapter : *found) EXPECT_EQ(adapter.path, there.string());
 }
 
 TEST(ListAdapters, RefusesMissingFoldersBadAndRepeatedNames) {

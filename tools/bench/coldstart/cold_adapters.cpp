@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file_identity.h"
+#include "base/folder.h"
 #include "engine/loader/peft/peft_config.h"
 #include "engine/loader/thread_crew.h"
 #include "tools/bench/measure/bench_adapters.h"
@@ -60,8 +61,9 @@ std::vector<Tensor> tensors_of(const Adapter& adapter, const ModelConfig& config
 
 Result<ScratchFolder> ScratchFolder::create() {
   std::error_code failure;
-  const fs::path base = fs::temp_directory_path(failure);
+  const fs::path given = fs::temp_directory_path(failure);
   if (failure) return error(StatusCode::not_found, "no temporary folder: {}", failure.message());
+  TANDEM_ASSIGN(const fs::path base, resolve_links(given));
   std::string name = (base / "tandem-coldstart-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) return errno_status("mkdtemp " + name, errno);
   return ScratchFolder(name);

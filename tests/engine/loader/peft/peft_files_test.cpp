@@ -156,5 +156,45 @@ TEST_F(PeftAdapter, LoadsWholeOrFailsWhileItsFilesComeAndGo) {
   meddler.join();
 }
 
+// Whoever may write beside the folder can put a link in its place at any moment.
+TEST_F(PeftAdapter, IsReadFromItsOwnFolderWhileLinksOutTakeItsPlace) {
+  namespace fs = std::filesystem;
+  add_everywhere({Module::q}, 8);
+  write(lora({"q_proj"}, 8));
+  fs::create_directories(dir_.path() / "outside");
+  const fs::path folder = dir_.path() / "root" / "a";
+  fs::create_directories(folder);
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    fs::copy_file(dir_.path() / name, dir_.path() / "outside" / name);
+  }
+  tensors_.clear();
+  add_everywhere({Module::q}, 4);
+  write(lora({"q_proj"}, 4));
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    fs::rename(dir_.path() / name, folder / name);
+  }
+  std::atomic<bool> stop{false};
+  std::thread meddler([&] {
+    const fs::path aside = dir_.path() / "root" / "aside";
+    while (!stop) {
+      fs::rename(folder, aside);
+      fs::create_directory_symlink(dir_.path() / "outside", folder);
+      fs::remove(folder);
+      fs::rename(aside, folder);
+    }
+  });
+  int loads = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const Result<Adapter> adapter = load_peft_adapter(folder, base(), DType::f32);
+    if (!adapter) continue;
+    ++loads;
+    EXPECT_EQ(adapter->max_rank, 4);
+  }
+  stop = true;
+  meddler.join();
+  EXPECT_EQ(load_peft_adapter(folder, base(), DType::f32)->max_rank, 4);
+  RecordProperty("loads", loads);
+}
+
 }  // namespace
 }  // namespace tandem::peft_test
