@@ -85,6 +85,9 @@ void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered)
   add(s.adapters, "adapters",
       "each subfolder with an adapter_config.json is an adapter of that name")
       .meta("DIR");
+  add(s.strict_adapters, "strict_adapters",
+      "a subfolder of adapters that cannot be used ends the start; else it is left out, and "
+      "/v1/adapters says why");
   add(s.follow_links_outside, "follow_links_outside",
       "links in an adapter's folder may lead out of it, as Hugging Face's cache has them");
   add(s.max_adapters, "max_adapters", "adapters loaded at once, in whatever tier")
@@ -340,7 +343,7 @@ Result<std::vector<NamedAdapter>> list_adapters(const std::string& folder,
       std::error_code ignored;
       if (fs::exists(entries->path() / "adapter_config.json", ignored)) {
         TANDEM_ASSIGN(std::string path, real_path(entries->path()));
-        found.push_back({entries->path().filename().string(), std::move(path)});
+        found.push_back({entries->path().filename().string(), std::move(path), true});
       }
       if (failure) break;
     }

@@ -25,6 +25,7 @@ struct EngineSettings {
   // Adapters
   std::string adapters;              // folder of adapter folders
   std::vector<std::string> adapter;  // NAME=DIR
+  bool strict_adapters = false;      // one of `adapters` that cannot be used is an error
   bool follow_links_outside = false;
   std::int64_t max_adapters = engine_defaults::kMaxAdapters;
   std::int64_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;
@@ -123,7 +124,8 @@ void add_device_settings(SettingsTable& table, EngineSettings& settings);
 
 struct NamedAdapter {
   std::string name;
-  std::string path;  // absolute, links resolved
+  std::string path;       // absolute, links resolved
+  bool is_found = false;  // below --adapters, which nobody named one by one
 };
 
 // The adapters that --adapters and --adapter name, each name once. A folder that cannot be read,

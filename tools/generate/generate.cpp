@@ -241,6 +241,7 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
   TANDEM_ASSIGN(const std::string adapter, choose_adapter(settings.adapter, adapters));
   // One request: only its adapter is worth loading.
   std::erase_if(adapters, [&](const NamedAdapter& other) { return other.name != adapter; });
+  for (NamedAdapter& wanted : adapters) wanted.is_found = false;  // without it there is no answer
   TANDEM_ASSIGN(const std::string prompt, read_prompt(settings));
   TANDEM_ASSIGN(const auto setup, set_up_engine(engine_settings, adapters,
                                                 LoadReport::terminal_only, FirstCosts::figures));

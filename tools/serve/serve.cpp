@@ -180,6 +180,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.text = setup->text.get();
   model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
   model.engine_id = engine_id;
+  model.refused_adapters = setup->refused_adapters;
   if (!server_settings.registry.empty()) {
     TANDEM_ASSIGN(registry, join_registry(server_settings, address, model.engine_id,
                                           std::move(store), *setup));
@@ -188,7 +189,8 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.version = version_number();
   signals->set_graceful(true);
   server->attach(model);
-  log::info("ready: {} serves '{}' and {} adapters", address, model.name, adapters.size());
+  log::info("ready: {} serves '{}' and {} adapters", address, model.name,
+            adapters.size() - model.refused_adapters.size());
 
   CostKeeper keeper(*setup);
   while (!signals->wait_for(std::chrono::milliseconds(100))) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <utility>
 
 #include "base/log.h"
@@ -73,25 +74,47 @@ LinkRule link_rule(const EngineSettings& settings, const std::vector<std::string
   return links;
 }
 
-// All but the weights themselves, in some milliseconds: before the model's, which take minutes.
-Status check_adapters(const std::vector<NamedAdapter>& adapters, const ModelConfig& config,
-                      DType dtype, const LinkRule& links) {
-  for (const NamedAdapter& adapter : adapters) {
-    const auto folder = PeftFolder::open(adapter.path, config, dtype, links);
-    if (!folder) {
-      return folder.status().with_context(
-          fmt::format("adapter '{}' from {}", adapter.name, adapter.path));
+// The adapters of the start, of which some may turn out to be of no use.
+class FirstAdapters {
+ public:
+  FirstAdapters(const std::vector<NamedAdapter>& all, bool is_strict)
+      : left_(all), is_strict_(is_strict) {}
+
+  // Ok: those that `check` refused are left out. Else the start ends with what this returns.
+  Status check_each(const std::function<Status(const NamedAdapter&)>& check) {
+    std::vector<NamedAdapter> good;
+    for (NamedAdapter& adapter : left_) {
+      const Status status = check(adapter);
+      if (status) {
+        good.push_back(std::move(adapter));
+      } else if (is_strict_ || !adapter.is_found) {
+        return status.with_context(fmt::format("adapter '{}' from {}", adapter.name, adapter.path));
+      } else {
+        log::warning(
+            "adapter '{}' from {} is left out: {} (with --strict-adapters it ends the start)",
+            adapter.name, adapter.path, status.message());
+        refused_.push_back({std::move(adapter.name), std::move(adapter.path), status.message()});
+      }
     }
+    left_ = std::move(good);
+    return {};
   }
-  return {};
+  std::vector<RefusedAdapter> take_refused() { return std::move(refused_); }
+
+ private:
+  std::vector<NamedAdapter> left_;
+  std::vector<RefusedAdapter> refused_;
+  const bool is_strict_;
+};
+
+Status check_name(const NamedAdapter& adapter, const std::string& model_name) {
+  if (adapter.name != model_name) return {};
+  return invalid("it has the base model's name; set served_model_name");
 }
 
-Status load_adapters(Engine& engine, const std::vector<NamedAdapter>& adapters) {
-  for (const NamedAdapter& adapter : adapters) {
-    TANDEM_TRY(engine.load_adapter(adapter.name, adapter.path, false, false)
-                   .with_context(fmt::format("adapter '{}'", adapter.name)));
-    log::info("adapter '{}' loaded from {}", adapter.name, adapter.path);
-  }
+Status load_adapter(Engine& engine, const NamedAdapter& adapter) {
+  TANDEM_TRY(engine.load_adapter(adapter.name, adapter.path, false, false));
+  log::info("adapter '{}' loaded from {}", adapter.name, adapter.path);
   return {};
 }
 
@@ -313,11 +336,9 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
                                                    const std::vector<std::string>& adapter_roots) {
   auto setup = std::make_unique<EngineSetup>();
   setup->model_name = name_of(settings);
-  for (const NamedAdapter& adapter : adapters) {
-    if (adapter.name == setup->model_name) {
-      return invalid("adapter '{}' has the base model's name; set served_model_name", adapter.name);
-    }
-  }
+  FirstAdapters first(adapters, settings.strict_adapters);
+  TANDEM_TRY(first.check_each(
+      [&](const NamedAdapter& adapter) { return check_name(adapter, setup->model_name); }));
   TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
   TANDEM_TRY(check_shards(setup->config, static_cast<std::int32_t>(settings.tensor_parallel)));
   if (settings.tensor_parallel > 1 && !settings.record_steps.empty()) {
@@ -337,7 +358,11 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   if (fs::is_directory(settings.model)) {
     options.base_names = base_names_of(settings.model, settings.served_model_name);
   }
-  TANDEM_TRY(check_adapters(adapters, setup->config, setup->dtype, options.adapter_links));
+  // All but the weights themselves, in some milliseconds: before the model's, which take minutes.
+  TANDEM_TRY(first.check_each([&](const NamedAdapter& adapter) {
+    return PeftFolder::open(adapter.path, setup->config, setup->dtype, options.adapter_links)
+        .status();
+  }));
   options.recording = {settings.record_steps,
                        {settings.model, settings.load_format, settings.seed}};
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
@@ -362,7 +387,9 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   TANDEM_ASSIGN(setup->engine, Engine::create(options, setup->config, *weights, setup->dtype,
                                               devices, *setup->tokenizer, setup->clock, told));
   if (shown) progress.finish();
-  TANDEM_TRY(load_adapters(*setup->engine, adapters));
+  TANDEM_TRY(first.check_each(
+      [&](const NamedAdapter& adapter) { return load_adapter(*setup->engine, adapter); }));
+  setup->refused_adapters = first.take_refused();
   return setup;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/loader/model_config.h"
 #include "engine/loader/weights.h"
 #include "engine/server/messages/text_codec.h"
+#include "engine/server/options/server_options.h"
 #include "engine/tokenizer/jinja/chat_template.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
@@ -32,6 +33,7 @@ struct EngineSetup {
   std::unique_ptr<TextCodec> text;
   std::unique_ptr<KeptCosts> kept_costs;  // null: nothing is kept
   std::unique_ptr<Engine> engine;
+  std::vector<RefusedAdapter> refused_adapters;  // of `adapters`, where that ends no start
 };
 
 enum class LoadReport { progress, terminal_only };
@@ -43,8 +45,9 @@ enum class FirstCosts {
   kept,      // or, instead of that, what was learnt before; what it learns is to be kept
 };
 
-// Loads everything; takes as long as that takes. `report`: whether a log gets lines, too.
-// `adapter_roots`: folders into which links of adapters may lead.
+// Loads everything; takes as long as that takes. An adapter that cannot be used is an error, unless
+// it was only found below --adapters and the settings are not strict. `report`: whether a log gets
+// lines, too. `adapter_roots`: folders into which links of adapters may lead.
 Result<std::unique_ptr<EngineSetup>> set_up_engine(
     const EngineSettings& settings, const std::vector<NamedAdapter>& adapters, LoadReport report,
     FirstCosts costs, const std::vector<std::string>& adapter_roots = {});

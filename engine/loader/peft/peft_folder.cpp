@@ -179,19 +179,23 @@ Result<PeftConfig> read_config(const File& file) {
   return config;
 }
 
-// A folder is read many times.
-void warn_of_ignored(const std::vector<std::string>& names) {
-  constexpr std::size_t kMaxNames = 256;  // they come from strangers
+// `what`: "{} ..." of a name, as JSON, so that it cannot write lines of its own into the log. Told
+// once, for a folder is read many times.
+void warn_once(fmt::format_string<const std::string&> what, const std::vector<std::string>& names) {
+  constexpr std::size_t kMaxTold = 256;  // they come from strangers
+  constexpr std::size_t kMaxShown = 100;
   static std::mutex mutex;
-  static std::set<std::string> warned;
+  static std::set<std::string> told;
   for (const std::string& name : names) {
+    const std::string shown =
+        Json(name.substr(0, kMaxShown)).dump(-1, ' ', true, Json::error_handler_t::replace);
+    const std::string text = fmt::format(what, shown);
     {
       const std::lock_guard lock(mutex);
-      if (warned.size() >= kMaxNames || !warned.insert(name).second) continue;
+      if (told.size() >= kMaxTold) return;
+      if (!told.insert(text).second) continue;
     }
-    // As JSON, so that a name cannot write lines of its own into the log.
-    log::warning("{}: the setting {} is not known and ignored (told once)", kPeftConfigName,
-                 Json(name).dump(-1, ' ', true, Json::error_handler_t::replace));
+    log::warning("{}: {} (told once)", kPeftConfigName, text);
   }
 }
 
@@ -218,7 +222,9 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
   TANDEM_ASSIGN(const PeftConfig peft, read_config(config_file));
   Result<std::vector<PlannedModule>> plan = plan_modules(peft, config);
   if (!plan) return plan.status().with_context(config_file.path());
-  warn_of_ignored(peft.ignored);
+  warn_once("the setting {} is not known and ignored", peft.ignored);
+  warn_once("'target_modules' names {}, which the base does not have: it is passed over",
+            targets_not_in(config, peft));
 
   Result<File> weights = opened.open_file(kPeftWeightsName, links);
   if (!weights) return explain_missing_weights(opened, weights.status());

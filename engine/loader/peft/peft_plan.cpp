@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <set>
 
 #include "engine/loader/peft/peft_config.h"
 
@@ -34,21 +37,6 @@ Status refuse_embedding_and_head(const PeftConfig& peft) {
       return invalid(
           "'target_modules' includes {}: LoRA on the embedding or the head is not supported", path);
     }
-  }
-  return {};
-}
-
-Status check_base_has_names(const PeftConfig& peft, const ModelConfig& config) {
-  for (const std::string& name : peft.targets.names()) {
-    const auto names = [&](std::string_view path) {
-      return ModuleSet::match_name(name, path) != Match::none;
-    };
-    bool found = std::ranges::any_of(kOutsideLayers, names);  // here only if excluded
-    for (std::int64_t layer = 0; layer < config.num_layers && !found; ++layer) {
-      found = std::ranges::any_of(kAllModules,
-                                  [&](Module module) { return names(module_path(layer, module)); });
-    }
-    if (!found) return invalid("'target_modules' names '{}', which the base does not have", name);
   }
   return {};
 }
@@ -90,6 +78,22 @@ Result<bool> is_targeted(const PeftConfig& peft, const std::vector<PythonRegex>&
   return is_layer_selected(peft, patterns, layer, path);
 }
 
+// All texts that name a module of the base: its path, and the path's last parts.
+std::set<std::string, std::less<>> names_in(const ModelConfig& config) {
+  std::set<std::string, std::less<>> names;
+  const auto add = [&](std::string_view path) {
+    for (std::size_t dot = 0; dot != std::string_view::npos; dot = path.find('.')) {
+      if (dot > 0) path.remove_prefix(dot + 1);
+      names.emplace(path);
+    }
+  };
+  for (const std::string_view path : kOutsideLayers) add(path);
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (const Module module : kAllModules) add(module_path(layer, module));
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string module_path(std::int64_t layer, Module module) {
@@ -100,7 +104,6 @@ std::string module_path(std::int64_t layer, Module module) {
 
 Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelConfig& config) {
   TANDEM_TRY(refuse_embedding_and_head(peft));
-  TANDEM_TRY(check_base_has_names(peft, config));
   TANDEM_TRY(check_base_has_layers(peft, config));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;
@@ -119,6 +122,15 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   }
   if (plan.empty()) return invalid("the adapter adapts no module of the base");
   return plan;
+}
+
+std::vector<std::string> targets_not_in(const ModelConfig& config, const PeftConfig& peft) {
+  std::vector<std::string> missing;
+  if (peft.targets.names().empty()) return missing;
+  const auto there = names_in(config);
+  std::ranges::copy_if(peft.targets.names(), std::back_inserter(missing),
+                       [&](const std::string& name) { return !there.contains(name); });
+  return missing;
 }
 
 }  // namespace tandem

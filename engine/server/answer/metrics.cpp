@@ -405,6 +405,12 @@ std::string ServerMetrics::text(const ServedModel* model) const {
     add_engine(model->service->stats(), families);
     add_learned(model->service->learned_costs(), families);
     add_adapters(model->service->adapters(), model->max_loras, families);
+    const auto refused = std::ranges::count_if(
+        model->refused_adapters,
+        [&](const RefusedAdapter& each) { return !model->service->has_adapter(each.name); });
+    families.gauge("tandem_adapters_refused",
+                   "Folders of --adapters that are not served, as they cannot be used",
+                   static_cast<double>(refused));
     for (MetricFamily& family : families.take()) all.push_back(std::move(family));
   }
   return prometheus::TextSerializer().Serialize(all);

@@ -171,7 +171,15 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
                      {"actual_seconds", stats.handoff_actual_seconds},
                      {"plan_error", stats.handoff_plan_error},
                      {"learned", learned_json(context.model().service->learned_costs())}};
-  return json_response({{"object", "list"}, {"data", std::move(list)}, {"handoff", handoff}});
+  json refused = json::array();
+  for (const RefusedAdapter& adapter : context.model().refused_adapters) {
+    if (context.model().service->has_adapter(adapter.name)) continue;  // loaded since
+    refused.push_back({{"name", adapter.name}, {"path", adapter.path}, {"reason", adapter.why}});
+  }
+  return json_response({{"object", "list"},
+                        {"data", std::move(list)},
+                        {"refused", std::move(refused)},
+                        {"handoff", handoff}});
 }
 
 }  // namespace tandem

@@ -163,8 +163,10 @@ json adapters_schema() {
                                   {"waiting", count},
                                   {"hits", count},
                                   {"cold_starts", count}});
+  const json refused = object_of({{"name", text}, {"path", text}, {"reason", text}});
   return object_of({{"object", {{"const", "list"}}},
                     {"data", {{"type", "array"}, {"items", adapter}}},
+                    {"refused", {{"type", "array"}, {"items", refused}}},
                     {"handoff", handoff}});
 }
 

@@ -41,6 +41,13 @@ struct ServerOptions {
   std::uint64_t max_answers_bytes = 1U << 30;
 };
 
+// An adapter that was to be served from the start and could not be.
+struct RefusedAdapter {
+  std::string name;
+  std::string path;
+  std::string why;
+};
+
 // What is served; pointers outlive the server.
 struct ServedModel {
   std::string name;  // what requests call the base model
@@ -56,6 +63,8 @@ struct ServedModel {
   std::function<Status(const std::string& name)> fetch_adapter = nullptr;
   std::string version = {};    // of the program, told by /v1/stats
   std::string engine_id = {};  // told by /v1/stats, and the registry's; empty: a new one
+  // Told by /v1/adapters and /metrics, until an adapter of the name is loaded after all.
+  std::vector<RefusedAdapter> refused_adapters = {};
 };
 
 }  // namespace tandem

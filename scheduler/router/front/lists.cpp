@@ -24,18 +24,30 @@ json parsed(const EngineAnswer& answer) {
   return value.is_discarded() ? json() : value;
 }
 
-// The list "data" of an answer; empty if there is none.
-json data_of(const EngineAnswer& answer) {
+// The list `key` of an answer; empty if there is none.
+json list_of(const EngineAnswer& answer, const char* key) {
   if (!answer.ok()) return json::array();
   json value = parsed(answer);
   if (!value.is_object()) return json::array();
-  const auto data = value.find("data");
-  return data != value.end() && data->is_array() ? std::move(*data) : json::array();
+  const auto list = value.find(key);
+  return list != value.end() && list->is_array() ? std::move(*list) : json::array();
 }
 
-HttpResponse list_response(json data) {
+// Every engine's list `key`, with "engine" in each.
+json joined(const EngineAnswers& answers, const char* key) {
+  json all = json::array();
+  for (const EngineAnswer& answer : answers) {
+    for (json& each : list_of(answer, key)) {
+      if (!each.is_object()) continue;
+      each["engine"] = answer.url;
+      all.push_back(std::move(each));
+    }
+  }
+  return all;
+}
+
+HttpResponse object_response(const json& body) {
   HttpResponse response;
-  const json body = {{"object", "list"}, {"data", std::move(data)}};
   response.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
   return response;
 }
@@ -70,12 +82,12 @@ HttpResponse join_models(const EngineAnswers& answers) {
   json all = json::array();
   std::set<std::string> known;
   for (const EngineAnswer& answer : answers) {
-    for (json& model : data_of(answer)) {
+    for (json& model : list_of(answer, "data")) {
       if (!model.is_object() || !model.contains("id") || !model["id"].is_string()) continue;
       if (known.insert(model["id"].get<std::string>()).second) all.push_back(std::move(model));
     }
   }
-  return list_response(std::move(all));
+  return object_response({{"object", "list"}, {"data", std::move(all)}});
 }
 
 HttpResponse join_model(const EngineAnswers& answers) {
@@ -91,15 +103,9 @@ HttpResponse join_adapters(const EngineAnswers& answers) {
   if (std::none_of(answers.begin(), answers.end(), [](const auto& one) { return one.ok(); })) {
     return refusal(nobody_accepts());
   }
-  json all = json::array();
-  for (const EngineAnswer& answer : answers) {
-    for (json& adapter : data_of(answer)) {
-      if (!adapter.is_object()) continue;
-      adapter["engine"] = answer.url;
-      all.push_back(std::move(adapter));
-    }
-  }
-  return list_response(std::move(all));
+  return object_response({{"object", "list"},
+                          {"data", joined(answers, "data")},
+                          {"refused", joined(answers, "refused")}});
 }
 
 HttpResponse join_openapi(const EngineAnswers& answers, const std::vector<std::string>& calls) {

@@ -13,7 +13,7 @@ namespace tandem {
 HttpResponse join_models(const EngineAnswers& answers);
 // /v1/models/{id}: that of the first engine that knows it, else what an engine says instead.
 HttpResponse join_model(const EngineAnswers& answers);
-// /v1/adapters: every engine's, with "engine" (its address) in each.
+// /v1/adapters: every engine's, refused ones too, with "engine" (its address) in each.
 HttpResponse join_adapters(const EngineAnswers& answers);
 // /openapi.json: of the first engine's, the calls that are among `calls` ("GET /v1/models/", whose
 // last part may be any), and what the router has beside them.

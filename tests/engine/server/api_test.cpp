@@ -390,7 +390,23 @@ void check_described(const json& answer, const json& schema, const std::set<std:
   }
 }
 
+TEST_F(ApiTest, TellsOfRefusedAdaptersUntilTheirNamesAreServed) {
+  refused_adapters = {{"poet", "/a/poet", "it is cut off"},
+                      {"painter", "/a/painter", "it has a bias"}};
+  start_with_root();
+  const auto told = [&] { return get(port, "/v1/adapters").json()["refused"]; };
+  const auto counted = [&] { return get(port, "/metrics").body; };
+  ASSERT_EQ(told().size(), 2U);
+  EXPECT_EQ(told()[0], json({{"name", "poet"}, {"path", "/a/poet"}, {"reason", "it is cut off"}}));
+  EXPECT_NE(counted().find("tandem_adapters_refused{model_name=\"base\"} 2"), std::string::npos);
+  ASSERT_EQ(load("poet", "good").status, 200);
+  ASSERT_EQ(told().size(), 1U);
+  EXPECT_EQ(told()[0]["name"], "painter");
+  EXPECT_NE(counted().find("tandem_adapters_refused{model_name=\"base\"} 1"), std::string::npos);
+}
+
 TEST_F(ApiTest, DescribesWhatItTellsOfAdapters) {
+  refused_adapters = {{"painter", "/a/painter", "it has a bias"}};
   start();
   ASSERT_TRUE(service.load_adapter("poet", "/a/poet", false, false).ok());
   const json described = get(port, "/openapi.json").json();

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "engine/server/server.h"
@@ -27,12 +29,17 @@ class ServerTest : public ::testing::Test {
     port = server->port();
     if (attached) attach();
   }
-  void attach() { server->attach({"base", "/models/base", 64, 8, &service, &text, tool_format}); }
+  void attach() {
+    ServedModel model{"base", "/models/base", 64, 8, &service, &text, tool_format};
+    model.refused_adapters = refused_adapters;
+    server->attach(std::move(model));
+  }
 
   ServerOptions options;
   FakeService service;
   ByteCodec text;
   ToolFormat tool_format = ToolFormat::none;
+  std::vector<RefusedAdapter> refused_adapters;
   std::unique_ptr<Server> server;
   int port = 0;
 };

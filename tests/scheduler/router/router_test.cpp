@@ -343,6 +343,9 @@ TEST_F(RouterTest, KnowsWhichEngineHasWhichAdapter) {
   const json adapters = get(port(), "/v1/adapters").json();
   EXPECT_EQ(adapters["data"].size(), 3U);
   EXPECT_EQ(adapters["data"][2]["engine"], second.url());
+  ASSERT_EQ(adapters["refused"].size(), 2U);
+  EXPECT_EQ(adapters["refused"][0]["name"], "bad");
+  EXPECT_EQ(adapters["refused"][1]["engine"], second.url());
 }
 
 TEST_F(RouterTest, LoadsAnAdapterOnEveryEngineAndSaysWhereItFailed) {

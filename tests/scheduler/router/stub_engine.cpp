@@ -298,7 +298,8 @@ HttpResponse StubEngine::handle(const HttpRequest& request) {
   } else if (request.path == "/v1/adapters") {
     json data = json::array();
     for (const StubAdapter& adapter : adapters_) data.push_back({{"name", adapter.name}});
-    response.body = json{{"object", "list"}, {"data", data}}.dump();
+    const json refused = json::array({{{"name", "bad"}, {"path", "/bad"}, {"reason", "it is"}}});
+    response.body = json{{"object", "list"}, {"data", data}, {"refused", refused}}.dump();
   } else if (request.path == "/openapi.json") {
     const auto call = [](const char* summary) { return json{{"summary", summary}}; };
     response.body = json{{"openapi", "3.1.0"},

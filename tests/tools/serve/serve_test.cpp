@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/temp_dir.h"
 #include "tests/tools/process.h"
 
 namespace tandem {
@@ -136,6 +137,62 @@ TEST(Serve, AnAdapterIsPinnedByThePathThatIsToldOfItWhereThatIsAllowed) {
   EXPECT_THAT(pin_as_told(server.port, "license"), StartsWith("HTTP/1.1 403"));
   server.process.send_signal(SIGTERM);
   EXPECT_EQ(server.process.wait(), 0);
+}
+
+// A folder of two adapters, "good" and "bad", of which one is cut off.
+class ABadFolder : public ::testing::Test {
+ protected:
+  ABadFolder() {
+    for (const char* name : {"good", "bad"}) {
+      std::filesystem::copy(kAdapters + "/python", adapters_ / name);
+    }
+    std::filesystem::resize_file(adapters_ / "bad" / kWeights, 100);
+  }
+  std::vector<std::string> serve_with(std::vector<std::string> more) const {
+    std::vector<std::string> args = {"serve", "--model", kModel, "--port", "0", "--no-pin"};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  static std::string get(int port, const std::string& path) {
+    return HttpExchange(port, "GET", path, "").read_all();
+  }
+
+  static constexpr const char* kWeights = "adapter_model.safetensors";
+  testing::TempDir dir_;
+  const std::filesystem::path adapters_ = dir_.path();
+};
+
+TEST_F(ABadFolder, IsLeftOutAndToldOfUntilItIsLoadedAfterAll) {
+  const std::string folder = adapters_.string();
+  ReadyServer server(serve_with({"--adapters", folder, "--adapter-root", folder}));
+  ASSERT_GT(server.port, 0) << server.process.error();
+  EXPECT_THAT(server.process.error(), HasSubstr("adapter 'bad' from " + folder + "/bad"));
+  EXPECT_THAT(server.process.error(), HasSubstr("serves 'demo-llama' and 1 adapters"));
+  EXPECT_THAT(get(server.port, "/v1/models"), HasSubstr("\"id\":\"good\""));
+  EXPECT_THAT(get(server.port, "/v1/models"), Not(HasSubstr("\"id\":\"bad\"")));
+  EXPECT_THAT(get(server.port, "/v1/adapters"),
+              HasSubstr("\"refused\":[{\"name\":\"bad\",\"path\":\"" + folder + "/bad\""));
+  EXPECT_THAT(get(server.port, "/metrics"), HasSubstr("tandem_adapters_refused{model_name=\"demo-"
+                                                      "llama\"} 1"));
+  std::filesystem::copy_file(adapters_ / "good" / kWeights, adapters_ / "bad" / kWeights,
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THAT(HttpExchange(server.port, "POST", "/v1/load_lora_adapter",
+                           R"({"lora_name": "bad", "lora_path": "bad"})")
+                  .read_all(),
+              StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(get(server.port, "/v1/adapters"), HasSubstr("\"refused\":[]"));
+  EXPECT_THAT(get(server.port, "/metrics"), HasSubstr("tandem_adapters_refused{model_name=\"demo-"
+                                                      "llama\"} 0"));
+}
+
+TEST_F(ABadFolder, EndsTheStartWhereItIsNamedOrNoneMayBeBad) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--adapters", adapters_, "--strict-adapters"},
+        std::vector<std::string>{"--adapter", "bad=" + (adapters_ / "bad").string()}}) {
+    const Finished ended = run_tandem(serve_with(more));
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.error, HasSubstr("adapter 'bad' from"));
+  }
 }
 
 }  // namespace

@@ -136,10 +136,34 @@ TEST_F(PeftAdapter, RefusesTensorsThatDoNotBelong) {
   EXPECT_THAT(refused(layer + "self_attn.q_proj.lora_A.default.weight"), HasSubstr("two names"));
 }
 
-TEST_F(PeftAdapter, RefusesModulesTheBaseDoesNotHave) {
+TEST_F(PeftAdapter, PassesOverTargetsTheBaseDoesNotHaveAndSaysSoOnce) {
   add_everywhere({Module::q});
-  EXPECT_THAT(message(lora({"q_proj", "c_attn"})),
-              HasSubstr("'c_attn', which the base does not have"));
+  write(lora({"q_proj"}));
+  const std::string digest = load()->digest;
+  write(lora({"q_proj", "c_attn", "mlp.W_pack", "model.layers.3.self_attn.k_proj", "roj",
+              "model.layers.0.self_attn.q_proj"}));
+  ::testing::internal::CaptureStderr();
+  for (int round = 0; round < 2; ++round) {
+    const Result<Adapter> adapter = load();
+    ASSERT_TRUE(adapter) << adapter.status().message();
+    EXPECT_EQ(adapter->digest, digest);
+  }
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 4) << log;
+  EXPECT_THAT(log, HasSubstr("'target_modules' names \"c_attn\", which the base does not have"));
+  EXPECT_THAT(log, HasSubstr("model.layers.3.self_attn.k_proj"));
+}
+
+TEST_F(PeftAdapter, RefusesTargetsOfWhichTheBaseHasNone) {
+  add_everywhere({Module::q});
+  EXPECT_THAT(message(lora({"c_attn", "query_key_value"})), HasSubstr("adapts no module"));
+}
+
+TEST_F(PeftAdapter, LooksThroughAListOfMuchNonsenseInNoTime) {
+  add_everywhere({Module::q});
+  Json targets = {"q_proj"};
+  for (int i = 0; i < 50'000; ++i) targets.push_back("x" + std::to_string(i));
+  EXPECT_EQ(message(lora(targets)), "accepted");
 }
 
 TEST_F(PeftAdapter, RefusesWhenAOrBIsMissing) {
