@@ -1,9 +1,11 @@
 #include "engine/server/messages/unsupported_fields.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "engine/server/messages/request_parsing.h"
 
@@ -12,101 +14,117 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kByTemplate = "templates take such through 'chat_template_kwargs'";
-
-// OpenAI's first, then vLLM's, then other servers'.
-const UnsupportedField kUnsupported[] = {
-    {.name = "functions", .accepted = "[[]]", .instead = "give 'tools'"},
-    {.name = "function_call", .accepted = R"(["none", "auto"])", .instead = "give 'tool_choice'"},
-    {.name = "suffix", .accepted = R"([""])"},
-    {.name = "best_of", .accepts_n = true},
-    {.name = "modalities", .accepted = R"([["text"]])"},
-    {.name = "audio"},
-    {.name = "web_search_options"},
-    {.name = "verbosity", .accepted = R"(["medium"])"},
-    {.name = "reasoning_effort", .instead = kByTemplate},
-    {.name = "service_tier", .accepted = R"(["auto", "default"])"},
-    {.name = "guided_decoding_backend"},
-    {.name = "guided_whitespace_pattern"},
-    {.name = "structural_tag", .instead = "give 'structured_outputs'"},
-    {.name = "truncation_side", .accepted = R"(["left"])"},
-    {.name = "use_beam_search", .accepted = "[false]"},
-    {.name = "length_penalty", .accepted = "[1]"},
-    {.name = "early_stopping", .accepted = "[false]"},
-    {.name = "logits_processors", .accepted = "[[]]"},
-    {.name = "prompt_embeds"},
-    {.name = "prompt_logprobs", .instead = "'echo' with 'logprobs' tells them"},
-    {.name = "add_special_tokens", .where = kCompletions, .accepted = "[true]"},
-    {.name = "add_special_tokens", .where = kChat, .accepted = "[false]"},
-    {.name = "spaces_between_special_tokens", .accepted = "[true]"},
-    {.name = "include_reasoning", .accepted = "[true]"},
-    {.name = "thinking_token_budget"},
-    {.name = "return_tokens_as_token_ids", .accepted = "[false]"},
-    {.name = "return_token_ids", .accepted = "[false]"},
-    {.name = "mm_processor_kwargs", .accepted = "[{}]"},
-    {.name = "kv_transfer_params"},
-    {.name = "vllm_xargs", .accepted = "[{}]"},
-    {.name = "cache_salt"},
-    {.name = "repetition_detection"},
-    {.name = "enable_thinking", .instead = kByTemplate},
-    {.name = "thinking", .instead = kByTemplate},
-    {.name = "grammar", .accepted = R"([""])"},
-    {.name = "json_schema", .instead = "give 'structured_outputs'"},
-    {.name = "regex", .instead = "give 'structured_outputs'"},
-    {.name = "ebnf", .instead = "give 'structured_outputs'"},
-    {.name = "typical_p", .accepted = "[1]"},
-    {.name = "mirostat", .accepted = "[0]"},
-    {.name = "repeat_penalty", .accepted = "[1]", .instead = "give 'repetition_penalty'"},
-    {.name = "n_predict", .instead = "give 'max_tokens'"},
-};
-
-constexpr const char* kIgnored[] = {
-    "store",      "metadata",     "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "prediction", "cache_prompt", "request_id",
-};
-
-ApiError not_supported(const UnsupportedField& field, const json& accepted) {
+ApiError not_supported(const std::string& name, const json& accepted, std::string_view instead) {
   std::string only;
   for (const json& value : accepted) {
     only += only.empty() ? ": only " : " or ";
     only += value.dump();
   }
-  const bool has_hint = field.instead[0] != '\0';
-  ApiError error = bad_field(field.name, "'{}' is not supported yet{}{}{}", field.name, only,
-                             has_hint ? "; " : "", field.instead);
+  ApiError error = bad_field(name, "'{}' is not supported yet{}{}{}", name, only,
+                             instead.empty() ? "" : "; ", instead);
   error.code = "not_supported";
   return error;
 }
 
+bool is_empty(const json& value) {
+  return value.is_null() || (value.is_structured() && value.empty()) ||
+         (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
 // What another kind of call would obey: left out by most who set all fields there are.
 bool asks_for_nothing(const json& value) {
-  return value.is_null() || value == false ||
-         ((value.is_structured() || value.is_string()) && value.empty());
+  return value == false || is_empty(value);
+}
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+}
+
+// "max_tokens" of "maxTokens": clients in other languages write names in their own way. Without
+// what tells the ways apart: "maxtokens".
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (c != '_' && c != '-') letters += lower(c);
+  }
+  return letters;
+}
+
+// Whether a word of the name begins so: "lora_path", "my_adapter", "useLora", not "exploration".
+bool has_word(std::string_view name, std::string_view word) {
+  for (std::size_t at = 0; at + word.size() <= name.size(); ++at) {
+    const bool begins = at == 0 || !is_letter(name[at - 1]) ||
+                        (lower(name[at]) != name[at] && lower(name[at - 1]) == name[at - 1]);
+    const std::string_view part = name.substr(at, word.size());
+    if (begins && std::ranges::equal(part, word, {}, lower)) return true;
+  }
+  return false;
+}
+
+// There are more names for it than a table would hold, and whoever gives one must not be answered
+// by the base.
+bool names_an_adapter(std::string_view name) {
+  return has_word(name, "lora") || has_word(name, "adapter");
+}
+
+const UnsupportedField* find_unsupported(const std::string& name, unsigned where) {
+  using Table = std::unordered_multimap<std::string, const UnsupportedField*>;
+  static const Table table = [] {
+    Table all;
+    for (const UnsupportedField& field : unsupported_fields()) {
+      all.emplace(letters_of(field.name), &field);
+    }
+    return all;
+  }();
+  const auto [begin, end] = table.equal_range(letters_of(name));
+  const auto found = std::find_if(
+      begin, end, [&](const auto& entry) { return (entry.second->where & where) != 0; });
+  return found == end ? nullptr : found->second;
+}
+
+// A field of this server's, in another way of writing; null: there is none.
+const RequestField* find_rewritten(const std::string& name) {
+  const std::string letters = letters_of(name);
+  const auto fields = request_fields();
+  const auto found = std::ranges::find_if(
+      fields, [&](const RequestField& field) { return letters_of(field.name) == letters; });
+  return found == fields.end() ? nullptr : &*found;
 }
 
 MaybeError check_other_field(const std::string& name, const json& value, unsigned where,
                              std::int32_t n) {
-  for (const UnsupportedField& field : kUnsupported) {
-    if ((field.where & where) == 0 || name != field.name) continue;
-    json accepted = json::parse(field.accepted);
-    if (field.accepts_n) accepted.push_back(n);
-    if (value.is_null() || std::find(accepted.begin(), accepted.end(), value) != accepted.end()) {
-      return std::nullopt;
-    }
-    return not_supported(field, accepted);
-  }
-  if (std::find(std::begin(kIgnored), std::end(kIgnored), std::string_view(name)) !=
-      std::end(kIgnored)) {
+  constexpr std::size_t kMaxNameBytes = 64;  // longer ones are nobody's
+  const char* const call = where == kChat ? "chat" : "completions";
+  if (name.size() > kMaxNameBytes) {
+    warn_unknown_field(call, name);
     return std::nullopt;
   }
-  const auto fields = request_fields();
-  const bool elsewhere = std::any_of(fields.begin(), fields.end(),
-                                     [&](const RequestField& field) { return name == field.name; });
-  if (!elsewhere) {
-    warn_unknown_field(where == kChat ? "chat" : "completions", name);
+  if (const UnsupportedField* const field = find_unsupported(name, where)) {
+    json accepted = json::parse(field->accepted);
+    if (field->accepts_n) accepted.push_back(n);
+    if (is_empty(value) || std::find(accepted.begin(), accepted.end(), value) != accepted.end()) {
+      return std::nullopt;
+    }
+    return not_supported(name, accepted, field->instead);
+  }
+  if (std::ranges::any_of(ignored_fields(), [&](const char* each) { return name == each; })) {
+    return std::nullopt;
+  }
+  const RequestField* const field = find_rewritten(name);
+  if (field == nullptr) {
+    if (names_an_adapter(name) && !asks_for_nothing(value)) {
+      return not_supported(name, json::array(), "'model' names the adapter");
+    }
+    warn_unknown_field(call, name);
     return std::nullopt;
   }
   if (asks_for_nothing(value)) return std::nullopt;
+  if (name != field->name) {
+    return not_supported(name, json::array(), fmt::format("give '{}'", field->name));
+  }
   ApiError error = bad_field(name, "'{}' is a field of /v1/{}, not of this call", name,
                              where == kChat ? "completions" : "chat/completions");
   error.code = "not_supported";
@@ -114,14 +132,6 @@ MaybeError check_other_field(const std::string& name, const json& value, unsigne
 }
 
 }  // namespace
-
-std::span<const UnsupportedField> unsupported_fields() {
-  return kUnsupported;
-}
-
-std::span<const char* const> ignored_fields() {
-  return kIgnored;
-}
 
 json schema_of(const UnsupportedField& field) {
   std::string summary = "Not supported yet";
