@@ -113,7 +113,8 @@ void Api::attach(ServedModel model) {
   context_.attached_unix = unix_seconds();
   const EngineIdentity engine{
       owned_model_->engine_id.empty() ? new_engine_id() : owned_model_->engine_id,
-      owned_model_->version, owned_model_->name, owned_model_->max_model_len};
+      owned_model_->version, owned_model_->name, owned_model_->max_model_len,
+      owned_model_->base_identity};
   context_.stats = std::make_unique<StatsFeed>(*owned_model_->service, engine, [this] {
     return context_.draining.load(std::memory_order_relaxed);  // told soon, guards nothing
   });

@@ -47,12 +47,16 @@ void Cluster::remove(EngineIndex engine) {
 }
 
 void Cluster::set_offered(const std::vector<OfferedAdapter>& adapters) {
-  for (auto& [name, known] : models_) known.offered = false;
+  for (auto& [name, known] : models_) {
+    known.offered = false;
+    known.offered_digest.clear();
+  }
   for (const OfferedAdapter& adapter : adapters) {
     const auto base = models_.find(adapter.name);
     if (base != models_.end() && !base->second.adapter.valid()) continue;
     Model& known = model(adapter.name, true);
     known.offered = true;
+    known.offered_digest = adapter.digest;
     if (known.engines.empty()) {  // else they say what they have
       known.rank = adapter.rank;
       known.bytes = adapter.bytes;
@@ -76,6 +80,8 @@ Status Cluster::report(EngineIndex engine, EngineReport report, bool first, Time
         "address, and start no two with one id",
         report.id, twin->address.text());
   }
+  warn_of_other_base(engine, report);
+  warn_of_other_adapters(engine, report.adapters);
   if (first) drop_all_adapters(engine);
   if (state.report.model != report.model) {
     if (!state.report.model.empty()) unlist(state.report.model, engine);
@@ -106,7 +112,9 @@ void Cluster::set_aside(EngineIndex engine, std::string why) {
   forget_sent(engine, TimePoint::max());
   // Its adapters stay listed: who asks for one is told to come again, not that there is none.
   index_.remove_engine(engine);
-  for (auto& [name, held] : books_[engine.index()].adapters) held = {};
+  for (auto& [name, held] : books_[engine.index()].adapters) {
+    held = {.digest = std::move(held.digest)};
+  }
   refresh(engine);
 }
 
@@ -174,7 +182,7 @@ void Cluster::take_adapter(EngineIndex engine, const AdapterReport& adapter) {
   Held& held = place->second;
   index_.set_tier(known.adapter, engine, adapter.tier);
   index_.add_active(known.adapter, engine, adapter.active - held.active);
-  held = {adapter.tier, adapter.active, adapter.pinned};
+  held = {adapter.tier, adapter.active, adapter.pinned, adapter.digest};
 }
 
 void Cluster::drop_adapter(EngineIndex engine, const std::string& name) {
@@ -246,7 +254,8 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
     const bool all_known = std::all_of(engines_.begin(), engines_.end(), [](const auto& engine) {
       return engine.gone || engine.is_twin || !engine.report.id.empty();
     });
-    return {all_known && !engines_.empty() ? Choice::Kind::unknown : Choice::Kind::nobody, {}};
+    if (!all_known || engines_.empty()) return {Choice::Kind::nobody, {}};
+    return {wanted.weights ? Choice::Kind::changed : Choice::Kind::unknown, {}};
   }
   // Policies know of no engine that lacks the model: these accept nothing for a moment.
   masked_.clear();
@@ -264,6 +273,7 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
       has = has || model->offered;
     }
     if (!views_[i].accepts) continue;
+    has = has && has_weights(wanted, model, EngineIndex(static_cast<std::int32_t>(i)));
     if (has && wanted.allows(i)) {
       any = any || static_cast<std::int32_t>(i) != wanted.avoid.value();
     } else {
@@ -287,6 +297,9 @@ Choice Cluster::choose(const Wanted& wanted, TimePoint now) {
     choice.engine = decision.engine;
   }
   for (const EngineIndex engine : masked_) views_[engine.index()].accepts = true;
+  if (!any && wanted.weights && !may_have_weights(wanted, model)) {
+    choice.kind = Choice::Kind::changed;
+  }
   return choice;
 }
 

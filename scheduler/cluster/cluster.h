@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/http/client/http_address.h"
 #include "base/status.h"
+#include "base/weights_identity.h"
 #include "scheduler/cluster/engine_report.h"
 #include "scheduler/cluster/engine_source.h"
 #include "scheduler/policies/adapter_index.h"
@@ -39,6 +40,8 @@ struct Wanted {
   double slo_token_s = 0;       // 0: none
   EngineIndex avoid = {};       // another one, if there is one: this has just failed it
   bool avoid_strictly = false;  // and rather none than that one
+  // What the answer began with: no other engine can go on with it. Nothing: it has not begun.
+  std::optional<WeightsIdentity> weights = {};
   // By engine: who may get it; null: all. Outlives the call.
   const std::vector<bool>* among = nullptr;
 
@@ -53,6 +56,7 @@ struct Choice {
     wait,     // engines accept, but the policy wants none of them now
     nobody,   // no engine that has the model accepts
     unknown,  // no engine has, or had, such a model
+    changed,  // no engine that there is, or that may be back, has Wanted::weights
   };
   Kind kind = Kind::nobody;
   EngineIndex engine;
@@ -117,6 +121,8 @@ class Cluster {
                       bool loaded);
 
   Choice choose(const Wanted& wanted, TimePoint now);
+  // Engines that accept have the model, all of them with other weights than Wanted::weights.
+  bool has_others_only(const Wanted& wanted) const;
   // Of an engine that choose() has just named, before sent(). `others`: looks at all engines.
   RouteReasons reasons(const Wanted& wanted, EngineIndex chosen, bool others, TimePoint now);
   // Of every adapter that is known, in the order of their names: who has it on its device.
@@ -151,6 +157,7 @@ class Cluster {
     std::int32_t rank = 0;
     std::int64_t bytes = 0;
     bool offered = false;              // to every engine
+    std::string offered_digest;
     std::vector<EngineIndex> engines;  // that have it, up or not
   };
   struct Sent {
@@ -164,6 +171,7 @@ class Cluster {
     AdapterTier tier = AdapterTier::absent;
     std::int32_t active = 0;  // as reported, like `pinned`
     bool pinned = false;
+    std::string digest = {};  // stays while the engine is set aside
   };
   // What the index and the views are made from, of one engine.
   struct Books {
@@ -184,6 +192,12 @@ class Cluster {
   void drop_all_adapters(EngineIndex engine);
   void forget_sent(EngineIndex engine, TimePoint sent_before);
   void refresh(EngineIndex engine);
+  // cluster_weights.cpp
+  bool serves(const Model* model, EngineIndex engine) const;
+  bool has_weights(const Wanted& wanted, const Model* model, EngineIndex engine) const;
+  bool may_have_weights(const Wanted& wanted, const Model* model) const;
+  void warn_of_other_base(EngineIndex engine, const EngineReport& report) const;
+  void warn_of_other_adapters(EngineIndex engine, const std::vector<AdapterReport>& adapters) const;
   static void count(const Sent& sent, EngineView& view);
   RouteRequest route_request(const Wanted& wanted, const Model* model, TimePoint now) const;
 

@@ -11,9 +11,7 @@ std::optional<MoveCost> Cluster::move_cost(const Wanted& wanted, EngineIndex to,
   const auto found = models_.find(wanted.model);
   const Model* const model = found == models_.end() ? nullptr : &found->second;
   if (!as.accepts || (model == nullptr && !wanted.model.empty())) return std::nullopt;
-  if (model != nullptr && !model->offered && !std::ranges::binary_search(model->engines, to)) {
-    return std::nullopt;
-  }
+  if (!serves(model, to) || !has_weights(wanted, model, to)) return std::nullopt;
   const RouteRequest request = route_request(wanted, model, now);
   AdapterTier tier = AdapterTier::resident;
   std::int32_t active = 0;

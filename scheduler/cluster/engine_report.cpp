@@ -170,6 +170,7 @@ void read_adapters(Members& members, Status& wrong, EngineReport& report) {
     Members adapter(one, wrong, "adapters");
     AdapterReport& read = report.adapters.emplace_back();
     adapter.text("name", read.name);
+    adapter.text("digest", read.digest, false);
     adapter.count("rank", read.rank, RankTally::kMaxRank);
     adapter.count("bytes", read.bytes, kMostBytes);
     adapter.count("active", read.active, kMostRequests);
@@ -207,6 +208,7 @@ Result<EngineReport> read_report(std::string_view text) {
   engine.text("id", report.id);
   engine.text("version", report.version, false);
   engine.text("model", report.model);
+  engine.text("base", report.base, false);
   engine.count("max_model_len", report.max_model_len, kMostTokens);
   members.count("seq", report.seq, std::numeric_limits<std::int64_t>::max());
   members.flag("accepts", report.view.accepts);

@@ -15,6 +15,7 @@ namespace tandem {
 
 struct AdapterReport {
   std::string name;
+  std::string digest = {};  // of its weights; empty: not told
   std::int32_t rank = 0;
   std::int64_t bytes = 0;
   AdapterTier tier = AdapterTier::absent;
@@ -26,6 +27,7 @@ struct EngineReport {
   std::string id;  // of this run of the engine
   std::string version;
   std::string model;
+  std::string base;  // its identity (base/weights_identity.h); empty: older engines do not tell
   std::int64_t max_model_len = 0;
   std::uint64_t seq = 0;
   bool draining = false;

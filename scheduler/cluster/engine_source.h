@@ -17,6 +17,7 @@ struct OfferedAdapter {
   std::string name;
   std::int32_t rank = 0;
   std::int64_t bytes = 0;
+  std::string digest = {};  // of its weights
 
   bool operator==(const OfferedAdapter&) const = default;
 };

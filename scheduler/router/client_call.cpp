@@ -125,10 +125,15 @@ std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCal
   return std::nullopt;
 }
 
-std::string relay_body(const ClientCall& call, std::string_view sent) {
-  return fmt::format(R"({{"path":"{}","id":"{}","created":{},"seed":{}{}{},"request":{}}})",
+std::string relay_body(const ClientCall& call, std::string_view sent,
+                       const std::optional<WeightsIdentity>& weights) {
+  const std::string from =
+      weights ? ",\"weights\":" + json{{"base", weights->base}, {"adapter", weights->adapter}}.dump(
+                                      -1, ' ', true, json::error_handler_t::replace)
+              : std::string();
+  return fmt::format(R"({{"path":"{}","id":"{}","created":{},"seed":{}{}{}{},"request":{}}})",
                      call.path, call.id, call.created, call.seed,
-                     sent.empty() ? "" : ",\"sent\":", sent, call.body);
+                     sent.empty() ? "" : ",\"sent\":", sent, from, call.body);
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 
 #include "base/http/http_message.h"
 #include "base/trace/trace_context.h"
+#include "base/weights_identity.h"
 #include "scheduler/prefixes/prompt_blocks.h"
 #include "scheduler/router/route_error.h"
 
@@ -42,7 +43,9 @@ struct ClientCall {
 // A body that is no JSON object is refused; what its fields hold, the engine judges. Thread-safe.
 std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCall& call);
 
-// The body of /v1/relay: the client's spliced in as text. `sent`: what StreamLedger says, or empty.
-std::string relay_body(const ClientCall& call, std::string_view sent);
+// The body of /v1/relay: the client's spliced in as text. `sent`: what StreamLedger says, or empty;
+// `weights`: what that came from, or nothing.
+std::string relay_body(const ClientCall& call, std::string_view sent,
+                       const std::optional<WeightsIdentity>& weights);
 
 }  // namespace tandem

@@ -25,6 +25,14 @@ RouteError nobody_accepts() {
   return {503, "No engine that serves this model accepts requests now", "no_engine", 1};
 }
 
+RouteError weights_gone() {
+  return {503,
+          "No engine is left that has the weights that this answer began with, so that it cannot go "
+          "on: the model or its adapter was replaced, or is another one elsewhere. Ask again for a "
+          "new answer",
+          "weights_gone", 1};
+}
+
 RouteError unknown_model(const std::string& name) {
   return {404,
           fmt::format("The model '{}' does not exist. GET /v1/models lists those that do.", name),

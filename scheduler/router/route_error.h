@@ -21,5 +21,6 @@ HttpResponse refusal(const RouteError& error);
 // The refusals that several places make.
 RouteError nobody_accepts();
 RouteError unknown_model(const std::string& name);
+RouteError weights_gone();  // of an answer that has begun
 
 }  // namespace tandem

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kOk = 200;
 constexpr int kNotFound = 404;
+constexpr int kConflict = 409;
 constexpr int kTooMany = 429;
 constexpr int kServerError = 500;
 constexpr int kUnavailable = 503;
@@ -60,7 +61,8 @@ void RoutedCall::go(EngineIndex engine, SentId sent) {
   request.headers = headers_now();
   request.body = call_.body;
   if (call_.relayed) {
-    request.body = relay_body(call_, ledger_ && ledger_->began() ? ledger_->sent() : std::string());
+    const bool goes_on = ledger_ && ledger_->began();
+    request.body = relay_body(call_, goes_on ? ledger_->sent() : std::string(), wanted_.weights);
   }
   const RouteLimits& limits = host_.limits();
   http_ = host_.ask(engine, request,
@@ -106,6 +108,7 @@ void RoutedCall::take_stream(std::string_view bytes) {
   if (told_all_) return;
   passed_.clear();
   const StreamLedger::News news = ledger_->take(bytes, passed_);
+  if (!wanted_.weights) wanted_.weights = ledger_->weights();
   const bool room = passed_.empty() || channel_->write(passed_);
   if (!first_told_at_ && ledger_->num_tokens() > 0) first_told_at_ = host_.now();
   if (silent_ && !passed_.empty()) {
@@ -175,8 +178,9 @@ void RoutedCall::finish_error() {
     wanted_.avoid_strictly = head_.status == kTooMany || head_.status == kNotFound;
     return again(fmt::format("it answered {}", head_.status), head_.status == kUnavailable);
   }
-  // Another engine has begun it, so it is not the client's fault: this one lacks something.
-  if (began_) return again(fmt::format("it answered {}", head_.status), false);
+  // Another engine has begun it, so it is not the client's fault: this one lacks something. 409: it
+  // has other weights, which its next report tells.
+  if (began_) return again(fmt::format("it answered {}", head_.status), head_.status == kConflict);
   finish_whole();
 }
 

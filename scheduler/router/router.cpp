@@ -146,6 +146,9 @@ Router::Place Router::try_place(RoutedCall& call) {
     }
     case Choice::Kind::wait:
       return Place::waits;
+    case Choice::Kind::changed:
+      call.refuse(weights_gone());
+      return Place::refused;
     case Choice::Kind::nobody:
     case Choice::Kind::unknown:
       break;
@@ -208,7 +211,9 @@ void Router::expire_queue() {
     if (at - call->waiting_since() >= patience) late.push_back(call);
   }
   for (const CallPointer& call : late) {
-    if (call->recovering()) {
+    if (cluster_.has_others_only(call->wanted())) {
+      call->refuse(weights_gone());
+    } else if (call->recovering()) {
       call->refuse({503, "No engine could go on with it in time", "engines_failed", 1});
     } else {
       call->refuse({429, "No engine had room for it in time", "queue_timeout", 1});

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace tandem {
 namespace {
@@ -13,6 +14,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kTokens = ":tokens ";
+constexpr std::string_view kWeights = ":weights ";
+constexpr std::string_view kUnknown = "-";
+constexpr std::size_t kMaxWeightsBytes = 128;
 constexpr std::string_view kMoved = ":moved";
 constexpr std::string_view kDataField = "data:";
 constexpr std::string_view kDone = "[DONE]";
@@ -85,6 +89,7 @@ StreamLedger::News StreamLedger::take_comment(std::string_view line) {
   while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
   if (line == kMoved) return News::moved;
   if (line.starts_with(kTokens)) return take_tokens(line.substr(kTokens.size()));
+  if (line.starts_with(kWeights)) return take_weights(line.substr(kWeights.size()));
   return News::more;
 }
 
@@ -111,6 +116,24 @@ StreamLedger::News StreamLedger::take_tokens(std::string_view numbers) {
   return first || !fits ? News::hostile : News::more;
 }
 
+// "BASE DIGEST". An engine that goes on with others has not understood what it was asked.
+StreamLedger::News StreamLedger::take_weights(std::string_view words) {
+  const std::size_t space = words.find(' ');
+  if (space == std::string_view::npos) return News::hostile;
+  const auto read = [](std::string_view word) {
+    return std::string(word == kUnknown ? std::string_view() : word);
+  };
+  const std::string_view base = words.substr(0, space);
+  const std::string_view adapter = words.substr(space + 1);
+  if (base.size() > kMaxWeightsBytes || adapter.size() > kMaxWeightsBytes) return News::hostile;
+  WeightsIdentity told{read(base), read(adapter)};
+  if (weights_ && !(is_same_base(weights_->base, told.base) && weights_->adapter == told.adapter)) {
+    return News::hostile;
+  }
+  pending_weights_ = std::move(told);
+  return News::more;
+}
+
 StreamLedger::News StreamLedger::end_event(std::string& out) {
   commented_ = false;
   std::string_view data = event_;
@@ -130,6 +153,7 @@ StreamLedger::News StreamLedger::end_event(std::string& out) {
   }
   if (news == News::hostile || !take_pending(data)) return News::hostile;
   began_ = true;
+  if (pending_weights_ && !weights_) weights_ = std::move(pending_weights_);
   out += event_;
   event_.clear();
   return news;
@@ -209,6 +233,7 @@ void StreamLedger::cut() {
   line_.clear();
   event_.clear();
   pending_.clear();
+  pending_weights_.reset();
   commented_ = false;
 }
 

@@ -7,9 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/weights_identity.h"
 
 namespace tandem {
 
@@ -40,6 +43,8 @@ class StreamLedger {
   // Nothing but "data: [DONE]" is missing.
   bool complete() const;
   std::string sent() const;  // the JSON list of /v1/relay's "sent"
+  // What the client has been told comes from these; nothing: no engine has said so.
+  const std::optional<WeightsIdentity>& weights() const { return weights_; }
   const std::string& error_event() const { return error_event_; }
   std::size_t num_tokens() const { return num_tokens_; }  // that were told
 
@@ -57,6 +62,7 @@ class StreamLedger {
   News take_line(std::string_view line, std::string& out);
   News take_comment(std::string_view line);
   News take_tokens(std::string_view numbers);
+  News take_weights(std::string_view words);
   News end_event(std::string& out);
   News judge(std::string_view data);
   bool take_pending(std::string_view data);
@@ -67,7 +73,10 @@ class StreamLedger {
   std::string line_;              // so far
   std::string event_;             // its lines, without comments
   std::vector<Pending> pending_;  // told by comments, not yet by data of their choice
-  bool commented_ = false;        // the event had a comment
+  // Told by a comment, and not yet by data that came of them.
+  std::optional<WeightsIdentity> pending_weights_;
+  std::optional<WeightsIdentity> weights_;
+  bool commented_ = false;  // the event had a comment
   std::string error_event_;
   std::size_t num_tokens_ = 0;
   std::size_t finished_ = 0;

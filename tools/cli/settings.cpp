@@ -263,6 +263,10 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       "what adapter_store may hold; those used least recently go")
       .meta("GB")
       .range(0.000001, 1e6);
+  add(s.verify_base, "verify_base",
+      "the base's identity, by which routers tell engines that can go on with each other's "
+      "streams, "
+      "is of every byte of its weights, not of a sample: reads all of them once more at the start");
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ struct ServerSettings {
   std::string advertise;      // URL; empty: of host and port
   std::string adapter_store;  // folder; empty: nothing is fetched from other engines
   double adapter_store_gb = 10;
+  bool verify_base = false;
   TraceSettings tracing;
 };
 

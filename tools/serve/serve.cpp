@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
 #include "base/memory/memory_reserve.h"
+#include "engine/loader/base_identity.h"
 #include "engine/peers/local_store.h"
 #include "engine/server/cluster/engine_report.h"
 #include "engine/server/server.h"
@@ -149,6 +151,21 @@ void leave(RegistryAdapters& registry) {
   registry.end_fetches();
 }
 
+// After the weights were loaded, as their files are in memory then.
+Result<std::string> identify_base(const EngineSettings& engine, const ServerSettings& server) {
+  if (engine.load_format == "dummy") {
+    return dummy_base_identity(engine.model, static_cast<std::uint64_t>(engine.seed));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  Result<std::string> identity = base_identity(
+      engine.model, server.verify_base ? BaseReading::whole : BaseReading::sample);
+  if (!identity) return identity.status().with_context("the base's identity");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  log::info("the base's identity is {}, of {}, read in {:.2f} s", *identity,
+            server.verify_base ? "all of its weights" : "a sample of its weights", took.count());
+  return identity;
+}
+
 Status serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
   keep_memory_reserve(kReserveBytes);
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
@@ -181,6 +198,13 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
   model.engine_id = engine_id;
   model.refused_adapters = setup->refused_adapters;
+  TANDEM_ASSIGN(model.base_identity, identify_base(engine_settings, server_settings));
+  model.adapter_digest = [engine = setup->engine.get()](const std::string& name) {
+    const AdapterLease adapter = engine->adapter_store().find(name);
+    return adapter == nullptr
+               ? nullptr
+               : std::shared_ptr<const std::string>(adapter, &adapter->contents().digest);
+  };
   if (!server_settings.registry.empty()) {
     TANDEM_ASSIGN(registry, join_registry(server_settings, address, model.engine_id,
                                           std::move(store), *setup));

@@ -110,12 +110,13 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
 
 // An event for each piece of news. Of a relayed call each is preceded by the tokens that it says,
 // and those that came before and said nothing yet, in a comment: with them another engine can go on
-// where this one ends.
+// where this one ends. The first one also names the weights that engine must have.
 class StreamedAnswer final : public StartingSource, private AnswerParts {
  public:
   StreamedAnswer(AnswerJob job, GenerationRun run, HandOver& hand_over, ServerMetrics& metrics)
       : AnswerParts(std::move(job), std::move(run), hand_over, metrics), untold_(num_choices()) {
     if (!this->job().relayed) return;
+    weights_ = this->job().relayed->weights.line();
     for (const SentChoice& sent : this->job().relayed->sent) {  // others come as parts
       if (sent.generated.is_over) told_tokens_ += std::ssize(sent.generated.tokens);
     }
@@ -184,6 +185,7 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
       json chunk = base();
       const bool last = &choice == &choices.back();
       const bool is_end = last && part.finish != FinishReason::none;
+      out += std::exchange(weights_, {});
       if (!untold.empty()) out += fmt::format(":tokens {}{}\n", part.index, untold);
       untold.clear();
       if (job().relayed && is_end) {
@@ -239,6 +241,7 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
 
   std::string first_;                // words, taken in to know that there are some
   std::int64_t told_tokens_ = 0;     // of all choices
+  std::string weights_;              // what the first event says of them
   std::vector<std::string> untold_;  // tokens of each choice, " 17 4", that no comment has named
 };
 
@@ -278,11 +281,17 @@ HttpResponse run_job(AnswerJob job, const AnswerLimits& limits, GenerationServic
                      ServerMetrics& metrics) {
   HandOver& hand_over = *limits.hand_over;
   if (job.relayed && hand_over.is_asked()) return error_response(moved_error());
+  if (job.relayed) {
+    if (auto error = job.relayed->weights.check()) return error_response(*error);
+  }
   auto run = GenerationRun::submit(service, job.requests);
   if (!run) {
     // An adapter unloaded since the model's name was looked up.
     if (run.status().code() == StatusCode::not_found) return error_response(model_gone(job));
     return error_response(to_api_error(run.status()));
+  }
+  if (job.relayed) {
+    if (auto error = job.relayed->weights.check_again()) return error_response(*error);
   }
   if (!job.call.stream) {
     HttpResponse response;

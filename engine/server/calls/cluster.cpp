@@ -43,6 +43,13 @@ HttpResponse calls::relay(CallContext& context, const HttpRequest& request, cons
     return error_response(*error);
   }
   if (auto error = take_up(call, job.call.stream, job.requests)) return error_response(*error);
+  const ServedModel& model = context.model();
+  const std::string& adapter = job.requests.front().adapter;
+  RelayedWeights::AdapterDigest digest;  // of the base's answers there is none
+  if (model.adapter_digest && !adapter.empty()) {
+    digest = [&model, adapter] { return model.adapter_digest(adapter); };
+  }
+  call.weights.serve(model.base_identity, std::move(digest));
   job.relayed = std::move(call);
   return answer(std::move(job), context.answer_limits(), *context.model().service, context.metrics);
 }

@@ -56,6 +56,7 @@ json view_json(const EngineIdentity& engine, const EngineView& view, bool draini
            {{"id", engine.id},
             {"version", engine.version},
             {"model", engine.model},
+            {"base", engine.base},
             {"max_model_len", engine.max_model_len}}},
           {"accepts", view.accepts && !draining},
           {"draining", draining},

@@ -18,6 +18,7 @@ struct EngineIdentity {
   std::string version;
   std::string model;  // the base's served name
   std::int32_t max_model_len = 0;
+  std::string base = {};  // its identity; empty: not known
 };
 
 // "absent", "fetching", "host", "loading", "resident"

@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxIdBytes = 128;
+constexpr std::size_t kMaxWeightsBytes = 128;
 
 const json* member(const json& object, const char* name) {
   const auto found = object.find(name);
@@ -54,6 +55,24 @@ MaybeError parse_choice(const json& value, std::size_t index, SentChoice& choice
     if (!count || *count < 0) return bad_sent(index, "events");
     choice.events = static_cast<std::size_t>(*count);
   }
+  return std::nullopt;
+}
+
+// {"base": "...", "adapter": "..."}
+MaybeError parse_weights(const json& value, RelayedWeights& weights) {
+  WeightsIdentity wanted;
+  for (const auto& [name, text] :
+       {std::pair("base", &wanted.base), std::pair("adapter", &wanted.adapter)}) {
+    const json* const given = value.is_object() ? member(value, name) : nullptr;
+    const bool fits = given != nullptr && given->is_string() &&
+                      given->get_ref<const std::string&>().size() <= kMaxWeightsBytes;
+    if (!fits) {
+      return bad_field("weights", "'weights': '{}' must be a text of at most {} bytes", name,
+                       kMaxWeightsBytes);
+    }
+    *text = given->get<std::string>();
+  }
+  weights.want(std::move(wanted));
   return std::nullopt;
 }
 
@@ -106,6 +125,10 @@ MaybeError parse_relayed(std::string_view bytes, const json& body, RelayedCall& 
     return bad_field("seed", "'seed' must be a whole number from 0 to 2^64 - 1");
   }
   call.seed = seed->get<std::uint64_t>();
+  const json* const weights = member(body, "weights");
+  if (weights != nullptr && !weights->is_null()) {
+    if (auto error = parse_weights(*weights, call.weights)) return error;
+  }
   const json* const sent = member(body, "sent");
   if (sent == nullptr || sent->is_null()) return std::nullopt;
   if (!sent->is_array())

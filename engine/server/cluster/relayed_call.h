@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/server/cluster/relayed_weights.h"
 #include "engine/server/messages/errors.h"
 #include "engine/service/generation.h"
 
@@ -29,6 +30,7 @@ struct RelayedCall {
   std::int64_t created = 0;
   std::uint64_t seed = 0;        // where the request gives none
   std::vector<SentChoice> sent;  // of each choice by its index; empty: nothing has been said
+  RelayedWeights weights;
 };
 
 // The wrapper's members. Of the client's body, `request`, the bytes are what is wanted, in the

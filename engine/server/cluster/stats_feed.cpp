@@ -23,7 +23,8 @@ std::string members_of(const json& object) {
 }
 
 bool is_same(const AdapterPresence& a, const AdapterPresence& b) {
-  return a.name == b.name && a.tier == b.tier && a.active == b.active;  // names by their place
+  // Names and digests by their place: another content of the name has others.
+  return a.name == b.name && a.digest == b.digest && a.tier == b.tier && a.active == b.active;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,11 @@ struct ServedModel {
   std::string engine_id = {};  // told by /v1/stats, and the registry's; empty: a new one
   // Told by /v1/adapters and /metrics, until an adapter of the name is loaded after all.
   std::vector<RefusedAdapter> refused_adapters = {};
+  std::string base_identity = {};  // told by /v1/stats and to routers; empty: not known
+  // The digest of the adapter that a request for this name gets now; its owner is that content, and
+  // another one after it was replaced. Null: there is none. Thread-safe. Not set: not known.
+  std::function<std::shared_ptr<const std::string>(const std::string& name)> adapter_digest =
+      nullptr;
 };
 
 }  // namespace tandem

@@ -76,7 +76,7 @@ void RegistryEngines::tell() {
   for (const auto& [name, versions] : mirror_.adapters) {
     const auto offer = [&](std::string as, const AdapterEntry& entry) {
       adapters.push_back({std::move(as), static_cast<std::int32_t>(entry.rank),
-                          static_cast<std::int64_t>(entry.bytes)});
+                          static_cast<std::int64_t>(entry.bytes), entry.digest});
     };
     offer(name, versions.rbegin()->second);
     for (const auto& [version, entry] : versions) offer(versioned_name(name, version), entry);

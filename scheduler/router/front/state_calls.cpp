@@ -57,6 +57,7 @@ json engine_json(const EngineState& engine, const EngineView& view, TimePoint at
   one["id"] = engine.report.id;
   one["version"] = engine.report.version;
   one["model"] = engine.report.model;
+  one["base"] = engine.report.base;
   one["draining"] = engine.report.draining;
   one["reported_s_ago"] = seconds_between(engine.reported_at, at);
   one["running"] = {{"requests", view.running.requests},

@@ -111,8 +111,16 @@ struct RestEngine {
         text(make_text_codec(*engine->tokenizer, chat_template.get())) {
     log::set_level(log::Level::off);
     api = std::make_unique<Api>(ServerOptions{});
-    api->attach({"base", "/models/base", options.max_model_len, 8, engine->engine.get(), text.get(),
-                 ToolFormat::hermes});
+    ServedModel model{"base",     "/models/base",    options.max_model_len, 8, engine->engine.get(),
+                      text.get(), ToolFormat::hermes};
+    model.base_identity = "b1";
+    model.adapter_digest = [this](const std::string& name) {
+      const AdapterLease adapter = engine->engine->adapter_store().find(name);
+      return adapter == nullptr
+                 ? nullptr
+                 : std::shared_ptr<const std::string>(adapter, &adapter->contents().digest);
+    };
+    api->attach(std::move(model));
   }
 
   HttpResponse post(const std::string& path, const nlohmann::json& body,

@@ -42,6 +42,12 @@ TEST(EngineReport, ReadsWhatAnEngineSays) {
   ASSERT_EQ(report.adapters.size(), 1U);
   EXPECT_EQ(report.adapters[0].tier, AdapterTier::host);
   EXPECT_TRUE(report.adapters[0].pinned);
+  EXPECT_EQ(report.base, "") << "older engines tell no identity";
+  json identified = honest();
+  identified["engine"]["base"] = "b1";
+  identified["adapters"][0]["digest"] = "d1";
+  EXPECT_EQ(read_report(identified.dump())->base, "b1");
+  EXPECT_EQ(read_report(identified.dump())->adapters[0].digest, "d1");
   EXPECT_EQ(report.removed, std::vector<std::string>{"b"});
   EXPECT_TRUE(report.view.prefix_cache);  // unless it says otherwise
   json without = honest();

@@ -215,13 +215,16 @@ TEST_F(RegistryEnginesTest, BringTheNewestVersionsOfTheRegistrysAdapters) {
   const auto registry = connect();
   ASSERT_TRUE(registry->add_adapter(adapter("sql", 8, 'a')).ok());
   watch();
+  const std::string first(32, 'a');
+  const std::string second(32, 'b');
   EXPECT_TRUE(comes_true([&] {
-    return adapters_ == std::vector<OfferedAdapter>{{"sql", 8, 10}, {"sql@1", 8, 10}};
+    return adapters_ == std::vector<OfferedAdapter>{{"sql", 8, 10, first}, {"sql@1", 8, 10, first}};
   }));
   ASSERT_TRUE(registry->add_adapter(adapter("sql", 16, 'b')).ok());
   EXPECT_TRUE(comes_true([&] {
-    return adapters_ ==
-           std::vector<OfferedAdapter>{{"sql", 16, 10}, {"sql@1", 8, 10}, {"sql@2", 16, 10}};
+    return adapters_ == std::vector<OfferedAdapter>{{"sql", 16, 10, second},
+                                                    {"sql@1", 8, 10, first},
+                                                    {"sql@2", 16, 10, second}};
   }));
   ASSERT_TRUE(registry->remove_adapter("sql").ok());
   EXPECT_TRUE(comes_true([&] { return adapters_.empty(); }));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,16 @@ TEST(ClientCall, SplicesTheClientsBytesIntoTheWrapperAsTheyCame) {
   EXPECT_EQ(call.model, "a");
   EXPECT_EQ(call.choices, 4U);
   EXPECT_FALSE(call.stream);
-  const std::string wrapped = relay_body(call, "[1]");
-  EXPECT_TRUE(wrapped.ends_with(",\"sent\":[1],\"request\":" + body + "}"));
+  const std::string wrapped = relay_body(call, "[1]", WeightsIdentity{"b1", "d1"});
+  EXPECT_TRUE(wrapped.ends_with(",\"request\":" + body + "}"));
   const json parsed = json::parse(wrapped);
   EXPECT_EQ(parsed["path"], "/v1/completions");
   EXPECT_EQ(parsed["seed"].get<std::uint64_t>(), call.seed);
   EXPECT_TRUE(parsed["id"].get<std::string>().starts_with("cmpl-"));
-  EXPECT_FALSE(json::parse(relay_body(call, "")).contains("sent"));
+  EXPECT_EQ(parsed["sent"], json::array({1}));
+  EXPECT_EQ(parsed["weights"], json({{"base", "b1"}, {"adapter", "d1"}}));
+  const json fresh = json::parse(relay_body(call, "", std::nullopt));
+  EXPECT_FALSE(fresh.contains("sent") || fresh.contains("weights"));
 }
 
 TEST(ClientCall, ReadsWhatRoutingNeeds) {

@@ -48,6 +48,25 @@ TEST(StreamLedger, PassesTheSameOnInWhateverPiecesItComes) {
   }
 }
 
+TEST(StreamLedger, KnowsTheWeightsOfWhatHasPassed) {
+  StreamLedger ledger(1, false);
+  std::string out;
+  EXPECT_EQ(ledger.take(":weights b1 d1\n:tokens 0 1\ndata: {\"choi", out), News::more);
+  ledger.cut();
+  EXPECT_FALSE(ledger.weights().has_value()) << "the client has been told nothing of them";
+  EXPECT_EQ(ledger.take(":weights b2 -\n:tokens 0 1\ndata: {\"choices\":[]}\n\n", out), News::more);
+  EXPECT_EQ(ledger.weights(), (WeightsIdentity{"b2", ""}));
+  EXPECT_EQ(ledger.take(":weights b2-all -\n", out), News::more) << "the same, read further";
+  EXPECT_EQ(ledger.take(":weights b2 d1\n", out), News::hostile);
+  for (const char* broken : {":weights b\n", ":weights  \n"}) {
+    StreamLedger other(1, false);
+    const News news = other.take(broken, out);
+    EXPECT_TRUE(news == News::hostile || !other.weights()) << broken;
+  }
+  EXPECT_EQ(StreamLedger(1, false).take(":weights b " + std::string(200, 'x') + "\n", out),
+            News::hostile);
+}
+
 TEST(StreamLedger, CountsTokensOnlyWhenTheirTextHasPassed) {
   StreamLedger ledger(1, false);
   std::string out;

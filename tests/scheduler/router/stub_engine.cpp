@@ -94,6 +94,10 @@ class StubEngine::Stream final : public BodySource {
     if (!ended_) ++engine_.cancelled_;
   }
   bool wrong() const { return wrong_; }
+  void tell_weights(const json& weights) {
+    weights_ = fmt::format(":weights {} {}\n", weights["base"].get<std::string>(),
+                           weights["adapter"] == "" ? "-" : weights["adapter"].get<std::string>());
+  }
   void on_ready(std::function<void()>) override {}
   std::string_view filler() const override { return kSseComment; }
 
@@ -143,6 +147,7 @@ class StubEngine::Stream final : public BodySource {
   void say(std::size_t c, std::string& out) {
     Choice& choice = choices_[c];
     const int token = token_of(seed_, c, choice.at);
+    out += std::exchange(weights_, {});
     out += fmt::format(":tokens {} {}\n", c, token);
     choice.held += fmt::format(" t{}", token);
     ++said_;
@@ -170,6 +175,7 @@ class StubEngine::Stream final : public BodySource {
   std::size_t turn_ = 0;
   int said_ = 0;
   bool wrong_ = false;
+  std::string weights_;
   std::atomic<bool> ended_{false};
 };
 
@@ -231,6 +237,13 @@ void StubEngine::set_lie(json lie) {
   }
   changed_.notify_all();
 }
+void StubEngine::set_base(std::string base) {
+  {
+    const std::lock_guard lock(mutex_);
+    base_ = std::move(base);
+  }
+  changed_.notify_all();
+}
 void StubEngine::set_silent(bool silent) {
   const std::lock_guard lock(mutex_);
   silent_ = silent;
@@ -246,7 +259,7 @@ std::string StubEngine::event(std::uint64_t seq) const {
   if (seq == 1) {
     for (const StubAdapter& adapter : adapters_) {
       list.push_back({{"name", adapter.name},
-                      {"digest", ""},
+                      {"digest", adapter.digest},
                       {"rank", adapter.rank},
                       {"bytes", 1000},
                       {"tier", adapter.tier},
@@ -254,7 +267,7 @@ std::string StubEngine::event(std::uint64_t seq) const {
     }
   }
   json event = {
-      {"engine", {{"id", id_}, {"version", "0"}, {"model", "base"}, {"max_model_len", 4096}}},
+      {"engine", {{"id", id_}, {"version", "0"}, {"model", "base"}, {"base", base_}, {"max_model_len", 4096}}},
       {"seq", seq},
       {"accepts", accepts_},
       {"draining", !accepts_},
@@ -320,20 +333,35 @@ HttpResponse StubEngine::handle(const HttpRequest& request) {
   return response;
 }
 
+// Those of the model that is asked for. Under the lock.
+json StubEngine::weights_for(const json& wrapper) const {
+  json weights = {{"base", base_}, {"adapter", ""}};
+  for (const StubAdapter& adapter : adapters_) {
+    if (adapter.name == wrapper["request"].value("model", "")) weights["adapter"] = adapter.digest;
+  }
+  return weights;
+}
+
 HttpResponse StubEngine::relay(const HttpRequest& request) {
   const json wrapper = json::parse(request.body);
   ++relays_;
   if (wrapper.contains("sent")) ++continued_;
   StubScript script;
+  json weights;
   {
     const std::lock_guard lock(mutex_);
     last_request_ = wrapper;
     script = script_;
+    if (!base_.empty()) weights = weights_for(wrapper);
+  }
+  if (wrapper.contains("weights") && wrapper["weights"] != weights) {
+    return refuse(409, "these are other weights");
   }
   if (script.status != 0) return refuse(script.status, script.reason);
   HttpResponse response = sse_response();
   auto stream = std::make_unique<Stream>(*this, wrapper, script);
   if (stream->wrong()) return refuse(400, "these tokens were never sent");
+  if (!weights.is_null()) stream->tell_weights(weights);
   if (wrapper["request"].value("stream", false)) {
     response.source = std::move(stream);
     return response;

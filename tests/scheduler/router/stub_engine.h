@@ -32,6 +32,7 @@ struct StubAdapter {
   std::string name;
   int rank = 8;
   std::string tier = "resident";
+  std::string digest = "";
 };
 
 class StubEngine final : public HttpHandler {
@@ -46,6 +47,8 @@ class StubEngine final : public HttpHandler {
   void set_accepts(bool accepts);
   // Members of its statistics that are something else than true.
   void set_lie(nlohmann::json lie);
+  // Its base's identity; it tells and checks weights from now on.
+  void set_base(std::string base);
   void set_silent(bool silent);                 // no heartbeat
   int relays() const { return relays_; }        // calls of /v1/relay
   int continued() const { return continued_; }  // of them with "sent"
@@ -61,6 +64,7 @@ class StubEngine final : public HttpHandler {
   class Stream;
   HttpResponse relay(const HttpRequest& request);
   std::string event(std::uint64_t seq) const;
+  nlohmann::json weights_for(const nlohmann::json& wrapper) const;
   void beat();
   void news();
 
@@ -75,6 +79,7 @@ class StubEngine final : public HttpHandler {
   StubScript script_;
   nlohmann::json lie_ = nlohmann::json::object();
   nlohmann::json last_request_;
+  std::string base_;
   bool accepts_ = true;
   bool silent_ = false;
   bool stopping_ = false;

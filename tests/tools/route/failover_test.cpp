@@ -154,5 +154,66 @@ TEST_F(Failover, MovesTheStreamsOfAnEngineThatCouldRest) {
   EXPECT_THAT(get(port_, "/metrics").body, HasSubstr("tandem_router_engines_resting 1"));
 }
 
+// As in a rolling update: the engines hold different content under one name.
+TEST(FailoverOfOtherContent, EndsTheStreamWithAnErrorAndWithoutAWordOfIt) {
+  const auto words = [](const std::string& adapter) {
+    return std::vector<std::string>{"serve",
+                                    "--model",
+                                    "data/demo-llama",
+                                    "--adapter",
+                                    "x=data/demo-llama/adapters/" + adapter,
+                                    "--port",
+                                    "0",
+                                    "--no-pin",
+                                    "--device",
+                                    "host",
+                                    "--dtype",
+                                    "f32",
+                                    "--threads",
+                                    "1",
+                                    "--pool-gb",
+                                    "0.1",
+                                    "--host-tier-gb",
+                                    "0.05"};
+  };
+  ReadyServer dying(words("python"));
+  ReadyServer other(words("license"));
+  ASSERT_NE(dying.port, 0) << dying.process.error();
+  ASSERT_NE(other.port, 0) << other.process.error();
+  const StreamCall call{"/v1/completions",
+                        {{"model", "x"},
+                         {"prompt", "import os\n\n\nclass Reader:\n"},
+                         {"max_tokens", 600},
+                         {"temperature", 0},
+                         {"ignore_eos", true},
+                         {"stream", true}}};
+  Told right = Stream(dying.port, call).read_all();
+  const std::string url = "http://127.0.0.1:";
+  Process route({"route", "--port", "0", "--policy", "first_fit", "--recover-timeout-s", "0.5",
+                 "--engine", url + std::to_string(dying.port), "--engine",
+                 url + std::to_string(other.port)});
+  ASSERT_TRUE(route.wait_for_error("differs from that of")) << route.error();
+  const int port = listening_port(route);
+  ASSERT_GT(port, 0);
+  TestClient client(port);
+  client.send(http_request("POST", call.path, call.body.dump()));
+  ASSERT_EQ(client.receive_head().status, 200);
+  std::string text;
+  const auto take = [&](const std::string& event) {
+    const nlohmann::json chunk = nlohmann::json::parse(event);
+    if (chunk.contains("choices")) text += chunk["choices"][0]["text"].get<std::string>();
+    return chunk;
+  };
+  (void)take(client.next_event());
+  dying.process.send_signal(SIGKILL);
+  nlohmann::json last;
+  for (std::string event = client.next_event(); !event.empty() && event != "[DONE]";
+       event = client.next_event()) {
+    last = take(event);
+  }
+  EXPECT_EQ(last["error"]["code"], "weights_gone") << last;
+  EXPECT_TRUE(right.texts[0].starts_with(text)) << text;
+}
+
 }  // namespace
 }  // namespace tandem

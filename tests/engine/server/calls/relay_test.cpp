@@ -349,6 +349,39 @@ TEST_F(RelayTest, RefusesAWrapperThatIsNone) {
 }
 
 // A stop token in the middle, and a text that the grammar does not know.
+TEST_F(RelayTest, TellsTheWeightsAndGoesOnWithThoseAlone) {
+  const json request = completion({{"model", "python"}, {"seed", 3}});
+  json body{
+      {"path", "/v1/completions"}, {"id", "x"}, {"created", 1}, {"seed", 1}, {"request", request}};
+  const std::string first = EventReader(engine(0).post("/v1/relay", body)).next();
+  std::istringstream words(first);
+  std::string word;
+  std::string base;
+  std::string digest;
+  words >> word >> base >> digest;
+  EXPECT_EQ(word, ":weights") << first;
+  EXPECT_EQ(base, "b1");
+  EXPECT_EQ(digest.size(), 32U) << first;
+
+  const auto status = [&](const std::string& wanted_base, const std::string& wanted_adapter) {
+    body["weights"] = {{"base", wanted_base}, {"adapter", wanted_adapter}};
+    const EventReader reader(engine(1).post("/v1/relay", body));
+    if (reader.status() == 409) {
+      EXPECT_EQ(json::parse(reader.body())["error"]["code"], "other_weights");
+    }
+    return reader.status();
+  };
+  EXPECT_EQ(status("b1", digest), 200);
+  EXPECT_EQ(status("b1-whole", digest), 200) << "the same, read further";
+  EXPECT_EQ(status("b1", std::string(32, '0')), 409);
+  EXPECT_EQ(status("b1", ""), 409);
+  EXPECT_EQ(status("b2", digest), 409);
+  EXPECT_EQ(status("b1", std::string(200, '0')), 400);
+  body["request"].erase("model");
+  EXPECT_EQ(status("b1", ""), 200);
+  EXPECT_EQ(status("b1", digest), 409);
+}
+
 TEST_F(RelayTest, RefusesTokensThatTheRequestCannotHaveGenerated) {
   Asked asked{"", "/v1/completions", completion({{"stop_token_ids", json::array({7})}})};
   json body = Relayed(asked, 1, 1).body();

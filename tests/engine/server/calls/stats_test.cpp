@@ -45,6 +45,7 @@ TEST(Stats, TellTheLoadTheRoomAndTheAdapters) {
   const json stats = json::parse(engine.get("/v1/stats").body);
   EXPECT_EQ(stats["engine"]["id"].get<std::string>().size(), 16U);
   EXPECT_EQ(stats["engine"]["model"], "base");
+  EXPECT_EQ(stats["engine"]["base"], "b1");
   EXPECT_EQ(stats["engine"]["max_model_len"], 256);
   EXPECT_EQ(stats["seq"], 1);
   EXPECT_EQ(stats["accepts"], true);

@@ -1,0 +1,225 @@
+#include "engine/loader/base_identity.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "engine/loader/json.h"
+#include "engine/loader/safetensors/safetensors_header.h"
+#include "engine/loader/thread_crew.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What decides about a prompt's tokens and about the end of an answer.
+constexpr std::array kFiles = {
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "chat_template.json",
+    "generation_config.json",
+    "chat_template.jinja",
+};
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr std::uint64_t kMostOfFile = std::uint64_t{256} << 20;
+constexpr std::size_t kWholePieceBytes = std::size_t{4} << 20;
+constexpr std::size_t kSampleBytes = 1024;
+// A place is a read from the disk, and models of experts have tens of thousands of tensors.
+constexpr std::size_t kMostPlaces = 8192;
+constexpr std::size_t kPlacesOfTensor = 8;
+constexpr std::size_t kDigestBytes = 32;
+
+Status hash_into(std::string_view bytes, char* into) {
+  if (EVP_Digest(bytes.data(), bytes.size(), reinterpret_cast<unsigned char*>(into), nullptr,
+                 EVP_sha256(), nullptr) == 1) {
+    return {};
+  }
+  return error(StatusCode::internal, "OpenSSL cannot compute SHA-256");
+}
+
+Result<std::string> hex_of(std::string_view bytes) {
+  std::array<char, kDigestBytes> hashed{};
+  TANDEM_TRY(hash_into(bytes, hashed.data()));
+  std::string text;
+  for (std::size_t i = 0; i < kDigestBytes / 2; ++i) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(hashed[i]));
+  }
+  return text;
+}
+
+// A part of a file, whose hash has its place among the hashes of all parts.
+struct Part {
+  const File* file = nullptr;
+  std::uint64_t begin = 0;
+  std::size_t count = 0;
+};
+
+// The hashes of the parts, in their order. The disk is asked by several threads.
+Result<std::string> hash_parts(const std::vector<Part>& parts, std::size_t at_once) {
+  std::string hashes(parts.size() * kDigestBytes, '\0');
+  std::mutex mutex;
+  Status failure;  // the first; guarded by mutex
+  parallel_chunks(parts.size(), at_once, [&](std::size_t first, std::size_t end) {
+    std::string bytes;
+    for (std::size_t i = first; i < end; ++i) {
+      const Part& part = parts[i];
+      bytes.resize(part.count);
+      Status status = part.file->read(part.begin, bytes.data(), part.count);
+      if (status) status = hash_into(bytes, hashes.data() + i * kDigestBytes);
+      if (status) continue;
+      const std::lock_guard lock(mutex);
+      if (failure) failure = std::move(status);
+      return;
+    }
+  });
+  if (!failure) return failure;
+  return hashes;
+}
+
+struct ShardFile {
+  File file;
+  SafetensorsHeader header;
+  std::uint64_t header_bytes = 0;  // up to the first tensor
+};
+
+// The names of the checkpoint's files, in order.
+Result<std::set<std::string>> shard_names(const fs::path& folder) {
+  std::error_code failure;
+  const fs::path index = folder / kIndex;
+  if (fs::exists(folder / kSingle, failure) || !fs::exists(index, failure)) {
+    return std::set<std::string>{kSingle};
+  }
+  TANDEM_ASSIGN(const Json json, read_json_object<Json>(index, kMostOfFile));
+  const auto weight_map = json.find("weight_map");
+  if (weight_map == json.end() || !weight_map->is_object()) {
+    return invalid("{} has no object 'weight_map'", index.string());
+  }
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : weight_map->items()) {
+    if (!file.is_string() || file.get_ref<const std::string&>().find('/') != std::string::npos) {
+      return invalid("{}: '{}' names no file of the folder", index.string(), tensor);
+    }
+    names.insert(file.get<std::string>());
+  }
+  return names;
+}
+
+Result<std::vector<ShardFile>> open_shards(const fs::path& folder) {
+  TANDEM_ASSIGN(const std::set<std::string> names, shard_names(folder));
+  std::vector<ShardFile> shards;
+  for (const std::string& name : names) {
+    TANDEM_ASSIGN(File file, File::open(folder / name));
+    TANDEM_ASSIGN(SafetensorsHeader header, SafetensorsHeader::read(file));
+    std::uint64_t header_bytes = file.size();
+    for (const auto& [tensor, info] : header.tensors()) {
+      header_bytes = std::min(header_bytes, info.begin);
+    }
+    shards.push_back({std::move(file), std::move(header), header_bytes});
+  }
+  return shards;
+}
+
+// Spread over the tensor, its first and last bytes among them.
+void add_sample(const File& file, const TensorInfo& tensor, std::size_t places,
+                std::vector<Part>& parts) {
+  const std::uint64_t size = tensor.end - tensor.begin;
+  if (size <= places * kSampleBytes) {
+    if (size > 0) parts.push_back({&file, tensor.begin, static_cast<std::size_t>(size)});
+    return;
+  }
+  for (std::size_t i = 0; i < places; ++i) {
+    const std::uint64_t last = size - kSampleBytes;
+    const std::uint64_t at = i + 1 == places ? last : last / places * i;
+    parts.push_back({&file, tensor.begin + at, kSampleBytes});
+  }
+}
+
+Status add_files(const fs::path& folder, std::string& text) {
+  const auto add = [&](const char* name) -> Status {
+    std::error_code failure;
+    const fs::path path = folder / name;
+    if (!fs::exists(path, failure)) return {};
+    TANDEM_ASSIGN(const std::string bytes, read_text_file(path, kMostOfFile));
+    TANDEM_ASSIGN(const std::string hashed, hex_of(bytes));
+    text += fmt::format("{} {}\n", name, hashed);
+    return {};
+  };
+  for (const char* const name : kFiles) TANDEM_TRY(add(name));
+  return add(kIndex);
+}
+
+Status add_sampled_weights(const std::vector<ShardFile>& shards, std::string& text) {
+  std::size_t tensors = 0;
+  for (const ShardFile& shard : shards) tensors += shard.header.tensors().size();
+  const std::size_t places =
+      std::clamp<std::size_t>(kMostPlaces / std::max<std::size_t>(tensors, 1), 1, kPlacesOfTensor);
+  std::vector<Part> parts;
+  for (const ShardFile& shard : shards) {
+    text +=
+        fmt::format("{} {}\n", fs::path(shard.file.path()).filename().string(), shard.file.size());
+    parts.push_back({&shard.file, 0, static_cast<std::size_t>(shard.header_bytes)});
+    for (const auto& [name, tensor] : shard.header.tensors()) {
+      add_sample(shard.file, tensor, places, parts);
+    }
+  }
+  constexpr std::size_t kAtOnce = 16;
+  TANDEM_ASSIGN(const std::string hashes, hash_parts(parts, kAtOnce));
+  text += hashes;
+  return {};
+}
+
+Result<std::string> whole_weights(const std::vector<ShardFile>& shards) {
+  std::vector<Part> parts;
+  for (const ShardFile& shard : shards) {
+    for (std::uint64_t at = 0; at < shard.file.size(); at += kWholePieceBytes) {
+      const std::uint64_t left = shard.file.size() - at;
+      parts.push_back({&shard.file, at,
+                       static_cast<std::size_t>(std::min<std::uint64_t>(left, kWholePieceBytes))});
+    }
+  }
+  TANDEM_ASSIGN(const std::string hashes, hash_parts(parts, 1));
+  return hex_of(hashes);
+}
+
+}  // namespace
+
+Result<std::string> base_identity(const fs::path& folder, BaseReading reading) {
+  std::string text = "tandem base 1\n";
+  TANDEM_TRY(add_files(folder, text));
+  TANDEM_ASSIGN(const std::vector<ShardFile> shards, open_shards(folder));
+  TANDEM_TRY(add_sampled_weights(shards, text));
+  TANDEM_ASSIGN(std::string identity, hex_of(text));
+  if (reading == BaseReading::sample) return identity;
+  TANDEM_ASSIGN(const std::string whole, whole_weights(shards));
+  return identity + "-" + whole;
+}
+
+Result<std::string> dummy_base_identity(const fs::path& model, std::uint64_t seed) {
+  std::string text = fmt::format("tandem dummy base 1 {}\n", seed);
+  std::error_code failure;
+  if (fs::is_directory(model, failure)) {
+    TANDEM_TRY(add_files(model, text));
+  } else {
+    text += model.string();
+  }
+  return hex_of(text);
+}
+
+}  // namespace tandem
