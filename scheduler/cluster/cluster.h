@@ -121,6 +121,9 @@ class Cluster {
                       bool loaded);
 
   Choice choose(const Wanted& wanted, TimePoint now);
+  // Nobody accepts it now, but an engine that has the model was heard since then, or has only
+  // failed a call: it is not known to be gone.
+  bool may_be_back(const Wanted& wanted, TimePoint heard_since) const;
   // Engines that accept have the model, all of them with other weights than Wanted::weights.
   bool has_others_only(const Wanted& wanted) const;
   // Of an engine that choose() has just named, before sent(). `others`: looks at all engines.
@@ -156,7 +159,7 @@ class Cluster {
     ClusterAdapterId adapter;  // not valid: a base
     std::int32_t rank = 0;
     std::int64_t bytes = 0;
-    bool offered = false;              // to every engine
+    bool offered = false;  // to every engine
     std::string offered_digest;
     std::vector<EngineIndex> engines;  // that have it, up or not
   };

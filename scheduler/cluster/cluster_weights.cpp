@@ -1,5 +1,4 @@
-// Which engines have the weights that an answer began with, and what is said of those that have
-// others by the same name.
+// Which engines have what is wanted, though not now, and which have other weights by its name.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,6 +33,22 @@ bool Cluster::may_have_weights(const Wanted& wanted, const Model* model) const {
     if (state.gone || state.is_twin || (state.up && state.report.draining)) continue;
     if (!state.heard) return true;
     if (serves(model, engine) && has_weights(wanted, model, engine)) return true;
+  }
+  return false;
+}
+
+bool Cluster::may_be_back(const Wanted& wanted, TimePoint heard_since) const {
+  const auto found = models_.find(wanted.model);
+  if (found == models_.end() && !wanted.model.empty()) return false;
+  const Model* const model = found == models_.end() ? nullptr : &found->second;
+  for (std::size_t i = 0; i < engines_.size(); ++i) {
+    const EngineState& state = engines_[i];
+    const EngineIndex engine(static_cast<std::int32_t>(i));
+    if (state.gone || state.is_twin || state.report.id.empty() || !state.report.view.accepts) {
+      continue;
+    }
+    const bool recent = state.up ? state.doubted : state.reported_at >= heard_since;
+    if (recent && serves(model, engine) && has_weights(wanted, model, engine)) return true;
   }
   return false;
 }
@@ -99,7 +114,8 @@ void Cluster::warn_of_other_adapters(EngineIndex engine,
   }
   if (first == nullptr) return;
   log::warning(
-      "{}: its adapter '{}' differs from that of {} (digest {}, not {}){}. New requests go to both, "
+      "{}: its adapter '{}' differs from that of {} (digest {}, not {}){}. New requests go to "
+      "both, "
       "and no stream of one goes on at the other; load the same content everywhere",
       engines_[engine.index()].address.text(), first->name, differs->address.text(), first->digest,
       other_digest, count == 1 ? "" : fmt::format(", and so do {} others", count - 1));

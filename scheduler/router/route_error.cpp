@@ -25,12 +25,22 @@ RouteError nobody_accepts() {
   return {503, "No engine that serves this model accepts requests now", "no_engine", 1};
 }
 
+RouteError engines_lost(const std::string& request_id) {
+  return {
+      502,
+      fmt::format("Two engines were lost while they had this request, so that it is not sent to "
+                  "another; the router's log has it under {}",
+                  request_id),
+      "engines_lost", 0};
+}
+
 RouteError weights_gone() {
-  return {503,
-          "No engine is left that has the weights that this answer began with, so that it cannot go "
-          "on: the model or its adapter was replaced, or is another one elsewhere. Ask again for a "
-          "new answer",
-          "weights_gone", 1};
+  return {
+      503,
+      "No engine is left that has the weights that this answer began with, so that it cannot go "
+      "on: the model or its adapter was replaced, or is another one elsewhere. Ask again for a "
+      "new answer",
+      "weights_gone", 1};
 }
 
 RouteError unknown_model(const std::string& name) {

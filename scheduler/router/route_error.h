@@ -21,6 +21,7 @@ HttpResponse refusal(const RouteError& error);
 // The refusals that several places make.
 RouteError nobody_accepts();
 RouteError unknown_model(const std::string& name);
-RouteError weights_gone();  // of an answer that has begun
+RouteError engines_lost(const std::string& request_id);  // two, by one request
+RouteError weights_gone();                               // of an answer that has begun
 
 }  // namespace tandem

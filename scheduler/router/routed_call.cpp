@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <system_error>
 #include <utility>
 
 #include "base/http/sse.h"
+#include "base/log.h"
 #include "base/trace/tracer.h"
 #include "scheduler/router/call_trace.h"
 
@@ -22,6 +26,14 @@ constexpr const char* kRelay = "/v1/relay";
 constexpr std::string_view kDeadline = "x-slo-ttft-ms";
 constexpr double kLeastDeadlineMs = 0.001;  // it has passed: the engine says so
 constexpr std::string_view kTooLate = "deadline_unreachable";
+
+// 0: it does not say.
+std::uint64_t announced_bytes(const CallHead& head) {
+  const std::string_view text = head.header("content-length");
+  std::uint64_t bytes = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  return failure == std::errc::result_out_of_range ? ~std::uint64_t{0} : bytes;
+}
 
 }  // namespace
 
@@ -41,8 +53,8 @@ RoutedCall::~RoutedCall() = default;
 void RoutedCall::go(EngineIndex engine, SentId sent) {
   engine_ = engine;
   sent_ = sent;
+  asked_at_ = host_.now();
   if (call_.trace.sampled && trace::on()) {
-    asked_at_ = host_.now();
     trace_wait(call_.trace, waiting_since_, asked_at_);
     attempt_ = call_.trace.child();
   }
@@ -54,11 +66,12 @@ void RoutedCall::go(EngineIndex engine, SentId sent) {
   wanted_.avoid_strictly = false;
   kind_ = Kind::whole;
   head_ = {};
-  body_.clear();
+  body_ = {};
   CallRequest request;
   request.method = "POST";
   request.target = call_.relayed ? kRelay : call_.path;
   request.headers = headers_now();
+  request.once = true;  // it may be what the server died of
   request.body = call_.body;
   if (call_.relayed) {
     const bool goes_on = ledger_ && ledger_->began();
@@ -92,7 +105,7 @@ void RoutedCall::on_head(const CallHead& head) {
     kind_ = Kind::error;
   } else if (call_.stream) {
     if (!head.header("content-type").starts_with("text/event-stream")) {
-      return again("it answered a stream with something else", true);
+      return again("it answered a stream with something else", Loss::doubted);
     }
     kind_ = Kind::stream;
     if (!std::exchange(began_, true)) channel_->begin_stream();
@@ -125,17 +138,33 @@ void RoutedCall::take_stream(std::string_view bytes) {
       channel_->end();
       return http_->resume();
     case StreamLedger::News::moved:
-      return again("it gave the stream away", true);
+      return again("it gave the stream away", Loss::doubted);
     case StreamLedger::News::failed:
-      return again("it could not go on", true);
+      return again("it could not go on", Loss::doubted);
     case StreamLedger::News::hostile:
-      return again("its stream made no sense", true);
+      return again("its stream made no sense", Loss::doubted);
   }
 }
 
+// No engine says so much, or for so long. Asked of one more; twice it is the request's doing.
 void RoutedCall::take_whole(std::string_view bytes) {
-  if (body_.size() + bytes.size() > host_.limits().max_answer_bytes) {
+  const RouteLimits& limits = host_.limits();
+  const std::uint64_t announced = announced_bytes(head_);
+  const std::uint64_t most = announced > 0 ? limits.max_answer_bytes : limits.max_unannounced_bytes;
+  if (host_.now() - asked_at_ > limits.answer_timeout) {
+    head_ = {};
+    return again("its answer took too long to end", Loss::none);
+  }
+  if (announced > most || body_.size() + bytes.size() > most) {
+    head_ = {};
+    body_ = {};
+    if (attempts_ < 2) return again("its answer is too long", Loss::doubted);
     return refuse({502, "The engine's answer is too long", "answer_too_long", 0});
+  }
+  // Doubled as it comes, and not beyond what it says: what it says may be a lie.
+  if (const std::size_t now = body_.size() + bytes.size(); now > body_.capacity()) {
+    const std::size_t most_now = std::max<std::size_t>(announced, now);
+    body_.reserve(std::min(most_now, std::max(now, 2 * body_.capacity())));
   }
   body_ += bytes;
 }
@@ -145,14 +174,16 @@ void RoutedCall::on_end(CallEnd end, std::string_view reason) {
   if (end == CallEnd::complete) {
     if (kind_ == Kind::whole) return finish_whole();
     if (kind_ == Kind::error) return finish_error();
-    return again("the stream ended early", true);
+    return again("the stream ended early", Loss::doubted);
   }
   head_ = {};  // half an answer is none
   if (end == CallEnd::late) {
     // The engine's own statistics may come all the same: this request alone is unlucky there.
-    return again("it said nothing for too long", false);
+    return again("it said nothing for too long", Loss::none);
   }
-  again(end == CallEnd::malformed ? "what it said is no HTTP" : reason, true);
+  if (end == CallEnd::malformed) return again("what it said is no HTTP", Loss::doubted);
+  // Where there was no connection it has seen nothing of the request.
+  again(reason, end == CallEnd::broken ? Loss::lost : Loss::doubted);
 }
 
 void RoutedCall::finish_whole() {
@@ -160,7 +191,7 @@ void RoutedCall::finish_whole() {
   response.status = head_.status;
   if (const auto type = head_.header("content-type"); !type.empty()) response.content_type = type;
   response.body = std::move(body_);
-  say(response);
+  say(std::move(response));
   end(Outcome::served);
 }
 
@@ -176,24 +207,46 @@ void RoutedCall::finish_error() {
       attempts_ < 2 && (late || head_.status >= kServerError || head_.status == kNotFound);
   if (scarce || another) {
     wanted_.avoid_strictly = head_.status == kTooMany || head_.status == kNotFound;
-    return again(fmt::format("it answered {}", head_.status), head_.status == kUnavailable);
+    return again(fmt::format("it answered {}", head_.status),
+                 head_.status == kUnavailable ? Loss::doubted : Loss::none);
   }
   // Another engine has begun it, so it is not the client's fault: this one lacks something. 409: it
   // has other weights, which its next report tells.
-  if (began_) return again(fmt::format("it answered {}", head_.status), head_.status == kConflict);
+  if (began_) {
+    return again(fmt::format("it answered {}", head_.status),
+                 head_.status == kConflict ? Loss::doubted : Loss::none);
+  }
   finish_whole();
 }
 
-void RoutedCall::again(std::string_view why, bool doubted) {
+void RoutedCall::again(std::string_view why, Loss loss) {
   end_attempt();
   http_.reset();
   const auto held_head = std::exchange(head_, {});
-  host_.engine_failed(*this, why, doubted);
+  EngineRun run = host_.run_of(engine_);
+  host_.engine_failed(*this, why, loss != Loss::none);
   if (!leave()) return;
+  if (loss == Loss::lost && is_second_loss(std::move(run))) {
+    return refuse(engines_lost(call_.request_id));
+  }
   head_ = held_head;  // said when nobody does better
   if (attempts_ >= host_.limits().max_attempts) return give_up(why);
   waiting_since_ = host_.now();
   host_.place_again(*this);
+}
+
+// A request that ends engines would end one after the other. One whose engine reports again has
+// only lost its connection.
+bool RoutedCall::is_second_loss(EngineRun run) {
+  const bool second = lost_ && !host_.lives(*lost_);
+  if (second) {
+    log::error(
+        "request {} ({}) is not sent on: {} and then {} were lost while they had it, of which it "
+        "may be the cause",
+        call_.request_id, call_.id, lost_->address, run.address);
+  }
+  lost_ = std::move(run);
+  return second;
 }
 
 // The engine has been told of in the host's books already. False: it is over.
@@ -221,7 +274,7 @@ bool RoutedCall::leave_for_another() {
 }
 
 void RoutedCall::engine_lost(std::string_view why) {
-  if (!over_ && engine_.valid()) again(why, true);
+  if (!over_ && engine_.valid()) again(why, Loss::lost);
 }
 
 void RoutedCall::give_up(std::string_view why) {
@@ -247,24 +300,18 @@ void RoutedCall::refuse(const RouteError& error) {
     if (const auto after = head_.header("retry-after"); !after.empty()) {
       response.headers.emplace_back("Retry-After", std::string(after));
     }
-    say(response);
+    say(std::move(response));
   } else {
     channel_->answer([error] { return refusal(error); });
   }
   end(error.status == kTooMany || error.status == 404 ? Outcome::refused : Outcome::failed);
 }
 
-// An HttpResponse cannot be copied, as the stream in it could not.
-void RoutedCall::say(const HttpResponse& response) {
-  channel_->answer([status = response.status, type = response.content_type, body = response.body,
-                    headers = response.headers] {
-    HttpResponse copy;
-    copy.status = status;
-    copy.content_type = type;
-    copy.body = body;
-    copy.headers = headers;
-    return copy;
-  });
+// A function can be copied, and an HttpResponse cannot, as the stream in it could not. It is taken
+// once.
+void RoutedCall::say(HttpResponse response) {
+  const auto held = std::make_shared<HttpResponse>(std::move(response));
+  channel_->answer([held] { return std::move(*held); });
 }
 
 void RoutedCall::client_gone() {

@@ -31,10 +31,22 @@ struct RouteLimits {
   Duration answer_timeout = std::chrono::seconds(600);  // of one that is no stream
   std::int32_t max_attempts = 6;
   Duration recover_timeout = std::chrono::seconds(30);  // from a failure to the next engine
-  std::size_t max_answer_bytes = 256U << 20;            // that is no stream
+  // Of an answer that is no stream: as long as its head says, or without saying so.
+  std::size_t max_answer_bytes = 256U << 20;
+  std::size_t max_unannounced_bytes = 32U << 20;
+  // For an engine to be back that has just been heard, if there is no other.
+  Duration lost_patience = std::chrono::seconds(3);
 };
 
 class RoutedCall;
+
+// One run of an engine's process, which may have ended.
+struct EngineRun {
+  EngineIndex engine;
+  std::string id;  // that it told last
+  std::string address;
+  TimePoint lost_at{};
+};
 
 // How a call ended, for the metrics.
 enum class Outcome { served, refused, failed, gone };
@@ -49,6 +61,9 @@ class CallHost {
                                         const CallDeadlines& deadlines, CallEvents& events) = 0;
   // The engine did not do it; `doubted`: it is unlikely to do another.
   virtual void engine_failed(RoutedCall& call, std::string_view why, bool doubted) = 0;
+  virtual EngineRun run_of(EngineIndex engine) const = 0;
+  // It has reported since it was lost: the process had not ended.
+  virtual bool lives(const EngineRun& run) const = 0;
   // After a move, the client has been told more: it was told nothing for so long.
   virtual void went_on(double silent_s) = 0;
   // It wants another engine.
@@ -103,12 +118,18 @@ class RoutedCall final : public CallEvents {
   void take_whole(std::string_view bytes);
   void finish_whole();
   void finish_error();
-  void again(std::string_view why, bool doubted);
+  enum class Loss {
+    none,     // it did not do this one
+    doubted,  // it is unlikely to do another
+    lost,     // it may have died of this one, and is doubted, too
+  };
+  void again(std::string_view why, Loss loss);
+  bool is_second_loss(EngineRun run);
   bool leave();
   void give_up(std::string_view why);
   std::vector<std::pair<std::string, std::string>> headers_now() const;
   void end_attempt();
-  void say(const HttpResponse& response);
+  void say(HttpResponse response);
   void end(Outcome outcome);
 
   CallHost& host_;
@@ -121,12 +142,13 @@ class RoutedCall final : public CallEvents {
   SentId sent_ = 0;
   const TimePoint came_at_;
   TraceContext attempt_;  // of its engine; not valid: none is traced
-  TimePoint asked_at_{};
+  TimePoint asked_at_{};  // the engine that has it
   TimePoint waiting_since_{};
   std::int32_t attempts_ = 0;  // since something was told
   std::int32_t engines_asked_ = 0;
   std::size_t tokens_before_ = 0;  // the last attempt
   bool tried_ = false;
+  std::optional<EngineRun> lost_;  // the last engine that was lost while it had the request
   Kind kind_ = Kind::whole;
   CallHead head_;
   std::string body_;    // that is not passed on as it comes

@@ -154,6 +154,11 @@ Router::Place Router::try_place(RoutedCall& call) {
       break;
   }
   if (is_new(begin)) return Place::waits;
+  // The last engine's connection may only have been cut: it is back in a moment.
+  if (choice.kind == Choice::Kind::nobody && !wanted.avoid_strictly &&
+      cluster_.may_be_back(wanted, begin - options_.limits.lost_patience)) {
+    return Place::waits;
+  }
   // An engine had it: that one may come back, or another come.
   if (call.recovering() && !wanted.avoid_strictly) return Place::waits;
   call.refuse(choice.kind == Choice::Kind::nobody ? nobody_accepts() : unknown_model(wanted.model));

@@ -115,6 +115,8 @@ class Router final : private CallHost, private FollowerHost {
   std::unique_ptr<HttpCall> ask(EngineIndex engine, const CallRequest& request,
                                 const CallDeadlines& deadlines, CallEvents& events) override;
   void engine_failed(RoutedCall& call, std::string_view why, bool doubted) override;
+  EngineRun run_of(EngineIndex engine) const override;
+  bool lives(const EngineRun& run) const override;
   void place_again(RoutedCall& call) override;
   void went_on(double silent_s) override { metrics_.observe_move(silent_s); }
   void over(RoutedCall& call, Outcome outcome) override;

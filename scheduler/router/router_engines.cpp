@@ -20,6 +20,16 @@ void Router::engines_changed() {
   if (!queue_.empty()) serve_queue();
 }
 
+EngineRun Router::run_of(EngineIndex engine) const {
+  const EngineState& state = cluster_.engines()[engine.index()];
+  return {engine, state.report.id, state.address.text(), now()};
+}
+
+bool Router::lives(const EngineRun& run) const {
+  const EngineState& state = cluster_.engines()[run.engine.index()];
+  return state.up && state.report.id == run.id && state.reported_at > run.lost_at;
+}
+
 void Router::note_engines() {
   const EngineCounts counts = count_engines(cluster_.engines());
   metrics_.set_engines(counts.up, counts.all);

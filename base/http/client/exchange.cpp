@@ -31,11 +31,12 @@ bool Wire::is_quiet() {
   return count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-Exchange::Exchange(HttpClient& client, HttpAddress address, std::string message,
+Exchange::Exchange(HttpClient& client, HttpAddress address, std::string message, bool once,
                    CallDeadlines deadlines, CallEvents& events)
     : client_(client),
       address_(std::move(address)),
       message_(std::move(message)),
+      once_(once),
       deadlines_(deadlines),
       events_(&events),
       resolver_(client.loop_.io()),
@@ -199,7 +200,7 @@ void Exchange::finish() {
 
 void Exchange::fail(CallEnd end, const std::string& reason) {
   // It was closed while it was kept, and nobody has noticed.
-  if (end == CallEnd::broken && reused_ && !began_) {
+  if (end == CallEnd::broken && reused_ && !began_ && !once_) {
     reused_ = false;
     Failure ignored;
     wire_->socket().close(ignored);  // handlers may keep TLS's for a while

@@ -34,8 +34,9 @@ struct Wire {
 
 class Exchange final : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(HttpClient& client, HttpAddress address, std::string message, CallDeadlines deadlines,
-           CallEvents& events);
+  // `once`: CallRequest's.
+  Exchange(HttpClient& client, HttpAddress address, std::string message, bool once,
+           CallDeadlines deadlines, CallEvents& events);
 
   void begin();
   void abandon();  // no more events
@@ -64,6 +65,7 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
   HttpClient& client_;  // gone when done_
   const HttpAddress address_;
   std::string message_;  // what is sent; kept until the response begins
+  const bool once_;      // never sent twice
   const CallDeadlines deadlines_;
   CallEvents* events_;  // null: abandoned
   std::unique_ptr<Wire> wire_;

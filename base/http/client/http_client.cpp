@@ -85,8 +85,8 @@ HttpClient::~HttpClient() = default;
 
 std::unique_ptr<HttpCall> HttpClient::call(const HttpAddress& address, const CallRequest& request,
                                            const CallDeadlines& deadlines, CallEvents& events) {
-  auto exchange =
-      std::make_shared<Exchange>(*this, address, message_of(address, request), deadlines, events);
+  auto exchange = std::make_shared<Exchange>(*this, address, message_of(address, request),
+                                             request.once, deadlines, events);
   exchange->begin();
   return std::make_unique<HttpCall>(std::move(exchange));
 }

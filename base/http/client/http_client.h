@@ -26,6 +26,9 @@ struct CallRequest {
   // Without Host, Content-Length and Content-Type, which the client writes; no control characters.
   std::vector<std::pair<std::string, std::string>> headers = {};
   std::string body = {};  // application/json
+  // The server never sees it twice: where a kept connection turns out to be dead, the call ends
+  // as broken.
+  bool once = false;
 };
 
 struct CallDeadlines {
@@ -83,7 +86,8 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
 
   // `events` outlives the call. A kept connection that turns out to be dead before the first byte
-  // of the response is replaced once: the server may then see the request twice.
+  // of the response is replaced once: the server may then see the request twice, unless
+  // CallRequest::once.
   std::unique_ptr<HttpCall> call(const HttpAddress& address, const CallRequest& request,
                                  const CallDeadlines& deadlines, CallEvents& events);
 

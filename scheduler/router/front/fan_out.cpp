@@ -1,6 +1,9 @@
 #include "scheduler/router/front/fan_out.h"
 
+#include <chrono>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace tandem {
 namespace {
@@ -52,9 +55,10 @@ class FanOut {
       answer().content_type = head.header("content-type");
     }
     void on_bytes(std::string_view bytes) override {
-      if (answer().body.size() + bytes.size() > kMaxAnswerBytes) {
+      const bool late = std::chrono::steady_clock::now() - begun > fan_out.times_.answer;
+      if (late || answer().body.size() + bytes.size() > kMaxAnswerBytes) {
         call.reset();
-        return fail("its answer is too long");
+        return fail(late ? "its answer took too long to end" : "its answer is too long");
       }
       answer().body += bytes;
     }
@@ -70,6 +74,7 @@ class FanOut {
 
     FanOut& fan_out;
     const std::size_t index;
+    const TimePoint begun = std::chrono::steady_clock::now();
     std::unique_ptr<HttpCall> call;
   };
 

@@ -70,6 +70,26 @@ class StubEngine::Watch final : public BodySource {
   std::uint64_t seq_ = 0;
 };
 
+namespace {
+
+class NeverAnswered final : public DeferredResponse {
+ public:
+  void on_ready(std::function<void()>) override {}
+  bool ready() override { return false; }
+  HttpResponse take() override { return {}; }
+};
+
+class Endless final : public BodySource {
+ public:
+  void on_ready(std::function<void()>) override {}
+  Pull pull(std::string& out) override {
+    out.append(std::size_t{64} << 10, 'x');
+    return Pull::more;
+  }
+};
+
+}  // namespace
+
 class StubEngine::Stream final : public BodySource {
  public:
   Stream(StubEngine& engine, const json& wrapper, StubScript script)
@@ -267,7 +287,12 @@ std::string StubEngine::event(std::uint64_t seq) const {
     }
   }
   json event = {
-      {"engine", {{"id", id_}, {"version", "0"}, {"model", "base"}, {"base", base_}, {"max_model_len", 4096}}},
+      {"engine",
+       {{"id", id_},
+        {"version", "0"},
+        {"model", "base"},
+        {"base", base_},
+        {"max_model_len", 4096}}},
       {"seq", seq},
       {"accepts", accepts_},
       {"draining", !accepts_},
@@ -364,6 +389,16 @@ HttpResponse StubEngine::relay(const HttpRequest& request) {
   if (!weights.is_null()) stream->tell_weights(weights);
   if (wrapper["request"].value("stream", false)) {
     response.source = std::move(stream);
+    return response;
+  }
+  if (script.stall_at >= 0) {
+    response = {};
+    response.deferred = std::make_unique<NeverAnswered>();
+    return response;
+  }
+  if (script.endless) {
+    response = {};
+    response.source = std::make_unique<Endless>();
     return response;
   }
   std::string all;

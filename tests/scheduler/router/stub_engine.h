@@ -21,10 +21,11 @@ namespace tandem {
 struct StubScript {
   int break_at = -1;          // the connection
   bool within_event = false;  // with half an event sent
-  int stall_at = -1;          // says nothing more
+  int stall_at = -1;          // says nothing more; what is no stream is never answered
   int move_at = -1;           // ":moved"
   int error_at = -1;          // an event that says it is the engine's fault
   int status = 0;             // answers this instead; 0: serves
+  bool endless = false;       // what is no stream never ends
   std::string reason = "as the script says";
 };
 
