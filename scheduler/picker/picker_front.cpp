@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/http/auth.h"
 #include "scheduler/router/route_error.h"
 
 namespace tandem {
@@ -55,6 +56,20 @@ HttpResponse word(int status, std::string_view said) {
 }
 
 }  // namespace
+
+std::optional<HttpResponse> PickerFront::screen(const HttpRequest& request) {
+  const std::string& key = host_.options().api_key;
+  const bool for_everybody = request.path == "/health" || request.path == "/ready" ||
+                             (metrics_without_key_ && request.path == "/metrics");
+  if (key.empty() || for_everybody || authorized(request.header("authorization"), key)) {
+    return std::nullopt;
+  }
+  HttpResponse response =
+      refusal({401, "The API key is missing or wrong; send 'Authorization: Bearer KEY'",
+               "invalid_api_key", 0});
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
 
 HttpResponse PickerFront::handle(const HttpRequest& request) {
   if (request.method != "GET" && request.method != "HEAD") return refuse(405, "GET alone");

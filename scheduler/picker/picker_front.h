@@ -12,9 +12,12 @@ namespace tandem {
 // GET /health, /ready, /metrics, /v1/stats. Thread-safe.
 class PickerFront final : public HttpHandler {
  public:
-  explicit PickerFront(PickerHost& host) : host_(host) {}  // which outlives it
+  // `host` outlives it. The key is its options': with one, /health and /ready alone are told to
+  // everybody, and /metrics where `metrics_without_key`.
+  explicit PickerFront(PickerHost& host, bool metrics_without_key = false)
+      : host_(host), metrics_without_key_(metrics_without_key) {}
 
-  std::optional<HttpResponse> screen(const HttpRequest&) override { return std::nullopt; }
+  std::optional<HttpResponse> screen(const HttpRequest& request) override;
   HttpResponse handle(const HttpRequest& request) override;
   bool at_once(const HttpRequest& request) override {
     return request.path == "/health" || request.path == "/ready";
@@ -23,6 +26,7 @@ class PickerFront final : public HttpHandler {
 
  private:
   PickerHost& host_;
+  const bool metrics_without_key_;
 };
 
 }  // namespace tandem

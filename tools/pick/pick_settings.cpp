@@ -44,12 +44,13 @@ void add_pick_settings(SettingsTable& table, PickSettings& s) {
   table.add(s.metrics_port, "metrics_port", "their port; 0: any free one, told in the log")
       .range(0, 65535);
   table
-      .add(
-          s.api_key, "api_key",
-          "the engines' key, for their statistics; clients send theirs through Envoy. The variable "
-          "keeps it out of process lists")
+      .add(s.api_key, "api_key",
+           "the engines' key, for their statistics, and what /metrics and /v1/stats here ask for; "
+           "clients send theirs through Envoy. The variable keeps it out of process lists")
       .meta("KEY")
       .secret();
+  table.add(s.metrics_without_key, "metrics_without_key",
+            "/metrics is told to everybody, whatever api_key says");
   table.add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
       .meta("MB")
       .range(0.001, 1024);

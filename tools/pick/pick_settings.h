@@ -25,8 +25,9 @@ struct PickSettings {
   std::string host = "127.0.0.1";
   std::int64_t port = 9002;
   std::string metrics_host = "127.0.0.1";
-  std::int64_t metrics_port = 9090;
+  std::int64_t metrics_port = 9012;
   std::string api_key;
+  bool metrics_without_key = false;
   double max_body_mb = 8;
   LogSettings log;
 };

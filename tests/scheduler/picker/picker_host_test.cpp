@@ -109,6 +109,30 @@ TEST_F(PickerHostTest, KnowsWhereAdaptersAreAndWhichEnginesLive) {
   EXPECT_EQ(front.handle(request).status, 503);
 }
 
+TEST_F(PickerHostTest, TellsOfItsEnginesToWhoHasTheKey) {
+  options_.api_key = "secret";
+  StubEngine engine("one");
+  start({&engine});
+  PickerFront front(*host_);
+  PickerFront open_metrics(*host_, true);
+  const auto status = [](PickerFront& asked, const std::string& path, const std::string& key) {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = path;
+    if (!key.empty()) request.headers["authorization"] = "Bearer " + key;
+    const auto refused = asked.screen(request);
+    return refused ? refused->status : 200;
+  };
+  for (const char* path : {"/v1/stats", "/metrics"}) {
+    EXPECT_EQ(status(front, path, ""), 401) << path;
+    EXPECT_EQ(status(front, path, "other"), 401) << path;
+    EXPECT_EQ(status(front, path, "secret"), 200) << path;
+  }
+  for (const char* path : {"/health", "/ready"}) EXPECT_EQ(status(front, path, ""), 200) << path;
+  EXPECT_EQ(status(open_metrics, "/metrics", ""), 200);
+  EXPECT_EQ(status(open_metrics, "/v1/stats", ""), 401);
+}
+
 TEST_F(PickerHostTest, FollowsEnginesThatComeAndGoAndWhatTheyCanLoad) {
   StubEngine first("one");
   StubEngine second("two");

@@ -53,7 +53,7 @@ Status pick(const PickSettings& settings) {
   TANDEM_ASSIGN(auto source, engine_source(engines, {.resolve = numeric_address}));
   const PickerOptions options = picker_options(settings);
   TANDEM_ASSIGN(const auto host, PickerHost::create(options, std::move(source)));
-  PickerFront front(*host);
+  PickerFront front(*host, settings.metrics_without_key);
   HttpServer metrics(metrics_options(settings), front);
   ExtProcServer server({settings.host, static_cast<int>(settings.port), options.max_body_bytes},
                        *host);
