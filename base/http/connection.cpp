@@ -23,7 +23,8 @@ Connection::Connection(Strand strand, Descriptor accepted, bool is_ipv6, Connect
       socket_(std::move(strand), std::move(accepted), is_ipv6),
       deadline_(socket_.strand()),
       probe_timer_(socket_.strand()),
-      reader_(context.options.max_body_bytes) {}
+      reader_(context.options.max_body_bytes, context.options.wrapping_path,
+              context.options.wrapping_bytes) {}
 
 Connection::~Connection() {
   close();
@@ -120,7 +121,7 @@ void Connection::take_head() {
   }
   if (reader_.too_long()) {
     return refuse_request(
-        413, fmt::format("the body is longer than {} bytes", context_.options.max_body_bytes));
+        413, fmt::format("the body is longer than {} bytes", reader_.max_body_bytes()));
   }
   if (!request.has_body) return call_handler();
   if (content_coding(request.header("content-encoding")) == ContentCoding::unknown) {

@@ -20,8 +20,11 @@ struct HttpOptions {
   std::string host;
   int port = 0;                    // 0: any free one
   std::size_t max_body_bytes = 0;  // after decompression
-  int max_connections = 0;         // more are told 503 and closed
-  Duration keep_alive{};           // a connection without a request is closed after this
+  // Calls of this path wrap another call's body, and may be longer than that by so much.
+  std::string wrapping_path = {};
+  std::size_t wrapping_bytes = 0;
+  int max_connections = 0;  // more are told 503 and closed
+  Duration keep_alive{};    // a connection without a request is closed after this
   // For a request to arrive in full; and for a client that is written to to read something.
   Duration client_timeout{};
   int worker_threads = 4;

@@ -44,8 +44,13 @@ std::optional<std::string> percent_decoded(std::string_view text) {
 
 }  // namespace
 
-RequestReader::RequestReader(std::size_t max_body_bytes)
-    : max_body_bytes_(max_body_bytes), chunks_(std::in_place, max_body_bytes) {}
+RequestReader::RequestReader(std::size_t max_body_bytes, std::string wrapping_path,
+                             std::size_t wrapping_bytes)
+    : max_body_bytes_(max_body_bytes),
+      wrapping_path_(std::move(wrapping_path)),
+      wrapping_bytes_(wrapping_bytes),
+      limit_(max_body_bytes),
+      chunks_(std::in_place, max_body_bytes) {}
 
 RequestReader::State RequestReader::refuse(int status, std::string reason) {
   refusal_ = {status, std::move(reason)};
@@ -55,11 +60,12 @@ RequestReader::State RequestReader::refuse(int status, std::string reason) {
 void RequestReader::reset() {
   scanner_ = {};
   request_ = {};
-  chunks_.emplace(max_body_bytes_);
+  limit_ = max_body_bytes_;
+  chunks_.emplace(limit_);
 }
 
 bool RequestReader::too_long() const {
-  return framing().length.value_or(0) > max_body_bytes_;
+  return framing().length.value_or(0) > limit_;
 }
 
 RequestReader::State RequestReader::read_head(std::string& received) {
@@ -76,6 +82,10 @@ RequestReader::State RequestReader::read_head(std::string& received) {
   request_.headers = std::move(scanner_.headers());
   request_.has_body = framing.chunked || framing.length.value_or(0) > 0;
   if (!take_target()) return State::refused;
+  if (wrapping_bytes_ > 0 && request_.path == wrapping_path_) {
+    limit_ += wrapping_bytes_;
+    chunks_.emplace(limit_);
+  }
   if (!too_long()) {
     http::request_parser<http::empty_body> parser;  // of the head alone
     parser.body_limit(std::numeric_limits<std::uint64_t>::max());

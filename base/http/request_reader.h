@@ -17,7 +17,9 @@ class RequestReader {
  public:
   enum class State { more, complete, refused };
 
-  explicit RequestReader(std::size_t max_body_bytes);
+  // Bodies of `wrapping_path` may be longer by `wrapping_bytes`.
+  explicit RequestReader(std::size_t max_body_bytes, std::string wrapping_path = {},
+                         std::size_t wrapping_bytes = 0);
 
   // Both take what they use off the front of `received`. Then request() has all but the body, ...
   State read_head(std::string& received);
@@ -30,6 +32,7 @@ class RequestReader {
   const RequestFraming& framing() const { return scanner_.framing(); }
   // Of Content-Length; a chunked body shows it later.
   bool too_long() const;
+  std::size_t max_body_bytes() const { return limit_; }  // of this request, once it has a path
   const HttpRefusal& refusal() const { return refusal_; }
 
  private:
@@ -37,6 +40,9 @@ class RequestReader {
   bool take_target();
 
   const std::size_t max_body_bytes_;
+  const std::string wrapping_path_;
+  const std::size_t wrapping_bytes_;
+  std::size_t limit_;  // of this request's body
   HeadScanner scanner_;
   HttpRequest request_;
   HttpRefusal refusal_;

@@ -13,6 +13,10 @@ namespace {
 
 constexpr int kMaxPort = 65535;
 constexpr std::size_t kMinBodyBytes = 1024;
+constexpr const char* kRelayPath = "/v1/relay";
+// What a router says beside the client's body: above all the tokens that were sent, eight bytes
+// each.
+constexpr std::size_t kRelayBytes = std::size_t{16} << 20;
 constexpr std::int32_t kMaxConnections = 65536;
 
 Status validate(const ServerOptions& options) {
@@ -53,6 +57,8 @@ HttpOptions http_options(const ServerOptions& options) {
   http.host = options.host;
   http.port = options.port;
   http.max_body_bytes = options.max_body_bytes;
+  http.wrapping_path = kRelayPath;
+  http.wrapping_bytes = kRelayBytes;
   http.max_connections = options.max_connections;
   http.keep_alive = options.keep_alive;
   http.client_timeout = options.client_timeout;

@@ -1,4 +1,6 @@
 // POST /v1/relay, GET /v1/stats, POST /v1/drain: an engine's end of what routers say to it
+#include <fmt/format.h>
+
 #include "base/http/sse.h"
 #include "base/log.h"
 #include "engine/server/calls/call.h"
@@ -35,6 +37,14 @@ HttpResponse calls::relay(CallContext& context, const HttpRequest& request, cons
   inner.headers = request.headers;  // its deadlines and its tenant are passed on by headers
   if (auto error = parse_relayed(request.body, body, call, inner.body)) {
     return error_response(*error);
+  }
+  if (inner.body.size() > context.options.max_body_bytes) {
+    return error_response(
+        {413,
+         fmt::format("The body is longer than {} bytes", context.options.max_body_bytes),
+         {},
+         "body_too_long",
+         0});
   }
   const json& wrapped = body.at("request");
   AnswerJob job;

@@ -83,6 +83,28 @@ TEST(RequestReader, JoinsHeadersOfOneName) {
   EXPECT_EQ(bytes, "next");
 }
 
+TEST(RequestReader, LetsABodyThatWrapsAnotherBeLonger) {
+  RequestReader reader(10, "/wrap", 5);
+  const auto too_long = [&](const std::string& path, int length) {
+    reader.reset();
+    std::string bytes = "POST " + path +
+                        " HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(length) +
+                        "\r\n\r\n";
+    EXPECT_EQ(reader.read_head(bytes), State::complete);
+    return reader.too_long();
+  };
+  EXPECT_FALSE(too_long("/wrap", 15));
+  EXPECT_TRUE(too_long("/wrap", 16));
+  EXPECT_FALSE(too_long("/other", 10));
+  EXPECT_TRUE(too_long("/other", 11)) << "after a longer one, too";
+  reader.reset();
+  std::string chunked =
+      "POST /wrap HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "f\r\n123456789012345\r\n0\r\n\r\n";
+  EXPECT_EQ(reader.read_head(chunked), State::complete);
+  EXPECT_EQ(reader.read_body(chunked), State::complete);
+}
+
 // Property: whatever the bytes, there is a verdict or a wish for more, and never both more than the
 // limits and no verdict.
 TEST(RequestReader, SurvivesMutatedRequests) {

@@ -1,6 +1,8 @@
 // Every row of the error table, over the socket.
 #include <set>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/messages/unsupported_fields.h"
@@ -256,6 +258,25 @@ TEST_F(ErrorsTest, RefusesABodyOverTheLimitWithoutKeepingIt) {
   EXPECT_EQ(response.error("code"), "body_too_long");
   EXPECT_NE(response.error().find("8388608"), std::string::npos);
   EXPECT_EQ(response.headers.at("connection"), "close");
+}
+
+// What a router wraps a body in does not count.
+TEST_F(ErrorsTest, TakesOfARouterEveryBodyThatItTakesOfAClient) {
+  options.max_body_bytes = 4096;
+  start();
+  const auto statuses = [&](std::size_t bytes) {
+    std::string body = R"({"prompt":"x","user":")";
+    body += std::string(bytes - body.size() - 2, 'u') + "\"}";
+    const std::string wrapped =
+        R"({"path":"/v1/completions","id":"i","created":1,"seed":1,"request":)" + body + "}";
+    TestClient direct(port);
+    direct.send(http_request("POST", "/v1/completions", body));
+    TestClient relayed(port);
+    relayed.send(http_request("POST", "/v1/relay", wrapped));
+    return std::pair(direct.receive().status, relayed.receive().status);
+  };
+  EXPECT_EQ(statuses(4096), std::pair(200, 200));
+  EXPECT_EQ(statuses(4097), std::pair(413, 413));
 }
 
 TEST_F(ErrorsTest, RefusesAnEndlessChunkedBody) {
