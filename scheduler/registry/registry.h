@@ -89,7 +89,7 @@ class Registry {
 };
 
 // Opens "sqlite:PATH" or "etcd://HOST[:PORT][,HOST[:PORT]...][/PREFIX]". Of etcd nobody is asked
-// yet.
+// yet; a file that another process has locked is opened by the first call that can.
 Result<std::unique_ptr<Registry>> open_registry(std::string_view url);
 
 }  // namespace tandem

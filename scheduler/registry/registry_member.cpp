@@ -61,6 +61,16 @@ std::optional<AdapterEntry> RegistryMember::find_adapter(const std::string& name
   return entry;
 }
 
+std::vector<AdapterEntry> RegistryMember::newest_adapters() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<AdapterEntry> newest;
+  newest.reserve(mirror_.adapters.size());
+  for (const auto& [name, versions] : mirror_.adapters) {
+    newest.push_back(versions.rbegin()->second);
+  }
+  return newest;
+}
+
 std::vector<EngineEntry> RegistryMember::other_engines() const {
   const std::lock_guard lock(mutex_);
   std::vector<EngineEntry> others;

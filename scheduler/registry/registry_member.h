@@ -46,6 +46,9 @@ class RegistryMember {
   // called so, too. Thread-safe.
   std::optional<AdapterEntry> find_adapter(const std::string& name) const;
 
+  // The newest version of each, by name; what was known last. Thread-safe.
+  std::vector<AdapterEntry> newest_adapters() const;
+
   const EngineEntry& engine() const { return engine_; }
   // The others that are registered, by id; what was known last. Thread-safe.
   std::vector<EngineEntry> other_engines() const;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "scheduler/registry/late_store.h"
 #include "scheduler/registry/registry.h"
 #include "scheduler/registry/sqlite_store.h"
 
@@ -19,6 +21,8 @@ constexpr const char* kEtcdPort = "2379";
 constexpr std::size_t kMaxEndpoints = 16;
 constexpr std::size_t kMaxHostBytes = 253;  // DNS's
 constexpr std::size_t kMaxPrefixBytes = 128;
+// A start does not wait for longer for a file that another process has locked.
+constexpr std::chrono::milliseconds kFirstPatience{300};
 
 bool is_of(std::string_view text, std::string_view also) {
   return std::ranges::all_of(text, [&](char c) {
@@ -113,8 +117,14 @@ Result<std::unique_ptr<Registry>> open_registry(std::string_view url) {
   if (auto* const etcd = std::get_if<EtcdOptions>(&where)) {
     return std::make_unique<Registry>(std::make_unique<EtcdStore>(std::move(*etcd)));
   }
-  TANDEM_ASSIGN(std::unique_ptr<RegistryStore> store,
-                SqliteStore::open(std::get<SqliteUrl>(where).path));
+  TANDEM_ASSIGN(auto store,
+                LateStore::open([path = std::get<SqliteUrl>(where).path](
+                                    bool patient) -> Result<std::unique_ptr<RegistryStore>> {
+                  SqliteStoreOptions options;
+                  if (!patient) options.file.busy_timeout = kFirstPatience;
+                  TANDEM_ASSIGN(auto opened, SqliteStore::open(path, std::move(options)));
+                  return std::unique_ptr<RegistryStore>(std::move(opened));
+                }));
   return std::make_unique<Registry>(std::move(store));
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <optional>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -134,6 +133,23 @@ Status RegistryAdapters::fetch(const std::string& name) {
   if (ending_) return ends_now();
   return error(StatusCode::unavailable, "adapter '{}' is on its way here{}; try again", name,
                job->at_peers ? " from another engine" : "");
+}
+
+std::vector<AdapterEntry> RegistryAdapters::listed() const {
+  std::vector<AdapterEntry> entries = member_->newest_adapters();
+  std::erase_if(entries, [&](const AdapterEntry& entry) { return !can_bring(entry); });
+  return entries;
+}
+
+// As far as can be told without reading it.
+bool RegistryAdapters::can_bring(const AdapterEntry& entry) const {
+  return check_fits(entry).ok() && (store_ != nullptr || allowed_folder(entry).ok());
+}
+
+std::optional<AdapterEntry> RegistryAdapters::find(const std::string& name) const {
+  std::optional<AdapterEntry> entry = member_->find_adapter(name);
+  if (entry && !can_bring(*entry)) entry.reset();
+  return entry;
 }
 
 RegistryAdapters::JobPtr RegistryAdapters::ask(const std::string& name) {

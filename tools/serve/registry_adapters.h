@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,11 @@ class RegistryAdapters {
   // half a minute at most; of those that wait for other engines most are told at once to come
   // again. Thread-safe.
   Status fetch(const std::string& name);
+
+  // Those that fetch() can be asked for here, the newest version of each; by name. Thread-safe.
+  std::vector<AdapterEntry> listed() const;
+  // The one that fetch() would bring in for this name. Thread-safe.
+  std::optional<AdapterEntry> find(const std::string& name) const;
 
   // To be called now and then, by one thread: asks again for versions that could not be had, as
   // other engines may have them by now. Where there is no memory for that, the next time.
@@ -101,6 +107,7 @@ class RegistryAdapters {
   bool note_use(const std::string& name, Fetched& fetched) const;  // is it used now? mutex_ held
   bool is_served(const AdapterEntry& entry);
   Status check_fits(const AdapterEntry& entry) const;
+  bool can_bring(const AdapterEntry& entry) const;
   Status load_from_store(const AdapterEntry& entry);  // not_found: it is not there
   // `arrival`: null, or what has read it already while it came.
   Status load(const AdapterEntry& entry, const std::filesystem::path& folder,

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "base/memory/memory_reserve.h"
@@ -120,6 +122,10 @@ Result<std::unique_ptr<RegistryAdapters>> join_registry(const ServerSettings& se
   return RegistryAdapters::join(settings.registry, entry, *setup.engine, std::move(adapters));
 }
 
+OnDemandAdapter on_demand(const AdapterEntry& entry) {
+  return {entry.name, entry.source, entry.created_unix};
+}
+
 // Keeps what the engine learns of its costs: now and then, and at the end.
 class CostKeeper {
  public:
@@ -157,8 +163,8 @@ Result<std::string> identify_base(const EngineSettings& engine, const ServerSett
     return dummy_base_identity(engine.model, static_cast<std::uint64_t>(engine.seed));
   }
   const auto begin = std::chrono::steady_clock::now();
-  Result<std::string> identity = base_identity(
-      engine.model, server.verify_base ? BaseReading::whole : BaseReading::sample);
+  Result<std::string> identity =
+      base_identity(engine.model, server.verify_base ? BaseReading::whole : BaseReading::sample);
   if (!identity) return identity.status().with_context("the base's identity");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   log::info("the base's identity is {}, of {}, read in {:.2f} s", *identity,
@@ -209,6 +215,15 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
     TANDEM_ASSIGN(registry, join_registry(server_settings, address, model.engine_id,
                                           std::move(store), *setup));
     model.fetch_adapter = [&registry](const std::string& name) { return registry->fetch(name); };
+    model.on_demand_adapters = [&registry] {
+      std::vector<OnDemandAdapter> adapters;
+      for (const AdapterEntry& entry : registry->listed()) adapters.push_back(on_demand(entry));
+      return adapters;
+    };
+    model.find_on_demand = [&registry](const std::string& name) {
+      const auto entry = registry->find(name);
+      return entry ? std::optional(on_demand(*entry)) : std::nullopt;
+    };
   }
   model.version = version_number();
   signals->set_graceful(true);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,13 @@ struct RefusedAdapter {
   std::string why;
 };
 
+// An adapter that is served once a request asks for it.
+struct OnDemandAdapter {
+  std::string name;
+  std::string root;               // the folder that it is from
+  std::int64_t created_unix = 0;  // seconds since the epoch
+};
+
 // What is served; pointers outlive the server.
 struct ServedModel {
   std::string name;  // what requests call the base model
@@ -62,6 +70,10 @@ struct ServedModel {
   // Makes an adapter servable that `service` lacks; not_found: there is none of this name. Called
   // from any of the calls' threads, and may take as long as reading it takes. Null: there are none.
   std::function<Status(const std::string& name)> fetch_adapter = nullptr;
+  // The adapters that fetch_adapter can bring in, by name; null: none are known. `find`: the one of
+  // this name, a version of it ("NAME@2") included. Thread-safe.
+  std::function<std::vector<OnDemandAdapter>()> on_demand_adapters = nullptr;
+  std::function<std::optional<OnDemandAdapter>(const std::string& name)> find_on_demand = nullptr;
   std::string version = {};    // of the program, told by /v1/stats
   std::string engine_id = {};  // told by /v1/stats, and the registry's; empty: a new one
   // Told by /v1/adapters and /metrics, until an adapter of the name is loaded after all.

@@ -106,6 +106,16 @@ TEST_F(RegistryServe, ServesTheRegistrysAdaptersInTheirNewestVersion) {
 
   EXPECT_THAT(ask(*server, "nobody"), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("nobody")));
   EXPECT_EQ(digest_of(*server, "code"), "");
+  // Listed before anybody asks, but for what could not be brought in.
+  const auto models = [&](const std::string& one) {
+    return HttpExchange(server->port, "GET", "/v1/models" + one, "").read_all();
+  };
+  EXPECT_THAT(models(""), AllOf(HasSubstr("\"id\":\"code\""), HasSubstr("\"id\":\"changed\"")));
+  EXPECT_THAT(models(""), ::testing::Not(HasSubstr("\"id\":\"far\"")));
+  EXPECT_THAT(models("/code"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(models("/code@1"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(models("/code@2"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(models("/far"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(ask(*server, "code"), StartsWith("HTTP/1.1 200"));
   EXPECT_EQ(digest_of(*server, "code"), newest_digest("code"));
   // Neither what lies elsewhere, nor what is not what the registry says.
