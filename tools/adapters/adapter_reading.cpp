@@ -1,9 +1,9 @@
 #include "tools/adapters/adapter_reading.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "base/file_identity.h"
-#include "base/folder.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "tools/setup/engine_setup.h"
@@ -20,8 +20,10 @@ Result<ModelConfig> ModelShapes::find(const std::string& model) {
 
 Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelConfig& config,
                                          DType dtype, bool follow_links_outside) {
+  std::error_code failure;
   // The folder may be moved to by a link; what counts is where it is now.
-  TANDEM_ASSIGN(const std::filesystem::path real, resolve_links(folder));
+  const std::filesystem::path real = std::filesystem::canonical(folder, failure);
+  if (failure) return errno_status(folder, failure.value());
   TANDEM_ASSIGN(const Adapter adapter,
                 load_peft_adapter(real, config, dtype, nullptr, unix_now_ns(),
                                   LinkRule{follow_links_outside, {}}));
