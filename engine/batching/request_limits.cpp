@@ -10,7 +10,7 @@ namespace {
 Status check_sampling(const GenerationRequest& request, std::int64_t vocab_size) {
   const SamplingParams& params = request.sampling;
   if (!(params.temperature >= 0)) return invalid("temperature must be 0 or more");
-  if (!(params.top_p > 0 && params.top_p <= 1)) return invalid("top_p must be in (0, 1]");
+  if (!(params.top_p >= 0 && params.top_p <= 1)) return invalid("top_p must be in [0, 1]");
   if (!(params.min_p >= 0 && params.min_p <= 1)) return invalid("min_p must be in [0, 1]");
   if (params.top_k < 0) return invalid("top_k must be 0 (all) or more");
   if (!(params.repetition_penalty > 0)) return invalid("repetition_penalty must be more than 0");

@@ -228,6 +228,9 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
   add(s.tool_call_parser, "tool_call_parser",
       "how the model writes calls of tools in chat answers; auto: as its chat template shows")
       .choices({"auto", "llama3", "hermes", "mistral", "none"});
+  add(s.generation_config, "generation_config",
+      "defaults of sampling; auto: the checkpoint's generation_config.json; none: OpenAI's")
+      .choices({"auto", "none"});
   add(s.slo_ttft_ms, "slo_ttft_ms",
       "first-token deadline of requests that give none by x-slo-ttft-ms; 0: none")
       .meta("MS")

@@ -91,6 +91,7 @@ struct ServerSettings {
   double max_body_mb = 8;
   bool trust_request_chat_template = false;
   std::string tool_call_parser = "auto";
+  std::string generation_config = "auto";
   double slo_ttft_ms = 0;  // 0: none
   double slo_tpot_ms = 0;  // 0: none
   double max_answer_mb = 128;

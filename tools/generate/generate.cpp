@@ -74,7 +74,7 @@ void add_generate_settings(SettingsTable& table, GenerateSettings& s) {
       .range(0, 100)
       .flag_only();
   table.add(s.top_p, "top_p", "only the likeliest tokens that together have this probability")
-      .range(0.000001, 1)
+      .range(0, 1)
       .flag_only();
   table.add(s.top_k, "top_k", "only the k likeliest tokens; 0: all").range(0, 1 << 30).flag_only();
   table.add(s.min_p, "min_p", "only tokens this likely, as a share of the likeliest")

@@ -27,6 +27,7 @@
 #include "tools/cli/version.h"
 #include "tools/serve/registry_adapters.h"
 #include "tools/serve/serve.h"
+#include "tools/setup/checkpoint_defaults.h"
 #include "tools/setup/engine_setup.h"
 
 namespace tandem {
@@ -201,6 +202,9 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   model.max_loras = setup->engine->options().max_device_adapters;
   model.service = setup->engine.get();
   model.text = setup->text.get();
+  if (server_settings.generation_config == "auto") {
+    model.sampling = read_sampling_defaults(engine_settings.model);
+  }
   model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
   model.engine_id = engine_id;
   model.refused_adapters = setup->refused_adapters;

@@ -17,6 +17,7 @@
 #include "shm/region.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
+#include "tools/setup/checkpoint_defaults.h"
 #include "tools/setup/gpus.h"
 #include "tools/setup/handoff_setup.h"
 #include "tools/setup/model_presets.h"
@@ -367,6 +368,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
                        {settings.model, settings.load_format, settings.seed}};
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
+  add_tokenizer_end(settings.model, *setup->tokenizer, setup->config);
   TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));
   setup->text = make_text_codec(*setup->tokenizer, setup->chat_template.get());
   log::info("{} ({}, {}) on {}: context {} tokens, {} pages of {}", setup->model_name,

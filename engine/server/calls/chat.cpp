@@ -52,6 +52,7 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   const ServedModel& model = context.model();
   const ConversationRules rules{.bytes = request.body,
                                 .trust_chat_template = context.options.trust_request_chat_template};
+  job.call.request.sampling = model.sampling;
   if (auto error =
           parse_call(body, true, context.options.max_sequences_per_request, job.call, rules)) {
     return error;

@@ -51,6 +51,7 @@ class CompletionShape final : public AnswerShape {
 MaybeError make_completions_job(CallContext& context, const HttpRequest& request, const json& body,
                                 AnswerJob& job) {
   const TextCodec& text = *context.model().text;
+  job.call.request.sampling = context.model().sampling;
   if (auto error = parse_call(body, false, context.options.max_sequences_per_request, job.call,
                               {.bytes = request.body})) {
     return error;

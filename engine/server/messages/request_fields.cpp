@@ -159,8 +159,8 @@ const RequestField kFields[] = {
      .kind = Kind::number,
      .min = 0,
      .max = 1,
-     .above_min = true,
-     .summary = "Draw from the most likely tokens that together have this probability",
+     .summary = "Draw from the most likely tokens that together have this probability; 0: the most "
+                "likely token always",
      .take = TANDEM_TAKE(call.request.sampling.top_p = value.get<double>())},
     {.name = "top_k",
      .where = kBoth,

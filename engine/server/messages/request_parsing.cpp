@@ -1,10 +1,12 @@
 #include "engine/server/messages/request_parsing.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <set>
 
+#include "base/check.h"
 #include "base/json/json_release.h"
 #include "base/log.h"
 #include "engine/server/messages/chat_fields.h"
@@ -149,23 +151,39 @@ MaybeError check_ids(const std::vector<TokenId>& ids, const TextCodec& text, con
   return std::nullopt;
 }
 
-// Each word as it stands at the beginning of a text, and, if that takes as many tokens but others,
-// after a space: as vLLM reads them.
+// The tokens of `word` inside a text with no space before it: tokenizers of SentencePiece's kind
+// put one before a text's first word, but none behind the end of a line. Empty: it has no such
+// tokens.
+Result<std::vector<TokenId>> encode_behind_line(const std::string& word, const TextCodec& text) {
+  TANDEM_ASSIGN(const std::vector<TokenId> line, text.encode("\n", false));
+  TANDEM_ASSIGN(std::vector<TokenId> both, text.encode("\n" + word, false));
+  const bool starts = std::ranges::mismatch(line, both).in1 == line.end();
+  if (!starts) return std::vector<TokenId>();
+  both.erase(both.begin(), both.begin() + std::ssize(line));
+  return both;
+}
+
+// Each word as the tokenizer writes it at the beginning of a text, behind a space, and behind the
+// end of a line. Tokens that end with those of another form need no ban of their own.
 MaybeError encode_bad_words(const CompletionCall& call, const TextCodec& text,
                             std::vector<std::vector<TokenId>>& words) {
   for (const std::string& word : call.bad_words) {
     const std::string bare = word.substr(std::min(word.find_first_not_of(" \t\n"), word.size()));
-    auto plain = text.encode(bare, false);
-    if (!plain) return to_api_error(plain.status());
-    if (plain->empty()) {
-      return bad_field("bad_words", "'bad_words': {} is no word", json(word).dump());
+    std::vector<std::vector<TokenId>> forms;
+    for (auto form : {text.encode(bare, false), encode_behind_line(bare, text),
+                      text.encode(" " + bare, false)}) {
+      if (!form) return to_api_error(form.status());
+      if (bare.empty() || (forms.empty() && form->empty())) {
+        return bad_field("bad_words", "'bad_words': {} is no word", json(word).dump());
+      }
+      const bool is_banned = std::ranges::any_of(forms, [&](const std::vector<TokenId>& other) {
+        return other.size() <= form->size() &&
+               std::equal(other.rbegin(), other.rend(), form->rbegin());
+      });
+      if (!form->empty() && !is_banned) forms.push_back(std::move(*form));
     }
-    auto spaced = text.encode(" " + bare, false);
-    if (!spaced) return to_api_error(spaced.status());
-    words.push_back(*plain);
-    if (spaced->size() == plain->size() && spaced->front() != plain->front()) {
-      words.push_back(std::move(*spaced));
-    }
+    words.insert(words.end(), std::make_move_iterator(forms.begin()),
+                 std::make_move_iterator(forms.end()));
   }
   return std::nullopt;
 }
@@ -229,6 +247,18 @@ MaybeError parse_conversation(const json& body, const ConversationRules& rules,
   call.chat = true;
   if (auto error = take_fields(body, kTokenize, rules, call)) return error;
   return check_conversation(rules, call);
+}
+
+MaybeError take_sampling_default(std::string_view name, const json& value,
+                                 SamplingParams& sampling) {
+  const auto field = std::ranges::find_if(
+      request_fields(), [&](const RequestField& each) { return each.name == name; });
+  TANDEM_CHECK(field != request_fields().end(), "no field '{}'", name);
+  CompletionCall call;
+  call.request.sampling = sampling;
+  if (auto error = take_field(*field, value, call)) return error;
+  sampling = std::move(call.request.sampling);
+  return std::nullopt;
 }
 
 MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_t max_model_len,

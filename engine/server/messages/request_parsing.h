@@ -20,7 +20,8 @@ struct ConversationRules {
   bool trust_chat_template = false;  // requests may bring their own
 };
 
-// A call's fields. A known field with a bad value is an error that names the field and its range,
+// A call's fields; what `call` says of sampling is kept where the body says nothing. A known field
+// with a bad value is an error that names the field and its range,
 // a field that would change the answer and is not supported one that says so; null means the
 // default. An unknown field is ignored, with one warning in the log per name.
 MaybeError parse_call(const nlohmann::json& body, bool chat, std::int32_t max_sequences,
@@ -28,6 +29,11 @@ MaybeError parse_call(const nlohmann::json& body, bool chat, std::int32_t max_se
 // The conversation alone, of /tokenize; passes over all other fields.
 MaybeError parse_conversation(const nlohmann::json& body, const ConversationRules& rules,
                               CompletionCall& call);
+
+// What a checkpoint asks for where requests say nothing, read as the request's field of this name
+// would be, which there must be.
+MaybeError take_sampling_default(std::string_view name, const nlohmann::json& value,
+                                 SamplingParams& sampling);
 
 // One request per prompt, adapter not yet named. Tokenizes, renders the chat, checks ids and the
 // context length, and fills in max_tokens.

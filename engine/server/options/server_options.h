@@ -83,6 +83,7 @@ struct ServedModel {
   // another one after it was replaced. Null: there is none. Thread-safe. Not set: not known.
   std::function<std::shared_ptr<const std::string>(const std::string& name)> adapter_digest =
       nullptr;
+  SamplingParams sampling = {};  // of requests, where they say nothing
 };
 
 }  // namespace tandem

@@ -207,6 +207,19 @@ TEST_F(EngineTest, EndsAReaderWhoWaitsWhenItIsDestroyed) {
   EXPECT_TRUE(all[0].finish == FinishReason::cancelled || all[0].finish == FinishReason::length);
 }
 
+TEST_F(EngineTest, TakesTheMostLikelyTokensWhereTopPIsZero) {
+  auto engine = make();
+  const std::vector<TokenId> prompt = engine->tokenizer->encode("import os\n", true).value();
+  GenerationRequest request = greedy(prompt, 12);
+  const std::vector<TokenId> likeliest = run(*engine->engine, request)[0].tokens;
+  request.sampling.temperature = 1;
+  request.sampling.top_p = 0;
+  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+    request.sampling.seed = seed;
+    EXPECT_EQ(run(*engine->engine, request)[0].tokens, likeliest);
+  }
+}
+
 TEST_F(EngineTest, RefusesBadRequestsByName) {
   auto engine = make();
   const auto message = [&](const std::function<void(GenerationRequest&)>& spoil) {
@@ -220,7 +233,7 @@ TEST_F(EngineTest, RefusesBadRequestsByName) {
   EXPECT_THAT(message([](auto& r) { r.prompt[0] = -1; }), ::testing::HasSubstr("token id -1"));
   EXPECT_THAT(message([](auto& r) { r.prompt.assign(512, 1); }), ::testing::HasSubstr("512"));
   EXPECT_THAT(message([](auto& r) { r.adapter = "nobody"; }), ::testing::HasSubstr("'nobody'"));
-  EXPECT_THAT(message([](auto& r) { r.sampling.top_p = 0; }), ::testing::HasSubstr("top_p"));
+  EXPECT_THAT(message([](auto& r) { r.sampling.top_p = -0.1; }), ::testing::HasSubstr("top_p"));
   EXPECT_THAT(message([](auto& r) { r.sampling.temperature = -1; }),
               ::testing::HasSubstr("temperature"));
   EXPECT_THAT(message([](auto& r) {

@@ -353,7 +353,7 @@ TEST_F(ApiTest, DescribesEveryRouteAndEveryOption) {
   }
   EXPECT_EQ(options_of("/v1/chat/completions")["suffix"]["enum"], json({"", nullptr}));
   EXPECT_EQ(options_of("/v1/completions")["temperature"]["maximum"], 2);
-  EXPECT_EQ(options_of("/v1/completions")["top_p"]["exclusiveMinimum"], 0);
+  EXPECT_EQ(options_of("/v1/completions")["repetition_penalty"]["exclusiveMinimum"], 0);
 }
 
 // Objects of `answer` have the fields that `schema` describes, no more and no less. What it says of

@@ -83,6 +83,21 @@ TEST_F(CompletionsTest, TakesTokenIdsAsThePrompt) {
   EXPECT_EQ(service.run(2)->request.prompt, (std::vector<TokenId>{9}));
 }
 
+TEST_F(CompletionsTest, DrawAsTheCheckpointSaysWhereTheRequestSaysNothing) {
+  start(false);
+  ServedModel model{"base", "/models/base", 64, 8, &service, &text, tool_format};
+  model.sampling.temperature = 0.3;
+  model.sampling.top_k = 7;
+  server->attach(model);
+  const json chat = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}, {"temperature", 0.9}};
+  ASSERT_EQ(post(port, kCompletionsPath, {{"prompt", "p"}, {"top_k", nullptr}}).status, 200);
+  ASSERT_EQ(post(port, "/v1/chat/completions", chat).status, 200);
+  EXPECT_EQ(service.run(0)->request.sampling.temperature, 0.3);
+  EXPECT_EQ(service.run(0)->request.sampling.top_k, 7);
+  EXPECT_EQ(service.run(1)->request.sampling.temperature, 0.9);
+  EXPECT_EQ(service.run(1)->request.sampling.top_k, 7);
+}
+
 OutputDelta scored(std::string text, std::vector<TokenLogprob> logprobs) {
   OutputDelta delta;
   delta.text = std::move(text);

@@ -175,7 +175,7 @@ TEST_F(ConstraintFields, TokenizeBadWordsWithAndWithoutASpaceBefore) {
   body["allowed_token_ids"] = {1, 2};
   ASSERT_EQ(post(port, kCompletionsPath, body).status, 200);
   const SamplingParams& sampling = service.run(0)->request.sampling;
-  // A byte is a token here: with a space there is one more, which vLLM leaves out, too.
+  // A byte is a token here: the word behind a space ends with the word, and needs no ban.
   EXPECT_EQ(sampling.bad_words, (std::vector<std::vector<TokenId>>{{'n', 'o'}, {'x'}}));
   EXPECT_EQ(sampling.allowed_token_ids, (std::vector<TokenId>{1, 2}));
 }

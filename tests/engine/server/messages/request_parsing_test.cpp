@@ -72,6 +72,7 @@ TEST(RequestParsing, FillsInOpenAisDefaults) {
 TEST(RequestParsing, TakesTheBoundsThemselves) {
   EXPECT_EQ(parse({{"prompt", "p"}, {"temperature", 0}}).sampling.temperature, 0);
   EXPECT_EQ(parse({{"prompt", "p"}, {"temperature", 2}}).sampling.temperature, 2);
+  EXPECT_EQ(parse({{"prompt", "p"}, {"top_p", 0}}).sampling.top_p, 0);
   EXPECT_EQ(parse({{"prompt", "p"}, {"top_k", -1}}).sampling.top_k, 0);
   EXPECT_EQ(parse({{"prompt", "p"}, {"logprobs", 0}}).num_logprobs, 0);
   EXPECT_EQ(parse({{"prompt", "p"}, {"max_tokens", 16.0}}).max_tokens, 16);

@@ -1,0 +1,84 @@
+#include "tools/setup/checkpoint_defaults.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "engine/loader/json.h"
+#include "engine/server/messages/request_parsing.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;  // tokenizer_config.json lists tokens
+constexpr std::array<std::string_view, 5> kSampling = {"temperature", "top_p", "top_k", "min_p",
+                                                       "repetition_penalty"};
+
+// The file's object; an empty one if there is none, or if it cannot be read.
+Json read_object(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return Json::object();
+  Result<Json> object = read_json_object<Json>(path, kMaxBytes);
+  if (object) return std::move(*object);
+  log::warning("{}; it is passed over", object.status().message());
+  return Json::object();
+}
+
+// A token is a text, or an object with its "content".
+std::optional<std::string> named_end(const Json& config) {
+  const auto found = config.find("eos_token");
+  if (found == config.end()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (!found->is_object()) return std::nullopt;
+  const auto content = found->find("content");
+  if (content == found->end() || !content->is_string()) return std::nullopt;
+  return content->get<std::string>();
+}
+
+}  // namespace
+
+SamplingParams read_sampling_defaults(const fs::path& model) {
+  const fs::path path = model / "generation_config.json";
+  const Json config = read_object(path);
+  SamplingParams sampling;
+  std::string told;
+  for (const std::string_view name : kSampling) {
+    const auto value = config.find(std::string(name));
+    if (value == config.end() || value->is_null()) continue;
+    if (const MaybeError error = take_sampling_default(name, *value, sampling)) {
+      log::warning("{}: {}; it is left out", path.string(), error->message);
+      continue;
+    }
+    told += fmt::format("{}{} {}", told.empty() ? "" : ", ", name, value->dump());
+  }
+  if (!told.empty()) {
+    log::info(
+        "sampling where requests say nothing: {} (of generation_config.json; "
+        "--generation-config none leaves it out)",
+        told);
+  }
+  return sampling;
+}
+
+void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelConfig& config) {
+  std::optional<std::string> name = named_end(read_object(model / "tokenizer_config.json"));
+  if (!name) name = named_end(read_object(model / "special_tokens_map.json"));
+  if (!name) return;
+  const std::optional<TokenId> id = tokenizer.token_to_id(*name);
+  if (!id || *id >= config.vocab_size) return;
+  if (std::ranges::find(config.eos_token_ids, *id) != config.eos_token_ids.end()) return;
+  config.eos_token_ids.push_back(*id);
+  log::info("the tokenizer's end token {} ends answers, too, beside those of the configuration",
+            *id);
+}
+
+}  // namespace tandem
