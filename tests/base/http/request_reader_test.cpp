@@ -6,6 +6,8 @@
 #include <random>
 #include <string>
 
+#include "tests/support/test_seed.h"
+
 namespace tandem {
 namespace {
 
@@ -112,10 +114,7 @@ TEST(RequestReader, SurvivesMutatedRequests) {
       kHead + "Content-Length: 11\r\nExpect: 100-continue\r\n\r\nhello world",
       kHead + "Transfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\n0\r\nX: y\r\n\r\n",
   };
-  std::mt19937 random(std::random_device{}());
-  const unsigned seed = random();
-  random.seed(seed);
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
   const std::string dictionary[] = {
       "\r\n", "\n",  "\r", ":", " ",  "\t", "chunked", "Content-Length: 5",
       "0",    "fff", ";",  ",", "\"", "%",  "HTTP/",   "\xff"};

@@ -42,7 +42,7 @@ struct Shared {
 class LoraShardings : public ::testing::TestWithParam<std::tuple<LoraSharding, int, bool>> {
  protected:
   LoraShardings() {
-    const std::uint64_t seed = test_seed(20261125);
+    const std::uint64_t seed = test_seed();
     RecordProperty("seed", std::to_string(seed));
     random_.seed(seed);
   }

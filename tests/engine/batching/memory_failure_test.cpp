@@ -116,6 +116,7 @@ void torture(Engine& engine, Load& load, int rounds) {
   load.play();
   const std::int64_t allocations_of_play = allocations();
   ASSERT_GT(allocations_of_play, 100);
+  ASSERT_TRUE(play_with_failures(load, 1, random)) << "the very first";
   int failures = 0;
   for (int round = 0; round < rounds; ++round) {
     if (!play_with_failures(load, allocations_of_play, random)) continue;
@@ -125,7 +126,6 @@ void torture(Engine& engine, Load& load, int rounds) {
     if (::testing::Test::HasFailure()) return;
   }
   load.check_aftermath();
-  EXPECT_GT(failures, rounds / 2);
   ::testing::Test::RecordProperty("requests_lost", std::to_string(load.num_failed()));
 }
 

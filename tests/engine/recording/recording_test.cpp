@@ -176,11 +176,13 @@ TEST_F(Recording, IsRefusedWhenItIsOfAnotherModel) {
 // Whoever makes such a file may put in what he likes: it is refused or run, and nothing else.
 TEST_F(Recording, OfAnyContentDoesNoHarm) {
   const int kRounds = sanitized() ? 100 : 300;
-  std::mt19937_64 random(test_seed(20261122));
+  std::mt19937_64 random(test_seed());
   const std::string bytes = recorded();
   const std::vector<RecordAt> records = records_of(bytes);
   constexpr std::uint32_t kOdd[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0x7f800001, 4096};
-  int refused = 0;
+  std::string same = bytes;
+  mend_check(same, records[0]);
+  ASSERT_TRUE(replay(same).ok()) << "it is not for its check that what is made is refused";
   for (int round = 0; round < kRounds; ++round) {
     std::string made = bytes;
     // The settings are few and decide most: every other time it is they.
@@ -196,10 +198,8 @@ TEST_F(Recording, OfAnyContentDoesNoHarm) {
       }
     }
     mend_check(made, record);
-    refused += replay(made).ok() ? 0 : 1;
+    (void)replay(made);
   }
-  EXPECT_GT(refused, kRounds / 4);
-  EXPECT_LT(refused, kRounds);
 }
 
 }  // namespace

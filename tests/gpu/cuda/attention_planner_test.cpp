@@ -66,6 +66,11 @@ class PlannedStep {
     std::memcpy(&items, bytes_.data(), sizeof items);
     return array<TileItem>(PlannedAttention::kItems, items);
   }
+  std::int32_t most_parts() const {  // that a tile is cut into
+    std::int32_t most = 0;
+    for (const TileItem& item : items()) most = std::max(most, item.num_items);
+    return most;
+  }
   std::vector<PromptTile> prompt_tiles() const {
     return array<PromptTile>(planned.hopper, planned.hopper_tiles);
   }
@@ -172,9 +177,8 @@ TEST(AttentionPlanner, CutsLongContextsIntoPartsThatAClusterHas) {
   const auto pick = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);
   };
-  int together = 0;
-  int outgrown = 0;  // tiles of more parts than a recording's clusters
   for (int round = 0; round < 400; ++round) {
+    SCOPED_TRACE(round);
     const int longest = 1 << pick(0, 15);
     std::vector<std::pair<int, int>> step;
     for (int s = pick(1, 12); s > 0; --s) {
@@ -186,20 +190,24 @@ TEST(AttentionPlanner, CutsLongContextsIntoPartsThatAClusterHas) {
     for (const bool captured : {false, true}) {
       const PlannedStep planned(true, kv_heads, group, 128, step_of(step), captured);
       ASSERT_TRUE(planned.planned.fits);
-      ASSERT_NO_FATAL_FAILURE(expect_cuts(planned)) << "round " << round;
-      const std::vector<TileItem> items = planned.items();
-      together += std::ranges::any_of(items, [&](const TileItem& item) {
-        return item.num_items > 1 && item.num_items <= 1 << planned.planned.log_cluster;
-      });
-      outgrown +=
-          planned.planned.log_cluster > 0 && std::ranges::any_of(items, [&](const TileItem& item) {
-            return item.num_items > 1 << planned.planned.log_cluster;
-          });
+      ASSERT_NO_FATAL_FAILURE(expect_cuts(planned));
     }
     EXPECT_EQ(PlannedStep(false, kv_heads, group, 128, step_of(step)).planned.log_cluster, 0);
+
+    // One row whose context is worth cutting, and whose heads leave room for whole clusters.
+    const PlannedStep together(true, pick(1, 16), group, 128, step_of({{1, pick(512, 2048)}}),
+                               pick(0, 1) == 1);
+    ASSERT_NO_FATAL_FAILURE(expect_cuts(together));
+    EXPECT_GT(together.most_parts(), 1);
+    EXPECT_LE(together.most_parts(), 1 << together.planned.log_cluster);
+
+    // A recorded step keeps its clusters for a context that is better cut into more parts.
+    const PlannedStep outgrown(true, pick(1, 8), group, 128, step_of({{1, pick(8192, 32768)}}),
+                               true);
+    ASSERT_NO_FATAL_FAILURE(expect_cuts(outgrown));
+    EXPECT_GT(outgrown.planned.log_cluster, 0);
+    EXPECT_GT(outgrown.most_parts(), 1 << outgrown.planned.log_cluster);
   }
-  EXPECT_GT(together, 40);
-  EXPECT_GT(outgrown, 20);
 }
 
 TEST(AttentionPlanner, ShapesTheLaunchesOfRecordedStepsByRowsAndSequencesAlone) {

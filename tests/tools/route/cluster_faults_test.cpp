@@ -63,7 +63,7 @@ class ClusterFaults : public ::testing::Test {
     }
     load_ =
         std::make_unique<ClusterLoad>(fleet_->router_ports(), std::move(calls), std::move(right));
-    load_->begin(kClients, static_cast<unsigned>(test_seed(1)));
+    load_->begin(kClients, static_cast<unsigned>(test_seed()));
     ASSERT_TRUE(gets_on()) << trouble();
     report("undisturbed");
   }

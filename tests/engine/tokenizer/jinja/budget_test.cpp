@@ -378,20 +378,14 @@ TEST(TemplateBudget, HoldsForRandomTemplates) {
   constexpr Budget::Limits kSmall{.work_units = 400'000, .held_bytes = 1U << 20};
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
-  int rendered = 0;
-  int ended = 0;
   for (std::uint64_t round = 0; round < 3000; ++round) {
-    const std::string source = "{% set ns = namespace(x=[1], y='ab') %}{% set a = 'aaa' %}" +
-                               RandomTemplate(seed + round).body(3);
+    const std::string body = RandomTemplate(seed + round).body(3);
+    ASSERT_FALSE(run("{% if false %}" + body + "{% endif %}").failed) << "no template: " << body;
+    const std::string source = "{% set ns = namespace(x=[1], y='ab') %}{% set a = 'aaa' %}" + body;
     const Outcome outcome = run(source, kSmall);
     ASSERT_LE(outcome.spent, most(kSmall)) << source;
     ASSERT_EQ(outcome.held_after, 0U) << source;
-    rendered += outcome.failed ? 0 : 1;
-    ended += outcome.text.find("steps") != std::string::npos ||
-             outcome.text.find("bytes") != std::string::npos;
   }
-  EXPECT_GT(rendered, 50);  // else the grammar makes nothing but errors
-  EXPECT_GT(ended, 5);
 }
 
 }  // namespace
