@@ -61,6 +61,7 @@ tandem_pkg_config(HWLOC hwloc FROM 2.9 BELOW 3 PACKAGE libhwloc-dev)
 tandem_pkg_config(NUMA numa FROM 2.0.16 BELOW 3 PACKAGE libnuma-dev)
 tandem_pkg_config(CAPNG libcap-ng FROM 0.8.3 PACKAGE libcap-ng-dev)
 tandem_pkg_config(SECCOMP libseccomp FROM 2.5.4 BELOW 3 PACKAGE libseccomp-dev)
+tandem_pkg_config(HTTPLIB cpp-httplib FROM 0.11 BELOW 1 PACKAGE libcpp-httplib-dev)
 tandem_pkg_config(UTF8PROC libutf8proc FROM 2.6 PACKAGE libutf8proc-dev)  # tells its ABI: 2.6 is of 2.8, 3.0 of 2.9
 
 # Not by Debian's dnnl-config.cmake: it demands OpenCL's headers, which we never use.

@@ -1,11 +1,8 @@
 #include "tests/tools/process.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -194,38 +191,21 @@ ReadyServer::ReadyServer(std::vector<std::string> args, ProcessOptions options)
 }
 
 HttpExchange::HttpExchange(int port, const std::string& method, const std::string& path,
-                           const std::string& body, const std::string& more_headers) {
-  fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-    close(fd_);
-    fd_ = -1;
-    return;
-  }
-  const std::string request = fmt::format(
-      "{} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-      "Content-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{}",
-      method, path, body.size(), more_headers, body);
-  if (send(fd_, request.data(), request.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(request.size())) {
-    close(fd_);
-    fd_ = -1;
-  }
-}
-
-HttpExchange::~HttpExchange() {
-  if (fd_ >= 0) close(fd_);
-}
+                           const std::string& body, const std::string& more_headers)
+    : call_(port, method, path, body, "Connection: close\r\n" + more_headers) {}
 
 bool HttpExchange::read_some() {
-  if (fd_ < 0) return false;
-  pollfd ready = {fd_, POLLIN, 0};
-  if (poll(&ready, 1, 60000) != 1) return false;
-  drain(fd_, answer_);
-  return fd_ >= 0;
+  if (answer_.empty()) {
+    const ClientResponse head = call_.receive_head();
+    if (head.status == 0) return false;
+    answer_ = fmt::format("HTTP/1.1 {}\r\n", head.status);
+    for (const auto& [name, value] : head.headers) answer_ += name + ": " + value + "\r\n";
+    answer_ += "\r\n";
+    return true;
+  }
+  const std::string chunk = call_.next_chunk();
+  answer_ += chunk;
+  return !chunk.empty();
 }
 
 bool HttpExchange::read_until(const std::string& text) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/http/test_call.h"
+
 namespace tandem {
 
 // The path of this build's `tandem`, or what TANDEM_TEST_PROGRAM says.
@@ -75,21 +77,19 @@ struct ReadyServer {
   int port = 0;  // 0: it did not become ready; its error output says why
 };
 
-// One HTTP exchange with 127.0.0.1:port, connection closed after it; the whole answer, or empty.
+// One HTTP exchange with 127.0.0.1:port, connection closed after it; the whole answer as text, its
+// chunks joined, or empty.
 class HttpExchange {
  public:
   HttpExchange(int port, const std::string& method, const std::string& path,
                const std::string& body, const std::string& more_headers = {});
-  ~HttpExchange();
-  HttpExchange(const HttpExchange&) = delete;
-  HttpExchange& operator=(const HttpExchange&) = delete;
   bool read_until(const std::string& text);  // false: it ended before
   std::string read_all();
 
  private:
   bool read_some();
 
-  int fd_ = -1;
+  TestCall call_;
   std::string answer_;
 };
 

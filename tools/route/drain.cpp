@@ -1,5 +1,6 @@
 // tandem drain: empties an engine, whose streams go on elsewhere.
 #include <fmt/format.h>
+#include <httplib.h>
 
 #include <chrono>
 #include <cstdio>
@@ -7,7 +8,7 @@
 #include <string_view>
 #include <thread>
 
-#include "base/http/client/http_client.h"
+#include "base/http/client/http_address.h"
 #include "base/settings/settings.h"
 #include "scheduler/cluster/engine_report.h"
 #include "tools/cli/flags/flags.h"
@@ -25,8 +26,8 @@ const CommandInfo kDrainInfo{
     "  tandem drain http://127.0.0.1:8001 && kill ENGINE"};
 
 constexpr int kOk = 200;
-constexpr Duration kLook = std::chrono::milliseconds(100);
-constexpr Duration kPatience = std::chrono::seconds(10);  // for one answer
+constexpr std::chrono::milliseconds kLook{100};
+constexpr std::chrono::seconds kPatience{10};  // for a connection, and for each piece of an answer
 
 struct DrainSettings {
   std::string api_key;
@@ -35,71 +36,65 @@ struct DrainSettings {
   double timeout_s = 600;
 };
 
-struct Answer {
-  int status = 0;
-  std::string body;
-};
-
-// Runs a loop of its own until the answer is there.
-class Question final : CallEvents {
- public:
-  Result<Answer> ask(const HttpAddress& address, const CallRequest& request) {
-    HttpClient client(loop_);
-    const auto call =
-        client.call(address, request,
-                    {.connect = kPatience, .first_byte = kPatience, .between = kPatience}, *this);
-    loop_.run();
-    if (!failure_) return failure_.with_context(address.text());
-    return answer_;
+const char* why(httplib::Error failure) {
+  switch (failure) {
+    case httplib::Error::Connection:
+      return "nobody listens there";
+    case httplib::Error::ConnectionTimeout:
+      return "no connection in 10 s";
+    case httplib::Error::Canceled:
+      return "the answer is too long";
+    default:
+      return "no whole answer: the connection broke, or nothing came for 10 s";
   }
+}
 
- private:
-  void on_head(const CallHead& head) override { answer_.status = head.status; }
-  void on_bytes(std::string_view bytes) override {
-    answer_.body += bytes;
-    if (answer_.body.size() <= kMaxReportBytes) return;
-    failure_ = invalid("the answer is too long");
-    loop_.stop();
-  }
-  void on_end(CallEnd end, std::string_view reason) override {
-    if (end != CallEnd::complete) failure_ = error(StatusCode::unavailable, "{}", reason);
-    loop_.stop();
-  }
-
-  EventLoop loop_;
-  Answer answer_;
-  Status failure_;
-};
-
-Result<Answer> ask(const HttpAddress& engine, const DrainSettings& settings, CallRequest request) {
+// The body of an answer 200.
+Result<std::string> ask(const HttpAddress& engine, const DrainSettings& settings,
+                        httplib::Request request) {
+  httplib::Client client(engine.host, engine.port);
+  client.set_connection_timeout(kPatience);
+  client.set_read_timeout(kPatience);
+  client.set_write_timeout(kPatience);
+  request.headers.emplace("Host", engine.authority());
   if (!settings.api_key.empty()) {
-    request.headers.emplace_back("Authorization", "Bearer " + settings.api_key);
+    request.headers.emplace("Authorization", "Bearer " + settings.api_key);
   }
-  TANDEM_ASSIGN(Answer answer, Question().ask(engine, request));
-  if (answer.status == kOk) return answer;
+  std::string body;
+  request.content_receiver = [&body](const char* data, std::size_t bytes, auto...) {
+    body.append(data, bytes);
+    return body.size() <= kMaxReportBytes;
+  };
+  const httplib::Result answer = client.send(request);
+  if (!answer) {
+    return error(StatusCode::unavailable, "{}: {}", engine.text(), why(answer.error()));
+  }
+  if (answer->status == kOk) return body;
   return error(StatusCode::unavailable, "{}: {} {} answered {}{}", engine.text(), request.method,
-               request.target, answer.status,
-               answer.status == 401 ? "; give its key by --api-key or TANDEM_API_KEY" : "");
+               request.path, answer->status,
+               answer->status == 401 ? "; give its key by --api-key or TANDEM_API_KEY" : "");
 }
 
 Status drain(const std::string& url, const DrainSettings& settings) {
   TANDEM_ASSIGN(const HttpAddress engine, HttpAddress::parse(url));
-  CallRequest order;
+  httplib::Request order;
   order.method = "POST";
-  order.target = "/v1/drain";
+  order.path = "/v1/drain";
+  order.headers.emplace("Content-Type", "application/json");
   order.body = settings.back ? R"({"drain":false})"
                              : fmt::format(R"({{"hand_over":{}}})", settings.hand_over);
-  TANDEM_ASSIGN(const Answer taken, ask(engine, settings, std::move(order)));
+  TANDEM_TRY(ask(engine, settings, std::move(order)).status());
   if (settings.back) {
     fmt::print("{} is back in service\n", engine.text());
     return {};
   }
-  CallRequest look;
-  look.target = "/v1/stats";
+  httplib::Request look;
+  look.method = "GET";
+  look.path = "/v1/stats";
   const auto begin = std::chrono::steady_clock::now();
   for (std::int64_t told = -1;;) {
-    TANDEM_ASSIGN(const Answer answer, ask(engine, settings, look));
-    TANDEM_ASSIGN(const EngineReport report, read_report(answer.body));
+    TANDEM_ASSIGN(const std::string answer, ask(engine, settings, look));
+    TANDEM_ASSIGN(const EngineReport report, read_report(answer));
     const std::int64_t left = report.view.requests();
     if (left == 0) break;
     if (left != told) {

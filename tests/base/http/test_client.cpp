@@ -187,25 +187,6 @@ std::string http_request(std::string_view method, std::string_view path, std::st
   return text;
 }
 
-ClientResponse get(int port, std::string_view path, std::string_view more_headers) {
-  TestClient client(port);
-  client.send(http_request("GET", path, {}, more_headers));
-  return client.receive();
-}
-
-ClientResponse post(int port, std::string_view path, const nlohmann::json& body,
-                    std::string_view more_headers) {
-  TestClient client(port);
-  client.send(http_request("POST", path, body.dump(), more_headers));
-  return client.receive();
-}
-
-ClientResponse post_raw(int port, std::string_view path, std::string_view body) {
-  TestClient client(port);
-  client.send(http_request("POST", path, body));
-  return client.receive();
-}
-
 std::vector<std::string> events_of(std::string_view body) {
   std::vector<std::string> events;
   while (!body.empty()) {

@@ -1,4 +1,5 @@
-// A client over a plain socket, so that a test sees and sends every byte.
+// What tests ask servers by: a client over a plain socket, so that a test sees and sends every
+// byte, and whole calls by a client that others made (test_call.h).
 #pragma once
 
 #include <cstddef>
@@ -63,7 +64,7 @@ class TestClient {
 std::string http_request(std::string_view method, std::string_view path, std::string_view body = {},
                          std::string_view more_headers = {});
 
-// One request on a connection of its own.
+// One request on a connection of its own, by cpp-httplib. `more_headers`: lines, each with its end.
 ClientResponse get(int port, std::string_view path, std::string_view more_headers = {});
 ClientResponse post(int port, std::string_view path, const nlohmann::json& body,
                     std::string_view more_headers = {});

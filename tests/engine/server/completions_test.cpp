@@ -304,9 +304,7 @@ TEST_F(CompletionsTest, StreamsAChatWithTheRoleFirst) {
 TEST_F(CompletionsTest, StreamsEachTokenWhenItComes) {
   service.script = [](FakeRun&) {};
   start();
-  TestClient client(port);
-  client.send(
-      http_request("POST", kCompletionsPath, json{{"prompt", "p"}, {"stream", true}}.dump()));
+  TestCall client(port, "POST", kCompletionsPath, json{{"prompt", "p"}, {"stream", true}}.dump());
   const auto run = service.run(0);
   EXPECT_EQ(client.receive_head().status, 200);
   for (const char* word : {"one", "two", "three"}) {
@@ -322,9 +320,8 @@ TEST_F(CompletionsTest, StreamsEachTokenWhenItComes) {
 TEST_F(CompletionsTest, InterleavesTheStreamsOfSeveralPrompts) {
   service.script = [](FakeRun&) {};
   start();
-  TestClient client(port);
-  client.send(http_request("POST", kCompletionsPath,
-                           json{{"prompt", {"a", "b"}}, {"stream", true}}.dump()));
+  TestCall client(port, "POST", kCompletionsPath,
+                  json{{"prompt", {"a", "b"}}, {"stream", true}}.dump());
   const auto first = service.run(0);
   const auto second = service.run(1);
   EXPECT_EQ(client.receive_head().status, 200);

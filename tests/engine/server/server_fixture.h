@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "engine/server/server.h"
 #include "fake_service.h"
-#include "tests/base/http/test_client.h"
+#include "tests/base/http/test_call.h"
 
 namespace tandem {
 

@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 #include "scheduler/router/front/router_server.h"
-#include "tests/base/http/test_client.h"
+#include "tests/base/http/test_call.h"
 #include "tests/scheduler/router/stub_engine.h"
 
 namespace tandem {

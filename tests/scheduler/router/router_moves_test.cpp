@@ -22,8 +22,7 @@ TEST_F(RouterTest, MovesAStreamOffAnEngineThatCouldRest) {
   StubScript script;
   script.stall_at = 9;  // it goes on nowhere but elsewhere
   light.set_script(script);
-  TestClient client(port());
-  client.send(http_request("POST", "/v1/completions", request.dump()));
+  TestCall client(port(), "POST", "/v1/completions", request.dump());
   ClientResponse response = client.receive_head();
   response.body = client.next_chunk();
   busier.set_lie({{"running", {{"requests", 20}}}});

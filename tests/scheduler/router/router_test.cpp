@@ -86,8 +86,7 @@ TEST_F(RouterTest, ContinuesWhenTheEnginesProcessDies) {
   StubScript script;
   script.stall_at = 9;
   dying.set_script(script);
-  TestClient client(port());
-  client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+  TestCall client(port(), "POST", "/v1/completions", stream_request().dump());
   ClientResponse response = client.receive_head();
   response.body = client.next_chunk();
   other.set_accepts(true);
@@ -179,8 +178,7 @@ TEST_F(RouterTest, EndsAStreamWithAnErrorWhenNoEngineCanGoOn) {
   StubScript script;
   script.stall_at = 2;
   engine.set_script(script);
-  TestClient client(port());
-  client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+  TestCall client(port(), "POST", "/v1/completions", stream_request().dump());
   EXPECT_EQ(client.receive_head().status, 200);
   EXPECT_FALSE(client.next_event().empty());
   engine.kill();
@@ -195,8 +193,7 @@ TEST_F(RouterTest, CancelsUpstreamWhenTheClientGoes) {
   script.stall_at = 2;
   engine.set_script(script);
   {
-    TestClient client(port());
-    client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+    TestCall client(port(), "POST", "/v1/completions", stream_request().dump());
     EXPECT_EQ(client.receive_head().status, 200);
     EXPECT_FALSE(client.next_chunk().empty());
   }
@@ -394,8 +391,7 @@ TEST_F(RouterTest, ServesThoseWhoWaitWhenThereIsRoom) {
   StubEngine& engine = add();
   engine.set_lie({{"kv_free_tokens", 0}});
   route();
-  TestClient client(port());
-  client.send(http_request("POST", "/v1/completions", stream_request(2).dump()));
+  TestCall client(port(), "POST", "/v1/completions", stream_request(2).dump());
   EXPECT_TRUE(eventually([&] { return stats()["waiting"] == 1; }));
   EXPECT_EQ(get(port(), "/v1/scale").json()["action"], "grow");
   engine.set_lie(json::object());
@@ -429,8 +425,7 @@ TEST_F(RouterTest, ShowsADashboardWhereRequestsWentAndWhy) {
   EXPECT_EQ(get(port(), "/v1/dashboard/events").status, 401);
   const std::string key = "Authorization: Bearer secret\r\n";
   ASSERT_TRUE(eventually([&] { return get(port(), "/ready", key).status == 200; }));
-  TestClient viewer(port());
-  viewer.send(http_request("GET", "/v1/dashboard/events", {}, key));
+  TestCall viewer(port(), "GET", "/v1/dashboard/events", {}, key);
   EXPECT_EQ(viewer.receive_head().status, 200);
   const auto first = nlohmann::json::parse(viewer.next_event());
   EXPECT_EQ(first["kind"], "router");
@@ -456,9 +451,8 @@ TEST_F(RouterTest, TellsBrowsersWhoMayCall) {
   server_ = RouterServer::create(options_, std::make_unique<ToldEngines>()).value();
   ASSERT_TRUE(server_->start());
   const std::string page = "Origin: https://chat.example.org\r\n";
-  TestClient client(port());
-  client.send(http_request("OPTIONS", "/v1/completions", {},
-                           page + "Connection: close\r\nAccess-Control-Request-Method: POST\r\n"));
+  TestCall client(port(), "OPTIONS", "/v1/completions", {},
+                  page + "Connection: close\r\nAccess-Control-Request-Method: POST\r\n");
   const ClientResponse told = client.receive();
   EXPECT_EQ(told.status, 204);
   EXPECT_EQ(told.headers.at("access-control-allow-methods"), "POST");

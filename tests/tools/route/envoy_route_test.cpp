@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "tests/base/http/test_client.h"
+#include "tests/base/http/test_call.h"
 #include "tests/scheduler/router/stub_engine.h"
 #include "tests/tools/envoy_process.h"
 #include "tests/tools/process.h"
@@ -49,13 +49,12 @@ class EnvoyRoute : public ::testing::Test {
       ASSERT_EQ(answer.status, 200) << i << ": " << answer.body << envoy_->log();
     }
   }
-  void begin(TestClient& client) const {
+  std::string streamed() const {
     json streamed = request();
     streamed["stream"] = true;
-    client.send(http_request("POST", "/v1/completions", streamed.dump()));
-    EXPECT_EQ(client.receive_head().status, 200);
+    return streamed.dump();
   }
-  static Told read_all(TestClient& client, Told told = {}) {
+  static Told read_all(TestCall& client, Told told = {}) {
     for (std::string event = client.next_event(); !event.empty(); event = client.next_event()) {
       told.take(event);
     }
@@ -70,15 +69,15 @@ class EnvoyRoute : public ::testing::Test {
 TEST_F(EnvoyRoute, CarriesStreamsOnPastAnEngineAndRequestsPastARouter) {
   expect_answers(4);
   EXPECT_EQ(get(envoy_->port(), "/v1/models").status, 200);
-  TestClient undisturbed(envoy_->port());
-  begin(undisturbed);
+  TestCall undisturbed(envoy_->port(), "POST", "/v1/completions", streamed());
+  EXPECT_EQ(undisturbed.receive_head().status, 200);
   const Told right = read_all(undisturbed);
   EXPECT_TRUE(right.done) << right;
 
   for (StubEngine& engine : engines_) engine.set_script({.stall_at = 3});
   const int before = engines_[0].relays();
-  TestClient client(envoy_->port());
-  begin(client);
+  TestCall client(envoy_->port(), "POST", "/v1/completions", streamed());
+  EXPECT_EQ(client.receive_head().status, 200);
   Told told;
   told.take(client.next_event());
   for (StubEngine& engine : engines_) engine.set_script({});

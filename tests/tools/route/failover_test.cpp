@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/base/http/test_client.h"
+#include "tests/base/http/test_call.h"
 #include "tests/tools/process.h"
 #include "tests/tools/route/stream_calls.h"
 
@@ -23,10 +23,9 @@ const std::string kFailovers = "tandem_router_failovers_total";
 
 class Stream {
  public:
-  Stream(int port, const StreamCall& call) : client_(port) {
-    client_.send(http_request("POST", call.path, call.body.dump()));
-    status_ = client_.receive_head().status;
-  }
+  Stream(int port, const StreamCall& call)
+      : client_(port, "POST", call.path, call.body.dump()),
+        status_(client_.receive_head().status) {}
   void read(int events) {
     for (int i = 0; i < events; ++i) {
       const std::string event = client_.next_event();
@@ -43,8 +42,8 @@ class Stream {
   int status() const { return status_; }
 
  private:
-  TestClient client_;
-  int status_ = 0;
+  TestCall client_;
+  const int status_;
   Told told_;
 };
 
@@ -90,9 +89,7 @@ class Failover : public testing::Test {
     return "http://127.0.0.1:" + std::to_string(engines_[static_cast<std::size_t>(i)]->port);
   }
   void drain(int i, const std::string& how) const {
-    TestClient client(engines_[static_cast<std::size_t>(i)]->port);
-    client.send(http_request("POST", "/v1/drain", how));
-    EXPECT_EQ(client.receive_head().status, 200);
+    EXPECT_EQ(post_raw(engines_[static_cast<std::size_t>(i)]->port, "/v1/drain", how).status, 200);
   }
   void begin_streams() {
     for (const StreamCall& call : stream_calls(kTokens)) {
@@ -139,10 +136,9 @@ TEST_F(Failover, MovesTheStreamsOfADrainedEngine) {
 // The second engine has more to do, from elsewhere, and is there for the router once the streams
 // are with the first: which of the two is freed is certain then.
 TEST_F(Failover, MovesTheStreamsOfAnEngineThatCouldRest) {
-  TestClient other(engines_[1]->port);
   const nlohmann::json load{{"prompt", "import os"}, {"max_tokens", 900},  {"n", 12},
                             {"ignore_eos", true},    {"temperature", 0.5}, {"stream", true}};
-  other.send(http_request("POST", "/v1/completions", load.dump()));
+  TestCall other(engines_[1]->port, "POST", "/v1/completions", load.dump());
   EXPECT_EQ(other.receive_head().status, 200);
   drain(1, R"({"drain":true})");
   route({"--consolidate", "--consolidate-after-s", "0.02"});

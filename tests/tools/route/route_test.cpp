@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "tests/base/http/test_client.h"
+#include "tests/base/http/test_call.h"
 #include "tests/scheduler/router/stub_engine.h"
 #include "tests/tools/process.h"
 
@@ -36,8 +36,7 @@ TEST(Route, ServesTwoEnginesAndEndsOnceItsStreamsHave) {
   first.set_script(script);
   second.set_script(script);
   const json request = {{"prompt", "x"}, {"max_tokens", 9}, {"stream", true}, {"seed", 1}};
-  TestClient client(port);
-  client.send(http_request("POST", "/v1/completions", request.dump()));
+  TestCall client(port, "POST", "/v1/completions", request.dump());
   EXPECT_EQ(client.receive_head().status, 200);
   EXPECT_FALSE(client.next_event().empty());
   route.send_signal(SIGTERM);

@@ -81,6 +81,11 @@ std::string completions(const nlohmann::json& ask) {
       body.size(), body);
 }
 
+// What a client that behaves is told.
+std::string answer_to(int port, const nlohmann::json& ask) {
+  return HttpExchange(port, "POST", "/v1/completions", ask.dump()).read_all();
+}
+
 // A client that may do with its socket what it likes.
 class Socket {
  public:
@@ -186,9 +191,7 @@ class Neighbourhood {
 
   void ask(std::mt19937& random) {
     const Ask& one = some(random);
-    const Socket client(port_);
-    client.send(completions(one.json));
-    expect_text("right", client.read_all(), one.wanted);
+    expect_text("right", answer_to(port_, one.json), one.wanted);
   }
 
   void misbehave(std::mt19937& random) {
@@ -337,9 +340,7 @@ class Chaos : public ::testing::Test {
                  {"ignore_eos", true},
                  {"temperature", 0}},
                 ""};
-        const Socket client(oracle.port);
-        client.send(completions(one.json));
-        const auto text = text_of(client.read_all());
+        const auto text = text_of(answer_to(oracle.port, one.json));
         ASSERT_TRUE(text.has_value());
         one.wanted = *text;
         asks_.push_back(std::move(one));
@@ -368,9 +369,7 @@ class Chaos : public ::testing::Test {
   // All connections of clients are over when one is asked for alone.
   void expect_text_of_each(ReadyServer& server) {
     for (const Ask& one : asks_) {
-      const Socket client(server.port);
-      client.send(completions(one.json));
-      EXPECT_EQ(text_of(client.read_all()), one.wanted) << one.json;
+      EXPECT_EQ(text_of(answer_to(server.port, one.json)), one.wanted) << one.json;
     }
   }
 

@@ -121,8 +121,7 @@ TEST_F(QueueHeadersTest, HoldAStreamsHeadBackUntilItsFirstWords) {
   start();
   service.script = [](FakeRun&) {};
   const std::string body = json{{"prompt", "p"}, {"stream", true}}.dump();
-  TestClient client(port);
-  client.send(http_request("POST", kPath, body, "x-slo-ttft-ms: 60000\r\n"));
+  TestCall client(port, "POST", kPath, body, "x-slo-ttft-ms: 60000\r\n");
   const auto run = service.run(0);
   std::jthread engine([run] {
     run->say("Hello");

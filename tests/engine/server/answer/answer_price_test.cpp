@@ -38,8 +38,7 @@ TEST_F(AnswerPrice, OfAllAtOnceIsBoundedUntilSomeHaveBeenSent) {
   const json ask = {{"prompt", "Hi"}, {"max_tokens", 60}, {"logprobs", 5}};
   options.max_answer_bytes = options.max_answers_bytes = 40000;
   start();
-  TestClient one(port);
-  one.send(http_request("POST", kPath, ask.dump()));
+  TestCall one(port, "POST", kPath, ask.dump());
   first = service.run(0);
   const auto refused = post(port, kPath, ask);
   EXPECT_EQ(refused.status, 429);
