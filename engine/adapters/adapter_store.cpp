@@ -40,6 +40,17 @@ Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes,
   }
 }
 
+Result<std::string> read_beside_weights(const std::string& folder, const std::string& file,
+                                        const LinkRule& links) {
+  constexpr std::uint64_t kMaxBytes = 64U << 20;
+  // A folder within the folder would be a second way to be led out of it.
+  if (file.find('/') != std::string::npos) {
+    return error(StatusCode::not_found, "{}: an adapter's files lie in its folder itself", file);
+  }
+  TANDEM_ASSIGN(const File opened, File::open_in(folder, file, links));
+  return read_text(opened, kMaxBytes);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device,
@@ -224,6 +235,15 @@ std::vector<AdapterLease> AdapterStore::list() const {
   std::vector<AdapterLease> result;
   for (const auto& [name, lease] : names_) result.push_back(lease);
   return result;
+}
+
+AdapterFolder AdapterStore::folder_of(const std::string& name) const {
+  const AdapterLease lease = find(name);
+  if (lease == nullptr || lease->path().empty()) return {};  // empty: it was made in memory
+  return {std::weak_ptr<const void>(lease),
+          [path = lease->path(), links = options_.links](const std::string& file) {
+            return read_beside_weights(path, file, links);
+          }};
 }
 
 // What is known of the folder's files judges them; where nothing is known (they were new when they

@@ -80,6 +80,8 @@ class AdapterStore {
 
   AdapterLease find(const std::string& name) const;  // null: no such adapter
   std::vector<AdapterLease> list() const;            // by name
+  // GenerationService::adapter_folder().
+  AdapterFolder folder_of(const std::string& name) const;
   // GenerationService::open_adapter_file().
   Result<AdapterFile> open_file(const std::string& digest, std::string_view file) const;
 

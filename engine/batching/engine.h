@@ -70,6 +70,9 @@ class Engine final : public GenerationService {
   std::vector<AdapterInfo> adapters() const override;
   EngineStats stats() const override;
   bool has_adapter(const std::string& name) const override;
+  AdapterFolder adapter_folder(const std::string& name) const override {
+    return adapters_->folder_of(name);
+  }
   Result<AdapterFile> open_adapter_file(const std::string& digest,
                                         std::string_view file) const override {
     return adapters_->open_file(digest, file);

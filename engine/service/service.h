@@ -55,6 +55,15 @@ struct AdapterFile {
   FileIdentity identity;  // whoever reads another one at the end has read something else
 };
 
+// What lies beside an adapter's weights in its folder.
+struct AdapterFolder {
+  // Stands for one loading of the adapter: another after it was loaded again.
+  std::weak_ptr<const void> loaded;
+  // The text of one of the folder's files, of at most 64 MiB, by the rules that hold for the
+  // weights; not_found where there is none. Thread-safe. Empty: the adapter has no folder.
+  std::function<Result<std::string>(const std::string& file)> read;
+};
+
 struct EngineStats {
   std::int32_t running = 0;  // sequences
   std::int32_t waiting = 0;
@@ -140,6 +149,7 @@ class GenerationService {
   virtual std::vector<AdapterInfo> adapters() const = 0;
   virtual EngineStats stats() const = 0;
   virtual bool has_adapter(const std::string& name) const = 0;
+  virtual AdapterFolder adapter_folder(const std::string& /*name*/) const { return {}; }
   // One of the files of the adapter that has this digest (AdapterInfo::digest). not_found: there is
   // no such adapter or file, or the file is no longer the one that the adapter was read from.
   virtual Result<AdapterFile> open_adapter_file(const std::string& digest,

@@ -68,7 +68,7 @@ void AddedTokenMatcher::add(std::string_view text, const AddedToken& token) {
   std::int32_t& end = nodes_[static_cast<std::size_t>(node)].token;
   if (end >= 0) return;  // two tokens normalize to the same text: the first wins
   end = static_cast<std::int32_t>(tokens_.size());
-  tokens_.push_back({token.id, token.single_word, token.lstrip, token.rstrip});
+  tokens_.push_back({token.id, token.single_word, token.lstrip, token.rstrip, token.special});
 }
 
 std::pair<std::int32_t, std::size_t> AddedTokenMatcher::longest_at(std::string_view text,
@@ -86,6 +86,17 @@ std::pair<std::int32_t, std::size_t> AddedTokenMatcher::longest_at(std::string_v
     node = step(node, static_cast<std::uint8_t>(text[pos]));
   }
   return {token, end};
+}
+
+bool AddedTokenMatcher::special_begins(std::string_view text, std::size_t pos) const {
+  std::int32_t node = roots_[static_cast<std::uint8_t>(text[pos])];
+  while (node >= 0) {
+    const std::int32_t token = nodes_[static_cast<std::size_t>(node)].token;
+    if (token >= 0 && tokens_[static_cast<std::size_t>(token)].special) return true;
+    if (++pos == text.size()) return false;
+    node = step(node, static_cast<std::uint8_t>(text[pos]));
+  }
+  return false;
 }
 
 std::vector<AddedTokenMatcher::Segment> AddedTokenMatcher::split(std::string_view text) const {

@@ -37,6 +37,8 @@ class AddedTokenMatcher {
   void add(std::string_view text, const AddedToken& token);
   bool empty() const { return tokens_.empty(); }
 
+  // Whether the text of a special token begins at text[pos], whatever else might begin there.
+  bool special_begins(std::string_view text, std::size_t pos) const;
   // The text cut at the added tokens; no segment is empty. O(text * longest token).
   std::vector<Segment> split(std::string_view text) const;
 
@@ -48,7 +50,7 @@ class AddedTokenMatcher {
   };
   struct Rules {
     TokenId id;
-    bool single_word, lstrip, rstrip;
+    bool single_word, lstrip, rstrip, special;
   };
 
   std::int32_t step(std::int32_t node, std::uint8_t byte) const;

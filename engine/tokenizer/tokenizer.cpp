@@ -10,6 +10,16 @@
 namespace tandem {
 namespace {
 
+std::string without(std::string_view text, std::string_view part) {
+  std::string out;
+  std::size_t from = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, from)) {
+    out += text.substr(from, at - from);
+    from = at + part.size();
+  }
+  return out += text.substr(from);
+}
+
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions are 32-bit
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{256} << 20;
 
@@ -35,7 +45,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view tokenizer_j
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_special) const {
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_special,
+                                               std::string_view breaker) const {
   if (text.size() > kMaxTextBytes)
     return invalid("text of {} bytes; at most {} can be tokenized", text.size(), kMaxTextBytes);
   if (!utf8::valid(text)) return invalid("the text is not valid UTF-8");
@@ -59,12 +70,31 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_s
         ids.push_back(inner.id);
         continue;
       }
-      TANDEM_TRY(impl_->pre_tokenizer.run(piece.substr(inner.begin, inner.end - inner.begin),
-                                          outer.begin == 0 && inner.begin == 0, sink));
+      std::string_view words = piece.substr(inner.begin, inner.end - inner.begin);
+      std::string whole;  // all tokens have been looked for: the breakers have done their work
+      if (!breaker.empty() && words.find(breaker) != std::string_view::npos) {
+        whole = without(words, breaker);
+        words = whole;
+      }
+      TANDEM_TRY(impl_->pre_tokenizer.run(words, outer.begin == 0 && inner.begin == 0, sink));
     }
   }
   if (add_special) return impl_->post_processor.apply(std::move(ids));
   return ids;
+}
+
+std::string Tokenizer::break_special_tokens(std::string_view text, std::string_view breaker) const {
+  std::string out;
+  for (std::size_t pos = 0; pos < text.size();) {
+    const std::size_t begin = pos;
+    utf8::next(text, pos);
+    out += text.substr(begin, pos - begin);
+    if (impl_->raw_added.special_begins(text, begin) ||
+        impl_->normalized_added.special_begins(text, begin)) {
+      out += breaker;
+    }
+  }
+  return out;
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {

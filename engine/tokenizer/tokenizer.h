@@ -28,7 +28,13 @@ class Tokenizer {
   // Special tokens written in the text become their ids, as in Hugging Face tokenizers.
   // `add_special` applies the post-processor (BOS and the like). `text` must be valid UTF-8 of at
   // most 1 GiB (an error otherwise). The file's truncation and padding are not applied.
-  Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const;
+  // `breaker`, if it is not empty, is what break_special_tokens() has put into parts of the text.
+  Result<std::vector<TokenId>> encode(std::string_view text, bool add_special,
+                                      std::string_view breaker = {}) const;
+  // The text with `breaker` behind the first character of each special token that is written out in
+  // it. encode() with the same breaker reads it as text without any, in tokens that are not
+  // special; a breaker that was there before is lost.
+  std::string break_special_tokens(std::string_view text, std::string_view breaker) const;
   // Ids out of range decode to nothing. Bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const TokenId> ids, bool skip_special) const;
 

@@ -77,6 +77,16 @@ void add_model_settings(SettingsTable& table, EngineSettings& s) {
       .choices({"auto", "bf16", "f16", "f32", "bfloat16", "float16", "half", "float32", "float"});
   table.add(s.load_format, "load_format", "dummy: random weights of the config's shape, no files")
       .choices({"auto", "dummy"});
+  table
+      .add(s.chat_template, "chat_template",
+           "Jinja template that renders all chats, in place of the checkpoint's and adapters' own")
+      .meta("FILE");
+  table
+      .add(
+          s.special_tokens_in_content, "special_tokens_in_content",
+          "what a special token becomes that is written out in a chat's message, tool or document; "
+          "text: no message can end its turn or begin another")
+      .choices({"tokens", "text"});
   table.add(s.seed, "seed", "of dummy weights and, in generate, of sampling").at_least(0);
 }
 

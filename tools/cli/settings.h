@@ -22,6 +22,8 @@ struct EngineSettings {
   std::string dtype = "auto";
   std::string load_format = "auto";
   std::int64_t seed = 0;
+  std::string chat_template;  // file; empty: the checkpoint's own
+  std::string special_tokens_in_content = "tokens";
   // Adapters
   std::string adapters;              // folder of adapter folders
   std::vector<std::string> adapter;  // NAME=DIR

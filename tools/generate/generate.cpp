@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "engine/server/messages/adapter_templates.h"
 #include "tools/cli/flags/flags.h"
 #include "tools/cli/settings.h"
 #include "tools/cli/signals.h"
@@ -133,20 +134,23 @@ Result<std::string> choose_adapter(const std::string& wanted, std::vector<NamedA
   return named.front().name;
 }
 
+// `own`: the adapter's templates; null: it has none.
 Result<std::vector<TokenId>> encode_prompt(const GenerateSettings& settings,
-                                           const std::string& prompt, const EngineSetup& setup) {
+                                           const std::string& prompt, const EngineSetup& setup,
+                                           const ChatTemplates* own) {
   if (!settings.chat) return setup.tokenizer->encode(prompt, true);
-  if (setup.chat_template == nullptr) {
-    return invalid("chat: this checkpoint has no chat template; leave --chat out");
+  if (own == nullptr && setup.chat_templates == nullptr) {
+    return invalid(
+        "chat: this checkpoint has no chat template; leave --chat out, or give --chat-template "
+        "FILE");
   }
   ChatInput chat;
   if (!settings.system.empty()) {
     chat.messages.push_back({{"role", "system"}, {"content", settings.system}});
   }
   chat.messages.push_back({{"role", "user"}, {"content", prompt}});
-  TANDEM_ASSIGN(const std::string text, setup.text->render_chat(chat, {}));
-  // The template writes the special tokens itself.
-  return setup.tokenizer->encode(text, false);
+  TANDEM_ASSIGN(const std::string text, setup.text->render_chat(chat, {.adapter = own}));
+  return setup.text->encode_chat(text);
 }
 
 GenerationRequest make_request(const GenerateSettings& settings, std::int64_t seed) {
@@ -247,7 +251,11 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
                                                 LoadReport::terminal_only, FirstCosts::figures));
   GenerationRequest request = make_request(settings, engine_settings.seed);
   request.adapter = adapter;
-  TANDEM_ASSIGN(request.prompt, encode_prompt(settings, prompt, *setup));
+  AdapterTemplates adapter_templates;
+  const auto own = engine_settings.chat_template.empty()
+                       ? adapter_templates.find(*setup->engine, *setup->text, adapter)
+                       : nullptr;
+  TANDEM_ASSIGN(request.prompt, encode_prompt(settings, prompt, *setup, own.get()));
 
   signals->set_graceful(true);
   TANDEM_ASSIGN(const auto generation, setup->engine->submit(std::move(request)));

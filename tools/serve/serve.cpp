@@ -61,13 +61,16 @@ ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
   return options;
 }
 
+ToolFormat tool_format_of(const std::string& templates, const Tokenizer& tokenizer) {
+  return detect_tool_format(
+      templates, [&](std::string_view token) { return tokenizer.token_to_id(token).has_value(); });
+}
+
 ToolFormat choose_tool_format(const std::string& setting, const EngineSetup& setup) {
   if (const auto format = tool_format(setting)) return *format;
-  const std::string_view chat_template =
-      setup.chat_template == nullptr ? std::string_view() : setup.chat_template->source();
-  const ToolFormat found = detect_tool_format(chat_template, [&](std::string_view token) {
-    return setup.tokenizer->token_to_id(token).has_value();
-  });
+  const std::string templates =
+      setup.chat_templates == nullptr ? std::string() : setup.chat_templates->sources();
+  const ToolFormat found = tool_format_of(templates, *setup.tokenizer);
   if (found == ToolFormat::none) {
     log::info("the chat template shows no known format of tool calls: they stay text");
   } else {
@@ -206,6 +209,12 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
     model.sampling = read_sampling_defaults(engine_settings.model);
   }
   model.tool_format = choose_tool_format(server_settings.tool_call_parser, *setup);
+  if (!tool_format(server_settings.tool_call_parser)) {
+    model.detect_tool_format = [&setup](const std::string& templates) {
+      return tool_format_of(templates, *setup->tokenizer);
+    };
+  }
+  model.adapters_have_templates = engine_settings.chat_template.empty();
   model.engine_id = engine_id;
   model.refused_adapters = setup->refused_adapters;
   TANDEM_ASSIGN(model.base_identity, identify_base(engine_settings, server_settings));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory/memory_info.h"
 #include "cpu_lora/topology/topology.h"
@@ -46,10 +47,29 @@ Result<std::unique_ptr<Tokenizer>> open_tokenizer(const EngineSettings& settings
   return Tokenizer::load(settings.model);
 }
 
-Result<std::unique_ptr<ChatTemplate>> open_chat_template(const EngineSettings& settings) {
-  Result<std::unique_ptr<ChatTemplate>> found = ChatTemplate::load(settings.model);
-  if (found || found.status().code() != StatusCode::not_found) return found;
-  return std::unique_ptr<ChatTemplate>();
+// A template that somebody names must be good. One of the checkpoint's that cannot be parsed ends
+// nothing: chats are told what is the matter with it.
+Result<std::unique_ptr<ChatTemplates>> open_chat_templates(const EngineSettings& settings) {
+  constexpr std::uint64_t kMaxBytes = 1U << 20;
+  if (!settings.chat_template.empty()) {
+    Result<std::string> source = read_text_file(settings.chat_template, kMaxBytes);
+    if (!source) return source.status().with_context("chat_template");
+    auto made = ChatTemplates::with_template(*source, settings.model);
+    if (!made) return made.status().with_context("chat_template: " + settings.chat_template);
+    return made;
+  }
+  auto found = ChatTemplates::load(settings.model);
+  if (!found && found.status().code() == StatusCode::not_found) {
+    return std::unique_ptr<ChatTemplates>();
+  }
+  if (!found) return found.status().with_context(settings.model);
+  if (const Status problem = (*found)->problem(); !problem) {
+    log::warning(
+        "the chat template cannot be used: {}; chats are told 400, all other calls are served; "
+        "--chat-template FILE gives another",
+        problem.message());
+  }
+  return found;
 }
 
 // A sixteenth of the memory, half of what /dev/shm has free, but no less than is of use: the host
@@ -359,6 +379,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   if (fs::is_directory(settings.model)) {
     options.base_names = base_names_of(settings.model, settings.served_model_name);
   }
+  TANDEM_ASSIGN(setup->chat_templates, open_chat_templates(settings));
   // All but the weights themselves, in some milliseconds: before the model's, which take minutes.
   TANDEM_TRY(first.check_each([&](const NamedAdapter& adapter) {
     return PeftFolder::open(adapter.path, setup->config, setup->dtype, options.adapter_links)
@@ -369,8 +390,10 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(setup->tokenizer, open_tokenizer(settings));
   add_tokenizer_end(settings.model, *setup->tokenizer, setup->config);
-  TANDEM_ASSIGN(setup->chat_template, open_chat_template(settings));
-  setup->text = make_text_codec(*setup->tokenizer, setup->chat_template.get());
+  const bool as_text = settings.special_tokens_in_content == "text";
+  setup->text =
+      make_text_codec(*setup->tokenizer, setup->chat_templates.get(),
+                      as_text ? SpecialTokensInContent::text : SpecialTokensInContent::tokens);
   log::info("{} ({}, {}) on {}: context {} tokens, {} pages of {}", setup->model_name,
             to_string(setup->config.architecture), to_string(setup->dtype), device_name(*setup),
             options.max_model_len, options.num_pages, options.page_tokens);

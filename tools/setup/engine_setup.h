@@ -12,7 +12,7 @@
 #include "engine/loader/weights.h"
 #include "engine/server/messages/text_codec.h"
 #include "engine/server/options/server_options.h"
-#include "engine/tokenizer/jinja/chat_template.h"
+#include "engine/tokenizer/jinja/chat_templates.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
 #include "gpu/host/host_device.h"
@@ -29,7 +29,7 @@ struct EngineSetup {
   std::string model_name;
   std::vector<std::unique_ptr<Device>> devices;  // one, or those that share the model
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<ChatTemplate> chat_template;  // null: the checkpoint has none
+  std::unique_ptr<ChatTemplates> chat_templates;  // null: the checkpoint has none
   std::unique_ptr<TextCodec> text;
   std::unique_ptr<KeptCosts> kept_costs;  // null: nothing is kept
   std::unique_ptr<Engine> engine;

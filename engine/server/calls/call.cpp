@@ -34,6 +34,11 @@ MaybeError CallContext::find_adapter(const std::string& asked, std::string& adap
   return std::nullopt;
 }
 
+std::shared_ptr<const ChatTemplates> CallContext::templates_of(const std::string& adapter) {
+  if (!model().adapters_have_templates) return nullptr;
+  return adapter_templates.find(*model().service, *model().text, adapter);
+}
+
 LoggedCall CallContext::logged(const HttpRequest& request, const char* path,
                                const std::string& adapter) const {
   return {request.id,          path,          model().name, adapter,

@@ -21,6 +21,7 @@
 #include "engine/server/cluster/file_sender.h"
 #include "engine/server/cluster/hand_over.h"
 #include "engine/server/cluster/stats_feed.h"
+#include "engine/server/messages/adapter_templates.h"
 #include "engine/server/messages/errors.h"
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/options/server_options.h"
@@ -37,6 +38,8 @@ struct CallContext {
   const ServedModel& model() const;
   // Whose adapter a request wants: empty for the base.
   MaybeError find_adapter(const std::string& asked, std::string& adapter) const;
+  // The templates of a chat with this adapter; null: the base's.
+  std::shared_ptr<const ChatTemplates> templates_of(const std::string& adapter);
   LoggedCall logged(const HttpRequest& request, const char* path, const std::string& adapter) const;
   AnswerLimits answer_limits() {
     return {options.max_answer_bytes, &answer_budget, &hand_over, options.early_abort};
@@ -48,6 +51,7 @@ struct CallContext {
   AnswerBudget answer_budget;
   HandOver hand_over;
   FileSender file_sender;
+  AdapterTemplates adapter_templates;
   std::mutex loading;                 // one load or unload at a time
   std::atomic<bool> draining{false};  // for good: the server shuts down
   std::int64_t attached_unix = 0;

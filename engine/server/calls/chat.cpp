@@ -18,7 +18,10 @@ MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools&
   const ToolUse& use = call.tool_use;
   tools.parallel = use.parallel;
   tools.named = use.choice.kind == ToolChoice::Kind::named;
-  tools.options.format = format_of(use, model.tool_format);
+  const ChatTemplates* const own = call.adapter_templates.get();
+  const bool detects = own != nullptr && model.detect_tool_format;
+  tools.options.format =
+      format_of(use, detects ? model.detect_tool_format(own->sources()) : model.tool_format);
   tools.options.begins_with_call = begins_with_call(use, tools.options.format);
   for (const char* const marker : markers_of(tools.options.format)) {
     const auto token = model.text->special_token(marker);
@@ -62,6 +65,7 @@ MaybeError make_chat_job(CallContext& context, const HttpRequest& request, const
   }
   std::string adapter;
   if (auto error = context.find_adapter(job.call.model, adapter)) return error;
+  job.call.adapter_templates = context.templates_of(adapter);
   ChatTools tools;
   if (auto error = plan_tools(model, job.call, tools)) return error;
   if (auto error = make_requests(job.call, *model.text, model.max_model_len, job.requests)) {

@@ -43,6 +43,7 @@ HttpResponse calls::tokenize(CallContext& context, const HttpRequest& request, c
     const ConversationRules rules{
         .bytes = request.body, .trust_chat_template = context.options.trust_request_chat_template};
     if (auto error = parse_conversation(body, rules, call)) return error_response(*error);
+    call.adapter_templates = context.templates_of(adapter);
     if (auto error = encode_chat(call, text, tokens)) return error_response(*error);
   } else {
     if (!body.contains("prompt") || !body["prompt"].is_string()) {

@@ -45,7 +45,9 @@ bool good_content(const Json& message, std::string& reason) {
   return content->is_string() || good_parts(*content, reason);
 }
 
-// {"function": {"name", "arguments"}}; arguments in text become what they say.
+// {"function": {"name", "arguments"}}; arguments that are the text of an object become that
+// object, and those that are not there an empty one. What else a model wrote, or was cut in
+// writing, stays as it is: the server itself has told the client so.
 bool parse_arguments(Json& calls, std::string& reason) {
   if (calls.is_null()) return true;
   reason =
@@ -57,11 +59,17 @@ bool parse_arguments(Json& calls, std::string& reason) {
     if (!call.is_object() || function == call.end() || !function->is_object()) return false;
     if (!has_text(*function, "name")) return false;
     const auto arguments = function->find("arguments");
-    if (arguments == function->end() || !arguments->is_string()) continue;
-    const auto& text = arguments->get_ref<const std::string&>();
-    std::optional<Json> parsed = text.empty() ? Json::object() : parse_in_order(text);
-    if (!parsed) return false;
-    *arguments = std::move(*parsed);
+    if (arguments == function->end()) {
+      append_member(*function, "arguments", Json::object());
+    } else if (arguments->is_null()) {
+      *arguments = Json::object();
+    } else if (arguments->is_string()) {
+      const auto& text = arguments->get_ref<const std::string&>();
+      const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
+      std::optional<Json> parsed = blank ? Json::object() : parse_in_order(text);
+      if (parsed && parsed->is_null()) parsed = Json::object();
+      if (parsed && parsed->is_object()) *arguments = std::move(*parsed);
+    }
   }
   reason.clear();
   return true;

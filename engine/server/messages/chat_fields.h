@@ -12,8 +12,8 @@ namespace tandem {
 // it. False: it breaks the field's rule; `reason`, when set, says how.
 
 // The messages as they are, unknown members included, but as transformers gives them to templates:
-// a tool call's arguments are parsed, for they are printed as JSON; members that are null are left
-// out; reasoning has the names that templates know it by.
+// a tool call's arguments are parsed, for they are printed as JSON (text that is no object stays
+// text); members that are null are left out; reasoning has the names that templates know it by.
 bool take_messages(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_documents(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);
 bool take_template_kwargs(nlohmann::ordered_json& value, ChatInput& chat, std::string& reason);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include "engine/server/tool_calls/tool_constraint.h"
 #include "engine/service/generation.h"
 #include "engine/tokenizer/jinja/chat_template.h"
+#include "engine/tokenizer/jinja/chat_templates.h"
 
 namespace tandem {
 
@@ -23,10 +25,12 @@ struct Prompt {
 // A completions or chat request as its fields say it; not yet tokenized.
 struct CompletionCall {
   bool chat = false;
-  std::string model;                          // empty: the base
-  std::vector<Prompt> prompts;                // completions
-  ChatInput chat_input;                       // chat
-  std::string chat_template;                  // chat: the request's own; empty: the checkpoint's
+  std::string model;            // empty: the base
+  std::vector<Prompt> prompts;  // completions
+  ChatInput chat_input;         // chat
+  std::string chat_template;    // chat: the request's own; empty: it has none
+  // Chat: the adapter's own; null: it has none. Filled in when the adapter is known.
+  std::shared_ptr<const ChatTemplates> adapter_templates;
   std::optional<bool> add_generation_prompt;  // chat: as asked
   ToolUse tool_use;                           // chat
   GenerationRequest request;                  // all but adapter, prompt and max_tokens

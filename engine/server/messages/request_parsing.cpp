@@ -274,21 +274,22 @@ MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_
 
 MaybeError encode_chat(const CompletionCall& call, const TextCodec& text,
                        std::vector<TokenId>& tokens) {
-  if (call.chat_template.empty() && !text.has_chat_template()) {
+  const ChatSource source{call.chat_template, call.adapter_templates.get()};
+  if (source.request.empty() && source.adapter == nullptr && !text.has_chat_template()) {
     return ApiError{400,
                     "This checkpoint has no chat template; use /v1/completions, or add a "
-                    "chat_template.jinja to its folder",
+                    "chat_template.jinja to its folder or that of the adapter, or start the server "
+                    "with --chat-template FILE",
                     "messages", "no_chat_template", 0};
   }
-  auto rendered = text.render_chat(call.chat_input, call.chat_template);
+  auto rendered = text.render_chat(call.chat_input, source);
   if (!rendered) {
     ApiError error = to_api_error(rendered.status().with_context("the chat template"));
     if (error.status == 400)
       error.param = call.chat_template.empty() ? "messages" : "chat_template";
     return error;
   }
-  // The template writes the special tokens itself.
-  auto encoded = text.encode(*rendered, false);
+  auto encoded = text.encode_chat(*rendered);
   if (!encoded) return to_api_error(encoded.status());
   tokens = std::move(*encoded);
   return std::nullopt;

@@ -1,10 +1,12 @@
 #include "engine/server/messages/text_codec.h"
 
-#include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/json/json_release.h"
+#include "engine/server/messages/conversation_rendering.h"
+#include "engine/server/messages/ordered_json.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace tandem {
@@ -12,28 +14,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool has_parts(const Json& messages) {
-  return std::any_of(messages.begin(), messages.end(), [](const Json& message) {
-    const auto content = message.find("content");
-    return content != message.end() && content->is_array();
-  });
-}
+// Keeps special tokens in contents from being any. A code point that is no character: no text needs
+// it, and one that has it loses it.
+constexpr std::string_view kBreaker = "\xEF\xB7\x91";  // U+FDD1
 
-void join_parts(Json& message) {
-  const auto content = message.find("content");
-  if (content == message.end() || !content->is_array()) return;
-  std::string text;
-  for (const Json& part : *content) {
-    if (&part != &content->front()) text += '\n';
-    text += part.at("text").get_ref<const std::string&>();
+Json with_broken_tokens(const Tokenizer& tokenizer, const Json& value) {
+  if (value.is_string()) {
+    return tokenizer.break_special_tokens(value.get_ref<const std::string&>(), kBreaker);
   }
-  *content = std::move(text);
+  if (!value.is_structured()) return value;
+  Json broken = value.is_array() ? Json::array() : Json::object();
+  for (const auto& [name, member] : value.items()) {
+    if (value.is_array()) {
+      broken.push_back(with_broken_tokens(tokenizer, member));
+    } else {
+      append_member(broken, tokenizer.break_special_tokens(name, kBreaker),
+                    with_broken_tokens(tokenizer, member));
+    }
+  }
+  return broken;
 }
 
 class TokenizerCodec final : public TextCodec {
  public:
-  TokenizerCodec(const Tokenizer& tokenizer, const ChatTemplate* chat_template)
-      : tokenizer_(tokenizer), chat_template_(chat_template) {}
+  TokenizerCodec(const Tokenizer& tokenizer, const ChatTemplates* templates,
+                 SpecialTokensInContent special_tokens)
+      : tokenizer_(tokenizer), templates_(templates), special_tokens_(special_tokens) {}
 
   Result<std::vector<TokenId>> encode(std::string_view text, bool add_special) const override {
     return tokenizer_.encode(text, add_special);
@@ -56,38 +62,57 @@ class TokenizerCodec final : public TextCodec {
     const auto id = tokenizer_.token_to_id(text);
     return id && tokenizer_.is_special(*id) ? id : std::nullopt;
   }
-  bool has_chat_template() const override { return chat_template_ != nullptr; }
-  Result<std::string> render_chat(const ChatInput& input, std::string_view source) const override {
-    if (source.empty()) {
-      TANDEM_CHECK(chat_template_ != nullptr, "no chat template");
-      return render(*chat_template_, input);
+  const ChatTemplates* chat_templates() const override { return templates_; }
+  Result<std::string> render_chat(const ChatInput& input, const ChatSource& source) const override {
+    if (special_tokens_ == SpecialTokensInContent::tokens) return render(input, source);
+    ChatInput broken;
+    const EmptiedFromLeaves messages_at_end(broken.messages);
+    const EmptiedFromLeaves variables_at_end(broken.variables);
+    broken.add_generation_prompt = input.add_generation_prompt;
+    broken.continue_final_message = input.continue_final_message;
+    broken.variables = input.variables;
+    broken.messages = with_broken_tokens(tokenizer_, input.messages);
+    for (const char* name : {"tools", "documents"}) {
+      const auto found = broken.variables.find(name);
+      if (found != broken.variables.end()) *found = with_broken_tokens(tokenizer_, *found);
     }
-    TANDEM_ASSIGN(const auto own, chat_template_ == nullptr
-                                      ? ChatTemplate::parse(source, Json::object())
-                                      : chat_template_->parse_another(source));
-    return render(*own, input);
+    return render(broken, source);
+  }
+  Result<std::vector<TokenId>> encode_chat(std::string_view rendered) const override {
+    const bool breaks = special_tokens_ == SpecialTokensInContent::text;
+    return tokenizer_.encode(rendered, false, breaks ? kBreaker : std::string_view());
   }
   void end_renderings() const override { stopped_ = true; }
 
  private:
-  Result<std::string> render(const ChatTemplate& chat, const ChatInput& input) const {
+  Result<std::string> render(const ChatInput& input, const ChatSource& source) const {
     const RenderLimits limits{.stopped = &stopped_};
-    if (!has_parts(input.messages) || chat.reads_content_parts()) return chat.render(input, limits);
-    ChatInput joined = input;
-    for (Json& message : joined.messages) join_parts(message);
-    return chat.render(joined, limits);
+    const ChatTemplates* templates = source.adapter == nullptr ? templates_ : source.adapter;
+    if (!source.request.empty()) {
+      TANDEM_ASSIGN(const auto own, templates == nullptr
+                                        ? ChatTemplate::parse(source.request, Json::object())
+                                        : templates->parse_another(source.request));
+      return render_conversation(*own, input, limits);
+    }
+    TANDEM_CHECK(templates != nullptr, "no chat template");
+    const auto tools = input.variables.find("tools");
+    const bool has_tools = tools != input.variables.end() && !tools->is_null();
+    TANDEM_ASSIGN(const ChatTemplate* const chosen, templates->choose(has_tools));
+    return render_conversation(*chosen, input, limits);
   }
 
   const Tokenizer& tokenizer_;
-  const ChatTemplate* chat_template_;
+  const ChatTemplates* templates_;
+  const SpecialTokensInContent special_tokens_;
   mutable std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<TextCodec> make_text_codec(const Tokenizer& tokenizer,
-                                           const ChatTemplate* chat_template) {
-  return std::make_unique<TokenizerCodec>(tokenizer, chat_template);
+                                           const ChatTemplates* templates,
+                                           SpecialTokensInContent special_tokens) {
+  return std::make_unique<TokenizerCodec>(tokenizer, templates, special_tokens);
 }
 
 }  // namespace tandem

@@ -11,10 +11,23 @@
 #include "base/status.h"
 #include "engine/service/generation.h"
 #include "engine/tokenizer/jinja/chat_template.h"
+#include "engine/tokenizer/jinja/chat_templates.h"
 
 namespace tandem {
 
 class Tokenizer;
+
+// What special tokens that are written out in a chat's messages, tools and documents become.
+enum class SpecialTokensInContent {
+  tokens,  // themselves, as in transformers: <|im_end|> in a user's words ends the user's turn
+  text,    // text like any other
+};
+
+// What renders a chat: a request's own template, else those of its adapter, else the checkpoint's.
+struct ChatSource {
+  std::string_view request = {};           // empty: it has none
+  const ChatTemplates* adapter = nullptr;  // null: it has none
+};
 
 // Thread-safe.
 class TextCodec {
@@ -31,19 +44,25 @@ class TextCodec {
   virtual bool says_nothing(std::span<const TokenId>, bool /*skip_special*/) const { return false; }
   // Nothing: the text is no token, or one that is not special.
   virtual std::optional<TokenId> special_token(std::string_view text) const = 0;
-  virtual bool has_chat_template() const = 0;
-  // By `source`, a request's own template; empty: by the checkpoint's, which there must be.
-  // Contents of parts are joined to one text, a line each, for a template that does not walk over
-  // them.
+  // Of the checkpoint; null: it has none.
+  virtual const ChatTemplates* chat_templates() const { return nullptr; }
+  virtual bool has_chat_template() const { return chat_templates() != nullptr; }
+  // Renders a chat by what `source` says, as render_conversation() does. Requires a template
+  // somewhere.
   virtual Result<std::string> render_chat(const ChatInput& input,
-                                          std::string_view source) const = 0;
+                                          const ChatSource& source) const = 0;
+  // The tokens of what render_chat() gave. The template writes the special tokens itself.
+  virtual Result<std::vector<TokenId>> encode_chat(std::string_view rendered) const {
+    return encode(rendered, false);
+  }
   // Ends the renderings in progress and all later ones, with `unavailable`: a server that shuts
   // down waits for no template.
   virtual void end_renderings() const {}
 };
 
-// Over the real ones, which outlive it. `chat_template` may be null: the checkpoint has none.
-std::unique_ptr<TextCodec> make_text_codec(const Tokenizer& tokenizer,
-                                           const ChatTemplate* chat_template);
+// Over the real ones, which outlive it. `templates` may be null: the checkpoint has none.
+std::unique_ptr<TextCodec> make_text_codec(
+    const Tokenizer& tokenizer, const ChatTemplates* templates,
+    SpecialTokensInContent special_tokens = SpecialTokensInContent::tokens);
 
 }  // namespace tandem

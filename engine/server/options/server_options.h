@@ -74,6 +74,10 @@ struct ServedModel {
   // this name, a version of it ("NAME@2") included. Thread-safe.
   std::function<std::vector<OnDemandAdapter>()> on_demand_adapters = nullptr;
   std::function<std::optional<OnDemandAdapter>(const std::string& name)> find_on_demand = nullptr;
+  // Chats with an adapter that brings a chat template of its own are rendered by that.
+  bool adapters_have_templates = true;
+  // The format that such templates ask for; null: `tool_format`, whatever they print.
+  std::function<ToolFormat(const std::string& templates)> detect_tool_format = nullptr;
   std::string version = {};    // of the program, told by /v1/stats
   std::string engine_id = {};  // told by /v1/stats, and the registry's; empty: a new one
   // Told by /v1/adapters and /metrics, until an adapter of the name is loaded after all.

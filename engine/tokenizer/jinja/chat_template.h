@@ -1,10 +1,9 @@
-// Chat templates: the Jinja subset that published checkpoints use, interpreted. What the
-// interpreter does not know it refuses when the template is loaded, by name.
+// A chat template: the Jinja subset that published checkpoints use, interpreted. What the
+// interpreter does not know it refuses when the template is parsed, by name.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -38,11 +37,6 @@ class ChatTemplate {
   // `special_tokens` has bos_token, eos_token, ... as strings, visible to the template by name.
   static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source,
                                                      const nlohmann::ordered_json& special_tokens);
-  // Another template with this one's special tokens.
-  Result<std::unique_ptr<ChatTemplate>> parse_another(std::string_view source) const;
-  // From DIR/chat_template.jinja or tokenizer_config.json (a string, or a list of named templates:
-  // "default"). not_found when the checkpoint has none.
-  static Result<std::unique_ptr<ChatTemplate>> load(const std::filesystem::path& dir);
   ~ChatTemplate();
 
   // raise_exception in the template is an invalid_argument with its message. Work, memory and time
@@ -52,6 +46,7 @@ class ChatTemplate {
   // It walks over the parts of a message's content; else it wants one text.
   bool reads_content_parts() const;
   std::string_view source() const;
+  const nlohmann::ordered_json& special_tokens() const;
 
  private:
   struct Impl;

@@ -346,6 +346,31 @@ a {{- 'x' -}} b|a {%- if true -%} y {%- endif -%} b|{%+ if true %}z{% endif +%} 
 {{ {'a': {'b': {}}}}}|{{ '}}' }}|{{ '%}' }}|{{ "{{" }}|{{ [1, 2,] }}|{{ {'x': 1,} }}|{{ (1) }}
 {{ u | upper }}|{{ 'stra\\u00dfe' | upper }}|{{ '\\u0130' | lower | length }}|{{ '\\u00e9T\\u00c9' | capitalize }}|{{ ' \\u00a0x\\u2003' | trim }}|
 {{ 1 is defined and 2 is defined or none }}|{{ not missing is defined }}|{{ (not missing) is defined }}|{{ a == 1 and b > 2 or 'q' }}|{{ 'a' ~ 'b' == 'ab' }}|{{ 1 ~ 2 * 3 }}|{{ -a | abs }}|{{ 'x' + 'y' | upper }}
+{% for r, g in ms | groupby('role') %}{{ r }}:{{ g | length }} {% endfor %}|{% for g in words | map('lower') | map('list') | groupby(0) %}{{ g.grouper }}{{ g.list | length }}{% endfor %}|{% for g in p | groupby('v', default=0) %}{{ g[0] }}{{ g[1] | map(attribute='n') | join }}{% endfor %}|{{ [{'k': 'b'}, {'k': 'A'}, {'k': 'B'}] | groupby('k') }}|{{ [{'k': 'b'}, {'k': 'B'}] | groupby('k', case_sensitive=true) | length }}
+{{ range(7) | batch(3) | list }}|{{ range(7) | batch(3, 'x') | list }}|{{ range(6) | batch(3, 'x') | list }}|{{ range(7) | slice(3) | list }}|{{ range(7) | slice(3, 'x') | list }}|{{ range(2) | slice(3) | list }}|{{ [] | batch(2) | list }}
+{{ 'one two three four' | truncate(9) }}|{{ 'one two three four' | truncate(9, true) }}|{{ 'one two three four' | truncate(12, false, '~') }}|{{ 'one two three' | truncate(10) }}|{{ 'one two three' | truncate(10, leeway=0) }}|{{ 'h\u00e9llo w\u00f6rld \u4e16\u754c and more' | truncate(12, leeway=0) }}|{{ s | truncate }}
+{{ 'a b/c?d=\u00e9&~' | urlencode }}|{{ {'a b': 1, 'c': 'x/y&z'} | urlencode }}|{{ [('q', 'x y'), ('r', 2)] | urlencode }}|{{ 12 | urlencode }}
+{{ 'abc' | center(8) }}|{{ 'abcd' | center(7) }}|{{ 'ab'.center(7, '*') }}|{{ 'ab'.ljust(4) }}|{{ 'ab'.rjust(4, '.') }}|{{ '-42'.zfill(6) }}|{{ '42'.zfill(1) }}|{{ 'a=b=c'.partition('=') }}|{{ 'a=b=c'.rpartition('=') }}|{{ 'abc'.partition('x') }}|{{ 'abc'.rpartition('x') }}|{{ 'abcabc'.rindex('b') }}|{{ html | forceescape }}|{{ 'HeLLo'.casefold() }}
+{% macro box(t) %}<{{ t }}:{{ caller() }}>{% endmacro %}{% call box('x') %}in {{ a }}{% endcall %}|{% macro each(l) %}{% for x in l %}{{ caller(x, loop.index) }}{% endfor %}{% endmacro %}{% call(x, i) each(l) %}{{ i }}={{ x }};{% endcall %}|{% call(x, i=9) each([1]) %}{{ x }}{{ i }}{% endcall %}
+{% macro has() %}{{ caller is defined }}{% endmacro %}{{ has() }}|{% call has() %}{% endcall %}
+{% block b %}x{{ a }}{% endblock %}|{% block c %}{% set z = 4 %}{{ z }}{% endblock c %}{{ z }}|{% for x in l %}{% block d scoped %}{{ x }}{% endblock %}{% endfor %}|{% set top = 5 %}{% for x in l %}{% block e %}{{ top }}{{ x }}{% endblock %}{% endfor %}
+{% for x in [{'n': 1, 'c': [{'n': 2, 'c': [{'n': 3}]}, {'n': 4}]}, {'n': 5}] recursive %}{{ loop.depth }}{{ loop.depth0 }}:{{ x.n }}{% if x.c %}({{ loop(x.c) }}){% endif %}{{ '' if loop.last else ',' }}{% endfor %}
+{% set c = cycler('a', 'b', 'c') %}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.reset() }}{{ c.next() }}|{% set j = joiner(' + ') %}{% for x in l %}{{ j() }}{{ x }}{% endfor %}|{% set k = joiner() %}{{ k() }}a{{ k() }}b
+{{ '%.2f' % 1.5 }}|{{ '%5.1f|%-6d|%06.2f|%+d|% d' % (2.25, 42, 3.14159, 7, 8) }}|{{ '%x %X %o %#x' % (255, 255, 8, 255) }}|{{ '%e %g %G' % (12345.678, 0.00001234, 1e20) }}|{{ '%(n)s is %(v).1f' % {'n': 'pi', 'v': 3.14159} }}|{{ '%5s|%-5s|%.2s' % ('ab', 'ab', 'abcd') }}|{{ '%c%c' % ('x', 65) }}|{{ '%*d' % (5, 42) }}|{{ '%d' % 3.99 }}|{{ '%i%%' % true }}|{{ '%05d' % -42 }}|{{ '%-05d|' % 42 }}
+{{ '%.1f%% of %s' | format(12.345, 'x') }}|{{ '%(a)s-%(b)s' | format(a=1, b=2) }}
+{{ '{:.1f}'.format(1.5) }}|{{ '{:>8}|{:<8}|{:^8}|{:*^9}'.format('ab', 'cd', 'ef', 'gh') }}|{{ '{:5d}|{:05d}|{:+}|{:,}|{:_}'.format(42, -42, 7, 1234567, 1234567) }}|{{ '{:x} {:X} {:o} {:b} {:#x}'.format(255, 255, 8, 5, 255) }}|{{ '{:e} {:g} {:.3} {:%} {:.1%}'.format(1234.5, 0.00001, 3.14159, 0.256, 0.256) }}|{{ '{:10.3f}|{:<10.2f}|{:,.2f}'.format(3.14159, 2.5, 1234567.891) }}
+{{ '{0[x]}{1.role}{2[0]}'.format(d, ms[0], l) }}|{{ '{!r} {!s:>5}'.format('q', 'w') }}|{{ '{:.3}|{:5}|'.format('abcdef', true) }}|{{ '{:s}'.format('x') }}|{{ '{:.3}'.format(3.0) }}|{{ '{:.3}'.format(1234.0) }}|{{ '{}'.format(1.0) }}|{{ '{:c}'.format(233) }}|{{ '{:=+7}'.format(42) }}
+{{ ms | selectattr('role', '==', 'user') | list | length }}|{{ [1, 2, 3] | select('>=', 2) | list }}|{{ [1, 2, 3] | reject('!=', 2) | list }}|{{ [1, 2, 3] | select('<', 2) | list }}|{{ [1, 2, 3] | select('greaterthan', 1) | list }}|{{ [1, 2, 3] | select('<=', 1) | list }}|{{ [1, 2, 3] | select('>', 2) | list }}|{{ s is escaped }}
+{{ d | attr('x') is defined }}|{{ s | attr('upper') is defined }}|{{ (s | attr('upper'))() }}
+{{ '%q' % 1 }}
+{{ '%s %s' % 'x' }}
+{{ '%d' % 'x' }}
+{{ '{:d}'.format(1.5) }}
+{{ '{:d}'.format('x') }}
+{{ '%(x)s' % {'y': 1} }}
+{{ 'abc'.rindex('z') }}
+{% for x in l %}{{ loop([1]) }}{% endfor %}
+{% call 1 %}{% endcall %}
 {{ missing.x }}
 {{ missing + 'x' }}
 {{ missing() }}

@@ -107,8 +107,8 @@ struct RestEngine {
   explicit RestEngine(EngineOptions options = small_engine_options(256),
                       const std::string& dir = "data/demo-llama")
       : engine(TestEngine::load(dir, DType::f32, options)),
-        chat_template(ChatTemplate::load(dir).value()),
-        text(make_text_codec(*engine->tokenizer, chat_template.get())) {
+        chat_templates(ChatTemplates::load(dir).value()),
+        text(make_text_codec(*engine->tokenizer, chat_templates.get())) {
     log::set_level(log::Level::off);
     api = std::make_unique<Api>(ServerOptions{});
     ServedModel model{"base",     "/models/base",    options.max_model_len, 8, engine->engine.get(),
@@ -142,7 +142,7 @@ struct RestEngine {
   }
 
   std::unique_ptr<TestEngine> engine;
-  std::unique_ptr<ChatTemplate> chat_template;
+  std::unique_ptr<ChatTemplates> chat_templates;
   std::unique_ptr<TextCodec> text;
   std::unique_ptr<Api> api;  // last: ends before what it serves
 };

@@ -51,7 +51,7 @@ class ByteCodec : public TextCodec {
     return static_cast<TokenId>(300 + (found - special.begin()));
   }
   bool has_chat_template() const override { return chat; }
-  Result<std::string> render_chat(const ChatInput& input, std::string_view) const override {
+  Result<std::string> render_chat(const ChatInput& input, const ChatSource&) const override {
     std::string text;
     for (const auto& message : input.messages) {
       const auto role = message["role"].get<std::string>();

@@ -60,8 +60,6 @@ constexpr std::array<Hint, 112> kHints = {{
     {"-q", kNoQuantization},
     {"--tokenizer", "the checkpoint's own tokenizer.json is used: leave it out"},
     {"--trust-remote-code", "code of a checkpoint is never run: leave it out"},
-    {"--chat-template",
-     "the checkpoint's own is used; requests may bring theirs with --trust-request-chat-template"},
     {"--enable-auto-tool-choice",
      "calls of tools are read unless --tool-call-parser is none: leave it out"},
     {"--download-dir", kNoDownload},

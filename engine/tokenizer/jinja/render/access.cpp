@@ -32,8 +32,8 @@ Value loop_attribute(const Value& self, std::string_view name) {
   if (name == "first") return Value(i == 0);
   if (name == "last") return Value(i + 1 == items.size());
   if (name == "length") return integer(items.size());
-  if (name == "depth") return integer(1);  // it counts recursive loops, which there are none of
-  if (name == "depth0") return integer(0);
+  if (name == "depth") return integer(loop.depth0 + 1);
+  if (name == "depth0") return integer(loop.depth0);
   if (name == "previtem")
     return i == 0 ? make_undefined("there is no previous item") : items[i - 1];
   if (name == "nextitem")
@@ -79,6 +79,10 @@ Value get_attribute(const Value& object, std::string_view name) {
   if (const Namespace* space = object.as<Namespace>()) {
     const auto it = space->members.find(name);
     return it == space->members.end() ? make_undefined(name) : it->second;
+  }
+  if (const Sequence* group = object.as<Sequence>(); group != nullptr && group->is_group) {
+    if (name == "grouper") return group->items[0];
+    if (name == "list") return group->items[1];
   }
   Value method = find_method(object, name);
   if (!is_undefined(method)) return method;

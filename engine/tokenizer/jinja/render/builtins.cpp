@@ -5,8 +5,8 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <ctime>
+#include <utility>
 
 #include "engine/tokenizer/jinja/values/print.h"
 #include "engine/tokenizer/jinja/values/search.h"
@@ -89,6 +89,57 @@ Value strftime_now(Interpreter&, Args& args) {
   return Value(std::move(text));
 }
 
+// One of its arguments after the other: {% set c = cycler('a', 'b') %}{{ c.next() }}.
+Value cycler(Interpreter& in, Args& args) {
+  if (args.positional.empty() || !args.named.empty()) throw Error("cycler takes items alone");
+  struct Turn {
+    Values items;
+    std::size_t at = 0;
+  };
+  const Value items = make_list(args.positional);  // refuses what nests too deeply
+  const auto turn = make_metered<Turn>(Turn{args.positional});
+  // The interpreter keeps the namespace until it ends, and calls nothing after that.
+  const std::shared_ptr<Namespace> space = in.make_namespace();
+  const auto show = [turn, members = space.get()] {
+    members->members["current"] = turn->items[turn->at];
+  };
+  space->members["next"] = make_function(
+      "cycler.next",
+      [turn, show](Interpreter&, Args& none) {
+        ArgReader(none, "cycler.next").done();
+        Value now = turn->items[turn->at];
+        turn->at = (turn->at + 1) % turn->items.size();
+        show();
+        return now;
+      },
+      &items);
+  space->members["reset"] = make_function(
+      "cycler.reset",
+      [turn, show](Interpreter&, Args& none) {
+        ArgReader(none, "cycler.reset").done();
+        turn->at = 0;
+        show();
+        return Value();
+      },
+      &items);
+  show();
+  return Value(space);
+}
+
+// Prints nothing at its first call, and the separator at each later one.
+Value joiner(Interpreter&, Args& args) {
+  ArgReader reader(args, "joiner");
+  const Value separator = reader.next("sep", Value(", "));
+  reader.done();
+  return make_function(
+      "joiner",
+      [separator, used = make_metered<bool>(false)](Interpreter&, Args& none) {
+        ArgReader(none, "joiner").done();
+        return std::exchange(*used, true) ? separator : Value("");
+      },
+      &separator);
+}
+
 }  // namespace
 
 std::int64_t truncated(double d) {
@@ -105,7 +156,8 @@ void add_globals(Interpreter& interpreter) {
   for (const auto& [name, function] :
        {std::pair{"range", &range}, std::pair{"dict", &dict},
         std::pair{"namespace", &make_namespace}, std::pair{"raise_exception", &raise_exception},
-        std::pair{"strftime_now", &strftime_now}})
+        std::pair{"strftime_now", &strftime_now}, std::pair{"cycler", &cycler},
+        std::pair{"joiner", &joiner}})
     interpreter.set_global(name, make_function(name, function));
 }
 
@@ -143,76 +195,6 @@ Value items_of(const Value& value) {
   Values items;
   for (const auto& [key, member] : dict->items) items.push_back(make_tuple({key, member}));
   return make_list(std::move(items));
-}
-
-String format_percent(std::string_view format, const Value& values) {
-  const Sequence* tuple = values.as<Sequence>();
-  if (tuple != nullptr && !tuple->is_tuple) tuple = nullptr;
-  std::size_t used = 0;
-  auto next = [&]() -> const Value& {
-    const std::size_t count = tuple == nullptr ? 1 : tuple->items.size();
-    if (used == count) throw Error("%: not enough values for the format");
-    ++used;
-    return tuple == nullptr ? values : tuple->items[used - 1];
-  };
-  String out;
-  for (std::size_t i = 0; i < format.size(); ++i) {
-    if (format[i] != '%') {
-      out += format[i];
-      continue;
-    }
-    const char kind = ++i < format.size() ? format[i] : '\0';
-    if (kind == '%') {
-      out += '%';
-    } else if (kind == 's') {
-      out += str(next());
-    } else if (kind == 'r') {
-      out += repr(next());
-    } else if (kind == 'd' || kind == 'i') {
-      const Value& v = next();
-      if (!is_number(v)) throw Error("%d needs a number");
-      out += fmt::format("{}", is_float(v) ? truncated(double_of(v)) : integer_of(v));
-    } else {
-      throw Error(fmt::format("% format \"%{}\" is not supported", kind));
-    }
-  }
-  if (tuple != nullptr && used < tuple->items.size())
-    throw Error("%: more values than the format takes");
-  if (tuple == nullptr && used == 0 && values.as<Dict>() == nullptr)
-    throw Error("%: more values than the format takes");
-  return out;
-}
-
-String format_braces(std::string_view format, ArgReader& args) {
-  String out;
-  for (std::size_t i = 0; i < format.size(); ++i) {
-    const char c = format[i];
-    const bool doubled = i + 1 < format.size() && format[i + 1] == c;
-    if ((c == '{' || c == '}') && doubled) {
-      out += c;
-      ++i;
-    } else if (c == '}') {
-      throw Error("format: a single '}'");
-    } else if (c != '{') {
-      out += c;
-    } else {
-      const std::size_t end = format.find('}', i);
-      if (end == std::string_view::npos) throw Error("format: a '{' without '}'");
-      const String field(format.substr(i + 1, end - i - 1));
-      if (field.find_first_of(":!.[") != String::npos)
-        throw Error(fmt::format("format: field \"{{{}}}\" is not supported", field));
-      const bool numbered = field.find_first_not_of("0123456789") == String::npos;
-      if (field.empty()) {
-        out += str(args.require("a value"));
-      } else if (numbered && field.size() < 4) {
-        out += str(args.positional(static_cast<std::size_t>(std::atoi(field.c_str()))));
-      } else {
-        out += str(args.named(field));
-      }
-      i = end;
-    }
-  }
-  return out;
 }
 
 }  // namespace tandem::jinja

@@ -17,10 +17,16 @@ String replace_text(std::string_view text, std::string_view from, std::string_vi
 // A dict as a list of (key, value) tuples.
 Value items_of(const Value& dict);
 
-// str.format with {}, {0} and {name}; format specifications are refused.
+// str.format: {}, {0}, {name.member[0]!r:>8.2f}.
 String format_braces(std::string_view format, ArgReader& args);
-// printf-style formatting of Python's % operator: %s, %r, %d, %i and %%.
+// printf-style formatting of Python's % operator: "%s %-8.2f %(name)s".
 String format_percent(std::string_view format, const Value& values);
+// A text between as many fill characters as make it `width` characters long. Side: where the text
+// is, '<', '>' or '^'.
+String padded(std::string_view text, std::int64_t width, char side, std::string_view fill = " ");
+
+// str.center, which puts an odd character elsewhere than a format's '^' does.
+String centered(std::string_view text, std::int64_t width, std::string_view fill = " ");
 
 // int(d); throws Error if it does not fit.
 std::int64_t truncated(double d);
@@ -31,7 +37,8 @@ bool is_digit(char32_t c);  // str.isdigit
 FilterFunction find_filter(std::string_view name);
 TestFunction find_test(std::string_view name);
 
-// The functions every template sees: range, namespace, dict, raise_exception, strftime_now.
+// The functions every template sees: range, namespace, dict, cycler, joiner, raise_exception,
+// strftime_now.
 void add_globals(Interpreter& interpreter);
 
 }  // namespace tandem::jinja

@@ -131,8 +131,6 @@ Value Interpreter::eval_sized(const Expr& e) {
     }
     case Kind::call: {
       const Value function = child(0);
-      if (const Undefined* missing = function.as<Undefined>())
-        throw Error(fmt::format("'{}' is undefined", missing->name));
       Args args = eval_arguments(e);
       return call(function, args);
     }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "engine/tokenizer/jinja/render/access.h"
 #include "engine/tokenizer/jinja/render/builtins.h"
@@ -182,6 +183,97 @@ Value sum(Interpreter& in, const Value& input, Args& args) {
   return total;
 }
 
+std::int64_t take_count(ArgReader& reader, const char* name) {
+  const std::int64_t count = integer_of(reader.require(name));
+  if (count < 1) throw Error(fmt::format("{} must be at least 1", name));
+  return count;
+}
+
+Value batch(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "batch");
+  const auto size = static_cast<std::size_t>(take_count(reader, "linecount"));
+  const Value fill = reader.next("fill_with", Value());
+  reader.done();
+  const auto source = iterate(input);  // owns what the loop walks
+  Values rows;
+  Values row;
+  for (const Value& item : source->items) {
+    spend_steps(1);
+    row.push_back(item);
+    if (row.size() == size) rows.push_back(make_list(std::exchange(row, {})));
+  }
+  if (row.empty()) return make_list(std::move(rows));
+  while (!is_none(fill) && row.size() < size) {
+    spend_steps(1);
+    row.push_back(fill);
+  }
+  rows.push_back(make_list(std::move(row)));
+  return make_list(std::move(rows));
+}
+
+// So many columns, the first of which have one more where the items do not divide evenly.
+Value slice(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "slice");
+  const auto columns = static_cast<std::size_t>(take_count(reader, "slices"));
+  const Value fill = reader.next("fill_with", Value());
+  reader.done();
+  const auto source = iterate(input);
+  const Values& all = source->items;
+  const std::size_t longer = all.size() % columns;
+  Values result;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < columns; ++i) {
+    const std::size_t size = all.size() / columns + (i < longer ? 1 : 0);
+    spend_steps(size + 1);
+    const auto from = all.begin() + static_cast<std::ptrdiff_t>(begin);
+    Values column(from, from + static_cast<std::ptrdiff_t>(size));
+    if (!is_none(fill) && i >= longer) column.push_back(fill);
+    result.push_back(make_list(std::move(column)));
+    begin += size;
+  }
+  return make_list(std::move(result));
+}
+
+Value groupby(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "groupby");
+  const Value attribute = reader.require("attribute");
+  const Value fallback = reader.next("default", Value());
+  const bool case_sensitive = truthy(reader.next("case_sensitive", Value(false)));
+  reader.done();
+  struct Keyed {
+    Value folded, original, item;
+  };
+  std::vector<Keyed, Metered<Keyed>> sorted;
+  const auto source = iterate(input);
+  for (const Value& item : source->items) {
+    spend_steps(16);
+    Value key = follow(item, attribute);
+    if (is_undefined(key) && !is_none(fallback)) key = fallback;
+    sorted.push_back({fold(key, case_sensitive), key, item});
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Keyed& a, const Keyed& b) { return less(a.folded, b.folded); });
+  Values groups;
+  for (std::size_t begin = 0; begin < sorted.size();) {
+    Values members;
+    std::size_t end = begin;
+    for (; end < sorted.size() && equals(sorted[begin].folded, sorted[end].folded); ++end)
+      members.push_back(sorted[end].item);
+    groups.push_back(make_group(sorted[begin].original, make_list(std::move(members))));
+    begin = end;
+  }
+  return make_list(std::move(groups));
+}
+
+// foo.bar without looking among a dict's own keys.
+Value attr(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "attr");
+  const Value name = reader.require("name");
+  reader.done();
+  const String text = str(name);
+  return input.as<Dict>() != nullptr ? find_method(input, text) : get_attribute(input, text);
+}
+
 // The name of a filter or test in the first argument, and the arguments that go to it.
 Args take_inner(Args& args, const char* who, String& name) {
   ArgReader reader(args, who);
@@ -281,6 +373,10 @@ const std::vector<std::pair<std::string_view, FilterFunction>>& sequence_filters
       {"min", min},
       {"max", max},
       {"sum", sum},
+      {"batch", batch},
+      {"slice", slice},
+      {"groupby", groupby},
+      {"attr", attr},
       {"map", map},
       {"select", select},
       {"reject", reject},

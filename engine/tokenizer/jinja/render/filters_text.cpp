@@ -236,10 +236,78 @@ Value wordcount(Interpreter&, const Value& input, Args& args) {
   return Value(words);
 }
 
+// At the end of a word, unless it may be cut; a text that is little too long stays whole.
+Value truncate(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "truncate");
+  const std::int64_t most = integer_of(reader.next("length", Value(std::int64_t{255})));
+  const bool cuts_words = truthy(reader.next("killwords", Value(false)));
+  const String end = str(reader.next("end", Value("...")));
+  const Value leeway = reader.next("leeway", Value());
+  reader.done();
+  const std::int64_t spare = is_none(leeway) ? 5 : integer_of(leeway);
+  const auto end_length = static_cast<std::int64_t>(utf8::length(end));
+  if (most < end_length || spare < 0) throw Error("truncate: the length is below that of the end");
+  String text = str(input);
+  const auto length = static_cast<std::int64_t>(utf8::length(text));
+  if (length - spare <= most) return Value(std::move(text));
+  std::size_t kept = 0;
+  for (std::int64_t i = 0; i < most - end_length; ++i) utf8::next(text, kept);
+  text.resize(kept);
+  const std::size_t space = cuts_words ? String::npos : text.rfind(' ');
+  if (space != String::npos) text.resize(space);
+  return Value(text + end);
+}
+
+String url_quoted(std::string_view text, bool in_query) {
+  String out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !in_query);
+    if (plain) {
+      out += c;
+    } else if (c == ' ' && in_query) {
+      out += '+';
+    } else {
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
+// A text, or a query of a dict or of pairs.
+Value urlencode(Interpreter&, const Value& input, Args& args) {
+  ArgReader(args, "urlencode").done();
+  const bool is_dict = input.as<Dict>() != nullptr;
+  if (!is_dict && input.as<Sequence>() == nullptr) return Value(url_quoted(str(input), false));
+  const auto pairs = iterate(is_dict ? items_of(input) : input);
+  String out;
+  for (const Value& pair : pairs->items) {
+    spend_steps(1);
+    const auto both = iterate(pair);
+    if (both->items.size() != 2) throw Error("urlencode: a pair must have two items");
+    if (!out.empty()) out += '&';
+    out += url_quoted(str(both->items[0]), true) + "=" + url_quoted(str(both->items[1]), true);
+  }
+  return Value(std::move(out));
+}
+
+Value center(Interpreter&, const Value& input, Args& args) {
+  ArgReader reader(args, "center");
+  const std::int64_t width = integer_of(reader.next("width", Value(std::int64_t{80})));
+  reader.done();
+  return Value(centered(str(input), width));
+}
+
 Value format(Interpreter&, const Value& input, Args& args) {
   ArgReader reader(args, "format");
-  const Value values = make_tuple(reader.rest());
-  reader.done();
+  Value values = make_tuple(reader.rest());
+  if (!args.named.empty()) {
+    auto dict = make_metered<Dict>();
+    for (const auto& [name, value] : args.named) dict->set(Value(name), value);
+    if (!values.as<Sequence>()->items.empty())
+      throw Error("format takes values by place or by name, not both");
+    values = make_dict(std::move(dict));
+  }
   String text = format_percent(str(input), values);
   return Value(std::move(text));
 }
@@ -268,6 +336,10 @@ const std::vector<std::pair<std::string_view, FilterFunction>>& text_filters() {
       {"tojson", to_json_filter},
       {"wordcount", wordcount},
       {"format", format},
+      {"truncate", truncate},
+      {"urlencode", urlencode},
+      {"center", center},
+      {"forceescape", on_text<escape>},
   };
   return kFilters;
 }

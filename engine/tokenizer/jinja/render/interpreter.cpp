@@ -32,10 +32,13 @@ class Interpreter::ScopeGuard {
   std::shared_ptr<Scope> outer_;
 };
 
-// Empties what loop.changed() was given: it may hold the loop itself.
+// Empties what loop.changed() was given, and what loop(...) keeps: they may hold the loop itself.
 struct LoopGuard {
   explicit LoopGuard(Loop& l) : loop(l) {}
-  ~LoopGuard() { loop.changed.clear(); }
+  ~LoopGuard() {
+    loop.changed.clear();
+    loop.recurse = nullptr;
+  }
   LoopGuard(const LoopGuard&) = delete;
   LoopGuard& operator=(const LoopGuard&) = delete;
   Loop& loop;
@@ -59,17 +62,22 @@ String Interpreter::render(const Body& body) {
   return capture(body);
 }
 
-String Interpreter::capture(const Body& body) {
+template <typename Print>
+String Interpreter::captured(Print&& print) {
   String text;
   String* outer = std::exchange(out_, &text);
   try {
-    run(body);
+    print();
   } catch (...) {
     out_ = outer;
     throw;
   }
   out_ = outer;
   return text;
+}
+
+String Interpreter::capture(const Body& body) {
+  return captured([&] { run(body); });
 }
 
 void Interpreter::write(std::string_view text) {
@@ -109,6 +117,15 @@ Interpreter::Flow Interpreter::run_one(const Stmt& stmt) {
       return Flow::normal;
     case Kind::for_:
       return run_for(stmt);
+    case Kind::call_block:
+      write(str(call_with_body(stmt)));
+      return Flow::normal;
+    case Kind::block: {
+      std::shared_ptr<Scope> outermost = scope_;
+      while (outermost->parent != nullptr) outermost = outermost->parent;
+      const ScopeGuard guard(*this, std::move(outermost));
+      return run(stmt.body);
+    }
     case Kind::set:
       assign(*stmt.target, eval(*stmt.expr));
       return Flow::normal;
@@ -148,7 +165,21 @@ Interpreter::Flow Interpreter::run_one(const Stmt& stmt) {
 }
 
 Interpreter::Flow Interpreter::run_for(const Stmt& stmt) {
-  const Value source = eval(*stmt.expr);
+  run_loop(stmt, eval(*stmt.expr), 0);
+  return Flow::normal;
+}
+
+Value Interpreter::recurse(const Stmt& stmt, const std::shared_ptr<Scope>& scope, Args& args,
+                           std::size_t depth0) {
+  const DepthGuard deeper(*this);
+  ArgReader reader(args, "loop");
+  const Value items = reader.require("items");
+  reader.done();
+  const ScopeGuard guard(*this, scope);
+  return Value(captured([&] { run_loop(stmt, items, depth0); }));
+}
+
+void Interpreter::run_loop(const Stmt& stmt, const Value& source, std::size_t depth0) {
   spend_for(source);
   std::shared_ptr<const Sequence> items = iterate(source);
   if (stmt.condition != nullptr) {
@@ -164,10 +195,17 @@ Interpreter::Flow Interpreter::run_for(const Stmt& stmt) {
   }
   if (items->items.empty()) {
     const ScopeGuard guard(*this);
-    return run(stmt.other);
+    run(stmt.other);
+    return;
   }
   auto loop = make_metered<Loop>();
   loop->items = items;
+  loop->depth0 = depth0;
+  if (stmt.recursive) {
+    loop->recurse = [&stmt, scope = scope_, depth0](Interpreter& interpreter, Args& args) {
+      return interpreter.recurse(stmt, scope, args, depth0 + 1);
+    };
+  }
   const LoopGuard forget(*loop);
   Flow flow = Flow::normal;
   for (std::size_t i = 0; i < items->items.size() && flow != Flow::break_; ++i) {
@@ -178,7 +216,6 @@ Interpreter::Flow Interpreter::run_for(const Stmt& stmt) {
     assign(*stmt.target, items->items[i]);
     flow = run(stmt.body);
   }
-  return Flow::normal;
 }
 
 void Interpreter::assign(const Expr& target, const Value& value) {
@@ -210,6 +247,12 @@ Value Interpreter::make_macro(const Stmt& stmt) {
 
 Value Interpreter::call_macro(const Stmt& stmt, const std::shared_ptr<Scope>& scope, Args& args) {
   const ScopeGuard guard(*this, scope);
+  const auto caller = std::find_if(args.named.begin(), args.named.end(),
+                                   [](const auto& named) { return named.first == "caller"; });
+  if (caller != args.named.end()) {
+    scope_->names["caller"] = caller->second;
+    args.named.erase(caller);
+  }
   ArgReader reader(args, stmt.text);
   for (const auto& [name, fallback] : stmt.parameters) {
     Value value = reader.next(name, make_undefined(name));
@@ -220,7 +263,22 @@ Value Interpreter::call_macro(const Stmt& stmt, const std::shared_ptr<Scope>& sc
   return Value(capture(stmt.body));
 }
 
+Value Interpreter::call_with_body(const Stmt& stmt) {
+  const Expr& e = *stmt.expr;
+  const Value function = eval(*e.children[0]);
+  Args args = eval_arguments(e);
+  args.named.emplace_back("caller", make_macro(stmt));
+  return call(function, args);
+}
+
 Value Interpreter::call(const Value& function, Args& args) {
+  if (const Loop* loop = function.as<Loop>(); loop != nullptr && loop->recurse) {
+    spend_steps(1);
+    const Function::Call again = loop->recurse;  // the loop may end meanwhile
+    return again(*this, args);
+  }
+  if (const Undefined* missing = function.as<Undefined>())
+    throw Error(fmt::format("'{}' is undefined", missing->name));
   const Function* f = function.as<Function>();
   if (f == nullptr) throw Error(fmt::format("a {} cannot be called", type_name(function)));
   spend_steps(1);

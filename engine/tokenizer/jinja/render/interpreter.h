@@ -69,11 +69,18 @@ class Interpreter {
   Flow run(const Body& body);
   Flow run_one(const Stmt& stmt);
   Flow run_for(const Stmt& stmt);
+  void run_loop(const Stmt& stmt, const Value& source, std::size_t depth0);
+  // loop(items), in the scope around the loop.
+  Value recurse(const Stmt& stmt, const std::shared_ptr<Scope>& scope, Args& args,
+                std::size_t depth0);
   String capture(const Body& body);
+  template <typename Print>
+  String captured(Print&& print);  // what it prints
   void write(std::string_view text);
   void assign(const Expr& target, const Value& value);
   Value make_macro(const Stmt& stmt);
   Value call_macro(const Stmt& stmt, const std::shared_ptr<Scope>& scope, Args& args);
+  Value call_with_body(const Stmt& stmt);
 
   Value eval(const Expr& e);
   Value eval_sized(const Expr& e);

@@ -97,6 +97,9 @@ bool same_as(const Value& a, const Value& b) {
   return std::string_view(type_name(a)) == type_name(b) && equals(a, b);
 }
 
+bool is_escaped(const Value&) {
+  return false;  // nothing is marked as markup here
+}
 bool is_filter(const Value& v) {
   return is_string(v) && find_filter(*v.as<String>()) != nullptr;
 }
@@ -128,16 +131,23 @@ TestFunction find_test(std::string_view name) {
       {"even", plain<is_even>},
       {"filter", plain<is_filter>},
       {"test", plain<is_test>},
+      {"escaped", plain<is_escaped>},
       {"divisibleby", against<is_divisible>},
       {"eq", against<equals>},
       {"equalto", against<equals>},
+      {"==", against<equals>},
       {"ne", against<ne>},
+      {"!=", against<ne>},
       {"lt", against<less>},
       {"lessthan", against<less>},
+      {"<", against<less>},
       {"gt", against<gt>},
       {"greaterthan", against<gt>},
+      {">", against<gt>},
       {"le", against<le>},
+      {"<=", against<le>},
       {"ge", against<ge>},
+      {">=", against<ge>},
       {"in", against<in>},
       {"sameas", against<same_as>},
   };

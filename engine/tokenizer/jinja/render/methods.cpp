@@ -226,6 +226,63 @@ Value str_count(Interpreter&, const Value& self, ArgReader& args) {
   if (part.empty()) return Value(static_cast<std::int64_t>(utf8::length(s) + 1));
   return Value(static_cast<std::int64_t>(find_all(s, part, -1).size()));
 }
+Value str_rindex(Interpreter&, const Value& self, ArgReader& args) {
+  const Value what = args.require("sub");
+  const std::size_t at = find_last(*self.as<String>(), text_of(what, "rindex"));
+  if (at == String::npos) throw Error("rindex: substring not found");
+  return position(*self.as<String>(), at);
+}
+
+// What is before the separator, the separator, and what is behind it.
+Value partition(const Value& self, ArgReader& args, bool from_right) {
+  const Value given = args.require("sep");
+  const String& mark = text_of(given, "partition: sep");
+  if (mark.empty()) throw Error("partition: empty separator");
+  const std::string_view s = *self.as<String>();
+  const std::size_t at = from_right ? find_last(s, mark) : find_first(s, mark);
+  if (at == String::npos) {
+    return from_right ? make_tuple({Value(""), Value(""), self})
+                      : make_tuple({self, Value(""), Value("")});
+  }
+  return make_tuple({Value(s.substr(0, at)), given, Value(s.substr(at + mark.size()))});
+}
+Value str_partition(Interpreter&, const Value& self, ArgReader& args) {
+  return partition(self, args, false);
+}
+Value str_rpartition(Interpreter&, const Value& self, ArgReader& args) {
+  return partition(self, args, true);
+}
+
+template <typename Lay>
+Value laid_out(ArgReader& args, Lay&& lay) {
+  const std::int64_t width = integer_of(args.require("width"));
+  const Value fill = args.next("fillchar", Value(" "));
+  if (utf8::length(text_of(fill, "fillchar")) != 1) throw Error("fillchar must be one character");
+  return Value(lay(width, *fill.as<String>()));
+}
+Value str_center(Interpreter&, const Value& self, ArgReader& args) {
+  return laid_out(args, [&](std::int64_t width, const String& fill) {
+    return centered(*self.as<String>(), width, fill);
+  });
+}
+Value str_ljust(Interpreter&, const Value& self, ArgReader& args) {
+  return laid_out(args, [&](std::int64_t width, const String& fill) {
+    return padded(*self.as<String>(), width, '<', fill);
+  });
+}
+Value str_rjust(Interpreter&, const Value& self, ArgReader& args) {
+  return laid_out(args, [&](std::int64_t width, const String& fill) {
+    return padded(*self.as<String>(), width, '>', fill);
+  });
+}
+Value str_zfill(Interpreter&, const Value& self, ArgReader& args) {
+  const std::int64_t width = integer_of(args.require("width"));
+  const std::string_view s = *self.as<String>();
+  const std::size_t sign = s.starts_with('-') || s.starts_with('+') ? 1 : 0;
+  return Value(String(s.substr(0, sign)) +
+               padded(s.substr(sign), width - static_cast<std::int64_t>(sign), '>', "0"));
+}
+
 Value str_join(Interpreter&, const Value& self, ArgReader& args) {
   const Value items = args.require("iterable");
   String text;
@@ -327,7 +384,11 @@ constexpr std::array kStrMethods = {
     Entry{"isdigit", str_isdigit},       Entry{"removesuffix", str_removesuffix},
     Entry{"isalpha", str_isalpha},       Entry{"isalnum", str_isalnum},
     Entry{"isspace", str_isspace},       Entry{"isupper", str_isupper},
-    Entry{"islower", str_islower},
+    Entry{"islower", str_islower},       Entry{"partition", str_partition},
+    Entry{"rpartition", str_rpartition}, Entry{"center", str_center},
+    Entry{"ljust", str_ljust},           Entry{"rjust", str_rjust},
+    Entry{"zfill", str_zfill},           Entry{"rindex", str_rindex},
+    Entry{"casefold", str_lower},
 };
 constexpr std::array kDictMethods = {
     Entry{"items", dict_items}, Entry{"keys", dict_keys}, Entry{"values", dict_values},
@@ -337,14 +398,13 @@ constexpr std::array kListMethods = {Entry{"index", list_index}, Entry{"count", 
                                      Entry{"copy", same}};
 
 // Python has these too. Most change their object, which the sandbox that templates run in forbids.
-constexpr std::array<std::string_view, 42> kOtherMethods = {
-    "casefold",   "center",       "encode",     "expandtabs",  "format_map",  "isascii",
-    "isdecimal",  "isidentifier", "isnumeric",  "isprintable", "istitle",     "ljust",
-    "maketrans",  "partition",    "rindex",     "rjust",       "rpartition",  "swapcase",
-    "translate",  "zfill",        "clear",      "fromkeys",    "pop",         "popitem",
-    "setdefault", "update",       "append",     "extend",      "insert",      "remove",
-    "reverse",    "sort",         "bit_length", "conjugate",   "is_integer",  "to_bytes",
-    "from_bytes", "numerator",    "imag",       "real",        "denominator", "hex"};
+constexpr std::array<std::string_view, 34> kOtherMethods = {
+    "encode",    "expandtabs",  "format_map", "isascii",    "isdecimal",  "isidentifier",
+    "isnumeric", "isprintable", "istitle",    "maketrans",  "swapcase",   "translate",
+    "clear",     "fromkeys",    "pop",        "popitem",    "setdefault", "update",
+    "append",    "extend",      "insert",     "remove",     "reverse",    "sort",
+    "hex",       "bit_length",  "conjugate",  "is_integer", "to_bytes",   "from_bytes",
+    "numerator", "imag",        "real",       "denominator"};
 
 template <std::size_t N>
 const Entry* find_in(const std::array<Entry, N>& table, std::string_view name) {
@@ -355,11 +415,11 @@ const Entry* find_in(const std::array<Entry, N>& table, std::string_view name) {
 
 // Which of the other methods belong to which type.
 bool python_has(const Value& self, std::size_t i) {
-  if (is_string(self)) return i < 20;
-  if (self.as<Dict>() != nullptr) return i >= 20 && i < 26;
+  if (is_string(self)) return i < 12;
+  if (self.as<Dict>() != nullptr) return i >= 12 && i < 18;
   if (const Sequence* s = self.as<Sequence>())
-    return !s->is_tuple && (i == 20 || i == 22 || (i >= 26 && i < 32));
-  return is_number(self) && i >= 32;
+    return !s->is_tuple && (i == 12 || i == 14 || (i >= 18 && i < 24));
+  return is_number(self) && i >= 24;
 }
 
 }  // namespace

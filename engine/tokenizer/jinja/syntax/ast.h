@@ -70,6 +70,8 @@ struct Stmt {
     set_block,     // target = what body prints, through the filters of expr if there are any
     macro,         // text(parameters) prints body
     filter_block,  // what body prints, through the filters of expr
+    call_block,    // what the call expr prints, whose caller(parameters) prints body
+    block,         // body, with the names that are set outside of all others
     with,          // assignments, body
     group,         // body (generation marks)
     break_,
@@ -80,7 +82,8 @@ struct Stmt {
   Kind kind;
   int line = 0;
   std::string text;
-  ExprPtr target;  // a name, an attribute (namespace member) or a tuple of targets
+  bool recursive = false;  // for_
+  ExprPtr target;          // a name, an attribute (namespace member) or a tuple of targets
   ExprPtr expr;
   ExprPtr condition;
   Body body;

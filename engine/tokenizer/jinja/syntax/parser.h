@@ -62,6 +62,9 @@ class Parser {
   Stmt parse_for();
   Stmt parse_set();
   Stmt parse_macro();
+  Stmt parse_call();
+  Stmt parse_block();
+  void parse_parameters(Stmt& macro);
   Stmt parse_with();
   ExprPtr parse_target(bool allow_member);
   ExprPtr parse_one_target(bool allow_member);

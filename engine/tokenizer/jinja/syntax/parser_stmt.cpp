@@ -66,6 +66,8 @@ Stmt Parser::parse_statement(const std::string& tag) {
   if (tag == "set") return parse_set();
   if (tag == "macro") return parse_macro();
   if (tag == "with") return parse_with();
+  if (tag == "call") return parse_call();
+  if (tag == "block") return parse_block();
   if (tag == "break" || tag == "continue") {
     if (loops_ == 0) fail(fmt::format("{} outside a loop", tag));
     end_block();
@@ -118,7 +120,7 @@ Stmt Parser::parse_for() {
   if (!skip_name("in")) fail_unexpected("'in'");
   result.expr = parse_tuple(false);
   if (skip_name("if")) result.condition = expression();
-  if (is_name("recursive")) fail("recursive loops are not supported");
+  result.recursive = skip_name("recursive");
   end_block();
   ++loops_;
   result.body = parse_body({"else", "endfor"});
@@ -151,20 +153,56 @@ Stmt Parser::parse_set() {
   return result;
 }
 
+void Parser::parse_parameters(Stmt& macro) {
+  expect_op("(");
+  while (!is_op(")")) {
+    if (!macro.parameters.empty()) expect_op(",");
+    std::string name = expect_name();
+    ExprPtr fallback = skip_op("=") ? expression() : nullptr;
+    if (fallback == nullptr && !macro.parameters.empty() &&
+        macro.parameters.back().second != nullptr)
+      fail("a parameter without a default after one with");
+    macro.parameters.emplace_back(std::move(name), std::move(fallback));
+  }
+  expect_op(")");
+}
+
+// {% call(x) f(y) %}...{% endcall %}: what f prints, given the body as a macro.
+Stmt Parser::parse_call() {
+  Stmt result(Stmt::Kind::call_block);
+  result.text = "caller";
+  if (is_op("(")) parse_parameters(result);
+  result.expr = expression();
+  if (result.expr->kind != Expr::Kind::call) fail("{% call %} needs a call, as in f(x)");
+  end_block();
+  const int outer_loops = std::exchange(loops_, 0);
+  result.body = parse_body({"endcall"});
+  loops_ = outer_loops;
+  end_tag("endcall");
+  end_block();
+  return result;
+}
+
+// A template that no other one extends prints its blocks where they stand.
+Stmt Parser::parse_block() {
+  Stmt result(Stmt::Kind::block);
+  result.text = expect_name();
+  if (skip_name("scoped")) result.kind = Stmt::Kind::with;
+  if (is_name("required")) fail("a required block needs a template that extends this one");
+  end_block();
+  const int outer_loops = std::exchange(loops_, 0);
+  result.body = parse_body({"endblock"});
+  loops_ = outer_loops;
+  end_tag("endblock");
+  skip_name(result.text);
+  end_block();
+  return result;
+}
+
 Stmt Parser::parse_macro() {
   Stmt result(Stmt::Kind::macro);
   result.text = expect_name();
-  expect_op("(");
-  while (!is_op(")")) {
-    if (!result.parameters.empty()) expect_op(",");
-    std::string name = expect_name();
-    ExprPtr fallback = skip_op("=") ? expression() : nullptr;
-    if (fallback == nullptr && !result.parameters.empty() &&
-        result.parameters.back().second != nullptr)
-      fail("a parameter without a default after one with");
-    result.parameters.emplace_back(std::move(name), std::move(fallback));
-  }
-  expect_op(")");
+  parse_parameters(result);
   end_block();
   const int outer_loops = std::exchange(loops_, 0);
   result.body = parse_body({"endmacro"});

@@ -22,7 +22,7 @@ Value make_sequence(Values items, bool is_tuple) {
   int depth = 0;
   for (const Value& item : items) depth = std::max(depth, depth_of(item));
   return Value(
-      make_metered<const Sequence>(Sequence{std::move(items), is_tuple, one_deeper(depth)}));
+      make_metered<const Sequence>(Sequence{std::move(items), is_tuple, one_deeper(depth), false}));
 }
 
 String key_text(const Value& key) {
@@ -51,6 +51,12 @@ Value make_list(Values items) {
 
 Value make_tuple(Values items) {
   return make_sequence(std::move(items), true);
+}
+
+Value make_group(Value grouper, Value list) {
+  Values items{std::move(grouper), std::move(list)};
+  const int depth = one_deeper(std::max(depth_of(items[0]), depth_of(items[1])));
+  return Value(make_metered<const Sequence>(Sequence{std::move(items), true, depth, true}));
 }
 
 Value make_dict(std::shared_ptr<Dict> dict) {

@@ -88,6 +88,7 @@ struct Sequence {
   Values items;
   bool is_tuple = false;
   int depth = 1;
+  bool is_group = false;  // a tuple of groupby: its items are called grouper and list, too
 };
 // Keeps the order of insertion. Keys are strings, numbers, booleans or None.
 struct Dict {
@@ -112,12 +113,15 @@ struct Namespace {
 struct Loop {  // the variable `loop`
   std::shared_ptr<const Sequence> items;
   std::size_t index0 = 0;
-  Values changed;  // the last arguments of loop.changed()
+  Values changed;               // the last arguments of loop.changed()
+  std::size_t depth0 = 0;       // of recursive loops within one another
+  Function::Call recurse = {};  // loop(items) of a recursive loop; empty: it is none
 };
 
 // These throw Error when the value would be nested deeper than kMaxValueDepth.
 Value make_list(Values items);
 Value make_tuple(Values items);
+Value make_group(Value grouper, Value list);
 Value make_dict(std::shared_ptr<Dict> dict);
 // `self`: a value that `call` holds.
 Value make_function(std::string_view name, Function::Call call, const Value* self = nullptr);

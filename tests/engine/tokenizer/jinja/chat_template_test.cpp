@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 
+#include "engine/tokenizer/jinja/chat_templates.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/support/test_seed.h"
 
@@ -33,7 +34,9 @@ Result<std::string> render(const std::string& source, const Json& variables) {
 }
 
 TEST(ChatTemplate, RendersTheDemoModelsConversations) {
-  const auto chat = ChatTemplate::load("data/demo-llama");
+  const auto all = ChatTemplates::load("data/demo-llama");
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  const auto chat = (*all)->choose(false);
   ASSERT_TRUE(chat.ok()) << chat.status().message();
   const auto tokenizer = Tokenizer::load("data/demo-llama");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
@@ -81,8 +84,10 @@ TEST(ChatTemplate, NamesWhatItDoesNotSupportAndTheLine) {
   EXPECT_THAT(failure("a\n{{ x | zip }}"), HasSubstr("line 2: filter \"zip\" is not supported"));
   EXPECT_THAT(failure("{{ x is odder }}"), HasSubstr("test \"odder\" is not supported"));
   EXPECT_THAT(failure("\n\n{% include 'x' %}"), HasSubstr("line 3: tag \"include\""));
-  EXPECT_THAT(failure("{{ 'x'.zfill(3) }}"), HasSubstr("str.zfill is not supported"));
-  EXPECT_THAT(failure("{% for a in b recursive %}{% endfor %}"), HasSubstr("recursive"));
+  EXPECT_THAT(failure("{{ 'x'.encode() }}"), HasSubstr("str.encode is not supported"));
+  EXPECT_THAT(failure("{% call x %}{% endcall %}"), HasSubstr("needs a call"));
+  EXPECT_THAT(failure("{{ '%q' % 1 }}"), HasSubstr("% format"));
+  EXPECT_THAT(failure("{{ '{:q}'.format(1) }}"), HasSubstr("\"q\" is not supported"));
 }
 
 TEST(ChatTemplate, IsBoundedInStepsTextAndDepth) {
@@ -90,6 +95,12 @@ TEST(ChatTemplate, IsBoundedInStepsTextAndDepth) {
       "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}";
   EXPECT_THAT(failure(nested_loops), HasSubstr("steps"));
   EXPECT_THAT(failure("{{ 'x' * 100000000000 }}"), HasSubstr("too long"));
+  EXPECT_THAT(failure("{{ '%999999999d' % 1 }}{{ '{:>99999999}'.format(1) }}"),
+              HasSubstr("width or precision"));
+  EXPECT_THAT(failure("{{ 'x'.ljust(100000000000) }}"), HasSubstr("bytes"));
+  EXPECT_THAT(failure("{{ [1] | batch(100000000000, 2) }}"), HasSubstr("bytes"));
+  EXPECT_THAT(failure("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
+              HasSubstr("deeply"));
   EXPECT_THAT(failure("{% set n = namespace(s='ab') %}{% for i in range(99) %}"
                       "{% set n.s = n.s + n.s %}{% endfor %}"),
               HasSubstr("bytes"));
