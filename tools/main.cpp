@@ -19,6 +19,7 @@
 #include "tools/route/route.h"
 #include "tools/serve/serve.h"
 #include "tools/simulate/simulate.h"
+#include "tools/worker/constraint_worker.h"
 #include "tools/worker/worker.h"
 
 namespace tandem {
@@ -45,6 +46,8 @@ constexpr Subcommand kCommands[] = {
     {"replay", "run the steps again that an engine recorded", run_replay},
     {"simulate", "many engines in simulated time, policies side by side", run_simulate},
     {"worker", "compute deltas on a CPU core (internal: started by serve or pin)", run_worker},
+    {"constraint-worker", "compile schemas and patterns (internal: started by serve)",
+     run_constraint_worker},
     {"bench", "measure serving, engine, cold starts, kernels, tokenizer, loading, routing",
      run_bench},
     {"man", "print or write manual pages", run_man},

@@ -51,6 +51,7 @@ struct Launch {
   char* const* arguments;
   char* const* environment;
   pid_t parent;
+  int input;    // -1: none
   int failure;  // writing end of a pipe
 };
 
@@ -74,8 +75,8 @@ struct Launch {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) fail(failure);
   if (::getppid() != launch.parent) ::_exit(127);  // it died before that
   ::setpgid(0, 0);
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  if (nothing < 0 || ::dup2(nothing, STDIN_FILENO) < 0) fail(failure);
+  const int input = launch.input >= 0 ? launch.input : ::open("/dev/null", O_RDONLY);
+  if (input < 0 || ::dup2(input, STDIN_FILENO) < 0) fail(failure);
   if (failure != kFirstOther) {
     if (::dup2(failure, kFirstOther) < 0) fail(failure);
     failure = kFirstOther;
@@ -129,6 +130,7 @@ Result<ChildProcess> ChildProcess::start(const ChildProcessOptions& options) {
       .arguments = arguments.data(),
       .environment = environment.data(),
       .parent = ::getpid(),
+      .input = options.input,
       .failure = ends[1]};
   pid_t pid = -1;
   int fork_error = 0;

@@ -15,12 +15,13 @@ struct ChildProcessOptions {
   std::string program;                        // empty: the file that this very program runs from
   std::vector<std::string> arguments = {};    // the first is its name
   std::vector<std::string> environment = {};  // "NAME=value", all of it
+  int input = -1;  // a descriptor that becomes its standard input; -1: an empty one
 };
 
 // A child that the kernel kills with the THREAD that started it (PR_SET_PDEATHSIG), however that
-// ends. It gets no descriptor but an empty standard input and our standard output and error, no
-// blocked or ignored signals, and a process group of its own, so that ^C at a terminal is a matter
-// of its parent alone. Move-only; the destructor kills it and waits.
+// ends. It gets no descriptor but its standard input and our standard output and error, no blocked
+// or ignored signals, and a process group of its own, so that ^C at a terminal is a matter of its
+// parent alone. Move-only; the destructor kills it and waits.
 class ChildProcess {
  public:
   // Returns once the program runs; the failure of exec is one here. Neither the size nor the

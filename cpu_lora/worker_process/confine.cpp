@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 
@@ -28,6 +31,21 @@ Status limit(int resource, const char* name, rlim_t most = 0) {
   const rlimit lowered{most, most};
   if (::setrlimit(static_cast<__rlimit_resource>(resource), &lowered) == 0) return {};
   return errno_status(fmt::format("setrlimit of {}", name), errno);
+}
+
+// Bytes of private memory that it may write to, as RLIMIT_DATA counts them (and its stack's).
+Result<std::size_t> private_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0;
+  for (int field = 0; field < 6; ++field) file >> pages;
+  if (!file) return error(StatusCode::internal, "/proc/self/statm cannot be read");
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+Status limit_memory(std::size_t bytes) {
+  if (bytes == 0) return {};
+  TANDEM_ASSIGN(const std::size_t taken, private_bytes());
+  return limit(RLIMIT_DATA, "private memory", taken + bytes);
 }
 
 Status lower_limits() {
@@ -107,7 +125,33 @@ Status refused(int failure) {
   return errno_status("filtering system calls", -failure);
 }
 
-Status filter_system_calls() {
+struct AllowedIf {
+  int call;
+  scmp_arg_cmp condition;
+};
+
+std::vector<AllowedIf> allowed_conditionally(const Confinement& keeps) {
+  // Memory of no file, and messages.
+  const scmp_arg_cmp anonymous = {3, SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS};
+  const scmp_arg_cmp to_error = {0, SCMP_CMP_EQ, STDERR_FILENO, 0};
+  // A crash ends by a signal to itself.
+  const scmp_arg_cmp to_itself = {0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()), 0};
+  // Whether its engine still lives, where there is no pidfd.
+  const scmp_arg_cmp no_signal = {1, SCMP_CMP_EQ, 0, 0};
+  std::vector<AllowedIf> allowed = {{SCMP_SYS(mmap), anonymous},
+                                    {SCMP_SYS(write), to_error},
+                                    {SCMP_SYS(writev), to_error},
+                                    {SCMP_SYS(tgkill), to_itself},
+                                    {SCMP_SYS(kill), no_signal}};
+  if (keeps.channel >= 0) {
+    const scmp_arg_cmp channel = {0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(keeps.channel), 0};
+    allowed.push_back({SCMP_SYS(read), channel});
+    allowed.push_back({SCMP_SYS(write), channel});
+  }
+  return allowed;
+}
+
+Status filter_system_calls(const Confinement& keeps) {
   const std::unique_ptr<void, void (*)(scmp_filter_ctx)> filter(
       ::seccomp_init(SCMP_ACT_ERRNO(EPERM)), &::seccomp_release);
   if (filter == nullptr) return error(StatusCode::internal, "seccomp_init failed");
@@ -118,18 +162,12 @@ Status filter_system_calls() {
     failure = ::seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, call, 0);
     if (failure != 0) return refused(failure);
   }
-  // Memory of no file, and messages.
-  const scmp_arg_cmp anonymous = {3, SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS};
-  const scmp_arg_cmp to_error = {0, SCMP_CMP_EQ, STDERR_FILENO, 0};
-  // A crash ends by a signal to itself.
-  const scmp_arg_cmp to_itself = {0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(::getpid()), 0};
-  // Whether its engine still lives, where there is no pidfd.
-  const scmp_arg_cmp no_signal = {1, SCMP_CMP_EQ, 0, 0};
-  for (const auto& [call, condition] :
-       {std::pair{SCMP_SYS(mmap), anonymous}, std::pair{SCMP_SYS(write), to_error},
-        std::pair{SCMP_SYS(writev), to_error}, std::pair{SCMP_SYS(tgkill), to_itself},
-        std::pair{SCMP_SYS(kill), no_signal}}) {
-    failure = ::seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, call, 1, &condition);
+  if (keeps.cpu_timer) {
+    failure = ::seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, SCMP_SYS(setitimer), 0);
+    if (failure != 0) return refused(failure);
+  }
+  for (const AllowedIf& each : allowed_conditionally(keeps)) {
+    failure = ::seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, each.call, 1, &each.condition);
     if (failure != 0) return refused(failure);
   }
   failure = ::seccomp_load(filter.get());
@@ -142,12 +180,13 @@ bool confines_system_calls() {
   return kFilters;
 }
 
-Status confine_this_process() {
+Status confine_this_process(const Confinement& keeps) {
   if (!kFilters) return drop_capabilities();
   TANDEM_TRY(become_nobody());
   TANDEM_TRY(drop_capabilities());
+  TANDEM_TRY(limit_memory(keeps.memory_bytes));
   TANDEM_TRY(lower_limits());
-  return filter_system_calls();
+  return filter_system_calls(keeps);
 }
 
 }  // namespace tandem

@@ -1,6 +1,8 @@
 // Takes from this process what a worker does not need, so that one that is taken over can do no
-// more than write wrong numbers into its outbox.
+// more than write wrong numbers into its outbox, or wrong answers into its channel.
 #pragma once
+
+#include <cstddef>
 
 #include "base/status.h"
 
@@ -10,14 +12,22 @@ namespace tandem {
 // sanitizers' run-time libraries open files and start threads, so not under them.
 bool confines_system_calls();
 
+// What a process keeps beside what every confined one has.
+struct Confinement {
+  int channel = -1;              // a descriptor that it reads and writes; -1: none
+  bool cpu_timer = false;        // setitimer(), by which it bounds its own processor time
+  std::size_t memory_bytes = 0;  // private memory, beyond what it has now; 0: any amount
+};
+
 // For good, and for all threads to come; call it with one thread, after everything is open and
 // mapped, and after the libraries' first calls. In this order:
 //   no new files, processes, core dumps or queued signals (limits)
 //   root becomes nobody (65534); the signal at the parent's death, which that clears, is set again
 //   every capability goes; no_new_privs
-//   system calls: memory, futex, clock, yield, poll, signals' return, messages to descriptor 2, and
-//   the end. Everything else is EPERM, so that a library that looks for a file does without.
+//   system calls: memory, futex, clock, yield, poll, signals' return, messages to descriptor 2, the
+//   end, and what `keeps` names. Everything else is EPERM, so that a library that looks for a file
+//   does without.
 // Where root may not become nobody (a user namespace without it), that is left out.
-Status confine_this_process();
+Status confine_this_process(const Confinement& keeps = {});
 
 }  // namespace tandem

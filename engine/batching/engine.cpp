@@ -174,6 +174,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                                      store_options(options, num_devices, &engine->cold_starts_)));
   ConstraintOptions constraints;
   constraints.cache_bytes = options.grammar_cache_bytes;
+  constraints.program = options.constraint_program;
   engine->constraints_ = std::make_unique<ConstraintCompiler>(
       tokenizer, static_cast<std::int32_t>(config.vocab_size), config.eos_token_ids, constraints);
   TANDEM_ASSIGN(

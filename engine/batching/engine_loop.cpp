@@ -250,7 +250,7 @@ void EngineLoop::give_masks() {
   if (!executor_->awaits_masks()) return;
   const std::span<std::uint32_t> masks = executor_->masks();
   fill_masks(planned_[(num_enqueued_ - 1) % planned_.size()],
-             mask_words(executor_->model().config().vocab_size), masks);
+             mask_words(executor_->model().config().vocab_size), masks, mask_thread_);
   if (recording_ != nullptr) recording_->add_masks(masks);
   executor_->sample();
 }

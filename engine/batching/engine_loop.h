@@ -27,6 +27,7 @@
 #include "engine/batching/engine_options.h"
 #include "engine/batching/engine_reporter.h"
 #include "engine/batching/inbox.h"
+#include "engine/constraint/mask_thread.h"
 #include "engine/executor/executor.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/prefix_cache.h"
@@ -101,6 +102,7 @@ class EngineLoop {
   AdapterKeeper keeper_;
   Deliveries deliveries_;
   EngineReporter report_;
+  MaskThread mask_thread_;
 
   Planning planning_;  // of the next step
   StepPlan plan_;      // of the step being enqueued

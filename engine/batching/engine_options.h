@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct EngineOptions {
   std::int32_t page_tokens = engine_defaults::kPageTokens;
   bool prefix_cache = true;
   std::size_t grammar_cache_bytes = std::size_t{engine_defaults::kGrammarCacheMb} << 20;
+  std::optional<std::string> constraint_program = {};         // ConstraintOptions::program
   std::int32_t max_queue = engine_defaults::kMaxQueue;        // waiting continuations before 429
   LineOptions line = {};                                      // in which order they wait
   std::int32_t max_adapters = engine_defaults::kMaxAdapters;  // loaded at once, in any tier

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/constraint/escape_check.h"
+#include "engine/constraint/length_check.h"
 #include "engine/constraint/pattern_scan.h"
 
 namespace tandem {
@@ -190,6 +191,9 @@ Status check_constraint(const TextConstraint& constraint, const ConstraintLimits
   }
   if (constraint.kind != Kind::none && constraint.kind != Kind::json_object && text.empty()) {
     return invalid("it is empty");
+  }
+  if (constraint.kind == Kind::json_schema || constraint.kind == Kind::structural_tag) {
+    TANDEM_TRY(check_lengths(text, limits.schema_lengths));
   }
   switch (constraint.kind) {
     case Kind::none:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/status.h"
 #include "engine/service/generation.h"
@@ -16,6 +17,9 @@ struct ConstraintLimits {
   std::int32_t pattern_repeats = 100;  // *, +, ?, {...}
   std::int32_t grammar_repeats = 400;
   std::int32_t schema_nodes = 5000;  // values of any kind
+  // Of a schema, those that differ (check_lengths): with so many it takes longer to compile than
+  // any request is given, whatever the vocabulary.
+  std::int64_t schema_lengths = 10'000;
 };
 
 // invalid_argument, naming what is wrong: sizes, JSON that is none, keywords of a schema that would

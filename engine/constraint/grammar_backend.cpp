@@ -11,6 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
+#include "engine/constraint/byte_stream.h"
+#include "engine/constraint/grammar_codec.h"
 #include "engine/constraint/token_filter.h"
 #include "engine/constraint/xgrammar_log.h"
 #include "engine/service/engine_defaults.h"
@@ -65,53 +68,106 @@ std::string readable(std::string message) {
 
 // Of special tokens a text holds nothing, so that no constraint of the text allows them; but for
 // those that a structural tag names: there they stand for what they are called.
-struct GrammarBackend::Vocabularies {
-  Vocabularies(const Tokenizer& tokenizer, std::int32_t size,
-               const std::vector<TokenId>& end_tokens)
-      : vocab_size(size), ends(end_tokens) {
-    const std::size_t known = std::min(tokenizer.vocab_size(), static_cast<std::size_t>(size));
-    for (std::size_t i = 0; i < known; ++i) {
-      const auto id = static_cast<TokenId>(i);
-      texts.push_back(tokenizer.token_bytes(id));
-      if (!tokenizer.is_special(id) || is_among(ends, id)) continue;
-      if (const std::string_view name = tokenizer.id_to_token(id); !name.empty()) {
-        special.emplace_back(id, name);
-      }
+GrammarVocabulary GrammarVocabulary::of(const Tokenizer& tokenizer, std::int32_t vocab_size,
+                                        std::vector<TokenId> end_tokens) {
+  GrammarVocabulary vocabulary;
+  vocabulary.vocab_size = vocab_size;
+  vocabulary.ends = std::move(end_tokens);
+  const std::size_t known = std::min(tokenizer.vocab_size(), static_cast<std::size_t>(vocab_size));
+  for (std::size_t i = 0; i < known; ++i) {
+    const auto id = static_cast<TokenId>(i);
+    vocabulary.texts.push_back(tokenizer.token_bytes(id));
+    if (!tokenizer.is_special(id) || is_among(vocabulary.ends, id)) continue;
+    if (const std::string_view name = tokenizer.id_to_token(id); !name.empty()) {
+      vocabulary.special.emplace_back(id, name);
     }
   }
+  return vocabulary;
+}
 
+std::string GrammarVocabulary::to_bytes() const {
+  ByteWriter out;
+  out.plain(vocab_size);
+  out.plain_list(ends);
+  out.plain(static_cast<std::uint64_t>(texts.size()));
+  for (const std::string& each : texts) out.text(each);
+  out.plain(static_cast<std::uint64_t>(special.size()));
+  for (const auto& [id, name] : special) {
+    out.plain(id);
+    out.text(name);
+  }
+  return out.take();
+}
+
+Result<GrammarVocabulary> GrammarVocabulary::from_bytes(std::string_view bytes) {
+  ByteReader in(bytes);
+  GrammarVocabulary vocabulary;
+  vocabulary.vocab_size = in.plain<std::int32_t>();
+  vocabulary.ends = in.plain_list<TokenId>();
+  vocabulary.texts.resize(in.count(sizeof(std::uint64_t)));
+  for (std::string& each : vocabulary.texts) each = in.text();
+  vocabulary.special.resize(in.count(sizeof(TokenId) + sizeof(std::uint64_t)));
+  for (auto& [id, name] : vocabulary.special) {
+    id = in.plain<TokenId>();
+    name = in.text();
+  }
+  const auto is_known = [&](const auto& each) {
+    return each.first >= 0 && static_cast<std::size_t>(each.first) < vocabulary.texts.size();
+  };
+  if (!in.is_at_end() || vocabulary.vocab_size < 0 ||
+      !std::all_of(vocabulary.special.begin(), vocabulary.special.end(), is_known)) {
+    return invalid("these {} bytes are no vocabulary", bytes.size());
+  }
+  return vocabulary;
+}
+
+class GrammarBackend::Vocabularies {
+ public:
+  explicit Vocabularies(GrammarVocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
+
+  const GrammarVocabulary& plain() const { return vocabulary_; }
   xgrammar::TokenizerInfo of(const TextConstraint& constraint) {
     constexpr std::size_t kMost = 8;  // servers have one or two
     std::vector<TokenId> named;
     if (constraint.kind == Kind::structural_tag) {
-      for (const auto& [id, name] : special) {
+      for (const auto& [id, name] : vocabulary_.special) {
         if (constraint.text.find(name) != std::string::npos) named.push_back(id);
       }
     }
-    if (const auto at = made.find(named); at != made.end()) return at->second;
-    std::vector<std::string> with_named = texts;
-    for (const auto& [id, name] : special) {
+    if (const auto at = made_.find(named); at != made_.end()) return at->second;
+    std::vector<std::string> with_named = vocabulary_.texts;
+    for (const auto& [id, name] : vocabulary_.special) {
       if (is_among(named, id)) with_named[static_cast<std::size_t>(id)] = name;
     }
-    if (made.size() >= kMost) made.clear();
-    return made
-        .emplace(named,
-                 xgrammar::TokenizerInfo(with_named, xgrammar::VocabType::RAW, vocab_size, ends))
+    if (made_.size() >= kMost) made_.clear();
+    return made_
+        .emplace(named, xgrammar::TokenizerInfo(with_named, xgrammar::VocabType::RAW,
+                                                vocabulary_.vocab_size, vocabulary_.ends))
         .first->second;
   }
 
-  const std::int32_t vocab_size;
-  const std::vector<TokenId> ends;
-  std::vector<std::string> texts;                                // by id
-  std::vector<std::pair<TokenId, std::string>> special;          // but for those that end
-  std::map<std::vector<TokenId>, xgrammar::TokenizerInfo> made;  // by the special tokens in them
+ private:
+  const GrammarVocabulary vocabulary_;
+  std::map<std::vector<TokenId>, xgrammar::TokenizerInfo> made_;  // by the special tokens in them
 };
 
 GrammarBackend::GrammarBackend(const Tokenizer& tokenizer, std::int32_t vocab_size,
                                std::vector<TokenId> end_tokens)
     : tokenizer_(&tokenizer), vocab_size_(vocab_size), end_tokens_(std::move(end_tokens)) {}
 
+GrammarBackend::GrammarBackend(GrammarVocabulary vocabulary)
+    : vocab_size_(vocabulary.vocab_size),
+      vocabularies_(std::make_unique<Vocabularies>(std::move(vocabulary))) {}
+
 GrammarBackend::~GrammarBackend() = default;
+
+GrammarBackend::Vocabularies& GrammarBackend::vocabularies() {
+  if (vocabularies_ == nullptr) {
+    vocabularies_ = std::make_unique<Vocabularies>(
+        GrammarVocabulary::of(*tokenizer_, vocab_size_, end_tokens_));
+  }
+  return *vocabularies_;
+}
 
 Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
     const TextConstraint& constraint) {
@@ -122,10 +178,7 @@ Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
     std::optional<xgrammar::TokenizerInfo> vocabulary;  // a handle
     {
       const std::lock_guard lock(mutex_);
-      if (vocabularies_ == nullptr) {
-        vocabularies_ = std::make_unique<Vocabularies>(*tokenizer_, vocab_size_, end_tokens_);
-      }
-      vocabulary = vocabularies_->of(constraint);
+      vocabulary = vocabularies().of(constraint);
     }
     xgrammar::GrammarCompiler compiler(*vocabulary, kThreads, /*cache_enabled=*/false);
     compiled = std::make_shared<const CompiledConstraint>(compile_by_kind(constraint, compiler));
@@ -137,6 +190,37 @@ Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
   if (!warnings.messages().empty()) return invalid("{}", readable(warnings.messages().front()));
   TANDEM_TRY(try_out(compiled, vocab_size_));
   return compiled;
+}
+
+Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::adopt(
+    const TextConstraint& constraint, std::string_view encoded) {
+  try {
+    std::optional<xgrammar::TokenizerInfo> vocabulary;
+    {
+      const std::lock_guard lock(mutex_);
+      vocabulary = vocabularies().of(constraint);
+    }
+    TANDEM_ASSIGN(xgrammar::CompiledGrammar grammar, decode_grammar(encoded, *vocabulary));
+    return std::make_shared<const CompiledConstraint>(std::move(grammar));
+  } catch (const std::bad_alloc&) {
+    return error(StatusCode::resource_exhausted, "there is no memory for it now");
+  } catch (const std::exception& failure) {
+    return error(StatusCode::internal, "{}", readable(failure.what()));
+  }
+}
+
+void GrammarBackend::prepare() {
+  const std::lock_guard lock(mutex_);
+  try {
+    (void)vocabularies().of({});
+  } catch (const std::exception& failure) {
+    log::debug("preparing the vocabulary for constraints failed: {}", failure.what());
+  }
+}
+
+std::string GrammarBackend::vocabulary_bytes() {
+  const std::lock_guard lock(mutex_);
+  return vocabularies().plain().to_bytes();
 }
 
 }  // namespace tandem

@@ -127,6 +127,15 @@ TokenFilter::TokenFilter(std::shared_ptr<const TokenRules> rules) : rules_(std::
 
 TokenFilter::~TokenFilter() = default;
 
+void TokenFilter::abandon() {
+  abandoned_ = true;
+  if (rules_->has_constraint()) rules_->constraint_->condemn();
+}
+
+Status TokenFilter::too_costly() {
+  return invalid("the constraint is too costly: of each token it leaves too much open");
+}
+
 Result<TokenFilter::Outlook> TokenFilter::next(std::span<const TokenId> output, bool hold_end,
                                                std::span<std::uint32_t> mask) {
   TANDEM_CHECK(static_cast<std::int64_t>(mask.size()) == mask_words(rules_->vocab_size_),
@@ -141,7 +150,7 @@ Result<TokenFilter::Outlook> TokenFilter::next(std::span<const TokenId> output, 
     }
     if (thread_cpu_s() - begin_s > kLongestMaskS) {
       matcher_->constraint().condemn();
-      return invalid("the constraint is too costly: of each token it leaves too much open");
+      return too_costly();
     }
     if (rules_->vocab_size_ % 32 != 0) {
       mask.back() &= (1U << (static_cast<std::uint32_t>(rules_->vocab_size_) % 32)) - 1;

@@ -45,7 +45,7 @@ class TokenRules {
   std::vector<std::vector<TokenId>> bad_words_;
 };
 
-// One thread at a time.
+// One thread at a time, but for abandon() and is_abandoned(), which are another one's.
 class TokenFilter {
  public:
   explicit TokenFilter(std::shared_ptr<const TokenRules> rules);
@@ -64,6 +64,12 @@ class TokenFilter {
   Result<Outlook> next(std::span<const TokenId> output, bool hold_end,
                        std::span<std::uint32_t> mask);
 
+  // A thread that computes a mask is left alone with it: next() may not be called again. Its
+  // constraint is refused from now on (CompiledConstraint::condemn).
+  void abandon();
+  bool is_abandoned() const { return abandoned_; }
+  static Status too_costly();
+
   // An end token is the constraint's end, whatever else the request says of such.
   bool has_constraint() const { return rules_->has_constraint(); }
 
@@ -74,6 +80,7 @@ class TokenFilter {
 
   std::shared_ptr<const TokenRules> rules_;
   std::unique_ptr<Matcher> matcher_;  // null: no constraint
+  bool abandoned_ = false;            // of the thread that does not compute
 };
 
 // Whether a constraint just compiled can begin at all, and how long the masks of its first tokens

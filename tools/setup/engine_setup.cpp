@@ -326,6 +326,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.page_tokens = static_cast<std::int32_t>(page_tokens);
   options.prefix_cache = settings.prefix_cache;
   options.grammar_cache_bytes = static_cast<std::size_t>(settings.grammar_cache_mb) << 20;
+  options.constraint_program = "";  // this one
   options.overlap = settings.overlap;
   options.just_in_time = settings.just_in_time;
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs != "off";

@@ -1,6 +1,7 @@
 #include "engine/batching/batch/token_masks.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 namespace tandem {
@@ -28,22 +29,38 @@ FoundEnding ending_of(const Result<TokenFilter::Outlook>& outlook, std::int64_t 
 }  // namespace
 
 void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
-                std::span<std::uint32_t> masks) {
+                std::span<std::uint32_t> masks, MaskThread& thread) {
+  const auto is_void = [](const PlannedEntry& entry) {
+    return entry.sequence->ended || entry.replays != entry.sequence->replays;
+  };
+  std::vector<MaskTask> tasks;
+  for (const PlannedEntry& entry : entries) {
+    if (entry.mask < 0 || is_void(entry) || entry.sequence->filter->is_abandoned()) continue;
+    const Sequence& sequence = *entry.sequence;
+    const GenerationRequest& request = sequence.context->request;
+    const std::int64_t length = entry.next_token - sequence.prompt_len();
+    tasks.push_back({.filter = sequence.filter,
+                     .output = output_before(sequence, entry.next_token),
+                     .hold_end = request.ignore_eos || length < request.min_tokens,
+                     .mask = std::vector<std::uint32_t>(static_cast<std::size_t>(words))});
+  }
+  thread.compute(tasks);
+  auto task = tasks.begin();
   for (const PlannedEntry& entry : entries) {
     if (entry.mask < 0) continue;
     const std::span<std::uint32_t> mask = masks.subspan(
         static_cast<std::size_t>(entry.mask * words), static_cast<std::size_t>(words));
     Sequence& sequence = *entry.sequence;
-    const bool is_void = sequence.ended || entry.replays != sequence.replays;
-    if (!is_void) {
-      const GenerationRequest& request = sequence.context->request;
-      const std::int64_t length = entry.next_token - sequence.prompt_len();
-      sequence.ending =
-          ending_of(sequence.filter->next(output_before(sequence, entry.next_token),
-                                          request.ignore_eos || length < request.min_tokens, mask),
-                    entry.next_token);
+    bool is_masked = false;
+    if (task != tasks.end() && task->filter == sequence.filter) {
+      sequence.ending = ending_of(task->outlook, entry.next_token);
+      is_masked = sequence.ending.at < 0;
+      if (is_masked) std::copy(task->mask.begin(), task->mask.end(), mask.begin());
+      ++task;
+    } else if (!is_void(entry)) {  // in an earlier step it was left alone with its mask
+      sequence.ending = ending_of(TokenFilter::too_costly(), entry.next_token);
     }
-    if (is_void || sequence.ending.at >= 0) std::fill(mask.begin(), mask.end(), ~0U);
+    if (!is_masked) std::fill(mask.begin(), mask.end(), ~0U);
   }
 }
 

@@ -5,13 +5,14 @@
 #include <span>
 
 #include "engine/batching/batch/plan_builder.h"
+#include "engine/constraint/mask_thread.h"
 
 namespace tandem {
 
 // Fills masks [.., words] of the entries that have one. A sequence that can have no further token
 // gets an ending (Sequence::ending) in that token's place, and is sampled without a mask, as one is
-// whose entry is void.
+// whose entry is void. One whose mask takes too long fails (MaskThread).
 void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
-                std::span<std::uint32_t> masks);
+                std::span<std::uint32_t> masks, MaskThread& thread);
 
 }  // namespace tandem

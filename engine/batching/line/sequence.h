@@ -94,7 +94,7 @@ struct Sequence {
   BlockTable table;
   PrefixCache::Position prefix;  // entered while it runs, if there is a prefix cache
   OutputText text;
-  std::unique_ptr<TokenFilter> filter;  // null: any token may come
+  std::shared_ptr<TokenFilter> filter;  // null: any token may come
   FoundEnding ending;
   std::optional<TimePoint> last_token;  // when it became known
   std::vector<HeldSamples> held;     // of steps that have ended, oldest first; nothing is planned

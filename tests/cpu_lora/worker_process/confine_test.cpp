@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,10 +26,10 @@ namespace tandem {
 namespace {
 
 // The exit status of a confined child that runs `body`; 99: it could not be confined.
-int confined(const std::function<int()>& body) {
+int confined(const std::function<int()>& body, const Confinement& keeps = {}) {
   const pid_t child = ::fork();
   if (child == 0) {
-    const Status done = confine_this_process();
+    const Status done = confine_this_process(keeps);
     if (!done) fmt::print(stderr, "{}\n", done.message());
     ::_exit(done.ok() ? body() : 99);
   }
@@ -56,6 +57,46 @@ TEST(Confine, TakesFilesSocketsProcessesAndSignals) {
               return forbidden(file == MAP_FAILED ? -1 : 0);
             }),
             0);
+}
+
+TEST(Confine, LeavesAChannelAndATimerToThoseThatAskForThem) {
+  if (!confines_system_calls()) GTEST_SKIP() << "not under a sanitizer";
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const int channel = ends[1];
+  const auto talks = [channel] {
+    char byte = 'x';
+    return ::write(channel, &byte, 1) == 1 && ::read(channel, &byte, 1) == 1 && byte == 'y' ? 0 : 1;
+  };
+  const auto times = [] {
+    const itimerval never{};
+    return ::setitimer(ITIMER_PROF, &never, nullptr) == 0 ? 0 : 1;
+  };
+  ASSERT_EQ(::write(ends[0], "y", 1), 1);
+  EXPECT_NE(confined(talks), 0);
+  EXPECT_NE(confined(times), 0);
+  EXPECT_EQ(confined(talks, {.channel = channel}), 0);
+  EXPECT_EQ(confined(times, {.cpu_timer = true}), 0);
+  const int other = ends[0];
+  EXPECT_NE(confined([other] { return ::write(other, "x", 1) == 1 ? 0 : 1; }, {.channel = channel}),
+            0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST(Confine, BoundsThePrivateMemoryThatMayStillBeTaken) {
+  if (!confines_system_calls()) GTEST_SKIP() << "not under a sanitizer";
+  const auto takes = [](std::size_t bytes) {
+    return [bytes] {
+      void* const at =
+          ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      return at != MAP_FAILED ? 0 : 1;
+    };
+  };
+  constexpr std::size_t kMb = std::size_t{1} << 20;
+  EXPECT_EQ(confined(takes(8 * kMb), {.memory_bytes = 16 * kMb}), 0);
+  EXPECT_EQ(confined(takes(64 * kMb), {.memory_bytes = 16 * kMb}), 1);
+  EXPECT_EQ(confined(takes(64 * kMb)), 0);
 }
 
 // Everything a worker does after it is confined: sleep, wake, compile products, allocate.

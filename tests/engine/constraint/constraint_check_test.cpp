@@ -110,5 +110,32 @@ TEST(ConstraintCheck, CountsNoRepeatsInClassesAndLiterals) {
   EXPECT_TRUE(check_constraint({Kind::grammar, "root ::= \"" + repeated("*", 500) + "\""}).ok());
 }
 
+// {"anyOf": [...]} of so many strings, none as long as another.
+TextConstraint strings_of_lengths(int count) {
+  std::string schema = R"({"anyOf":[)";
+  for (int i = 1; i <= count; ++i) {
+    schema += fmt::format(R"({}{{"type":"string","maxLength":{}}})", i > 1 ? "," : "", i);
+  }
+  return {Kind::json_schema, schema + "]}"};
+}
+
+TEST(ConstraintCheck, RefusesSchemasOfMoreDifferentLengthsThanCanBeCompiled) {
+  EXPECT_TRUE(check_constraint(strings_of_lengths(40)).ok());
+  const Status many = check_constraint(strings_of_lengths(900));
+  EXPECT_EQ(many.code(), StatusCode::invalid_argument);
+  EXPECT_THAT(many.message(), HasSubstr("maxLength"));
+  const TextConstraint tag{
+      Kind::structural_tag,
+      R"({"type":"structural_tag","format":{"type":"json_schema","json_schema":)" +
+          strings_of_lengths(900).text + "}}"};
+  EXPECT_FALSE(check_constraint(tag).ok());
+}
+
+TEST(ConstraintCheck, CountsEqualLengthsOnceAndNoPropertyOfThatName) {
+  std::string schema = R"({"properties":{"maxLength":{"type":"string"})";
+  for (int i = 0; i < 900; ++i) schema += fmt::format(R"(,"p{}":{{"maxLength":1e300}})", i);
+  EXPECT_TRUE(check_constraint({Kind::json_schema, schema + "}}"}).ok());
+}
+
 }  // namespace
 }  // namespace tandem

@@ -1,0 +1,92 @@
+// Values one after the other in a text of bytes, as this machine has them: between two processes of
+// one program. A reader trusts nothing of what it reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace tandem {
+
+// What may be copied as bytes whatever they are: no bool (others than 0 and 1 are none).
+template <typename T>
+inline constexpr bool kIsPlain =
+    std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_same_v<T, bool>;
+
+class ByteWriter {
+ public:
+  template <typename T>
+  void plain(const T& value) {
+    static_assert(kIsPlain<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(std::string_view text) {
+    plain(static_cast<std::uint64_t>(text.size()));
+    bytes_.append(text);
+  }
+  template <typename T>
+  void plain_list(const std::vector<T>& values) {
+    static_assert(kIsPlain<T>);
+    plain(static_cast<std::uint64_t>(values.size()));
+    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+// Once something was missing all that follows reads as nothing; ask ok() at the end, and before
+// what was read is used as a count.
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
+
+  template <typename T>
+  T plain() {
+    static_assert(kIsPlain<T>);
+    T value{};
+    const std::string_view bytes = take(sizeof value);
+    if (ok_) std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof value);
+    return value;
+  }
+  // Of values that take at least `bytes_each`.
+  std::size_t count(std::size_t bytes_each) {
+    const auto count = plain<std::uint64_t>();
+    if (count > rest_.size() / bytes_each) ok_ = false;
+    return ok_ ? static_cast<std::size_t>(count) : 0;
+  }
+  std::string_view text() { return take(count(1)); }
+  template <typename T>
+  std::vector<T> plain_list() {
+    std::vector<T> values(count(sizeof(T)));
+    const std::string_view bytes = take(values.size() * sizeof(T));
+    if (ok_ && !values.empty()) {
+      std::memcpy(static_cast<void*>(values.data()), bytes.data(), bytes.size());
+    }
+    return values;
+  }
+
+  bool ok() const { return ok_; }
+  // Everything was there, and nothing is left.
+  bool is_at_end() const { return ok_ && rest_.empty(); }
+
+ private:
+  std::string_view take(std::size_t count) {
+    if (count > rest_.size()) ok_ = false;
+    if (!ok_) return {};
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return taken;
+  }
+
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+}  // namespace tandem
