@@ -14,6 +14,7 @@ namespace tandem {
 namespace {
 
 constexpr Duration kLinger = std::chrono::seconds(10);
+constexpr int kUnsentBytes = 16 << 10;          // of a stream
 constexpr std::size_t kCopiedBody = 16U << 10;  // a shorter body goes into one packet with its head
 
 }  // namespace
@@ -23,6 +24,8 @@ Connection::Connection(Strand strand, Descriptor accepted, bool is_ipv6, Connect
       socket_(std::move(strand), std::move(accepted), is_ipv6),
       deadline_(socket_.strand()),
       probe_timer_(socket_.strand()),
+      silence_timer_(socket_.strand()),
+      hold_timer_(socket_.strand()),
       reader_(context.options.max_body_bytes, context.options.wrapping_path,
               context.options.wrapping_bytes) {}
 
@@ -257,6 +260,10 @@ void Connection::respond(HttpResponse response) {
   source_ = std::move(response.source);
   if (source_) {
     probed_ = false;  // another way to look than before the head
+    is_stream_ = !response.source_bytes;
+    if (is_stream_) socket_.bound_unsent(kUnsentBytes);
+    spoke_at_ = SteadyClock().now();
+    watch_silence();
     source_->on_ready(make_wake());
   }
   pump();
@@ -264,6 +271,9 @@ void Connection::respond(HttpResponse response) {
 
 void Connection::finish_response() {
   guard_.reset();
+  silence_timer_.cancel();
+  hold_timer_.cancel();
+  held_ = false;
   if (cut_off_) return close();
   if (!close_) {
     begin_request();

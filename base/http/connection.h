@@ -65,6 +65,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool flush();
   bool pull();
   void frame(std::string_view bytes);
+  bool is_unread();
+  void hold_back();
+  void watch_silence();
   void watch_half_closed();
   void probe();
   std::function<void()> make_wake();
@@ -79,6 +82,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   ClientSocket socket_;
   boost::asio::steady_timer deadline_;
   boost::asio::steady_timer probe_timer_;
+  boost::asio::steady_timer silence_timer_;
+  boost::asio::steady_timer hold_timer_;
   RequestReader reader_;
   Phase phase_ = Phase::idle;
 
@@ -94,14 +99,19 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<void> guard_;  // the response's
   HttpResponse result_;          // of the worker
 
+  TimePoint spoke_at_{};      // when source_ said something last
+  std::uint32_t widest_ = 0;  // window of the client; see is_unread()
+  TimePoint held_since_{};
   Duration patience_{};     // to linger with; zero: not needed
   bool listening_ = false;  // a wait for bytes is under way
   bool blocked_ = false;    // a wait for room is
+  bool held_ = false;       // a wait for the client to read is
   bool ended_ = false;      // the client has closed its sending side
   bool watching_ = false;   // ... and a reset is waited for
   bool probed_ = false;     // ... and looked for, in this exchange
   bool close_ = false;      // after this response
   bool chunked_ = false;    // this response
+  bool is_stream_ = false;  // this response: of no length that is known
   bool cut_off_ = false;    // this response will never be whole
   bool first_ = true;       // request of this connection
   bool unpacked_ = false;   // a worker has decompressed the body, and the handler has not had it

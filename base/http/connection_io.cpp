@@ -14,7 +14,11 @@ constexpr std::size_t kReadBytes = 256U << 10;       // at one turn
 constexpr std::size_t kMaxWaitingBytes = 64U << 10;  // of pipelined requests, before their turn
 constexpr std::size_t kMaxDiscarded = 256U << 20;    // while lingering
 constexpr std::size_t kKeptBytes = 64U << 10;        // more is given back when it has been sent
-constexpr int kPulls = 8;                            // at one turn, as others want theirs
+constexpr std::uint32_t kUnreadBytes = 8U << 10;     // with the client's kernel
+constexpr Duration kLookAgain = std::chrono::milliseconds(2);  // at first
+constexpr Duration kLookSeldom = std::chrono::milliseconds(100);
+constexpr Duration kHeldAtMost = std::chrono::seconds(5);
+constexpr int kPulls = 8;  // at one turn, as others want theirs
 // A call that is answered sooner is answered without a look at whether its client still reads.
 constexpr Duration kProbeAfter = std::chrono::milliseconds(25);
 
@@ -113,6 +117,8 @@ void Connection::pump() {
     if (blocked_ || phase_ == Phase::closed || !flush()) return;
     if (phase_ != Phase::sending) return;
     if (!source_) return finish_response();
+    if (held_) return;
+    if (is_stream_ && is_unread()) return hold_back();
     if (!pull()) return watch_half_closed();  // woken() comes
   }
   post([](Connection& self) { self.pump(); });
@@ -155,6 +161,7 @@ bool Connection::flush() {
 bool Connection::pull() {
   std::string piece;
   const BodySource::Pull pulled = source_->pull(piece);
+  if (!piece.empty()) spoke_at_ = SteadyClock().now();
   frame(piece);
   if (pulled == BodySource::Pull::end && chunked_) out_ += kLastChunk;
   cut_off_ = pulled == BodySource::Pull::broken;
@@ -169,6 +176,56 @@ void Connection::frame(std::string_view bytes) {
   } else {
     out_ += bytes;
   }
+}
+
+// A client's kernel takes 200 KB for a client that does not read, and what it has taken is no
+// longer known to wait: a stream of short events would be a thousand tokens ahead of its reader. So
+// the window tells: it is narrower than it was by what the client has not read.
+bool Connection::is_unread() {
+  const std::optional<std::uint32_t> window = socket_.window();
+  if (!window) return false;
+  widest_ = std::max(widest_, *window);
+  return widest_ - *window > kUnreadBytes;
+}
+
+// Pulls no more until the client has read. A kernel that is short of memory makes windows narrow as
+// well: after a while what there is counts as the whole, so that no stream stands still for good.
+void Connection::hold_back() {
+  const TimePoint now = SteadyClock().now();
+  if (!held_) held_since_ = now;
+  held_ = true;
+  hold_timer_.expires_after(std::clamp<Duration>(now - held_since_, kLookAgain, kLookSeldom));
+  hold_timer_.async_wait(
+      WithMemory(socket_.memory(), [self = shared_from_this()](const auto& failure) {
+        if (failure) return;
+        self->guard([&] {
+          if (SteadyClock().now() - self->held_since_ >= kHeldAtMost) self->widest_ = 0;
+          if (self->is_unread()) return self->hold_back();
+          self->held_ = false;
+          self->pump();
+        });
+      }));
+}
+
+// One timer for each stream, not for each of its events: where the stream has spoken meanwhile, it
+// is set again for the rest.
+void Connection::watch_silence() {
+  silence_timer_.expires_at(spoke_at_ + context_.options.silence);
+  silence_timer_.async_wait(
+      WithMemory(socket_.memory(), [self = shared_from_this()](const auto& failure) {
+        if (failure) return;
+        self->guard([&] {
+          if (self->phase_ != Phase::sending || !self->source_) return;
+          const TimePoint now = SteadyClock().now();
+          if (now - self->spoke_at_ < self->context_.options.silence) return self->watch_silence();
+          self->spoke_at_ = now;
+          if (!self->blocked_) {
+            self->frame(self->source_->on_silence());
+            self->pump();
+          }
+          if (self->phase_ == Phase::sending && self->source_) self->watch_silence();
+        });
+      }));
 }
 
 void Connection::watch_half_closed() {
@@ -264,6 +321,8 @@ void Connection::close() noexcept {
   try {
     clear_deadline();
     probe_timer_.cancel();
+    silence_timer_.cancel();
+    hold_timer_.cancel();
   } catch (...) {  // they hold this connection until they expire, no more
   }
   socket_.close();

@@ -53,6 +53,9 @@ class BodySource {
   virtual void on_ready(std::function<void()> wake) = 0;
   // Appends what there is, some ten kilobytes at most if it can be cut.
   virtual Pull pull(std::string& out) = 0;
+  // Bytes that keep proxies and clients from giving up a stream that has said nothing for
+  // HttpOptions::silence. They stand between two pulls. Empty: there are none.
+  virtual std::string on_silence() { return {}; }
   // Bytes without a meaning that may stand between two pulls. They find out whether a client that
   // has closed its sending side still reads. Empty: there are none.
   virtual std::string_view filler() const { return {}; }

@@ -6,6 +6,7 @@
 // are known to the sources of this folder alone.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ struct HttpOptions {
   Duration keep_alive{};    // a connection without a request is closed after this
   // For a request to arrive in full; and for a client that is written to to read something.
   Duration client_timeout{};
+  // A stream that has said nothing for so long says BodySource::on_silence().
+  Duration silence = std::chrono::seconds(15);
   int worker_threads = 4;
 };
 

@@ -29,8 +29,9 @@ Status validate(const ServerOptions& options) {
   if (options.max_connections < 1 || options.max_connections > kMaxConnections) {
     return invalid("{} connections are not from 1 to {}", options.max_connections, kMaxConnections);
   }
-  if (options.keep_alive <= Duration::zero() || options.client_timeout <= Duration::zero()) {
-    return invalid("the keep-alive and client time-outs must be above zero");
+  if (options.keep_alive <= Duration::zero() || options.client_timeout <= Duration::zero() ||
+      options.silence <= Duration::zero()) {
+    return invalid("the keep-alive, client and silence time-outs must be above zero");
   }
   if (options.max_answer_bytes < 1 || options.max_answers_bytes < options.max_answer_bytes) {
     return invalid("all answers' {} bytes are fewer than one answer's {}",
@@ -62,6 +63,7 @@ HttpOptions http_options(const ServerOptions& options) {
   http.max_connections = options.max_connections;
   http.keep_alive = options.keep_alive;
   http.client_timeout = options.client_timeout;
+  http.silence = options.silence;
   return http;
 }
 

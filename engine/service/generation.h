@@ -85,9 +85,9 @@ struct GenerationRequest {
   // is told and counted, and changes nothing.
   double ttft_deadline_s = 0;
   double tpot_deadline_s = 0;
-  // Deltas of each continuation that may wait for the reader, on average; with more the request
-  // stands aside, its place in the batch and its pages going to others, until half are read. 0:
-  // any number may wait.
+  // Deltas of all continuations together that may wait for the reader, but two of each in any case;
+  // with more the request stands aside, its place in the batch and its pages going to others, until
+  // half are read. 0: any number may wait.
   std::int32_t max_unread = 0;
   // Empty, or of each continuation: it goes on as if it had generated these tokens now. The reader
   // gets what they said in a first delta of each (OutputDelta::is_before), then the news.

@@ -17,6 +17,7 @@ class AnswerChannel::Stream final : public BodySource {
 
   void on_ready(std::function<void()> wake) override { channel_->on_ready(std::move(wake)); }
   Pull pull(std::string& out) override { return channel_->pull(out); }
+  std::string on_silence() override { return channel_->silence(); }
   std::string_view filler() const override { return kSseComment; }
 
  private:
@@ -87,6 +88,16 @@ bool AnswerChannel::write(std::string_view bytes) {
   }
   wake();
   return room;
+}
+
+void AnswerChannel::set_silence(std::string event) {
+  const std::lock_guard lock(mutex_);
+  silence_ = std::move(event);
+}
+
+std::string AnswerChannel::silence() {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::stream ? silence_ : std::string();
 }
 
 void AnswerChannel::end(bool broken) {

@@ -19,7 +19,7 @@ namespace tandem {
 class AnswerChannel {
  public:
   // Bytes that wait for a client beyond which the loop is to stop reading from the engine.
-  static constexpr std::size_t kFullBytes = 256U << 10;
+  static constexpr std::size_t kFullBytes = 32U << 10;
 
   // Makes the whole response, on a worker, where it may take its time.
   using Make = std::function<HttpResponse()>;
@@ -31,7 +31,9 @@ class AnswerChannel {
   void answer(Make make);
   void begin_stream();
   bool write(std::string_view bytes);  // false: kFullBytes wait; `drained` will be called
-  void end(bool broken = false);       // broken: the client shall see that something is missing
+  // What a stream says when it has said nothing for a while: a whole event; empty: nothing.
+  void set_silence(std::string event);
+  void end(bool broken = false);  // broken: the client shall see that something is missing
   // From the server's threads: the client has gone; there is room again. Before defer().
   void on_gone(std::function<void()> gone) { gone_ = std::move(gone); }
   void on_drained(std::function<void()> drained) { drained_ = std::move(drained); }
@@ -46,6 +48,7 @@ class AnswerChannel {
   bool ready();
   BodySource::Pull pull(std::string& out);
   void drop();
+  std::string silence();
 
   std::function<void()> gone_;
   std::function<void()> drained_;
@@ -53,6 +56,7 @@ class AnswerChannel {
   std::mutex mutex_;
   State state_ = State::waiting;  // guarded by mutex_
   std::string waiting_;           // of a stream; guarded by mutex_
+  std::string silence_;           // guarded by mutex_
   bool full_ = false;             // write() has said so; guarded by mutex_
   bool dropped_ = false;          // nobody reads any more; guarded by mutex_
   Make make_;                     // written before state_ is `whole`, read after

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/http/sse.h"
 #include "base/json/json_text.h"
 #include "scheduler/router/prompt_reader.h"
 
@@ -123,6 +124,19 @@ std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCal
                      .count();
   call.seed = random_bits() >> (64 - kSeedBits);
   return std::nullopt;
+}
+
+std::string silent_event(const ClientCall& call, std::size_t choice) {
+  const bool chat = call.path == kChat;
+  json silent = {{"index", choice}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+  silent[chat ? "delta" : "text"] = chat ? json::object() : json("");
+  json chunk = {{"id", call.id},
+                {"object", chat ? "chat.completion.chunk" : "text_completion"},
+                {"created", call.created},
+                {"model", call.model},
+                {"choices", json::array({std::move(silent)})}};
+  if (call.include_usage) chunk["usage"] = nullptr;
+  return sse_event(chunk.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 std::string relay_body(const ClientCall& call, std::string_view sent,

@@ -43,6 +43,9 @@ struct ClientCall {
 // A body that is no JSON object is refused; what its fields hold, the engine judges. Thread-safe.
 std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCall& call);
 
+// An event of a streamed answer that says nothing, of the choice of this number.
+std::string silent_event(const ClientCall& call, std::size_t choice);
+
 // The body of /v1/relay: the client's spliced in as text. `sent`: what StreamLedger says, or empty;
 // `weights`: what that came from, or nothing.
 std::string relay_body(const ClientCall& call, std::string_view sent,

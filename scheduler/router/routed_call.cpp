@@ -45,7 +45,9 @@ RoutedCall::RoutedCall(CallHost& host, ClientCall call, std::shared_ptr<AnswerCh
   wanted_.slo_ttft_s = call_.slo_ttft_s;
   wanted_.slo_token_s = call_.slo_token_s;
   waiting_since_ = came_at_;
-  if (call_.stream) ledger_.emplace(call_.choices, call_.include_usage);
+  if (!call_.stream) return;
+  ledger_.emplace(call_.choices, call_.include_usage);
+  channel_->set_silence(silent_event(call_, 0));
 }
 
 RoutedCall::~RoutedCall() = default;
@@ -123,6 +125,10 @@ void RoutedCall::take_stream(std::string_view bytes) {
   const StreamLedger::News news = ledger_->take(bytes, passed_);
   if (!wanted_.weights) wanted_.weights = ledger_->weights();
   const bool room = passed_.empty() || channel_->write(passed_);
+  if (const std::size_t open = ledger_->first_open(); open != silent_choice_) {
+    silent_choice_ = open;
+    channel_->set_silence(silent_event(call_, open));
+  }
   if (!first_told_at_ && ledger_->num_tokens() > 0) first_told_at_ = host_.now();
   if (silent_ && !passed_.empty()) {
     silent_ = false;

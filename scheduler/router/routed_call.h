@@ -154,6 +154,7 @@ class RoutedCall final : public CallEvents {
   std::string body_;    // that is not passed on as it comes
   std::string passed_;  // what is, of this turn
   std::optional<TimePoint> first_told_at_;
+  std::size_t silent_choice_ = 0;  // of which the channel says nothing when it is silent
   std::optional<TimePoint> moved_at_;
   bool silent_ = false;  // since then
   bool began_ = false;

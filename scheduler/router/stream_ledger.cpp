@@ -237,6 +237,12 @@ void StreamLedger::cut() {
   commented_ = false;
 }
 
+std::size_t StreamLedger::first_open() const {
+  const auto open = std::find_if(choices_.begin(), choices_.end(),
+                                 [](const Choice& choice) { return choice.finish.empty(); });
+  return open == choices_.end() ? 0 : static_cast<std::size_t>(open - choices_.begin());
+}
+
 bool StreamLedger::complete() const {
   if (done_) return true;
   return finished_ == choices_.size() && (!include_usage_ || usage_told_);

@@ -40,6 +40,8 @@ class StreamLedger {
 
   // The client has been told something, so that another engine needs sent().
   bool began() const { return began_; }
+  // The first choice that has not ended; 0 if all have.
+  std::size_t first_open() const;
   // Nothing but "data: [DONE]" is missing.
   bool complete() const;
   std::string sent() const;  // the JSON list of /v1/relay's "sent"

@@ -233,6 +233,11 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
   add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
       .meta("MB")
       .range(0.001, 1024);
+  add(s.keep_alive_s, "keep_alive_s",
+      "a connection without a request is closed after this; above the idle time of a load balancer "
+      "in front")
+      .meta("SECONDS")
+      .range(1, 86400);
   add(s.trust_request_chat_template, "trust_request_chat_template",
       "requests may bring a chat_template of their own");
   add(s.tool_call_parser, "tool_call_parser",

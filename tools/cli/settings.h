@@ -91,6 +91,7 @@ struct ServerSettings {
   bool request_log = true;
   std::int64_t max_connections = 1024;
   double max_body_mb = 8;
+  double keep_alive_s = 75;
   bool trust_request_chat_template = false;
   std::string tool_call_parser = "auto";
   std::string generation_config = "auto";

@@ -64,6 +64,12 @@ void add_route_settings(SettingsTable& table, RouteSettings& s) {
       .meta("MB")
       .range(0.001, 1024);
   table
+      .add(s.keep_alive_s, "keep_alive_s",
+           "a connection without a request is closed after this; above the idle time of a load "
+           "balancer in front")
+      .meta("SECONDS")
+      .range(1, 86400);
+  table
       .add(s.drain_timeout_s, "drain_timeout_s",
            "after SIGTERM, wait this long for running requests to end")
       .meta("SECONDS")
@@ -115,6 +121,7 @@ RouterServerOptions router_options(const RouteSettings& s) {
   options.cors_origins = s.cors_origins;
   options.max_body_bytes = static_cast<std::size_t>(s.max_body_mb * 1024 * 1024);
   options.max_connections = static_cast<int>(s.max_connections);
+  options.keep_alive = duration_of(s.keep_alive_s);
   options.router.request_log = s.request_log;
   options.router.policy = s.policy;
   options.router.policy_options.seed = static_cast<std::uint64_t>(s.seed);

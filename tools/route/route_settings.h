@@ -31,6 +31,7 @@ struct RouteSettings {
   std::vector<std::string> cors_origins;
   std::int64_t max_connections = 4096;
   double max_body_mb = 8;
+  double keep_alive_s = 75;
   double drain_timeout_s = 30;
   // Patience
   std::int64_t max_queue = 1024;

@@ -52,6 +52,7 @@ ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
   options.cors_origins = settings.cors_origins;
   options.request_log = settings.request_log;
   options.max_body_bytes = static_cast<std::size_t>(settings.max_body_mb * 1024 * 1024);
+  options.keep_alive = duration_of(settings.keep_alive_s);
   options.max_answer_bytes = static_cast<std::uint64_t>(settings.max_answer_mb * 1024 * 1024);
   options.max_answers_bytes = static_cast<std::uint64_t>(settings.max_answers_mb * 1024 * 1024);
   options.max_connections = static_cast<int>(settings.max_connections);

@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <system_error>
 
 namespace tandem {
@@ -76,6 +79,24 @@ ClientSocket::Io ClientSocket::write(std::string_view& bytes) {
 bool ClientSocket::is_broken() {
   pollfd look = {socket_.native_handle(), 0, 0};
   return ::poll(&look, 1, 0) > 0;
+}
+
+void ClientSocket::bound_unsent(int bytes) {
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+}
+
+std::optional<std::uint32_t> ClientSocket::window() {
+  // The place of tcpi_snd_wnd in Linux's tcp_info, which the C library's ends before.
+  constexpr std::size_t kPlace = 228;
+  std::array<std::byte, kPlace + sizeof(std::uint32_t)> info{};
+  auto bytes = static_cast<socklen_t>(info.size());
+  if (::getsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_INFO, info.data(), &bytes) != 0 ||
+      bytes < info.size()) {
+    return std::nullopt;
+  }
+  std::uint32_t window = 0;
+  std::memcpy(&window, info.data() + kPlace, sizeof(window));
+  return window;
 }
 
 void ClientSocket::end_writing() {

@@ -5,7 +5,9 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,6 +51,12 @@ class ClientSocket {
   Io read(std::string& into, std::size_t max_bytes);
   // Writes what fits, and cuts it off the front.
   Io write(std::string_view& bytes);
+  // From now on the kernel takes no more than this many bytes beyond what the client has room for:
+  // a stream is then known to be unread before megabytes of it are with the kernel.
+  void bound_unsent(int bytes);
+  // How many bytes the client's kernel has room for, as it has said last: less and less where the
+  // client does not read. Nothing: this kernel does not tell.
+  std::optional<std::uint32_t> window();
   void end_writing();
   void close() noexcept;  // handlers of waits get an error
 

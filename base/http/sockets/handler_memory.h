@@ -39,7 +39,7 @@ class HandlerMemory {
   }
 
  private:
-  static constexpr std::size_t kBlocks = 8;
+  static constexpr std::size_t kBlocks = 12;
   struct alignas(std::max_align_t) Block {
     std::byte bytes[kBlockBytes];
   };

@@ -1,6 +1,7 @@
 // The mailbox between the engine thread, which writes deltas, and the reader of one request.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -21,7 +22,7 @@ class GenerationState {
  public:
   // `max_unread`: see GenerationRequest.
   explicit GenerationState(std::int32_t n, std::int32_t max_unread = 0)
-      : max_unread_(static_cast<std::size_t>(n) * static_cast<std::size_t>(max_unread)),
+      : max_unread_(static_cast<std::size_t>(max_unread == 0 ? 0 : std::max(max_unread, 2 * n))),
         ends_(static_cast<std::size_t>(n), End::open),
         unfinished_(n) {}
 

@@ -26,7 +26,8 @@ constexpr int kRetryWhenFullS = 1;
 constexpr int kRetryWhenGoneS = 1;
 constexpr int kOk = 200;
 constexpr int kInternalError = 500;
-constexpr std::size_t kPullBytes = 32U << 10;  // of events at a time
+// Of events at a time. What has been pulled is no longer counted as waiting for the client.
+constexpr std::size_t kPullBytes = 4U << 10;
 constexpr int kPullPieces = 512;               // of news
 constexpr std::size_t kLongAnswer = 1U << 20;  // bytes; written in some 20 ms
 
@@ -125,6 +126,15 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
   void on_ready(std::function<void()> wake) override { wake_by(std::move(wake)); }
   std::string_view filler() const override { return kSseComment; }
 
+  // A router does so itself: what an engine says tells it that the stream goes on.
+  std::string on_silence() override {
+    if (job().relayed || all_finished()) return {};
+    json chunk = base();
+    chunk["choices"] = json::array({job().shape->silent_choice(first_open())});
+    add_usage_so_far(chunk);
+    return sse_event(dump(chunk));
+  }
+
   bool has_started() override {
     const auto say = [this](const ChoicePart& part) { add_event(part, first_); };
     while (first_.empty() && !is_moved() && take_one(say)) {
@@ -193,13 +203,17 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
                            choice["finish_reason"].get_ref<const std::string&>());
       }
       chunk["choices"] = json::array({std::move(choice)});
-      if (job().call.include_usage) {
-        chunk["usage"] = job().call.usage_in_each_chunk ? usage_so_far() : json(nullptr);
-      } else if (is_end && all_finished()) {
+      add_usage_so_far(chunk);
+      if (!job().call.include_usage && is_end && all_finished()) {
         chunk["tandem"] = tandem_json(run().stats());
       }
       out += sse_event(dump(chunk));
     }
+  }
+
+  void add_usage_so_far(json& chunk) const {
+    if (!job().call.include_usage) return;
+    chunk["usage"] = job().call.usage_in_each_chunk ? usage_so_far() : json(nullptr);
   }
 
   // Of what the chunks up to now have said: where it was generated, and how far that has got since,

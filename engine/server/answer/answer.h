@@ -49,6 +49,8 @@ class AnswerShape {
   // A chunk each, in this order; at least one at the end of a choice. `part` is not empty, or the
   // first.
   virtual std::vector<nlohmann::json> chunk_choices(const ChoicePart& part) = 0;
+  // Of a chunk that says nothing, which every client takes for what it is.
+  virtual nlohmann::json silent_choice(std::size_t index) const = 0;
 };
 
 struct AnswerJob {

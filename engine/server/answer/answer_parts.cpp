@@ -75,6 +75,12 @@ bool AnswerParts::ended() {
   return true;
 }
 
+std::size_t AnswerParts::first_open() const {
+  std::size_t index = 0;
+  while (choices_[index].over) ++index;
+  return index;
+}
+
 bool AnswerParts::is_moved() {
   return job_.relayed.has_value() && hand_over_.is_asked() && !all_finished();
 }

@@ -31,6 +31,7 @@ class AnswerParts {
   const nlohmann::json& base() const { return base_; }  // what every chunk has
   std::size_t num_choices() const { return choices_.size(); }
   bool all_finished() const { return finished_ == choices_.size(); }
+  std::size_t first_open() const;  // the first choice that goes on; requires !all_finished()
   void wake_by(std::function<void()> wake);
 
   // One piece of news, or one token of what was said before. False: there is none now, or no more

@@ -12,9 +12,9 @@
 
 namespace tandem {
 
-// Deltas of a streamed continuation that may wait for a client that does not read
+// Deltas of a streamed prompt's continuations that may wait for a client that does not read
 // (GenerationRequest::max_unread).
-inline constexpr std::int32_t kMaxUnread = 128;
+inline constexpr std::int32_t kMaxUnread = 64;
 
 // Bytes. `echoed`: the prompts' texts, with echo; else empty.
 std::uint64_t price_of(const CompletionCall& call, std::span<const GenerationRequest> requests,

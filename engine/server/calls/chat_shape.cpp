@@ -92,6 +92,14 @@ std::vector<json> ChatShape::chunk_choices(const ChoicePart& part) {
   return choices;
 }
 
+json ChatShape::silent_choice(std::size_t index) const {
+  return {{"index", index},
+          {"delta", json::object()},
+          {"logprobs", nullptr},
+          {"finish_reason", nullptr},
+          {"stop_reason", nullptr}};
+}
+
 std::vector<json> ChatShape::deltas_of(const ParsedDelta& parsed) const {
   std::vector<json> deltas;
   if (!parsed.content.empty()) deltas.push_back({{"content", parsed.content}});

@@ -30,6 +30,7 @@ class ChatShape final : public AnswerShape {
   }
   nlohmann::json choice(const ChoicePart& whole) override;
   std::vector<nlohmann::json> chunk_choices(const ChoicePart& part) override;
+  nlohmann::json silent_choice(std::size_t index) const override;
 
  private:
   nlohmann::json choice_with(const char* name, nlohmann::json message, const ChoicePart& part);

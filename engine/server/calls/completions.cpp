@@ -26,6 +26,13 @@ class CompletionShape final : public AnswerShape {
   const char* id_prefix() const override { return "cmpl-"; }
   const char* object(bool) const override { return "text_completion"; }
   std::vector<json> chunk_choices(const ChoicePart& part) override { return {choice(part)}; }
+  json silent_choice(std::size_t index) const override {
+    return {{"index", index},
+            {"text", ""},
+            {"logprobs", nullptr},
+            {"finish_reason", nullptr},
+            {"stop_reason", nullptr}};
+  }
   json choice(const ChoicePart& part) override {
     return {{"index", part.index},
             {"text", part.text},

@@ -267,8 +267,11 @@ MaybeError check_context(std::size_t num_tokens, bool no_new_tokens, std::int32_
   if (num_tokens <= limit) return std::nullopt;
   return ApiError{
       400,
-      fmt::format("This model's context is {} tokens, answer included, but '{}' has {} tokens",
-                  max_model_len, param, num_tokens),
+      // Clients know the error by its first words, which are OpenAI's.
+      fmt::format(
+          "This model's maximum context length is {} tokens, answer included. However, '{}' "
+          "has {} tokens: shorten it, or cut it by 'truncate_prompt_tokens'",
+          max_model_len, param, num_tokens),
       std::string(param), "context_length_exceeded", 0};
 }
 

@@ -28,8 +28,10 @@ struct ServerOptions {
   int max_connections = 1024;             // more are told 503 and closed
   // An idle kept-alive connection is closed after this; a client that sends or reads nothing for
   // this long while the server waits for it is given up, and its request is cancelled.
-  Duration keep_alive = std::chrono::seconds(30);
+  Duration keep_alive = std::chrono::seconds(75);
   Duration client_timeout = std::chrono::seconds(60);
+  // A stream that has said nothing for so long sends a chunk that says nothing.
+  Duration silence = std::chrono::seconds(15);
   std::int32_t max_sequences_per_request = 256;  // prompts x n of one call
   // Origins whose pages may call from a browser; "*": all. None: browsers are told nothing.
   std::vector<std::string> cors_origins;

@@ -10,7 +10,6 @@
 namespace tandem {
 namespace {
 
-constexpr Duration kKeepAlive = std::chrono::seconds(75);
 constexpr Duration kClientTimeout = std::chrono::seconds(60);
 
 HttpOptions http_options(const RouterServerOptions& options) {
@@ -19,8 +18,9 @@ HttpOptions http_options(const RouterServerOptions& options) {
   http.port = options.port;
   http.max_body_bytes = options.max_body_bytes;
   http.max_connections = options.max_connections;
-  http.keep_alive = kKeepAlive;
+  http.keep_alive = options.keep_alive;
   http.client_timeout = kClientTimeout;
+  http.silence = options.silence;
   return http;
 }
 

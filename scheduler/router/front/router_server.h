@@ -23,7 +23,9 @@ struct RouterServerOptions {
   std::vector<std::string> cors_origins;  // whose pages may call from a browser: Cors
   std::size_t max_body_bytes = 8U << 20;
   int max_connections = 4096;
-  RouterOptions router;  // its api_key is the one above
+  Duration keep_alive = std::chrono::seconds(75);  // of an idle connection
+  Duration silence = std::chrono::seconds(15);     // then a stream sends a chunk that says nothing
+  RouterOptions router;                            // its api_key is the one above
 };
 
 class RouterServer {

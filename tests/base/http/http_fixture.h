@@ -100,6 +100,7 @@ class FeedSource final : public BodySource {
   ~FeedSource() override { feed_->drop(); }
   void on_ready(std::function<void()> wake) override { feed_->on_ready(std::move(wake)); }
   Pull pull(std::string& out) override { return feed_->pull(out); }
+  std::string on_silence() override { return "(silence)"; }
   std::string_view filler() const override { return " "; }
 
  private:

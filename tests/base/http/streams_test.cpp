@@ -43,6 +43,43 @@ TEST_F(HttpStreamsTest, PullsNoMoreThanAClientReads) {
   EXPECT_FALSE(feed->dropped());
 }
 
+TEST_F(HttpStreamsTest, KeepsLittleOfAnUnreadStreamWithTheKernels) {
+  constexpr std::size_t kPiece = 4096;
+  handler.endless = kPiece;
+  start();
+  TestClient client(port);
+  client.send(get_request("/stream"));
+  client.receive_head();
+  const auto feed = handler.feed(0);
+  std::size_t before = 0;
+  for (int still = 0; still < 10;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    still = feed->pulled() == before && before > 0 ? still + 1 : 0;
+    before = feed->pulled();
+    ASSERT_LT(before, 48U << 10) << "the kernels take much more than the client reads";
+  }
+  // And goes on as the client reads, at once.
+  for (std::size_t read = 0; read < 1U << 20;) read += client.next_chunk().size();
+}
+
+TEST_F(HttpStreamsTest, SaysThatASilentStreamGoesOn) {
+  options.silence = std::chrono::milliseconds(20);
+  start();
+  TestClient client(port);
+  client.send(get_request("/stream"));
+  client.receive_head();
+  EXPECT_EQ(client.next_chunk(), "(silence)");
+  EXPECT_EQ(client.next_chunk(), "(silence)");
+  handler.feed(0)->say("word");
+  std::string chunk = client.next_chunk();
+  while (chunk == "(silence)") chunk = client.next_chunk();
+  EXPECT_EQ(chunk, "word");
+  handler.feed(0)->end();
+  std::string last = client.receive_chunks();
+  while (last.starts_with("(silence)")) last = last.substr(9);
+  EXPECT_EQ(last, "");
+}
+
 TEST_F(HttpStreamsTest, GivesUpAClientThatReadsNothing) {
   options.client_timeout = std::chrono::milliseconds(100);
   handler.endless = 16384;

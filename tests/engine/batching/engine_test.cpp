@@ -89,6 +89,20 @@ TEST_F(EngineTest, LetsARequestStandAsideWhoseReaderIsBehind) {
   EXPECT_EQ(engine->engine->stats().preemptions, 0U);
 }
 
+TEST_F(EngineTest, CountsWhatWaitsForAReaderOverAllContinuations) {
+  auto engine = make();
+  GenerationRequest unread = sampled(encode(*engine, "def parse("), 11);
+  unread.ignore_eos = true;
+  unread.max_tokens = 64;
+  unread.max_unread = 16;
+  unread.n = 8;
+  const auto generation = engine->engine->submit(unread).value();
+  (void)run(*engine->engine, sampled(encode(*engine, "import os"), 12));
+  EXPECT_LT(generation->stats().completion_tokens, 16 + 3 * unread.n);  // a few steps more
+  EXPECT_EQ(engine->engine->stats().waiting, unread.n);
+  EXPECT_EQ(collect(*generation).size(), 8U);
+}
+
 TEST_F(EngineTest, EndsARequestThatStandsAsideWhenItsReaderGoes) {
   auto engine = make();
   GenerationRequest unread = sampled(encode(*engine, "def parse("), 11);

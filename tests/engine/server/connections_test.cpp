@@ -2,6 +2,7 @@
 #include <atomic>
 #include <future>
 #include <thread>
+#include <tuple>
 
 #include "server_fixture.h"
 
@@ -83,6 +84,46 @@ TEST_F(ConnectionsTest, AnswersAClientThatOnlyClosesItsSendingSide) {
   EXPECT_EQ(json::parse(streamed.next_event())["choices"][0]["text"], "late");
   streamed.next_event();
   EXPECT_EQ(streamed.next_event(), "[DONE]");
+}
+
+TEST_F(ConnectionsTest, AStreamThatWaitsSendsChunksThatSayNothing) {
+  service.script = no_answer;
+  options.silence = std::chrono::milliseconds(20);
+  start();
+  const json messages = {{{"role", "user"}, {"content", "x"}}};
+  const json usage = {{"include_usage", true}};
+  const std::tuple<const char*, json, const char*, json> cases[] = {
+      {"/v1/completions", {{"prompt", "p"}, {"stream", true}}, "text", ""},
+      {"/v1/chat/completions",
+       {{"messages", messages}, {"stream", true}, {"stream_options", usage}},
+       "delta",
+       json::object()}};
+  std::size_t runs = 0;
+  for (const auto& [path, body, field, nothing] : cases) {
+    TestClient client(port);
+    client.send(http_request("POST", path, body.dump()));
+    const auto run = service.run(runs++);
+    EXPECT_EQ(client.receive_head().status, 200);
+    const json silent = json::parse(client.next_event());
+    ASSERT_EQ(silent["choices"].size(), 1U);
+    const json& choice = silent["choices"][0];
+    EXPECT_EQ(choice["index"], 0);
+    EXPECT_EQ(choice[field], nothing);
+    EXPECT_TRUE(choice["finish_reason"].is_null());
+    EXPECT_EQ(silent.contains("usage"), body.contains("stream_options"));
+    run->say("word");
+    run->finish();
+    json event = silent;
+    while (event["choices"][0][field] == nothing) event = json::parse(client.next_event());
+    EXPECT_EQ(event["id"], silent["id"]);
+    EXPECT_EQ(event["object"], silent["object"]);
+    EXPECT_NE(event["choices"][0][field].dump().find("word"), std::string::npos);
+    std::string last;
+    for (std::string next = client.next_event(); !next.empty(); next = client.next_event()) {
+      last = next;
+    }
+    EXPECT_EQ(last, "[DONE]");
+  }
 }
 
 TEST_F(ConnectionsTest, LeavesNewsWithTheServiceThatAClientDoesNotRead) {

@@ -71,6 +71,24 @@ TEST(ClientCall, RefusesMoreValuesThanOneRequestMayHold) {
   EXPECT_EQ(refused->code, "body_too_long");
 }
 
+TEST(ClientCall, HasAnEventThatSaysNothing) {
+  ClientCall call;
+  ASSERT_FALSE(read_client_call(
+      request_of("/v1/chat/completions",
+                 R"({"model":"a","stream":true,"stream_options":{"include_usage":true},"n":2})"),
+      call));
+  const std::string event = silent_event(call, 1);
+  ASSERT_TRUE(event.starts_with("data: {") && event.ends_with("}\n\n"));
+  const json chunk = json::parse(event.substr(6));
+  EXPECT_EQ(chunk["id"], call.id);
+  EXPECT_EQ(chunk["object"], "chat.completion.chunk");
+  EXPECT_EQ(chunk["model"], "a");
+  EXPECT_TRUE(chunk["usage"].is_null());
+  EXPECT_EQ(chunk["choices"][0]["index"], 1);
+  EXPECT_EQ(chunk["choices"][0]["delta"], json::object());
+  EXPECT_TRUE(chunk["choices"][0]["finish_reason"].is_null());
+}
+
 TEST(ClientCall, KnowsWhatOfAPromptComesFirst) {
   const auto shared = [](const char* path, const json& a, const json& b) {
     ClientCall one;

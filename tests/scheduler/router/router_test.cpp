@@ -119,6 +119,24 @@ TEST_F(RouterTest, MovesStreamsOffAnEngineWhoseHeartbeatStops) {
   EXPECT_TRUE(eventually([&] { return up() == 2; }));
 }
 
+TEST_F(RouterTest, SaysOfASilentStreamThatItGoesOn) {
+  options_.silence = std::chrono::milliseconds(20);
+  StubEngine& stalling = add();
+  route();
+  StubScript script;
+  script.stall_at = 0;
+  stalling.set_script(script);
+  TestClient client(port());
+  client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+  EXPECT_EQ(client.receive_head().status, 200);
+  for (int i = 0; i < 2; ++i) {
+    const json silent = json::parse(client.next_event());
+    EXPECT_EQ(silent["object"], "text_completion");
+    EXPECT_EQ(silent["choices"][0]["text"], "");
+    EXPECT_TRUE(silent["choices"][0]["finish_reason"].is_null());
+  }
+}
+
 TEST_F(RouterTest, GoesOnElsewhereWhenAStreamStallsThoughTheEngineLives) {
   options_.router.limits.stall_timeout = std::chrono::milliseconds(200);
   StubEngine& stalling = add();

@@ -27,6 +27,18 @@ constexpr const char* kClients =
     "data: {\"choices\":[{\"index\":0,\"text\":\"c\",\"finish_reason\": \"length\"}]}\n\n"
     "data: [DONE]\n\n";
 
+TEST(StreamLedger, KnowsTheFirstChoiceThatGoesOn) {
+  StreamLedger ledger(3, false);
+  std::string out;
+  EXPECT_EQ(ledger.first_open(), 0U);
+  for (const char* index : {"1", "0"}) {
+    ledger.take(std::string("data: {\"choices\":[{\"index\":") + index +
+                    ",\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n",
+                out);
+  }
+  EXPECT_EQ(ledger.first_open(), 2U);
+}
+
 TEST(StreamLedger, PassesTheSameOnInWhateverPiecesItComes) {
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 200; ++i) {

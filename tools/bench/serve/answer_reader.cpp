@@ -131,6 +131,11 @@ void AnswerReader::take_event(std::string_view data, TimePoint now) {
   bool has_token = false;
   const std::string_view text = text_of_choice(choice, dialect_, has_token);
   if (!has_token) return;
+  // A server that has nothing to say yet may send chunks without text to keep the connection.
+  if (answer_.events == 0 && text.empty() && dialect_ == Dialect::completions &&
+      !answer_.finished) {
+    return;
+  }
   if (answer_.events++ == 0) {
     answer_.first = now;
   } else {

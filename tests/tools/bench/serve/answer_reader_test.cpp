@@ -1,5 +1,6 @@
 #include "tools/bench/serve/answer_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +46,24 @@ TEST(AnswerReader, NotesWhenTokensCome) {
   EXPECT_EQ(answer.adapter_tier, "host");
   EXPECT_TRUE(answer.finished);
   EXPECT_EQ(answer.mistake, "");
+}
+
+TEST(AnswerReader, TakesNoChunkThatSaysNothingForTheFirstToken) {
+  const std::pair<Dialect, const char*> cases[] = {
+      {Dialect::completions, R"("text":"{}")"}, {Dialect::chat, R"("delta":{{"content":"{}"}})"}};
+  for (const auto& [dialect, form] : cases) {
+    AnswerReader reader(dialect, true);
+    const auto event = [form = form](std::string_view text) {
+      return fmt::format("data: {{\"choices\":[{{{},\"finish_reason\":null}}]}}\n\n",
+                         fmt::format(fmt::runtime(form), text));
+    };
+    reader.take(event(""), at_ms(10));
+    reader.take("data: {\"choices\":[{\"delta\":{},\"finish_reason\":null}]}\n\n", at_ms(20));
+    EXPECT_EQ(reader.answer().events, 0);
+    reader.take(event("one"), at_ms(30));
+    EXPECT_EQ(reader.answer().first, at_ms(30));
+    EXPECT_EQ(reader.answer().events, 1);
+  }
 }
 
 TEST(AnswerReader, ReadsTheSameInWhateverPiecesItComes) {
