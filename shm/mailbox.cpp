@@ -156,6 +156,10 @@ Result<Mailbox> Mailbox::create(const MailboxShape& shape, int node) {
   TANDEM_ASSIGN(ShmRegion in, ShmRegion::create("inbox", layout.inbox_bytes, node));
   TANDEM_ASSIGN(ShmRegion out, ShmRegion::create("outbox", layout.outbox_bytes, node));
 
+  // Workers' answers are checked, and one that is not there is late.
+  in.survive_truncation();
+  out.survive_truncation();
+
   Mailbox mailbox(shape, layout, std::move(in), std::move(out));
   auto& inbox = *new (mailbox.inbox_.data()) InboxHeader{};
   for (int i = 0; i < kMaxColdGroups; ++i) new (&mailbox.bells_[i]) Bell{};

@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/memory/memory_info.h"
 #include "shm/numa.h"
+#include "shm/truncation.h"
 
 namespace tandem {
 namespace {
@@ -150,6 +151,7 @@ struct ShmRegion::Impl {
   bool owner = false;
 
   ~Impl() {
+    forget_truncation(mapping.get_address());
     if (!owner) return;
     const std::lock_guard lock(own_names().mutex);
     own_names().names.erase(name);
@@ -168,6 +170,10 @@ std::byte* ShmRegion::data() const {
 }
 std::size_t ShmRegion::bytes() const {
   return impl_ == nullptr ? 0 : impl_->mapping.get_size();
+}
+void ShmRegion::survive_truncation() {
+  TANDEM_CHECK(impl_ != nullptr);
+  (void)tandem::survive_truncation(data(), bytes());
 }
 const std::string& ShmRegion::name() const {
   static const std::string none;

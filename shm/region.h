@@ -38,6 +38,10 @@ class ShmRegion {
   ShmRegion& operator=(ShmRegion&& other) noexcept;
   ~ShmRegion();
 
+  // A process of the same user may truncate the region's file. From now on that makes zeros of what
+  // is cut off, in place of a SIGBUS that ends this process: for what is checked when it is read.
+  void survive_truncation();
+
   std::byte* data() const;  // page-aligned; null in an empty region
   std::size_t bytes() const;
   const std::string& name() const;  // as shm_open takes it; empty in a private region

@@ -24,10 +24,10 @@
 namespace tandem {
 namespace {
 
-constexpr std::string_view kHealth = "/health";
-
-bool is_for_everybody(std::string_view path) {
-  return path == kHealth || is_page_path(path);
+// Probes have no key, and what is told them is one word.
+bool is_for_everybody(std::string_view path, const ServerOptions& options) {
+  return path == "/health" || path == "/ready" || is_page_path(path) ||
+         (options.metrics_without_key && path == "/metrics");
 }
 
 bool matches(std::string_view pattern, std::string_view path) {
@@ -182,7 +182,7 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
       return told;
     }
   }
-  if (!context_.options.api_key.empty() && !is_for_everybody(request.path) &&
+  if (!context_.options.api_key.empty() && !is_for_everybody(request.path, context_.options) &&
       !authorized(request.header("authorization"), context_.options.api_key)) {
     HttpResponse response = refused({401,
                                      "The API key is missing or wrong; send 'Authorization: "

@@ -28,6 +28,8 @@ class Api final : public HttpHandler {
   // Waits until no call runs, at most `timeout`, or until abandon(). True: all came to
   // their own end.
   bool wait_idle(Duration timeout);
+  // Answers that are not whole end now, with an error that says so.
+  void cut() { context_.hand_over.cut(); }
   void abandon();
 
   std::optional<HttpResponse> screen(const HttpRequest& request) override;

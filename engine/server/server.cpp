@@ -1,6 +1,7 @@
 #include "engine/server/server.h"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 
 #include "base/http/http_server.h"
@@ -11,6 +12,7 @@
 namespace tandem {
 namespace {
 
+constexpr Duration kLastWords = std::chrono::milliseconds(500);  // until clients have the error
 constexpr int kMaxPort = 65535;
 constexpr std::size_t kMinBodyBytes = 1024;
 constexpr const char* kRelayPath = "/v1/relay";
@@ -104,7 +106,11 @@ void Server::drain() {
 bool Server::drain_and_stop(Duration timeout) {
   drain();
   const bool all_ended = impl_->api.wait_idle(timeout);
-  if (!all_ended) log::warning("requests still running at the end of the drain are cut off");
+  if (!all_ended) {
+    log::warning("requests still running at the end of the drain are cut off");
+    impl_->api.cut();
+    (void)impl_->api.wait_idle(kLastWords);
+  }
   stop();
   return all_ended;
 }

@@ -29,7 +29,8 @@ class Server {
 
   // New requests get 503 from now on, /ready says 503, /health stays 200. Returns at once.
   void drain();
-  // drain(), waits at most `timeout` for running requests to end, then stop(). True: all ended.
+  // drain(), waits at most `timeout` for running requests to end; those that have not are told so
+  // (half a second for that); then stop(). True: all ended.
   bool drain_and_stop(Duration timeout);
   // Cuts what still runs and joins every thread. Idempotent; a running drain_and_stop returns too.
   void stop();

@@ -21,11 +21,14 @@ struct CountedValues {
   }
 };
 
-inline constexpr std::array kInterTokenBounds = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05,
-                                                 0.075, 0.1,    0.2,   0.5,  1.0,  2.5};  // seconds
-inline constexpr std::array kAdapterLoadBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                                  0.05,   0.1,   0.25,   0.5,   1.0,  5.0};  // s
-inline constexpr std::array kStepTokensBounds = {
-    1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0};
+inline constexpr std::array kInterTokenBounds = {0.001, 0.0025, 0.005, 0.01, 0.02,
+                                                 0.03,  0.05,   0.075, 0.1,  0.2,
+                                                 0.5,   1.0,    2.5,   10.0, 60.0};  // seconds
+inline constexpr std::array kAdapterLoadBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01,
+                                                  0.025,  0.05,  0.1,    0.25,  0.5,
+                                                  1.0,    5.0,   30.0,   120.0, 600.0};  // s
+inline constexpr std::array kStepTokensBounds = {1.0,     8.0,     16.0,    32.0,    64.0,   128.0,
+                                                 256.0,   512.0,   1024.0,  2048.0,  4096.0, 8192.0,
+                                                 16384.0, 32768.0, 65536.0, 131072.0};
 
 }  // namespace tandem

@@ -76,6 +76,19 @@ void Router::stop() {
   calls_.clear();
 }
 
+void Router::cut() {
+  loop_.post([this] {
+    std::vector<CallPointer> all;  // refuse() takes them out of the list
+    for (const auto& [key, call] : calls_) all.push_back(call);
+    for (const CallPointer& call : all) {
+      call->refuse({503,
+                    "The router is shutting down, and this answer was not whole within "
+                    "drain_timeout_s; ask again",
+                    "draining", 1});
+    }
+  });
+}
+
 void Router::post(std::function<void()> step) {
   loop_.post(std::move(step));
 }

@@ -55,6 +55,8 @@ class Router final : private CallHost, private FollowerHost {
   // Ends the loop; calls under way get no answer any more. Idempotent. After the server's end.
   void stop();
 
+  // Thread-safe. All calls under way end, with an error that says that the router ends.
+  void cut();
   // Thread-safe. The response is deferred.
   HttpResponse relay(ClientCall call);
   // Thread-safe. `step` runs on the loop.

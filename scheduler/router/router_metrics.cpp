@@ -12,8 +12,8 @@ namespace {
 
 const prometheus::Histogram::BucketBoundaries kDecisionBuckets{1e-6, 2.5e-6, 5e-6,   1e-5, 2.5e-5,
                                                                5e-5, 1e-4,   2.5e-4, 1e-3, 1e-2};
-const prometheus::Histogram::BucketBoundaries kMoveBuckets{0.01, 0.025, 0.05, 0.1, 0.25,
-                                                           0.5,  1,     2.5,  5,   10};
+const prometheus::Histogram::BucketBoundaries kMoveBuckets{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                                           2.5,  5,     10,   30,  120,  600};
 
 }  // namespace
 

@@ -227,6 +227,37 @@ TEST(ShmRegion, OfADeadPidWhoseLockIsHeldIsLeftAlone) {
   std::filesystem::remove(file_of(foreign));
 }
 
+void truncate_to(const std::string& name, off_t bytes) {
+  const int fd = ::shm_open(name.c_str(), O_RDWR, 0);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(::ftruncate(fd, bytes), 0);
+  ::close(fd);
+}
+
+TEST(ShmRegion, ReadsAsZerosWhereAnotherProcessHasTruncatedIt) {
+  auto region = ShmRegion::create("outbox", kBytes);
+  ASSERT_TRUE(region.ok());
+  region->survive_truncation();
+  std::memset(region->data(), 7, kBytes);
+  truncate_to(region->name(), 1 << 12);
+  EXPECT_EQ(region->data()[0], std::byte{7});
+  EXPECT_EQ(region->data()[kBytes - 1], std::byte{0});
+  region->data()[1 << 12] = std::byte{5};
+  EXPECT_EQ(region->data()[1 << 12], std::byte{5});
+  truncate_to(region->name(), 0);
+  EXPECT_EQ(region->data()[0], std::byte{0});
+}
+
+TEST(ShmRegionDeathTest, EndsTheProcessWhereNothingChecksWhatIsTruncated) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto watched = ShmRegion::create("outbox", kBytes);
+  auto region = ShmRegion::create("arena", kBytes);
+  ASSERT_TRUE(region.ok() && watched.ok());
+  watched->survive_truncation();
+  truncate_to(region->name(), 0);
+  EXPECT_DEATH(std::memset(region->data(), 1, kBytes), "");
+}
+
 TEST(ShmRegion, LeavesFilesOfOthersAlone) {
   const std::string name = "/tandem-notapid-" + std::to_string(::getpid());
   const int fd = ::shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);

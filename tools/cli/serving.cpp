@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 
 #include "base/log.h"
 #include "tools/cli/machine.h"
@@ -23,12 +24,28 @@ std::string listening_url(const std::string& host, int port) {
   return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
+void warn_of_open_host(const std::string& host, const std::string& api_key) {
+  const bool own = host.starts_with("127.") || host == "::1" || host == "localhost";
+  if (own || !api_key.empty()) return;
+  log::warning(
+      "host {} can be reached from other machines, and there is no api_key: whoever reaches it may "
+      "use it; set TANDEM_API_KEY, or keep to --host 127.0.0.1",
+      host);
+}
+
+int report_serving_failure(const CommandInfo& command, const Status& status) {
+  const int exit_status = report_failure(command, status);
+  const bool wrong_setting =
+      status.code() == StatusCode::not_found || status.code() == StatusCode::permission_denied;
+  return wrong_setting ? kExitUsage : exit_status;
+}
+
 void bound_the_end(StopSignals& signals, double drain_timeout_s) {
   signals.exit_after(duration_of(drain_timeout_s) + std::chrono::seconds(1));
 }
 
-void drain_after_signal(StopSignals& signals, double drain_timeout_s,
-                        const std::function<bool(Duration timeout)>& drain_and_stop) {
+int drain_after_signal(StopSignals& signals, double drain_timeout_s,
+                       const std::function<bool(Duration timeout)>& drain_and_stop) {
   bound_the_end(signals, drain_timeout_s);  // before anything that could wait, the log included
   log::info("signal {}: draining for at most {} s; a second signal ends it at once",
             signals.signal_number(), drain_timeout_s);
@@ -37,6 +54,10 @@ void drain_after_signal(StopSignals& signals, double drain_timeout_s,
   } else {
     log::warning("stopped with requests unfinished: drain_timeout_s passed");
   }
+  const int number = signals.signal_number();
+  const int status = number == SIGHUP ? 128 + number : kExitOk;
+  signals.set_late_status(status);  // what may still hang is the end of the engine alone
+  return status;
 }
 
 }  // namespace tandem

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/status.h"
+#include "tools/cli/flags/flags.h"
 #include "tools/cli/signals.h"
 
 namespace tandem {
@@ -18,11 +20,20 @@ void make_room_for_connections(std::int64_t max_connections, std::int64_t files_
 
 std::string listening_url(const std::string& host, int port);  // "http://[::1]:8000"
 
+// Logs a warning where others than this machine's users reach the server, and need no key.
+void warn_of_open_host(const std::string& host, const std::string& api_key);
+
+// As report_failure(), for what ends a server: a file or folder that is not there, or may not be
+// read, is a wrong setting, too (kExitUsage): to start it again would change nothing.
+int report_serving_failure(const CommandInfo& command, const Status& status);
+
 // After the first signal: the server drains for so long at most, and whatever hangs then, the
 // process ends a second later.
 void bound_the_end(StopSignals& signals, double drain_timeout_s);
-// That, and says how it went. `drain_and_stop`: true: all came to their end.
-void drain_after_signal(StopSignals& signals, double drain_timeout_s,
-                        const std::function<bool(Duration timeout)>& drain_and_stop);
+// That, and says how it went. `drain_and_stop`: true: all came to their end. Returns the process's
+// exit status: 0, and 129 after SIGHUP, so that a supervisor starts it again, with its settings as
+// they are then.
+int drain_after_signal(StopSignals& signals, double drain_timeout_s,
+                       const std::function<bool(Duration timeout)>& drain_and_stop);
 
 }  // namespace tandem

@@ -220,6 +220,8 @@ void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) 
       "clients must send it as bearer token; the variable keeps it out of process lists")
       .meta("KEY")
       .secret();
+  add(s.metrics_without_key, "metrics_without_key",
+      "with an api_key: /metrics is told to everybody, as /health and /ready are");
   add(s.adapter_root, "adapter_root",
       "/v1/load_lora_adapter may read below this folder; may be repeated; none: loading is off")
       .meta("DIR");

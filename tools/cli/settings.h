@@ -86,6 +86,7 @@ struct ServerSettings {
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;
   std::string api_key;
+  bool metrics_without_key = false;
   std::vector<std::string> adapter_root;
   std::vector<std::string> cors_origins;
   bool request_log = true;

@@ -22,6 +22,9 @@ Result<std::unique_ptr<StopSignals>> StopSignals::create() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) != 0) return errno_status("sigaction", errno);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   if (const int failure = pthread_sigmask(SIG_BLOCK, &set, nullptr); failure != 0) {
     return errno_status("pthread_sigmask", failure);
   }
@@ -59,7 +62,8 @@ void StopSignals::watch() {
     if (fds[2].revents != 0) {
       unlink_own_shm_regions();  // as below
       say_on_stderr("the time to end is over: what still runs is cut off\n");
-      _exit(1);
+      // relaxed: the number guards nothing
+      _exit(late_status_.load(std::memory_order_relaxed));
     }
     if (fds[0].revents == 0) continue;
     signalfd_siginfo info{};
@@ -82,6 +86,10 @@ void StopSignals::exit_after(Duration timeout) {
   at.it_value.tv_nsec = nanoseconds % 1'000'000'000;
   const int failure = timerfd_settime(timer_fd_, 0, &at, nullptr);
   TANDEM_CHECK(failure == 0, "timerfd_settime: errno {}", errno);
+}
+
+void StopSignals::set_late_status(int status) {
+  late_status_.store(status, std::memory_order_relaxed);  // as in watch()
 }
 
 void StopSignals::set_graceful(bool graceful) {

@@ -1,6 +1,7 @@
-// SIGINT and SIGTERM as ordinary events.
+// SIGINT, SIGTERM and SIGHUP as ordinary events.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -14,7 +15,8 @@ namespace tandem {
 // Make it before any other thread, so that all of them inherit the blocked signals. A thread of
 // its own reads them from a signalfd: no handler runs, so nothing unsafe can be called in one. The
 // first signal is an event; the second ends the process at once, with 128 + its number. That thread
-// waits for nobody: whatever the others do, exit_after() holds.
+// waits for nobody: whatever the others do, exit_after() holds. SIGHUP that is ignored at the start
+// (nohup) stays so.
 class StopSignals {
  public:
   static Result<std::unique_ptr<StopSignals>> create();
@@ -34,6 +36,8 @@ class StopSignals {
   // Ends the process with 1 when this long has passed and it still runs, whatever its threads hang
   // in: says so on standard error, if that takes it without waiting. The last call counts.
   void exit_after(Duration timeout);
+  // All that was to be finished is: from now on exit_after() ends the process with `status`.
+  void set_late_status(int status);
 
  private:
   StopSignals() = default;
@@ -46,7 +50,8 @@ class StopSignals {
   std::condition_variable changed_;
   bool graceful_ = false;  // guarded by mutex_
   int first_ = 0;          // guarded by mutex_
-  std::thread watcher_;    // owns the reading end
+  std::atomic<int> late_status_{1};
+  std::thread watcher_;  // owns the reading end
 };
 
 }  // namespace tandem

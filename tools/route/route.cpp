@@ -24,16 +24,20 @@ const CommandInfo kRouteInfo{
     "One address in front of several engines (`tandem serve`): each request goes to the engine\n"
     "that a policy chooses by ranks, residency and load, and goes on at another when that one "
     "dies\n"
-    "or drains. SIGTERM or Ctrl-C drains the router itself; a second signal ends it at once.",
+    "or drains. SIGTERM or Ctrl-C drains the router itself; a second signal ends it at once. "
+    "SIGHUP\n"
+    "drains it as well, and ends it with status 129: a supervisor starts it with its new settings.",
     "  tandem route --engine http://127.0.0.1:8001 --engine http://127.0.0.1:8002\n"
     "  tandem route --registry etcd://10.0.0.1:2379,10.0.0.2:2379"};
 
-Status route(const RouteSettings& settings) {
+// The exit status.
+Result<int> route(const RouteSettings& settings) {
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   const NamedEngines engines = named_engines(settings);
   TANDEM_ASSIGN(auto source, engine_source(engines));
   TANDEM_ASSIGN(const auto tracing,  // outlives what it traces; null: none
                 start_tracing(settings.tracing, "tandem route", utc_now()));
+  warn_of_open_host(settings.host, settings.api_key);
   make_room_for_connections(settings.max_connections, 2);  // the engine's end, too
   TANDEM_ASSIGN(const auto server,
                 RouterServer::create(router_options(settings), std::move(source)));
@@ -42,9 +46,8 @@ Status route(const RouteSettings& settings) {
   log::info("listening on {}, in front of {}, by policy {}",
             listening_url(settings.host, server->port()), engines.in_words(), settings.policy);
   signals->wait();
-  drain_after_signal(*signals, settings.drain_timeout_s,
-                     [&](Duration timeout) { return server->drain_and_stop(timeout); });
-  return {};
+  return drain_after_signal(*signals, settings.drain_timeout_s,
+                            [&](Duration timeout) { return server->drain_and_stop(timeout); });
 }
 
 }  // namespace
@@ -62,8 +65,8 @@ int run_route(const std::vector<std::string>& args) {
     return kExitUsage;
   }
   set_up_log(settings.log);
-  const Status status = route(settings);
-  return status ? kExitOk : report_failure(kRouteInfo, status);
+  const Result<int> status = route(settings);
+  return status ? *status : report_serving_failure(kRouteInfo, status.status());
 }
 
 }  // namespace tandem

@@ -51,6 +51,8 @@ void add_route_settings(SettingsTable& table, RouteSettings& s) {
            "variable keeps it out of process lists")
       .meta("KEY")
       .secret();
+  table.add(s.metrics_without_key, "metrics_without_key",
+            "with an api_key: /metrics is told to everybody, as /health and /ready are");
   table
       .add(
           s.cors_origins, "cors_origins",
@@ -118,6 +120,7 @@ RouterServerOptions router_options(const RouteSettings& s) {
   options.host = s.host;
   options.port = static_cast<int>(s.port);
   options.api_key = s.api_key;
+  options.metrics_without_key = s.metrics_without_key;
   options.cors_origins = s.cors_origins;
   options.max_body_bytes = static_cast<std::size_t>(s.max_body_mb * 1024 * 1024);
   options.max_connections = static_cast<int>(s.max_connections);

@@ -28,6 +28,7 @@ struct RouteSettings {
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;
   std::string api_key;
+  bool metrics_without_key = false;
   std::vector<std::string> cors_origins;
   std::int64_t max_connections = 4096;
   double max_body_mb = 8;

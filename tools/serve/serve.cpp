@@ -36,7 +36,9 @@ namespace {
 const CommandInfo kInfo{
     "serve", "--model DIR [--adapters DIR] [flags]",
     "Serves one base model and its LoRA adapters over REST, in OpenAI's shapes. SIGTERM or Ctrl-C\n"
-    "drains: running requests finish, new ones are told 503. A second signal ends it at once.",
+    "drains: running requests finish, new ones are told 503. A second signal ends it at once. "
+    "SIGHUP\n"
+    "drains as well, and ends it with status 129: a supervisor starts it with its new settings.",
     "  tandem serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters\n"
     "  tandem serve --config configs/demo.toml --port 9000"};
 
@@ -49,6 +51,7 @@ ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
   options.port = static_cast<int>(settings.port);
   options.api_key = settings.api_key;
   for (const std::string& root : settings.adapter_root) options.adapter_roots.emplace_back(root);
+  options.metrics_without_key = settings.metrics_without_key;
   options.cors_origins = settings.cors_origins;
   options.request_log = settings.request_log;
   options.max_body_bytes = static_cast<std::size_t>(settings.max_body_mb * 1024 * 1024);
@@ -177,7 +180,8 @@ Result<std::string> identify_base(const EngineSettings& engine, const ServerSett
   return identity;
 }
 
-Status serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
+// The exit status.
+Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& server_settings) {
   keep_memory_reserve(kReserveBytes);
   TANDEM_ASSIGN(const auto signals, StopSignals::create());
   TANDEM_ASSIGN(const auto adapters,
@@ -193,6 +197,7 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
   TANDEM_ASSIGN(const auto server,
                 Server::create(server_options(server_settings, engine_settings.early_abort)));
   make_room_for_connections(server_settings.max_connections, 1);
+  warn_of_open_host(server_settings.host, server_settings.api_key);
   TANDEM_TRY(server->start());
   const std::string address = listening_url(server_settings.host, server->port());
   log::info("listening on {}; loading, /ready says when it is done", address);
@@ -259,12 +264,13 @@ Status serve(const EngineSettings& engine_settings, const ServerSettings& server
       return failure.with_context("the engine has ended");
     }
   }
-  drain_after_signal(*signals, server_settings.drain_timeout_s, [&](Duration timeout) {
-    if (registry != nullptr) leave(*registry);
-    return server->drain_and_stop(timeout);
-  });
+  const int status =
+      drain_after_signal(*signals, server_settings.drain_timeout_s, [&](Duration timeout) {
+        if (registry != nullptr) leave(*registry);
+        return server->drain_and_stop(timeout);
+      });
   keeper.keep();
-  return {};
+  return status;
 }
 
 }  // namespace
@@ -277,8 +283,8 @@ int run_serve(const std::vector<std::string>& args) {
   add_serve_settings(table, engine, server);
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   set_up_log(engine.log);
-  const Status status = serve(engine, server);
-  return status ? kExitOk : report_failure(kInfo, status);
+  const Result<int> status = serve(engine, server);
+  return status ? *status : report_serving_failure(kInfo, status.status());
 }
 
 }  // namespace tandem

@@ -57,11 +57,13 @@ void add_worker_settings(SettingsTable& table, WorkerSettings& s) {
 std::atomic<bool> stop_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);  // or a handler may not store it
 
-// Ctrl-C at a terminal goes to all processes of it: the engine alone decides when to end.
+// Ctrl-C at a terminal, and its end, go to all processes of it: the engine alone decides when to
+// end.
 Status take_signals() {
   struct sigaction action = {};
   action.sa_handler = SIG_IGN;
   if (::sigaction(SIGINT, &action, nullptr) != 0) return errno_status("sigaction", errno);
+  if (::sigaction(SIGHUP, &action, nullptr) != 0) return errno_status("sigaction", errno);
   action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
   if (::sigaction(SIGTERM, &action, nullptr) != 0) return errno_status("sigaction", errno);
   return {};

@@ -38,6 +38,7 @@ class StartedStream final : public BodySource {
 
   void on_ready(std::function<void()> wake) override { waker_->set(std::move(wake)); }
   Pull pull(std::string& out) override { return source_->pull(out); }
+  std::string on_silence() override { return source_->on_silence(); }
   std::string_view filler() const override { return source_->filler(); }
 
  private:

@@ -62,7 +62,7 @@ class WholeAnswer final : public DeferredResponse, private AnswerParts {
   HttpResponse take() override {
     if (!ended()) {
       run().cancel();
-      const ApiError moved = moved_error();
+      const ApiError moved = why_moved();
       log_end(moved.status);
       return error_response(moved);
     }
@@ -144,7 +144,7 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
 
   std::optional<ApiError> refused() override {
     if (!first_.empty() || !(run().failed() || is_moved())) return std::nullopt;
-    const ApiError why = run().failed() ? failure() : moved_error();
+    const ApiError why = run().failed() ? failure() : why_moved();
     run().cancel();
     log_end(why.status);
     return why;
@@ -231,8 +231,14 @@ class StreamedAnswer final : public StartingSource, private AnswerParts {
 
   Pull move_away(std::string& out) {
     run().cancel();
-    log_end(moved_error().status);
-    out += kMovedLine;
+    const ApiError why = why_moved();
+    log_end(why.status);
+    if (job().relayed) {
+      out += kMovedLine;
+    } else {
+      out += sse_event(dump(error_json(why)));
+      out += kSseDone;
+    }
     return Pull::end;
   }
 
@@ -295,6 +301,7 @@ HttpResponse run_job(AnswerJob job, const AnswerLimits& limits, GenerationServic
                      ServerMetrics& metrics) {
   HandOver& hand_over = *limits.hand_over;
   if (job.relayed && hand_over.is_asked()) return error_response(moved_error());
+  if (hand_over.is_cut()) return error_response(cut_error());
   if (job.relayed) {
     if (auto error = job.relayed->weights.check()) return error_response(*error);
   }

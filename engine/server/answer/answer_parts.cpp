@@ -41,7 +41,7 @@ AnswerParts::~AnswerParts() {
 }
 
 void AnswerParts::wake_by(std::function<void()> wake) {
-  if (job_.relayed) watch_ = hand_over_.watch(wake);
+  watch_ = hand_over_.watch(wake);
   run_.on_news(std::move(wake));
 }
 
@@ -82,7 +82,12 @@ std::size_t AnswerParts::first_open() const {
 }
 
 bool AnswerParts::is_moved() {
-  return job_.relayed.has_value() && hand_over_.is_asked() && !all_finished();
+  const bool asked = job_.relayed.has_value() && hand_over_.is_asked();
+  return (asked || hand_over_.is_cut()) && !all_finished();
+}
+
+ApiError AnswerParts::why_moved() const {
+  return job_.relayed.has_value() ? moved_error() : cut_error();
 }
 
 void AnswerParts::note_told() {

@@ -39,8 +39,10 @@ class AnswerParts {
   bool take_one(const TakePart& take);
   // To its end or to a failure, and then counted.
   bool ended();
-  // The engine gives its relayed calls away, and this is one that has not ended.
+  // It is to end, though it is not whole: the engine gives its relayed calls away, and this is one,
+  // or the server ends.
   bool is_moved();
+  ApiError why_moved() const;
   // A stream says something: a trace tells since when.
   void note_told();
   // Once: what the log and a trace say of it.

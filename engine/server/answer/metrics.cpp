@@ -27,15 +27,18 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
+// A quantile beyond the largest bound reads as that bound: the bounds go up to what a wait in the
+// line, a long prompt or a long answer may take.
 const Histogram::BucketBoundaries kTtftBuckets{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
-                                               0.25,  0.5,    1,     2.5,  5,     10,   30};
-const Histogram::BucketBoundaries kTpotBuckets{0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05,
-                                               0.075, 0.1,    0.2,   0.5,  1,    2.5};
-const Histogram::BucketBoundaries kE2eBuckets{0.05, 0.1, 0.25, 0.5, 1,   2.5, 5,
-                                              10,   20,  30,   60,  120, 300};
+                                               0.25,  0.5,    1,     2.5,  5,     10,   30,
+                                               60,    120,    300,   600,  1200,  2400};
+const Histogram::BucketBoundaries kTpotBuckets{0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075,
+                                               0.1,   0.2,    0.5,   1,    2.5,  10,   60};
+const Histogram::BucketBoundaries kE2eBuckets{0.05, 0.1, 0.25, 0.5, 1,   2.5,  5,    10,  20,
+                                              30,   60,  120,  300, 600, 1200, 2400, 7200};
 
-const Histogram::BucketBoundaries kTokenBuckets{1,   2,   5,    10,   20,   50,    100,
-                                                200, 500, 1000, 2000, 5000, 10000, 20000};
+const Histogram::BucketBoundaries kTokenBuckets{
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 1e5, 2e5, 5e5, 1e6};
 
 class Families {
  public:

@@ -8,8 +8,26 @@ ApiError moved_error() {
   return {503, "This engine hands its requests over; ask another one", {}, "moved", 0};
 }
 
+ApiError cut_error() {
+  return {503,
+          "The server is shutting down, and this answer was not whole within drain_timeout_s; ask "
+          "again",
+          {},
+          "draining",
+          1};
+}
+
 void HandOver::ask() {
   asked_.store(true, std::memory_order_release);
+  wake_all();
+}
+
+void HandOver::cut() {
+  cut_.store(true, std::memory_order_release);
+  wake_all();
+}
+
+void HandOver::wake_all() {
   const std::lock_guard lock(mutex_);
   for (const auto& [id, wake] : wakes_) wake();
 }

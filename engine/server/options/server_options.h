@@ -20,8 +20,11 @@ namespace tandem {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8000;      // 0: any free one; Server::port() tells which
-  std::string api_key;  // empty: everybody may ask. Else every call but /health needs it
+  int port = 8000;  // 0: any free one; Server::port() tells which
+  // Empty: everybody may ask. Else every call needs it but /health, /ready and the dashboard's
+  // page.
+  std::string api_key;
+  bool metrics_without_key = false;  // nor does /metrics
   // Where load_lora_adapter may read from. Empty: loading and unloading over REST are off.
   std::vector<std::filesystem::path> adapter_roots;
   std::size_t max_body_bytes = 8U << 20;  // longer request bodies are a 413

@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::string_view kHealth = "/health";
 constexpr std::string_view kReady = "/ready";
+constexpr std::string_view kMetrics = "/metrics";
 constexpr std::string_view kModel = "/v1/models/";
 constexpr std::string_view kEvents = "/v1/dashboard/events";
 // An engine reads an adapter's folder for it.
@@ -212,9 +213,9 @@ RouteError draining() {
 
 }  // namespace
 
-Front::Front(Router& router, std::string api_key, std::vector<std::string> cors_origins)
+Front::Front(Router& router, FrontKey key, std::vector<std::string> cors_origins)
     : router_(router),
-      api_key_(std::move(api_key)),
+      key_(std::move(key)),
       cors_(std::move(cors_origins)),
       dashboard_([&router] { return router_picture(router); }) {}
 
@@ -255,8 +256,11 @@ std::optional<HttpResponse> Front::screen(const HttpRequest& request) {
   if (route != nullptr) {
     if (auto told = cors_.preflight(request, methods_of(*route))) return told;
   }
-  if (!api_key_.empty() && request.path != kHealth && !is_page_path(request.path) &&
-      !authorized(request.header("authorization"), api_key_)) {
+  const bool for_everybody = request.path == kHealth || request.path == kReady ||
+                             is_page_path(request.path) ||
+                             (key_.metrics_without_key && request.path == kMetrics);
+  if (!key_.key.empty() && !for_everybody &&
+      !authorized(request.header("authorization"), key_.key)) {
     HttpResponse response =
         refusal({401, "The API key is missing or wrong; send 'Authorization: Bearer KEY'",
                  "invalid_api_key", 0});

@@ -19,11 +19,16 @@
 
 namespace tandem {
 
+struct FrontKey {
+  std::string key;                   // empty: everybody may call
+  bool metrics_without_key = false;  // /metrics is told to everybody
+};
+
 // Thread-safe.
 class Front final : public HttpHandler {
  public:
-  // `router` outlives it. An empty key: everybody may call.
-  Front(Router& router, std::string api_key, std::vector<std::string> cors_origins);
+  // `router` outlives it.
+  Front(Router& router, FrontKey key, std::vector<std::string> cors_origins);
 
   // New calls are refused from now on.
   void drain();
@@ -43,7 +48,7 @@ class Front final : public HttpHandler {
   std::shared_ptr<void> begin_call();              // nothing when draining
 
   Router& router_;
-  const std::string api_key_;
+  const FrontKey key_;
   const Cors cors_;
   DashboardFeed dashboard_;
   std::mutex mutex_;

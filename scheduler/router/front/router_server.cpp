@@ -10,6 +10,7 @@
 namespace tandem {
 namespace {
 
+constexpr Duration kLastWords = std::chrono::milliseconds(500);  // until clients have the error
 constexpr Duration kClientTimeout = std::chrono::seconds(60);
 
 HttpOptions http_options(const RouterServerOptions& options) {
@@ -29,7 +30,7 @@ HttpOptions http_options(const RouterServerOptions& options) {
 struct RouterServer::Impl {
   Impl(const RouterServerOptions& options, std::unique_ptr<Router> made)
       : router(std::move(made)),
-        front(*router, options.api_key, options.cors_origins),
+        front(*router, {options.api_key, options.metrics_without_key}, options.cors_origins),
         http(http_options(options), front) {}
 
   std::unique_ptr<Router> router;  // outlives the server, whose answers come from it
@@ -68,7 +69,11 @@ bool RouterServer::drain_and_stop(Duration timeout) {
   impl_->http.close_after_response();
   impl_->front.drain();
   const bool all_ended = impl_->front.wait_idle(timeout);
-  if (!all_ended) log::warning("requests still running at the end of the drain are cut off");
+  if (!all_ended) {
+    log::warning("requests still running at the end of the drain are cut off");
+    impl_->router->cut();
+    (void)impl_->front.wait_idle(kLastWords);
+  }
   stop();
   return all_ended;
 }

@@ -20,6 +20,7 @@ struct RouterServerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;                        // 0: any free one
   std::string api_key;                    // of clients, and of the engines; empty: none
+  bool metrics_without_key = false;       // /metrics is told to everybody
   std::vector<std::string> cors_origins;  // whose pages may call from a browser: Cors
   std::size_t max_body_bytes = 8U << 20;
   int max_connections = 4096;

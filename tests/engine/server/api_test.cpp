@@ -306,6 +306,13 @@ TEST_F(ApiTest, TellsPrometheusWhatRuns) {
   EXPECT_EQ(up_to("inter_token_latency_seconds", "0.005"), 2);
   EXPECT_EQ(up_to("inter_token_latency_seconds", "2.5"), 2);
   EXPECT_EQ(up_to("inter_token_latency_seconds", "+Inf"), 3);
+  // What waits in a line for minutes, or has a long prompt, is told apart from what takes longer.
+  for (const char* series : {"time_to_first_token_seconds", "request_queue_time_seconds",
+                             "request_prefill_time_seconds", "e2e_request_latency_seconds",
+                             "request_inference_time_seconds", "request_decode_time_seconds"}) {
+    EXPECT_EQ(up_to(series, "600"), 1) << series;
+  }
+  EXPECT_EQ(up_to("request_prompt_tokens", "1000000"), 1);
   EXPECT_EQ(value("vllm:inter_token_latency_seconds_count{model_name=\"base\"}"), 3);
   EXPECT_EQ(value("vllm:inter_token_latency_seconds_sum{model_name=\"base\"}"), 9.0045);
   EXPECT_EQ(up_to("iteration_tokens_total", "1"), 1);

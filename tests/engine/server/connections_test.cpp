@@ -295,8 +295,17 @@ TEST_F(ConnectionsTest, CutsWhatDoesNotEndWithinTheDrainsTime) {
   TestClient client(port);
   client.send(streaming_request());
   const auto run = service.run(0);
+  TestClient whole(port);
+  whole.send(plain_request());
+  service.run(1);
   EXPECT_FALSE(server->drain_and_stop(std::chrono::milliseconds(10)));
   run->wait_cancelled();
+  // And says so.
+  EXPECT_EQ(client.receive_head().status, 200);
+  const json error = json::parse(client.next_event());
+  EXPECT_EQ(error["error"]["code"], "draining");
+  EXPECT_EQ(client.next_event(), "[DONE]");
+  EXPECT_EQ(whole.receive().error("code"), "draining");
 }
 
 TEST_F(ConnectionsTest, StopsADrainThatTakesTooLongForSomebody) {

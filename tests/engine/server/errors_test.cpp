@@ -115,11 +115,20 @@ TEST_F(ErrorsTest, TellsBothNumbersWhenThePromptIsLongerThanTheContext) {
   EXPECT_EQ(post(port, kCompletionsPath, {{"prompt", std::string(62, 'x')}}).status, 200);
 }
 
-TEST_F(ErrorsTest, AsksForTheKeyEverywhereButOnHealth) {
+TEST_F(ErrorsTest, TellsTheMetricsWithoutTheKeyWhereItIsSetSo) {
+  options.api_key = "sesame";
+  options.metrics_without_key = true;
+  start();
+  EXPECT_EQ(get(port, "/metrics").status, 200);
+  EXPECT_EQ(get(port, "/v1/models").status, 401);
+}
+
+TEST_F(ErrorsTest, AsksForTheKeyEverywhereButOfProbes) {
   options.api_key = "sesame";
   start();
   EXPECT_EQ(get(port, "/health").status, 200);
-  for (const char* path : {"/ready", "/metrics", "/v1/models", "/openapi.json", "/nowhere"}) {
+  EXPECT_EQ(get(port, "/ready").status, 200);
+  for (const char* path : {"/metrics", "/v1/models", "/openapi.json", "/nowhere"}) {
     const auto response = get(port, path);
     EXPECT_EQ(response.status, 401) << path;
     EXPECT_EQ(response.error("type"), "authentication_error");

@@ -425,6 +425,28 @@ TEST_F(RouterTest, AsksForItsKeyAndGivesItToTheEngines) {
   EXPECT_EQ(get(port(), "/v1/stats").status, 401);
   EXPECT_EQ(get(port(), "/v1/stats", "Authorization: Bearer secret\r\n").status, 200);
   EXPECT_EQ(get(port(), "/health").status, 200);
+  EXPECT_NE(get(port(), "/ready").status, 401);
+  EXPECT_EQ(get(port(), "/metrics").status, 401);
+  options_.metrics_without_key = true;
+  server_ = RouterServer::create(options_, std::make_unique<FixedEngines>(addresses)).value();
+  ASSERT_TRUE(server_->start());
+  EXPECT_EQ(get(port(), "/metrics").status, 200);
+}
+
+TEST_F(RouterTest, TellsStreamsThatItsEndCutsOff) {
+  StubEngine& stalling = add();
+  route();
+  StubScript script;
+  script.stall_at = 3;
+  stalling.set_script(script);
+  TestClient client(port());
+  client.send(http_request("POST", "/v1/completions", stream_request().dump()));
+  EXPECT_EQ(client.receive_head().status, 200);
+  EXPECT_NE(client.next_event(), "");
+  EXPECT_FALSE(server_->drain_and_stop(std::chrono::milliseconds(10)));
+  const std::string rest = client.receive_chunks();
+  EXPECT_NE(rest.find("The router is shutting down"), std::string::npos) << rest;
+  EXPECT_TRUE(rest.ends_with("data: [DONE]\n\n")) << rest;
 }
 
 TEST_F(RouterTest, ShowsADashboardWhereRequestsWentAndWhy) {

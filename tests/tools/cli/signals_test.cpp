@@ -58,6 +58,41 @@ TEST_F(StopSignalsDeath, EndTheProcessThoughNobodyReadsStandardError) {
       testing::ExitedWithCode(1), "");
 }
 
+TEST_F(StopSignalsDeath, EndTheProcessInTimeWithTheStatusOfWhatIsDone) {
+  EXPECT_EXIT(
+      {
+        const auto signals = make();
+        signals->set_late_status(0);
+        signals->exit_after(milliseconds(1));
+        hang();
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(StopSignalsDeath, TakeTheEndOfTheTerminalForASignalLikeOthers) {
+  EXPECT_EXIT(
+      {
+        const auto signals = make();
+        kill(getpid(), SIGHUP);
+        signals->wait();
+        _exit(signals->exit_status(0));
+      },
+      testing::ExitedWithCode(128 + SIGHUP), "");
+}
+
+TEST_F(StopSignalsDeath, LeaveAnIgnoredHangupIgnored) {
+  EXPECT_EXIT(
+      {
+        signal(SIGHUP, SIG_IGN);
+        const auto signals = make();
+        kill(getpid(), SIGHUP);
+        kill(getpid(), SIGTERM);
+        signals->wait();
+        _exit(signals->exit_status(0));
+      },
+      testing::ExitedWithCode(128 + SIGTERM), "");
+}
+
 TEST_F(StopSignalsDeath, EndTheProcessAtTheSecondSignal) {
   EXPECT_EXIT(
       {

@@ -57,6 +57,42 @@ TEST(Serve, RunningRequestsFinishAfterSigterm) {
   EXPECT_EQ(server.process.wait(), 0) << server.process.error();
 }
 
+TEST(Serve, DrainsOnSighupToBeStartedAgain) {
+  ReadyServer server(serve({"--drain-timeout-s", "600"}));
+  ASSERT_GT(server.port, 0) << server.process.error();
+  HttpExchange stream(server.port, "POST", "/v1/completions",
+                      R"({"prompt": "import os", "max_tokens": 100, "ignore_eos": true,
+                          "stream": true})");
+  ASSERT_TRUE(stream.read_until("data: {"));
+  server.process.send_signal(SIGHUP);
+  EXPECT_THAT(stream.read_all(), HasSubstr("data: [DONE]"));
+  EXPECT_EQ(server.process.wait(), 128 + SIGHUP) << server.process.error();
+}
+
+TEST(Serve, EndsWithTwoForWhatIsSetWrongly) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"serve", "--model", "data/nowhere"},
+      {"serve", "--model", "data/demo-llama/adapters"},
+      {"serve", "--model", kModel, "--adapters", "data/nowhere"},
+      {"serve", "--model", kModel, "--adapter", "x=data/nowhere"},
+      {"serve", "--model", kModel, "--adapter-root", "data/nowhere"},
+      {"serve", "--model", kModel, "--profile", "data/nowhere"}};
+  for (std::vector<std::string> args : cases) {
+    args.insert(args.end(), {"--port", "0", "--device", "host", "--pool-gb", "0.1", "--no-pin"});
+    const Finished run = run_tandem(args);
+    EXPECT_EQ(run.status, 2) << args[2] << " " << args.back() << "\n" << run.error;
+  }
+}
+
+TEST(Serve, WarnsOfAnAddressForAllThatAsksForNoKey) {
+  const std::vector<std::string> all = {"serve",  "--model", "data/nowhere", "--host", "0.0.0.0",
+                                        "--port", "0"};
+  EXPECT_THAT(run_tandem(all).error, HasSubstr("there is no api_key"));
+  ProcessOptions options;
+  options.environment["TANDEM_API_KEY"] = "sesame";
+  EXPECT_THAT(run_tandem(all, std::move(options)).error, Not(HasSubstr("there is no api_key")));
+}
+
 TEST(Serve, ASecondSignalEndsItAtOnce) {
   ReadyServer server(serve({"--drain-timeout-s", "3600"}));
   ASSERT_GT(server.port, 0) << server.process.error();
@@ -74,7 +110,7 @@ TEST(Serve, ASecondSignalEndsItAtOnce) {
 
 TEST(Serve, AnAdapterThatCannotBeLoadedEndsItWithItsName) {
   const Finished run = run_tandem(serve({"--adapter", "broken=data/demo-llama"}));
-  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.error, HasSubstr("tandem serve: "));
   EXPECT_THAT(run.error, HasSubstr("broken"));
 }
