@@ -200,8 +200,11 @@ Result<std::string> whole_weights(const std::vector<ShardFile>& shards) {
 
 }  // namespace
 
-Result<std::string> base_identity(const fs::path& folder, BaseReading reading) {
+Result<std::string> base_identity(const fs::path& folder, BaseReading reading,
+                                  std::string_view also) {
   std::string text = "tandem base 1\n";
+  TANDEM_ASSIGN(const std::string besides, hex_of(also));
+  text += besides;
   TANDEM_TRY(add_files(folder, text));
   TANDEM_ASSIGN(const std::vector<ShardFile> shards, open_shards(folder));
   TANDEM_TRY(add_sampled_weights(shards, text));
@@ -211,8 +214,9 @@ Result<std::string> base_identity(const fs::path& folder, BaseReading reading) {
   return identity + "-" + whole;
 }
 
-Result<std::string> dummy_base_identity(const fs::path& model, std::uint64_t seed) {
-  std::string text = fmt::format("tandem dummy base 1 {}\n", seed);
+Result<std::string> dummy_base_identity(const fs::path& model, std::uint64_t seed,
+                                        std::string_view also) {
+  std::string text = fmt::format("tandem dummy base 1 {}\n{}\n", seed, also);
   std::error_code failure;
   if (fs::is_directory(model, failure)) {
     TANDEM_TRY(add_files(model, text));

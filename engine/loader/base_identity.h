@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
@@ -17,12 +18,15 @@ namespace tandem {
 // long as the disk takes.
 enum class BaseReading { sample, whole };
 
-// Of the folder of a checkpoint. Files that are not there, but for the weights, are part of what it
-// is. Reads with several threads.
-Result<std::string> base_identity(const std::filesystem::path& folder, BaseReading reading);
+// Of the folder of a checkpoint; `also`: what else decides about an answer, such as a chat template
+// from elsewhere. Files that are not there, but for the weights, are part of what it is. Reads with
+// several threads.
+Result<std::string> base_identity(const std::filesystem::path& folder, BaseReading reading,
+                                  std::string_view also = {});
 
 // Of weights that are drawn (make_dummy_weights): the folder's files, if it is one, else the name
 // of the shape, and the seed.
-Result<std::string> dummy_base_identity(const std::filesystem::path& model, std::uint64_t seed);
+Result<std::string> dummy_base_identity(const std::filesystem::path& model, std::uint64_t seed,
+                                        std::string_view also = {});
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -166,13 +167,17 @@ void leave(RegistryAdapters& registry) {
 }
 
 // After the weights were loaded, as their files are in memory then.
-Result<std::string> identify_base(const EngineSettings& engine, const ServerSettings& server) {
+Result<std::string> identify_base(const EngineSettings& engine, const ServerSettings& server,
+                                  const EngineSetup& setup) {
+  const std::string chat_template =
+      setup.chat_templates == nullptr ? std::string() : setup.chat_templates->sources();
   if (engine.load_format == "dummy") {
-    return dummy_base_identity(engine.model, static_cast<std::uint64_t>(engine.seed));
+    return dummy_base_identity(engine.model, static_cast<std::uint64_t>(engine.seed),
+                               chat_template);
   }
   const auto begin = std::chrono::steady_clock::now();
-  Result<std::string> identity =
-      base_identity(engine.model, server.verify_base ? BaseReading::whole : BaseReading::sample);
+  Result<std::string> identity = base_identity(
+      engine.model, server.verify_base ? BaseReading::whole : BaseReading::sample, chat_template);
   if (!identity) return identity.status().with_context("the base's identity");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   log::info("the base's identity is {}, of {}, read in {:.2f} s", *identity,
@@ -223,7 +228,7 @@ Result<int> serve(const EngineSettings& engine_settings, const ServerSettings& s
   model.adapters_have_templates = engine_settings.chat_template.empty();
   model.engine_id = engine_id;
   model.refused_adapters = setup->refused_adapters;
-  TANDEM_ASSIGN(model.base_identity, identify_base(engine_settings, server_settings));
+  TANDEM_ASSIGN(model.base_identity, identify_base(engine_settings, server_settings, *setup));
   model.adapter_digest = [engine = setup->engine.get()](const std::string& name) {
     const AdapterLease adapter = engine->adapter_store().find(name);
     return adapter == nullptr

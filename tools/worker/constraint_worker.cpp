@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-const CommandInfo kInfo{
+const CommandInfo kConstraintWorkerInfo{
     "constraint-worker", "[flags]",
     "Compiles what requests hold their text to (JSON schemas, patterns, grammars) for one engine.\n"
     "`tandem serve` and `tandem generate` start it with a socket as its standard input; it is of "
@@ -41,12 +41,12 @@ int run_constraint_worker(const std::vector<std::string>& args) {
   SettingsTable table;
   table.group("Constraint worker");
   table.add(memory_mb, "memory_mb", "private memory that it may take").flag_only().range(16, 65536);
-  if (const auto status = read_settings(kInfo, table, args)) return *status;
+  if (const auto status = read_settings(kConstraintWorkerInfo, table, args)) return *status;
   // What both write goes to one reader.
   if (const char* const format = ::getenv("TANDEM_LOG_FORMAT")) {
     if (const auto known = log::parse_format(format)) log::set_format(*known);
   }
-  if (const Status worked = work(memory_mb); !worked) return report_failure(kInfo, worked);
+  if (const Status worked = work(memory_mb); !worked) return report_failure(kConstraintWorkerInfo, worked);
   return kExitOk;
 }
 

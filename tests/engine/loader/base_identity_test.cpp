@@ -71,6 +71,7 @@ TEST_F(BaseIdentity, ChangesWithEveryFileThatDecidesAboutAnAnswer) {
   const std::string last = sampled();
   dir_.write("README.md", "another");
   EXPECT_EQ(sampled(), last);
+  EXPECT_NE(*base_identity(dir_.path(), BaseReading::sample, "a template from elsewhere"), last);
 }
 
 TEST_F(BaseIdentity, ChangesWithAnyTensor) {
@@ -104,6 +105,7 @@ TEST_F(BaseIdentity, OfDrawnWeightsGoesByShapeAndSeed) {
   EXPECT_NE(*dummy_base_identity("llama-7b", 1), *dummy_base_identity("llama-7b", 2));
   EXPECT_NE(*dummy_base_identity("llama-7b", 1), *dummy_base_identity("llama-13b", 1));
   EXPECT_NE(*dummy_base_identity(dir_.path(), 1), *dummy_base_identity("llama-7b", 1));
+  EXPECT_NE(*dummy_base_identity("llama-7b", 1, "{{ x }}"), *dummy_base_identity("llama-7b", 1));
 }
 
 }  // namespace
