@@ -3,20 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/constraint/escape_check.h"
 #include "engine/constraint/length_check.h"
 #include "engine/constraint/pattern_scan.h"
+#include "engine/constraint/schema/constraint_rewrite.h"
+#include "engine/constraint/schema/pattern.h"
+#include "engine/constraint/schema/schema_keywords.h"
 
 namespace tandem {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::ordered_json;
 using Kind = TextConstraint::Kind;
 
 // Of a pattern, or of a grammar's text: outside of classes and, in a grammar, of literals.
@@ -57,12 +58,18 @@ Status check_shape(std::string_view what, std::string_view text, bool grammar,
     return invalid("{} has groups in groups {} deep, at most {} are read", what, shape.nesting,
                    limits.nesting);
   }
-  return check_escapes(what, text, grammar);
+  return grammar ? check_escapes(what, text) : Status();
+}
+
+Status check_pattern(std::string_view what, const std::string& text,
+                     const ConstraintLimits& limits) {
+  TANDEM_TRY(check_shape(what, text, false, limits));
+  return parse_pattern(what, text).status();
 }
 
 // nlohmann's parser does not recurse, so that the text's depth is no danger to it; those that come
 // after it are told first.
-class DepthSax final : public nlohmann::json_sax<json> {
+class DepthSax final : public nlohmann::json_sax<Json> {
  public:
   DepthSax(std::int32_t most_depth, std::int32_t most_nodes)
       : most_depth_(most_depth), most_nodes_(most_nodes) {}
@@ -72,7 +79,11 @@ class DepthSax final : public nlohmann::json_sax<json> {
   bool boolean(bool) override { return node(); }
   bool number_integer(number_integer_t) override { return node(); }
   bool number_unsigned(number_unsigned_t) override { return node(); }
-  bool number_float(number_float_t, const string_t&) override { return node(); }
+  bool number_float(number_float_t, const string_t& text) override {
+    if (text.find_first_of(".eE") != string_t::npos) return node();
+    status_ = invalid("an integer of more than 64 bits");  // it would come back as another
+    return false;
+  }
   bool string(string_t&) override { return node(); }
   bool binary(binary_t&) override { return node(); }
   bool start_object(std::size_t) override { return open(); }
@@ -80,7 +91,7 @@ class DepthSax final : public nlohmann::json_sax<json> {
   bool end_object() override { return close(); }
   bool start_array(std::size_t) override { return open(); }
   bool end_array() override { return close(); }
-  bool parse_error(std::size_t at, const std::string&, const json::exception&) override {
+  bool parse_error(std::size_t at, const std::string&, const Json::exception&) override {
     status_ = invalid("not JSON, at byte {}", at);
     return false;
   }
@@ -105,74 +116,29 @@ class DepthSax final : public nlohmann::json_sax<json> {
   Status status_;
 };
 
-Result<json> parse_bounded(const std::string& text, const ConstraintLimits& limits) {
+Result<Json> parse_bounded(const std::string& text, const ConstraintLimits& limits) {
   DepthSax sax(limits.nesting, limits.schema_nodes);
-  if (!json::sax_parse(text, &sax)) return sax.status();
-  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!Json::sax_parse(text, &sax)) return sax.status();
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-// Keywords that narrow what is valid and that would be left out without a word.
-constexpr std::array<std::string_view, 13> kIgnoredKeywords = {"not",
-                                                               "if",
-                                                               "then",
-                                                               "else",
-                                                               "dependentRequired",
-                                                               "dependentSchemas",
-                                                               "dependencies",
-                                                               "contains",
-                                                               "minContains",
-                                                               "maxContains",
-                                                               "$dynamicRef",
-                                                               "$recursiveRef",
-                                                               "unevaluatedItems"};
-constexpr std::array<std::string_view, 4> kMapsOfSchemas = {"properties", "patternProperties",
-                                                            "$defs", "definitions"};
-constexpr std::array<std::string_view, 4> kSchemas = {"items", "additionalProperties",
-                                                      "propertyNames", "additionalItems"};
-constexpr std::array<std::string_view, 4> kListsOfSchemas = {"anyOf", "oneOf", "allOf",
-                                                             "prefixItems"};
-
-template <std::size_t N>
-bool holds(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// As deep as the text, which is bounded.
-Status check_schema(const json& schema, const std::string& where, const ConstraintLimits& limits) {
-  if (schema.is_boolean()) return {};
-  if (!schema.is_object()) return invalid("{} is no schema: an object, true or false", where);
-  for (const auto& [name, value] : schema.items()) {
-    const std::string here = fmt::format("{}/{}", where, name);
-    if (holds(kIgnoredKeywords, name) || (name == "uniqueItems" && value == true)) {
-      return invalid("{} is not supported", here);
-    }
-    if (name == "pattern") {
-      if (!value.is_string()) return invalid("{} is no string", here);
-      TANDEM_TRY(check_shape(here, value.get_ref<const std::string&>(), false, limits));
-    } else if (holds(kMapsOfSchemas, name)) {
-      if (!value.is_object()) return invalid("{} is no object", here);
-      for (const auto& [key, each] : value.items()) {
-        if (name == "patternProperties") TANDEM_TRY(check_shape(here, key, false, limits));
-        TANDEM_TRY(check_schema(each, fmt::format("{}/{}", here, key), limits));
-      }
-    } else if (holds(kListsOfSchemas, name) || (name == "items" && value.is_array())) {
-      if (!value.is_array()) return invalid("{} is no list", here);
-      for (const json& each : value) TANDEM_TRY(check_schema(each, here, limits));
-    } else if (holds(kSchemas, name)) {
-      TANDEM_TRY(check_schema(value, here, limits));
-    }
-  }
-  return {};
+Status check_schema(const Json& schema, const std::string& where, const ConstraintLimits& limits) {
+  return check_schema_keywords(schema, where,
+                               [&](std::string_view here, const std::string& pattern) {
+                                 return check_pattern(here, pattern, limits);
+                               });
 }
 
 // Schemas stand anywhere in a structural tag.
-Status check_tag(const json& value, const ConstraintLimits& limits) {
+Status check_tag(const Json& value, const ConstraintLimits& limits) {
   if (!value.is_structured()) return {};
+  const auto effort = value.is_object() ? value.find(kBestEffort) : value.end();
+  const bool lenient = effort != value.end() && *effort == true;
   for (const auto& [name, each] : value.items()) {
     if (value.is_object() && (name == "json_schema" || name == "schema")) {
-      TANDEM_TRY(check_schema(each, name, limits));
+      if (!lenient) TANDEM_TRY(check_schema(each, name, limits));
     } else if (value.is_object() && name == "pattern" && each.is_string()) {
-      TANDEM_TRY(check_shape(name, each.get_ref<const std::string&>(), false, limits));
+      TANDEM_TRY(check_pattern(name, each.get_ref<const std::string&>(), limits));
     } else if (value.is_object() && name == "grammar" && each.is_string()) {
       TANDEM_TRY(check_shape(name, each.get_ref<const std::string&>(), true, limits));
     } else {
@@ -200,15 +166,15 @@ Status check_constraint(const TextConstraint& constraint, const ConstraintLimits
     case Kind::json_object:
       return {};
     case Kind::regex:
-      return check_shape("the pattern", text, false, limits);
+      return check_pattern("the pattern", text, limits);
     case Kind::grammar:
       return check_shape("the grammar", text, true, limits);
     case Kind::json_schema: {
-      TANDEM_ASSIGN(const json schema, parse_bounded(text, limits));
+      TANDEM_ASSIGN(const Json schema, parse_bounded(text, limits));
       return check_schema(schema, "#", limits);
     }
     case Kind::structural_tag: {
-      TANDEM_ASSIGN(const json tag, parse_bounded(text, limits));
+      TANDEM_ASSIGN(const Json tag, parse_bounded(text, limits));
       if (!tag.is_object()) return invalid("it is no object");
       return check_tag(tag, limits);
     }

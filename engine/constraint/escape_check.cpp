@@ -52,17 +52,8 @@ Escape escape_of(std::string_view text) {
   return {2 + digits.count, digits.value};
 }
 
-// XGrammar hands a class on with these as \xHH, of which it then reads any number of digits.
-bool is_handed_on_in_hex(std::uint32_t c) {
-  const bool has_a_name = (c >= '\a' && c <= '\r') || c == 0 || c == 0x1b;
-  return (c < 0x20 && !has_a_name) || (c >= 0x7f && c <= 0xff);
-}
-
-Status check_escape(std::string_view what, std::string_view text, bool grammar, bool in_class) {
+Status check_escape(std::string_view what, std::string_view text) {
   const auto c = static_cast<unsigned char>(text[1]);
-  if (!grammar && c == 'c') {
-    return invalid("{} has '\\c': write the character by its number, as \\u0001", what);
-  }
   if (c < 0x20 || c >= 0x7f) {
     return invalid("{} has '\\' before a character that needs none", what);
   }
@@ -78,33 +69,15 @@ Status check_escape(std::string_view what, std::string_view text, bool grammar, 
     return invalid("{} has '{}{}': \\x takes two digits, and is read with more; write \\u{:04x}",
                    what, written, next[0], *escape.character);
   }
-  if (in_class && hex_follows && is_handed_on_in_hex(*escape.character)) {
-    return invalid("{} has '{}' before '{}' in a class: write the character itself, or put it last",
-                   what, written, next[0]);
-  }
   return {};
-}
-
-// (?<name>, which may hold letters alone.
-bool names_a_group_oddly(std::string_view text) {
-  if (!text.starts_with("(?<") || text.size() < 4 || text[3] == '=' || text[3] == '!') return false;
-  const std::string_view name = text.substr(3, text.find('>') - 3);
-  return std::ranges::any_of(
-      name, [](char c) { return !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')); });
 }
 
 }  // namespace
 
-Status check_escapes(std::string_view what, std::string_view text, bool grammar) {
+Status check_escapes(std::string_view what, std::string_view text) {
   return scan_pattern(
-      text, grammar,
-      [&](std::string_view rest, bool in_class) {
-        return check_escape(what, rest, grammar, !grammar && in_class);
-      },
-      [&](std::string_view rest) -> Status {
-        if (grammar || !names_a_group_oddly(rest)) return {};
-        return invalid("{} names a group by other characters than letters", what);
-      });
+      text, /*grammar=*/true, [&](std::string_view rest, bool) { return check_escape(what, rest); },
+      [](std::string_view) { return Status(); });
 }
 
 }  // namespace tandem

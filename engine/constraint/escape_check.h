@@ -1,5 +1,5 @@
-// What a pattern or a grammar escapes, judged before XGrammar 0.2.8 reads it: there are escapes
-// that it reads as other characters than were written, or beyond what an int holds.
+// What a grammar escapes, judged before XGrammar 0.2.8 reads it: there are escapes that it reads as
+// other characters than were written, or beyond what an int holds.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,7 @@
 
 namespace tandem {
 
-// `what`: "the pattern", say; `grammar`: it is one, else a pattern. invalid_argument, naming the
-// escape and what to write instead.
-Status check_escapes(std::string_view what, std::string_view text, bool grammar);
+// `what`: "the grammar", say. invalid_argument, naming the escape and what to write instead.
+Status check_escapes(std::string_view what, std::string_view text);
 
 }  // namespace tandem

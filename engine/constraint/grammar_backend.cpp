@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "engine/constraint/byte_stream.h"
 #include "engine/constraint/grammar_codec.h"
+#include "engine/constraint/schema/constraint_rewrite.h"
 #include "engine/constraint/token_filter.h"
 #include "engine/constraint/xgrammar_log.h"
-#include "engine/service/engine_defaults.h"
 
 namespace tandem {
 namespace {
@@ -27,27 +27,14 @@ bool is_among(const std::vector<TokenId>& tokens, TokenId token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
-xgrammar::CompiledGrammar compile_json(const std::string& schema, bool strict,
-                                       xgrammar::GrammarCompiler& compiler) {
-  return compiler.CompileJSONSchema(schema, /*any_whitespace=*/true, /*indent=*/std::nullopt,
-                                    /*separators=*/std::nullopt, strict,
-                                    engine_defaults::kMaxJsonWhitespace);
-}
-
 xgrammar::CompiledGrammar compile_by_kind(const TextConstraint& constraint,
                                           xgrammar::GrammarCompiler& compiler) {
   switch (constraint.kind) {
-    case Kind::json_object:
-      return compile_json(R"({"type":"object"})", /*strict=*/false, compiler);
-    case Kind::json_schema:
-      return compile_json(constraint.text, /*strict=*/true, compiler);
-    case Kind::regex:
-      return compiler.CompileRegex(constraint.text);
     case Kind::grammar:
       return compiler.CompileGrammar(constraint.text);
     case Kind::structural_tag:
       return compiler.CompileStructuralTag(constraint.text);
-    case Kind::none:
+    default:  // of which rewrite_constraint() makes one of these
       break;
   }
   throw std::invalid_argument("nothing to compile");
@@ -175,13 +162,14 @@ Result<std::shared_ptr<const CompiledConstraint>> GrammarBackend::compile(
   XgrammarWarnings warnings;
   std::shared_ptr<const CompiledConstraint> compiled;
   try {
+    TANDEM_ASSIGN(const TextConstraint rewritten, rewrite_constraint(constraint));
     std::optional<xgrammar::TokenizerInfo> vocabulary;  // a handle
     {
       const std::lock_guard lock(mutex_);
       vocabulary = vocabularies().of(constraint);
     }
     xgrammar::GrammarCompiler compiler(*vocabulary, kThreads, /*cache_enabled=*/false);
-    compiled = std::make_shared<const CompiledConstraint>(compile_by_kind(constraint, compiler));
+    compiled = std::make_shared<const CompiledConstraint>(compile_by_kind(rewritten, compiler));
   } catch (const std::bad_alloc&) {
     return error(StatusCode::resource_exhausted, "there is no memory for it now");
   } catch (const std::exception& failure) {

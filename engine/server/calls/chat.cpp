@@ -29,7 +29,11 @@ MaybeError plan_tools(const ServedModel& model, CompletionCall& call, ChatTools&
     tools.options.hidden.emplace_back(marker);
     call.request.kept_special_tokens.push_back(*token);
   }
-  if (!use.is_enforced()) return std::nullopt;
+  if (!use.is_enforced()) {
+    TextConstraint& text = call.request.constraint;
+    text = text_or_calls(text, use, tools.options.format);
+    return std::nullopt;
+  }
   if (!model.service->enforces_constraints()) {
     ApiError error =
         bad_field("tool_choice", "'tool_choice' is not supported yet: only \"none\" or \"auto\"");

@@ -89,7 +89,13 @@ bool take_response_format(const Ordered& value, CompletionCall& call, std::strin
   if (type == value.end() || !type->is_string()) return false;
   if (is_text(*type, "text")) return true;
   if (is_text(*type, "json_object")) {
-    return set_constraint("response_format", {Kind::json_object, {}}, call, reason);
+    const auto schema = value.find("schema");  // as llama.cpp, Anyscale and Together have it
+    if (schema == value.end() || schema->is_null()) {
+      return set_constraint("response_format", {Kind::json_object, {}}, call, reason);
+    }
+    if (set_schema("response_format", *schema, call, reason)) return true;
+    if (reason.empty()) reason = "schema must be an object";
+    return false;
   }
   if (is_text(*type, "structural_tag")) {
     return set_structural_tag("response_format", value, call, reason);
@@ -121,7 +127,7 @@ bool take_response_format(const Ordered& value, CompletionCall& call, std::strin
 bool take_structured_outputs(const Ordered& value, CompletionCall& call, std::string& reason) {
   if (!value.is_object()) return false;
   for (const auto& [name, member] : value.items()) {
-    if (member.is_null() || member == false) continue;
+    if (member.is_null() || (name == "json_object" && member == false)) continue;
     const std::string field = "structured_outputs." + name;
     bool good = false;
     if (name == "json") {

@@ -118,8 +118,10 @@ MaybeError check_tools(CompletionCall& call) {
     for (const OrderedJson& tool : *tools) {
       const OrderedJson& function = function_of(tool);
       const OrderedJson* parameters = find_value(function, "parameters");
+      const OrderedJson* strict = find_value(function, "strict");
       use.tools.push_back({function["name"].get<std::string>(),
-                           parameters == nullptr ? OrderedJson() : *parameters});
+                           parameters == nullptr ? OrderedJson() : *parameters,
+                           strict != nullptr && *strict == true});
     }
   }
   if (!use.is_enforced()) return std::nullopt;

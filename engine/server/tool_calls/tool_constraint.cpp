@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "engine/service/engine_defaults.h"
+#include "base/json/json_text.h"
 
 namespace tandem {
 namespace {
@@ -53,13 +53,62 @@ Json tag_of(const ToolFunction& tool, const Layout& layout) {
   const std::string begin = std::string(layout.call_begin) +
                             "{\"name\": " + Json(tool.name).dump() + ", \"" + layout.arguments +
                             "\": ";
+  return {
+      {"type", "tag"},
+      {"begin", begin},
+      {"content",
+       {{"type", "json_schema"}, {"json_schema", schema_of(tool)}, {"best_effort", !tool.strict}}},
+      {"end", std::string("}") + layout.call_end}};
+}
+
+// Calls of any of the tools, or of the named one.
+Json calls_of(const ToolUse& use, const Layout& layout) {
+  const bool named = use.choice.kind == ToolChoice::Kind::named;
+  Json tags = Json::array();
+  for (const ToolFunction& tool : use.tools) {
+    if (!named || tool.name == use.choice.name) tags.push_back(tag_of(tool, layout));
+  }
+  Json calls = {{"type", "tags_with_separator"},
+                {"tags", std::move(tags)},
+                {"separator", layout.separator},
+                {"at_least_one", true},
+                {"stop_after_first", named || !use.parallel}};
+  if (layout.list_begin[0] == '\0') return calls;
   return {{"type", "tag"},
-          {"begin", begin},
-          {"content",
-           {{"type", "json_schema"},
-            {"json_schema", schema_of(tool)},
-            {"max_whitespace_cnt", engine_defaults::kMaxJsonWhitespace}}},
-          {"end", std::string("}") + layout.call_end}};
+          {"begin", layout.list_begin},
+          {"content", std::move(calls)},
+          {"end", layout.list_end}};
+}
+
+TextConstraint as_tag(Json format) {
+  const Json root = {{"type", "structural_tag"}, {"format", std::move(format)}};
+  return {TextConstraint::Kind::structural_tag,
+          root.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+// A constraint as a structural tag's format; null: it is none that can be read.
+Json format_of(const TextConstraint& text) {
+  using Kind = TextConstraint::Kind;
+  switch (text.kind) {
+    case Kind::json_object:
+      return {{"type", "json_schema"}, {"json_schema", {{"type", "object"}}}};
+    case Kind::regex:
+      return {{"type", "regex"}, {"pattern", text.text}};
+    case Kind::grammar:
+      return {{"type", "grammar"}, {"grammar", text.text}};
+    case Kind::json_schema: {
+      Json schema = Json::parse(text.text, nullptr, /*allow_exceptions=*/false);
+      if (!schema.is_object()) return nullptr;
+      return {{"type", "json_schema"}, {"json_schema", std::move(schema)}};
+    }
+    case Kind::structural_tag: {
+      Json tag = Json::parse(text.text, nullptr, /*allow_exceptions=*/false);
+      return tag.is_object() && tag.contains("format") ? tag["format"] : Json();
+    }
+    case Kind::none:
+      break;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -71,26 +120,18 @@ ToolFormat format_of(const ToolUse& use, ToolFormat served) {
 
 TextConstraint tool_constraint(const ToolUse& use, ToolFormat format) {
   if (!use.is_enforced()) return {};
-  const bool named = use.choice.kind == ToolChoice::Kind::named;
-  const Layout layout = layout_of(format);
-  Json tags = Json::array();
-  for (const ToolFunction& tool : use.tools) {
-    if (!named || tool.name == use.choice.name) tags.push_back(tag_of(tool, layout));
-  }
-  Json calls = {{"type", "tags_with_separator"},
-                {"tags", std::move(tags)},
-                {"separator", layout.separator},
-                {"at_least_one", true},
-                {"stop_after_first", named || !use.parallel}};
-  if (layout.list_begin[0] != '\0') {
-    calls = {{"type", "tag"},
-             {"begin", layout.list_begin},
-             {"content", std::move(calls)},
-             {"end", layout.list_end}};
-  }
-  const Json root = {{"type", "structural_tag"}, {"format", std::move(calls)}};
-  return {TextConstraint::Kind::structural_tag,
-          root.dump(-1, ' ', false, Json::error_handler_t::replace)};
+  return as_tag(calls_of(use, layout_of(format)));
+}
+
+TextConstraint text_or_calls(const TextConstraint& text, const ToolUse& use, ToolFormat format) {
+  if (text.kind == TextConstraint::Kind::none || format == ToolFormat::none) return text;
+  constexpr int kMostDepth = kMaxJsonDepth - 8;  // the calls stand around it
+  if (nests_deeper_than(text.text, kMostDepth)) return text;
+  Json format_of_text = format_of(text);
+  if (format_of_text.is_null()) return text;  // whoever compiles it says what is wrong with it
+  Layout layout = layout_of(format);
+  if (format == ToolFormat::mistral) layout.list_begin = "[TOOL_CALLS][";
+  return as_tag({{"type", "or"}, {"elements", {std::move(format_of_text), calls_of(use, layout)}}});
 }
 
 bool begins_with_call(const ToolUse& use, ToolFormat format) {

@@ -14,6 +14,7 @@ namespace tandem {
 struct ToolFunction {
   std::string name;
   nlohmann::ordered_json parameters;  // the JSON schema of an object; null: it has none
+  bool strict = false;  // what cannot be enforced of it is an error, and is else left out
 };
 
 struct ToolChoice {
@@ -45,6 +46,9 @@ ToolFormat format_of(const ToolUse& use, ToolFormat served);
 // tokenizers have as special tokens are no text, so they are left out: behind begins_with_call().
 // Of no kind if nothing is enforced.
 TextConstraint tool_constraint(const ToolUse& use, ToolFormat format);
+// Where the choice is the model's and another field says what the text must be: that, or calls and
+// nothing else. `text` itself where no calls are read.
+TextConstraint text_or_calls(const TextConstraint& text, const ToolUse& use, ToolFormat format);
 // ToolParserOptions::begins_with_call of what tool_constraint() leaves.
 bool begins_with_call(const ToolUse& use, ToolFormat format);
 

@@ -53,7 +53,7 @@ TEST_F(Compiler, RefusesWhatXgrammarWouldRefuseOrLeaveOut) {
            {{Kind::regex, "a(?=b)c"}, ""},
            {{Kind::grammar, "root ::= missing"}, "missing"},
            {{Kind::grammar, "start ::= \"a\""}, "root"},
-           {{Kind::json_schema, R"({"type":"nonsense"})"}, "nonsense"},
+           {{Kind::json_schema, R"({"type":"nonsense"})"}, "#/type"},
            {{Kind::json_schema, R"({"$ref":"http://example.com/x"})"}, "URI"},
            {{Kind::json_schema, R"({"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})"},
             "no text at all"},

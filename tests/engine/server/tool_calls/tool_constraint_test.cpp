@@ -92,6 +92,47 @@ TEST(ToolConstraint, KeepsSchemasInOrder) {
             R"({"type":"object","properties":{"a":{}}})");
 }
 
+TEST(ToolConstraint, LeavesOutOfAToolWhatCannotBeEnforcedUnlessItIsStrict) {
+  ToolUse use = use_of(Kind::required);
+  use.tools[0].strict = true;
+  const Json tags = built(use, ToolFormat::hermes)["tags"];
+  EXPECT_EQ(tags[0]["content"]["best_effort"], false);
+  EXPECT_EQ(tags[1]["content"]["best_effort"], true);
+}
+
+TEST(ToolConstraint, LeavesTheModelToCallWhereAnotherFieldSaysWhatItsTextMustBe) {
+  const ToolUse use = use_of(Kind::automatic);
+  const auto elements = [&](const TextConstraint& text, ToolFormat format) {
+    const TextConstraint both = text_or_calls(text, use, format);
+    EXPECT_EQ(both.kind, TextConstraint::Kind::structural_tag);
+    const Json root = Json::parse(both.text)["format"];
+    EXPECT_EQ(root["type"], "or");
+    return root["elements"];
+  };
+  const TextConstraint schema{TextConstraint::Kind::json_schema, R"({"z":1,"a":2})"};
+  const Json hermes = elements(schema, ToolFormat::hermes);
+  EXPECT_EQ(hermes[0].dump(), R"({"type":"json_schema","json_schema":{"z":1,"a":2}})");
+  EXPECT_EQ(hermes[1], built(use_of(Kind::required), ToolFormat::hermes));
+  const Json mistral = elements({TextConstraint::Kind::json_object, ""}, ToolFormat::mistral);
+  EXPECT_EQ(mistral[0]["json_schema"].dump(), R"({"type":"object"})");
+  EXPECT_EQ(mistral[1]["begin"], "[TOOL_CALLS][");
+  EXPECT_EQ(elements({TextConstraint::Kind::regex, "a+"}, ToolFormat::llama3)[0]["pattern"], "a+");
+  const TextConstraint tag{TextConstraint::Kind::structural_tag,
+                           R"({"type":"structural_tag","format":{"type":"any_text"}})"};
+  EXPECT_EQ(elements(tag, ToolFormat::hermes)[0]["type"], "any_text");
+}
+
+TEST(ToolConstraint, LeavesATextAsItIsWhereNoCallsAreReadOrItIsNone) {
+  const ToolUse use = use_of(Kind::automatic);
+  const TextConstraint schema{TextConstraint::Kind::json_schema, "{}"};
+  EXPECT_EQ(text_or_calls(schema, use, ToolFormat::none), schema);
+  EXPECT_EQ(text_or_calls({}, use, ToolFormat::hermes), TextConstraint{});
+  const TextConstraint deep{TextConstraint::Kind::json_schema, std::string(100'000, '[')};
+  EXPECT_EQ(text_or_calls(deep, use, ToolFormat::hermes), deep);
+  const TextConstraint broken{TextConstraint::Kind::json_schema, "{"};
+  EXPECT_EQ(text_or_calls(broken, use, ToolFormat::hermes), broken);
+}
+
 TEST(ToolConstraint, FallsBackToAListWhereTheModelHasNoFormat) {
   EXPECT_EQ(format_of(use_of(Kind::required), ToolFormat::none), ToolFormat::json);
   EXPECT_EQ(format_of(use_of(Kind::required), ToolFormat::hermes), ToolFormat::hermes);
