@@ -47,7 +47,8 @@ Result<std::string> read_beside_weights(const std::string& folder, const std::st
   if (file.find('/') != std::string::npos) {
     return error(StatusCode::not_found, "{}: an adapter's files lie in its folder itself", file);
   }
-  TANDEM_ASSIGN(const File opened, File::open_in(folder, file, links));
+  TANDEM_ASSIGN(const Folder place, Folder::open(folder));
+  TANDEM_ASSIGN(const File opened, place.open_file(file, links));
   return read_text(opened, kMaxBytes);
 }
 
