@@ -16,7 +16,9 @@ class GrammarRules {
   // A rule's number; it says nothing until it is defined. The first is the root.
   std::int32_t add();
   void define(std::int32_t rule, TextExpression says);
-  std::size_t size() const { return rules_.size(); }
+  // More take too long: whoever adds them stops.
+  bool has_too_many() const { return rules_.size() > kMostRules; }
+  static constexpr std::size_t kMostRules = 20'000;
 
   // Rules and alternatives that no text ends are left out: those that lead to themselves on and on,
   // say. invalid_argument: no text at all is left, or the grammar has more than `most_bytes`.

@@ -76,16 +76,12 @@ TextExpression MemberRules::rest(Progress at) {
 
 TextExpression MemberRules::write() {
   TextExpression result = rest({0, 0});
-  while (!to_do_.empty()) {
+  while (!to_do_.empty() && !rules_->has_too_many()) {
     const Progress at = to_do_.front();
     to_do_.pop_front();
-    const auto next = [&](const Progress& then) {
-      return then.first < members_.size() ? rest_by_rule(then) : others_after(then.second);
-    };
-    rules_->define(
-        known_.at(at),
-        any_of({in_sequence({one_more(members_[at.first].text, at.second), rest(after(at))}),
-                next({at.first + 1, at.second})}));
+    TextExpression with_it =
+        in_sequence({one_more(members_[at.first].text, at.second), rest(after(at))});
+    rules_->define(known_.at(at), any_of({std::move(with_it), rest({at.first + 1, at.second})}));
   }
   return result;
 }

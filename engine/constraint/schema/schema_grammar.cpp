@@ -12,7 +12,6 @@ namespace {
 
 using Fit = SchemaReader::Fit;
 
-constexpr std::size_t kMostRules = 20'000;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostFirstItems = 500;  // that have a schema each
 constexpr std::int64_t kMostCount = 1'000'000;
@@ -56,7 +55,9 @@ Result<std::string> SchemaGrammar::write() {
     to_do_.pop_front();
     TANDEM_ASSIGN(TextExpression says, alternatives(schemas));
     rules_.define(rule, std::move(says));
-    if (rules_.size() > kMostRules) return invalid("it takes more than {} rules", kMostRules);
+    if (rules_.has_too_many()) {
+      return invalid("it takes more than {} rules", GrammarRules::kMostRules);
+    }
   }
   return rules_.write(kMostBytes);
 }
@@ -102,6 +103,9 @@ TextExpression SchemaGrammar::literals(const SchemaShape& shape) {
 
 Result<TextExpression> SchemaGrammar::text_of(const SchemaShape& shape) {
   if (shape.literals) return literals(shape);
+  for (const Lengths* length : {&shape.length, &shape.items, &shape.properties}) {
+    if (length->least > kMostCount) return no_text();
+  }
   const unsigned kinds = shape.kinds();
   std::vector<TextExpression> result;
   const auto add = [&](Result<TextExpression> texts) -> Status {

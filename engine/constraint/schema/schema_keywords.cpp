@@ -92,7 +92,7 @@ bool is_count(const Json& value) {
   if (value.is_number_integer()) return value >= 0;
   if (!value.is_number_float()) return false;
   const auto number = value.get<double>();
-  return number >= 0 && number <= 1e15 && number == std::floor(number);
+  return number >= 0 && number == std::floor(number);
 }
 template <typename Is>
 bool all(const Json& list, Is is) {

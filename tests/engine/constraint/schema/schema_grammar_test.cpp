@@ -52,6 +52,11 @@ INSTANTIATE_TEST_SUITE_P(
                  "required":["c"]})",
              {R"({"c":3})", R"({"a":1,"c":3})", R"({"b":2, "c":3})", R"({"a":1,"b":2,"c":3})"},
              {"{}", R"({"a":1})", R"({"c":3,"a":1})", R"({"a":1,"c":3,})", R"({"c":3,"d":1})"}},
+        Case{
+            "a_required_one_behind_optional_ones",
+            R"({"properties":{"a":{"const":1},"b":{"const":2}},"required":["b"],"maxProperties":1})",
+            {R"({"b":2})"},
+            {"{}", R"({"a":1})", R"({"a":1,"b":2})"}},
         Case{"no_others_unless_it_says_so", R"({"properties":{}})", {"{}"}, {R"({"a":1})"}},
         Case{"any_where_none_are_named",
              R"({"type":"object"})",
@@ -274,6 +279,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"negative_length", R"({"maxLength":-1})",
                 "#/maxLength must be an integer, 0 or more"},
         Refused{"nothing", "false", "no text at all"},
+        Refused{"longer_than_any_answer", R"({"type":"string","minLength":1e300})",
+                "no text at all"},
         Refused{"contradiction", R"({"type":"string","enum":[1]})", "no text at all"},
         Refused{"itself", R"({"$ref":"#"})", "no text at all"},
         Refused{"on_and_on", R"({"properties":{"a":{"$ref":"#"}},"required":["a"]})",
@@ -292,6 +299,15 @@ INSTANTIATE_TEST_SUITE_P(
                     "w":{"anyOf":[{"minLength":1},{"minLength":2},{"minLength":3},{"minLength":4},{"minLength":5},{"minLength":6},{"minLength":7},{"minLength":8},{"minLength":9}]}}})",
             "more than 5000 alternatives"}),
     [](const auto& param) { return std::string(param.param.name); });
+
+// Each property that is left out makes a difference to how many may come: states by their square.
+TEST(SchemaGrammar, IsRefusedBeforeItsRulesTakeMuchMemory) {
+  std::string schema = R"({"maxProperties":500,"properties":{"p":{})";
+  for (int i = 0; i < 1000; ++i) schema += ",\"p" + std::to_string(i) + "\":{}";
+  const auto compiled = test::compiled({Kind::json_schema, schema + "}}"});
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.status().message(), HasSubstr("more than 20000 rules"));
+}
 
 TEST(SchemaGrammar, LeavesOutWhatItCannotEnforceOfAToolThatIsNotStrict) {
   const auto tag = [](const char* schema, bool best_effort) {
