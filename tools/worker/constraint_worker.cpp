@@ -46,7 +46,8 @@ int run_constraint_worker(const std::vector<std::string>& args) {
   if (const char* const format = ::getenv("TANDEM_LOG_FORMAT")) {
     if (const auto known = log::parse_format(format)) log::set_format(*known);
   }
-  if (const Status worked = work(memory_mb); !worked) return report_failure(kConstraintWorkerInfo, worked);
+  if (const Status worked = work(memory_mb); !worked)
+    return report_failure(kConstraintWorkerInfo, worked);
   return kExitOk;
 }
 
