@@ -54,9 +54,10 @@ TEST_F(AdapterTemplatesTest, RenderTheChatsOfTheirAdapterAlone) {
   EXPECT_EQ(prompt("own"), "<|begin|>[hi]");
   EXPECT_EQ(prompt("base"), of_base);
   EXPECT_EQ(prompt("python"), of_base);
-  const HttpResponse answer = rest_.post(
-      "/v1/chat/completions",
-      {{"model", "own"}, {"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 1}});
+  const HttpResponse answer = settled(
+      rest_.post("/v1/chat/completions", {{"model", "own"},
+                                          {"messages", {{{"role", "user"}, {"content", "hi"}}}},
+                                          {"max_tokens", 1}}));
   ASSERT_EQ(answer.status, 200) << answer.body;
   const auto tokens = json::parse(
       rest_.post("/tokenize", {{"prompt", "<|begin|>[hi]"}, {"add_special_tokens", false}})
@@ -76,7 +77,8 @@ TEST_F(AdapterTemplatesTest, TellChatsAloneWhatIsTheMatterWithThem) {
   ASSERT_TRUE(load(folder_with("chat_template.jinja", "{% include 'x' %}")).ok());
   EXPECT_THAT(prompt("own"), HasSubstr("tag \"include\" is not supported"));
   EXPECT_EQ(
-      rest_.post("/v1/completions", {{"model", "own"}, {"prompt", "x"}, {"max_tokens", 1}}).status,
+      settled(rest_.post("/v1/completions", {{"model", "own"}, {"prompt", "x"}, {"max_tokens", 1}}))
+          .status,
       200);
 }
 
