@@ -14,11 +14,10 @@ constexpr std::size_t kReadBytes = 256U << 10;       // at one turn
 constexpr std::size_t kMaxWaitingBytes = 64U << 10;  // of pipelined requests, before their turn
 constexpr std::size_t kMaxDiscarded = 256U << 20;    // while lingering
 constexpr std::size_t kKeptBytes = 64U << 10;        // more is given back when it has been sent
-constexpr std::uint32_t kUnreadBytes = 8U << 10;     // with the client's kernel
 constexpr Duration kLookAgain = std::chrono::milliseconds(2);  // at first
 constexpr Duration kLookSeldom = std::chrono::milliseconds(100);
-constexpr Duration kHeldAtMost = std::chrono::seconds(5);
-constexpr int kPulls = 8;  // at one turn, as others want theirs
+constexpr Duration kHeldAtMost = std::chrono::seconds(1);  // routers wait 2 s for statistics
+constexpr int kPulls = 8;                                  // at one turn, as others want theirs
 // A call that is answered sooner is answered without a look at whether its client still reads.
 constexpr Duration kProbeAfter = std::chrono::milliseconds(25);
 
@@ -180,12 +179,14 @@ void Connection::frame(std::string_view bytes) {
 
 // A client's kernel takes 200 KB for a client that does not read, and what it has taken is no
 // longer known to wait: a stream of short events would be a thousand tokens ahead of its reader. So
-// the window tells: it is narrower than it was by what the client has not read.
+// the window tells: it is narrower than it was by what the client has not read. Half of it is left
+// open, since a kernel tells by itself of what was read only where that makes the window twice as
+// wide.
 bool Connection::is_unread() {
   const std::optional<std::uint32_t> window = socket_.window();
   if (!window) return false;
   widest_ = std::max(widest_, *window);
-  return widest_ - *window > kUnreadBytes;
+  return *window < widest_ / 2;
 }
 
 // Pulls no more until the client has read. A kernel that is short of memory makes windows narrow as

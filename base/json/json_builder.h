@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json/json_members.h"
 #include "base/json/json_release.h"
 
 namespace tandem {
@@ -89,12 +90,11 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     auto& members = parent.value.template get_ref<typename Json::object_t&>();
     if constexpr (kInOrder) {
       const auto [place, fresh] = parent.places.emplace(parent.name, members.size());
-      // The object is nlohmann's vector of pairs, whose own emplace looks through all of them.
-      std::vector<typename Json::object_t::value_type>& list = members;
+      // nlohmann's own emplace looks through all members.
       if (fresh) {
-        list.emplace_back(std::move(parent.name), std::move(value));
+        add_member(members, std::move(parent.name), value);
       } else {
-        list[place->second].second.swap(value);
+        members.begin()[static_cast<std::ptrdiff_t>(place->second)].second.swap(value);
       }
     } else {
       members[std::move(parent.name)].swap(value);

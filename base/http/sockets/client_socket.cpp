@@ -1,8 +1,10 @@
 #include "base/http/sockets/client_socket.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -96,7 +98,9 @@ std::optional<std::uint32_t> ClientSocket::window() {
   }
   std::uint32_t window = 0;
   std::memcpy(&window, info.data() + kPlace, sizeof(window));
-  return window;
+  int on_its_way = 0;
+  if (::ioctl(socket_.native_handle(), SIOCOUTQ, &on_its_way) != 0) return std::nullopt;
+  return window - std::min(window, static_cast<std::uint32_t>(on_its_way));
 }
 
 void ClientSocket::end_writing() {

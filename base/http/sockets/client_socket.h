@@ -54,8 +54,9 @@ class ClientSocket {
   // From now on the kernel takes no more than this many bytes beyond what the client has room for:
   // a stream is then known to be unread before megabytes of it are with the kernel.
   void bound_unsent(int bytes);
-  // How many bytes the client's kernel has room for, as it has said last: less and less where the
-  // client does not read. Nothing: this kernel does not tell.
+  // How many bytes the client's kernel has room for, as it has said last, without those that it has
+  // not answered yet: less and less where the client does not read. Nothing: this kernel does not
+  // tell.
   std::optional<std::uint32_t> window();
   void end_writing();
   void close() noexcept;  // handlers of waits get an error

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/json/json_equals.h"
+#include "base/json/json_release.h"
 #include "engine/server/messages/ordered_json.h"
 
 namespace tandem {
@@ -69,6 +70,7 @@ bool parse_arguments(Json& calls, std::string& reason) {
       std::optional<Json> parsed = blank ? Json::object() : parse_in_order(text);
       if (parsed && parsed->is_null()) parsed = Json::object();
       if (parsed && parsed->is_object()) *arguments = std::move(*parsed);
+      if (parsed) empty_from_leaves(*parsed);
     }
   }
   reason.clear();
@@ -79,9 +81,10 @@ bool parse_arguments(Json& calls, std::string& reason) {
 // print "None" for what is null.
 void drop_nulls(Json& message) {
   Json kept = Json::object();
+  const EmptiedFromLeaves at_end(kept);
   for (auto& [name, value] : message.items())
     if (!value.is_null()) append_member(kept, name, std::move(value));
-  message = std::move(kept);
+  message.swap(kept);
 }
 
 // Reasoning goes by several names; templates read reasoning_content or thinking.
@@ -89,14 +92,18 @@ void name_reasoning(Json& message) {
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
     const Json* found = member(message, name);
     if (found == nullptr) continue;
-    const Json reasoning = *found;
+    Json reasoning = *found;
+    const EmptiedFromLeaves at_end(reasoning);
     if (member(message, "thinking") == nullptr) {
       Json with = Json::object();
+      const EmptiedFromLeaves old_at_end(with);
       append_member(with, "thinking", reasoning);
       for (auto& [key, value] : message.items()) append_member(with, key, std::move(value));
-      message = std::move(with);
+      message.swap(with);
     }
-    message["reasoning_content"] = reasoning;
+    if (member(message, "reasoning_content") == nullptr) {
+      append_member(message, "reasoning_content", reasoning);
+    }
     return;
   }
 }

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/json/json_builder.h"
+#include "base/json/json_members.h"
+#include "base/json/json_release.h"
 #include "base/json/json_text.h"
 
 namespace tandem {
@@ -26,8 +28,8 @@ Json parse_members_in_order(std::string_view object, std::span<const std::string
 }
 
 void append_member(Json& object, const std::string& name, Json value) {
-  std::vector<std::pair<const std::string, Json>>& members = object.get_ref<Json::object_t&>();
-  members.emplace_back(name, std::move(value));
+  const EmptiedFromLeaves unless_taken(value);
+  add_member(object.get_ref<Json::object_t&>(), name, value);
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "base/json/json_release.h"
 #include "engine/tokenizer/jinja/content_format.h"
 #include "engine/tokenizer/jinja/continue_final.h"
 #include "engine/tokenizer/jinja/render/builtins.h"
@@ -100,6 +101,8 @@ Result<std::string> ChatTemplate::render(const ChatInput& input, const RenderLim
     const jinja::Budget::Scope scope(budget);
     if (!input.continue_final_message) return impl_->render(input);
     ChatInput marked = input;
+    const EmptiedFromLeaves messages_at_end(marked.messages);
+    const EmptiedFromLeaves variables_at_end(marked.variables);
     TANDEM_ASSIGN(const std::string shown, jinja::mark_end(marked.messages));
     return jinja::cut_at_mark(impl_->render(marked), shown);
   });

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/json/json_members.h"
 #include "base/json/json_release.h"
 #include "server_fixture.h"
 #include "tests/support/failing_memory.h"
@@ -101,6 +103,34 @@ TEST(JsonRelease, NeedsNoMemory) {
   ordered = nullptr;
   EXPECT_EQ(test::stop_failing(), 0);
   test::may_fail_here(false);
+}
+
+TEST(JsonMembers, AreAddedWithoutCopiesOfTheOthersOrNotAtAll) {
+  auto object = nlohmann::ordered_json::object();
+  auto& members = object.get_ref<nlohmann::ordered_json::object_t&>();
+  auto large = nlohmann::ordered_json::parse("[[1], [2, {\"three\": [3]}]]");
+  const void* const leaf = &large[0][0];
+  add_member(members, "large", large);
+  for (std::size_t i = 1; i < 20; ++i) {
+    const std::string name = fmt::format("the name of member {}, on the heap", i);
+    nlohmann::ordered_json value = i;
+    bool added = false;
+    for (std::int64_t fails = 1; !added; ++fails) {
+      test::may_fail_here(true);
+      test::fail_allocations(fails, 1);
+      try {
+        add_member(members, name, value);
+        added = true;
+      } catch (const std::bad_alloc&) {
+      }
+      (void)test::stop_failing();
+      test::may_fail_here(false);
+      ASSERT_EQ(members.size(), i + (added ? 1 : 0));
+      ASSERT_EQ(&object.at("large")[0][0], leaf);
+      ASSERT_TRUE(added || value == i);
+    }
+    ASSERT_EQ(object.at(name), i);
+  }
 }
 
 TEST_F(ServerMemoryFailure, EndsOneCallAndNoServer) {

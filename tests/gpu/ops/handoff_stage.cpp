@@ -291,7 +291,8 @@ void HandoffTest::write_v(const Stage& s, std::size_t g, const TensorView& x, fl
 }
 
 void HandoffTest::next_turn(Stage& s) {
-  s.sequence += static_cast<std::uint64_t>(pick(1, 5)) << pick(0, 20);
+  last_sequence_ += static_cast<std::uint64_t>(pick(1, 5)) << pick(0, 20);
+  s.sequence = last_sequence_;
   s.turn.sequence = s.sequence;
   std::memcpy(s.pinned_turn.data(), &s.turn, sizeof s.turn);
   stream_->upload(s.d_turn->on_device(), s.pinned_turn.data(), sizeof s.turn);

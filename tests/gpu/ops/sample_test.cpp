@@ -11,6 +11,39 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// Tokens counted together: how often one of them was drawn, and how often it is on average.
+struct Cell {
+  int count = 0;
+  double want = 0;
+};
+
+double divergence(double count, double want) {
+  return count > 0 ? count * std::log(count / want) : 0;
+}
+
+// That counts are a draw from what is wanted. Each of the two bounds holds for any number of draws,
+// however few a cell has, and right counts break it once in 1e9 times at most: the tests' seeds are
+// new in every run.
+void expect_drawn(const std::vector<Cell>& cells, int draws, const std::string& what) {
+  constexpr double kMostLog = -20.7;  // of 1e-9
+  double all = 0;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const auto [count, want] = cells[i];
+    all += divergence(count, want);
+    // Chernoff's bound of a binomial's two tails, for every cell.
+    const double others = std::max(draws - want, 1e-9);
+    const double one = divergence(count, want) + divergence(draws - count, others);
+    EXPECT_GT(std::log(2.0 * static_cast<double>(cells.size())) - one, kMostLog)
+        << what << ": " << count << " of cell " << i << ", " << want << " are wanted";
+  }
+  // That of the relative entropy t of all counts (R. Agrawal, "Finite-Sample Concentration of the
+  // Multinomial in Relative Entropy", 2020): P(>= t) <= exp(-t) (e t / f)^f for t > f.
+  const double freedom = std::max(static_cast<double>(cells.size()) - 1, 1.0);
+  if (all <= freedom) return;
+  EXPECT_GT(freedom * (1 + std::log(all / freedom)) - all, kMostLog)
+      << what << ": relative entropy " << all << " of " << cells.size() << " cells";
+}
+
 class Sample : public OpsTest {
  protected:
   // One row of `logits` for every entry of `rows`.
@@ -62,7 +95,7 @@ class Sample : public OpsTest {
     return logits;
   }
 
-  // Draws many times and compares the counts with the twin's probabilities by chi-square.
+  // Draws many times and compares the counts with the twin's probabilities.
   void check_distribution(const std::string& what, const std::vector<float>& logits, SampleRow row,
                           const std::vector<std::int32_t>& history = {},
                           const std::vector<TokenBias>& biases = {},
@@ -85,30 +118,23 @@ class Sample : public OpsTest {
       ASSERT_LT(token.token, vocab);
       ++counts[static_cast<std::size_t>(token.token)];
     }
-    double chi_square = 0;
-    int cells = 0;
-    double rest_expected = 0;
-    int rest = 0;
+    std::vector<Cell> cells;
+    Cell rest;  // of all that are drawn too rarely to be judged alone
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (expected[i] == 0) {
         EXPECT_EQ(counts[i], 0) << what << ": token " << i << " was cut";
+        continue;
       }
-      const double want = expected[i] * kDraws;
-      if (want >= 5) {
-        chi_square += (counts[i] - want) * (counts[i] - want) / want;
-        ++cells;
+      const Cell cell{counts[i], expected[i] * kDraws};
+      if (cell.want >= 5) {
+        cells.push_back(cell);
       } else {
-        rest_expected += want;
-        rest += counts[i];
+        rest.count += cell.count;
+        rest.want += cell.want;
       }
     }
-    if (rest_expected >= 5) {
-      chi_square += (rest - rest_expected) * (rest - rest_expected) / rest_expected;
-      ++cells;
-    }
-    // Mean cells - 1, variance twice that; five standard deviations for fixed seeds.
-    const double freedom = std::max(cells - 1, 1);
-    EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom)) << what;
+    if (rest.want > 0) cells.push_back(rest);
+    expect_drawn(cells, kDraws, what);
   }
 };
 
