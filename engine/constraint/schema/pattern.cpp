@@ -415,6 +415,7 @@ Result<TextExpression> parse_pattern(std::string_view what, std::string_view pat
 Result<TextExpression> texts_matched(std::string_view what, const TextExpression& pattern) {
   TANDEM_ASSIGN(std::vector<Way> ways, ways_of(what, pattern));
   std::vector<TextExpression> result;
+  result.reserve(ways.size());
   for (Way& way : ways) result.push_back(std::move(way.body));
   return any_of(std::move(result));
 }
@@ -423,6 +424,7 @@ Result<TextExpression> texts_searched(std::string_view what, const TextExpressio
   TANDEM_ASSIGN(std::vector<Way> ways, ways_of(what, pattern));
   const TextExpression anything = repeated(one_of(CodeSet::all()), 0);
   std::vector<TextExpression> result;
+  result.reserve(ways.size());
   for (Way& way : ways) {
     result.push_back(in_sequence({way.begin ? TextExpression() : anything, std::move(way.body),
                                   way.end ? TextExpression() : anything}));

@@ -130,10 +130,9 @@ Fit SchemaReader::fit(const SchemaJson& value, const SchemaShape& shape, int dep
 
 bool SchemaReader::exclude_each_other(const SchemaShape& a, const SchemaShape& b, int depth) {
   if (depth > kMostDepth || ++compared_ > kMostCompared) return false;
-  for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
-    if (!one->literals) continue;
-    return std::ranges::all_of(*one->literals, [&](const SchemaJson* value) {
-      return fit(*value, *other) == Fit::no || fit(*value, *one) == Fit::no;
+  if (const auto& literals = a.literals ? a.literals : b.literals) {
+    return std::ranges::all_of(*literals, [&](const SchemaJson* value) {
+      return fit(*value, a) == Fit::no || fit(*value, b) == Fit::no;
     });
   }
   // A schema without "type" makes less than is valid against it.

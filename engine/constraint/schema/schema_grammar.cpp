@@ -313,8 +313,9 @@ Result<TextExpression> SchemaGrammar::other_properties(const SchemaShape& shape)
     Schemas all = of_patterns;
     if (!all_know) all.insert(all.end(), additional.begin(), additional.end());
     std::vector<std::string> names = SchemaReader::names_of(shape);
-    std::erase_if(
-        names, [&](const std::string& name) { return reader_.is_found(pattern, name) == Fit::no; });
+    std::erase_if(names, [&, &pattern = pattern](const std::string& name) {
+      return reader_.is_found(pattern, name) == Fit::no;
+    });
     add_schemas_of(shape, names, all);
     TANDEM_ASSIGN(TextExpression one, property(json_.string_of(*texts), all));
     result.push_back(std::move(one));

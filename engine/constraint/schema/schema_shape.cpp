@@ -183,7 +183,7 @@ SchemaShape SchemaReader::own_shape(const SchemaJson& schema) const {
       continue;
     }
     shape.about |= keyword->kinds;
-    const auto count = [&] {
+    const auto count = [&value = value] {
       return static_cast<std::int64_t>(std::min(value.get<double>(), 1e15));
     };
     std::optional<Decimal> number;

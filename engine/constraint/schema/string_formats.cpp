@@ -1,5 +1,7 @@
 #include "engine/constraint/schema/string_formats.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <utility>
 
@@ -34,8 +36,7 @@ Patterns patterns() {
   std::string ipv6 =
       "(" + group + ":){7}" + group + "|(" + group + ":){1,7}:|:(:" + group + "){1,7}|::";
   for (int i = 1; i <= 6; ++i) {
-    ipv6 += "|(" + group + ":){" + std::to_string(i) + "}(:" + group + "){1," +
-            std::to_string(7 - i) + "}";
+    ipv6 += fmt::format("|({0}:){{{1}}}(:{0}){{1,{2}}}", group, i, 7 - i);
   }
   const std::string character = "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
   const std::string path = "(/" + character + "*)*";

@@ -185,9 +185,9 @@ class HandoffTest : public LoraTest {
   static void compute(Stage& s, std::size_t g, Ticket ticket);
   static void write_y(const Stage& s, std::size_t g, const TensorView& x, std::byte* y);
   static void write_v(const Stage& s, std::size_t g, const TensorView& x, float* v);
-  // The next job's turn goes to the device. Its sequence is above that of every job before it on the
-  // stream, those of other stages included: to a sequence that comes again, what was said of the
-  // first still holds (gpu/cuda/handoff/answers.cuh).
+  // The next job's turn goes to the device. Its sequence is above that of every job before it on
+  // the stream, those of other stages included: to a sequence that comes again, what was said of
+  // the first still holds (gpu/cuda/handoff/answers.cuh).
   void next_turn(Stage& s);
   void enqueue(const Stage& s);
   // The step's projection on the device. `apart`: the accept is enqueued when the workers have said
@@ -200,8 +200,7 @@ class HandoffTest : public LoraTest {
   static void judge_mail(Stage& s, std::size_t g, const std::string& what);
   void check(TestScene scene, bool apart, const std::string& what);
 
- private:
-  std::uint64_t last_sequence_ = 0;
+  std::uint64_t last_sequence_ = 0;  // of the stream's jobs
 };
 
 }  // namespace tandem

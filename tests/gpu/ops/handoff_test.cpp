@@ -374,7 +374,7 @@ TEST_F(Handoff, FindsTheWeightsThatTheReadyWordsTellOf) {
           .upload(*stream_);
       tickets.push_back(array(std::vector<std::uint32_t>{0}));
       turns.push_back(stage.turn);
-      turns.back().sequence = ++stage.sequence;
+      turns.back().sequence = ++last_sequence_;
     }
     const TestArray<HandoffTurn> d_turns = array(turns);
     for (std::size_t i = 0; i < outs.size(); ++i) {
