@@ -4,34 +4,12 @@
 
 namespace tandem {
 
-bool nests_deeper_than(std::string_view json, int limit) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > limit) return true;
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return false;
-}
+namespace {
 
-std::size_t json_tree_bytes(std::string_view json) {
-  constexpr std::size_t kValue = 32;      // in a list, whose room is up to twice its length
-  constexpr std::size_t kString = 64;     // its object, and what malloc adds to its characters
-  constexpr std::size_t kMember = 48;     // a node of the map, beside its key and its value
-  constexpr std::size_t kContainer = 96;  // its object, and the first value of a list
-  std::size_t bytes = kValue;
+// Calls `at(c)` for each character that stands outside of strings, and for the quote that begins
+// one, until it returns false.
+template <typename At>
+void scan_outside_strings(std::string_view json, At at) {
   bool in_string = false;
   for (std::size_t i = 0; i < json.size(); ++i) {
     const char c = json[i];
@@ -43,9 +21,32 @@ std::size_t json_tree_bytes(std::string_view json) {
       }
       continue;
     }
+    in_string = c == '"';
+    if (!at(c)) return;
+  }
+}
+
+}  // namespace
+
+bool nests_deeper_than(std::string_view json, int limit) {
+  int depth = 0;
+  scan_outside_strings(json, [&](char c) {
+    if (c == '[' || c == '{') return ++depth <= limit;
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+    return true;
+  });
+  return depth > limit;
+}
+
+std::size_t json_tree_bytes(std::string_view json) {
+  constexpr std::size_t kValue = 32;      // in a list, whose room is up to twice its length
+  constexpr std::size_t kString = 64;     // its object, and what malloc adds to its characters
+  constexpr std::size_t kMember = 48;     // a node of the map, beside its key and its value
+  constexpr std::size_t kContainer = 96;  // its object, and the first value of a list
+  std::size_t bytes = kValue;
+  scan_outside_strings(json, [&](char c) {
     switch (c) {
       case '"':
-        in_string = true;
         bytes += kString;
         break;
       case ',':
@@ -61,7 +62,8 @@ std::size_t json_tree_bytes(std::string_view json) {
       default:
         break;
     }
-  }
+    return true;
+  });
   return bytes;
 }
 
