@@ -36,7 +36,7 @@ Result<Folder> Folder::open(const std::filesystem::path& path) {
     Folder next(::openat(at.descriptor_, part.c_str(), kFolderFlags));
     if (next.descriptor_ < 0) {
       const int failure = errno;
-      // Of a link both flags together make it "not a folder".
+      // O_NOFOLLOW and O_DIRECTORY together report a link as "not a folder".
       if (failure == ENOTDIR && is_link(at.descriptor_, part.c_str())) return is_through_link();
       return errno_status("cannot open the folder", failure);
     }

@@ -1,4 +1,5 @@
-// What an answer is computed with, by name: nothing goes on with an answer that has other weights.
+// The identities of the base and the adapter that an answer is computed with: an engine that has
+// other weights does not go on with it.
 #pragma once
 
 #include <algorithm>

@@ -30,7 +30,7 @@ constexpr std::size_t kRefusedPatiently = 64;
 constexpr Duration kRefusalPatience = std::chrono::seconds(1);
 constexpr Duration kLastPatience = std::chrono::milliseconds(200);
 
-// What a large body or an adapter's folder took would otherwise stay with the allocator for good.
+// The allocator would otherwise keep for good the memory that a large body or an adapter took.
 void give_memory_back() {
   ::malloc_trim(0);
 }

@@ -12,7 +12,7 @@ namespace tandem {
 // sanitizers' run-time libraries open files and start threads, so not under them.
 bool confines_system_calls();
 
-// What a process keeps beside what every confined one has.
+// The rights that one process keeps beyond those of every confined process.
 struct Confinement {
   int channel = -1;              // a descriptor that it reads and writes; -1: none
   bool cpu_timer = false;        // setitimer(), by which it bounds its own processor time

@@ -12,7 +12,8 @@
 
 namespace tandem {
 
-// What may be copied as bytes whatever they are: no bool (others than 0 and 1 are none).
+// True for types of which any bytes make a value, so that they are copied as bytes. A bool is none
+// of them: bytes other than 0 and 1 are no bool.
 template <typename T>
 inline constexpr bool kIsPlain =
     std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_same_v<T, bool>;
@@ -55,7 +56,7 @@ class ByteReader {
     if (ok_) std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof value);
     return value;
   }
-  // Of values that take at least `bytes_each`.
+  // Reads how many values follow; not ok where they, of at least `bytes_each`, would not fit in.
   std::size_t count(std::size_t bytes_each) {
     const auto count = plain<std::uint64_t>();
     if (count > rest_.size() / bytes_each) ok_ = false;

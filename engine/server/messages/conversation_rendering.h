@@ -13,9 +13,9 @@ namespace tandem {
 // templates of fewer features expect: "" for a content that is missing beside tool calls, {} for
 // arguments of a tool call that are no object, and `system` for the role `developer`.
 //
-// What the template printed decides about roles: a developer's message whose content is not in the
-// prompt is rendered again as one of `system`; for a message of another role than user and
-// assistant it is an invalid_argument that names the message.
+// The rendered prompt decides about roles: a developer's message whose content is not in it is
+// rendered again as one of `system`; for a message of another role than user and assistant it is an
+// invalid_argument that names the message.
 Result<std::string> render_conversation(const ChatTemplate& chat, const ChatInput& input,
                                         const RenderLimits& limits);
 
