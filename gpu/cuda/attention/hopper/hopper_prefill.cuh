@@ -8,6 +8,7 @@
 #include <flashinfer/attention/hopper/variants.cuh>
 
 #include "gpu/cuda/attention/hopper/hopper_instances.h"
+#include "gpu/cuda/attention/hopper/tile_epilogue.cuh"
 #include "gpu/cuda/attention/hopper/tile_queue.cuh"
 #include "gpu/cuda/base/cuda_status.h"
 #include "gpu/cuda/base/launch.h"
@@ -42,7 +43,7 @@ struct HopperPrefill {
     using MainloopPipeline = FencedPipeline<kStages>;
   };
   using Mainloop = flashinfer::SparseCollectiveMainloop<Scale, Traits, /*CAUSAL=*/true>;
-  using Epilogue = flashinfer::CollectiveEpilogue<Traits>;
+  using Epilogue = TileEpilogue<Traits>;
   static constexpr auto kKernel =
       flashinfer::PrefillWithKVCacheKernel<Mainloop, Epilogue, Traits,
                                            /*LEFT_SLIDING_WINDOW=*/false, /*CAUSAL=*/true,
