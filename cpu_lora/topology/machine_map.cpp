@@ -8,24 +8,15 @@
 #include <cerrno>
 #include <charconv>
 #include <fstream>
-#include <memory>
 #include <set>
 #include <tuple>
-#include <type_traits>
 #include <utility>
+
+#include "cpu_lora/topology/core_kinds.h"
+#include "cpu_lora/topology/hwloc_handles.h"
 
 namespace tandem {
 namespace {
-
-struct DestroyTopology {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-using TopologyHandle = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
-
-struct FreeBitmap {
-  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Bitmap = std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, FreeBitmap>;
 
 constexpr unsigned kNvidia = 0x10de;
 constexpr int kMaxId = 1 << 20;  // of a cpu or a node; anything above is a mistake
@@ -339,6 +330,10 @@ Result<MachineMap> read_machine(const MachineOptions& options) {
   if (is_this_machine(options) && !options.gpu_nodes.empty()) {
     return invalid("this machine's GPUs are where they are; gpu_nodes is for others");
   }
+  if (options.quota_cpus && (is_this_machine(options) || !(*options.quota_cpus > 0))) {
+    return invalid(
+        "a quota of cores is a number above 0, and for other machines: this one has its own");
+  }
   TANDEM_ASSIGN(const TopologyHandle topology, load(options));
   MachineMap map;
   map.source = !options.xml.empty()         ? options.xml
@@ -354,7 +349,12 @@ Result<MachineMap> read_machine(const MachineOptions& options) {
   }
   read_caches(topology.get(), map);
   TANDEM_TRY(read_cores(topology.get(), options, map));
+  read_core_kinds(topology.get(), map);
   if (options.gpus) read_gpus(topology.get(), options, map);
+  if (options.quota_cpus) {
+    map.quota_cpus = options.quota_cpus;
+    map.quota_source = "the quota given for this machine";
+  }
   return map;
 }
 

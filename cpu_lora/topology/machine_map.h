@@ -34,6 +34,9 @@ struct MachineCore {
   int package = -1;  // -1: the machine names none
   int node = 0;      // that it belongs to
   std::vector<MachineThread> threads;
+  // 0 for the fastest kind of cores, rising for slower kinds (MachineMap::core_kinds). 0 for all
+  // where the machine has one kind or does not say.
+  int speed_rank = 0;
 
   // The hardware threads that may be used, in order.
   std::vector<int> usable() const;
@@ -61,6 +64,12 @@ struct MachineGpu {
   std::vector<int> nodes;  // that it hangs at; empty: the machine does not say
 };
 
+// Cores that are equally fast: performance or efficiency cores, big or LITTLE.
+struct MachineCoreKind {
+  std::string name;  // "IntelCore"; may be empty
+  int max_mhz = 0;   // 0: not known
+};
+
 struct MachinePackage {
   int id = 0;
   std::string name;  // the processor's; may be empty
@@ -73,6 +82,9 @@ struct MachineMap {
   std::vector<MachineCache> caches;  // by level, then in the machine's order
   std::vector<MachineCore> cores;    // by package, node and id; at least one
   std::vector<MachineGpu> gpus;
+  std::vector<MachineCoreKind> core_kinds;  // by speed_rank; empty: one kind, or not known
+  std::optional<double> quota_cpus;         // CPU time that a quota leaves, in cores; unset: none
+  std::string quota_source;                 // what sets it: "/sys/fs/cgroup/x/cpu.max"
 
   const MachineNode* find_node(int id) const;   // null: there is none
   const MachineCore* find_core(int cpu) const;  // that has this thread; null: there is none
@@ -87,6 +99,8 @@ struct MachineOptions {
   // process's affinity mask.
   std::optional<std::vector<int>> allowed_cpus;
   std::optional<std::vector<int>> isolated_cpus;  // unset: as the kernel says, on this machine
+  // CPU time in cores, above 0, that a quota leaves of an imagined machine or of a file's.
+  std::optional<double> quota_cpus;
   std::vector<int> gpu_nodes;  // one more GPU at each, for machines that are not this one
   bool gpus = true;            // false: do not look for GPUs
 };

@@ -19,9 +19,37 @@ std::string plural(std::size_t count, const char* word) {
 // One line of the tree: what it is, left, and what to know of it, right.
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
+// "IntelAtom"; "kind 2 of 2" where the machine has no name for it. `rank` is a core's speed_rank.
+std::string kind_name(const MachineMap& map, int rank) {
+  const std::string& name = map.core_kinds[static_cast<std::size_t>(rank)].name;
+  return name.empty() ? fmt::format("kind {} of {}", rank + 1, map.core_kinds.size()) : name;
+}
+
+std::vector<int> cpus_of_kind(const MachineMap& map, int rank) {
+  std::vector<int> cpus;
+  for (const MachineCore& core : map.cores) {
+    if (core.speed_rank != rank) continue;
+    for (const MachineThread& thread : core.threads) cpus.push_back(thread.cpu);
+  }
+  return cpus;
+}
+
+// "kinds of cores, fastest first: IntelCore (5.8 GHz at most) cpus 0-15, ..."
+std::string kinds_text(const MachineMap& map) {
+  std::vector<std::string> kinds;
+  for (int rank = 0; rank < std::ssize(map.core_kinds); ++rank) {
+    const int mhz = map.core_kinds[static_cast<std::size_t>(rank)].max_mhz;
+    kinds.push_back(fmt::format("{}{} cpus {}", kind_name(map, rank),
+                                mhz > 0 ? fmt::format(" ({:.2g} GHz at most)", mhz / 1000.0) : "",
+                                format_id_list(cpus_of_kind(map, rank))));
+  }
+  return fmt::format("kinds of cores, fastest first: {}\n", fmt::join(kinds, "; "));
+}
+
 // Cores that look alike make one row.
 void add_cores(const MachineMap& map, const MachineBox& box, Rows& rows) {
   struct Group {
+    int speed_rank;
     std::string caches;
     std::vector<std::string> uses;  // of its threads
     std::vector<int> cores, first, siblings;
@@ -36,9 +64,11 @@ void add_cores(const MachineMap& map, const MachineBox& box, Rows& rows) {
       uses.push_back(std::move(use));
     }
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& known) {
-      return known.caches == caches && known.uses == uses;
+      return known.speed_rank == core->speed_rank && known.caches == caches && known.uses == uses;
     });
-    if (group == groups.end()) group = groups.insert(groups.end(), {caches, uses, {}, {}, {}});
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {core->speed_rank, caches, uses, {}, {}, {}});
+    }
     group->cores.push_back(core->id);
     for (std::size_t i = 0; i < core->threads.size(); ++i) {
       (i == 0 ? group->first : group->siblings).push_back(core->threads[i].cpu);
@@ -52,6 +82,7 @@ void add_cores(const MachineMap& map, const MachineBox& box, Rows& rows) {
                           format_id_list(group.siblings));
     }
     if (!group.caches.empty()) text += fmt::format("; {}{}", one ? "" : "each ", group.caches);
+    if (!map.core_kinds.empty()) text += "; " + kind_name(map, group.speed_rank);
     std::vector<std::string> uses = group.uses;
     uses.erase(std::unique(uses.begin(), uses.end()), uses.end());
     for (std::string& use : uses) {
@@ -168,6 +199,10 @@ std::string machine_text(const MachineMap& map) {
                                       format_id_list(usable), plural(cores, "core"));
   if (!isolated.empty())
     out += fmt::format("isolated (isolcpus): cpus {}\n", format_id_list(isolated));
+  if (!map.core_kinds.empty()) out += kinds_text(map);
+  if (map.quota_cpus) {
+    out += fmt::format("CPU time: {:.4g} cores at most ({})\n", *map.quota_cpus, map.quota_source);
+  }
   for (const MachineGpu& gpu : map.gpus) {
     if (gpu.nodes.empty())
       out += fmt::format("the machine does not say where GPU {} is\n", gpu.index);
@@ -176,8 +211,10 @@ std::string machine_text(const MachineMap& map) {
 }
 
 nlohmann::json machine_json(const MachineMap& map) {
-  nlohmann::json out = {{"source", map.source}};
-  for (const char* key : {"packages", "nodes", "caches", "cores", "gpus"}) {
+  nlohmann::json out = {
+      {"source", map.source}, {"quota_cpus", nullptr}, {"quota_source", map.quota_source}};
+  if (map.quota_cpus) out["quota_cpus"] = *map.quota_cpus;
+  for (const char* key : {"packages", "nodes", "caches", "cores", "core_kinds", "gpus"}) {
     out[key] = nlohmann::json::array();
   }
   for (const MachinePackage& package : map.packages) {
@@ -205,7 +242,15 @@ nlohmann::json machine_json(const MachineMap& map) {
     out["cores"].push_back({{"id", core.id},
                             {"package", core.package},
                             {"node", core.node},
+                            {"speed_rank", core.speed_rank},
                             {"threads", std::move(threads)}});
+  }
+  for (int rank = 0; rank < std::ssize(map.core_kinds); ++rank) {
+    const MachineCoreKind& kind = map.core_kinds[static_cast<std::size_t>(rank)];
+    out["core_kinds"].push_back({{"speed_rank", rank},
+                                 {"name", kind.name},
+                                 {"max_mhz", kind.max_mhz},
+                                 {"cpus", cpus_of_kind(map, rank)}});
   }
   for (const MachineGpu& gpu : map.gpus) {
     out["gpus"].push_back(

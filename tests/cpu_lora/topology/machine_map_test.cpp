@@ -28,10 +28,13 @@ MachineMap imagine(const std::string& synthetic) {
   options.synthetic = synthetic;
   return read(options);
 }
-MachineMap two_sockets() {
+MachineMap read_file(const std::string& xml) {
   MachineOptions options;
-  options.xml = kTwoSockets;
+  options.xml = xml;
   return read(options);
+}
+MachineMap two_sockets() {
+  return read_file(kTwoSockets);
 }
 
 TEST(MachineMap, ReadsPackagesNodesCachesAndCoresOfAFile) {
@@ -115,6 +118,46 @@ TEST(MachineMap, ShowsThisMachineAsTheKernelDoes) {
     EXPECT_NE(map.find_node(core.node), nullptr);
   }
   EXPECT_THAT(usable, ElementsAreArray(cpus_of_thread(getpid())));
+}
+
+std::vector<int> ranks_of(const MachineMap& map) {
+  std::vector<int> ranks;
+  for (const MachineCore& core : map.cores) ranks.push_back(core.speed_rank);
+  return ranks;
+}
+
+TEST(MachineMap, RanksPerformanceCoresBeforeEfficiencyCores) {
+  const MachineMap map = read_file("data/machines/hybrid.xml");
+  std::vector<int> ranks(8, 0);
+  ranks.resize(24, 1);
+  EXPECT_EQ(ranks_of(map), ranks);
+  ASSERT_THAT(map.core_kinds, SizeIs(2));
+  EXPECT_EQ(map.core_kinds[0].name, "IntelCore");
+  EXPECT_EQ(map.core_kinds[0].max_mhz, 5800);
+  EXPECT_EQ(map.core_kinds[1].name, "IntelAtom");
+}
+
+TEST(MachineMap, RanksTheFastCoresFirstWhereTheSlowOnesHaveTheLowestNumbers) {
+  const MachineMap map = read_file("data/machines/big_little.xml");
+  EXPECT_THAT(ranks_of(map), ElementsAre(1, 1, 1, 1, 0, 0, 0, 0));
+  ASSERT_THAT(map.core_kinds, SizeIs(2));
+  EXPECT_EQ(map.core_kinds[0].name, "") << "the file names none";
+}
+
+TEST(MachineMap, HasNoKindsOfCoresWhereAllAreAlike) {
+  const MachineMap map = two_sockets();
+  EXPECT_THAT(ranks_of(map), testing::Each(0));
+  EXPECT_THAT(map.core_kinds, IsEmpty());
+}
+
+TEST(MachineMap, TakesAQuotaForOtherMachinesOnly) {
+  MachineOptions options;
+  options.quota_cpus = 2.5;
+  EXPECT_THAT(read_machine(options).status().message(), HasSubstr("quota"));
+  options.synthetic = "core:4 pu:1";
+  EXPECT_EQ(read(options).quota_cpus, 2.5);
+  options.quota_cpus = 0;
+  EXPECT_FALSE(read_machine(options).ok());
 }
 
 TEST(MachineMap, RefusesWhatItCannotRead) {

@@ -78,6 +78,19 @@ TEST(PinShow, WritesJsonThatHasAllOfIt) {
   EXPECT_EQ(json["caches"].size(), 12U);
 }
 
+TEST(PinShow, SaysWhichCoresAreTheFastOnes) {
+  const std::string text = pin({"show", "--xml", "data/machines/hybrid.xml"}).output;
+  EXPECT_THAT(text, HasSubstr("kinds of cores, fastest first: IntelCore (5.8 GHz at most) cpus "
+                              "0-15; IntelAtom (4.3 GHz at most) cpus 16-31\n"));
+  EXPECT_THAT(text, HasSubstr("L2 4 MiB; IntelAtom\n"));
+  EXPECT_THAT(pin({"show", "--xml", "data/machines/big_little.xml"}).output,
+              HasSubstr("fastest first: kind 1 of 2 cpus 4-7; kind 2 of 2 cpus 0-3\n"));
+  const nlohmann::json json = json_of(pin({"show", "--xml", "data/machines/hybrid.xml", "--json"}));
+  EXPECT_EQ(json["cores"][8]["speed_rank"], 1);
+  EXPECT_EQ(json["core_kinds"][0]["name"], "IntelCore");
+  EXPECT_EQ(json["core_kinds"][1]["cpus"].size(), 16U);
+}
+
 TEST(PinShow, DrawsAPictureWithALegend) {
   const TempDir folder;
   const std::string file = (folder.path() / "machine.svg").string();
