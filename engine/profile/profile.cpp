@@ -57,6 +57,15 @@ const ProfileFit* Profile::fit(std::string_view name) const {
   return found == fits.end() ? nullptr : &*found;
 }
 
+const FigureSpread* Profile::figure(std::string_view name) const {
+  const auto found = std::ranges::find(figures, name, &FigureSpread::name);
+  return found == figures.end() ? nullptr : &*found;
+}
+
+bool Profile::is_certain() const {
+  return std::ranges::all_of(figures, &FigureSpread::certain);
+}
+
 const std::vector<CostField>& cost_fields() {
   using M = CostModel;
   static const std::vector<CostField> fields = {

@@ -55,6 +55,15 @@ struct ProfileTable {
   std::vector<double> column(std::string_view column) const;
 };
 
+// How far a cost can be trusted: what was measured, before anything was made of it.
+struct FigureSpread {
+  std::string name;      // a key of cost_fields(), or "tokens_per_core"
+  double value = 0;      // as measured; Profile::costs has it where it is certain
+  double spread = 0;     // half the width of the interval that holds it, over the value: 0.03
+  bool certain = false;  // false: costs has another value, and `why` says which and for what reason
+  std::string why;       // a sentence for people; empty: nothing is the matter
+};
+
 struct Profile {
   std::string date;          // UTC, ISO 8601
   std::string commit;        // of the program
@@ -63,6 +72,8 @@ struct Profile {
   ProfileMachine machine;
   ProfileModel model;
   CostModel costs;
+  // One for each cost that was measured; none in files of programs that did not judge them.
+  std::vector<FigureSpread> figures;
   std::vector<ProfileFit> fits;
   std::vector<ProfileTable> tables;
   // What engines that planned with these costs have learnt since; none: nothing.
@@ -70,6 +81,10 @@ struct Profile {
 
   const ProfileTable* table(std::string_view name) const;
   const ProfileFit* fit(std::string_view name) const;
+  const FigureSpread* figure(std::string_view name) const;
+  // False where a figure was judged to be uncertain: whoever plans with these costs should check
+  // them first.
+  bool is_certain() const;
 };
 
 // The one place that names CostModel's members, for reading, writing and comparing: each with its
@@ -81,6 +96,7 @@ struct CostField {
   double low, high;  // both allowed
 };
 const std::vector<CostField>& cost_fields();
+inline constexpr std::string_view kTokensPerCore = "tokens_per_core";  // the one that is counted
 
 // ~/.config/tandem/profile.json, below XDG_CONFIG_HOME where that is set; empty without a home.
 std::string default_profile_path();

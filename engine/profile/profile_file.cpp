@@ -1,4 +1,5 @@
 // The JSON of a profile, read as what a stranger may have written.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <utility>
@@ -19,7 +20,9 @@ constexpr std::int64_t kMostDevices = 64;
 constexpr std::size_t kMaxRows = 20'000;
 constexpr std::size_t kMaxColumns = 16;
 constexpr std::size_t kMaxTextBytes = 256;
+constexpr std::size_t kMaxWhyBytes = 1024;
 constexpr double kLargest = 1e18;
+constexpr double kWidestSpread = 1e6;
 constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;
 
 Result<std::string> required_text(const JsonFields<Json>& fields, std::string_view name) {
@@ -96,6 +99,55 @@ Result<ProfileModel> read_model(const Json& object) {
   return model;
 }
 
+bool is_cost(std::string_view name) {
+  return name == kTokensPerCore || std::ranges::any_of(cost_fields(), [&](const CostField& field) {
+           return field.key == name;
+         });
+}
+
+Result<FigureSpread> read_figure(const Json& object) {
+  if (!object.is_object()) return invalid("figures: an entry is no object");
+  const JsonFields<Json> fields(object);
+  FigureSpread figure;
+  TANDEM_ASSIGN(figure.name, required_text(fields, "name"));
+  if (!is_cost(figure.name)) return invalid("figures: there is no cost '{}'", figure.name);
+  for (const auto& [key, target] :
+       {std::pair<const char*, double*>{"value", &figure.value}, {"spread", &figure.spread}}) {
+    const Json* found = fields.find(key);
+    if (found == nullptr) return invalid("figure '{}': '{}' is missing", figure.name, key);
+    TANDEM_ASSIGN(*target, finite(*found, figure.name));
+  }
+  if (figure.spread < 0 || figure.spread > kWidestSpread) {
+    return invalid("figure '{}': 'spread' is {}, it must be from 0 to {}", figure.name,
+                   figure.spread, kWidestSpread);
+  }
+  const Json* certain = fields.find("certain");
+  if (certain == nullptr || !certain->is_boolean()) {
+    return invalid("figure '{}': 'certain' must be true or false", figure.name);
+  }
+  figure.certain = certain->get<bool>();
+  TANDEM_ASSIGN(figure.why, fields.text("why"));
+  if (figure.why.size() > kMaxWhyBytes) {
+    return invalid("figure '{}': 'why' is longer than {}", figure.name, kMaxWhyBytes);
+  }
+  return figure;
+}
+
+// Of files that older programs wrote: none.
+Result<std::vector<FigureSpread>> read_figures(const JsonFields<Json>& fields) {
+  std::vector<FigureSpread> figures;
+  if (fields.find("figures") == nullptr) return figures;
+  TANDEM_ASSIGN(const Json* list, required_list(fields, "figures", cost_fields().size() + 1));
+  for (const Json& entry : *list) {
+    TANDEM_ASSIGN(FigureSpread figure, read_figure(entry));
+    if (std::ranges::count(figures, figure.name, &FigureSpread::name) != 0) {
+      return invalid("figures: '{}' is there twice", figure.name);
+    }
+    figures.push_back(std::move(figure));
+  }
+  return figures;
+}
+
 Result<ProfileFit> read_fit(const Json& object) {
   if (!object.is_object()) return invalid("fits: an entry is no object");
   const JsonFields<Json> fields(object);
@@ -168,6 +220,7 @@ Result<Profile> read_object(const Json& json) {
   TANDEM_ASSIGN(profile.model, read_model(*model));
   TANDEM_ASSIGN(const Json* costs, required_object(fields, "costs"));
   TANDEM_ASSIGN(profile.costs, read_costs(*costs));
+  TANDEM_ASSIGN(profile.figures, read_figures(fields));
   TANDEM_ASSIGN(const Json* fits, required_list(fields, "fits", kMaxTables));
   for (const Json& fit : *fits) {
     TANDEM_ASSIGN(ProfileFit read, read_fit(fit));
@@ -225,6 +278,15 @@ std::string to_json(const Profile& profile) {
   for (const CostField& field : cost_fields()) costs[field.key] = profile.costs.*field.member;
   costs["tokens_per_core"] = profile.costs.tokens_per_core;
   costs["element_bytes"] = profile.costs.element_bytes;
+  if (!profile.figures.empty()) json["figures"] = OrderedJson::array();
+  for (const FigureSpread& figure : profile.figures) {
+    OrderedJson entry = {{"name", figure.name},
+                         {"value", figure.value},
+                         {"spread", figure.spread},
+                         {"certain", figure.certain}};
+    if (!figure.why.empty()) entry["why"] = figure.why;
+    json["figures"].push_back(std::move(entry));
+  }
   json["fits"] = OrderedJson::array();
   for (const ProfileFit& fit : profile.fits) {
     json["fits"].push_back({{"name", fit.name},

@@ -69,6 +69,53 @@ TEST(Profile, CarriesWhatWasLearntWithIt) {
   EXPECT_EQ(read->lessons, lessons);
 }
 
+TEST(Profile, SaysHowFarItsFiguresCanBeTrusted) {
+  Profile written = sample_profile();
+  EXPECT_TRUE(written.is_certain());  // of an older program: nobody judged
+  written.figures = {{"trip_s", 1.2e-6, 0.03, true, ""},
+                     {"prepare", 0.4, 0.7, false, "figures of 9 passes lie far apart"},
+                     {"tokens_per_core", 7, 0, true, ""}};
+  const auto read = parse_profile(to_json(written));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(to_json(*read), to_json(written));
+  ASSERT_NE(read->figure("prepare"), nullptr);
+  EXPECT_EQ(read->figure("prepare")->spread, 0.7);
+  EXPECT_EQ(read->figure("prepare")->why, "figures of 9 passes lie far apart");
+  EXPECT_EQ(read->figure("copy_s"), nullptr);
+  EXPECT_FALSE(read->is_certain());
+}
+
+TEST(Profile, RefusesFiguresThatAreNone) {
+  const nlohmann::json whole = nlohmann::json::parse(to_json([] {
+    Profile profile = sample_profile();
+    profile.figures = {{"trip_s", 1.2e-6, 0.03, true, "x"}, {"copy_s", 1e-6, 0.5, false, ""}};
+    return profile;
+  }()));
+  ASSERT_TRUE(parse_profile(whole.dump()).ok());
+  const std::vector<std::pair<const char*, nlohmann::json>> changes = {
+      {"/figures", 7},
+      {"/figures", std::vector<int>(15, 0)},
+      {"/figures/0", "trip_s"},
+      {"/figures/0/name", ""},
+      {"/figures/0/name", "speed"},
+      {"/figures/0/name", "copy_s"},  // twice
+      {"/figures/0/value", "fast"},
+      {"/figures/0/value", 1e300},
+      {"/figures/0/value", nullptr},
+      {"/figures/0/spread", -0.1},
+      {"/figures/0/spread", 1e7},
+      {"/figures/0/certain", 1},
+      {"/figures/0/certain", nullptr},
+      {"/figures/0/why", 7},
+      {"/figures/0/why", std::string(1025, 'x')}};
+  for (const auto& [where, value] : changes) {
+    nlohmann::json changed = whole;
+    changed[nlohmann::json::json_pointer(where)] = value;
+    const auto read = parse_profile(changed.dump());
+    ASSERT_FALSE(read.ok()) << where << " " << value;
+  }
+}
+
 TEST(Profile, RefusesLessonsThatAreNone) {
   const nlohmann::json whole = nlohmann::json::parse(to_json([] {
     Profile profile = sample_profile();
