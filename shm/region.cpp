@@ -51,6 +51,11 @@ OwnNames& own_names() {
   return own;
 }
 
+bool is_own_name(const std::string& name) {
+  const std::lock_guard lock(own_names().mutex);
+  return own_names().names.contains(name);
+}
+
 std::string make_name(std::string_view purpose) {
   std::random_device random;
   return fmt::format("/{}{}-{:08x}-{}", kPrefix, ::getpid(), random(), purpose);
@@ -260,7 +265,7 @@ std::vector<FoundShmRegion> find_shm_regions(std::string_view purpose) {
     if (name.purpose != purpose) return;
     try {
       const bip::shared_memory_object object(bip::open_only, file.c_str(), bip::read_only);
-      if (is_locked(object)) found.push_back({"/" + file, name.maker});
+      if (is_locked(object)) found.push_back({"/" + file, name.maker, is_own_name("/" + file)});
     } catch (const bip::interprocess_exception&) {
       return;  // another user's, or gone meanwhile
     }

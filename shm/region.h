@@ -64,7 +64,8 @@ void unlink_own_shm_regions();
 // be looked at are left out.
 struct FoundShmRegion {
   std::string name;
-  int maker = 0;  // its pid, as the maker knows it
+  int maker = 0;        // its pid, as the maker knows it
+  bool is_own = false;  // this process has made it
 };
 std::vector<FoundShmRegion> find_shm_regions(std::string_view purpose);
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace tandem {
@@ -239,6 +240,31 @@ Result<ObservedEngine> observe_engine(int pid) {
 
 std::vector<Drift> find_drift(const ObservedEngine& engine, const MachineMap& machine) {
   return Judge(engine, machine).judge();
+}
+
+std::vector<Drift> find_overlaps(int pid, const std::vector<ClaimedCores>& claims) {
+  std::vector<Drift> found;
+  const auto own = std::ranges::find(claims, pid, &ClaimedCores::pid);
+  if (own == claims.end()) return found;
+  const auto all_of = [](const ClaimedCores& claim) {
+    std::vector<int> cpus = claim.engine_cpus;
+    std::ranges::copy(claim.worker_cpus, std::back_inserter(cpus));
+    return cpus;
+  };
+  const std::vector<int> ours = all_of(*own);
+  for (const ClaimedCores& other : claims) {
+    if (&other == &*own) continue;
+    std::vector<int> shared;
+    std::ranges::copy_if(all_of(other), std::back_inserter(shared),
+                         [&](int cpu) { return std::ranges::find(ours, cpu) != ours.end(); });
+    if (shared.empty()) continue;
+    found.push_back(
+        {fmt::format("cpus {} are engine {}'s ({}), too", format_id_list(shared), other.pid,
+                     other.model),
+         "start one of them again with fewer cores (--cpu-workers, --threads) or with cores of its "
+         "own (--cpus, --worker-cpus; `tandem pin plan` shows some)"});
+  }
+  return found;
 }
 
 double share_on(const PagesByNode& pages, int node) {

@@ -10,6 +10,7 @@
 #include "cpu_lora/placement/process_place.h"
 #include "cpu_lora/topology/machine_map.h"
 #include "shm/control.h"
+#include "shm/core_claims.h"
 #include "shm/mailbox.h"
 
 namespace tandem {
@@ -52,6 +53,9 @@ Result<ObservedEngine> observe_engine(int pid);
 
 // Empty: all is as it should be. `machine` is the one that the engine was observed on.
 std::vector<Drift> find_drift(const ObservedEngine& engine, const MachineMap& machine);
+
+// Cores that the engine of this pid and another one have both taken, by what all of them have said.
+std::vector<Drift> find_overlaps(int pid, const std::vector<ClaimedCores>& claims);
 
 // The share of pages that lie on `node`; 1 where there are none.
 double share_on(const PagesByNode& pages, int node);

@@ -3,27 +3,22 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
+#include "cpu_lora/topology/core_counts.h"
+#include "cpu_lora/topology/core_slots.h"
+#include "cpu_lora/topology/node_shares.h"
 
 namespace tandem {
 namespace {
 
-// A hardware thread that may be given away.
-struct Slot {
-  int cpu = 0;
-  int core = 0;      // position in the map
-  int node = 0;      // whose memory it uses
-  int rank = 0;      // among the usable threads of its core
-  int distance = 0;  // of its node from the plan's: a position in the order of nodes
-  int place = 0;     // in Planner::places; what is in none counts with the first
-  bool isolated = false;
-  bool near = false;  // workers may have it
-  bool given = false;
-};
+using Slot = CoreSlot;
+using Claim = CoreSlot::Claim;
 
 struct Planner {
   const MachineMap& machine;
@@ -32,22 +27,25 @@ struct Planner {
   std::vector<Slot> slots;
   std::vector<int> home;                 // nodes that count as near
   std::vector<std::vector<int>> places;  // of the GPUs
+  std::map<int, int> slots_on;           // by node
 
   template <typename... Args>
   void note(fmt::format_string<Args...> format, Args&&... args) {
     plan.notes.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
+  template <typename... Args>
+  void tell(fmt::format_string<Args...> format, Args&&... args) {
+    plan.facts.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
 
   int memory_node(int node) const { return machine.memory_node_of(node); }
-  bool excluded(int cpu) const {
-    return std::find(options.exclude.begin(), options.exclude.end(), cpu) != options.exclude.end();
-  }
   template <typename Predicate>
   int count(Predicate&& predicate) const {
     return static_cast<int>(std::count_if(slots.begin(), slots.end(), predicate));
   }
   int on_node(int node) const {
-    return count([&](const Slot& slot) { return slot.node == node; });
+    const auto found = slots_on.find(node);
+    return found == slots_on.end() ? 0 : found->second;
   }
 
   Status check_wishes() const;
@@ -56,20 +54,11 @@ struct Planner {
   void find_places();
   void choose_home();
   void order_slots();
-  // Slots that may be the engine's, near ones and others; near ones that may not; and who gets how
-  // many.
-  struct Counts {
-    int near = 0;
-    int far_engine = 0;
-    int near_isolated = 0;
-    int engine = 0;
-    int workers = 0;
-  };
-  Counts count_out() const;
   void take_places_by_turns(std::vector<Slot*>& order, const std::vector<bool>& of_engine) const;
-  void give(const Counts& counts);
+  void give(const CoreCounts& counts);
   void explain();
   void note_isolated();
+  void note_claims();
   std::string remedies() const;
   Status run();
 };
@@ -85,49 +74,27 @@ Status Planner::check_wishes() const {
                    machine.gpus.empty() ? std::string("the machine shows none")
                                         : fmt::format("there are {}", machine.gpus.size()));
   }
-  std::vector<int> known;
+  if (options.exclude.empty()) return {};
+  std::set<int> known;
   for (const MachineCore& core : machine.cores) {
-    for (const MachineThread& thread : core.threads) known.push_back(thread.cpu);
+    for (const MachineThread& thread : core.threads) known.insert(thread.cpu);
   }
   for (const int cpu : options.exclude) {
-    if (std::find(known.begin(), known.end(), cpu) == known.end()) {
-      return invalid("there is no cpu {} to exclude; cpus are {}", cpu, format_id_list(known));
+    if (!known.contains(cpu)) {
+      return invalid("there is no cpu {} to exclude; cpus are {}", cpu,
+                     format_id_list({known.begin(), known.end()}));
     }
   }
   return {};
 }
 
 void Planner::find_slots() {
-  for (std::size_t i = 0; i < machine.cores.size(); ++i) {
-    const MachineCore& core = machine.cores[i];
-    std::vector<Slot> found;
-    bool barred = false;
-    for (const MachineThread& thread : core.threads) {
-      if (excluded(thread.cpu)) {
-        // What keeps it busy would disturb its siblings as well.
-        barred = true;
-        continue;
-      }
-      if (thread.use != CpuUse::usable) continue;
-      Slot slot;
-      slot.cpu = thread.cpu;
-      slot.core = static_cast<int>(i);
-      slot.node = memory_node(core.node);
-      slot.rank = static_cast<int>(found.size());
-      slot.isolated = thread.isolated;
-      found.push_back(slot);
-    }
-    if (found.empty() || (barred && !options.smt)) continue;
-    if (!options.smt) {
-      // One thread of each; an isolated one makes the core a worker's.
-      const auto isolated =
-          std::find_if(found.begin(), found.end(), [](const Slot& slot) { return slot.isolated; });
-      Slot chosen = isolated == found.end() ? found.front() : *isolated;
-      chosen.rank = 0;
-      found = {chosen};
-    }
-    slots.insert(slots.end(), found.begin(), found.end());
-  }
+  std::vector<int> left_out;
+  slots = find_core_slots(machine, options, left_out);
+  for (const Slot& slot : slots) ++slots_on[slot.node];
+  if (left_out.empty()) return;
+  tell("cpus {} are of a slower kind and stay idle; slow_cores lets them work, too",
+       format_id_list(std::move(left_out)));
 }
 
 Status Planner::check_slots() const {
@@ -169,7 +136,7 @@ void Planner::find_places() {
   for (const int gpu : plan.gpus) {
     if (machine.gpus[static_cast<std::size_t>(gpu)].nodes.empty()) unknown.push_back(gpu);
   }
-  if (!unknown.empty() && machine.nodes.size() > 1) {
+  if (!unknown.empty() && slots_on.size() > 1) {
     note("the machine does not say at which node GPU {} is; --node N chooses one",
          format_id_list(unknown));
   }
@@ -226,9 +193,10 @@ void Planner::order_slots() {
   for (const int next : node->nearest) {
     if (std::find(order.begin(), order.end(), next) == order.end()) order.push_back(next);
   }
+  std::map<int, int> distances;
+  for (std::size_t i = 0; i < order.size(); ++i) distances[order[i]] = static_cast<int>(i);
   for (Slot& slot : slots) {
-    slot.distance =
-        static_cast<int>(std::find(order.begin(), order.end(), slot.node) - order.begin());
+    slot.distance = distances.at(slot.node);
     slot.near = options.all_nodes || slot.distance < static_cast<int>(home.size());
     const auto place = std::find_if(places.begin(), places.end(), [&](const auto& nodes) {
       return std::find(nodes.begin(), nodes.end(), slot.node) != nodes.end();
@@ -237,28 +205,41 @@ void Planner::order_slots() {
   }
 }
 
+// Of cores that others have claimed, a worker disturbs, and is disturbed by, other workers most:
+// each waits for its core while it spins.
+int claim_order(const Slot& slot) {
+  return slot.claim == Claim::none ? 0 : slot.claim == Claim::of_engine ? 1 : 2;
+}
+
 // Among slots that are as good otherwise, the first of each place come first, then the second ones.
 void Planner::take_places_by_turns(std::vector<Slot*>& order,
                                    const std::vector<bool>& of_engine) const {
-  std::map<std::tuple<bool, int, int>, int> next;
-  std::map<const Slot*, std::tuple<bool, int, int>> turns;
+  using Worth = std::tuple<int, bool, bool, int, int>;
+  std::map<Worth, int> next;  // by place, the last of it
+  std::map<const Slot*, Worth> turns;
   for (const Slot* slot : order) {
-    const bool shares = of_engine[static_cast<std::size_t>(slot->core)];
-    turns[slot] = {shares, slot->rank, next[{shares, slot->rank, slot->place}]++};
+    Worth worth = {claim_order(*slot), !slot->own, of_engine[static_cast<std::size_t>(slot->core)],
+                   slot->rank, slot->place};
+    const int turn = next[worth]++;
+    std::get<4>(worth) = turn;
+    turns[slot] = worth;
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](const Slot* a, const Slot* b) { return turns[a] < turns[b]; });
 }
 
 // The engine's first, from the front; workers get the last of what is left.
-void Planner::give(const Counts& counts) {
+void Planner::give(const CoreCounts& counts) {
   std::vector<Slot*> order;
   for (Slot& slot : slots) {
     if (!slot.isolated && (slot.near || counts.far_engine > 0)) order.push_back(&slot);
   }
-  std::stable_sort(order.begin(), order.end(), [](const Slot* a, const Slot* b) {
-    return std::tuple(a->rank, a->distance, a->core) < std::tuple(b->rank, b->distance, b->core);
-  });
+  const auto engine_key = [](const Slot* slot) {
+    return std::tuple(static_cast<int>(slot->claim), slot->rank, !slot->own, slot->kind,
+                      slot->distance, slot->core);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const Slot* a, const Slot* b) { return engine_key(a) < engine_key(b); });
   int near_quota = counts.near - std::max(0, counts.workers - counts.near_isolated);
   std::vector<bool> of_engine(machine.cores.size());
   for (Slot* slot : order) {
@@ -267,6 +248,7 @@ void Planner::give(const Counts& counts) {
     slot->given = true;
     of_engine[static_cast<std::size_t>(slot->core)] = true;
     plan.engine_cpus.push_back(slot->cpu);
+    plan.shares_engine_cpus = plan.shares_engine_cpus || slot->claim != Claim::none;
   }
   std::sort(plan.engine_cpus.begin(), plan.engine_cpus.end());
 
@@ -275,8 +257,9 @@ void Planner::give(const Counts& counts) {
     if (slot.near && !slot.given) order.push_back(&slot);
   }
   const auto key = [&](const Slot* slot) {
-    return std::tuple(static_cast<bool>(of_engine[static_cast<std::size_t>(slot->core)]),
-                      slot->rank, slot->distance, !slot->isolated, -slot->core);
+    return std::tuple(claim_order(*slot), !slot->own,
+                      static_cast<bool>(of_engine[static_cast<std::size_t>(slot->core)]),
+                      slot->rank, slot->kind, slot->distance, !slot->isolated, -slot->core);
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](const Slot* a, const Slot* b) { return key(a) < key(b); });
@@ -322,11 +305,11 @@ void Planner::note_isolated() {
     }
   }
   if (!used.empty()) {
-    note("cpus {} are isolated (isolcpus): workers take them first, the engine never does",
+    tell("cpus {} are isolated (isolcpus): workers take them first, the engine never does",
          format_id_list(used));
   }
   if (!barred.empty()) {
-    note(
+    tell(
         "cpus {} are isolated (isolcpus) and outside the affinity mask, so they stay idle; started "
         "with `taskset -c` and a list that has them and the engine's cores, workers would take "
         "them",
@@ -347,49 +330,43 @@ void Planner::explain() {
          options.workers, num_workers, near,
          options.all_nodes ? "" : fmt::format(" at node {}", fmt::join(home, " and ")), num_engine,
          remedies());
-  } else if (num_workers == 0 && options.workers < 0) {
-    note(
+  } else if (num_workers == 0 && options.workers < 0 && !options.host_device) {
+    tell(
         "no core is spare for workers ({} can be used): cold adapters wait for their load, layer "
         "by layer; --workers N takes cores from the engine",
         near);
   }
   note_isolated();
+  note_claims();
+  if (const int total = num_engine + num_workers; total > quota_of(machine)) {
+    note(
+        "{} threads are to run at once and a CPU quota leaves {:.2f} cores ({}): all of them are "
+        "stopped for a part of each period; wish for fewer, or raise the quota",
+        total, *machine.quota_cpus, machine.quota_source);
+  } else if (machine.quota_cpus) {
+    tell("a CPU quota leaves {:.2f} cores ({}): no more threads than that are planned for",
+         *machine.quota_cpus, machine.quota_source);
+  }
 }
 
-// How many of what. The host device computes with most cores. A GPU's engine has few threads that
-// ever run at once: its own, those of the server, of the load stream and of the disk.
-Planner::Counts Planner::count_out() const {
-  const auto cores = [this](auto&& predicate) {
-    return count([&](const Slot& slot) { return slot.rank == 0 && predicate(slot); });
-  };
-  const int near_cores = cores([](const Slot& slot) { return slot.near; });
-  const int all_cores = cores([](const Slot&) { return true; });
-  Counts counts;
-  counts.near = count([](const Slot& slot) { return slot.near && !slot.isolated; });
-  counts.near_isolated = count([](const Slot& slot) { return slot.near && slot.isolated; });
-  const int far = count([](const Slot& slot) { return !slot.near && !slot.isolated; });
-  counts.far_engine = options.host_device || counts.near == 0 ? far : 0;
-
-  int engine = options.engine_cores;
-  if (engine < 0 && options.host_device) {
-    const int workers = options.workers < 0 ? near_cores / 4 : options.workers;
-    engine = all_cores - std::min(workers, near_cores);
-  } else if (engine < 0) {
-    engine = std::min(near_cores / 4, 4);
-    if (options.workers >= 0) {
-      engine = std::min(engine, counts.near + counts.near_isolated - options.workers);
+// Which of the plan's cores another engine has, and who.
+void Planner::note_claims() {
+  std::set<int> ours(plan.engine_cpus.begin(), plan.engine_cpus.end());
+  for (const PinPlan::Workers& group : plan.workers) {
+    ours.insert(group.cpus.begin(), group.cpus.end());
+  }
+  for (const CoreClaim& claim : options.claims) {
+    std::vector<int> shared;
+    for (const auto* cpus : {&claim.engine_cpus, &claim.worker_cpus}) {
+      std::copy_if(cpus->begin(), cpus->end(), std::back_inserter(shared),
+                   [&](int cpu) { return ours.contains(cpu); });
     }
+    if (shared.empty()) continue;
+    note(
+        "cpus {} are {}'s, too, for no others are left: both are slower; give each engine fewer "
+        "(cpu_workers, threads) or cores of its own (cpus, worker_cpus)",
+        format_id_list(shared), claim.whose);
   }
-  counts.engine = std::clamp(engine, 1, counts.near + counts.far_engine);
-
-  const int engine_near = std::max(0, counts.engine - counts.far_engine);
-  const int most = counts.near_isolated + counts.near - engine_near;
-  int workers = options.workers;
-  if (workers < 0) {
-    workers = options.host_device ? near_cores / 4 : std::max(0, near_cores - engine_near);
-  }
-  counts.workers = std::min({workers, most, kMaxPlannedWorkers});
-  return counts;
 }
 
 Status Planner::run() {
@@ -398,7 +375,13 @@ Status Planner::run() {
   TANDEM_TRY(check_slots());
   choose_home();
   order_slots();
-  give(count_out());
+  keep_to_worker_nodes(slots);
+  if (!options.host_device && options.node < 0) {
+    std::ranges::move(share_nodes(machine, plan.gpus, home, slots), std::back_inserter(plan.facts));
+  }
+  const CoreCounts counts =
+      choose_counts(machine, options, std::max<std::size_t>(places.size(), 1), slots);
+  give(counts);
   explain();
   return {};
 }
@@ -413,22 +396,8 @@ std::vector<int> PinPlan::worker_cpus() const {
   return cpus;
 }
 
-std::vector<std::vector<int>> places_of(const MachineMap& machine, const std::vector<int>& gpus) {
-  std::vector<std::vector<int>> places;
-  for (const int gpu : gpus) {
-    std::vector<int> place;
-    for (const int node : machine.gpus[static_cast<std::size_t>(gpu)].nodes) {
-      place.push_back(machine.memory_node_of(node));
-    }
-    if (!place.empty() && std::find(places.begin(), places.end(), place) == places.end()) {
-      places.push_back(std::move(place));
-    }
-  }
-  return places;
-}
-
 Result<PinPlan> plan_pinning(const MachineMap& machine, const PinOptions& options) {
-  Planner planner{machine, options, {}, {}, {}, {}};
+  Planner planner{machine, options, {}, {}, {}, {}, {}};
   TANDEM_TRY(planner.run());
   return std::move(planner.plan);
 }

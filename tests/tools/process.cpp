@@ -26,6 +26,9 @@ std::vector<std::string> variables(const std::map<std::string, std::string>& add
     const std::string text = *entry;
     if (!text.starts_with("TANDEM_")) out.push_back(text);
   }
+  // Tests run beside each other: no server takes another test's cores into account unless it is
+  // told to by its flag.
+  out.emplace_back("TANDEM_CLAIM_CORES=false");
   for (const auto& [name, value] : added) out.push_back(name + "=" + value);
   return out;
 }

@@ -101,8 +101,7 @@ case $2 in
     taskset -cp "$first" $$ > /dev/null
     here "one core, for the engine" ' on host: 1 thread,'
     here "one core, where two workers are wished for" \
-      'warning no CPU workers.*pipelined: 2 workers are wished for and 0 get a core.*worker_cpus' \
-      --cpu-workers 2
+      'warning 2 workers are wished for and 0 get a core.*' --cpu-workers 2
     here "one core, for the engine and a worker" \
       "warning cpus $first are both .*pin plan" --worker-cpus "$first"
     if [[ $first != "$last" ]]; then

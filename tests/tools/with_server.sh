@@ -16,6 +16,8 @@ done
 shift
 [[ " ${flags[*]} " == *" --pin "* ]] || flags+=(--no-pin)
 
+# Tests run beside each other: none takes another's cores into account.
+export TANDEM_CLAIM_CORES=false
 log=$(mktemp)
 "$program" serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters --port 0 \
   "${flags[@]}" 2> "$log" &

@@ -330,6 +330,10 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
            "engine's own; default: chosen")
       .meta("LIST");
   table.add(s.pin, "pin", "pin each compute thread to a core of its own");
+  table.add(s.slow_cores, "slow_cores",
+            "where a machine has several kinds of cores, slow ones work as well");
+  table.add(s.claim_cores, "claim_cores",
+            "leave cores alone that other engines of this machine have claimed, and claim ours");
   table
       .add(s.link_gbps, "link_gbps",
            "copy to a device at this many gigabytes per second, as over a slower link; 0: as fast "

@@ -53,7 +53,9 @@ struct EngineSettings {
   std::int64_t threads = 0;  // 0: one per physical core that this process may use
   std::string cpus;          // "0-3,8"; empty: all that this process may use
   bool pin = true;
-  double link_gbps = 0;  // gigabytes per second; 0: not throttled
+  bool slow_cores = false;  // of a machine with several kinds
+  bool claim_cores = true;  // leave other engines' cores alone, and tell them of ours
+  double link_gbps = 0;     // gigabytes per second; 0: not throttled
   // Batching
   std::int64_t max_model_len = 0;  // 0: the model's context
   std::int64_t max_num_seqs = engine_defaults::kMaxNumSeqs;

@@ -1,9 +1,14 @@
 // tandem pin: picks the command; what its commands share.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "gpu/cuda/cuda_device.h"
 #include "tools/pin/pin.h"
 #include "tools/pin/pin_commands.h"
+#include "tools/setup/core_setup.h"
 #include "tools/setup/gpus.h"
 
 namespace tandem {
@@ -16,6 +21,35 @@ constexpr Subcommand kPinCommands[] = {
      run_pin_apply},
     {"check", "whether the workers of running engines are where they belong", run_pin_check},
 };
+
+// Of --gpu; none: of the settings of a server.
+Result<std::vector<int>> gpus_apart(const PinSettings& settings) {
+  Result<std::vector<int>> gpus = parse_id_list(settings.gpu);
+  if (!gpus) return gpus.status().with_context("gpu");
+  if (gpus->size() > 1 && settings.engine.tensor_parallel > 1) {
+    return invalid(
+        "gpu: {} are GPUs with a model each, and tensor_parallel says that {} share one; name "
+        "those with --gpus",
+        settings.gpu, settings.engine.tensor_parallel);
+  }
+  return gpus;
+}
+
+// Who computes on the plan's cores now.
+void tell_of_engines(PinPlan& plan) {
+  std::vector<int> cpus = plan.engine_cpus;
+  std::ranges::copy(plan.worker_cpus(), std::back_inserter(cpus));
+  for (const CoreClaim& claim : claims_of_others()) {
+    std::vector<int> shared;
+    for (const auto* theirs : {&claim.engine_cpus, &claim.worker_cpus}) {
+      std::ranges::copy_if(*theirs, std::back_inserter(shared),
+                           [&](int cpu) { return std::ranges::find(cpus, cpu) != cpus.end(); });
+    }
+    if (shared.empty()) continue;
+    plan.facts.push_back(
+        fmt::format("{} runs on cpus {} of these now", claim.whose, format_id_list(shared)));
+  }
+}
 
 }  // namespace
 
@@ -47,7 +81,13 @@ void add_pin_settings(SettingsTable& table, PinSettings& s, std::vector<std::str
   table.add(s.node, "node", "node for both; -1: the GPU's").range(-1, 1 << 20).flag_only();
   table.add(s.all_nodes, "all_nodes", "further nodes may be used, nearest first").flag_only();
   table.add(s.smt, "smt", "SMT siblings may be used, when cores run out").flag_only();
-  offered.insert(offered.end(), {"device", "gpu", "gpus", "tensor_parallel"});
+  table
+      .add(s.gpu, "gpu_list",
+           "which GPU, counted from 0; several, as in 0,1,2, serve a model each: a plan for each")
+      .meta("LIST")
+      .flag_as("gpu")
+      .flag_only();
+  offered.insert(offered.end(), {"device", "gpus", "tensor_parallel", "slow_cores"});
   add_server_keys(table, s, offered);
 }
 
@@ -88,15 +128,36 @@ Result<PinnedMachine> read_pinned_machine(const PinSettings& settings) {
   options.workers = static_cast<int>(settings.workers);
   options.engine_cores = settings.engine_cores == 0 ? 1 : static_cast<int>(settings.engine_cores);
   TANDEM_ASSIGN(options.exclude, parse_id_list(settings.exclude));
+  options.slow_cores = settings.engine.slow_cores;
   options.node = static_cast<int>(settings.node);
   options.all_nodes = settings.all_nodes;
   options.smt = settings.smt;
+  TANDEM_ASSIGN(const std::vector<int> apart, gpus_apart(settings));
+  EngineSettings engine = settings.engine;
+  if (!apart.empty()) engine.gpu = apart.front();
   // The default, 0, is no wish where PCI shows no GPU.
-  if (!options.host_device &&
-      (!made.map.gpus.empty() || settings.engine.gpu > 0 || !settings.engine.gpus.empty())) {
-    TANDEM_ASSIGN(options.gpus, chosen_gpus(settings.engine));
+  if (!options.host_device && (!made.map.gpus.empty() || engine.gpu > 0 || !engine.gpus.empty())) {
+    TANDEM_ASSIGN(options.gpus, chosen_gpus(engine));
   }
   return made;
+}
+
+Result<std::vector<PinPlan>> plan_each(const PinSettings& settings, const PinnedMachine& machine) {
+  TANDEM_ASSIGN(std::vector<int> gpus, gpus_apart(settings));
+  if (machine.options.host_device || gpus.size() < 2) gpus.resize(1);
+  std::vector<PinPlan> plans;
+  PinOptions options = machine.options;
+  for (const int gpu : gpus) {
+    if (gpus.size() > 1) options.gpus = {gpu};
+    TANDEM_ASSIGN(PinPlan plan, plan_pinning(machine.map, options));
+    options.claims.push_back(
+        {fmt::format("the plan of GPU {}", gpu), plan.engine_cpus, plan.worker_cpus()});
+    plans.push_back(std::move(plan));
+  }
+  if (settings.xml.empty() && settings.synthetic.empty()) {
+    for (PinPlan& plan : plans) tell_of_engines(plan);
+  }
+  return plans;
 }
 
 int run_pin(const std::vector<std::string>& args) {

@@ -47,7 +47,11 @@ Status check_conflicts(const PinSettings& settings, const PinPlan& plan, const s
 
 Status apply_to_config(const PinSettings& settings, const std::string& path) {
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
-  TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine.map, machine.options));
+  TANDEM_ASSIGN(const std::vector<PinPlan> plans, plan_each(settings, machine));
+  if (plans.size() > 1) {
+    return invalid("gpu: {} is one engine's file; name one of the GPUs {}", path, settings.gpu);
+  }
+  const PinPlan& plan = plans.front();
   TANDEM_TRY(check_conflicts(settings, plan, path));
   TANDEM_ASSIGN(const std::string before, read_text_file(path, kMaxConfigBytes));
   TANDEM_ASSIGN(const std::string after, set_toml_values(before, path, plan_settings(plan)));

@@ -184,6 +184,7 @@ Result<std::vector<Checked>> check(int pid) {
   MachineOptions options;
   options.gpus = false;
   TANDEM_ASSIGN(const MachineMap machine, read_machine(options));
+  const std::vector<ClaimedCores> claims = read_core_claims();
   std::vector<Checked> all;
   for (const int each : pids) {
     Result<ObservedEngine> engine = observe(each);
@@ -193,6 +194,7 @@ Result<std::vector<Checked>> check(int pid) {
       return engine.status();
     }
     std::vector<Drift> drift = find_drift(*engine, machine);
+    std::ranges::move(find_overlaps(each, claims), std::back_inserter(drift));
     all.push_back({*std::move(engine), std::move(drift)});
   }
   if (all.empty()) {

@@ -28,6 +28,7 @@ struct PinSettings {
   std::int64_t node = -1;
   bool all_nodes = false;
   bool smt = false;
+  std::string gpu;  // "0,1": a plan for each
   // Which devices, and all else that the server's config files may hold.
   EngineSettings engine;
   ServerSettings server;
@@ -47,6 +48,10 @@ struct PinnedMachine {
   PinOptions options;
 };
 Result<PinnedMachine> read_pinned_machine(const PinSettings& settings);
+
+// One for each GPU of --gpu, each beside those before it; else one of machine.options. On this
+// machine each tells which engines run on its cores now.
+Result<std::vector<PinPlan>> plan_each(const PinSettings& settings, const PinnedMachine& machine);
 
 int run_pin_show(const std::vector<std::string>& args);
 int run_pin_plan(const std::vector<std::string>& args);

@@ -1,7 +1,10 @@
 // tandem pin show, tandem pin plan.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tools/pin/pin_commands.h"
@@ -30,6 +33,7 @@ const CommandInfo kPlan{"pin plan", "[flags]",
                         "has them (`taskset -c LIST tandem ...`).",
                         "  tandem pin plan\n"
                         "  tandem pin plan --workers 8 --exclude 0-1\n"
+                        "  tandem pin plan --gpu 0,1,2,3\n"
                         "  tandem pin plan --xml server.xml --gpu 1 --all-nodes --json"};
 
 struct ViewSettings {
@@ -59,6 +63,22 @@ std::string caption_of(const PinPlan& plan) {
   return fmt::format("for {}: engine on {}; {}", whom, cpus_text(plan.engine_cpus), them);
 }
 
+std::string caption_of(const std::vector<PinPlan>& plans) {
+  std::vector<std::string> captions;
+  for (const PinPlan& plan : plans) captions.push_back(caption_of(plan));
+  return fmt::format("{}", fmt::join(captions, "; "));
+}
+
+// All that any of them gives away, for the picture.
+PinPlan all_of(const std::vector<PinPlan>& plans) {
+  PinPlan all = plans.front();
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    std::ranges::copy(plans[i].engine_cpus, std::back_inserter(all.engine_cpus));
+    std::ranges::copy(plans[i].workers, std::back_inserter(all.workers));
+  }
+  return all;
+}
+
 Status draw(const PinnedMachine& machine, const PinPlan* plan, const std::string& caption,
             const std::string& path) {
   if (path.empty()) return {};
@@ -71,9 +91,10 @@ Status show(const PinSettings& settings, const ViewSettings& view) {
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
   if (!view.svg.empty()) {
     // A machine without a plan is still worth a picture.
-    const Result<PinPlan> plan = plan_pinning(machine.map, machine.options);
-    TANDEM_TRY(draw(machine, plan ? &*plan : nullptr,
-                    plan ? caption_of(*plan) : plan.status().message(), view.svg));
+    const Result<std::vector<PinPlan>> plans = plan_each(settings, machine);
+    const PinPlan all = plans ? all_of(*plans) : PinPlan{};
+    TANDEM_TRY(draw(machine, plans ? &all : nullptr,
+                    plans ? caption_of(*plans) : plans.status().message(), view.svg));
   }
   fmt::print("{}",
              view.json ? machine_json(machine.map).dump(2) + "\n" : machine_text(machine.map));
@@ -82,9 +103,18 @@ Status show(const PinSettings& settings, const ViewSettings& view) {
 
 Status plan(const PinSettings& settings, const ViewSettings& view) {
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
-  TANDEM_ASSIGN(const PinPlan made, plan_pinning(machine.map, machine.options));
-  TANDEM_TRY(draw(machine, &made, caption_of(made), view.svg));
-  fmt::print("{}", view.json ? plan_json(made).dump(2) + "\n" : plan_text(machine.map, made));
+  TANDEM_ASSIGN(const std::vector<PinPlan> plans, plan_each(settings, machine));
+  const PinPlan all = all_of(plans);
+  TANDEM_TRY(draw(machine, &all, caption_of(plans), view.svg));
+  if (!view.json) {
+    for (const PinPlan& each : plans) {
+      fmt::print("{}{}", &each == plans.data() ? "" : "\n", plan_text(machine.map, each));
+    }
+    return {};
+  }
+  nlohmann::json json = nlohmann::json::array();
+  for (const PinPlan& each : plans) json.push_back(plan_json(each));
+  fmt::print("{}\n", (json.size() == 1 ? json.front() : nlohmann::json({{"plans", json}})).dump(2));
   return {};
 }
 

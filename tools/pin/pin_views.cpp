@@ -281,7 +281,8 @@ std::string plan_text(const MachineMap& map, const PinPlan& plan) {
   row("engine", plan.engine_cpus, -1);
   for (const PinPlan::Workers& group : plan.workers) row("workers", group.cpus, group.node);
   if (plan.workers.empty()) out += "  workers  none\n";
-  if (!plan.notes.empty()) out += "\n";
+  if (!plan.notes.empty() || !plan.facts.empty()) out += "\n";
+  for (const std::string& fact : plan.facts) out += fmt::format("why: {}\n", fact);
   for (const std::string& note : plan.notes) out += fmt::format("note: {}\n", note);
   out += "\nIn a config file (`tandem pin apply --config FILE` writes it there):\n\n";
   for (const auto& [key, value] : plan_settings(plan))
@@ -304,6 +305,7 @@ nlohmann::json plan_json(const PinPlan& plan) {
           {"engine_cpus", plan.engine_cpus},
           {"workers", std::move(workers)},
           {"notes", plan.notes},
+          {"facts", plan.facts},
           {"settings", std::move(settings)}};
 }
 

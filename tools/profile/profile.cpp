@@ -26,6 +26,7 @@
 #include "tools/profile/profile_measure.h"
 #include "tools/profile/profile_report.h"
 #include "tools/profile/profile_workers.h"
+#include "tools/setup/core_setup.h"
 #include "tools/setup/engine_setup.h"
 #include "tools/setup/handoff_setup.h"
 #include "tools/setup/profile_costs.h"
@@ -85,19 +86,16 @@ std::vector<std::string> join_words(const std::vector<std::string>& args) {
   return joined;
 }
 
-// The cores that serve would give to workers.
-Status choose_cpus(const EngineSettings& engine, const ProfileSettings& settings, bool on_host,
+// The cores that serve would have, beside the engines that run.
+Status choose_cpus(EngineSettings engine, const ProfileSettings& settings, bool on_host,
                    ProfileTarget& target) {
-  const std::int64_t wanted = settings.workers >= 0 ? settings.workers : engine.cpu_workers;
+  if (settings.workers >= 0) engine.cpu_workers = settings.workers;
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
-  TANDEM_ASSIGN(PinOptions options, choose_pinning(engine, !on_host, machine));
-  options.workers = static_cast<int>(wanted);
-  TANDEM_ASSIGN(const PinPlan plan, plan_pinning(machine, options));
-  for (const std::string& note : plan.notes) log::info("{}", note);
+  TANDEM_ASSIGN(const PinPlan plan, plan_cores(engine, !on_host, machine, claims_of_others()));
+  for (const std::string& fact : plan.facts) log::info("{}", fact);
+  for (const std::string& note : plan.notes) log::warning("{}", note);
   target.engine_cpus = plan.engine_cpus;
   target.worker_cpus = plan.worker_cpus();
-  if (engine.worker_cpus.empty()) return {};
-  TANDEM_ASSIGN(target.worker_cpus, parse_cpus(engine.worker_cpus, "worker_cpus"));
   return {};
 }
 

@@ -11,14 +11,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory/memory_info.h"
-#include "cpu_lora/topology/topology.h"
 #include "engine/adapters/base_name.h"
 #include "engine/loader/peft/peft_folder.h"
 #include "gpu/cuda/cuda_device.h"
 #include "shm/region.h"
-#include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/setup/checkpoint_defaults.h"
+#include "tools/setup/core_setup.h"
 #include "tools/setup/gpus.h"
 #include "tools/setup/handoff_setup.h"
 #include "tools/setup/model_presets.h"
@@ -161,37 +160,27 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
   if (settings.calibrate && settings.profile.empty()) options.calibrate_s = kCalibration_s;
 }
 
-}  // namespace
+Status check_collectives(const EngineSettings& settings) {
+  if (settings.collectives == "auto") return {};
+  if (settings.tensor_parallel > 1 && is_for_gpu(settings)) return {};
+  return invalid("collectives: {} is for GPUs that share a model; leave it out",
+                 settings.collectives);
+}
 
-Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
-  if (settings.tensor_parallel > 1) {
-    return invalid("tensor_parallel: this command measures one device; leave it out");
-  }
-  if (is_for_gpu(settings)) {
-    TANDEM_TRY(chosen_gpus(settings).status());
-    Result<std::vector<std::unique_ptr<Device>>> gpus = make_gpus(settings);
-    if (gpus) return std::move(gpus->front());
-    if (settings.device == "cuda") return gpus.status();
-    log::warning("using the host device, not a GPU: {}", gpus.status().message());
-  }
-  TANDEM_ASSIGN(const HostDeviceOptions options, choose_host_options(settings));
-  return make_host_device(options);
+// Of GPUs; none where the host device is to stand in for them.
+Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineSettings& settings) {
+  std::vector<std::unique_ptr<Device>> none;
+  if (!is_for_gpu(settings)) return none;
+  TANDEM_TRY(chosen_gpus(settings).status());
+  Result<std::vector<std::unique_ptr<Device>>> gpus = make_gpus(settings);
+  if (gpus || settings.device == "cuda" || settings.tensor_parallel > 1) return gpus;
+  log::warning("using the host device, not a GPU: {}", gpus.status().message());
+  return none;
 }
 
 // Host devices share the threads, and the cores, of one.
-Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& settings) {
-  const auto count = static_cast<std::size_t>(settings.tensor_parallel);
-  std::vector<std::unique_ptr<Device>> devices;
-  if (settings.collectives != "auto" && (count == 1 || !is_for_gpu(settings))) {
-    return invalid("collectives: {} is for GPUs that share a model; leave it out",
-                   settings.collectives);
-  }
-  if (count == 1) {
-    TANDEM_ASSIGN(devices.emplace_back(), make_device(settings));
-    return devices;
-  }
-  if (is_for_gpu(settings)) return make_gpus(settings);
-  TANDEM_ASSIGN(HostDeviceOptions all, choose_host_options(settings));
+Result<std::vector<std::unique_ptr<Device>>> make_host_devices(const HostDeviceOptions& all,
+                                                               std::size_t count) {
   const auto threads = static_cast<std::size_t>(all.num_threads);
   if (threads < count) {
     return invalid(
@@ -199,6 +188,7 @@ Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& 
         "more --threads with --no-pin",
         count, threads == 1 ? "is" : "are", threads);
   }
+  std::vector<std::unique_ptr<Device>> devices;
   std::size_t first = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t share = threads / count + (i < threads % count ? 1 : 0);
@@ -214,47 +204,48 @@ Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& 
   return devices;
 }
 
+// Devices, and cores that were taken for them.
+Status make_devices_on_cores(const EngineSettings& settings, EngineSetup& setup) {
+  TANDEM_TRY(check_collectives(settings));
+  TANDEM_ASSIGN(setup.devices, open_gpus(settings));
+  const bool on_gpu = !setup.devices.empty();
+  TANDEM_ASSIGN(const MachineMap machine, read_machine());
+  TANDEM_ASSIGN(setup.cores, take_cores(settings, on_gpu, machine, setup.model_name));
+  if (on_gpu) return {};
+  TANDEM_ASSIGN(setup.devices,
+                make_host_devices(host_options_of(settings, setup.cores.plan),
+                                  static_cast<std::size_t>(settings.tensor_parallel)));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings) {
+  if (settings.tensor_parallel > 1) {
+    return invalid("tensor_parallel: this command measures one device; leave it out");
+  }
+  TANDEM_ASSIGN(std::vector<std::unique_ptr<Device>> devices, make_devices(settings));
+  return std::move(devices.front());
+}
+
+Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& settings) {
+  TANDEM_TRY(check_collectives(settings));
+  TANDEM_ASSIGN(std::vector<std::unique_ptr<Device>> gpus, open_gpus(settings));
+  if (!gpus.empty()) return gpus;
+  TANDEM_ASSIGN(const HostDeviceOptions all, choose_host_options(settings));
+  return make_host_devices(all, static_cast<std::size_t>(settings.tensor_parallel));
+}
+
 bool is_for_gpu(const EngineSettings& settings) {
   return settings.device == "cuda" || (settings.device == "auto" && !list_cuda_gpus().empty());
 }
 
 Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
-  std::vector<int> cpus;
-  std::size_t cores = 0;
-  if (!settings.cpus.empty()) {
-    TANDEM_ASSIGN(cpus, parse_cpus(settings.cpus));
-    cores = cpus.size();
-  } else {
-    TANDEM_ASSIGN(std::vector<Core> topology, read_topology());
-    TANDEM_ASSIGN(const std::vector<int> taken, host_worker_cpus(settings));
-    const auto spare =
-        std::stable_partition(topology.begin(), topology.end(), [&](const Core& core) {
-          return std::find_first_of(core.cpus.begin(), core.cpus.end(), taken.begin(),
-                                    taken.end()) == core.cpus.end();
-        });
-    // Cores of workers come last: for who asks for more threads than the others are.
-    const auto left = static_cast<std::size_t>(spare - topology.begin());
-    cores = left > 0 ? left : topology.size();
-    // First one hardware thread of every core; who asks for more threads gets the others as well.
-    for (const Core& core : topology) cpus.push_back(core.cpu);
-    for (const Core& core : topology) {
-      cpus.insert(cpus.end(), core.cpus.begin() + 1, core.cpus.end());
-    }
-  }
-  HostDeviceOptions options;
-  options.link_gbps = settings.link_gbps;
-  const std::size_t threads =
-      settings.threads > 0 ? static_cast<std::size_t>(settings.threads) : cores;
-  options.num_threads = static_cast<int>(threads);
-  if (!settings.pin) return options;
-  if (threads > cpus.size()) {
-    return invalid(
-        "threads: {} threads cannot have a core each, there are {}; use fewer or --no-pin", threads,
-        cpus.size());
-  }
-  cpus.resize(threads);
-  options.cpus = std::move(cpus);
-  return options;
+  MachineOptions here;
+  here.gpus = false;
+  TANDEM_ASSIGN(const MachineMap machine, read_machine(here));
+  TANDEM_ASSIGN(const PinPlan plan, plan_cores(settings, /*on_gpu=*/false, machine));
+  return host_options_of(settings, plan);
 }
 
 Result<ModelConfig> find_model_config(const std::string& model) {
@@ -366,15 +357,16 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   if (settings.tensor_parallel > 1 && !settings.record_steps.empty()) {
     return invalid("record_steps: steps of several devices are not recorded; leave it out");
   }
-  TANDEM_ASSIGN(setup->devices, make_devices(settings));
+  TANDEM_TRY(make_devices_on_cores(settings, *setup));
   // Of several that which has least room: all have pools of one size.
   const Device& device = **std::ranges::min_element(
       setup->devices, {}, [](const auto& each) { return each->free_bytes(); });
   TANDEM_ASSIGN(setup->dtype, choose_dtype(settings, setup->config, device.info().is_cuda));
   TANDEM_ASSIGN(EngineOptions options,
                 choose_engine_options(settings, setup->config, setup->dtype, device));
-  TANDEM_ASSIGN(options.handoff, choose_handoff(settings, setup->config, setup->dtype,
-                                                device.info(), setup->model_name));
+  TANDEM_ASSIGN(options.handoff,
+                choose_handoff(settings, setup->config, setup->dtype, device.info(),
+                               setup->model_name, setup->cores.plan));
   choose_first_costs(settings, costs, *setup, options);
   options.adapter_links = link_rule(settings, adapter_roots);
   if (fs::is_directory(settings.model)) {

@@ -17,6 +17,7 @@
 #include "gpu/device.h"
 #include "gpu/host/host_device.h"
 #include "tools/cli/settings.h"
+#include "tools/setup/core_setup.h"
 #include "tools/setup/kept_costs.h"
 
 namespace tandem {
@@ -27,6 +28,7 @@ struct EngineSetup {
   ModelConfig config;
   DType dtype = DType::bf16;
   std::string model_name;
+  TakenCores cores;
   std::vector<std::unique_ptr<Device>> devices;  // one, or those that share the model
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplates> chat_templates;  // null: the checkpoint has none
@@ -53,8 +55,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(
     FirstCosts costs, const std::vector<std::string>& adapter_roots = {});
 
 // The parts, for the benchmarks.
-// How many threads the host device computes with and where; both are always filled in, but for the
-// cpus when threads are not pinned.
+// As host_options_of() the cores that there are, whoever else has some.
 Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings);
 Result<std::unique_ptr<Device>> make_device(const EngineSettings& settings);
 // As many as `tensor_parallel` says.

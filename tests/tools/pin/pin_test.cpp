@@ -101,7 +101,7 @@ TEST(PinShow, DrawsAPictureWithALegend) {
   EXPECT_THAT(svg, StartsWith("<svg "));
   EXPECT_THAT(svg, HasSubstr("prefers-color-scheme: dark"));
   for (const char* text : {"GPU 0", "node 1", "core 7", ">cpu 15<", ">engine<", ">CPU LoRA worker<",
-                           ">excluded<", "for GPU 0: engine on cpu 8; 3 CPU workers on cpus"}) {
+                           ">excluded<", "for GPU 0: engine on cpus 8,10; 2 CPU workers on cpus"}) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
   EXPECT_THAT(svg, Not(HasSubstr("isolated (isolcpus)"))) << "the legend has what the picture has";
@@ -128,7 +128,7 @@ TEST(PinPlanCommand, WritesJson) {
   const nlohmann::json json = json_of(
       pin({"plan", "--xml", kTwoSockets, "--gpu", "1", "--all-nodes", "--workers", "2", "--json"}));
   EXPECT_EQ(json["gpu"], 1);
-  EXPECT_EQ(json["engine_cpus"], nlohmann::json::array({6}));
+  EXPECT_EQ(json["engine_cpus"], nlohmann::json::array({4, 6}));
   EXPECT_EQ(json["workers"][0]["node"], 2);
   EXPECT_EQ(json["settings"]["cpu_workers"], 2);
 }
@@ -201,11 +201,11 @@ TEST(PinApplyCommand, LeavesAFileAloneThatIsNoServersConfigOrContradicts) {
   EXPECT_EQ(run.status, 2);
   EXPECT_THAT(run.error, HasSubstr("did you mean 'model'?"));
   EXPECT_EQ(read_all(file), "modle = \"m\"\n");
-  std::ofstream(file) << "threads = 8\n";
+  std::ofstream(file) << "threads = 9\n";
   run = pin({"apply", "--config", file.string(), "--synthetic", "core:8 pu:1"});
   EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.error, HasSubstr("threads = 8 is more than the 6 cores of the plan"));
-  EXPECT_EQ(read_all(file), "threads = 8\n");
+  EXPECT_THAT(run.error, HasSubstr("threads = 9 is more than the 8 cores of the plan"));
+  EXPECT_EQ(read_all(file), "threads = 9\n");
 }
 
 TEST(PinApplyCommand, AsksWhatToApplyTo) {

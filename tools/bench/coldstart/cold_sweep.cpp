@@ -56,9 +56,10 @@ class Sweep {
       TANDEM_TRY(engines.back()->warm_up(static_cast<std::int32_t>(options_.ranks.front())));
     }
     const EngineSetup& setup = engines.front()->setup();
-    TANDEM_ASSIGN(const HandoffOptions handoff,
-                  choose_handoff(settings_for(AdapterMode::planned, link_gbps), setup.config,
-                                 setup.dtype, setup.devices.front()->info(), setup.model_name));
+    TANDEM_ASSIGN(
+        const HandoffOptions handoff,
+        choose_handoff(settings_for(AdapterMode::planned, link_gbps), setup.config, setup.dtype,
+                       setup.devices.front()->info(), setup.model_name, setup.cores.plan));
     for (SweepCell& cell : cells_of(options_, link_gbps)) {
       const std::string name = cell.burst.name() + (cell.on_disk ? ", from disk" : "");
       log::info("{}", name);

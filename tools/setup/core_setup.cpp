@@ -1,0 +1,231 @@
+#include "tools/setup/core_setup.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "cpu_lora/topology/named_plan.h"
+#include "tools/cli/machine.h"
+#include "tools/setup/gpus.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::chrono::seconds kPatience(2);
+
+bool has_workers(const EngineSettings& settings) {
+  return hands_over(settings.mode()) && settings.cpu_workers != 0;
+}
+
+std::size_t num_usable_cores(const MachineMap& machine) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      machine.cores, [](const MachineCore& core) { return !core.usable().empty(); }));
+}
+
+std::size_t num_usable_threads(const MachineMap& machine) {
+  std::size_t count = 0;
+  for (const MachineCore& core : machine.cores) count += core.usable().size();
+  return count;
+}
+
+Result<std::vector<int>> parse_if_any(const std::string& cpus, const char* setting) {
+  if (cpus.empty()) return std::vector<int>{};
+  return parse_cpus(cpus, setting);
+}
+
+// What a user has named, as a plan.
+Result<PinPlan> named_cores(const EngineSettings& settings, bool on_gpu,
+                            const MachineMap& machine) {
+  std::vector<int> workers;
+  if (has_workers(settings)) {
+    TANDEM_ASSIGN(workers, parse_if_any(settings.worker_cpus, "worker_cpus"));
+  }
+  TANDEM_ASSIGN(const std::vector<int> engine, parse_if_any(settings.cpus, "cpus"));
+  TANDEM_ASSIGN(PinPlan plan, named_plan(machine, workers, engine));
+  plan.host_device = !on_gpu;
+  if (on_gpu || settings.cpus.empty()) return plan;
+  // Threads of a host device compute on all that is named for them, workers' cores or not.
+  plan.engine_cpus = engine;
+  plan.notes.clear();
+  std::vector<int> shared;
+  std::ranges::copy_if(workers, std::back_inserter(shared),
+                       [&](int cpu) { return std::ranges::find(engine, cpu) != engine.end(); });
+  if (!shared.empty()) {
+    plan.notes.push_back(fmt::format(
+        "cpus {} are both the engine's (cpus) and CPU workers' (worker_cpus), and one waits for "
+        "the other: have fewer workers or threads, or cores that `tandem pin plan` shows",
+        format_id_list(shared)));
+  }
+  return plan;
+}
+
+// One of both is named, and `plan` has it: the other is chosen around it, or on the same cores
+// where no others are left.
+Status complete(const EngineSettings& settings, bool on_gpu, const MachineMap& machine,
+                const std::vector<CoreClaim>& claims, bool names_workers, PinPlan& plan) {
+  TANDEM_ASSIGN(PinOptions pin, choose_pinning(settings, on_gpu, machine));
+  if (!names_workers && pin.workers == 0) return {};
+  pin.claims = claims;
+  if (names_workers) pin.workers = 0;
+  pin.exclude = names_workers ? plan.worker_cpus() : plan.engine_cpus;
+  Result<PinPlan> rest = plan_pinning(machine, pin);
+  if (!rest) {
+    const std::string whose = names_workers ? "CPU workers' (worker_cpus)" : "the engine's (cpus)";
+    pin.exclude.clear();
+    rest = plan_pinning(machine, pin);
+    if (!rest) return rest.status();
+    const bool pinned = on_gpu || settings.pin;
+    if (pinned)
+      plan.notes.push_back(fmt::format(
+          "cpus {} are both the engine's and CPU workers', for all are {}, and one waits for the "
+          "other: have fewer workers or threads, or cores that `tandem pin plan` shows",
+          format_id_list(names_workers ? plan.worker_cpus() : plan.engine_cpus), whose));
+  }
+  if (names_workers) {
+    plan.engine_cpus = rest->engine_cpus;
+    plan.shares_engine_cpus = rest->shares_engine_cpus;
+  } else {
+    plan.workers = rest->workers;
+  }
+  std::ranges::move(rest->notes, std::back_inserter(plan.notes));
+  return {};
+}
+
+// Of a plan that another process's engine knows nothing of.
+void tell_of_claims(const std::vector<CoreClaim>& claims, PinPlan& plan) {
+  for (const CoreClaim& claim : claims) {
+    std::vector<int> shared;
+    const auto add = [&](const std::vector<int>& cpus) {
+      std::ranges::copy_if(cpus, std::back_inserter(shared), [&](int cpu) {
+        return std::ranges::find(claim.engine_cpus, cpu) != claim.engine_cpus.end() ||
+               std::ranges::find(claim.worker_cpus, cpu) != claim.worker_cpus.end();
+      });
+    };
+    add(plan.engine_cpus);
+    plan.shares_engine_cpus = plan.shares_engine_cpus || !shared.empty();
+    for (const PinPlan::Workers& group : plan.workers) add(group.cpus);
+    if (shared.empty()) continue;
+    plan.notes.push_back(fmt::format(
+        "cpus {} are named here (cpus, worker_cpus) and are {}'s, too: both are slower; give each "
+        "engine cores of its own (`tandem pin plan`)",
+        format_id_list(shared), claim.whose));
+  }
+}
+
+bool are_pinned(const EngineSettings& settings, const PinPlan& plan) {
+  return !plan.host_device || (settings.pin && !plan.shares_engine_cpus);
+}
+
+void tell(const EngineSettings& settings, const PinPlan& plan) {
+  const std::vector<int> workers = plan.worker_cpus();
+  log::info(
+      "cores: {} for the engine{}",
+      are_pinned(settings, plan) ? "cpus " + format_id_list(plan.engine_cpus) : "any",
+      workers.empty() ? "" : fmt::format(", cpus {} for CPU workers", format_id_list(workers)));
+  for (const std::string& fact : plan.facts) log::info("{}", fact);
+  for (const std::string& note : plan.notes) log::warning("{}", note);
+}
+
+}  // namespace
+
+Result<PinOptions> choose_pinning(const EngineSettings& settings, bool on_gpu,
+                                  const MachineMap& machine) {
+  PinOptions pin;
+  pin.host_device = !on_gpu;
+  pin.slow_cores = settings.slow_cores;
+  pin.workers = has_workers(settings) ? static_cast<int>(settings.cpu_workers) : 0;
+  if (!on_gpu) {
+    if (settings.threads > 0) pin.engine_cores = static_cast<int>(settings.threads);
+    return pin;
+  }
+  TANDEM_ASSIGN(pin.gpus, chosen_gpus(settings));
+  std::erase_if(pin.gpus, [&](int gpu) {  // PCI may show fewer than the driver
+    return static_cast<std::size_t>(gpu) >= machine.gpus.size();
+  });
+  return pin;
+}
+
+Result<PinPlan> plan_cores(const EngineSettings& settings, bool on_gpu, const MachineMap& machine,
+                           const std::vector<CoreClaim>& claims) {
+  const bool names_workers = has_workers(settings) && !settings.worker_cpus.empty();
+  if (names_workers || !settings.cpus.empty()) {
+    TANDEM_ASSIGN(PinPlan plan, named_cores(settings, on_gpu, machine));
+    if (names_workers && (on_gpu || !settings.cpus.empty())) {
+      tell_of_claims(claims, plan);
+      return plan;
+    }
+    TANDEM_TRY(complete(settings, on_gpu, machine, claims, names_workers, plan));
+    tell_of_claims(claims, plan);
+    return plan;
+  }
+  TANDEM_ASSIGN(PinOptions pin, choose_pinning(settings, on_gpu, machine));
+  pin.claims = claims;
+  if (!on_gpu && settings.pin && settings.threads > 0) {
+    const auto threads = static_cast<std::size_t>(settings.threads);
+    pin.smt = threads > num_usable_cores(machine);
+    if (threads > num_usable_threads(machine)) {
+      return invalid(
+          "threads: {} threads cannot have a core each, there are {}; use fewer or --no-pin",
+          threads, num_usable_threads(machine));
+    }
+    if (pin.smt) pin.slow_cores = true;
+  }
+  return plan_pinning(machine, pin);
+}
+
+std::vector<CoreClaim> claims_of_others() {
+  std::vector<CoreClaim> claims;
+  for (ClaimedCores& claimed : read_core_claims()) {
+    claims.push_back({fmt::format("engine {} ({})", claimed.pid, claimed.model),
+                      std::move(claimed.engine_cpus), std::move(claimed.worker_cpus)});
+  }
+  return claims;
+}
+
+HostDeviceOptions host_options_of(const EngineSettings& settings, const PinPlan& plan) {
+  HostDeviceOptions options;
+  options.link_gbps = settings.link_gbps;
+  options.num_threads = settings.threads > 0 ? static_cast<int>(settings.threads)
+                                             : static_cast<int>(plan.engine_cpus.size());
+  options.num_threads = std::max(options.num_threads, 1);
+  // Threads of two engines that are pinned to the same cores would wait for each other.
+  if (are_pinned(settings, plan)) {
+    options.cpus = plan.engine_cpus;
+    options.cpus.resize(
+        std::min(options.cpus.size(), static_cast<std::size_t>(options.num_threads)));
+  }
+  return options;
+}
+
+Result<TakenCores> take_cores(const EngineSettings& settings, bool on_gpu,
+                              const MachineMap& machine, const std::string& model_name) {
+  TakenCores taken;
+  if (!settings.claim_cores) {
+    TANDEM_ASSIGN(taken.plan, plan_cores(settings, on_gpu, machine));
+    tell(settings, taken.plan);
+    return taken;
+  }
+  const PlanningTurn turn(kPatience);
+  if (!turn.has_lock()) log::info("cores are planned without the lock that keeps others from it");
+  TANDEM_ASSIGN(taken.plan, plan_cores(settings, on_gpu, machine, claims_of_others()));
+  ClaimedCores claim;
+  claim.model = model_name;
+  // Threads that are pinned nowhere take part of everybody's cores.
+  if (are_pinned(settings, taken.plan)) claim.engine_cpus = taken.plan.engine_cpus;
+  claim.worker_cpus = taken.plan.worker_cpus();
+  Result<CoreClaimHolder> holder = CoreClaimHolder::create(claim);
+  if (holder) {
+    taken.claim = *std::move(holder);
+  } else {
+    log::info("other engines are not told which cores are taken here: {}",
+              holder.status().message());
+  }
+  tell(settings, taken.plan);
+  return taken;
+}
+
+}  // namespace tandem
