@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tools/pin/pin_commands.h"
+#include "tools/pin/pin_html.h"
 #include "tools/pin/pin_svg.h"
 #include "tools/pin/pin_views.h"
 
@@ -20,7 +19,7 @@ const CommandInfo kShow{
     "threads, and which of them this process may use. The picture colours them by the plan that\n"
     "`tandem pin plan` makes of the same flags.",
     "  tandem pin show\n"
-    "  tandem pin show --svg machine.svg\n"
+    "  tandem pin show --html machine.html --svg machine.svg\n"
     "  tandem pin show --synthetic 'pack:2 node:2 core:8 pu:2' --gpu-node 1"};
 
 const CommandInfo kPlan{"pin plan", "[flags]",
@@ -39,12 +38,17 @@ const CommandInfo kPlan{"pin plan", "[flags]",
 struct ViewSettings {
   bool json = false;
   std::string svg;
+  std::string html;
+  std::string command;  // what was typed
 };
 
 void add_view_settings(SettingsTable& table, ViewSettings& s) {
   table.group("Output");
   table.add(s.json, "json", "print JSON instead of text").flag_only();
   table.add(s.svg, "svg", "draw it into this file as well").meta("FILE").flag_only();
+  table.add(s.html, "html", "write it as a page, with the plan and the engines that run, as well")
+      .meta("FILE")
+      .flag_only();
 }
 
 std::string cpus_text(const std::vector<int>& cpus) {
@@ -69,16 +73,6 @@ std::string caption_of(const std::vector<PinPlan>& plans) {
   return fmt::format("{}", fmt::join(captions, "; "));
 }
 
-// All that any of them gives away, for the picture.
-PinPlan all_of(const std::vector<PinPlan>& plans) {
-  PinPlan all = plans.front();
-  for (std::size_t i = 1; i < plans.size(); ++i) {
-    std::ranges::copy(plans[i].engine_cpus, std::back_inserter(all.engine_cpus));
-    std::ranges::copy(plans[i].workers, std::back_inserter(all.workers));
-  }
-  return all;
-}
-
 Status draw(const PinnedMachine& machine, const PinPlan* plan, const std::string& caption,
             const std::string& path) {
   if (path.empty()) return {};
@@ -89,9 +83,10 @@ Status draw(const PinnedMachine& machine, const PinPlan* plan, const std::string
 
 Status show(const PinSettings& settings, const ViewSettings& view) {
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
-  if (!view.svg.empty()) {
+  if (!view.svg.empty() || !view.html.empty()) {
     // A machine without a plan is still worth a picture.
     const Result<std::vector<PinPlan>> plans = plan_each(settings, machine);
+    TANDEM_TRY(write_pin_page(view.html, settings, machine, plans, view.command));
     const PinPlan all = plans ? all_of(*plans) : PinPlan{};
     TANDEM_TRY(draw(machine, plans ? &all : nullptr,
                     plans ? caption_of(*plans) : plans.status().message(), view.svg));
@@ -104,6 +99,7 @@ Status show(const PinSettings& settings, const ViewSettings& view) {
 Status plan(const PinSettings& settings, const ViewSettings& view) {
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
   TANDEM_ASSIGN(const std::vector<PinPlan> plans, plan_each(settings, machine));
+  TANDEM_TRY(write_pin_page(view.html, settings, machine, plans, view.command));
   const PinPlan all = all_of(plans);
   TANDEM_TRY(draw(machine, &all, caption_of(plans), view.svg));
   if (!view.json) {
@@ -122,6 +118,7 @@ int run(const CommandInfo& info, Status (*command)(const PinSettings&, const Vie
         const std::vector<std::string>& args) {
   PinSettings settings;
   ViewSettings view;
+  view.command = fmt::format("tandem {} {}", info.name, fmt::join(args, " "));
   SettingsTable table;
   add_view_settings(table, view);
   add_pin_settings(table, settings);

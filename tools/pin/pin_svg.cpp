@@ -33,8 +33,9 @@ constexpr int kMaxColumns = 14;  // of cores
 
 // Engine and workers in two colours that every eye tells apart, with text of enough contrast; the
 // rest without colour. Not by CSS variables: few programs that draw SVG know them.
+// As a part of a page it comes after the page's own.
 constexpr std::string_view kStyle = R"(
-    text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #1b1f24; }
+    svg text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: #1b1f24; }
     .title { font-size: 17px; font-weight: 600; }
     .quiet { fill: #57606a; }
     .small { font-size: 10px; }
@@ -58,7 +59,7 @@ constexpr std::string_view kStyle = R"(
     .on-dark { fill: #ffffff; }
     .on-light { fill: #1b1f24; }
     @media (prefers-color-scheme: dark) {
-      text { fill: #e6edf3; }
+      svg text { fill: #e6edf3; }
       .quiet { fill: #9198a1; }
       .page { fill: #0d1117; }
       .package { fill: #161b22; stroke: #6e7681; }

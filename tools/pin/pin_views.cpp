@@ -4,26 +4,27 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
 #include "tools/report/machine_boxes.h"
 
 namespace tandem {
-namespace {
 
 std::string plural(std::size_t count, const char* word) {
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
-// One line of the tree: what it is, left, and what to know of it, right.
-using Rows = std::vector<std::pair<std::string, std::string>>;
-
-// "IntelAtom"; "kind 2 of 2" where the machine has no name for it. `rank` is a core's speed_rank.
 std::string kind_name(const MachineMap& map, int rank) {
   const std::string& name = map.core_kinds[static_cast<std::size_t>(rank)].name;
   return name.empty() ? fmt::format("kind {} of {}", rank + 1, map.core_kinds.size()) : name;
 }
+
+namespace {
+
+// One line of the tree: what it is, left, and what to know of it, right.
+using Rows = std::vector<std::pair<std::string, std::string>>;
 
 std::vector<int> cpus_of_kind(const MachineMap& map, int rank) {
   std::vector<int> cpus;
@@ -165,6 +166,15 @@ std::map<int, CpuRole> cpu_roles(const MachineMap& map, const PinPlan* plan,
     }
   }
   return roles;
+}
+
+PinPlan all_of(const std::vector<PinPlan>& plans) {
+  PinPlan all = plans.front();
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    std::ranges::copy(plans[i].engine_cpus, std::back_inserter(all.engine_cpus));
+    std::ranges::copy(plans[i].workers, std::back_inserter(all.workers));
+  }
+  return all;
 }
 
 std::string machine_text(const MachineMap& map) {

@@ -12,6 +12,11 @@
 
 namespace tandem {
 
+std::string plural(std::size_t count, const char* word);  // "1 core", "2 cores"
+
+// "IntelAtom"; "kind 2 of 2" where the machine has no name for it. `rank` is a core's speed_rank.
+std::string kind_name(const MachineMap& map, int rank);
+
 // What a hardware thread is for.
 enum class CpuRole {
   idle,
@@ -25,6 +30,9 @@ enum class CpuRole {
 // Of every hardware thread of the machine. `plan` null: nobody has asked for one.
 std::map<int, CpuRole> cpu_roles(const MachineMap& map, const PinPlan* plan,
                                  const PinOptions& options);
+
+// All that any of them gives away, for the picture. Not of none.
+PinPlan all_of(const std::vector<PinPlan>& plans);
 
 // A tree, and what of it may be used.
 std::string machine_text(const MachineMap& map);

@@ -20,6 +20,8 @@
 #include "tools/cli/progress.h"
 #include "tools/cli/settings.h"
 #include "tools/cli/version.h"
+#include "tools/profile/first_tokens_measure.h"
+#include "tools/profile/first_tokens_view.h"
 #include "tools/profile/profile.h"
 #include "tools/profile/profile_fit.h"
 #include "tools/profile/profile_map.h"
@@ -122,9 +124,12 @@ class Measurement {
     profile_.workers = static_cast<std::int32_t>(target_.worker_cpus.size());
     profile_.model = this_model(target_.config, target_.dtype, engine_.model, num_devices);
     TANDEM_TRY(measure());
-    profile_.seconds = std::round(seconds_between(start_, clock_.now()) * 10) / 10;
     TANDEM_ASSIGN(const std::vector<std::string> notes, fit_profile(profile_));
     for (const std::string& note : notes) log::warning("{}", note);
+    log::info("measuring first tokens of cold adapters, to hold against the costs");
+    const Status first_tokens = measure_first_tokens(engine_, target_, profile_);
+    if (!first_tokens) log::info("no first tokens were measured: {}", first_tokens.message());
+    profile_.seconds = std::round(seconds_between(start_, clock_.now()) * 10) / 10;
     return std::move(profile_);
   }
 
@@ -212,6 +217,7 @@ Status answer_what_if(const Profile& profile, const std::string& text) {
   fmt::print("\nif: {} CPU workers (measured with {}), link {:.1f} GB/s (measured {:.1f})\n\n",
              imagined.workers, profile.workers, imagined.costs.link_bytes_per_s / 1e9,
              profile.costs.link_bytes_per_s / 1e9);
+  fmt::print("{}\n", first_tokens_text(imagined));
   std::vector<double> links = map_links(imagined);
   if (question.link > 0) links.resize(1);
   fmt::print(

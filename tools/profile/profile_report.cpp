@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "tools/profile/first_tokens_view.h"
 #include "tools/profile/profile_fit.h"
 #include "tools/profile/profile_map.h"
 
@@ -87,6 +88,7 @@ class Page {
 
   HtmlPage build() {
     summary();
+    add_first_tokens(profile_, page_);
     std::vector<Plot> plots;
     add_line_plot(plots, "link", "bytes", "Copies to the device", "bytes of a copy", "link", true);
     add_line_plot(plots, "prefill", "tokens", "Prefill step", "tokens", "prefill", false);
@@ -136,6 +138,13 @@ class Page {
                          fmt::format("{} of {}", good, profile_.fits.size()),
                          fmt::format("R2 of {} or more", kGoodFit)});
     }
+    const std::vector<HtmlFigure> first = first_token_figures(profile_);
+    figures.insert(figures.begin() + 2, first.begin(), first.end());
+    const auto uncertain = std::ranges::count_if(
+        profile_.figures, [](const FigureSpread& figure) { return !figure.certain; });
+    if (uncertain > 0) {
+      figures.push_back({"uncertain figures", std::to_string(uncertain), "see costs", Look::bad});
+    }
     page_.summary(figures);
   }
 
@@ -144,13 +153,27 @@ class Page {
     for (const CostField& field : cost_fields()) {
       rows.push_back({{label_of(field), Look::text},
                       {cost_text(field, profile_.costs.*field.member), Look::figure},
+                      trust_of(field.key),
                       {field.key, Look::text}});
     }
     rows.push_back({{"tokens per core: more rows a worker are split by rows", Look::text},
                     {std::to_string(profile_.costs.tokens_per_core), Look::figure},
-                    {"tokens_per_core", Look::text}});
+                    trust_of(kTokensPerCore),
+                    {std::string(kTokensPerCore), Look::text}});
     page_.section("Costs");
-    page_.table({"cost", "value", "key"}, rows);
+    page_.table({"cost", "value", "spread", "key"}, rows);
+    for (const FigureSpread& figure : profile_.figures) {
+      if (!figure.why.empty()) page_.paragraph(fmt::format("{}: {}", figure.name, figure.why));
+    }
+  }
+
+  // How far a figure can be trusted; nothing of one that was not judged.
+  HtmlCell trust_of(std::string_view key) const {
+    const FigureSpread* figure = profile_.figure(key);
+    if (figure == nullptr) return {"", Look::text};
+    const std::string spread = fmt::format("\u00b1{:.2g} %", figure->spread * 100);
+    return figure->certain ? HtmlCell{spread, Look::text}
+                           : HtmlCell{fmt::format("{}, uncertain", spread), Look::bad};
   }
 
   void fits() {
@@ -162,6 +185,7 @@ class Page {
                       {fit.r2 >= kGoodFit ? "fits" : "does not fit",
                        fit.r2 >= kGoodFit ? Look::good : Look::bad}});
     }
+    if (rows.empty()) return;  // of built-in figures
     page_.section("Linear models");
     page_.table({"of", "model", "R2", "verdict"}, rows);
   }
@@ -287,6 +311,7 @@ class Page {
   }
 
   void samples() {
+    if (profile_.tables.empty()) return;
     page_.section("Samples");
     for (const ProfileTable& table : profile_.tables) {
       HtmlRows rows;
@@ -320,6 +345,7 @@ std::string profile_text(const Profile& profile) {
       text += fmt::format("  {:<14}{:<56}{:>7.3f}\n", fit.name, fit.formula, fit.r2);
     }
   }
+  text += fmt::format("\n{}", first_tokens_text(profile));
   const std::vector<double> links = map_links(profile);
   if (profile.workers > 0) {
     text += fmt::format("\n{}\n{}", budget_title(), budget_text(profile, links));

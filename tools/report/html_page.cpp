@@ -137,6 +137,10 @@ void HtmlPage::plots(const std::vector<Plot>& plots) {
   body_ += "</div>\n";
 }
 
+void HtmlPage::picture(std::string_view svg) {
+  body_ += fmt::format("<div class=\"wide\">\n{}</div>\n", svg);
+}
+
 void HtmlPage::condition(std::string name, std::string value) {
   conditions_.emplace_back(std::move(name), std::move(value));
 }

@@ -46,6 +46,8 @@ class HtmlPage {
   // Its reader may order it by any column: the figures of one have to have one unit.
   void sortable_table(const std::vector<std::string>& head, const HtmlRows& rows);
   void plots(const std::vector<Plot>& plots);  // beside each other where there is room
+  // A whole SVG file of ours, as it is; its style sheet holds for the page.
+  void picture(std::string_view svg);
   // A row of the page's last section, which tells the origin first.
   void condition(std::string name, std::string value);
 

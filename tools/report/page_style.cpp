@@ -64,7 +64,7 @@ svg text { fill: var(--dim); font: 12px system-ui, sans-serif; } svg .label { fi
 @media print { @page { margin: 12mm; } :root { font-size: 10px; }
   body { padding: 0; max-width: none; font-size: 9pt; print-color-adjust: exact; }
   h2 { break-after: avoid; } tr { break-inside: avoid; } thead { display: table-header-group; }
-  .wide { overflow: visible; } table { font-size: 7.5pt; } th, td { padding-right: .6rem; }
+  .wide { overflow: visible; } .wide > svg { max-width: 100%; height: auto; } table { font-size: 7.5pt; } th, td { padding-right: .6rem; }
   td.w { min-width: 12rem; } th button::after { content: none; }
   .summary dd { font-size: 11pt; } .summary dt, .summary .note, .legend { font-size: 8pt; }
   .plots { grid-template-columns: repeat(2, 1fr); } }

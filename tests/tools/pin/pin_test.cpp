@@ -107,6 +107,23 @@ TEST(PinShow, DrawsAPictureWithALegend) {
   EXPECT_THAT(svg, Not(HasSubstr("isolated (isolcpus)"))) << "the legend has what the picture has";
 }
 
+TEST(PinShow, WritesAPageWithThePictureAndThePlan) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "machine.html").string();
+  const Finished run =
+      pin({"show", "--synthetic", "node:2 core:4 pu:2", "--gpu-node", "1", "--html", file});
+  EXPECT_EQ(run.status, 0) << run.error;
+  const std::string page = read_all(file);
+  for (const char* text : {"<!DOCTYPE html>", "<svg ", ">core 7<", "CPU workers have cpus",
+                           "tandem pin show --synthetic node:2 core:4 pu:2", "No engine runs"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  const Finished nowhere = pin({"plan", "--synthetic", "node:1 core:4 pu:1", "--device", "host",
+                                "--html", (folder.path() / "no" / "m.html").string()});
+  EXPECT_NE(nowhere.status, 0);
+  EXPECT_THAT(nowhere.error, HasSubstr("html"));
+}
+
 TEST(PinPlanCommand, PrintsWhoGetsWhatAndTheLinesOfAConfig) {
   const Finished run = pin({"plan", "--synthetic", "node:2 core:8 pu:1", "--gpu-node", "1"});
   EXPECT_EQ(run.status, 0) << run.error;

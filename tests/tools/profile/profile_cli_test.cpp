@@ -87,7 +87,7 @@ TEST(ProfileCli, MeasuresAModelWritesTheProfileAndAnswersFromIt) {
   EXPECT_EQ(profile["model"]["name"], "tiny-llama");
   EXPECT_EQ(profile["machine"]["device"], "host");
   std::vector<std::string> tables = {"link", "prefill", "decode", "gemm", "lora", "trip"};
-  if (profile["workers"] > 0) tables.insert(tables.end(), {"memory", "worker"});
+  if (profile["workers"] > 0) tables.insert(tables.end(), {"memory", "worker", "first_token"});
   for (const std::string& table : tables) {
     bool found = false;
     for (const auto& one : profile["tables"]) found = found || one["name"] == table;
@@ -96,6 +96,11 @@ TEST(ProfileCli, MeasuresAModelWritesTheProfileAndAnswersFromIt) {
   std::ifstream page((dir.path() / "new" / "profile.html").string());
   const std::string html{std::istreambuf_iterator<char>(page), {}};
   EXPECT_THAT(html, HasSubstr("<svg"));
+  EXPECT_THAT(html, HasSubstr("What cores buy"));
+  if (profile["workers"] > 0) {
+    EXPECT_THAT(made.output, HasSubstr("first tokens of one cold adapter, as measured"));
+    EXPECT_THAT(html, HasSubstr("<title>measured</title>"));
+  }
 
   const Finished again = run_tandem({"profile", "--from", path, "--map"});
   EXPECT_EQ(again.status, 0) << again.error;
@@ -127,6 +132,7 @@ TEST(ProfileCli, MeasuresDevicesThatShareAModel) {
   const Finished made = run_tandem(measure);
   ASSERT_EQ(made.status, 0) << made.error;
   EXPECT_THAT(made.output, HasSubstr("on 2 x host"));
+  EXPECT_THAT(made.error, HasSubstr("no first tokens were measured: there are no CPU workers"));
   EXPECT_EQ(read_json(path)["model"]["devices"], 2);
   const Finished plan = run_tandem({"profile", "--from", path, "--explain", "tokens=8"});
   EXPECT_EQ(plan.status, 0) << plan.error;

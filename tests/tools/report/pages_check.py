@@ -39,6 +39,7 @@ def pages_of(tandem, folder):
     run('simulate', '--compare', 'random,tandem', '--engines', '2', '--load', '0.8', '--duration-s', '40', '--warmup-s', '5',
         '--adapters', '100', '--html', page('simulate'))
     run('profile', '--map', '--html', page('profile'))
+    run('pin', 'show', '--synthetic', 'pack:2 node:2 core:12 pu:2', '--gpu-node', '1', '--html', page('pin'))
     run('bench', 'route', '--engines', '20', '--decisions', '300', '--requests', '0', '--html', page('bench_route'))
     run('bench', 'tokenizer', '--model', str(data / 'demo-llama'), '--text', str(data / 'tokenizers/corpus.txt'),
         '--megabytes', '0.05', '--rounds', '5', '--html', page('bench_tokenizer'))
@@ -57,7 +58,9 @@ def check_text(name, text):
     assert facts['commit'].text and facts['machine'].text, name
     headings = [element.tag for element in root.find('body')]
     assert headings.index('dl') < headings.index('h2'), f'{name}: the summary comes first'
-    if name != 'profile':  # a map, where nothing was measured
+    if name == 'pin':  # a picture
+        assert len(root.findall('.//{*}rect')) > 100, name
+    else:
         lines = root.findall(".//figure/svg/path[@class]")
         assert len(lines) >= 2 and all(line.find('title').text for line in lines), f'{name}: no plots'
 
@@ -116,7 +119,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         pages = pages_of(sys.argv[1], folder)
-        assert len(pages) == 6
+        assert len(pages) == 7
         for page, text in pages:
             check_text(page, text)
         chromium = shutil.which('chromium')

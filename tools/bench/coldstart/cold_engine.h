@@ -33,8 +33,9 @@ class ColdEngine {
   Result<std::vector<std::string>> add_on_disk(std::int32_t count, std::int32_t rank);
   // Has the device hold them.
   Status warm(const std::vector<std::string>& names);
-  // Returns when all of them are on the device, and the CPU workers have gone to sleep: for engines
-  // that take turns.
+  // Returns when all of them are on the device.
+  Status wait_for_loads(std::span<const std::string> names);
+  // The same, when the CPU workers have gone to sleep as well: for engines that take turns.
   Status settle(std::span<const std::string> names);
   // Removes all adapters; their room is free when it returns.
   Status clear();
@@ -50,7 +51,6 @@ class ColdEngine {
  private:
   explicit ColdEngine(ColdAdapters& adapters) : adapters_(&adapters) {}
   Status unload(const std::vector<std::string>& names);
-  Status wait_for_loads(std::span<const std::string> names);
   Status wait_for_room(std::uint64_t used);
   Status push_to_disk(const std::vector<std::string>& names, std::int32_t rank);
 
