@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "tools/adapters/adapters.h"
 #include "tools/bench/bench.h"
 #include "tools/cli/flags/flags.h"
+#include "tools/cli/flags/output.h"
 #include "tools/cli/version.h"
 #include "tools/generate/generate.h"
 #include "tools/manual/manual.h"
@@ -75,11 +75,5 @@ int run(const std::vector<std::string>& args) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  // The last resort: a library that throws where none should ends in a message, not in abort().
-  try {
-    return tandem::run({argv + 1, argv + argc});
-  } catch (const std::exception& failure) {
-    fmt::print(stderr, "tandem: internal error: {}\n", failure.what());
-    return tandem::kExitFailure;
-  }
+  return tandem::run_program("tandem", [&] { return tandem::run({argv + 1, argv + argc}); });
 }

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <map>
 
+#include "cpu_lora/placement/elsewhere.h"
+
 namespace tandem {
 namespace {
 
@@ -224,12 +226,13 @@ void Judge::judge_region(const ObservedRegion& region) {
 
 Result<ObservedEngine> observe_engine(int pid) {
   ObservedEngine engine;
-  TANDEM_ASSIGN(engine.info, read_control(pid));
+  Result<ControlInfo> info = read_control(pid);
+  if (!info && info.status().code() == StatusCode::not_found) return explain_missing_region(pid);
+  if (!info) return info.status();
+  engine.info = *std::move(info);
+  TANDEM_TRY(check_maker(pid));
   Result<std::vector<ThreadPlace>> threads = read_thread_places(pid);
-  if (!threads) {
-    return error(StatusCode::not_found, "engine {} has ended; the next start removes what it left",
-                 pid);
-  }
+  if (!threads) return check_maker(pid);
   engine.threads = *std::move(threads);
   for (std::size_t i = 0; i < engine.info.groups.size(); ++i) {
     TANDEM_TRY(observe_group(static_cast<int>(i), engine.info.groups[i], engine)

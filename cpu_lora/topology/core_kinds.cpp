@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shown_text.h"
 #include "cpu_lora/topology/hwloc_handles.h"
 
 namespace tandem {
@@ -21,7 +22,7 @@ MachineCoreKind describe(std::span<const hwloc_info_s> infos) {
   for (const hwloc_info_s& info : infos) {
     const std::string_view name = info.name;
     const std::string_view value = info.value;
-    if (name == "CoreType") kind.name = value;
+    if (name == "CoreType") kind.name = shown_text(value);
     if (name == "FrequencyMaxMHz") {
       std::from_chars(value.data(), value.data() + value.size(), kind.max_mhz);
     }

@@ -1,66 +1,29 @@
 #include "cpu_lora/topology/machine_map.h"
 
 #include <hwloc.h>
-#include <hwloc/linux.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "base/shown_text.h"
+#include "base/thread_cpus.h"
 #include "cpu_lora/topology/core_kinds.h"
 #include "cpu_lora/topology/hwloc_handles.h"
+#include "cpu_lora/topology/local_nodes.h"
+#include "cpu_lora/topology/machine_load.h"
 
 namespace tandem {
 namespace {
 
 constexpr unsigned kNvidia = 0x10de;
-constexpr int kMaxId = 1 << 20;  // of a cpu or a node; anything above is a mistake
-
-bool is_this_machine(const MachineOptions& options) {
-  return options.xml.empty() && options.synthetic.empty();
-}
-
-Result<TopologyHandle> load(const MachineOptions& options) {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return errno_status("hwloc_topology_init", errno);
-  TopologyHandle topology(raw);
-  // These would start a driver to learn what PCI tells as well; "pci" itself, where it is
-  // installed, reads through libpciaccess, which leaks, what hwloc also reads from sysfs.
-  for (const char* name : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"}) {
-    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, name);
-  }
-  // What we may not use is shown, too.
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  if (options.gpus) {
-    hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  }
-  if (!options.xml.empty()) {
-    if (::access(options.xml.c_str(), R_OK) != 0) return errno_status(options.xml, errno);
-    if (hwloc_topology_set_xml(raw, options.xml.c_str()) != 0) {
-      return invalid("{} is not a machine that hwloc has described in XML", options.xml);
-    }
-  } else if (!options.synthetic.empty() &&
-             hwloc_topology_set_synthetic(raw, options.synthetic.c_str()) != 0) {
-    return invalid(
-        "'{}' is not a machine that hwloc can imagine; one is \"pack:2 node:2 core:8 pu:2\"",
-        options.synthetic);
-  }
-  if (hwloc_topology_load(raw) != 0) {
-    if (!options.xml.empty()) {
-      return invalid("{} is not a machine that hwloc has described in XML", options.xml);
-    }
-    return errno_status("hwloc_topology_load", errno);
-  }
-  return topology;
-}
+constexpr std::size_t kMaxSource = 4096;  // characters: a path's
 
 // The cpus of the affinity mask; all, where there is none.
-Result<Bitmap> read_affinity(hwloc_topology_t topology, const MachineOptions& options) {
+Result<Bitmap> read_affinity(const MachineOptions& options) {
   Bitmap cpus(hwloc_bitmap_alloc_full());
   if (options.allowed_cpus) {
     hwloc_bitmap_zero(cpus.get());
@@ -70,9 +33,10 @@ Result<Bitmap> read_affinity(hwloc_topology_t topology, const MachineOptions& op
     }
   } else if (is_this_machine(options)) {
     // The main thread's mask, what the process was started with; other threads may be pinned.
-    if (hwloc_linux_get_tid_cpubind(topology, ::getpid(), cpus.get()) != 0) {
-      return errno_status("sched_getaffinity", errno);
-    }
+    const std::vector<int> own = cpus_of_thread(::getpid());
+    if (own.empty()) return cpus;  // nobody says: all that the cpuset has
+    hwloc_bitmap_zero(cpus.get());
+    for (const int cpu : own) hwloc_bitmap_set(cpus.get(), static_cast<unsigned>(cpu));
   }
   return cpus;
 }
@@ -101,9 +65,10 @@ std::vector<int> ids_of(hwloc_const_bitmap_t bitmap) {
   return ids;
 }
 
+// A file or a virtual machine may call things anything.
 std::string info_of(hwloc_obj_t object, const char* name) {
   const char* value = hwloc_obj_get_info_by_name(object, name);
-  return value == nullptr ? "" : value;
+  return value == nullptr ? "" : shown_text(value);
 }
 
 void read_packages(hwloc_topology_t topology, MachineMap& map) {
@@ -133,6 +98,7 @@ std::vector<std::vector<std::uint64_t>> read_distances(hwloc_topology_t topology
     return distances;
   }
   const auto position = [&](unsigned index) {
+    if (matrix->objs[index] == nullptr) return count;
     const int id = static_cast<int>(matrix->objs[index]->os_index);
     return static_cast<std::size_t>(
         std::find_if(map.nodes.begin(), map.nodes.end(),
@@ -149,7 +115,7 @@ std::vector<std::vector<std::uint64_t>> read_distances(hwloc_topology_t topology
   return distances;
 }
 
-void read_nodes(hwloc_topology_t topology, MachineMap& map) {
+void read_nodes(hwloc_topology_t topology, const MachineOptions& options, MachineMap& map) {
   for (hwloc_obj_t object = nullptr;
        (object = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, object)) != nullptr;) {
     MachineNode node;
@@ -161,6 +127,11 @@ void read_nodes(hwloc_topology_t topology, MachineMap& map) {
   std::sort(map.nodes.begin(), map.nodes.end(),
             [](const MachineNode& a, const MachineNode& b) { return a.id < b.id; });
   if (map.nodes.empty()) map.nodes.push_back({});
+  if (is_this_machine(options) && map.nodes.size() == 1 && map.nodes.front().memory_bytes == 0) {
+    // hwloc has not read it (machine_load.h).
+    map.nodes.front().memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                                     static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  }
   const auto distances = read_distances(topology, map);
   // Descriptions of machines may leave memory out altogether: then none is "without".
   const bool any_memory =
@@ -202,8 +173,9 @@ void read_caches(hwloc_topology_t topology, MachineMap& map) {
 }
 
 Status read_cores(hwloc_topology_t topology, const MachineOptions& options, MachineMap& map) {
-  TANDEM_ASSIGN(const Bitmap affinity, read_affinity(topology, options));
+  TANDEM_ASSIGN(const Bitmap affinity, read_affinity(options));
   const std::vector<int> isolated = read_isolated(options);
+  const std::vector<LocalNode> nodes = read_local_nodes(topology, options);
   const hwloc_const_bitmap_t cpuset = hwloc_topology_get_allowed_cpuset(topology);
   // Some virtual machines and containers show hardware threads but no cores.
   const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
@@ -213,8 +185,9 @@ Status read_cores(hwloc_topology_t topology, const MachineOptions& options, Mach
     MachineCore core;
     core.id = static_cast<int>(object->logical_index);
     core.package = ancestor_id(topology, HWLOC_OBJ_PACKAGE, object);
-    const int node = object->nodeset == nullptr ? -1 : hwloc_bitmap_first(object->nodeset);
-    core.node = node < 0 ? map.nodes.front().id : node;
+    const int cpu = hwloc_bitmap_first(object->cpuset);
+    if (cpu < 0) continue;
+    core.node = node_of_cpu(nodes, cpu).value_or(map.nodes.front().id);
     for (const int cpu : ids_of(object->cpuset)) {
       MachineThread thread;
       thread.cpu = cpu;
@@ -243,18 +216,28 @@ std::string driver_name(const std::string& pci) {
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with("Model:")) continue;
     const std::size_t start = line.find_first_not_of(" \t", 6);
-    return start == std::string::npos ? "" : line.substr(start);
+    return start == std::string::npos ? "" : shown_text(line.substr(start));
   }
   return {};
 }
 
 void read_gpus(hwloc_topology_t topology, const MachineOptions& options, MachineMap& map) {
+  std::set<int> with_cores;
+  for (const MachineCore& core : map.cores) with_cores.insert(core.node);
   const auto nodes_of = [&](hwloc_obj_t object) {
     const hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topology, object);
-    std::vector<int> nodes = place == nullptr ? std::vector<int>{} : ids_of(place->nodeset);
+    if (place == nullptr) return std::vector<int>{};
+    // Nodes of memory alone are at the whole machine, or at a package: they say nothing of where.
+    std::set<int> nodes;
+    for (const MachineCore& core : map.cores) {
+      const auto cpu = static_cast<unsigned>(core.threads.front().cpu);
+      if (place->cpuset != nullptr && hwloc_bitmap_isset(place->cpuset, cpu) != 0) {
+        nodes.insert(core.node);
+      }
+    }
     // At all nodes is nowhere, unless there is but one.
-    if (nodes.size() > 1 && nodes.size() == map.nodes.size()) nodes.clear();
-    return nodes;
+    if (nodes.size() > 1 && nodes.size() == with_cores.size()) return std::vector<int>{};
+    return nodes.empty() ? ids_of(place->nodeset) : std::vector<int>(nodes.begin(), nodes.end());
   };
   for (hwloc_obj_t object = nullptr;
        (object = hwloc_get_next_pcidev(topology, object)) != nullptr;) {
@@ -334,13 +317,14 @@ Result<MachineMap> read_machine(const MachineOptions& options) {
     return invalid(
         "a quota of cores is a number above 0, and for other machines: this one has its own");
   }
-  TANDEM_ASSIGN(const TopologyHandle topology, load(options));
+  TANDEM_ASSIGN(const TopologyHandle topology, load_machine(options));
   MachineMap map;
-  map.source = !options.xml.empty()         ? options.xml
-               : !options.synthetic.empty() ? options.synthetic
-                                            : "this machine";
+  map.source = shown_text(!options.xml.empty()         ? options.xml
+                          : !options.synthetic.empty() ? options.synthetic
+                                                       : "this machine",
+                          kMaxSource);
   read_packages(topology.get(), map);
-  read_nodes(topology.get(), map);
+  read_nodes(topology.get(), options, map);
   for (const int node : options.gpu_nodes) {
     if (map.find_node(node) == nullptr) {
       return invalid("a GPU at node {}: {} has nodes {}", node, map.source,
@@ -356,47 +340,6 @@ Result<MachineMap> read_machine(const MachineOptions& options) {
     map.quota_source = "the quota given for this machine";
   }
   return map;
-}
-
-Result<std::vector<int>> parse_id_list(std::string_view text) {
-  std::set<int> ids;
-  std::string_view rest = text;
-  const auto malformed = [&] { return invalid("'{}' is not a list as in 0-3,8", text); };
-  const auto take = [&](int& value) {
-    const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (failure != std::errc() || value < 0 || value > kMaxId) return false;
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    return true;
-  };
-  while (!rest.empty()) {
-    int first = 0;
-    if (!take(first)) return malformed();
-    int last = first;
-    if (rest.starts_with('-')) {
-      rest.remove_prefix(1);
-      if (!take(last) || last < first) return malformed();
-    }
-    for (int id = first; id <= last; ++id) ids.insert(id);
-    if (rest.empty()) break;
-    if (!rest.starts_with(',') || rest.size() == 1) return malformed();
-    rest.remove_prefix(1);
-  }
-  return std::vector<int>(ids.begin(), ids.end());
-}
-
-std::string format_id_list(std::vector<int> ids) {
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  std::string text;
-  for (std::size_t i = 0; i < ids.size();) {
-    std::size_t end = i + 1;
-    while (end < ids.size() && ids[end] == ids[end - 1] + 1) ++end;
-    if (!text.empty()) text += ',';
-    text += std::to_string(ids[i]);
-    if (end - i > 1) text += fmt::format("-{}", ids[end - 1]);
-    i = end;
-  }
-  return text;
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/id_list.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -103,14 +104,11 @@ struct MachineOptions {
   std::optional<double> quota_cpus;
   std::vector<int> gpu_nodes;  // one more GPU at each, for machines that are not this one
   bool gpus = true;            // false: do not look for GPUs
+  std::string node_folder = "/sys/devices/system/node";  // the kernel's, of this machine; for tests
 };
 
 // An error for what hwloc cannot read and for a machine without cores. That nothing of it may be
 // used is none. Thread-safe.
 Result<MachineMap> read_machine(const MachineOptions& options = {});
-
-// "0-3,8" to ids, rising, each once; and back.
-Result<std::vector<int>> parse_id_list(std::string_view text);
-std::string format_id_list(std::vector<int> ids);
 
 }  // namespace tandem

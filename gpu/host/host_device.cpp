@@ -1,12 +1,11 @@
 #include "gpu/host/host_device.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <exception>
 #include <thread>
 #include <utility>
 
+#include "base/id_list.h"
 #include "base/onednn/matmul.h"
 #include "base/thread_cpus.h"
 #include "gpu/host/context/host_communicator.h"
@@ -23,7 +22,7 @@ namespace {
 
 int usable_cpus() {
   const std::size_t cpus = cpus_of_thread().size();
-  // None of a machine with more cpus than the kernel's usual set has room for.
+  // None where nobody tells.
   return static_cast<int>(cpus > 0 ? cpus : std::max(1U, std::thread::hardware_concurrency()));
 }
 
@@ -86,7 +85,7 @@ Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& option
                    options.link_gbps);
   }
   for (const int cpu : options.cpus) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE) return invalid("there is no cpu {} to pin to", cpu);
+    if (cpu < 0 || cpu > kMaxId) return invalid("there is no cpu {} to pin to", cpu);
   }
   int num_threads = options.num_threads;
   if (num_threads == 0) {

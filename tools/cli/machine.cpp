@@ -1,6 +1,5 @@
 #include "tools/cli/machine.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,8 +9,9 @@
 #include <optional>
 #include <string_view>
 
+#include "base/id_list.h"
+#include "base/shown_text.h"
 #include "base/thread_cpus.h"
-#include "cpu_lora/topology/machine_map.h"
 
 namespace tandem {
 namespace {
@@ -42,11 +42,17 @@ std::optional<int> take_number(std::string_view& text) {
 
 std::string cpu_name() {
   const std::string name = line_of("/proc/cpuinfo", "model name");
-  return name.empty() ? "unknown" : name;
+  return name.empty() ? "unknown" : shown_text(name);
 }
 
 Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view setting) {
   const std::vector<int> usable = cpus_of_thread();
+  if (usable.empty()) {
+    return error(StatusCode::unavailable,
+                 "{}: nobody tells which cores this process may run on: sched_getaffinity and "
+                 "/proc/self/status are both forbidden",
+                 setting);
+  }
   std::vector<int> cpus;
   std::string_view rest = text;
   const auto malformed = [&] {
@@ -59,7 +65,7 @@ Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view se
     if (rest.starts_with('-')) {
       rest.remove_prefix(1);
       const auto end = take_number(rest);
-      if (!end || *end < *first || *end >= CPU_SETSIZE) return malformed();
+      if (!end || *end < *first || *end > kMaxId) return malformed();
       last = *end;
     }
     for (int cpu = *first; cpu <= last; ++cpu) {

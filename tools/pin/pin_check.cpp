@@ -58,6 +58,14 @@ std::string cpu_text(int cpu) {
   return cpu < 0 ? "-" : std::to_string(cpu);
 }
 
+// Whether the nodes of all memory that belongs on one can be read.
+bool all_regions_are_known(const ObservedEngine& engine) {
+  return std::ranges::all_of(engine.regions, [&](const ObservedRegion& region) {
+    return region.problem.empty() ||
+           engine.info.groups[static_cast<std::size_t>(region.group)].node < 0;
+  });
+}
+
 std::string report_text(const Checked& checked) {
   const ControlInfo& info = checked.engine.info;
   std::string out = fmt::format("engine {}", info.pid);
@@ -101,7 +109,12 @@ std::string report_text(const Checked& checked) {
   for (const Drift& drift : checked.drift) {
     out += fmt::format("  drift: {}\n    remedy: {}\n", drift.what, drift.remedy);
   }
-  if (checked.drift.empty()) out += "  ok: all is where it belongs\n";
+  if (checked.drift.empty()) {
+    out +=
+        all_regions_are_known(checked.engine)
+            ? "  ok: all is where it belongs\n"
+            : "  ok so far: what can be seen is where it belongs; the rest is unknown, see above\n";
+  }
   return out;
 }
 
@@ -191,6 +204,10 @@ Result<std::vector<Checked>> check(int pid) {
     if (!engine) {
       // Of all engines one may end meanwhile.
       if (pid == 0 && engine.status().code() == StatusCode::not_found) continue;
+      if (pid == 0 && engine.status().code() == StatusCode::unavailable) {
+        fmt::print(stderr, "tandem pin check: {}\n", engine.status().message());
+        continue;
+      }
       return engine.status();
     }
     std::vector<Drift> drift = find_drift(*engine, machine);

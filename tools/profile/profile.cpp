@@ -16,6 +16,7 @@
 #include "engine/loader/shard.h"
 #include "gpu/cuda/cuda_device.h"
 #include "tools/cli/flags/flags.h"
+#include "tools/cli/flags/output.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/cli/settings.h"
@@ -253,14 +254,23 @@ Result<int> answer_questions(const EngineSettings& engine, const ProfileSettings
   return diff.largest_change > kDiffLimit ? kExitFailure : kExitOk;
 }
 
+// Says what cannot be written before minutes of measuring, and makes the profile's folder.
+Status check_outputs(const std::string& out, const std::string& html) {
+  std::error_code failure;
+  std::filesystem::create_directories(std::filesystem::path(out).parent_path(), failure);
+  TANDEM_TRY(check_output("out", out, true));
+  return check_output("html", html);
+}
+
 Result<int> measure_and_write(const EngineSettings& engine, const ProfileSettings& settings) {
   const std::string out = settings.out.empty() ? default_profile_path() : settings.out;
   if (out.empty()) return invalid("out: there is no home folder; name a file with --out FILE");
-  TANDEM_ASSIGN(const Profile profile, Measurement(engine, settings).run());
-  TANDEM_TRY(write_profile(profile, out));
   const std::string html = settings.html.empty()
                                ? std::filesystem::path(out).replace_extension(".html").string()
                                : settings.html;
+  TANDEM_TRY(check_outputs(out, html));
+  TANDEM_ASSIGN(const Profile profile, Measurement(engine, settings).run());
+  TANDEM_TRY(write_profile(profile, out));
   TANDEM_TRY(write_output("html", html, profile_page(profile, settings.command).text()));
   fmt::print("{}\nwritten: {}, {}\nuse it:  tandem serve --profile {} ...\n", profile_text(profile),
              out, html, out);

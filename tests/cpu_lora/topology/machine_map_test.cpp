@@ -3,18 +3,22 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <array>
 #include <set>
+#include <thread>
 
 #include "base/thread_cpus.h"
+#include "tests/support/temp_dir.h"
 
 namespace tandem {
 namespace {
 
-using testing::ElementsAre;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using tandem::testing::TempDir;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr const char* kTwoSockets = "data/machines/two_sockets.xml";
 
@@ -146,8 +150,62 @@ TEST(MachineMap, RanksTheFastCoresFirstWhereTheSlowOnesHaveTheLowestNumbers) {
 
 TEST(MachineMap, HasNoKindsOfCoresWhereAllAreAlike) {
   const MachineMap map = two_sockets();
-  EXPECT_THAT(ranks_of(map), testing::Each(0));
+  EXPECT_THAT(ranks_of(map), ::testing::Each(0));
   EXPECT_THAT(map.core_kinds, IsEmpty());
+}
+
+std::vector<int> nodes_of_cores(const MachineMap& map) {
+  std::set<int> nodes;
+  for (const MachineCore& core : map.cores) nodes.insert(core.node);
+  return {nodes.begin(), nodes.end()};
+}
+
+TEST(MachineMap, PutsCoresAtTheirOwnNodeWhereOneOfMemoryAloneHasALowerNumber) {
+  const MachineMap map = read_file("data/machines/memory_node_first.xml");
+  EXPECT_THAT(nodes_of_cores(map), ElementsAre(1, 2));
+  ASSERT_THAT(map.gpus, SizeIs(1));
+  EXPECT_THAT(map.gpus[0].nodes, ElementsAre(2));
+}
+
+TEST(MachineMap, PutsCoresAtOrdinaryMemoryRatherThanAtTheLittleThatIsFast) {
+  const MachineMap map = read_file("data/machines/fast_memory_first.xml");
+  EXPECT_THAT(nodes_of_cores(map), ElementsAre(2, 3));
+  EXPECT_THAT(map.gpus[0].nodes, ElementsAre(3));
+}
+
+TEST(MachineMap, KnowsWhereAGpuIsWhereOneNodeAloneHasCores) {
+  const MachineMap map = read_file("data/machines/memory_node_beside.xml");
+  ASSERT_THAT(map.nodes, SizeIs(2));
+  EXPECT_THAT(nodes_of_cores(map), ElementsAre(0));
+  EXPECT_THAT(map.gpus[0].nodes, ElementsAre(0));
+}
+
+TEST(MachineMap, HasOneNodeWithAllMemoryWhereTheKernelsFolderOfNodesIsEmpty) {
+  const TempDir empty;
+  MachineOptions options;
+  options.node_folder = empty.path();
+  const MachineMap map = read(options);
+  const MachineMap usual = read({});
+  ASSERT_THAT(map.nodes, SizeIs(1));
+  EXPECT_GT(map.nodes[0].memory_bytes, std::uint64_t{1} << 20);
+  EXPECT_EQ(map.num_threads(), usual.num_threads());
+  std::vector<int> usable;
+  for (const MachineCore& core : map.cores) {
+    EXPECT_EQ(core.node, 0);
+    for (const int cpu : core.usable()) usable.push_back(cpu);
+  }
+  EXPECT_THAT(usable, ::testing::UnorderedElementsAreArray(cpus_of_thread(getpid())));
+}
+
+TEST(MachineMap, LeavesThisThreadOnItsCpus) {
+  std::vector<int> before, after;
+  std::thread([&] {
+    pin_this_thread(std::array{cpus_of_thread().back()}, "a test");
+    before = cpus_of_thread();
+    read({});
+    after = cpus_of_thread();
+  }).join();
+  EXPECT_EQ(after, before);
 }
 
 TEST(MachineMap, TakesAQuotaForOtherMachinesOnly) {
@@ -168,16 +226,6 @@ TEST(MachineMap, RefusesWhatItCannotRead) {
   EXPECT_THAT(read_machine(options).status().message(), HasSubstr("golden.json is not a machine"));
   options.synthetic = "core:2 pu:1";
   EXPECT_THAT(read_machine(options).status().message(), HasSubstr("not both"));
-}
-
-TEST(IdList, ReadsRangesAndWritesThemShortest) {
-  EXPECT_THAT(*parse_id_list("0-3,8,2"), ElementsAre(0, 1, 2, 3, 8));
-  EXPECT_THAT(*parse_id_list(""), IsEmpty());
-  for (const char* text : {"a", "1,", ",1", "3-1", "-1", "1--2", "1 2", "99999999"}) {
-    EXPECT_FALSE(parse_id_list(text).ok()) << text;
-  }
-  EXPECT_EQ(format_id_list({8, 0, 1, 2, 1, 4, 5}), "0-2,4-5,8");
-  EXPECT_EQ(format_id_list({}), "");
 }
 
 }  // namespace

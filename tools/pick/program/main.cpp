@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +20,7 @@
 #include "scheduler/picker/picker_front.h"
 #include "scheduler/picker/picker_host.h"
 #include "tools/cli/flags/flags.h"
+#include "tools/cli/flags/output.h"
 #include "tools/cli/signals.h"
 #include "tools/pick/pick.h"
 #include "tools/pick/pick_settings.h"
@@ -90,10 +90,5 @@ int run(const std::vector<std::string>& args) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  try {
-    return tandem::run({argv + 1, argv + argc});
-  } catch (const std::exception& failure) {
-    fmt::print(stderr, "tandem pick: internal error: {}\n", failure.what());
-    return tandem::kExitFailure;
-  }
+  return tandem::run_program("tandem pick", [&] { return tandem::run({argv + 1, argv + argc}); });
 }
