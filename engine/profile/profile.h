@@ -74,6 +74,8 @@ struct Profile {
   CostModel costs;
   // One for each cost that was measured; none in files of programs that did not judge them.
   std::vector<FigureSpread> figures;
+  // Who else had processors while they were measured, a sentence for people; empty: nobody.
+  std::string others;
   std::vector<ProfileFit> fits;
   std::vector<ProfileTable> tables;
   // What engines that planned with these costs have learnt since; none: nothing.

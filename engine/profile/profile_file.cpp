@@ -221,6 +221,10 @@ Result<Profile> read_object(const Json& json) {
   TANDEM_ASSIGN(const Json* costs, required_object(fields, "costs"));
   TANDEM_ASSIGN(profile.costs, read_costs(*costs));
   TANDEM_ASSIGN(profile.figures, read_figures(fields));
+  TANDEM_ASSIGN(profile.others, fields.text("others"));
+  if (profile.others.size() > kMaxWhyBytes) {
+    return invalid("'others' is longer than {}", kMaxWhyBytes);
+  }
   TANDEM_ASSIGN(const Json* fits, required_list(fields, "fits", kMaxTables));
   for (const Json& fit : *fits) {
     TANDEM_ASSIGN(ProfileFit read, read_fit(fit));
@@ -287,6 +291,7 @@ std::string to_json(const Profile& profile) {
     if (!figure.why.empty()) entry["why"] = figure.why;
     json["figures"].push_back(std::move(entry));
   }
+  if (!profile.others.empty()) json["others"] = profile.others;
   json["fits"] = OrderedJson::array();
   for (const ProfileFit& fit : profile.fits) {
     json["fits"].push_back({{"name", fit.name},

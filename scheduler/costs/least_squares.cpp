@@ -36,17 +36,21 @@ std::optional<std::vector<double>> solve(Rows m, std::vector<double> v) {
 }
 
 double squares_left(const Rows& x, const std::vector<double>& target,
-                    const std::vector<double>& coefficients) {
+                    const std::vector<double>& coefficients, const std::vector<double>& weights) {
   double sum = 0;
   for (std::size_t s = 0; s < x.size(); ++s) {
     const double predicted =
         std::inner_product(x[s].begin(), x[s].end(), coefficients.begin(), 0.0);
-    sum += (target[s] - predicted) * (target[s] - predicted);
+    sum += weights[s] * (target[s] - predicted) * (target[s] - predicted);
   }
   return sum;
 }
 
-Status check_samples(const Rows& x, const std::vector<double>& y, std::size_t columns) {
+Status check_samples(const Rows& x, const std::vector<double>& y, std::size_t columns,
+                     const std::vector<double>& weights) {
+  if (!weights.empty() && weights.size() != y.size()) {
+    return invalid("{} weights of {} samples", weights.size(), y.size());
+  }
   if (x.size() != y.size() || columns == 0 || columns > 6 || y.size() < columns) {
     return invalid("{} samples of {} columns cannot be fitted", y.size(), columns);
   }
@@ -75,9 +79,11 @@ double r_squared(const std::vector<double>& y, const std::vector<double>& predic
   return 1 - left / all;
 }
 
-Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y) {
+Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y,
+                             const std::vector<double>& weights) {
   const std::size_t columns = x.empty() ? 0 : x.front().size();
-  TANDEM_TRY(check_samples(x, y, columns));
+  TANDEM_TRY(check_samples(x, y, columns, weights));
+  const std::vector<double> weight = weights.empty() ? std::vector(y.size(), 1.0) : weights;
   // Relative: each sample divided by its y. Columns scaled to one, so that pivots mean something.
   Rows scaled = x;
   std::vector<double> scale(columns, 0);
@@ -93,7 +99,7 @@ Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y) {
   const std::vector<double> ones(y.size(), 1.0);
   // None below zero: of all choices of columns whose solution is so, the one that leaves least.
   std::vector<double> best(columns, 0);
-  double best_left = squares_left(scaled, ones, best);
+  double best_left = squares_left(scaled, ones, best, weight);
   for (unsigned mask = 1; mask < (1U << columns); ++mask) {
     std::vector<std::size_t> used;
     for (std::size_t c = 0; c < columns; ++c) {
@@ -101,10 +107,13 @@ Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y) {
     }
     Rows normal(used.size(), std::vector<double>(used.size(), 0));
     std::vector<double> right(used.size(), 0);
-    for (const std::vector<double>& row : scaled) {
+    for (std::size_t s = 0; s < scaled.size(); ++s) {
+      const std::vector<double>& row = scaled[s];
       for (std::size_t i = 0; i < used.size(); ++i) {
-        for (std::size_t j = 0; j < used.size(); ++j) normal[i][j] += row[used[i]] * row[used[j]];
-        right[i] += row[used[i]];
+        for (std::size_t j = 0; j < used.size(); ++j) {
+          normal[i][j] += weight[s] * row[used[i]] * row[used[j]];
+        }
+        right[i] += weight[s] * row[used[i]];
       }
     }
     const auto solved = solve(std::move(normal), std::move(right));
@@ -116,7 +125,7 @@ Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y) {
       ok = ok && std::isfinite((*solved)[i]) && (*solved)[i] >= 0;
     }
     if (!ok) continue;
-    const double left = squares_left(scaled, ones, tried);
+    const double left = squares_left(scaled, ones, tried, weight);
     // A column that explains nothing beyond rounding is left out.
     if (left < best_left * (1 - 1e-9)) {
       best_left = left;
@@ -134,10 +143,12 @@ Result<LinearFit> fit_linear(const Rows& x, const std::vector<double>& y) {
   return fit;
 }
 
-Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::vector<double>& y) {
+Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::vector<double>& y,
+                                     const std::vector<double>& weights) {
   Rows rows;
   for (const double value : x) rows.push_back({value});
-  TANDEM_TRY(check_samples(rows, y, 1));
+  TANDEM_TRY(check_samples(rows, y, 1, weights));
+  const std::vector<double> weight = weights.empty() ? std::vector(y.size(), 1.0) : weights;
   if (std::any_of(x.begin(), x.end(), [](double v) { return v <= 0; }) || x.size() < 2) {
     return invalid("a floor and a line need two samples or more, all above zero");
   }
@@ -151,16 +162,16 @@ Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::ve
     double one = 0;
     double two = 0;
     for (std::size_t i = 0; i < floor; ++i) {
-      one += 1 / y[order[i]];
-      two += 1 / (y[order[i]] * y[order[i]]);
+      one += weight[order[i]] / y[order[i]];
+      two += weight[order[i]] / (y[order[i]] * y[order[i]]);
     }
     const double level = one / two;
     one = 0;
     two = 0;
     for (std::size_t i = floor; i < order.size(); ++i) {
       const double ratio = x[order[i]] / y[order[i]];
-      one += ratio;
-      two += ratio * ratio;
+      one += weight[order[i]] * ratio;
+      two += weight[order[i]] * ratio * ratio;
     }
     // Without a sample on the line, it starts at the last one.
     const double slope = floor < order.size() ? one / two : level / x[order.back()];
@@ -168,7 +179,7 @@ Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::ve
     std::vector<double> predicted(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
       predicted[i] = std::max(level, slope * x[i]);
-      left += (1 - predicted[i] / y[i]) * (1 - predicted[i] / y[i]);
+      left += weight[i] * (1 - predicted[i] / y[i]) * (1 - predicted[i] / y[i]);
     }
     if (left >= best_left) continue;
     best_left = left;

@@ -16,11 +16,13 @@ struct LinearFit {
 // Coefficients c >= 0 with the least sum of ((y - x c) / y)^2, so that a small sample counts as
 // much as a large one; R2 of the plain residuals. Rows of x are samples, up to 6 columns, at least
 // as many samples as columns. Refuses samples that are not finite, and y that is not positive.
+// `weights` of the squares: one for each sample, all above 0; none: all alike.
 Result<LinearFit> fit_linear(const std::vector<std::vector<double>>& x,
-                             const std::vector<double>& y);
+                             const std::vector<double>& y, const std::vector<double>& weights = {});
 
 // y = max(c0, c1 x): a floor, then a line through the origin. At least two samples, all positive.
-Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::vector<double>& y);
+Result<LinearFit> fit_floor_and_line(const std::vector<double>& x, const std::vector<double>& y,
+                                     const std::vector<double>& weights = {});
 
 double r_squared(const std::vector<double>& y, const std::vector<double>& predicted);
 

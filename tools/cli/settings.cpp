@@ -137,8 +137,7 @@ void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered)
       .meta("DIR");
   add(s.calibrate, "calibrate",
       "measure this machine's costs at the start (2 s) where nothing has been learnt and no "
-      "profile "
-      "is given");
+      "profile of certain figures is given");
   add(s.cpu_workers, "cpu_workers",
       "processes that compute cold adapters, a core each; -1: chosen, 0: none")
       .range(-1, 64);

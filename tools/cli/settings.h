@@ -36,7 +36,7 @@ struct EngineSettings {
   std::string profile;            // file that `tandem profile` wrote; empty: built-in figures
   std::string learned_costs;      // folder; "none": nothing is kept; empty: in the user's cache
   double cost_error = 1;          // times by which figures are to be too long: benchmarks' alone
-  bool calibrate = true;          // where neither a profile nor anything that was learnt is there
+  bool calibrate = true;          // where neither a certain profile nor anything learnt is there
   std::int64_t cpu_workers = -1;  // -1: chosen
   std::string worker_cpus;        // "4-15"; empty: chosen
   double worker_spin_ms = engine_defaults::kWorkerSpinMs;

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread_cpus.h"
 #include "cpu_lora/topology/pin_plan.h"
 #include "engine/loader/shard.h"
 #include "gpu/cuda/cuda_device.h"
@@ -24,9 +24,10 @@
 #include "tools/profile/first_tokens_measure.h"
 #include "tools/profile/first_tokens_view.h"
 #include "tools/profile/profile.h"
-#include "tools/profile/profile_fit.h"
+#include "tools/profile/profile_diff.h"
 #include "tools/profile/profile_map.h"
 #include "tools/profile/profile_measure.h"
+#include "tools/profile/profile_passes.h"
 #include "tools/profile/profile_report.h"
 #include "tools/profile/profile_workers.h"
 #include "tools/setup/core_setup.h"
@@ -39,14 +40,15 @@ namespace {
 
 const CommandInfo kInfo{
     "profile", "[--model DIR|SHAPE] [flags]",
-    "Measures, in half a minute on a GPU (three at most), what the planner of cold starts needs to "
-    "know of this\n"
-    "machine and model: the link, the device's time per layer, the CPU workers, the way between\n"
-    "them. Fits linear models, prints them with the map of which source wins where, and writes a\n"
-    "profile for `tandem serve --profile FILE`, and a page with plots beside it.\n\n"
+    "Measures, in a minute or less, what the planner of cold starts needs to know of this machine\n"
+    "and model: the link, the device's time per layer, the CPU workers, the way between them. All\n"
+    "by turns, until the figures stand or the time is over. Fits linear models, prints them with\n"
+    "the map of which source wins where, says of each figure how far it can be trusted, and "
+    "writes\n"
+    "a profile for `tandem serve --profile FILE`, and a page with plots beside it.\n\n"
     "With --explain, --what-if, --map or --diff it measures nothing and answers from a profile.\n"
-    "Exit status: 0; 1 when something failed, or --diff found a figure changed by more than 10 %;\n"
-    "2 for a mistake in the flags.",
+    "Exit status: 0; 1 when something failed, or --diff found a figure changed by more than 10 %\n"
+    "and by more than the spreads of both explain; 2 for a mistake in the flags.",
     "  tandem profile --model ./llama-2-7b --out profile.json\n"
     "  tandem profile --explain tokens=64 rank=64 cold=3 link=10\n"
     "  tandem profile --from profile.json --what-if cores=8 link=12\n"
@@ -90,9 +92,7 @@ std::vector<std::string> join_words(const std::vector<std::string>& args) {
 }
 
 // The cores that serve would have, beside the engines that run.
-Status choose_cpus(EngineSettings engine, const ProfileSettings& settings, bool on_host,
-                   ProfileTarget& target) {
-  if (settings.workers >= 0) engine.cpu_workers = settings.workers;
+Status choose_cpus(const EngineSettings& engine, bool on_host, ProfileTarget& target) {
   TANDEM_ASSIGN(const MachineMap machine, read_machine());
   TANDEM_ASSIGN(const PinPlan plan, plan_cores(engine, !on_host, machine, claims_of_others()));
   for (const std::string& fact : plan.facts) log::info("{}", fact);
@@ -105,7 +105,10 @@ Status choose_cpus(EngineSettings engine, const ProfileSettings& settings, bool 
 class Measurement {
  public:
   Measurement(const EngineSettings& engine, const ProfileSettings& settings)
-      : engine_(engine), settings_(settings), start_(clock_.now()) {}
+      : engine_(engine), settings_(settings), start_(clock_.now()) {
+    // The device's threads leave the workers' cores alone, as they do in a server with as many.
+    if (settings.workers >= 0) engine_.cpu_workers = settings.workers;
+  }
 
   Result<Profile> run() {
     TANDEM_ASSIGN(target_.config, find_model_config(engine_.model));
@@ -117,15 +120,15 @@ class Measurement {
     const DeviceInfo& device = devices_.front()->info();
     const bool on_host = !device.is_cuda;
     TANDEM_ASSIGN(target_.dtype, choose_dtype(engine_, target_.config, !on_host));
-    TANDEM_TRY(choose_cpus(engine_, settings_, on_host, target_));
+    TANDEM_TRY(choose_cpus(engine_, on_host, target_));
     target_.quick = settings_.quick || on_host;
+    target_.usable_cpus = cpus_of_thread();
     profile_.date = utc_now();
     profile_.commit = build_commit();
     profile_.machine = this_machine(device);
     profile_.workers = static_cast<std::int32_t>(target_.worker_cpus.size());
     profile_.model = this_model(target_.config, target_.dtype, engine_.model, num_devices);
-    TANDEM_TRY(measure());
-    TANDEM_ASSIGN(const std::vector<std::string> notes, fit_profile(profile_));
+    TANDEM_ASSIGN(const std::vector<std::string> notes, measure_where_the_engine_runs());
     for (const std::string& note : notes) log::warning("{}", note);
     log::info("measuring first tokens of cold adapters, to hold against the costs");
     const Status first_tokens = measure_first_tokens(engine_, target_, profile_);
@@ -135,52 +138,52 @@ class Measurement {
   }
 
  private:
-  Status measure() {
-    struct Stage {
-      const char* what;
-      std::function<Status()> run;
-    };
-    const Stage stages[] = {
-        {"the link", [&] { return measure_link(target_, profile_); }},
-        {"the layer's products", [&] { return measure_gemm(target_, profile_); }},
-        {"the LoRA operation", [&] { return measure_lora(target_, profile_); }},
-        {"steps of the model", [&] { return run_steps(); }},
-        {"the way to a worker and back", [&] { return measure_trip(target_, profile_); }},
-        {"host memory", [&] { return measure_memory(target_, profile_); }},
-        {"CPU workers", [&] { return run_workers(); }},
-    };
-    std::size_t number = 0;
-    for (const Stage& stage : stages) {
-      log::info("measuring {} ({} of {}, {:.0f} s so far)", stage.what, ++number, std::size(stages),
-                seconds_between(start_, clock_.now()));
-      const Status status = stage.run();
-      if (!status) return status.with_context(fmt::format("measuring {}", stage.what));
-    }
-    return {};
+  // Threads of streams begin where the thread that makes them runs.
+  Result<std::vector<std::string>> measure_where_the_engine_runs() {
+    const std::vector<int>& before = target_.usable_cpus;
+    if (!engine_.pin || before.empty() || target_.engine_cpus.empty()) return measure();
+    pin_this_thread(target_.engine_cpus, "the measuring thread");
+    Result<std::vector<std::string>> notes = measure();
+    pin_this_thread(before, "the measuring thread");
+    return notes;
   }
 
-  Status run_steps() {
+  Result<std::vector<std::string>> measure() {
+    std::vector<int> cpus = target_.engine_cpus;
+    cpus.insert(cpus.end(), target_.worker_cpus.begin(), target_.worker_cpus.end());
+    BusyOthers others(clock_, std::move(cpus), {});
+    std::vector<NamedStage> stages;
+    const auto add = [&](std::string what, MadeStage made) -> Status {
+      if (!made) return made.status().with_context("measuring " + what);
+      stages.push_back({std::move(what), *std::move(made)});
+      return {};
+    };
+    TANDEM_TRY(add("the link", make_link_stage(target_)));
+    TANDEM_TRY(add("the layer's products", make_gemm_stage(target_)));
+    TANDEM_TRY(add("the LoRA operation", make_lora_stage(target_)));
+    TANDEM_TRY(add("steps of the model", make_steps()));
+    TANDEM_TRY(add("the way to a worker and back", make_trip_stage(target_)));
+    if (!target_.worker_cpus.empty()) {
+      TANDEM_TRY(add("host memory", make_memory_stage(target_)));
+      TANDEM_TRY(add("CPU workers", make_worker_stage(target_)));
+    }
+    PassLimits limits;
+    if (!target_.quick) limits.seconds = 40;
+    if (settings_.quick) limits.seconds = 3;
+    return measure_in_passes(stages, limits, clock_, Progress::is_terminal(STDERR_FILENO), others,
+                             profile_);
+  }
+
+  MadeStage make_steps() {
     Progress progress("making dummy weights", STDERR_FILENO, Progress::is_terminal(STDERR_FILENO),
                       clock_);
-    return measure_steps(target_, profile_, [&](std::size_t done, std::size_t total) {
+    return make_steps_stage(target_, [&](std::size_t done, std::size_t total) {
       progress.update(done, total);
       if (done == total) progress.finish();
     });
   }
 
-  // The pace of a step's jobs is the pace of its layers, less what their products take.
-  Status run_workers() {
-    double gap_s = CostModel{}.layer_s;
-    const ProfileTable* steps = profile_.table("prefill");
-    if (steps != nullptr && !steps->rows.empty()) {
-      const std::vector<double> seconds = steps->column("seconds");
-      gap_s = *std::min_element(seconds.begin(), seconds.end()) /
-              static_cast<double>(profile_.model.num_layers);
-    }
-    return measure_workers(target_, std::min(0.7 * gap_s, 2e-4), profile_);
-  }
-
-  const EngineSettings& engine_;
+  EngineSettings engine_;
   const ProfileSettings& settings_;
   const SteadyClock clock_{};
   const TimePoint start_;

@@ -4,16 +4,44 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "scheduler/costs/least_squares.h"
+#include "tools/profile/robust_fit.h"
+#include "tools/profile/worker_fit.h"
 
 namespace tandem {
 namespace {
 
 using Rows = std::vector<std::vector<double>>;
+
+// What hardware can do. What is measured beyond it was measured while something else happened.
+struct Possible {
+  std::string_view key;
+  double low, high;
+  std::string_view because;
+};
+constexpr Possible kPossible[] = {
+    // Two generations beyond the fastest link between a CPU and its GPU (NVLink-C2C, 450 GB/s).
+    {"link_bytes_per_s", 1e6, 1e12, "no link is faster than 1 TB/s"},
+    // A call that hands a copy to a queue takes a few cache misses at least; a millisecond is that
+    // of a thread that had to be woken, which in a row of copies happens to the first.
+    {"copy_s", 1e-8, 1e-3, "a copy in a row costs from 10 ns to 1 ms beside its bytes"},
+    // Bell and answer are a cache line each that goes from one core to another, some 40 ns; a
+    // millisecond is again somebody who had to be woken, and in a step nobody sleeps.
+    {"trip_s", 8e-8, 1e-3, "two cache lines cross in 80 ns at least, and nobody sleeps for 1 ms"},
+    // x and y are copied by kernels, or through caches: from 100 MB/s to 1 TB/s.
+    {"row_byte_s", 1e-12, 1e-8, "rows are copied at 100 MB/s to 1 TB/s"},
+};
+
+// Does it describe what was measured? R2 alone does not tell where all cases take about as long.
+constexpr double kFairFit = 0.5;
+constexpr double kFarOff = 0.2;  // of more than a quarter of the cases
 
 class Fitter {
  public:
@@ -21,6 +49,7 @@ class Fitter {
 
   Status run() {
     profile_.fits.clear();
+    profile_.figures.clear();
     TANDEM_TRY(fit_link());
     TANDEM_TRY(fit_steps());
     TANDEM_TRY(fit_lora());
@@ -38,24 +67,59 @@ class Fitter {
     notes.push_back(fmt::format("{} was not measured: the built-in figure stays", what));
     return nullptr;
   }
-  void keep(std::string name, std::string formula, const LinearFit& fit) {
+  // Adds the fit; returns why it says little, or nothing.
+  std::string keep(std::string name, std::string formula, const LinearFit& fit,
+                   const std::vector<double>& seconds, const std::vector<double>& predicted) {
     profile_.fits.push_back({std::move(name), std::move(formula), fit.coefficients, fit.r2});
+    std::size_t far_off = 0;
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      far_off += std::abs(1 - predicted[i] / seconds[i]) > kFarOff ? 1 : 0;
+    }
+    if (fit.r2 >= kFairFit || 4 * far_off <= seconds.size()) return {};
+    return fmt::format("the model '{}' does not describe what was measured (R2 {:.2f})",
+                       profile_.fits.back().formula, fit.r2);
+  }
+  // Sets the cost, within what is possible; `doubt`: why it is not to be relied on, or nothing.
+  void measured(std::string_view key, double value, std::string doubt = {}) {
+    for (const Possible& possible : kPossible) {
+      if (possible.key != key || (value >= possible.low && value <= possible.high)) continue;
+      if (doubt.empty()) {
+        doubt = fmt::format("{:.3g} was measured, and {}", value, possible.because);
+      }
+      value = std::clamp(value, possible.low, possible.high);
+    }
+    for (const CostField& field : cost_fields()) {
+      if (field.key != key) continue;
+      // A machine beyond the ranges would write a profile that nobody reads.
+      value = std::clamp(value, field.low, field.high);
+      profile_.costs.*field.member = value;
+    }
+    profile_.figures.push_back({std::string(key), value, 0, doubt.empty(), std::move(doubt)});
   }
   // seconds = a + b x
-  Result<LinearFit> line(const std::vector<double>& x, const std::vector<double>& seconds) {
+  Result<std::pair<LinearFit, std::string>> line(std::string name, std::string formula,
+                                                 const std::vector<double>& x,
+                                                 const std::vector<double>& seconds) {
     Rows rows;
     for (const double value : x) rows.push_back({1, value});
-    return fit_linear(rows, seconds);
+    TANDEM_ASSIGN(LinearFit fit, fit_linear_robustly(rows, seconds));
+    std::vector<double> predicted;
+    for (const double value : x) {
+      predicted.push_back(fit.coefficients[0] + fit.coefficients[1] * value);
+    }
+    std::string doubt = keep(std::move(name), std::move(formula), fit, seconds, predicted);
+    return std::pair(std::move(fit), std::move(doubt));
   }
 
   Status fit_link() {
     const ProfileTable* table = have("link", "the link");
     if (table == nullptr) return {};
-    TANDEM_ASSIGN(const LinearFit fit, line(table->column("bytes"), table->column("seconds")));
+    TANDEM_ASSIGN(const auto found, line("link", "seconds = a + b bytes", table->column("bytes"),
+                                         table->column("seconds")));
+    const auto& [fit, doubt] = found;
     if (fit.coefficients[1] <= 0) return invalid("link: larger copies take no longer");
-    keep("link", "seconds = a + b bytes", fit);
-    profile_.costs.copy_s = fit.coefficients[0];
-    profile_.costs.link_bytes_per_s = 1 / fit.coefficients[1];
+    measured("copy_s", fit.coefficients[0], doubt);
+    measured("link_bytes_per_s", 1 / fit.coefficients[1], doubt);
     return {};
   }
 
@@ -63,22 +127,27 @@ class Fitter {
     if (const ProfileTable* table = have("prefill", "a layer's time")) {
       const std::vector<double> tokens = table->column("tokens");
       std::vector<double> seconds = table->column("seconds");
-      TANDEM_ASSIGN(const LinearFit prefill, line(tokens, seconds));
-      keep("prefill", "seconds = a + b tokens", prefill);
+      TANDEM_TRY(line("prefill", "seconds = a + b tokens", tokens, seconds).status());
       for (double& value : seconds) value /= static_cast<double>(profile_.model.num_layers);
-      TANDEM_ASSIGN(const LinearFit layer, fit_floor_and_line(tokens, seconds));
-      keep("layer", "seconds = max(a, b rows)", layer);
-      profile_.costs.layer_s = layer.coefficients[0];
-      profile_.costs.layer_row_s = layer.coefficients[1];
+      TANDEM_ASSIGN(const LinearFit layer, fit_floor_and_line_robustly(tokens, seconds));
+      std::vector<double> predicted;
+      for (const double count : tokens) {
+        predicted.push_back(std::max(layer.coefficients[0], layer.coefficients[1] * count));
+      }
+      const std::string doubt =
+          keep("layer", "seconds = max(a, b rows)", layer, seconds, predicted);
+      measured("layer_s", layer.coefficients[0], doubt);
+      measured("layer_row_s", layer.coefficients[1], doubt);
     }
     if (const ProfileTable* table = have("decode", "a decode step")) {
-      TANDEM_ASSIGN(const LinearFit fit, line(table->column("batch"), table->column("seconds")));
-      keep("decode", "seconds = a + b batch", fit);
+      TANDEM_TRY(
+          line("decode", "seconds = a + b batch", table->column("batch"), table->column("seconds"))
+              .status());
     }
     if (const ProfileTable* table = have("gemm", "the layer's products", 1)) {
       const std::vector<double> seconds = table->column("seconds");
       const double least = *std::min_element(seconds.begin(), seconds.end());
-      profile_.costs.overlap = std::clamp(least / 4 / profile_.costs.layer_s, 0.0, 0.25);
+      measured("overlap", std::clamp(least / 4 / profile_.costs.layer_s, 0.0, 0.25));
     }
     return {};
   }
@@ -92,11 +161,9 @@ class Fitter {
     const std::vector<double> seconds = table->column("seconds");
     std::vector<double> padded;
     for (std::size_t i = 0; i < batch.size(); ++i) padded.push_back(batch[i] * largest[i]);
-    TANDEM_ASSIGN(const LinearFit bgmv, line(padded, seconds));
-    keep("lora (BGMV)", "seconds = a + b batch x max rank", bgmv);
-    TANDEM_ASSIGN(const LinearFit mbgmv, line(table->column("sum_ranks"), seconds));
-    keep("lora (MBGMV)", "seconds = a + b sum of ranks", mbgmv);
-    return {};
+    TANDEM_TRY(line("lora (BGMV)", "seconds = a + b batch x max rank", padded, seconds).status());
+    return line("lora (MBGMV)", "seconds = a + b sum of ranks", table->column("sum_ranks"), seconds)
+        .status();
   }
 
   Status fit_workers() {
@@ -113,99 +180,107 @@ class Fitter {
     }
     const ProfileTable* table = have("worker", "a worker's time");
     if (table == nullptr) return {};
-    // Of each case the better split.
-    using Case = std::tuple<double, double, double, double>;  // workers, rank, rows, groups
-    struct Best {
-      double bytes = 0, flops = 0;
-      std::array<double, 2> seconds = {std::numeric_limits<double>::infinity(),
-                                       std::numeric_limits<double>::infinity()};  // [by_tokens]
-    };
-    std::map<Case, Best> cases;
-    const std::vector<double> workers = table->column("workers");
-    const std::vector<double> ranks = table->column("rank");
-    const std::vector<double> rows = table->column("rows");
-    const std::vector<double> by_tokens = table->column("by_tokens");
-    const std::vector<double> groups = table->column("groups");
-    const std::vector<double> bytes = table->column("bytes");
-    const std::vector<double> flops = table->column("flops");
-    const std::vector<double> seconds = table->column("seconds");
-    for (std::size_t i = 0; i < workers.size(); ++i) {
-      Best& best = cases[{workers[i], ranks[i], rows[i], groups[i]}];
-      best.bytes = bytes[i];
-      best.flops = flops[i];
-      best.seconds[by_tokens[i] != 0] = seconds[i];
-    }
-    const std::vector<double> gaps = table->column("gap_s");
-    const double gap_s = gaps.empty() ? 0 : gaps.front();
-    std::vector<double> y;
-    y.reserve(cases.size());
-    for (const auto& [key, best] : cases) y.push_back(std::min(best.seconds[0], best.seconds[1]));
-    if (y.size() < 4) {
+    const std::vector<Job> jobs = better_splits(*table);
+    if (jobs.size() < 4) {
       notes.emplace_back("too few timings of workers: the built-in figures stay");
       return {};
     }
-    // Weights stream at the memory's speed over some factor, and in part before the bell: in the
-    // gap. Linear for each factor; the best factor is found by trial.
-    constexpr double kLeastFactor = 0.3;
-    constexpr double kMostFactor = 4;
-    LinearFit best_fit;
-    double factor = 1;
-    double least = std::numeric_limits<double>::infinity();
-    for (double tried = kLeastFactor; tried <= kMostFactor; tried *= 1.02) {
-      Rows x;
-      for (const auto& [key, best] : cases) {
-        const double count = std::get<0>(key);
-        const double stream = tried * best.bytes / std::min(one_core * count, all_cores);
-        x.push_back({std::get<3>(key), std::max(0.0, stream - gap_s), best.flops / count});
-      }
-      TANDEM_ASSIGN(const LinearFit fit, fit_linear(x, y));
-      double left = 0;
-      for (std::size_t i = 0; i < y.size(); ++i) {
-        const double predicted = fit.coefficients[0] * x[i][0] + fit.coefficients[1] * x[i][1] +
-                                 fit.coefficients[2] * x[i][2];
-        left += (1 - predicted / y[i]) * (1 - predicted / y[i]);
-      }
-      if (left >= least) continue;
-      least = left;
-      factor = tried;
-      best_fit = fit;
+    std::vector<WorkerSample> samples;
+    for (const Job& job : jobs) {
+      WorkerSample& sample = samples.emplace_back();
+      sample.groups = job.groups;
+      sample.stream_s = job.bytes / std::min(one_core * job.workers, all_cores);
+      sample.gap_s = job.gap_s;
+      sample.flops = job.flops / job.workers;
+      sample.seconds = job.least();
     }
-    keep("worker", "s = a groups + b (stream - gap) + c FLOPs / cores", best_fit);
-    profile_.costs.worker_job_s = best_fit.coefficients[0];
-    // Weights that cost nothing at all were in caches: that says little of others.
-    const double slope = std::max(best_fit.coefficients[1], 0.05);
-    profile_.costs.worker_bytes_per_s = one_core / (slope * factor);
-    profile_.costs.workers_bytes_per_s = all_cores / (slope * factor);
-    profile_.costs.prepare = std::min(1.0, slope * gap_s / profile_.costs.layer_s);
-    if (best_fit.coefficients[2] > 0) profile_.costs.worker_flops = 1 / best_fit.coefficients[2];
+    const WorkerFigures figures = fit_worker(samples);
+    std::vector<double> seconds;
+    std::vector<double> predicted;
+    double gap_s = 0;
+    for (const WorkerSample& sample : samples) {
+      seconds.push_back(sample.seconds);
+      predicted.push_back(figures.seconds(sample));
+      gap_s = std::max(gap_s, sample.gap_s);
+    }
+    LinearFit fit;
+    fit.coefficients = {figures.job_s, figures.slowness, figures.ahead, figures.flop_s};
+    fit.r2 = r_squared(seconds, predicted);
+    const std::string doubt =
+        keep("worker", "s = a groups + max(0, b stream - c gap) + d FLOPs / cores", fit, seconds,
+             predicted);
+    measured("worker_job_s", figures.job_s, doubt);
+    measured("worker_bytes_per_s", one_core / figures.slowness, doubt);
+    measured("workers_bytes_per_s", all_cores / figures.slowness, doubt);
+    measured("prepare", std::min(1.0, figures.ahead * gap_s / profile_.costs.layer_s), doubt);
+    measured("worker_flops", 1 / figures.flop_s, doubt);
+    choose_split(jobs);
+    return {};
+  }
 
-    // Tokens per core: by columns up to so many rows for each core, as long as that is no slower.
+  struct Job {
+    double workers = 1, rank = 0, rows = 0, groups = 1, gap_s = 0;
+    double bytes = 0, flops = 0;
+    std::array<double, 2> seconds = {std::numeric_limits<double>::infinity(),
+                                     std::numeric_limits<double>::infinity()};  // [by_tokens]
+    double least() const { return std::min(seconds[0], seconds[1]); }
+  };
+
+  static std::vector<Job> better_splits(const ProfileTable& table) {
+    const std::vector<double> by_tokens = table.column("by_tokens");
+    const std::vector<double> seconds = table.column("seconds");
+    std::map<std::tuple<double, double, double, double, double>, Job> jobs;
+    const std::vector<double> workers = table.column("workers");
+    const std::vector<double> ranks = table.column("rank");
+    const std::vector<double> rows = table.column("rows");
+    const std::vector<double> groups = table.column("groups");
+    const std::vector<double> gaps = table.column("gap_s");
+    const std::vector<double> bytes = table.column("bytes");
+    const std::vector<double> flops = table.column("flops");
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      const double gap_s = gaps.empty() ? 0 : gaps[i];
+      Job& job = jobs[{workers[i], ranks[i], rows[i], groups[i], gap_s}];
+      const std::array<double, 2> before = job.seconds;
+      job = {workers[i], ranks[i], rows[i], groups[i], gap_s, bytes[i], flops[i], before};
+      job.seconds[by_tokens[i] != 0] = seconds[i];
+    }
+    std::vector<Job> all;
+    for (auto& [key, job] : jobs) all.push_back(job);
+    return all;
+  }
+
+  // Tokens per core: by columns up to so many rows for each core, as long as that is hardly slower.
+  void choose_split(const std::vector<Job>& jobs) {
+    constexpr double kHardly = 1.05;
     double most_workers = 0;
-    for (const auto& [key, best] : cases) most_workers = std::max(most_workers, std::get<0>(key));
+    for (const Job& job : jobs) most_workers = std::max(most_workers, job.workers);
+    if (most_workers < 2) return;                     // one worker has nobody to share rows with
     std::map<double, std::array<double, 2>> by_rows;  // sums over the ranks
-    for (const auto& [key, best] : cases) {
-      if (std::get<0>(key) != most_workers || std::get<3>(key) != 1) continue;
+    for (const Job& job : jobs) {
+      if (job.workers != most_workers || job.groups != 1) continue;
       for (std::size_t split = 0; split < 2; ++split) {
-        by_rows[std::get<2>(key)][split] += best.seconds[split];
+        by_rows[job.rows][split] += job.seconds[split];
       }
     }
     double last_by_columns = 0;
     for (const auto& [count, sums] : by_rows) {
-      if (sums[0] > sums[1]) break;
+      if (sums[0] > kHardly * sums[1]) break;
       last_by_columns = count;
     }
     profile_.costs.tokens_per_core =
         std::max(1, static_cast<std::int32_t>(last_by_columns / most_workers));
-    return {};
+    profile_.figures.push_back({std::string(kTokensPerCore),
+                                static_cast<double>(profile_.costs.tokens_per_core), 0, true, ""});
   }
 
   Status fit_trip() {
     const ProfileTable* table = have("trip", "the round trip");
     if (table == nullptr) return {};
-    TANDEM_ASSIGN(const LinearFit fit, line(table->column("bytes"), table->column("seconds")));
-    keep("trip", "seconds = a + b bytes", fit);
-    profile_.costs.trip_s = fit.coefficients[0];
-    profile_.costs.row_byte_s = fit.coefficients[1];
+    TANDEM_ASSIGN(const auto found, line("trip", "seconds = a + b bytes", table->column("bytes"),
+                                         table->column("seconds")));
+    const auto& [fit, doubt] = found;
+    measured("trip_s", fit.coefficients[0], doubt);
+    measured("row_byte_s", fit.coefficients[1], doubt);
     profile_.costs.offer_s = std::min(profile_.costs.offer_s, profile_.costs.trip_s);
     return {};
   }
@@ -220,11 +295,6 @@ Result<std::vector<std::string>> fit_profile(Profile& profile) {
   profile.costs.element_bytes = static_cast<std::int32_t>(size_of(profile.model.dtype));
   Fitter fitter(profile);
   TANDEM_TRY(fitter.run());
-  // A machine beyond the ranges would write a profile that nobody reads.
-  for (const CostField& field : cost_fields()) {
-    double& value = profile.costs.*field.member;
-    value = std::clamp(value, field.low, field.high);
-  }
   return std::move(fitter.notes);
 }
 

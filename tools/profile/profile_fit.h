@@ -21,8 +21,10 @@ namespace tandem {
 //            one job of so many groups through the mailbox, gap_s after the one before
 //   trip     rows, bytes, seconds                  offer, an echo, accept: bytes of x and y
 //
-// Sets profile.costs and profile.fits from the tables that are there; what is not there keeps the
-// built-in figure and is named in the answer, a sentence each.
+// Sets profile.costs, profile.fits and profile.figures from the tables that are there; what is not
+// there keeps the built-in figure and is named in the answer, a sentence each. Each figure is kept
+// within what hardware can do; `certain` is false, with the reason, for one that had to be, and for
+// one of a model that does not describe the samples. Spreads are 0: one set of tables shows none.
 Result<std::vector<std::string>> fit_profile(Profile& profile);
 
 // How well a fit with these coefficients describes, in words: "R2 0.962".

@@ -16,41 +16,29 @@
 #include "tools/bench/measure/bench_executor.h"
 #include "tools/bench/measure/bench_handoff.h"
 #include "tools/bench/measure/bench_peaks.h"
+#include "tools/profile/rounds.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
+// Of each pass; what one is held up in, the median of three forgets.
+constexpr int kRounds = 3;
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// Seconds of `enqueue`, median: until the streams have run it. At least three rounds, at most
-// `most_rounds`, and no more after `budget_s`.
+// Seconds of `enqueue`: until the streams have run it.
 template <typename Enqueue>
-Result<double> time_on(std::span<Stream* const> streams, int most_rounds, double budget_s,
-                       Enqueue&& enqueue) {
+Result<double> time_on(std::span<Stream* const> streams, const Enqueue& enqueue) {
   const SteadyClock clock;
-  std::vector<double> seconds;
-  double spent = 0;
-  for (int round = -1; round < most_rounds; ++round) {  // the first warms up
-    if (round >= 3 && spent >= budget_s) break;
-    const TimePoint start = clock.now();
-    enqueue();
-    for (Stream* stream : streams) TANDEM_TRY(stream->synchronize());
-    if (round < 0) continue;
-    seconds.push_back(seconds_between(start, clock.now()));
-    spent += seconds.back();
-  }
-  return median_of(std::move(seconds));
+  const TimePoint start = clock.now();
+  enqueue();
+  for (Stream* stream : streams) TANDEM_TRY(stream->synchronize());
+  return seconds_between(start, clock.now());
 }
 
 template <typename Enqueue>
-Result<double> time_on(Stream& stream, int most_rounds, double budget_s, Enqueue&& enqueue) {
+Result<double> time_on(Stream& stream, const Enqueue& enqueue) {
   const std::array<Stream*, 1> alone = {&stream};
-  return time_on(alone, most_rounds, budget_s, std::forward<Enqueue>(enqueue));
+  return time_on(alone, enqueue);
 }
 
 // Device memory with random values of `dtype`.
@@ -81,10 +69,6 @@ std::size_t past_caches(const Device& device) {
   return device.info().is_cuda ? 256 * kMiB : 64 * kMiB;
 }
 
-}  // namespace
-
-namespace {
-
 // A device's end of the link.
 struct LinkEnd {
   static Result<LinkEnd> create(Device& device, std::size_t bytes) {
@@ -107,125 +91,171 @@ struct LinkEnd {
   std::unique_ptr<Stream> stream;  // gone before what it uses
 };
 
-}  // namespace
-
-Status measure_link(const ProfileTarget& target, Profile& profile) {
-  const std::size_t total = target.quick ? 32 * kMiB : 128 * kMiB;
-  std::vector<LinkEnd> ends;
-  std::vector<Stream*> streams;
-  for (Device* device : target.devices) {
-    TANDEM_ASSIGN(LinkEnd end, LinkEnd::create(*device, total));
-    streams.push_back(end.stream.get());
-    ends.push_back(std::move(end));
-  }
-  ProfileTable table{"link", {"bytes", "seconds"}, {}};
-  for (const std::size_t kib : {16, 64, 256, 1024, 3072, 8192, 24576}) {
-    const std::size_t bytes = kib * 1024;
-    const std::size_t count = std::clamp<std::size_t>(total / bytes, 1, 64);
-    TANDEM_ASSIGN(const double seconds, time_on(streams, 20, 0.3, [&] {
-                    for (const LinkEnd& end : ends) end.enqueue(bytes, count);
-                  }));
-    table.rows.push_back({static_cast<double>(bytes), seconds / static_cast<double>(count)});
-  }
-  profile.tables.push_back(std::move(table));
-  return {};
-}
-
-Status measure_steps(const ProfileTarget& target, Profile& profile, const LoadProgress& progress) {
-  const auto positions = static_cast<std::int32_t>(
-      std::min<std::int64_t>(target.config.max_position_embeddings, 1 << 20));
-  ExecutorBenchOptions options;
-  options.batch = target.quick ? 8 : 64;
-  options.context = std::min(target.quick ? 32 : 512, positions - 1);
-  options.prefill_tokens = std::min(target.quick ? 256 : 2048, positions - 1);
-  options.steps_per_sample = target.quick ? 1 : 4;
-  options.sets.push_back({"rank 8 qkv", 8, qkv_modules(), 1});
-  TANDEM_ASSIGN(const auto bench, ExecutorBench::create(target.devices, target.config, target.dtype,
-                                                        options, progress));
-  const int rounds = target.quick ? 3 : 9;
-  const auto median = [&](const std::function<Result<double>()>& step) -> Result<double> {
-    std::vector<double> seconds;
-    for (int round = -1; round < rounds; ++round) {  // the first warms up
-      TANDEM_ASSIGN(const double took, step());
-      if (round >= 0) seconds.push_back(took);
+class LinkStage : public ProfileStage {
+ public:
+  Status prepare(const ProfileTarget& target) {
+    total_ = target.quick ? 32 * kMiB : 128 * kMiB;
+    for (Device* device : target.devices) {
+      TANDEM_ASSIGN(LinkEnd end, LinkEnd::create(*device, total_));
+      streams_.push_back(end.stream.get());
+      ends_.push_back(std::move(end));
     }
-    return median_of(std::move(seconds));
-  };
-  ProfileTable prefill{"prefill", {"tokens", "seconds"}, {}};
-  for (const std::int32_t tokens :
-       {1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}) {
-    if (tokens > options.prefill_tokens) break;
-    TANDEM_ASSIGN(const double seconds, median([&] { return bench->prefill(tokens); }));
-    prefill.rows.push_back({static_cast<double>(tokens), seconds});
+    return {};
   }
-  ProfileTable decode{"decode", {"batch", "context", "seconds"}, {}};
-  for (const std::int32_t batch : {1, 2, 4, 8, 16, 32, 48, 64}) {
-    if (batch > options.batch) break;
-    TANDEM_ASSIGN(const double seconds,
-                  median([&] { return bench->decode(batch, ExecutorBench::kNoAdapters); }));
-    decode.rows.push_back(
-        {static_cast<double>(batch), static_cast<double>(options.context), seconds});
-  }
-  profile.tables.push_back(std::move(prefill));
-  profile.tables.push_back(std::move(decode));
-  return {};
-}
 
-Status measure_gemm(const ProfileTarget& target, Profile& profile) {
-  Device& device = *target.devices.front();
-  const ModelConfig& c = target.shape;
-  const std::array<std::array<std::int64_t, 2>, 4> shapes = {
-      {{c.q_size() + 2 * c.kv_size(), c.hidden_size},
-       {c.hidden_size, c.q_size()},
-       {2 * c.ffn_size, c.hidden_size},
-       {c.hidden_size, c.ffn_size}}};
-  std::int64_t elements = 0;
-  std::int64_t widest = 0;
-  for (const auto& [out, in] : shapes) {
-    elements += out * in;
-    widest = std::max({widest, out, in});
-  }
-  const std::size_t element = size_of(target.dtype);
-  const std::size_t layer_bytes = static_cast<std::size_t>(elements) * element;
-  const std::size_t copies =
-      std::clamp<std::size_t>(past_caches(device) / layer_bytes, 1, target.quick ? 4 : 16);
-  TANDEM_ASSIGN(const auto stream, device.create_stream("products"));
-  TANDEM_ASSIGN(const Buffer weights,
-                random_memory(device, *stream, target.dtype, layer_bytes * copies, "weights"));
-  constexpr std::int64_t kMostRows = 64;
-  const std::size_t rows_bytes = static_cast<std::size_t>(kMostRows * widest) * element;
-  TANDEM_ASSIGN(const Buffer x, random_memory(device, *stream, target.dtype, rows_bytes, "x"));
-  TANDEM_ASSIGN(const Buffer y, device.allocate(rows_bytes, "y"));
-  ProfileTable table{"gemm", {"rows", "seconds"}, {}};
-  for (const std::int64_t rows : {1, 16, 64}) {
-    TANDEM_ASSIGN(const double seconds, time_on(*stream, 15, 0.3, [&] {
-                    std::byte* w = weights.data();
-                    for (std::size_t copy = 0; copy < copies; ++copy) {
-                      for (const auto& [out, in] : shapes) {
-                        GemmArgs args;
-                        args.x = {x.data(), target.dtype, {rows, in}};
-                        args.w = {w, target.dtype, {out, in}};
-                        args.y = {y.data(), target.dtype, {rows, out}};
-                        stream->gemm(args);
-                        w += static_cast<std::size_t>(out * in) * element;
-                      }
-                    }
+  Status measure(PassTables& tables) override {
+    constexpr std::array<std::size_t, 7> kKib = {16, 64, 256, 1024, 3072, 8192, 24576};
+    TANDEM_ASSIGN(const std::vector<double> seconds,
+                  time_by_turns(clock_, kKib.size(), kRounds, 0.2, [&](std::size_t i) {
+                    const std::size_t bytes = kKib[i] * 1024;
+                    const std::size_t count = copies_of(bytes);
+                    return time_on(streams_, [&] {
+                      for (const LinkEnd& end : ends_) end.enqueue(bytes, count);
+                    });
                   }));
-    table.rows.push_back({static_cast<double>(rows), seconds / static_cast<double>(copies)});
+    ProfileTable& table = tables.emplace_back(ProfileTable{"link", {"bytes", "seconds"}, {}});
+    for (std::size_t i = 0; i < kKib.size(); ++i) {
+      const std::size_t bytes = kKib[i] * 1024;
+      table.rows.push_back(
+          {static_cast<double>(bytes), seconds[i] / static_cast<double>(copies_of(bytes))});
+    }
+    return {};
   }
-  profile.tables.push_back(std::move(table));
-  return {};
-}
 
-namespace {
+ private:
+  std::size_t copies_of(std::size_t bytes) const {
+    return std::clamp<std::size_t>(total_ / bytes, 1, 64);
+  }
+
+  const SteadyClock clock_{};
+  std::size_t total_ = 0;
+  std::vector<LinkEnd> ends_;
+  std::vector<Stream*> streams_;
+};
+
+class StepsStage : public ProfileStage {
+ public:
+  Status prepare(const ProfileTarget& target, const LoadProgress& progress) {
+    const auto positions = static_cast<std::int32_t>(
+        std::min<std::int64_t>(target.config.max_position_embeddings, 1 << 20));
+    options_.batch = target.quick ? 8 : 64;
+    options_.context = std::min(target.quick ? 32 : 512, positions - 1);
+    options_.prefill_tokens = std::min(target.quick ? 256 : 2048, positions - 1);
+    options_.steps_per_sample = target.quick ? 1 : 4;
+    options_.sets.push_back({"rank 8 qkv", 8, qkv_modules(), 1});
+    for (const std::int32_t tokens :
+         {1, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}) {
+      if (tokens <= options_.prefill_tokens) tokens_.push_back(tokens);
+    }
+    for (const std::int32_t batch : {1, 2, 4, 8, 16, 32, 48, 64}) {
+      if (batch <= options_.batch) batches_.push_back(batch);
+    }
+    TANDEM_ASSIGN(bench_, ExecutorBench::create(target.devices, target.config, target.dtype,
+                                                options_, progress));
+    return {};
+  }
+
+  Status measure(PassTables& tables) override {
+    const std::size_t count = tokens_.size() + batches_.size();
+    TANDEM_ASSIGN(const std::vector<double> seconds,
+                  time_by_turns(clock_, count, kRounds, 0.5, [&](std::size_t i) {
+                    if (i < tokens_.size()) return bench_->prefill(tokens_[i]);
+                    return bench_->decode(batches_[i - tokens_.size()], ExecutorBench::kNoAdapters);
+                  }));
+    ProfileTable prefill{"prefill", {"tokens", "seconds"}, {}};
+    ProfileTable decode{"decode", {"batch", "context", "seconds"}, {}};
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      prefill.rows.push_back({static_cast<double>(tokens_[i]), seconds[i]});
+    }
+    for (std::size_t i = 0; i < batches_.size(); ++i) {
+      decode.rows.push_back({static_cast<double>(batches_[i]),
+                             static_cast<double>(options_.context), seconds[tokens_.size() + i]});
+    }
+    tables.push_back(std::move(prefill));
+    tables.push_back(std::move(decode));
+    return {};
+  }
+
+ private:
+  const SteadyClock clock_{};
+  ExecutorBenchOptions options_;
+  std::vector<std::int32_t> tokens_, batches_;
+  std::unique_ptr<ExecutorBench> bench_;
+};
+
+class GemmStage : public ProfileStage {
+ public:
+  Status prepare(const ProfileTarget& target) {
+    Device& device = *target.devices.front();
+    const ModelConfig& c = target.shape;
+    dtype_ = target.dtype;
+    shapes_ = {{{c.q_size() + 2 * c.kv_size(), c.hidden_size},
+                {c.hidden_size, c.q_size()},
+                {2 * c.ffn_size, c.hidden_size},
+                {c.hidden_size, c.ffn_size}}};
+    std::int64_t elements = 0;
+    std::int64_t widest = 0;
+    for (const auto& [out, in] : shapes_) {
+      elements += out * in;
+      widest = std::max({widest, out, in});
+    }
+    const std::size_t element = size_of(target.dtype);
+    const std::size_t layer_bytes = static_cast<std::size_t>(elements) * element;
+    copies_ = std::clamp<std::size_t>(past_caches(device) / layer_bytes, 1, target.quick ? 4 : 16);
+    TANDEM_ASSIGN(stream_, device.create_stream("products"));
+    TANDEM_ASSIGN(weights_,
+                  random_memory(device, *stream_, target.dtype, layer_bytes * copies_, "weights"));
+    const std::size_t rows_bytes = static_cast<std::size_t>(kRows.back() * widest) * element;
+    TANDEM_ASSIGN(x_, random_memory(device, *stream_, target.dtype, rows_bytes, "x"));
+    TANDEM_ASSIGN(y_, device.allocate(rows_bytes, "y"));
+    return {};
+  }
+
+  Status measure(PassTables& tables) override {
+    TANDEM_ASSIGN(const std::vector<double> seconds,
+                  time_by_turns(clock_, kRows.size(), kRounds, 0.2, [&](std::size_t i) {
+                    return time_on(*stream_, [&] { enqueue(kRows[i]); });
+                  }));
+    ProfileTable& table = tables.emplace_back(ProfileTable{"gemm", {"rows", "seconds"}, {}});
+    for (std::size_t i = 0; i < kRows.size(); ++i) {
+      table.rows.push_back(
+          {static_cast<double>(kRows[i]), seconds[i] / static_cast<double>(copies_)});
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::array<std::int64_t, 3> kRows = {1, 16, 64};
+
+  void enqueue(std::int64_t rows) {
+    std::byte* w = weights_.data();
+    for (std::size_t copy = 0; copy < copies_; ++copy) {
+      for (const auto& [out, in] : shapes_) {
+        GemmArgs args;
+        args.x = {x_.data(), dtype_, {rows, in}};
+        args.w = {w, dtype_, {out, in}};
+        args.y = {y_.data(), dtype_, {rows, out}};
+        stream_->gemm(args);
+        w += static_cast<std::size_t>(out * in) * size_of(dtype_);
+      }
+    }
+  }
+
+  const SteadyClock clock_{};
+  DType dtype_ = DType::bf16;
+  std::array<std::array<std::int64_t, 2>, 4> shapes_{};
+  std::size_t copies_ = 1;
+  Buffer weights_, x_, y_;
+  std::unique_ptr<Stream> stream_;  // gone before what it uses
+};
 
 // Adapters of some ranks on q, k and v of one layer, and a batch with one row of each.
-class LoraCase {
+class LoraStage : public ProfileStage {
  public:
   static constexpr std::int32_t kSlots = 64;
   static constexpr std::int32_t kMaxRank = 128;
 
-  explicit LoraCase(const ProfileTarget& target)
+  explicit LoraStage(const ProfileTarget& target)
       : target_(target),
         outs_{target.shape.q_size(), target.shape.kv_size(), target.shape.kv_size()} {}
 
@@ -250,8 +280,37 @@ class LoraCase {
     return {};
   }
 
+  Status measure(PassTables& tables) override {
+    const std::vector<std::vector<std::int32_t>> sets = {
+        {8}, {16}, {32}, {64}, {128}, {8, 64}, {8, 16, 32, 64}, {16, 16, 16, 128}};
+    std::vector<std::pair<std::int32_t, const std::vector<std::int32_t>*>> cases;
+    for (const std::int32_t batch : {1, 4, 8, 16, 32, 64}) {
+      if (target_.quick && batch > 16) break;
+      for (const std::vector<std::int32_t>& ranks : sets) cases.emplace_back(batch, &ranks);
+    }
+    TANDEM_ASSIGN(const std::vector<double> seconds,
+                  time_by_turns(clock_, cases.size(), kRounds, 0.2, [&](std::size_t i) {
+                    return time(cases[i].first, *cases[i].second);
+                  }));
+    ProfileTable& table = tables.emplace_back(
+        ProfileTable{"lora", {"batch", "max_rank", "sum_ranks", "seconds"}, {}});
+    for (std::size_t c = 0; c < cases.size(); ++c) {
+      const auto& [batch, ranks] = cases[c];
+      double sum = 0;
+      double largest = 0;
+      for (std::int32_t i = 0; i < batch; ++i) {
+        const double rank = (*ranks)[static_cast<std::size_t>(i) % ranks->size()];
+        sum += rank;
+        largest = std::max(largest, rank);
+      }
+      table.rows.push_back({static_cast<double>(batch), largest, sum, seconds[c]});
+    }
+    return {};
+  }
+
+ private:
   // Slot s has rank ranks[s % size]; `batch` rows of as many adapters, each time the next ones.
-  Status time(std::int32_t batch, const std::vector<std::int32_t>& ranks, ProfileTable& table) {
+  Result<double> time(std::int32_t batch, const std::vector<std::int32_t>& ranks) {
     Device& device = *target_.devices.front();
     const std::int64_t hidden = target_.config.hidden_size;
     const std::size_t element = size_of(target_.dtype);
@@ -297,85 +356,128 @@ class LoraCase {
     args.num_segments = batch;
     args.max_rank = *std::max_element(ranks.begin(), ranks.end());
     args.max_count = 1;
-    TANDEM_ASSIGN(const double seconds, time_on(*stream_, 15, 0.1, [&] {
+    TANDEM_ASSIGN(const double seconds, time_on(*stream_, [&] {
                     for (std::int32_t call = 0; call < kCalls; ++call) {
                       args.segments =
                           reinterpret_cast<const LoraSegment*>(batches.data()) + call * batch;
                       stream_->lora(args);
                     }
                   }));
-    double sum = 0;
-    double largest = 0;
-    for (std::int32_t i = 0; i < batch; ++i) {
-      const double rank = ranks[static_cast<std::size_t>(i) % ranks.size()];
-      sum += rank;
-      largest = std::max(largest, rank);
-    }
-    table.rows.push_back({static_cast<double>(batch), largest, sum, seconds / kCalls});
-    return {};
+    return seconds / kCalls;
   }
 
- private:
   static constexpr std::int32_t kCalls = 16;
 
   const ProfileTarget& target_;
+  const SteadyClock clock_{};
   std::array<std::int64_t, 3> outs_;
   std::size_t slot_bytes_ = 0;
   Buffer weights_, x_, out_, rows_;
   std::unique_ptr<Stream> stream_;  // gone before what it uses
 };
 
+class TripStage : public ProfileStage {
+ public:
+  explicit TripStage(const ProfileTarget& target) : target_(target) {}
+
+  Status prepare() {
+    TANDEM_ASSIGN(trips_, RoundTrips::create(*target_.devices.front(), target_.config.hidden_size,
+                                             kRows.back(), echo_cpu()));
+    return {};
+  }
+
+  Status measure(PassTables& tables) override {
+    const int trips = target_.quick ? 40 : 100;
+    TANDEM_ASSIGN(const std::vector<double> seconds,
+                  time_by_turns(clock_, kRows.size(), kRounds, 0.2,
+                                [&](std::size_t i) { return trips_->time(kRows[i], trips); }));
+    ProfileTable& table =
+        tables.emplace_back(ProfileTable{"trip", {"rows", "bytes", "seconds"}, {}});
+    for (std::size_t i = 0; i < kRows.size(); ++i) {
+      // bf16; the answer is three times as wide.
+      const double bytes = static_cast<double>(kRows[i] * target_.config.hidden_size) * 2 * 4;
+      table.rows.push_back({static_cast<double>(kRows[i]), bytes, seconds[i]});
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::array<std::int32_t, 6> kRows = {1, 4, 16, 64, 128, 256};
+
+  // A worker's; without workers any that the engine leaves.
+  int echo_cpu() const {
+    if (!target_.worker_cpus.empty()) return target_.worker_cpus.front();
+    if (target_.engine_cpus.empty()) return -1;
+    for (const int cpu : target_.usable_cpus) {
+      if (std::ranges::count(target_.engine_cpus, cpu) == 0) return cpu;
+    }
+    return -1;
+  }
+
+  const ProfileTarget& target_;
+  const SteadyClock clock_{};
+  std::unique_ptr<RoundTrips> trips_;
+};
+
+class MemoryStage : public ProfileStage {
+ public:
+  Status prepare(const ProfileTarget& target) {
+    const auto most = static_cast<int>(target.worker_cpus.size());
+    for (int count = 1; count < most; count *= 2) counts_.push_back(count);
+    counts_.push_back(most);
+    TANDEM_ASSIGN(memory_, MemorySpeed::create(weight_bytes(target), most, target.worker_cpus));
+    return {};
+  }
+
+  Status measure(PassTables& tables) override {
+    // Of a speed the median is that of the seconds, the other way round.
+    TANDEM_ASSIGN(
+        const std::vector<double> speeds,
+        time_by_turns(clock_, counts_.size(), kRounds, 0.2, [&](std::size_t i) -> Result<double> {
+          return memory_->read_pass(counts_[i]);
+        }));
+    ProfileTable& table = tables.emplace_back(ProfileTable{"memory", {"cores", "bytes_per_s"}, {}});
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      table.rows.push_back({static_cast<double>(counts_[i]), speeds[i]});
+    }
+    return {};
+  }
+
+ private:
+  const SteadyClock clock_{};
+  std::vector<int> counts_;
+  std::unique_ptr<MemorySpeed> memory_;
+};
+
+template <typename Stage, typename... Prepared>
+MadeStage prepared(std::unique_ptr<Stage> stage, const Prepared&... with) {
+  TANDEM_TRY(stage->prepare(with...));
+  return std::unique_ptr<ProfileStage>(std::move(stage));
+}
+
 }  // namespace
 
-Status measure_lora(const ProfileTarget& target, Profile& profile) {
-  LoraCase lora(target);
-  TANDEM_TRY(lora.prepare());
-  ProfileTable table{"lora", {"batch", "max_rank", "sum_ranks", "seconds"}, {}};
-  const std::vector<std::vector<std::int32_t>> sets = {
-      {8}, {16}, {32}, {64}, {128}, {8, 64}, {8, 16, 32, 64}, {16, 16, 16, 128}};
-  for (const std::int32_t batch : {1, 4, 8, 16, 32, 64}) {
-    if (target.quick && batch > 16) break;
-    for (const std::vector<std::int32_t>& ranks : sets) {
-      TANDEM_TRY(lora.time(batch, ranks, table));
-    }
-  }
-  profile.tables.push_back(std::move(table));
-  return {};
+MadeStage make_link_stage(const ProfileTarget& target) {
+  return prepared(std::make_unique<LinkStage>(), target);
+}
+MadeStage make_gemm_stage(const ProfileTarget& target) {
+  return prepared(std::make_unique<GemmStage>(), target);
+}
+MadeStage make_lora_stage(const ProfileTarget& target) {
+  return prepared(std::make_unique<LoraStage>(target));
+}
+MadeStage make_steps_stage(const ProfileTarget& target, const LoadProgress& progress) {
+  return prepared(std::make_unique<StepsStage>(), target, progress);
+}
+MadeStage make_trip_stage(const ProfileTarget& target) {
+  return prepared(std::make_unique<TripStage>(target));
+}
+MadeStage make_memory_stage(const ProfileTarget& target) {
+  return prepared(std::make_unique<MemoryStage>(), target);
 }
 
-Status measure_trip(const ProfileTarget& target, Profile& profile) {
-  const std::vector<std::int32_t> rows = {1, 4, 16, 64, 128, 256};
-  const std::int64_t width = target.config.hidden_size;
-  TANDEM_ASSIGN(const std::vector<double> seconds,
-                time_round_trips(*target.devices.front(), width, rows, target.quick ? 40 : 200));
-  ProfileTable table{"trip", {"rows", "bytes", "seconds"}, {}};
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    // bf16; the answer is three times as wide.
-    const double bytes = static_cast<double>(rows[i] * width) * 2 * 4;
-    table.rows.push_back({static_cast<double>(rows[i]), bytes, seconds[i]});
-  }
-  profile.tables.push_back(std::move(table));
-  return {};
-}
-
-Status measure_memory(const ProfileTarget& target, Profile& profile) {
-  const auto most = static_cast<int>(target.worker_cpus.size());
-  if (most == 0) return {};
-  std::vector<int> counts;
-  for (int count = 1; count < most; count *= 2) counts.push_back(count);
-  counts.push_back(most);
-  ProfileTable table{"memory", {"cores", "bytes_per_s"}, {}};
-  for (const int count : counts) {
-    const std::vector<int> cpus(target.worker_cpus.begin(), target.worker_cpus.begin() + count);
-    TANDEM_ASSIGN(const auto memory,
-                  MemorySpeed::create(target.quick ? 128 * kMiB : 512 * kMiB, count, cpus));
-    std::vector<double> speeds;
-    speeds.reserve(5);
-    for (int pass = 0; pass < 5; ++pass) speeds.push_back(memory->read_pass());
-    table.rows.push_back({static_cast<double>(count), median_of(std::move(speeds))});
-  }
-  profile.tables.push_back(std::move(table));
-  return {};
+std::size_t weight_bytes(const ProfileTarget& target) {
+  return target.quick ? 48 * kMiB : 320 * kMiB;
 }
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "tools/profile/cost_text.h"
 #include "tools/profile/first_tokens_view.h"
 #include "tools/profile/profile_fit.h"
 #include "tools/profile/profile_map.h"
@@ -14,23 +15,6 @@ namespace tandem {
 namespace {
 
 constexpr double kGoodFit = 0.9;  // R2
-
-// "54.3 GB/s", "123 us": for people, by what the key's unit is.
-std::string cost_text(const CostField& field, double value) {
-  const std::string_view what = field.what;
-  if (what.ends_with("bytes/s")) return fmt::format("{:.1f} GB/s", value / 1e9);
-  if (what.ends_with("FLOP/s")) return fmt::format("{:.2f} TFLOP/s", value / 1e12);
-  if (!what.ends_with(", s")) return fmt::format("{:.3f}", value);
-  if (value != 0 && value < 1e-7) return fmt::format("{:.4f} ns", value * 1e9);
-  return value < 1e-3 ? fmt::format("{:.2f} us", value * 1e6)
-                      : fmt::format("{:.2f} ms", value * 1e3);
-}
-
-std::string label_of(const CostField& field) {
-  const std::string what = field.what;
-  return what.substr(0, std::min({what.rfind(", bytes/s"), what.rfind(", FLOP/s"),
-                                  what.rfind(", s"), what.size()}));
-}
 
 // "NVIDIA H200", or "2 x NVIDIA H200".
 std::string device_text(const Profile& profile) {
@@ -334,11 +318,13 @@ class Page {
 std::string profile_text(const Profile& profile) {
   std::string text = heading(profile) + "\n";
   for (const CostField& field : cost_fields()) {
-    text += fmt::format("  {:<54}{:>16}\n", label_of(field),
-                        cost_text(field, profile.costs.*field.member));
+    text += fmt::format("  {:<54}{:>16} {:>10}\n", label_of(field),
+                        cost_text(field, profile.costs.*field.member),
+                        spread_text(profile.figure(field.key)));
   }
   text += fmt::format("  {:<54}{:>16}\n", "tokens per core: more rows a worker are split by rows",
                       profile.costs.tokens_per_core);
+  text += uncertain_text(profile);
   if (!profile.fits.empty()) {
     text += "\nlinear models                                                              R2\n";
     for (const ProfileFit& fit : profile.fits) {
@@ -357,34 +343,6 @@ std::string profile_text(const Profile& profile) {
 
 HtmlPage profile_page(const Profile& profile, std::string command) {
   return Page(profile, std::move(command)).build();
-}
-
-ProfileDiff diff_profiles(const Profile& before, const Profile& after) {
-  ProfileDiff diff;
-  const Status same = check_profile(before, after.machine, after.model);
-  if (!same)
-    diff.text += "not of the same machine and model: figures differ for that reason too\n\n";
-  diff.text += fmt::format("  {:<54}{:>16}{:>16}{:>9}\n", "", before.date.substr(0, 10),
-                           after.date.substr(0, 10), "change");
-  const auto add = [&](const std::string& label, const std::string& old_text,
-                       const std::string& new_text, double old_value, double new_value) {
-    const double change = old_value == new_value ? 0
-                          : old_value == 0       ? 1
-                                                 : new_value / old_value - 1;
-    diff.largest_change = std::max(diff.largest_change, std::abs(change));
-    diff.text +=
-        fmt::format("  {:<54}{:>16}{:>16}{:>+8.1f}%\n", label, old_text, new_text, change * 100);
-  };
-  for (const CostField& field : cost_fields()) {
-    const double old_value = before.costs.*field.member;
-    const double new_value = after.costs.*field.member;
-    add(label_of(field), cost_text(field, old_value), cost_text(field, new_value), old_value,
-        new_value);
-  }
-  add("tokens per core", std::to_string(before.costs.tokens_per_core),
-      std::to_string(after.costs.tokens_per_core), before.costs.tokens_per_core,
-      after.costs.tokens_per_core);
-  return diff;
 }
 
 }  // namespace tandem

@@ -21,6 +21,7 @@
 #include "shm/jobs.h"
 #include "shm/mailbox.h"
 #include "tools/cli/runs_on.h"
+#include "tools/profile/rounds.h"
 
 namespace tandem {
 namespace {
@@ -55,15 +56,52 @@ struct ProfiledJob {
   std::uint32_t rows = 1;
   std::uint32_t groups = 1;
   JobSplit split = JobSplit::columns;
+  bool has_gap = true;
 };
 
+// The weights, which are made once: filling them takes longer than reading them.
+struct WorkerWeights {
+  struct Free {
+    void operator()(std::byte* bytes) const { std::free(bytes); }
+  };
+
+  Status prepare(const ProfileTarget& target, std::size_t least_bytes) {
+    bytes = std::max(weight_bytes(target), least_bytes) / 4096 * 4096;
+    data.reset(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)));
+    if (data == nullptr) {
+      return error(StatusCode::resource_exhausted, "no {} bytes for weights", bytes);
+    }
+    random_fill(1, 0, bytes / size_of(target.dtype), 0, 0.1F, target.dtype, data.get());
+    return {};
+  }
+
+  std::unique_ptr<std::byte[], Free> data;
+  std::size_t bytes = 0;
+  std::size_t next = 0;  // where the next job's begin
+};
+
+std::array<std::int64_t, 3> outs_of(const ModelConfig& c) {
+  return {c.q_size(), c.kv_size(), c.kv_size()};
+}
+
+std::size_t layer_bytes(const ProfileTarget& target, std::uint32_t rank) {
+  std::int64_t elements = 0;
+  for (const std::int64_t out : outs_of(target.config)) {
+    elements += rank * (target.config.hidden_size + out);
+  }
+  return static_cast<std::size_t>(elements) * size_of(target.dtype);
+}
+
+// Workers for one pass: they spin for as long as they are there, which no other stage should
+// suffer.
 class ProfiledWorkers {
  public:
-  ProfiledWorkers(const ProfileTarget& target, double gap_s) : target_(target), gap_s_(gap_s) {}
+  ProfiledWorkers(const ProfileTarget& target, WorkerWeights& weights, double gap_s)
+      : target_(target), weights_(weights), gap_s_(gap_s) {}
 
   Status prepare() {
     const ModelConfig& c = target_.config;
-    outs_ = {c.q_size(), c.kv_size(), c.kv_size()};
+    outs_ = outs_of(c);
     MailboxShape shape;
     shape.dtype = target_.dtype;
     shape.num_seats = static_cast<std::uint32_t>(target_.worker_cpus.size());
@@ -73,13 +111,6 @@ class ProfiledWorkers {
     shape.max_rank = kMaxRank;
     TANDEM_ASSIGN(Mailbox mailbox, Mailbox::create(shape, -1));
     mailbox_ = std::make_unique<Mailbox>(std::move(mailbox));
-    const std::size_t most = target_.quick ? std::size_t{48} << 20 : std::size_t{320} << 20;
-    arena_bytes_ = std::max(most, 2 * layer_bytes(kMaxRank)) / 4096 * 4096;
-    arena_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, arena_bytes_)));
-    if (arena_ == nullptr) {
-      return error(StatusCode::resource_exhausted, "no {} bytes for weights", arena_bytes_);
-    }
-    random_fill(1, 0, arena_bytes_ / size_of(target_.dtype), 0, 0.1F, target_.dtype, arena_.get());
     x_.resize(std::size_t{kMaxRows} * shape.max_in * size_of(target_.dtype));
     random_fill(2, 0, x_.size() / size_of(target_.dtype), 0, 1, target_.dtype, x_.data());
     for (std::size_t seat = 0; seat < target_.worker_cpus.size(); ++seat) {
@@ -88,7 +119,7 @@ class ProfiledWorkers {
       options.cpu = target_.worker_cpus[seat];
       options.spin_ms = 1000;  // the stopwatch wants them awake
       TANDEM_ASSIGN(WorkerLoop loop,
-                    WorkerLoop::create(*mailbox_, {arena_.get(), arena_bytes_}, options));
+                    WorkerLoop::create(*mailbox_, {weights_.data.get(), weights_.bytes}, options));
       workers_.push_back(std::make_unique<ProfiledWorker>(std::move(loop), options.cpu));
     }
     return wait([&] {
@@ -102,42 +133,35 @@ class ProfiledWorkers {
     });
   }
 
-  Status time(const ProfiledJob& c, ProfileTable& table) {
+  // The median of a few jobs, and their line of the table.
+  Result<double> time(const ProfiledJob& c) {
+    constexpr int kJobs = 9;
     std::vector<double> seconds;
-    double spent = 0;
-    const int most = target_.quick ? 9 : 25;
     speeds_ = {};  // of jobs like these
     TANDEM_TRY(publish(c));
-    for (int job = -2; job < most && (job < 5 || spent < 0.25); ++job) {
+    for (int job = -2; job < kJobs; ++job) {
       // The next is described before this one is offered, as all jobs of a step are.
       TANDEM_TRY(publish(c));
       TANDEM_ASSIGN(const double took, offer(c));
-      spent += took + gap_s_;
       if (job >= 0) seconds.push_back(took);
     }
-    TANDEM_ASSIGN(const double last, offer(c));
-    (void)last;
-    std::sort(seconds.begin(), seconds.end());
-    const auto bytes = static_cast<double>(c.groups * layer_bytes(c.rank));
-    table.rows.push_back({static_cast<double>(c.workers), static_cast<double>(c.rank),
-                          static_cast<double>(c.rows), c.split == JobSplit::tokens ? 1.0 : 0.0,
-                          static_cast<double>(c.groups), gap_s_, bytes,
-                          2 * bytes / static_cast<double>(size_of(target_.dtype)) * c.rows,
-                          seconds[seconds.size() / 2]});
-    return {};
+    TANDEM_TRY(offer(c).status());
+    return median_of(std::move(seconds));
+  }
+  std::vector<double> row(const ProfiledJob& c, double seconds) const {
+    const auto bytes = static_cast<double>(c.groups * layer_bytes(target_, c.rank));
+    return {static_cast<double>(c.workers),
+            static_cast<double>(c.rank),
+            static_cast<double>(c.rows),
+            c.split == JobSplit::tokens ? 1.0 : 0.0,
+            static_cast<double>(c.groups),
+            c.has_gap ? gap_s_ : 0,
+            bytes,
+            2 * bytes / static_cast<double>(size_of(target_.dtype)) * c.rows,
+            seconds};
   }
 
  private:
-  struct Free {
-    void operator()(std::byte* bytes) const { std::free(bytes); }
-  };
-
-  std::size_t layer_bytes(std::uint32_t rank) const {
-    std::int64_t elements = 0;
-    for (const std::int64_t out : outs_) elements += rank * (target_.config.hidden_size + out);
-    return static_cast<std::size_t>(elements) * size_of(target_.dtype);
-  }
-
   template <typename Condition>
   Status wait(Condition condition) {
     const TimePoint end = clock_.now() + duration_of(kPatienceS);
@@ -152,7 +176,7 @@ class ProfiledWorkers {
 
   Status publish(const ProfiledJob& c) {
     std::array<GroupJob, 8> groups;
-    const std::size_t size = layer_bytes(c.rank);
+    const std::size_t size = layer_bytes(target_, c.rank);
     for (std::uint32_t g = 0; g < c.groups; ++g) {
       GroupJob& job = groups[g] = {};
       job.workers = (c.workers == 64 ? 0 : std::uint64_t{1} << c.workers) - 1;
@@ -164,9 +188,9 @@ class ProfiledWorkers {
       job.num_modules = 3;
       job.split = c.split;
       job.rank_columns = 3 * c.rank;
-      if (next_weights_ + size > arena_bytes_) next_weights_ = 0;
-      std::uint64_t at = next_weights_;
-      next_weights_ += (size + 63) / 64 * 64;
+      if (weights_.next + size > weights_.bytes) weights_.next = 0;
+      std::uint64_t at = weights_.next;
+      weights_.next += (size + 63) / 64 * 64;
       std::uint32_t column = 0;
       const std::size_t element = size_of(target_.dtype);
       for (std::size_t m = 0; m < 3; ++m) {
@@ -209,57 +233,100 @@ class ProfiledWorkers {
     const TimePoint end = clock_.now();
     retire_before(*mailbox_, sequence);
     speeds_.look(*mailbox_);
-    while (seconds_between(end, clock_.now()) < gap_s_) relax();
+    const double gap_s = c.has_gap ? gap_s_ : 0;
+    while (seconds_between(end, clock_.now()) < gap_s) relax();
     return seconds_between(start, end);
   }
 
   const ProfileTarget& target_;
+  WorkerWeights& weights_;
   const double gap_s_;
   const SteadyClock clock_{};
   std::array<std::int64_t, 3> outs_{};
   std::unique_ptr<Mailbox> mailbox_;
   WorkerSpeeds speeds_;
-  std::unique_ptr<std::byte[], Free> arena_;
-  std::size_t arena_bytes_ = 0;
-  std::size_t next_weights_ = 0;
   std::vector<std::byte> x_;
   std::uint64_t published_ = 0;
   std::uint64_t offered_ = 0;
   std::vector<std::unique_ptr<ProfiledWorker>> workers_;  // gone before what they read
 };
 
-}  // namespace
+class WorkerStage : public ProfileStage {
+ public:
+  explicit WorkerStage(const ProfileTarget& target) : target_(target) {}
 
-Status measure_workers(const ProfileTarget& target, double gap_s, Profile& profile) {
-  if (target.worker_cpus.empty()) return {};
-  const RunsOn bell_cpu(target.engine_cpus.empty() ? -1 : target.engine_cpus.back());
-  ProfiledWorkers timer(target, gap_s);
-  TANDEM_TRY(timer.prepare());
-  ProfileTable table{
-      "worker",
-      {"workers", "rank", "rows", "by_tokens", "groups", "gap_s", "bytes", "flops", "seconds"},
-      {}};
-  const auto most = static_cast<std::uint32_t>(target.worker_cpus.size());
-  std::vector<std::uint32_t> counts;
-  for (std::uint32_t count = 1; count < most; count *= 2) counts.push_back(count);
-  counts.push_back(most);
-  for (const std::uint32_t workers : counts) {
-    for (const std::uint32_t rank : {16U, 64U}) {
-      for (const std::uint32_t rows : {1U, 8U, 16U, 32U, 64U, 128U, 256U}) {
-        if (target.quick && rows > 64) break;
-        for (const JobSplit split : {JobSplit::columns, JobSplit::tokens}) {
-          TANDEM_TRY(timer.time({workers, rank, rows, 1, split}, table));
+  Status prepare() {
+    TANDEM_TRY(weights_.prepare(target_, 2 * layer_bytes(target_, kMaxRank)));
+    const auto most = static_cast<std::uint32_t>(target_.worker_cpus.size());
+    std::vector<std::uint32_t> counts;
+    for (std::uint32_t count = 1; count < most; count *= 2) counts.push_back(count);
+    counts.push_back(most);
+    for (const std::uint32_t workers : counts) {
+      for (const std::uint32_t rank : {16U, 64U}) {
+        for (const std::uint32_t rows : {1U, 8U, 16U, 32U, 64U, 128U, 256U}) {
+          if (target_.quick && rows > 64) break;
+          add_splits({workers, rank, rows, 1});
         }
       }
-    }
-    for (const std::uint32_t rows : {1U, 8U, 32U}) {  // a burst: more than workers can prepare
-      for (const JobSplit split : {JobSplit::columns, JobSplit::tokens}) {
-        TANDEM_TRY(timer.time({workers, 64, rows, 8, split}, table));
+      for (const std::uint32_t rows : {1U, 8U, 32U}) {  // a burst: more than workers can prepare
+        add_splits({workers, kMaxRank, rows, 8});
+      }
+      // And at once, one behind the other: nothing is prepared.
+      for (const std::uint32_t groups : {2U, 8U}) {
+        add_splits({workers, kMaxRank, 1, groups, JobSplit::columns, false});
       }
     }
+    return {};
   }
-  profile.tables.push_back(std::move(table));
-  return {};
+
+  Status measure(PassTables& tables) override {
+    const RunsOn bell_cpu(target_.engine_cpus.empty() ? -1 : target_.engine_cpus.back());
+    ProfiledWorkers timer(target_, weights_, gap_of(tables));
+    TANDEM_TRY(timer.prepare());
+    TANDEM_ASSIGN(const std::vector<double> seconds,
+                  time_by_turns(clock_, jobs_.size(), 2, 0.3,
+                                [&](std::size_t i) { return timer.time(jobs_[i]); }));
+    ProfileTable& table = tables.emplace_back(ProfileTable{
+        "worker",
+        {"workers", "rank", "rows", "by_tokens", "groups", "gap_s", "bytes", "flops", "seconds"},
+        {}});
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      table.rows.push_back(timer.row(jobs_[i], seconds[i]));
+    }
+    return {};
+  }
+
+ private:
+  void add_splits(ProfiledJob job) {
+    jobs_.push_back(job);
+    if (job.workers == 1) return;  // who has nobody to share with computes the same either way
+    job.split = JobSplit::tokens;
+    jobs_.push_back(job);
+  }
+
+  double gap_of(const PassTables& tables) const {
+    double layer_s = CostModel{}.layer_s;
+    for (const ProfileTable& table : tables) {
+      if (table.name != "prefill" || table.rows.empty()) continue;
+      const std::vector<double> seconds = table.column("seconds");
+      layer_s = *std::min_element(seconds.begin(), seconds.end()) /
+                static_cast<double>(target_.config.num_layers);
+    }
+    return std::min(0.7 * layer_s, 2e-4);
+  }
+
+  const ProfileTarget& target_;
+  const SteadyClock clock_{};
+  WorkerWeights weights_;
+  std::vector<ProfiledJob> jobs_;
+};
+
+}  // namespace
+
+MadeStage make_worker_stage(const ProfileTarget& target) {
+  auto stage = std::make_unique<WorkerStage>(target);
+  TANDEM_TRY(stage->prepare());
+  return std::unique_ptr<ProfileStage>(std::move(stage));
 }
 
 }  // namespace tandem

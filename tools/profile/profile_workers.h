@@ -2,15 +2,15 @@
 // each bound to a core, given jobs through a mailbox as the device gives them.
 #pragma once
 
-#include "base/status.h"
-#include "engine/profile/profile.h"
 #include "tools/profile/profile_measure.h"
 
 namespace tandem {
 
 // From bell to the last answer, for one layer's q, k and v: by workers, rank, rows, split and
 // groups. Weights come from memory, not from caches. Jobs follow each other as the layers of a step
-// do (`gap_s` from an answer to the next bell), as workers prepare for the next one meanwhile.
-Status measure_workers(const ProfileTarget& target, double gap_s, Profile& profile);
+// do, as workers prepare for the next one meanwhile: the gap from an answer to the next bell is the
+// pace of the layers in this pass' table "prefill", less what their products take. Bursts are timed
+// without a gap, too, which tells reading from reading ahead. Requires workers.
+MadeStage make_worker_stage(const ProfileTarget& target);
 
 }  // namespace tandem

@@ -22,6 +22,7 @@
 #include "tools/setup/handoff_setup.h"
 #include "tools/setup/model_presets.h"
 #include "tools/setup/pool_size.h"
+#include "tools/setup/profile_costs.h"
 
 namespace tandem {
 namespace {
@@ -157,7 +158,13 @@ void choose_first_costs(const EngineSettings& settings, FirstCosts costs, Engine
       }
     }
   }
-  if (settings.calibrate && settings.profile.empty()) options.calibrate_s = kCalibration_s;
+  std::int32_t workers = 0;
+  for (const auto& group : options.handoff.groups) {
+    workers += static_cast<std::int32_t>(group.cpus.size());
+  }
+  if (settings.calibrate && !is_profile_certain(settings, workers)) {
+    options.calibrate_s = kCalibration_s;
+  }
 }
 
 Status check_collectives(const EngineSettings& settings) {

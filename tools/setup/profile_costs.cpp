@@ -37,4 +37,11 @@ Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig
   return profile.costs;
 }
 
+bool is_profile_certain(const EngineSettings& settings, std::int32_t workers) {
+  if (settings.profile.empty()) return false;
+  const Result<Profile> profile = read_profile(settings.profile);
+  return profile && !profile->figures.empty() && profile->is_certain() &&
+         profile->workers == workers;
+}
+
 }  // namespace tandem

@@ -22,4 +22,9 @@ ProfileModel this_model(const ModelConfig& config, DType dtype, const std::strin
 Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig& config,
                                DType dtype, const DeviceInfo& device);
 
+// Whether what settings.profile says can be planned with from the first request on: each figure was
+// judged and is certain, and as many workers were measured as there are. False without a profile,
+// and for one of a program that did not judge.
+bool is_profile_certain(const EngineSettings& settings, std::int32_t workers);
+
 }  // namespace tandem

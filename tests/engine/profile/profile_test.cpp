@@ -75,6 +75,7 @@ TEST(Profile, SaysHowFarItsFiguresCanBeTrusted) {
   written.figures = {{"trip_s", 1.2e-6, 0.03, true, ""},
                      {"prepare", 0.4, 0.7, false, "figures of 9 passes lie far apart"},
                      {"tokens_per_core", 7, 0, true, ""}};
+  written.others = "others had 3.2 s of processor time";
   const auto read = parse_profile(to_json(written));
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(to_json(*read), to_json(written));
@@ -106,6 +107,8 @@ TEST(Profile, RefusesFiguresThatAreNone) {
       {"/figures/0/spread", 1e7},
       {"/figures/0/certain", 1},
       {"/figures/0/certain", nullptr},
+      {"/others", 7},
+      {"/others", std::string(1025, 'x')},
       {"/figures/0/why", 7},
       {"/figures/0/why", std::string(1025, 'x')}};
   for (const auto& [where, value] : changes) {

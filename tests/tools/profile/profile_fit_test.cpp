@@ -7,6 +7,8 @@
 #include <cmath>
 #include <random>
 
+#include "tests/tools/profile/sample_tables.h"
+#include "tools/profile/profile_diff.h"
 #include "tools/profile/profile_map.h"
 #include "tools/profile/profile_report.h"
 
@@ -14,88 +16,6 @@ namespace tandem {
 namespace {
 
 using testing::HasSubstr;
-
-CostModel known_costs() {
-  CostModel costs;
-  costs.link_bytes_per_s = 50e9;
-  costs.copy_s = 3e-6;
-  costs.layer_s = 110e-6;
-  costs.layer_row_s = 0.7e-6;
-  costs.overlap = 0.22;
-  costs.prepare = 0.5;
-  costs.trip_s = 9e-6;
-  costs.row_byte_s = 2.5e-11;
-  costs.worker_bytes_per_s = 10e9;
-  costs.workers_bytes_per_s = 90e9;
-  costs.worker_flops = 0.5e12;
-  costs.worker_job_s = 4e-6;
-  costs.tokens_per_core = 4;
-  return costs;
-}
-
-// What a machine with these costs would have measured.
-Profile measured(const CostModel& costs, double noise, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> by(1, noise);
-  const auto seen = [&](double value) { return value * (noise > 0 ? by(random) : 1); };
-  Profile profile;
-  profile.model = {"llama-2-7b", 4096, 32, 32, 32, 128, 11008, 32000, DType::bf16};
-  profile.machine = {"Some CPU", 16, "NVIDIA H200"};
-  profile.date = "2026-11-20T18:50:04Z";
-  profile.commit = "abc";
-  profile.workers = 12;
-  ProfileTable link{"link", {"bytes", "seconds"}, {}};
-  for (double bytes = 65536; bytes < 3e7; bytes *= 3) {
-    link.rows.push_back({bytes, seen(costs.copy_s + bytes / costs.link_bytes_per_s)});
-  }
-  ProfileTable prefill{"prefill", {"tokens", "seconds"}, {}};
-  ProfileTable decode{"decode", {"batch", "context", "seconds"}, {}};
-  for (std::int32_t rows = 1; rows <= 2048; rows *= 2) {
-    prefill.rows.push_back({static_cast<double>(rows), seen(32 * costs.layer_time(rows))});
-    decode.rows.push_back({static_cast<double>(rows), 512, seen(3e-3 + 1e-5 * rows)});
-  }
-  const ProfileTable gemm{"gemm", {"rows", "seconds"}, {{1, 4 * costs.overlap * costs.layer_s}}};
-  ProfileTable lora{"lora", {"batch", "max_rank", "sum_ranks", "seconds"}, {}};
-  for (const double batch : {1., 4., 16., 64.}) {
-    for (const double share : {1., 0.5, 0.25}) {
-      lora.rows.push_back({batch, 64, batch * 64 * share, seen(3e-6 + 2e-9 * batch * 64 * share)});
-    }
-  }
-  const ProfileTable memory{"memory", {"cores", "bytes_per_s"}, {{1, 10e9}, {4, 40e9}, {12, 90e9}}};
-  ProfileTable worker{
-      "worker",
-      {"workers", "rank", "rows", "by_tokens", "groups", "gap_s", "bytes", "flops", "seconds"},
-      {}};
-  const double gap_s = costs.prepare * costs.layer_s;
-  for (const std::int32_t workers : {1, 4, 12}) {
-    for (const std::int32_t rank : {16, 64}) {
-      for (const std::int32_t rows : {1, 8, 32, 48, 96, 128}) {
-        for (const double groups : {1., 8.}) {
-          LayerLoad load;
-          load.a_bytes = load.b_bytes = std::int64_t{3} * rank * 4096 * 2;
-          load.sites = 1;
-          const HandoverWork work = costs.handover(load, rows, workers, false);
-          const double best =
-              groups * work.workers_s + std::max(0.0, groups * work.stream_s - gap_s);
-          const double bytes = groups * static_cast<double>(load.a_bytes + load.b_bytes);
-          const bool columns_win = rows <= costs.tokens_per_core * workers;
-          for (const double by_tokens : {0., 1.}) {
-            const bool wins = (by_tokens == 0) == columns_win;
-            worker.rows.push_back({static_cast<double>(workers), static_cast<double>(rank),
-                                   static_cast<double>(rows), by_tokens, groups, gap_s, bytes,
-                                   bytes * rows, seen(wins ? best : 1.5 * best)});
-          }
-        }
-      }
-    }
-  }
-  ProfileTable trip{"trip", {"rows", "bytes", "seconds"}, {}};
-  for (const double rows : {1., 8., 64., 256.}) {
-    trip.rows.push_back({rows, rows * 32768, seen(costs.trip_s + costs.row_byte_s * rows * 32768)});
-  }
-  profile.tables = {link, prefill, decode, gemm, lora, memory, worker, trip};
-  return profile;
-}
 
 TEST(ProfileFit, FindsTheCostsThatTheSamplesCameFrom) {
   const CostModel costs = known_costs();
@@ -140,6 +60,46 @@ TEST(ProfileFit, KeepsTheBuiltInFigureOfWhatWasNotMeasuredAndSaysSo) {
   EXPECT_EQ(notes->size(), 3u);
   EXPECT_EQ(profile.costs.worker_flops, CostModel{}.worker_flops);
   EXPECT_NEAR(profile.costs.copy_s, 3e-6, 1e-9);
+}
+
+TEST(ProfileFit, SaysWhichFiguresItMeasured) {
+  Profile profile = measured(known_costs(), 0, 1);
+  ASSERT_TRUE(fit_profile(profile).ok());
+  for (const CostField& field : cost_fields()) {
+    const FigureSpread* figure = profile.figure(field.key);
+    ASSERT_EQ(figure != nullptr, field.member != &CostModel::offer_s) << field.key;
+    if (figure == nullptr) continue;
+    EXPECT_TRUE(figure->certain) << field.key << ": " << figure->why;
+    EXPECT_EQ(figure->value, profile.costs.*field.member) << field.key;
+  }
+  EXPECT_TRUE(profile.figure(kTokensPerCore)->certain);
+}
+
+TEST(ProfileFit, AFigureBeyondWhatHardwareCanDoIsKeptWithinAndDoubted) {
+  CostModel costs = known_costs();
+  costs.trip_s = 2e-3;  // an echo that had to be woken for each bell
+  Profile profile = measured(costs, 0, 1);
+  ASSERT_TRUE(fit_profile(profile).ok());
+  EXPECT_EQ(profile.costs.trip_s, 1e-3);
+  const FigureSpread* trip = profile.figure("trip_s");
+  ASSERT_NE(trip, nullptr);
+  EXPECT_FALSE(trip->certain);
+  EXPECT_THAT(trip->why, HasSubstr("0.002 was measured, and two cache lines cross"));
+}
+
+// R2 was printed and nothing else.
+TEST(ProfileFit, AModelThatDoesNotDescribeTheSamplesIsDoubted) {
+  Profile profile =
+      measured(known_costs(), [odd = false](std::string_view table, double seconds) mutable {
+        odd = !odd;
+        return table == "trip" && odd ? 40 * seconds : seconds;
+      });
+  ASSERT_TRUE(fit_profile(profile).ok());
+  for (const char* name : {"trip_s", "row_byte_s"}) {
+    EXPECT_FALSE(profile.figure(name)->certain);
+    EXPECT_THAT(profile.figure(name)->why, HasSubstr("does not describe")) << name;
+  }
+  EXPECT_TRUE(profile.figure("layer_s")->certain);
 }
 
 TEST(ProfileFit, NamesATableThatMakesNoSense) {
@@ -254,17 +214,48 @@ TEST(ProfileReport, ShowsCostsFitsAndMap) {
   EXPECT_THAT(page, testing::Not(HasSubstr("http://")));
 }
 
-TEST(ProfileReport, TellsWhatChanged) {
+TEST(ProfileDiff, TellsWhatChanged) {
   Profile profile = measured(known_costs(), 0, 1);
   ASSERT_TRUE(fit_profile(profile).ok());
   EXPECT_EQ(diff_profiles(profile, profile).largest_change, 0);
   Profile later = profile;
+  later.figures.clear();  // of a program that judged none
   later.costs.link_bytes_per_s *= 1.25;
   const ProfileDiff diff = diff_profiles(profile, later);
   EXPECT_NEAR(diff.largest_change, 0.25, 1e-9);
   EXPECT_THAT(diff.text, HasSubstr("+25.0%"));
   later.machine.cpu = "Another";
   EXPECT_THAT(diff_profiles(profile, later).text, HasSubstr("not of the same machine"));
+}
+
+TEST(ProfileDiff, OnlyWhatIsBeyondBothSpreadsIsAChange) {
+  Profile before;
+  before.figures = {{"trip_s", 1e-6, 0.15, false, "busy"}};
+  Profile after = before;
+  after.figures[0].value = 1.25e-6;
+  after.figures[0].spread = 0.1;
+  const ProfileDiff within = diff_profiles(before, after);
+  EXPECT_EQ(within.largest_change, 0);
+  EXPECT_THAT(within.text, HasSubstr("+25.0%  within the spread"));
+  after.figures[0].spread = 0.05;
+  EXPECT_NEAR(diff_profiles(before, after).largest_change, 0.25, 1e-9);
+  // An uncertain figure is compared as it was measured, whatever is planned with for it.
+  after = before;
+  after.costs.trip_s = 5e-6;
+  EXPECT_EQ(diff_profiles(before, after).largest_change, 0);
+}
+
+TEST(ProfileReport, SaysWhichFiguresAreUncertainWhyAndWhoWasBusy) {
+  Profile profile = measured(known_costs(), 0, 1);
+  ASSERT_TRUE(fit_profile(profile).ok());
+  EXPECT_THAT(profile_text(profile), testing::Not(HasSubstr("uncertain")));
+  FigureSpread& trip = *std::ranges::find(profile.figures, "trip_s", &FigureSpread::name);
+  trip = {"trip_s", 1e-6, 0.4, false, "9 passes say 0.60 us to 1.40 us"};
+  profile.others = "others had 3.2 of the 24.0 s of these CPUs";
+  const std::string text = profile_text(profile);
+  EXPECT_THAT(text, HasSubstr("+-40 % ?"));
+  EXPECT_THAT(text, HasSubstr("round trip of a site: 9 passes say 0.60 us to 1.40 us"));
+  EXPECT_THAT(text, HasSubstr("meanwhile others had 3.2 of the 24.0 s"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/thread_cpus.h"
 #include "engine/loader/random_fill.h"
 #include "shm/mailbox.h"
 
@@ -56,13 +57,16 @@ class Echo {
     const TimePoint end = clock_.now() + std::chrono::seconds(10);
     while (heard_.load(std::memory_order_acquire) < count) {
       if (clock_.now() > end) return false;
-      std::this_thread::yield();
+      // Asleep: who spins here takes the core of one of the two that are timed, where there are
+      // two.
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     return true;
   }
 
  private:
   void run(int count) {
+    if (bench_.echo_cpu >= 0) pin_this_thread({&bench_.echo_cpu, 1}, "the thread that echoes");
     Seat& seat = mailbox_.seat(0);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t sequence = first_ + static_cast<std::uint64_t>(i);
@@ -401,21 +405,32 @@ Status measure_handoff(Device& device, BenchReport& report, const HandoffBench& 
   return {};
 }
 
-Result<std::vector<double>> time_round_trips(Device& device, std::int64_t width,
-                                             const std::vector<std::int32_t>& rows, int rounds) {
+struct RoundTrips::Impl {
+  Impl(Device& device, const HandoffBench& described) : bench(described), timer(device, bench) {}
+
   HandoffBench bench;
-  bench.rows = *std::max_element(rows.begin(), rows.end());
+  HandoffTimer timer;
+};
+
+RoundTrips::RoundTrips(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RoundTrips::~RoundTrips() = default;
+
+Result<std::unique_ptr<RoundTrips>> RoundTrips::create(Device& device, std::int64_t width,
+                                                       std::int32_t most_rows, int echo_cpu) {
+  HandoffBench bench;
+  bench.rows = most_rows;
   bench.width = width;
-  bench.rounds = rounds;
-  HandoffTimer timer(device, bench);
-  TANDEM_TRY(timer.prepare());
-  std::vector<double> seconds;
-  for (const std::int32_t count : rows) {
-    Samples samples{"", "us", {}};
-    TANDEM_TRY(timer.time(count, false, samples));
-    seconds.push_back(samples.median() / 1e6);
-  }
-  return seconds;
+  bench.echo_cpu = echo_cpu;
+  auto impl = std::make_unique<Impl>(device, bench);
+  TANDEM_TRY(impl->timer.prepare());
+  return std::unique_ptr<RoundTrips>(new RoundTrips(std::move(impl)));
+}
+
+Result<double> RoundTrips::time(std::int32_t rows, int rounds) {
+  impl_->bench.rounds = rounds;
+  Samples samples{"", "us", {}};
+  TANDEM_TRY(impl_->timer.time(rows, false, samples));
+  return samples.median() / 1e6;
 }
 
 }  // namespace tandem

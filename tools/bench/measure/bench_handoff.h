@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "base/status.h"
 #include "gpu/device.h"
@@ -15,6 +15,7 @@ struct HandoffBench {
   std::int64_t width = 4096;  // of x; the answer is three times as wide
   int rounds = 300;           // round trips timed without a load, and with one
   int link_rounds = 9;        // of long copies; the median counts
+  int echo_cpu = -1;          // that the thread which echoes runs on; below 0: on any
 };
 
 // Round trips of an offer and an accept (bf16, one group, one projection of three modules) with a
@@ -25,9 +26,20 @@ struct HandoffBench {
 // alone, and while 64 MB loads in layer pieces run on another stream; and the times of few rows.
 Status measure_handoff(Device& device, BenchReport& report, const HandoffBench& bench = {});
 
-// Seconds of a round trip for each number of rows (at most 512), alone: medians. For `tandem
-// profile`.
-Result<std::vector<double>> time_round_trips(Device& device, std::int64_t width,
-                                             const std::vector<std::int32_t>& rows, int rounds);
+// Round trips alone, for `tandem profile`, which times them by turns with other things. One thread.
+class RoundTrips {
+ public:
+  // `echo_cpu`: as above; the device's side runs where the calling thread may. At most 512 rows.
+  static Result<std::unique_ptr<RoundTrips>> create(Device& device, std::int64_t width,
+                                                    std::int32_t most_rows, int echo_cpu);
+  ~RoundTrips();
+  // Seconds of one, the median of `rounds`, with so many rows.
+  Result<double> time(std::int32_t rows, int rounds);
+
+ private:
+  struct Impl;
+  explicit RoundTrips(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace tandem

@@ -68,8 +68,8 @@ std::uint64_t sum_of(const std::uint64_t* words, std::size_t count) {
 // Runs work(thread, first word, words) over chunks that the threads take one by one, as the
 // device's do theirs, so that a disturbed thread does not hold up the rest; bytes per second.
 template <typename F>
-double MemorySpeed::pass(F&& work) {
-  const auto threads = static_cast<std::size_t>(num_threads_);
+double MemorySpeed::pass(int num_threads, F&& work) {
+  const auto threads = static_cast<std::size_t>(num_threads);
   const std::size_t chunks = num_words_ / kChunkWords;
   std::atomic<std::size_t> next{0};
   std::barrier<> line(static_cast<std::ptrdiff_t>(threads) + 1);
@@ -109,17 +109,18 @@ Result<std::unique_ptr<MemorySpeed>> MemorySpeed::create(std::size_t bytes, int 
     return error(StatusCode::resource_exhausted, "no {} bytes to measure the memory with", bytes);
   }
   std::uint64_t* words = made->words_.get();
-  made->pass([words](std::size_t, std::size_t first, std::size_t count) {
+  made->pass(num_threads, [words](std::size_t, std::size_t first, std::size_t count) {
     std::mt19937_64 random(first);
     for (std::size_t i = 0; i < count; ++i) words[first + i] = random();
   });
   return made;
 }
 
-double MemorySpeed::read_pass() {
+double MemorySpeed::read_pass(int num_threads) {
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(num_threads_) * 8);  // a line each
   const std::uint64_t* words = words_.get();
-  const double speed = pass([&](std::size_t thread, std::size_t first, std::size_t count) {
+  const int threads = num_threads > 0 ? num_threads : num_threads_;
+  const double speed = pass(threads, [&](std::size_t thread, std::size_t first, std::size_t count) {
     sums[thread * 8] += sum_of(words + first, count);
   });
   for (const std::uint64_t sum : sums) checksum_ += sum;
@@ -129,9 +130,11 @@ double MemorySpeed::read_pass() {
 
 double MemorySpeed::copy_pass() {
   std::uint64_t* words = words_.get();
-  return pass([&](std::size_t, std::size_t first, std::size_t count) {
-           std::memcpy(words + first, words + first + count / 2, count / 2 * sizeof(std::uint64_t));
-         }) /
+  return pass(num_threads_,
+              [&](std::size_t, std::size_t first, std::size_t count) {
+                std::memcpy(words + first, words + first + count / 2,
+                            count / 2 * sizeof(std::uint64_t));
+              }) /
          2;
 }
 

@@ -19,15 +19,15 @@ class MemorySpeed {
   // Allocates `bytes`, written once by the threads that will read them.
   static Result<std::unique_ptr<MemorySpeed>> create(std::size_t bytes, int num_threads,
                                                      std::vector<int> cpus);
-  // Bytes per second of one pass over all of it.
-  double read_pass();
+  // Bytes per second of one pass over all of it, by the first `num_threads` threads; 0: by all.
+  double read_pass(int num_threads = 0);
   // The second half of every chunk copied to the first; bytes copied (counted once) per second.
   double copy_pass();
 
  private:
   MemorySpeed() = default;
   template <typename F>
-  double pass(F&& work);
+  double pass(int num_threads, F&& work);
 
   struct Free {
     void operator()(std::uint64_t* words) const { std::free(words); }
