@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/check.h"
+#include "base/limits/process_limits.h"
 
 namespace tandem {
 
@@ -82,8 +83,8 @@ Status Status::with_context(std::string_view context) const {
 Status errno_status(std::string_view what, int errno_value) {
   const ErrnoMeaning meaning = meaning_of(errno_value);
   // std::generic_category is thread-safe, which strerror is not.
-  return error(meaning.code, "{}: {}{}", what, std::generic_category().message(errno_value),
-               meaning.remedy);
+  return error(meaning.code, "{}: {}{}{}", what, std::generic_category().message(errno_value),
+               meaning.remedy, limit_remedy(errno_value));
 }
 
 void abort_on_missing_value(const Status& status) {

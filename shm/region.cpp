@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/memory/memory_info.h"
+#include "base/limits/bytes_text.h"
 #include "shm/numa.h"
 #include "shm/truncation.h"
 
@@ -61,20 +61,28 @@ std::string make_name(std::string_view purpose) {
   return fmt::format("/{}{}-{:08x}-{}", kPrefix, ::getpid(), random(), purpose);
 }
 
-// What the size of /dev/shm leaves, whatever memory there is.
-std::size_t free_in_shm() {
+ShmMount shm_mount() {
   struct statvfs info {};
-  if (::statvfs(kFolder, &info) != 0) return 0;
-  return static_cast<std::size_t>(info.f_bavail) * info.f_frsize;
+  if (::statvfs(kFolder, &info) != 0) return {};
+  return {static_cast<std::size_t>(info.f_bavail) * info.f_frsize, (info.f_flag & ST_RDONLY) != 0};
 }
 
-Status check_memory(std::size_t bytes, std::size_t free_memory) {
-  if (bytes <= free_memory) return {};
-  return error(
-      StatusCode::resource_exhausted,
-      "there is no memory for {} bytes of shared memory ({} are available): lower host_tier_gb, or "
-      "end what else takes memory (a container: --memory)",
-      bytes, free_memory);
+std::string text(std::size_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+Status check_memory(std::size_t bytes, const MemoryRoom& memory) {
+  if (bytes <= memory.free_bytes) return {};
+  if (memory.limit) {
+    return error(StatusCode::resource_exhausted,
+                 "there is no memory for {} of shared memory: a cgroup's limit leaves {}; lower "
+                 "host_tier_gb, or raise the limit (a container: --memory)",
+                 text(bytes), to_text(*memory.limit));
+  }
+  return error(StatusCode::resource_exhausted,
+               "there is no memory for {} of shared memory ({} are available): lower host_tier_gb, "
+               "or end what else takes memory",
+               text(bytes), text(memory.free_bytes));
 }
 
 // Gives the file its size with every page of it, so that no later access can fail. It has none
@@ -83,8 +91,8 @@ Status allocate(int descriptor, std::size_t bytes) {
   int failure = EINTR;
   while (failure == EINTR) failure = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
   if (failure == ENOSPC || failure == ENOMEM) {
-    TANDEM_TRY(check_shm_room(bytes, free_in_shm(), available_memory()));
-    return error(StatusCode::resource_exhausted, "no memory for {} bytes in {}", bytes, kFolder);
+    TANDEM_TRY(check_shm_room(bytes, shm_mount(), memory_room()));
+    return error(StatusCode::resource_exhausted, "no memory for {} in {}", text(bytes), kFolder);
   }
   if (failure != 0) return errno_status("posix_fallocate of shared memory", failure);
   return {};
@@ -187,7 +195,7 @@ const std::string& ShmRegion::name() const {
 
 Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes, int node) {
   TANDEM_CHECK(bytes > 0 && !purpose.empty(), "{} bytes for '{}'", bytes, purpose);
-  TANDEM_TRY(check_shm_room(bytes, free_in_shm(), available_memory()));
+  TANDEM_TRY(check_shm_room(bytes, shm_mount(), memory_room()));
   auto impl = std::make_unique<Impl>();
   impl->name = make_name(purpose);
   try {
@@ -208,7 +216,7 @@ Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes,
   try {
     impl->mapping = bip::mapped_region(impl->object, bip::read_write, 0, bytes);
   } catch (const bip::interprocess_exception& failure) {
-    return failed(fmt::format("mmap of {} bytes of {}", bytes, impl->name), failure);
+    return failed(fmt::format("mmap of {} of {}", text(bytes), impl->name), failure);
   }
   // A policy of the region itself, so it must be there before any page of it is.
   prefer_node(impl->mapping.get_address(), bytes, node);
@@ -218,12 +226,12 @@ Result<ShmRegion> ShmRegion::create(std::string_view purpose, std::size_t bytes,
 
 Result<ShmRegion> ShmRegion::create_private(std::size_t bytes, int node) {
   TANDEM_CHECK(bytes > 0);
-  TANDEM_TRY(check_memory(bytes, available_memory()));
+  TANDEM_TRY(check_memory(bytes, memory_room()));
   auto impl = std::make_unique<Impl>();
   try {
     impl->mapping = bip::anonymous_shared_memory(bytes);
   } catch (const bip::interprocess_exception& failure) {
-    return failed(fmt::format("mmap of {} bytes", bytes), failure);
+    return failed(fmt::format("mmap of {} (lower host_tier_gb)", text(bytes)), failure);
   }
   prefer_node(impl->mapping.get_address(), bytes, node);
   // Every page of it, as allocate() does.
@@ -281,18 +289,25 @@ void unlink_own_shm_regions() {
 }
 
 std::size_t free_shm_bytes() {
-  return std::min(free_in_shm(), available_memory());
+  const ShmMount mount = shm_mount();
+  return mount.read_only ? 0 : std::min(mount.free_bytes, available_memory());
 }
 
-Status check_shm_room(std::size_t bytes, std::size_t free_in_shm, std::size_t free_memory) {
-  if (bytes > free_in_shm) {
-    return error(
-        StatusCode::resource_exhausted,
-        "{} has no room for {} bytes ({} are free): lower host_tier_gb, or enlarge it with "
-        "'mount -o remount,size=SIZE {}' (a container: --shm-size)",
-        kFolder, bytes, free_in_shm, kFolder);
+Status check_shm_room(std::size_t bytes, const ShmMount& mount, const MemoryRoom& memory) {
+  if (mount.read_only) {
+    return error(StatusCode::permission_denied,
+                 "{0} is mounted read-only: make it writable with 'mount -o remount,rw {0}' (a "
+                 "container with a read-only root: --tmpfs {0}; Kubernetes: an emptyDir of medium "
+                 "Memory)",
+                 kFolder);
   }
-  return check_memory(bytes, free_memory);
+  if (bytes > mount.free_bytes) {
+    return error(StatusCode::resource_exhausted,
+                 "{0} has no room for {1} ({2} are free): lower host_tier_gb, or enlarge it with "
+                 "'mount -o remount,size=SIZE {0}' (a container: --shm-size)",
+                 kFolder, text(bytes), text(mount.free_bytes));
+  }
+  return check_memory(bytes, memory);
 }
 
 }  // namespace tandem

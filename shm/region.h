@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/memory/memory_info.h"
 #include "base/status.h"
 
 namespace tandem {
@@ -69,11 +70,19 @@ struct FoundShmRegion {
 };
 std::vector<FoundShmRegion> find_shm_regions(std::string_view purpose);
 
-// What could still be put into /dev/shm: by its own size, and by the memory that is free.
+// What could still be put into /dev/shm: by its own size, and by the memory that is free. 0 where
+// nothing may be written there.
 std::size_t free_shm_bytes();
 
-// resource_exhausted, with the remedy, where `bytes` are more than /dev/shm has free by its size,
-// or than the machine has memory for.
-Status check_shm_room(std::size_t bytes, std::size_t free_in_shm, std::size_t free_memory);
+// /dev/shm as it is mounted.
+struct ShmMount {
+  std::size_t free_bytes = 0;  // by its size
+  bool read_only = false;
+};
+
+// Why `bytes` of shared memory cannot be made, with the remedy. permission_denied: /dev/shm is
+// read-only. resource_exhausted: it has no room for them, or there is no memory, by the machine or
+// by a cgroup's limit.
+Status check_shm_room(std::size_t bytes, const ShmMount& mount, const MemoryRoom& memory);
 
 }  // namespace tandem

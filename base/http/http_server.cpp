@@ -17,6 +17,7 @@
 #include "base/http/connection.h"
 #include "base/http/sockets/listener.h"
 #include "base/http/sockets/listening_socket.h"
+#include "base/limits/process_limits.h"
 #include "base/log.h"
 
 namespace tandem {
@@ -57,8 +58,9 @@ class HttpServer::Impl {
       context_.bulk.start(1, give_memory_back);
       for (int i = 0; i < kIoThreads; ++i) io_threads_.emplace_back([this] { run(); });
     } catch (const std::system_error& failure) {
+      const std::string text = failure_text(failure);
       stop();
-      return error(StatusCode::unavailable, "the HTTP server cannot start: {}", failure.what());
+      return error(StatusCode::unavailable, "the HTTP server cannot start: {}", text);
     }
     asio::post(listener_strand_, [this] { listener_->listen(); });
     return {};

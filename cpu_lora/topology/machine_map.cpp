@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/limits/cpu_quota.h"
 #include "base/shown_text.h"
 #include "base/thread_cpus.h"
 #include "cpu_lora/topology/core_kinds.h"
@@ -338,6 +339,9 @@ Result<MachineMap> read_machine(const MachineOptions& options) {
   if (options.quota_cpus) {
     map.quota_cpus = options.quota_cpus;
     map.quota_source = "the quota given for this machine";
+  } else if (const auto quota = read_cpu_quota(); quota && is_this_machine(options)) {
+    map.quota_cpus = quota->cpus;
+    map.quota_source = quota->where;
   }
   return map;
 }

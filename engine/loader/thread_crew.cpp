@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/limits/cpu_quota.h"
 #include "base/thread_cpus.h"
 
 namespace tandem {
@@ -17,8 +19,18 @@ namespace {
 // Of all borrowed crews. Relaxed: it only bounds a number, it publishes no data.
 std::atomic<int> g_borrowed{0};
 
+// That compute at once: more than a container's CPU quota leaves would only stop all the others.
+int threads_of_machine() {
+  static const int count = [] {
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    const std::optional<CpuQuota> quota = read_cpu_quota();
+    return std::max(1, quota ? std::min(cores, quota->whole_cores()) : cores);
+  }();
+  return count;
+}
+
 int borrow(std::size_t most) {
-  static const int limit = std::max(1, static_cast<int>(std::thread::hardware_concurrency())) - 1;
+  static const int limit = threads_of_machine() - 1;
   int taken = g_borrowed.load(std::memory_order_relaxed);
   int wanted = 0;
   do {
@@ -54,7 +66,7 @@ ThreadCrew::~ThreadCrew() {
 
 int ThreadCrew::helpers_for_machine() {
   constexpr int kMost = 15;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) - 2, 1, kMost);
+  return std::clamp(threads_of_machine() - 2, 1, kMost);
 }
 
 void ThreadCrew::run(std::size_t count, const Body& body) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/id_list.h"
+#include "base/limits/process_limits.h"
 #include "base/onednn/matmul.h"
 #include "base/thread_cpus.h"
 #include "gpu/host/context/host_communicator.h"
@@ -53,7 +54,7 @@ class HostDevice final : public Device {
     try {
       return std::unique_ptr<Stream>(std::make_unique<HostStream>(name, pool_, matmuls_, link_));
     } catch (const std::exception& failure) {
-      return error(StatusCode::internal, "cannot start stream {}: {}", name, failure.what());
+      return error(StatusCode::internal, "cannot start stream {}: {}", name, failure_text(failure));
     }
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<HostEvent>(); }
@@ -98,7 +99,7 @@ Result<std::unique_ptr<Device>> make_host_device(const HostDeviceOptions& option
     return std::unique_ptr<Device>(
         std::make_unique<host::HostDevice>(num_threads, options, memory_bytes));
   } catch (const std::exception& failure) {
-    return error(StatusCode::internal, "cannot make the host device: {}", failure.what());
+    return error(StatusCode::internal, "cannot make the host device: {}", failure_text(failure));
   }
 }
 

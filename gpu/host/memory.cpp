@@ -8,6 +8,8 @@
 #include <limits>
 #include <new>
 
+#include "base/limits/bytes_text.h"
+
 namespace tandem::host {
 namespace {
 
@@ -68,7 +70,8 @@ Result<Buffer> MemoryPool::allocate(std::size_t bytes, std::string_view purpose)
   if (mapping == MAP_FAILED) {
     const int failure = errno;
     used_->fetch_sub(bytes);
-    return errno_status(fmt::format("mmap of {} bytes for {}", bytes, purpose), failure);
+    return errno_status(
+        fmt::format("mmap of {} for {}", bytes_text(static_cast<double>(bytes)), purpose), failure);
   }
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::uintptr_t aligned = (address + kPage + alignment - 1) / alignment * alignment;

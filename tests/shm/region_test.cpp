@@ -119,21 +119,37 @@ TEST(ShmRegion, SaysHowMuchIsMissingAndWhatToDo) {
   auto region = ShmRegion::create("arena", std::size_t{1} << 50);
   ASSERT_FALSE(region.ok());
   EXPECT_EQ(region.status().code(), StatusCode::resource_exhausted);
-  EXPECT_THAT(region.status().message(), HasSubstr("1125899906842624 bytes"));
+  EXPECT_THAT(region.status().message(), HasSubstr("1125.9 TB"));
   EXPECT_THAT(region.status().message(), HasSubstr("host_tier_gb"));
   EXPECT_THAT(region.status().message(), HasSubstr("--shm-size"));
 }
 
 TEST(ShmRegion, IsRefusedWhereTheSizeOfDevShmOrTheMemoryEnds) {
-  EXPECT_TRUE(check_shm_room(100, 100, 100).ok());
-  const Status by_size = check_shm_room(101, 100, 1000);
+  EXPECT_TRUE(check_shm_room(100, {100, false}, {100, {}}).ok());
+  const Status by_size = check_shm_room(101, {100, false}, {1000, {}});
   EXPECT_EQ(by_size.code(), StatusCode::resource_exhausted);
-  EXPECT_THAT(by_size.message(), HasSubstr("/dev/shm has no room for 101 bytes (100 are free)"));
+  EXPECT_THAT(by_size.message(), HasSubstr("/dev/shm has no room for 101 B (100 B are free)"));
   // Else the kernel would kill somebody for the memory, most likely this process.
-  const Status by_memory = check_shm_room(101, 1000, 100);
+  const Status by_memory = check_shm_room(101, {1000, false}, {100, {}});
   EXPECT_EQ(by_memory.code(), StatusCode::resource_exhausted);
-  EXPECT_THAT(by_memory.message(), HasSubstr("no memory for 101 bytes"));
+  EXPECT_THAT(by_memory.message(), HasSubstr("no memory for 101 B"));
   EXPECT_THAT(by_memory.message(), HasSubstr("host_tier_gb"));
+}
+
+TEST(ShmRegion, NamesTheFileOfAContainersLimit) {
+  const MemoryLimit limit{500'000'000, 100'000'000, "/sys/fs/cgroup/x/memory.max"};
+  const Status status = check_shm_room(200'000'000, {1'000'000'000, false}, {100'000'000, limit});
+  EXPECT_EQ(status.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(status.message(),
+              HasSubstr("100.0 MB free of 500.0 MB (/sys/fs/cgroup/x/memory.max)"));
+  EXPECT_THAT(status.message(), HasSubstr("lower host_tier_gb"));
+}
+
+TEST(ShmRegion, IsRefusedWhereDevShmIsReadOnlyAndSaysSo) {
+  const Status status = check_shm_room(100, {0, true}, {1000, {}});
+  EXPECT_EQ(status.code(), StatusCode::permission_denied);
+  EXPECT_THAT(status.message(), HasSubstr("/dev/shm is mounted read-only"));
+  EXPECT_THAT(status.message(), HasSubstr("remount,rw"));
 }
 
 TEST(ShmRegion, WithoutASizeIsOneThatIsBeingMade) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/loader/weights.h"
 #include "engine/model/model_weights.h"
@@ -18,7 +19,6 @@
 #include "tools/bench/common/command_line.h"
 #include "tools/bench/measure/bench_peaks.h"
 #include "tools/cli/flags/flags.h"
-#include "tools/cli/progress.h"
 #include "tools/cli/signals.h"
 #include "tools/setup/engine_setup.h"
 #include "tools/setup/model_presets.h"

@@ -8,13 +8,13 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tools/bench/bench_tokenizer.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
 #include "tools/cli/flags/flags.h"
-#include "tools/cli/progress.h"
 
 namespace tandem {
 namespace {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 
 namespace tandem {
@@ -17,15 +18,6 @@ constexpr auto kTerminalInterval = std::chrono::milliseconds(100);
 constexpr auto kLogInterval = std::chrono::seconds(5);
 
 }  // namespace
-
-std::string bytes_text(double bytes) {
-  if (bytes < 999.5) return fmt::format("{:.0f} B", bytes);
-  for (const char* unit : {"kB", "MB", "GB"}) {
-    bytes /= 1000;
-    if (bytes < 999.5) return fmt::format("{:.1f} {}", bytes, unit);
-  }
-  return fmt::format("{:.1f} TB", bytes / 1000);
-}
 
 Progress::Progress(std::string what, int fd, bool terminal, const Clock& clock)
     : what_(std::move(what)), fd_(fd), terminal_(terminal), clock_(clock), start_(clock.now()) {

@@ -43,7 +43,4 @@ class Progress {
   bool finished_ = false;
 };
 
-// "12 B", "3.4 MB", "1.2 GB": powers of ten.
-std::string bytes_text(double bytes);
-
 }  // namespace tandem

@@ -305,8 +305,9 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
     return (tokens + page_tokens - 1) / page_tokens;
   };
 
+  const std::size_t host_tier_bytes = choose_host_tier_bytes(settings);
   TANDEM_ASSIGN(const std::int64_t pages,
-                choose_pool_pages(settings, config, dtype, length, device));
+                choose_pool_pages(settings, config, dtype, length, device, host_tier_bytes));
   if (pages < pages_of(length)) {
     if (settings.max_model_len > 0) {
       return invalid(
@@ -343,7 +344,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.line.max_passed_over = static_cast<std::int32_t>(settings.max_passed_over);
   options.max_adapters = static_cast<std::int32_t>(settings.max_adapters);
   options.max_device_adapters = static_cast<std::int32_t>(settings.max_device_adapters);
-  options.host_tier_bytes = choose_host_tier_bytes(settings);
+  options.host_tier_bytes = host_tier_bytes;
   options.adapter_mode = settings.mode();
   options.max_lora_rank = static_cast<std::int32_t>(settings.max_lora_rank);
   options.lora_sharding = settings.sharding();

@@ -15,10 +15,6 @@
 namespace tandem {
 namespace {
 
-bool has_workers(const EngineSettings& settings) {
-  return hands_over(settings.mode());
-}
-
 // A group for each of the plan's nodes, and cores for threads that read adapters.
 void follow_plan(const PinPlan& plan, const DeviceInfo& device, HandoffOptions& options) {
   // What is a worker's, too, is not the engine's own.
@@ -55,7 +51,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name, const PinPlan& plan) {
   HandoffOptions options;
-  if (has_workers(settings)) {
+  if (hands_over(settings.mode())) {
     TANDEM_ASSIGN(options.costs, choose_costs(settings, config, dtype, device));
   }
   // Also without workers: routers and pickers are told what a cold start takes.
@@ -64,7 +60,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
         std::min(options.costs.link_bytes_per_s, settings.link_gbps * 1e9);
   }
   if (settings.cost_error != 1) options.costs = options.costs.slowed(settings.cost_error);
-  if (!has_workers(settings)) return options;
+  if (!hands_over(settings.mode())) return options;
   options.max_rows = static_cast<std::int32_t>(settings.handoff_tokens);
   options.deadline_us = static_cast<std::uint32_t>(settings.handoff_deadline_ms * 1000);
   options.spin_ms = settings.worker_spin_ms;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
+#include "base/limits/memory_limit.h"
 #include "base/memory/memory_info.h"
 #include "engine/batching/request_limits.h"
 #include "engine/memory/pool_layout.h"
 #include "engine/model/llama.h"
 #include "engine/model/model_weights.h"
+#include "tools/setup/memory_needs.h"
 
 namespace tandem {
 namespace {
@@ -50,7 +53,7 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 
 Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelConfig& config,
                                        DType dtype, std::int64_t max_model_len,
-                                       const Device& device) {
+                                       const Device& device, std::size_t host_tier_bytes) {
   const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // of the most bytes
   const PoolLayout layout = PoolLayout::of(shape_of_shard(config, shard.size), dtype,
                                            static_cast<std::int32_t>(settings.page_tokens));
@@ -67,6 +70,15 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
   const auto work = static_cast<double>(LlamaModel::workspace_bytes(config, shard, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);
+  const std::optional<MemoryLimit> limit = read_memory_limit();
+  MemoryNeeds needs{0, 0, 0, static_cast<double>(host_tier_bytes)};
+  if (!gpu) needs = {weights * shard.size, work * shard.size, 0, needs.host_tier};
+  const double host_pages = room_for_pool(needs, limit) / (page_bytes * shard.size);
+  const auto check_host_memory = [&](double pages) {
+    if (!gpu) needs.pool = pages * page_bytes * shard.size;
+    return check_memory_needs(needs, limit, settings.pool_pages > 0 ? "pool_pages" : "pool_gb");
+  };
+  TANDEM_TRY(check_host_memory(1));
   if (settings.pool_pages > 0 || settings.pool_gb > 0) {
     TANDEM_ASSIGN(const std::int64_t asked, pages_of_setting(settings, layout));
     const double pool = static_cast<double>(asked) * page_bytes;
@@ -80,6 +92,7 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
           device.info().name, gigabytes(memory),
           settings.pool_pages > 0 ? "pool_pages" : "pool_gb");
     }
+    TANDEM_TRY(check_host_memory(static_cast<double>(asked)));
     return asked;
   }
   if (gpu && left * kGpuShare < page_bytes) {
@@ -89,8 +102,9 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
                  "max_num_batched_tokens or max_num_seqs",
                  gigabytes(weights), gigabytes(work), device.info().name, gigabytes(memory));
   }
+  const double share = left * (gpu ? kGpuShare : kHostShare) / page_bytes;
   const auto pages = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(left * (gpu ? kGpuShare : kHostShare) / page_bytes));
+      1, static_cast<std::int64_t>(gpu ? share : std::min(share, host_pages)));
   if (gpu) return std::min(pages, most_pages(layout));
   // No more than every sequence at full length can use, and as much again for adapters and for
   // prefixes to keep.

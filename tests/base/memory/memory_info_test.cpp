@@ -2,46 +2,43 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <limits>
 
-#include "tests/support/temp_dir.h"
+#include "tests/base/limits/fake_cgroups.h"
 
 namespace tandem {
 namespace {
 
 class AvailableMemory : public ::testing::Test {
  protected:
-  void write(const char* file, const char* text) { std::ofstream(dir_.path() / file) << text; }
-  std::size_t read() { return available_memory(dir_.path() / "meminfo", dir_.path()); }
+  AvailableMemory() {
+    fake_.groups("0::/pod/container\n");
+    fake_.mount("/", "/sys/fs/cgroup", "cgroup2");
+    fake_.write("/sys/fs/cgroup/pod/container/cgroup.procs", "");
+  }
+  MemoryRoom read() { return memory_room({fake_.at("/meminfo"), fake_.paths()}); }
 
-  testing::TempDir dir_;
+  testing::FakeCgroups fake_;
 };
 
 TEST_F(AvailableMemory, IsWhatTheKernelSays) {
-  EXPECT_EQ(read(), std::numeric_limits<std::size_t>::max());
-  write("meminfo", "MemTotal:   24684092 kB\nMemFree:  18577224 kB\nMemAvailable:   2000 kB\n");
-  EXPECT_EQ(read(), 2000U * 1024);
+  EXPECT_EQ(read().free_bytes, std::numeric_limits<std::size_t>::max());
+  fake_.write("/meminfo",
+              "MemTotal:   24684092 kB\nMemFree:  18577224 kB\nMemAvailable:   2000 kB\n");
+  EXPECT_EQ(read().free_bytes, 2000U * 1024);
+  EXPECT_FALSE(read().limit);
 }
 
-TEST_F(AvailableMemory, IsAsLittleAsTheCgroupHas) {
-  write("meminfo", "MemAvailable:   2000 kB\n");
-  write("memory.current", "600000\n");
-  write("memory.max", "max\n");
-  EXPECT_EQ(read(), 2000U * 1024);
-  write("memory.max", "1000000\n");
-  EXPECT_EQ(read(), 400000U);
-  write("memory.max", "500000\n");
-  EXPECT_EQ(read(), 0U);
-}
-
-TEST_F(AvailableMemory, CountsFilesThatTheCgroupHoldsAsFree) {
-  write("memory.current", "900000\n");
-  write("memory.max", "1000000\n");
-  write("memory.stat",
-        "anon 300000\nfile 600000\nshmem 300000\ninactive_file 200000\n"
-        "active_file 100000\n");
-  EXPECT_EQ(read(), 400000U);
+TEST_F(AvailableMemory, IsAsLittleAsAnyCgroupAboveHas) {
+  fake_.write("/meminfo", "MemAvailable:   2000 kB\n");
+  fake_.write("/sys/fs/cgroup/pod/memory.current", "600000\n");
+  fake_.write("/sys/fs/cgroup/pod/memory.max", "5000000\n");
+  EXPECT_EQ(read().free_bytes, 2000U * 1024);
+  EXPECT_FALSE(read().limit) << "the machine has less";
+  fake_.write("/sys/fs/cgroup/pod/memory.max", "1000000\n");
+  EXPECT_EQ(read().free_bytes, 400'000U);
+  ASSERT_TRUE(read().limit);
+  EXPECT_EQ(read().limit->where, fake_.at("/sys/fs/cgroup/pod/memory.max"));
 }
 
 TEST(ThisMachine, HasMemory) {

@@ -32,14 +32,6 @@ class ProgressOutput : public testing::Test {
   int fds_[2] = {-1, -1};
 };
 
-TEST(Progress, NamesSizesInPowersOfTen) {
-  EXPECT_EQ(bytes_text(12), "12 B");
-  EXPECT_EQ(bytes_text(1500), "1.5 kB");
-  EXPECT_EQ(bytes_text(2.5e9), "2.5 GB");
-  EXPECT_EQ(bytes_text(999.7e6), "1.0 GB");
-  EXPECT_EQ(bytes_text(3e12), "3.0 TB");
-}
-
 TEST(Progress, DrawsShareAndSpeed) {
   EXPECT_EQ(Progress::line("loading x", 500, 1000, 2),
             "loading x [###############               ]  50 %  500 B of 1.0 kB, 250 B/s");

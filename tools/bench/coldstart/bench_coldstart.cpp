@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "base/thread_cpus.h"
 #include "gpu/cuda/cuda_device.h"
@@ -26,7 +27,6 @@
 #include "tools/bench/measure/bench_handoff.h"
 #include "tools/bench/measure/bench_worker.h"
 #include "tools/cli/flags/flags.h"
-#include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"
 
 namespace tandem {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/bench_selection.h"

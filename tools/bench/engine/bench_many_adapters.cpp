@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "gpu/cuda/copy_speed.h"
 #include "tools/bench/measure/bench_gemm_peak.h"
 #include "tools/bench/measure/bench_serving.h"
 #include "tools/bench/measure/byte_floor.h"
-#include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"
 
 namespace tandem {

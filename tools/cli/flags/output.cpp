@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/limits/process_limits.h"
 #include "tools/cli/flags/flags.h"
 
 namespace tandem {
@@ -93,10 +94,10 @@ int run_program(const char* name, const std::function<int()>& run) {
     if (std::ferror(stdout) != 0) {
       return finish_output(name, kExitFailure, failure.code().value());
     }
-    fmt::print(stderr, "{}: internal error: {}\n", name, failure.what());
+    fmt::print(stderr, "{}: internal error: {}\n", name, failure_text(failure));
   } catch (const std::exception& failure) {
     // The last resort: a library that throws where none should ends in a message, not in abort().
-    fmt::print(stderr, "{}: internal error: {}\n", name, failure.what());
+    fmt::print(stderr, "{}: internal error: {}\n", name, failure_text(failure));
   }
   return kExitFailure;
 }
