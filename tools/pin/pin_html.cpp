@@ -47,11 +47,11 @@ class Page {
         all_(plans ? all_of(*plans) : PinPlan{}),
         page_("tandem pin: a machine and its plan", origin_here(std::move(command))) {}
 
-  HtmlPage build(const std::vector<ClaimedCores>& engines) {
-    summary(engines.size());
+  HtmlPage build(const std::vector<ClaimedCores>* engines) {
+    summary(engines == nullptr ? 0 : engines->size());
     page_.section("The plan");
     if (plans_) {
-      for (const PinPlan& each : *plans_) plan(each);
+      plans();
     } else {
       page_.paragraph(fmt::format("There is none: {}.", plans_.status().message()));
     }
@@ -60,7 +60,7 @@ class Page {
     page_.picture(machine_svg(map_, cpu_roles(map_, made, machine_.options), ""));
     limits();
     if (!map_.core_kinds.empty()) kinds();
-    running(engines);
+    if (engines != nullptr) running(*engines);
     page_.condition("shown", map_.source);
     return std::move(page_);
   }
@@ -98,7 +98,39 @@ class Page {
     return fmt::format("{}", fmt::join(names, " and "));
   }
 
-  void plan(const PinPlan& plan) {
+  void plans() {
+    HtmlRows who;
+    HtmlRows settings;
+    std::vector<std::string> keys = {"for"};
+    for (const PinPlan& plan : *plans_) {
+      const std::string gpus = plan.gpus.empty() ? plan.host_device ? "host" : "a GPU"
+                                                 : "GPU " + format_id_list(plan.gpus);
+      in_words(plan);
+      who.push_back({{gpus, Look::text},
+                     {"engine", Look::text},
+                     {std::to_string(plan.engine_cpus.size()), Look::figure},
+                     {format_id_list(plan.engine_cpus), Look::text},
+                     {nodes_of(plan.engine_cpus), Look::text}});
+      for (const PinPlan::Workers& group : plan.workers) {
+        who.push_back({{gpus, Look::text},
+                       {"CPU workers", Look::text},
+                       {std::to_string(group.cpus.size()), Look::figure},
+                       {format_id_list(group.cpus), Look::text},
+                       {std::to_string(group.node), Look::text}});
+      }
+      std::vector<HtmlCell>& row = settings.emplace_back();
+      row.push_back({gpus, Look::text});
+      for (const auto& [key, value] : plan_settings(plan)) {
+        if (settings.size() == 1) keys.push_back(key);
+        row.push_back({value, Look::text});
+      }
+    }
+    page_.table({"for", "who", "cores", "cpus", "node"}, who);
+    page_.paragraph("In a config file (tandem pin apply --config FILE writes it there):");
+    page_.table(keys, settings);
+  }
+
+  void in_words(const PinPlan& plan) {
     const std::vector<int> workers = plan.worker_cpus();
     const std::string them = workers.empty() ? "there are no CPU workers"
                              : workers.size() == 1
@@ -108,23 +140,6 @@ class Page {
     page_.paragraph(fmt::format("For {}, from node {}: the engine's threads have {}; {}.",
                                 whom(plan), plan.node, list_text(plan.engine_cpus), them));
     for (const std::string& note : plan.notes) page_.paragraph("Note: " + note + ".");
-    HtmlRows rows = {{{"engine", Look::text},
-                      {std::to_string(plan.engine_cpus.size()), Look::figure},
-                      {format_id_list(plan.engine_cpus), Look::text},
-                      {nodes_of(plan.engine_cpus), Look::text}}};
-    for (const PinPlan::Workers& group : plan.workers) {
-      rows.push_back({{"CPU workers", Look::text},
-                      {std::to_string(group.cpus.size()), Look::figure},
-                      {format_id_list(group.cpus), Look::text},
-                      {std::to_string(group.node), Look::text}});
-    }
-    page_.table({"who", "cores", "cpus", "node"}, rows);
-    HtmlRows settings;
-    for (const auto& [key, value] : plan_settings(plan)) {
-      settings.push_back({{key, Look::text}, {value, Look::text}});
-    }
-    page_.paragraph("In a config file (tandem pin apply --config FILE writes it there):");
-    page_.table({"key", "value"}, settings);
   }
 
   std::string nodes_of(const std::vector<int>& cpus) const {
@@ -219,7 +234,7 @@ class Page {
 }  // namespace
 
 HtmlPage pin_page(const PinnedMachine& machine, const Result<std::vector<PinPlan>>& plans,
-                  const std::vector<ClaimedCores>& engines, std::string command) {
+                  const std::vector<ClaimedCores>* engines, std::string command) {
   return Page(machine, plans, std::move(command)).build(engines);
 }
 
@@ -229,7 +244,8 @@ Status write_pin_page(const std::string& path, const PinSettings& settings,
   if (path.empty()) return {};
   const bool this_machine = settings.xml.empty() && settings.synthetic.empty();
   const auto engines = this_machine ? read_core_claims() : std::vector<ClaimedCores>();
-  return write_output("html", path, pin_page(machine, plans, engines, std::move(command)).text());
+  const auto* running = this_machine ? &engines : nullptr;
+  return write_output("html", path, pin_page(machine, plans, running, std::move(command)).text());
 }
 
 }  // namespace tandem

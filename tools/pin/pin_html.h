@@ -13,10 +13,10 @@
 namespace tandem {
 
 // The picture coloured by the plans, these in words, kinds of cores and quota, and which engine has
-// which cores. `plans` failed: its reason stands there. `engines`: those that run on this machine.
-// `command` wrote it.
+// which cores. `plans` failed: its reason stands there. `engines`: those that run on this machine;
+// null: another machine is shown. `command` wrote it.
 HtmlPage pin_page(const PinnedMachine& machine, const Result<std::vector<PinPlan>>& plans,
-                  const std::vector<ClaimedCores>& engines, std::string command);
+                  const std::vector<ClaimedCores>* engines, std::string command);
 
 // Writes it into `path`, if that is not empty, with the engines that run if this machine is meant.
 Status write_pin_page(const std::string& path, const PinSettings& settings,

@@ -94,7 +94,7 @@ double request_s(const Profile& profile, const std::vector<FirstToken>& tokens, 
   if (seen.empty()) return 0;
   Points points;
   for (auto& [count, values] : seen) points[count] = middle_of(std::move(values));
-  return std::max(0.0, between(points, rows));
+  return std::max(between(points, rows), -step_s(profile, rows) / 2);
 }
 
 double first_token_s(const Profile& profile, const PlanQuestion& question) {

@@ -60,8 +60,8 @@ ProfileTable first_token_table();
 // Of a stranger's profile: rows that make no sense are left out.
 std::vector<FirstToken> measured_first_tokens(const Profile& profile);
 // What a request of so many rows takes beyond its step, whatever its adapter waits for, as requests
-// for resident ones were seen to: the engine's own part, and the adapter's products. 0 where none
-// were measured.
+// for resident ones were seen to: the engine's own part, and the adapter's products. Below 0 where
+// an engine's steps were quicker than those that were measured alone; 0 where none were measured.
 double request_s(const Profile& profile, const std::vector<FirstToken>& tokens, std::int32_t rows);
 
 }  // namespace tandem

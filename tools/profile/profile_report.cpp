@@ -149,15 +149,14 @@ class Page {
     for (const FigureSpread& figure : profile_.figures) {
       if (!figure.why.empty()) page_.paragraph(fmt::format("{}: {}", figure.name, figure.why));
     }
+    if (!profile_.others.empty()) page_.paragraph(fmt::format("Meanwhile {}", profile_.others));
   }
 
   // How far a figure can be trusted; nothing of one that was not judged.
   HtmlCell trust_of(std::string_view key) const {
     const FigureSpread* figure = profile_.figure(key);
     if (figure == nullptr) return {"", Look::text};
-    const std::string spread = fmt::format("\u00b1{:.2g} %", figure->spread * 100);
-    return figure->certain ? HtmlCell{spread, Look::text}
-                           : HtmlCell{fmt::format("{}, uncertain", spread), Look::bad};
+    return {spread_text(figure), figure->certain ? Look::text : Look::bad};
   }
 
   void fits() {

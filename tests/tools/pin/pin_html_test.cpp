@@ -23,7 +23,7 @@ PinnedMachine imagined(const char* synthetic) {
 std::string page_of(const PinnedMachine& machine, const std::vector<ClaimedCores>& engines = {}) {
   PinSettings settings;
   settings.synthetic = machine.map.source;
-  return pin_page(machine, plan_each(settings, machine), engines, "tandem pin show --html m.html")
+  return pin_page(machine, plan_each(settings, machine), &engines, "tandem pin show --html m.html")
       .text();
 }
 
@@ -33,7 +33,7 @@ TEST(PinPage, ShowsTheMachineThePlanInWordsAndItsSettings) {
   const std::string page = page_of(machine);
   for (const char* part :
        {"<svg ", ">cpu 15<", "For GPU 0 (", "2 CPU workers have cpus", "a core each",
-        "<td>worker_cpus</td>", "No engine runs here", "tandem pin show --html m.html",
+        ">worker_cpus</th>", "No engine runs here", "tandem pin show --html m.html",
         "16 hardware threads", "<th scope=\"row\">shown</th><td>node:2 core:4 pu:2</td>"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }

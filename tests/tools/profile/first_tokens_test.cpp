@@ -174,6 +174,17 @@ TEST(FirstTokensView, DrawsACurveForEachLengthTheKneesAndWhatWasMeasured) {
   EXPECT_THAT(page, HasSubstr("25 %"));
 }
 
+TEST(ProfilePage, HasTheSpreadOfEachCostAndNamesTheUncertainOnes) {
+  Profile profile = some_profile(12, 10);
+  profile.figures = {{"link_bytes_per_s", 10e9, 0.012, true, ""},
+                     {"trip_s", 5e-5, 0.4, false, "rounds differ"}};
+  const std::string page = profile_page(profile, "tandem profile").text();
+  EXPECT_THAT(page, HasSubstr("<td>+-1.2 %</td>"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"bad\">+-40 % ?</td>"));
+  EXPECT_THAT(page, HasSubstr("trip_s: rounds differ"));
+  EXPECT_THAT(page, HasSubstr("<dt>uncertain figures</dt><dd class=\"bad\">1</dd>"));
+}
+
 TEST(FirstTokensView, SaysThatCoresAreNotWeighedWhereNoneWereMeasured) {
   const Profile profile = some_profile(0, 10);
   EXPECT_THAT(first_tokens_text(profile), HasSubstr("`tandem profile --workers N`"));
