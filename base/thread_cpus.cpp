@@ -62,16 +62,16 @@ std::vector<int> cpus_by_proc(pid_t thread) {
   return {};
 }
 
-// What a set of cpus was refused with, by errno.
-Status refusal(std::span<const int> cpus, int failure) {
-  const std::string what =
-      fmt::format("running on cpus {} alone", format_id_list({cpus.begin(), cpus.end()}));
+// "cannot pin a compute thread to cpus 0-3: Operation not permitted", from the errno.
+Status refusal(std::string_view what, std::span<const int> cpus, int failure) {
+  const std::string tried =
+      fmt::format("cannot {} cpus {}", what, format_id_list({cpus.begin(), cpus.end()}));
   if (failure == EINVAL) {
-    return invalid("{}: there are none such, or this process may use none of them", what);
+    return invalid("{}: there are none such, or this process may use none of them", tried);
   }
-  Status status = errno_status(what, failure);
+  Status status = errno_status(tried, failure);
   if (failure == EPERM || failure == EACCES || failure == ENOSYS) {
-    return {StatusCode::permission_denied, std::string(status.message())};
+    return {StatusCode::permission_denied, status.message()};
   }
   return status;
 }
@@ -92,13 +92,14 @@ std::vector<int> cpus_of_thread(pid_t thread) {
 Status set_cpus_of_thread(std::span<const int> cpus, pid_t thread) {
   CpuSet set = set_of(cpus);
   if (sched_setaffinity(thread, set.bytes(), set.get()) == 0) return {};
-  return refusal(cpus, errno);
+  return refusal("run only on", cpus, errno);
 }
 
 void pin_thread(pthread_t thread, std::span<const int> cpus, std::string_view whose) {
   CpuSet set = set_of(cpus);
   const int failed = pthread_setaffinity_np(thread, set.bytes(), set.get());
-  if (failed != 0) log::warning("cannot pin {}: {}", whose, refusal(cpus, failed).message());
+  if (failed == 0) return;
+  log::warning("{}", refusal(fmt::format("pin {} to", whose), cpus, failed).message());
 }
 
 void pin_this_thread(std::span<const int> cpus, std::string_view whose) {

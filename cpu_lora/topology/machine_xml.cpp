@@ -9,13 +9,14 @@
 namespace tandem {
 namespace {
 
-constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
+// Of a machine with 20,000 hardware threads, whose sets of cpus are written in full.
+constexpr std::uint64_t kMaxBytes = std::uint64_t{512} << 20;
 // The deepest machines known have about 40: objects, and bridges of PCI in bridges.
 constexpr int kMaxDepth = 256;
 
 class Scanner {
  public:
-  explicit Scanner(std::string_view text) : rest_(text) {}
+  explicit Scanner(std::string_view text) : rest_(text) { safe_.reserve(text.size()); }
 
   Result<std::string> scan() {
     if (rest_.find('\0') != std::string_view::npos) return invalid("it is not UTF-8");

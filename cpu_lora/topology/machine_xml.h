@@ -9,7 +9,7 @@
 namespace tandem {
 
 // Reads the file and returns what hwloc is to parse: safe_machine_xml() of its text. Only a regular
-// file of up to 64 MB is read, so that no pipe or device blocks.
+// file of up to 512 MB is read, so that no pipe or device blocks.
 Result<std::string> read_machine_xml(const std::string& path);
 
 // hwloc's parser calls itself for each level of elements and is not made for strangers' files: it

@@ -13,7 +13,7 @@ Status bind_to_cpu(int cpu) {
   if (cpu < 0) return {};
   Status bound = set_cpus_of_thread(std::array{cpu});
   if (bound.code() == StatusCode::permission_denied) {
-    log::warning("a worker is bound to no core and computes where the kernel lets it: {}",
+    log::warning("a worker is bound to no core and computes where the kernel likes: {}",
                  bound.message());
     return {};
   }
@@ -25,7 +25,7 @@ Status bind_to_cpu(int cpu) {
 }
 
 void prefer_memory_of(int node) {
-  if (node < 0 || ::numa_available() < 0) return;
+  if (node < 0 || ::numa_available() < 0 || ::numa_max_node() < 0) return;
   if (node > ::numa_max_node()) {
     log::warning("memory from any NUMA node: there is no node {}", node);
     return;

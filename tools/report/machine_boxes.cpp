@@ -33,6 +33,12 @@ bool contains(const std::vector<int>& outer, const std::vector<int>& inner) {
 }
 
 bool is_private(const MachineCore& core, const MachineCache& cache) {
+  // Asked of every core and cache: most of them have nothing in common, which is quickly seen.
+  if (!cache.cpus.empty() && std::ranges::none_of(core.threads, [&](const MachineThread& thread) {
+        return thread.cpu == cache.cpus.front();
+      })) {
+    return false;
+  }
   return contains(cpus_of(core), cache.cpus);
 }
 
