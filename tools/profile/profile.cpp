@@ -97,8 +97,18 @@ Status choose_cpus(const EngineSettings& engine, bool on_host, ProfileTarget& ta
   TANDEM_ASSIGN(const PinPlan plan, plan_cores(engine, !on_host, machine, claims_of_others()));
   for (const std::string& fact : plan.facts) log::info("{}", fact);
   for (const std::string& note : plan.notes) log::warning("{}", note);
+  target.usable_cpus = cpus_of_thread();
   target.engine_cpus = plan.engine_cpus;
   target.worker_cpus = plan.worker_cpus();
+  // Where engines share cores with workers, or run anywhere: none of a worker's that is measured,
+  // as long as there are others. Two that wait for each other on one core show the scheduler.
+  const auto leave_workers = [&](std::vector<int> cpus) {
+    std::erase_if(cpus, [&](int cpu) { return std::ranges::count(target.worker_cpus, cpu) > 0; });
+    return cpus;
+  };
+  std::vector<int> apart = leave_workers(target.engine_cpus);
+  if (apart.empty()) apart = leave_workers(target.usable_cpus);
+  if (!apart.empty()) target.engine_cpus = std::move(apart);
   return {};
 }
 
@@ -122,7 +132,6 @@ class Measurement {
     TANDEM_ASSIGN(target_.dtype, choose_dtype(engine_, target_.config, !on_host));
     TANDEM_TRY(choose_cpus(engine_, on_host, target_));
     target_.quick = settings_.quick || on_host;
-    target_.usable_cpus = cpus_of_thread();
     profile_.date = utc_now();
     profile_.commit = build_commit();
     profile_.machine = this_machine(device);
@@ -140,11 +149,12 @@ class Measurement {
  private:
   // Threads of streams begin where the thread that makes them runs.
   Result<std::vector<std::string>> measure_where_the_engine_runs() {
-    const std::vector<int>& before = target_.usable_cpus;
-    if (!engine_.pin || before.empty() || target_.engine_cpus.empty()) return measure();
+    if (!engine_.pin || target_.usable_cpus.empty() || target_.engine_cpus.empty()) {
+      return measure();
+    }
     pin_this_thread(target_.engine_cpus, "the measuring thread");
     Result<std::vector<std::string>> notes = measure();
-    pin_this_thread(before, "the measuring thread");
+    pin_this_thread(target_.usable_cpus, "the measuring thread");
     return notes;
   }
 

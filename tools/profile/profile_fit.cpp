@@ -281,7 +281,8 @@ class Fitter {
     const auto& [fit, doubt] = found;
     measured("trip_s", fit.coefficients[0], doubt);
     measured("row_byte_s", fit.coefficients[1], doubt);
-    profile_.costs.offer_s = std::min(profile_.costs.offer_s, profile_.costs.trip_s);
+    // Nobody but the device has part in an offer alone: it is no longer than a trip.
+    measured("offer_s", std::min(CostModel{}.offer_s, profile_.costs.trip_s), doubt);
     return {};
   }
 

@@ -70,12 +70,14 @@ Interval interval_of(double value, std::vector<double> drawn, double least_sprea
 }
 
 // Work that others hold up for a share of the time takes 1 / (1 - share) as long; half as much
-// again as that, as two that wait for each other are held up by either.
+// again as that, as two that wait for each other are held up by either. Below a twentieth it is
+// some passes that were held up, which show it themselves.
 double spread_by(double others) {
   constexpr double kHalfAsMuchAgain = 1.5;
+  constexpr double kShown = 0.05;
   constexpr double kMost = 0.9;  // beyond, nothing is known anyway
   const double share = std::min(others, kMost);
-  return kHalfAsMuchAgain * share / (1 - share);
+  return kHalfAsMuchAgain * std::max(0.0, share - kShown) / (1 - share);
 }
 
 // Sets the cost of a figure that is not certain, and says so.
@@ -127,7 +129,6 @@ Result<std::vector<std::string>> judge_passes(const std::vector<PassTables>& pas
                                            [&](double value) { return cost_text(field, value); });
     }
   }
-  profile.costs.offer_s = std::min(built_in.offer_s, profile.costs.trip_s);
   return notes;
 }
 

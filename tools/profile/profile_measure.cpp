@@ -104,7 +104,8 @@ class LinkStage : public ProfileStage {
   }
 
   Status measure(PassTables& tables) override {
-    constexpr std::array<std::size_t, 7> kKib = {16, 64, 256, 1024, 3072, 8192, 24576};
+    // The smallest show what a copy costs beside its bytes.
+    constexpr std::array<std::size_t, 9> kKib = {1, 4, 16, 64, 256, 1024, 3072, 8192, 24576};
     TANDEM_ASSIGN(const std::vector<double> seconds,
                   time_by_turns(clock_, kKib.size(), kRounds, 0.2, [&](std::size_t i) {
                     const std::size_t bytes = kKib[i] * 1024;
@@ -289,7 +290,7 @@ class LoraStage : public ProfileStage {
       for (const std::vector<std::int32_t>& ranks : sets) cases.emplace_back(batch, &ranks);
     }
     TANDEM_ASSIGN(const std::vector<double> seconds,
-                  time_by_turns(clock_, cases.size(), kRounds, 0.2, [&](std::size_t i) {
+                  time_by_turns(clock_, cases.size(), 1, 0, [&](std::size_t i) {
                     return time(cases[i].first, *cases[i].second);
                   }));
     ProfileTable& table = tables.emplace_back(
@@ -389,7 +390,7 @@ class TripStage : public ProfileStage {
   Status measure(PassTables& tables) override {
     const int trips = target_.quick ? 40 : 100;
     TANDEM_ASSIGN(const std::vector<double> seconds,
-                  time_by_turns(clock_, kRows.size(), kRounds, 0.2,
+                  time_by_turns(clock_, kRows.size(), 2 * kRounds, 0.2,
                                 [&](std::size_t i) { return trips_->time(kRows[i], trips); }));
     ProfileTable& table =
         tables.emplace_back(ProfileTable{"trip", {"rows", "bytes", "seconds"}, {}});
@@ -407,7 +408,6 @@ class TripStage : public ProfileStage {
   // A worker's; without workers any that the engine leaves.
   int echo_cpu() const {
     if (!target_.worker_cpus.empty()) return target_.worker_cpus.front();
-    if (target_.engine_cpus.empty()) return -1;
     for (const int cpu : target_.usable_cpus) {
       if (std::ranges::count(target_.engine_cpus, cpu) == 0) return cpu;
     }

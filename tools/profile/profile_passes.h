@@ -30,7 +30,7 @@ struct PassLimits {
   // With six passes all of them lie on one side of the median in 3 of 100 runs.
   std::size_t least = 6;
   std::size_t most = 40;
-  double seconds = 15;   // begins no pass after that, once there are kFewest
+  double seconds = 20;   // begins no pass after that, once there are kFewest
   double narrow = 0.02;  // ends when each figure's spread is no wider
 
   static constexpr std::size_t kFewest = 3;  // with fewer nothing shows a spread

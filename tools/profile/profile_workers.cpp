@@ -284,7 +284,7 @@ class WorkerStage : public ProfileStage {
     ProfiledWorkers timer(target_, weights_, gap_of(tables));
     TANDEM_TRY(timer.prepare());
     TANDEM_ASSIGN(const std::vector<double> seconds,
-                  time_by_turns(clock_, jobs_.size(), 2, 0.3,
+                  time_by_turns(clock_, jobs_.size(), 5, 0.25,
                                 [&](std::size_t i) { return timer.time(jobs_[i]); }));
     ProfileTable& table = tables.emplace_back(ProfileTable{
         "worker",
