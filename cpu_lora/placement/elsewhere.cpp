@@ -41,7 +41,7 @@ std::string inner_pid(int pid) {
   return std::to_string(pid);
 }
 
-// True also where that may not be read; false where there is no such process.
+// Where that may not be read, whether it is an engine at all; false where there is no such process.
 bool has_mapped(int pid, const std::string& region) {
   std::error_code failure;
   if (!fs::exists(file_of(pid, "maps"), failure)) return false;
@@ -50,7 +50,7 @@ bool has_mapped(int pid, const std::string& region) {
   for (std::string line; std::getline(file, line); has_lines = true) {
     if (line.ends_with(region)) return true;
   }
-  return !has_lines;
+  return !has_lines && serves(pid);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/thread_cpus.h"
+#include "cpu_lora/placement/elsewhere.h"
 #include "cpu_lora/placement/seat_choice.h"
 
 namespace tandem {
@@ -339,6 +340,46 @@ TEST_F(FakeEngine, ShowsWorkersThatAreMissingOrKilled) {
   const auto found = drift();
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_THAT(found[0].what, HasSubstr("its seat is still taken"));
+}
+
+// An engine that is the first process of its own pid namespace, and has our /dev/shm.
+TEST(Placement, DoesNotTakeAStrangerForAnEngineWithPidsOfItsOwn) {
+  int ready[2];
+  int stop[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(stop), 0);
+  const pid_t outer = fork();
+  if (outer == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(77);
+    close(stop[1]);
+    const pid_t inner = fork();
+    if (inner == 0) {
+      const Result<ControlRegion> control = ControlRegion::create({});
+      char word = control.ok() ? 'y' : 'n';
+      // Until the test closes its end.
+      if (write(ready[1], &word, 1) == 1 && read(stop[0], &word, 1) == 0) unlink_own_shm_regions();
+      _exit(0);
+    }
+    close(ready[1]);
+    waitpid(inner, nullptr, 0);
+    _exit(0);
+  }
+  close(ready[1]);
+  close(stop[0]);
+  char done = 0;
+  if (read(ready[0], &done, 1) != 1) {
+    close(stop[1]);
+    waitpid(outer, nullptr, 0);
+    close(ready[0]);
+    GTEST_SKIP() << "no pid namespace may be made here";
+  }
+  EXPECT_EQ(done, 'y');
+  EXPECT_EQ(check_maker(1).code(), StatusCode::unavailable);
+  EXPECT_EQ(observe_engine(1).status().code(), StatusCode::unavailable);
+  close(stop[1]);
+  waitpid(outer, nullptr, 0);
+  close(ready[0]);
+  EXPECT_EQ(check_maker(1).code(), StatusCode::not_found);
 }
 
 TEST(Placement, KnowsNoEngineOfAnotherPid) {
