@@ -24,6 +24,9 @@ struct ProfileMachine {
   std::string cpu;         // "Intel(R) Xeon(R) ..."
   std::int64_t cores = 0;  // of the machine, hyper-threads counted
   std::string device;      // DeviceInfo::name without the host's threads: "NVIDIA H200", "host"
+  // CPU time in cores that a container's quota left when it was measured; 0: no quota. For people:
+  // a profile of another quota is read.
+  double quota_cpus = 0;
 };
 
 struct ProfileModel {

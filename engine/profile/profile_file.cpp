@@ -215,6 +215,8 @@ Result<Profile> read_object(const Json& json) {
   TANDEM_ASSIGN(profile.machine.cpu, required_text(of_machine, "cpu"));
   TANDEM_ASSIGN(profile.machine.cores, of_machine.required_integer("cores", 1, 1 << 20));
   TANDEM_ASSIGN(profile.machine.device, required_text(of_machine, "device"));
+  TANDEM_ASSIGN(const std::optional<double> quota, of_machine.number("quota_cpus", 0, 1 << 20));
+  profile.machine.quota_cpus = quota.value_or(0);
 
   TANDEM_ASSIGN(const Json* model, required_object(fields, "model"));
   TANDEM_ASSIGN(profile.model, read_model(*model));
@@ -268,6 +270,7 @@ std::string to_json(const Profile& profile) {
   json["machine"] = {{"cpu", profile.machine.cpu},
                      {"cores", profile.machine.cores},
                      {"device", profile.machine.device}};
+  if (profile.machine.quota_cpus > 0) json["machine"]["quota_cpus"] = profile.machine.quota_cpus;
   json["model"] = {{"name", profile.model.name},
                    {"hidden_size", profile.model.hidden_size},
                    {"num_layers", profile.model.num_layers},

@@ -23,12 +23,22 @@ std::string device_text(const Profile& profile) {
                                     : fmt::format("{} x {}", profile.model.devices, device);
 }
 
+// "16 hardware threads, of which a quota leaves the CPU time of 1.5"
+std::string threads_text(const ProfileMachine& machine) {
+  return fmt::format(
+      "{} hardware threads{}", machine.cores,
+      machine.quota_cpus > 0
+          ? fmt::format(", of which a quota leaves the CPU time of {:.4g}", machine.quota_cpus)
+          : "");
+}
+
 std::string heading(const Profile& profile) {
   return fmt::format(
-      "{} ({}) on {}, {} ({} hardware threads), {} CPU workers\n"
+      "{} ({}) on {}, {} ({}), {} CPU workers\n"
       "measured {} in {:.0f} s, commit {}\n",
       profile.model.name, to_string(profile.model.dtype), device_text(profile), profile.machine.cpu,
-      profile.machine.cores, profile.workers, profile.date, profile.seconds, profile.commit);
+      threads_text(profile.machine), profile.workers, profile.date, profile.seconds,
+      profile.commit);
 }
 
 std::string budget_title() {
@@ -66,8 +76,8 @@ class Page {
   Page(const Profile& profile, std::string command)
       : profile_(profile),
         page_("tandem profile", {std::move(command), profile.commit,
-                                 fmt::format("{}, {} hardware threads; {}", profile.machine.cpu,
-                                             profile.machine.cores, device_text(profile)),
+                                 fmt::format("{}, {}; {}", profile.machine.cpu,
+                                             threads_text(profile.machine), device_text(profile)),
                                  profile.date}) {}
 
   HtmlPage build() {

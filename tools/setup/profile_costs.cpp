@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "base/limits/cpu_quota.h"
 #include "tools/cli/machine.h"
 #include "tools/setup/model_presets.h"
 
@@ -12,9 +14,11 @@ namespace tandem {
 ProfileMachine this_machine(const DeviceInfo& device) {
   // All that is online: a cpuset changes what we may use, not what the machine is.
   const std::int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const std::optional<CpuQuota> quota = read_cpu_quota();
   return {.cpu = cpu_name(),
           .cores = std::max<std::int64_t>(cores, 1),
-          .device = device.is_cuda ? device.name : "host"};
+          .device = device.is_cuda ? device.name : "host",
+          .quota_cpus = quota ? quota->cpus : 0};
 }
 
 ProfileModel this_model(const ModelConfig& config, DType dtype, const std::string& model,

@@ -54,6 +54,19 @@ TEST(Profile, ComesBackAsItWasWritten) {
   EXPECT_TRUE(check_profile(*read, here(), written.model).ok());
 }
 
+TEST(Profile, SaysTheQuotaThatItWasMeasuredUnder) {
+  Profile written = sample_profile();
+  EXPECT_EQ(parse_profile(to_json(written))->machine.quota_cpus, 0);
+  written.machine.quota_cpus = 0.5;
+  const auto read = parse_profile(to_json(written));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->machine.quota_cpus, 0.5);
+  EXPECT_TRUE(check_profile(*read, here(), written.model).ok());
+  std::string json = to_json(written);
+  json.replace(json.find("\"quota_cpus\":") + 13, 4, "-1  ");
+  EXPECT_FALSE(parse_profile(json).ok());
+}
+
 TEST(Profile, CarriesWhatWasLearntWithIt) {
   Profile written = sample_profile();
   EXPECT_EQ(parse_profile(to_json(written))->lessons, std::nullopt);
