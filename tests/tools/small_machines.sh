@@ -125,10 +125,10 @@ case $2 in
     export WARNINGS=1
     with_shm size=8m 0 "a small /dev/shm" "$private has no room.*--shm-size" --adapter-mode planned
     with_shm size=8m 0 "a small /dev/shm for the host tier that is wished for" \
-      "$private has no room for 100000000 bytes.*host_tier_gb" --host-tier-gb 0.1
-    with_shm size=300m 1G "a full /dev/shm" "$private.*\(0 are free\).*--shm-size" --host-tier-gb 0.01
+      "$private has no room for 100.0 MB.*host_tier_gb" --host-tier-gb 0.1
+    with_shm size=300m 1G "a full /dev/shm" "$private.*\(0 B are free\).*--shm-size" --host-tier-gb 0.01
     with_shm size=1g,ro 0 "a read-only /dev/shm" \
-      'warning adapters are .*must be a tmpfs.*Read-only file system' --host-tier-gb 0.01
+      'warning adapters are .*is mounted read-only: .*remount,rw' --host-tier-gb 0.01
     export WARNINGS=2 # that f32 is not what AMX is for
     with_shm size=8m 0 "a small /dev/shm, and workers" "$private.*--shm-size" \
       --cpu-workers 1 --host-tier-gb 0.01
