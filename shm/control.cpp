@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <string_view>
+
+#include "base/check.h"
 
 namespace tandem {
 namespace {
@@ -119,6 +122,17 @@ Result<ControlRegion> ControlRegion::create(const ControlInfo& info) {
   // release: pairs with the acquire in get_info(), which then sees everything above.
   to.version.store(kControlVersion, std::memory_order_release);
   return ControlRegion(std::move(region));
+}
+
+void ControlRegion::set_cpus(int group, const std::vector<int>& cpus) {
+  auto& layout = *reinterpret_cast<ControlLayout*>(region_.data());
+  TANDEM_CHECK(group >= 0 && group < layout.num_groups, "group {}", group);
+  ControlGroup& to = layout.groups[group];
+  const auto count = std::min(cpus.size(), static_cast<std::size_t>(to.num_cpus));
+  for (std::size_t i = 0; i < count; ++i) {
+    // relaxed: each is read, and shown, by itself.
+    std::atomic_ref<std::int32_t>(to.cpus[i]).store(cpus[i], std::memory_order_relaxed);
+  }
 }
 
 Result<ControlInfo> read_control(int engine_pid) {

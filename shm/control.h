@@ -1,7 +1,7 @@
 // The control region: what an engine tells other processes of this machine about itself, so that
 // `tandem pin` finds it, starts workers for it and checks where they run. Named
-// /tandem-PID-RANDOM-control; the engine alone writes it, once: nothing changes after its version
-// is stored. Texts end with a zero.
+// /tandem-PID-RANDOM-control; the engine alone writes it, once: after its version is stored nothing
+// changes but the cpus of its workers. Texts end with a zero.
 #pragma once
 
 #include <atomic>
@@ -76,6 +76,9 @@ class ControlRegion {
   // is this process's.
   static Result<ControlRegion> create(const ControlInfo& info);
   const std::string& name() const { return region_.name(); }
+  // The workers of a group are meant for these cpus from now on, by seat, as many as before; -1:
+  // none.
+  void set_cpus(int group, const std::vector<int>& cpus);
 
  private:
   explicit ControlRegion(ShmRegion region) : region_(std::move(region)) {}

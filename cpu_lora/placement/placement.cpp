@@ -101,6 +101,15 @@ class Judge {
   }
   void judge_worker(const ObservedWorker& worker);
   void judge_cpu(const ObservedWorker& worker, const std::string& name, int cpu);
+  // By the engine's threads, of which some are pinned nowhere. True where they tell nothing.
+  bool may_use(int cpu) const {
+    bool any = false;
+    for (const ThreadPlace& thread : engine_.threads) {
+      any = any || !thread.allowed.empty();
+      if (std::ranges::find(thread.allowed, cpu) != thread.allowed.end()) return true;
+    }
+    return !any;
+  }
   void judge_threads();
   void judge_region(const ObservedRegion& region);
 
@@ -143,6 +152,12 @@ void Judge::judge_worker(const ObservedWorker& worker) {
     add(fmt::format("{} is bound to no cpu", name),
         fmt::format("taskset -cp CPU {}, with a cpu of node {}", worker.pid,
                     group(worker.group).node));
+    return;
+  }
+  if (worker.allowed != std::vector<int>{cpu} && !may_use(cpu)) {
+    add(fmt::format("{} is meant for cpu {}, on which the engine's processes may not run any more",
+                    name, cpu),
+        "within seconds the engine places it anew: look again; else start the engine again");
     return;
   }
   if (worker.allowed != std::vector<int>{cpu}) {

@@ -115,6 +115,15 @@ TimePoint SeatWatch::look(TimePoint now) {
   return next;
 }
 
+void SeatWatch::move_to(int cpu) {
+  if (cpu == cpu_) return;
+  if (child_) {
+    condemn(fmt::format("this process may not run on core {} any more; it goes to {}", cpu_,
+                        cpu < 0 ? "none" : fmt::format("core {}", cpu)));
+  }
+  cpu_ = cpu;
+}
+
 void SeatWatch::start(TimePoint now) {
   has_taken_ = has_worked_ = false;
   condemned_.clear();
@@ -146,7 +155,9 @@ void SeatWatch::on_end(TimePoint now) {
 void SeatWatch::after_death(std::string_view what, TimePoint now, Duration life) {
   const std::optional<Duration> pause = policy_.on_death(life);
   left_out_ = !pause;
-  if (pause) {
+  if (cpu_ < 0) {
+    log::warning("{} {}: {}", name(), what, last_end_);
+  } else if (pause) {
     due_ = now + *pause;
     log::warning("{} {}: {}; it is started again in {:.3g} s", name(), what, last_end_,
                  seconds_between(now, due_));

@@ -28,6 +28,10 @@ class SeatWatch {
   // Kills, a moment from `now`, who has not left job `sequence` behind by then.
   void clear(std::uint64_t sequence, TimePoint now);
 
+  // Its worker, if there is one, ends, and the next is for this cpu; -1: there is none.
+  void move_to(int cpu);
+  int cpu() const { return cpu_; }
+
   // Its worker is up and may be given jobs. Any thread.
   bool is_live() const;
   // The last that is_live() told of has not ended, as far as the pool knows. Any thread.
@@ -65,7 +69,7 @@ class SeatWatch {
   Seat& at_;
   const int group_;
   const int seat_;
-  const int cpu_;
+  int cpu_;
   const Duration heartbeat_;
   const Duration look_every_;
 

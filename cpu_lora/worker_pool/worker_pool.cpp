@@ -63,6 +63,7 @@ class Supervisor final : public WorkerPool {
         groups_[g].push_back(watches_.back().get());
       }
     }
+    if (options_.allowed) allowed_ = options_.allowed();
     thread_ = std::thread([this] { run(); });
   }
 
@@ -153,6 +154,8 @@ class Supervisor final : public WorkerPool {
     const std::lock_guard lock(mutex_);
     const TimePoint now = steady_clock::now();
     TimePoint next = now + std::chrono::seconds(1);
+    follow_what_is_allowed(now);
+    if (options_.allowed) next = std::min(next, cpuset_due_);
     for (std::size_t g = 0; g < options_.groups.size(); ++g) {
       options_.groups[g].mailbox->restore_outbox_header();
       const std::uint64_t sequence = clears_[g].exchange(0, std::memory_order_relaxed);
@@ -163,6 +166,27 @@ class Supervisor final : public WorkerPool {
     }
     tell_when_none_is_left();
     return next;
+  }
+
+  void follow_what_is_allowed(TimePoint now) {
+    if (!options_.allowed || now < cpuset_due_) return;
+    cpuset_due_ = now + duration_of(options_.allowed_every_ms / 1e3);
+    std::vector<int> allowed = options_.allowed();
+    if (allowed.empty() || allowed == allowed_) return;
+    allowed_ = std::move(allowed);
+    WorkerPoolOptions::CpusOfGroups cpus;
+    for (std::size_t g = 0; g < options_.groups.size(); ++g) {
+      std::vector<int>& of_group = cpus.emplace_back();
+      for (std::size_t i = 0; i < options_.groups[g].cpus.size(); ++i) {
+        of_group.push_back(groups_[g][i]->cpu());
+      }
+    }
+    const WorkerPoolOptions::CpusOfGroups placed = options_.place(cpus, allowed_);
+    for (std::size_t g = 0; g < std::min(placed.size(), cpus.size()); ++g) {
+      for (std::size_t i = 0; i < std::min(placed[g].size(), cpus[g].size()); ++i) {
+        groups_[g][i]->move_to(placed[g][i]);
+      }
+    }
   }
 
   void tell_when_none_is_left() {
@@ -204,6 +228,8 @@ class Supervisor final : public WorkerPool {
   std::vector<std::unique_ptr<SeatWatch>> watches_;
   std::array<std::vector<SeatWatch*>, kMaxMailboxes> groups_;
   bool any_left_ = false;
+  std::vector<int> allowed_;  // when it was last asked for
+  TimePoint cpuset_due_{};
   std::thread thread_;
 };
 

@@ -43,6 +43,14 @@ struct WorkerPoolOptions {
   double first_pause_ms = 50;  // before a dead worker is started again; doubles up to last_pause_ms
   double last_pause_ms = 10000;
   int max_deaths = 8;  // in a row, each within a minute of its start: it is left out
+  // What this process may run on can change while it runs (a container's cpuset). `allowed` is
+  // asked every so often, by the pool's thread; null: nothing is looked at. Where it has changed,
+  // `place` is told of each group's cpus by seat and of what is allowed, and returns where the
+  // workers go: a cpu that is no longer allowed is to be replaced; -1: by none.
+  using CpusOfGroups = std::vector<std::vector<int>>;
+  double allowed_every_ms = 1000;
+  std::function<std::vector<int>()> allowed;
+  std::function<CpusOfGroups(const CpusOfGroups& now, const std::vector<int>& allowed)> place;
 };
 
 struct WorkerStatus {

@@ -45,6 +45,11 @@ struct HandoffOptions {
   // Of who reads adapters from disk, `beside` by group. While they read, workers beside readers are
   // handed nothing, nor are those that somebody else has started.
   ReaderPlan readers;
+  // Where workers go when what the process may run on has changed, as WorkerPoolOptions has it;
+  // null: they stay. Called by the pool's thread.
+  std::function<WorkerPoolOptions::CpusOfGroups(const WorkerPoolOptions::CpusOfGroups& now,
+                                                const std::vector<int>& allowed)>
+      place;
   // WorkerPool::start, or what a test puts in its place.
   using StartWorkers =
       std::function<Result<std::unique_ptr<WorkerPool>>(const WorkerPoolOptions& options)>;

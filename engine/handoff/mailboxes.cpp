@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread_cpus.h"
 #include "engine/handoff/handoff_jobs.h"
 #include "shm/jobs.h"
 
@@ -117,6 +118,16 @@ Status Mailboxes::start_workers(const HandoffOptions& options, const HostTier& h
   }
   TANDEM_ASSIGN(ControlRegion control, ControlRegion::create(info));
   control_.emplace(std::move(control));
+  if (options.place) {
+    pool.allowed = [] { return cpus_of_thread(); };
+    pool.place = [this, place = options.place](const auto& now, const auto& allowed) {
+      auto cpus = place(now, allowed);
+      for (std::size_t i = 0; i < cpus.size(); ++i) {
+        control_->set_cpus(static_cast<int>(i), cpus[i]);
+      }
+      return cpus;
+    };
+  }
   TANDEM_ASSIGN(pool_, options.start_workers(pool));
   return {};
 }

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "cpu_lora/topology/named_plan.h"
+#include "cpu_lora/topology/worker_moves.h"
 #include "tools/cli/machine.h"
 #include "tools/setup/gpus.h"
 
@@ -130,6 +131,32 @@ void tell(const EngineSettings& settings, const PinPlan& plan) {
   for (const std::string& note : plan.notes) log::warning("{}", note);
 }
 
+void tell_of_moves(const std::vector<int>& allowed, const std::vector<int>& engine_cpus,
+                   const WorkerPoolOptions::CpusOfGroups& now,
+                   const WorkerPoolOptions::CpusOfGroups& moved) {
+  std::vector<std::string> moves;
+  for (std::size_t g = 0; g < now.size(); ++g) {
+    for (std::size_t i = 0; i < now[g].size(); ++i) {
+      const int from = now[g][i], to = moved[g][i];
+      if (from == to) continue;
+      moves.push_back(from < 0 ? fmt::format("one begins on cpu {}", to)
+                      : to < 0 ? fmt::format("that of cpu {} ends, as no core is left", from)
+                               : fmt::format("that of cpu {} goes to cpu {}", from, to));
+    }
+  }
+  log::warning("this process may run on cpus {} now: of its CPU workers {}",
+               format_id_list(allowed),
+               moves.empty() ? "all stay" : fmt::format("{}", fmt::join(moves, ", ")));
+  std::vector<int> gone;
+  std::ranges::copy_if(engine_cpus, std::back_inserter(gone),
+                       [&](int cpu) { return std::ranges::find(allowed, cpu) == allowed.end(); });
+  if (gone.empty()) return;
+  log::warning(
+      "cpus {} of the engine's own are gone: its threads run where the kernel puts them; start it "
+      "again to have them placed anew",
+      format_id_list(gone));
+}
+
 }  // namespace
 
 Result<PinOptions> choose_pinning(const EngineSettings& settings, bool on_gpu,
@@ -212,20 +239,56 @@ Result<TakenCores> take_cores(const EngineSettings& settings, bool on_gpu,
   const PlanningTurn turn(kPatience);
   if (!turn.has_lock()) log::info("cores are planned without the lock that keeps others from it");
   TANDEM_ASSIGN(taken.plan, plan_cores(settings, on_gpu, machine, claims_of_others()));
-  ClaimedCores claim;
+  ClaimedCores& claim = taken.claimed;
   claim.model = model_name;
   // Threads that are pinned nowhere take part of everybody's cores.
   if (are_pinned(settings, taken.plan)) claim.engine_cpus = taken.plan.engine_cpus;
   claim.worker_cpus = taken.plan.worker_cpus();
   Result<CoreClaimHolder> holder = CoreClaimHolder::create(claim);
   if (holder) {
-    taken.claim = *std::move(holder);
+    taken.claim = std::make_shared<CoreClaimHolder>(*std::move(holder));
   } else {
     log::info("other engines are not told which cores are taken here: {}",
               holder.status().message());
   }
   tell(settings, taken.plan);
   return taken;
+}
+
+std::function<WorkerPoolOptions::CpusOfGroups(const WorkerPoolOptions::CpusOfGroups&,
+                                              const std::vector<int>&)>
+worker_placer(const TakenCores& taken) {
+  std::vector<int> nodes;
+  for (const PinPlan::Workers& group : taken.plan.workers) nodes.push_back(group.node);
+  return
+      [nodes, engine_cpus = taken.plan.engine_cpus, claim = taken.claim, claimed = taken.claimed](
+          const WorkerPoolOptions::CpusOfGroups& now, const std::vector<int>& allowed) mutable {
+        MachineOptions here;
+        here.gpus = false;
+        here.allowed_cpus = allowed;
+        const Result<MachineMap> machine = read_machine(here);
+        if (!machine) {
+          log::warning("this process may run on cpus {} now, and its CPU workers stay: {}",
+                       format_id_list(allowed), machine.status().message());
+          return now;
+        }
+        std::vector<SeatedWorkers> groups;
+        for (std::size_t i = 0; i < now.size(); ++i) groups.push_back({nodes[i], now[i]});
+        std::vector<CoreClaim> claims;
+        if (claim != nullptr) claims = claims_of_others();
+        WorkerPoolOptions::CpusOfGroups moved = move_workers(*machine, groups, engine_cpus, claims);
+        tell_of_moves(allowed, engine_cpus, now, moved);
+        claimed.worker_cpus.clear();
+        for (const std::vector<int>& cpus : moved) {
+          std::ranges::copy_if(cpus, std::back_inserter(claimed.worker_cpus),
+                               [](int cpu) { return cpu >= 0; });
+        }
+        if (claim == nullptr) return moved;
+        if (Result<CoreClaimHolder> holder = CoreClaimHolder::create(claimed)) {
+          *claim = *std::move(holder);
+        }
+        return moved;
+      };
 }
 
 }  // namespace tandem

@@ -375,6 +375,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   TANDEM_ASSIGN(options.handoff,
                 choose_handoff(settings, setup->config, setup->dtype, device.info(),
                                setup->model_name, setup->cores.plan));
+  options.handoff.place = worker_placer(setup->cores);
   choose_first_costs(settings, costs, *setup, options);
   options.adapter_links = link_rule(settings, adapter_roots);
   if (fs::is_directory(settings.model)) {

@@ -19,6 +19,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::Pair;
 using testing::SizeIs;
 
@@ -74,6 +75,28 @@ TEST(Placement, FindsAWorkerThatMayRunElsewhere) {
   EXPECT_THAT(drift[0].what, HasSubstr("worker 200 (seat 0 of group 0) may run on 0-1,6 instead of "
                                        "cpu 6 alone, and was last seen on 1"));
   EXPECT_EQ(drift[0].remedy, "taskset -cp 6 200");
+}
+
+// A remedy has to be possible: taskset cannot bind to what a cpuset has taken away.
+TEST(Placement, DoesNotAdviseACpuThatTheEngineMayNotUseAnyMore) {
+  ObservedEngine engine = healthy();
+  engine.threads = {{100, {0, 1, 2, 3, 4, 5, 6}, 4}};
+  engine.workers[1].allowed = {0, 1, 2, 3, 4, 5, 6};
+  const auto drift = drift_of(engine);
+  ASSERT_THAT(drift, SizeIs(1));
+  EXPECT_THAT(drift[0].what, HasSubstr("cpu 7, on which the engine's processes may not run any"));
+  EXPECT_THAT(drift[0].remedy, Not(HasSubstr("taskset")));
+}
+
+TEST(Placement, NamesCoresThatTwoEnginesHaveTaken) {
+  const std::vector<ClaimedCores> claims = {
+      {100, "a", {0, 1}, {6, 7}}, {101, "b", {2}, {7, 8}}, {102, "c", {3}, {}}};
+  const std::vector<Drift> found = find_overlaps(100, claims);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].what, "cpus 7 are engine 101's (b), too");
+  EXPECT_THAT(find_overlaps(101, claims), SizeIs(1));
+  EXPECT_THAT(find_overlaps(102, claims), IsEmpty());
+  EXPECT_THAT(find_overlaps(103, claims), IsEmpty()) << "which claims nothing";
 }
 
 TEST(Placement, FindsAWorkerThatIsBoundElsewhere) {

@@ -129,6 +129,33 @@ TEST_F(WorkerPoolTest, StartsAWorkerForEachCoreThatIsNamed) {
   }
 }
 
+// As when a container's cpuset is made smaller, and larger again.
+TEST_F(WorkerPoolTest, MovesWorkersWhoseCoresAreTakenAway) {
+  std::atomic<int> stage = 0;
+  const std::vector<std::vector<int>> allowed = {{4, 7}, {4, 5}, {4}, {4, 6}};
+  const std::vector<std::vector<int>> wanted = {{4, 7}, {4, 5}, {4, -1}, {4, 6}};
+  options_.allowed_every_ms = 1;
+  options_.allowed = [&] { return allowed[static_cast<std::size_t>(stage.load())]; };
+  options_.place = [&](const WorkerPoolOptions::CpusOfGroups&, const std::vector<int>& now) {
+    const auto at = std::ranges::find(allowed, now) - allowed.begin();
+    return WorkerPoolOptions::CpusOfGroups{wanted[static_cast<std::size_t>(at)]};
+  };
+  start_and_wait();
+  const pid_t stays = worker(0).pid;
+  const pid_t moved = worker(1).pid;
+  stage = 1;
+  EXPECT_TRUE(is_replaced(1, moved));
+  EXPECT_EQ(worker(1).cpu, 5);
+  EXPECT_EQ(mailbox_->seat(1).cpu.load(), 5U);
+  EXPECT_THAT(worker(1).last_end, HasSubstr("may not run on core 7 any more; it goes to core 5"));
+  stage = 2;
+  EXPECT_TRUE(eventually([&] { return worker(1).pid == 0 && !is_live(1); }));
+  stage = 3;
+  EXPECT_TRUE(eventually([&] { return is_live(1) && worker(1).cpu == 6; }));
+  EXPECT_EQ(worker(0).pid, stays);
+  pool_.reset();
+}
+
 TEST_F(WorkerPoolTest, WithoutCoresHasNoWorkers) {
   options_.groups[0].cpus.clear();
   start_and_wait();
