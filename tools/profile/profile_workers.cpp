@@ -62,7 +62,7 @@ struct ProfiledJob {
 // The weights, which are made once: filling them takes longer than reading them.
 struct WorkerWeights {
   struct Free {
-    void operator()(std::byte* bytes) const { std::free(bytes); }
+    void operator()(std::byte* memory) const { std::free(memory); }
   };
 
   Status prepare(const ProfileTarget& target, std::size_t least_bytes) {
