@@ -104,6 +104,7 @@ class Fitter {
     for (const double value : x) rows.push_back({1, value});
     TANDEM_ASSIGN(LinearFit fit, fit_linear_robustly(rows, seconds));
     std::vector<double> predicted;
+    predicted.reserve(x.size());
     for (const double value : x) {
       predicted.push_back(fit.coefficients[0] + fit.coefficients[1] * value);
     }
@@ -131,6 +132,7 @@ class Fitter {
       for (double& value : seconds) value /= static_cast<double>(profile_.model.num_layers);
       TANDEM_ASSIGN(const LinearFit layer, fit_floor_and_line_robustly(tokens, seconds));
       std::vector<double> predicted;
+      predicted.reserve(tokens.size());
       for (const double count : tokens) {
         predicted.push_back(std::max(layer.coefficients[0], layer.coefficients[1] * count));
       }
@@ -245,6 +247,7 @@ class Fitter {
       job.seconds[by_tokens[i] != 0] = seconds[i];
     }
     std::vector<Job> all;
+    all.reserve(jobs.size());
     for (auto& [key, job] : jobs) all.push_back(job);
     return all;
   }

@@ -43,8 +43,8 @@ TEST(Rounds, TheIntervalHoldsTheMedianInNineteenOfTwentySamples) {
       constexpr int kSamples = 2000;
       int holds = 0;
       for (int sample = 0; sample < kSamples; ++sample) {
-        std::vector<double> values;
-        for (int i = 0; i < count; ++i) values.push_back(kind(even(random)));
+        std::vector<double> values(static_cast<std::size_t>(count));
+        for (double& value : values) value = kind(even(random));
         const MedianInterval interval = median_interval(values);
         holds += interval.low <= kind(0.5) && kind(0.5) <= interval.high ? 1 : 0;
       }
