@@ -53,6 +53,11 @@ Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view se
                  "/proc/self/status are both forbidden",
                  setting);
   }
+  return parse_cpus(text, setting, usable);
+}
+
+Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view setting,
+                                    const std::vector<int>& usable) {
   std::vector<int> cpus;
   std::string_view rest = text;
   const auto malformed = [&] {

@@ -27,15 +27,18 @@ std::size_t num_usable_cores(const MachineMap& machine) {
       machine.cores, [](const MachineCore& core) { return !core.usable().empty(); }));
 }
 
-std::size_t num_usable_threads(const MachineMap& machine) {
-  std::size_t count = 0;
-  for (const MachineCore& core : machine.cores) count += core.usable().size();
-  return count;
+std::vector<int> usable_cpus(const MachineMap& machine) {
+  std::vector<int> cpus;
+  for (const MachineCore& core : machine.cores)
+    std::ranges::copy(core.usable(), std::back_inserter(cpus));
+  std::ranges::sort(cpus);
+  return cpus;
 }
 
-Result<std::vector<int>> parse_if_any(const std::string& cpus, const char* setting) {
+Result<std::vector<int>> parse_if_any(const std::string& cpus, const char* setting,
+                                      const MachineMap& machine) {
   if (cpus.empty()) return std::vector<int>{};
-  return parse_cpus(cpus, setting);
+  return parse_cpus(cpus, setting, usable_cpus(machine));
 }
 
 // What a user has named, as a plan.
@@ -43,9 +46,9 @@ Result<PinPlan> named_cores(const EngineSettings& settings, bool on_gpu,
                             const MachineMap& machine) {
   std::vector<int> workers;
   if (has_workers(settings)) {
-    TANDEM_ASSIGN(workers, parse_if_any(settings.worker_cpus, "worker_cpus"));
+    TANDEM_ASSIGN(workers, parse_if_any(settings.worker_cpus, "worker_cpus", machine));
   }
-  TANDEM_ASSIGN(const std::vector<int> engine, parse_if_any(settings.cpus, "cpus"));
+  TANDEM_ASSIGN(const std::vector<int> engine, parse_if_any(settings.cpus, "cpus", machine));
   TANDEM_ASSIGN(PinPlan plan, named_plan(machine, workers, engine));
   plan.host_device = !on_gpu;
   if (on_gpu || settings.cpus.empty()) return plan;
@@ -194,10 +197,10 @@ Result<PinPlan> plan_cores(const EngineSettings& settings, bool on_gpu, const Ma
   if (!on_gpu && settings.pin && settings.threads > 0) {
     const auto threads = static_cast<std::size_t>(settings.threads);
     pin.smt = threads > num_usable_cores(machine);
-    if (threads > num_usable_threads(machine)) {
+    if (threads > usable_cpus(machine).size()) {
       return invalid(
           "threads: {} threads cannot have a core each, there are {}; use fewer or --no-pin",
-          threads, num_usable_threads(machine));
+          threads, usable_cpus(machine).size());
     }
     if (pin.smt) pin.slow_cores = true;
   }
