@@ -105,7 +105,7 @@ class LinkStage : public ProfileStage {
 
   Status measure(PassTables& tables) override {
     // The smallest show what a copy costs beside its bytes.
-    constexpr std::array<std::size_t, 9> kKib = {1, 4, 16, 64, 256, 1024, 3072, 8192, 24576};
+    constexpr std::array<std::size_t, 8> kKib = {4, 16, 64, 256, 1024, 3072, 8192, 24576};
     TANDEM_ASSIGN(const std::vector<double> seconds,
                   time_by_turns(clock_, kKib.size(), kRounds, 0.2, [&](std::size_t i) {
                     const std::size_t bytes = kKib[i] * 1024;
@@ -124,8 +124,10 @@ class LinkStage : public ProfileStage {
   }
 
  private:
+  // Small ones in a longer row: the stream's thread wakes up once for all of them.
   std::size_t copies_of(std::size_t bytes) const {
-    return std::clamp<std::size_t>(total_ / bytes, 1, 64);
+    const std::size_t most = std::max<std::size_t>(64, 2 * kMiB / bytes);
+    return std::clamp<std::size_t>(total_ / bytes, 1, most);
   }
 
   const SteadyClock clock_{};
