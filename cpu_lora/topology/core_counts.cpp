@@ -81,10 +81,10 @@ class Counter {
   }
 
   // The engine's are of the first place, as far as that has so many.
-  int default_workers(std::vector<int> part, int cores, int engine) const {
+  int default_workers(const std::vector<int>& part, int cores, int engine) const {
     int left = engine;
     int workers = 0;
-    for (int& place : part) {
+    for (const int place : part) {
       const int taken = std::min(place, left);
       left -= taken;
       workers += std::min(place - taken, kMostWorkersOfANode);

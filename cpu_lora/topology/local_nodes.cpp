@@ -58,6 +58,7 @@ std::vector<LocalNode> read_local_nodes(hwloc_topology_t topology, const Machine
   for (const hwloc_obj_t object : objects) ordered.emplace_back(order(object), object);
   std::ranges::sort(ordered, {}, [](const auto& each) { return each.first; });
   std::vector<LocalNode> nodes;
+  nodes.reserve(ordered.size());
   for (const auto& [key, object] : ordered) nodes.push_back({std::get<4>(key), object->cpuset});
   return nodes;
 }

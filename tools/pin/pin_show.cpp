@@ -69,6 +69,7 @@ std::string caption_of(const PinPlan& plan) {
 
 std::string caption_of(const std::vector<PinPlan>& plans) {
   std::vector<std::string> captions;
+  captions.reserve(plans.size());
   for (const PinPlan& plan : plans) captions.push_back(caption_of(plan));
   return fmt::format("{}", fmt::join(captions, "; "));
 }
