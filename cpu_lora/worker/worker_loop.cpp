@@ -131,6 +131,11 @@ bool WorkerLoop::Impl::is_over() {
   if (now < next_look) return false;
   next_look = now + kLookEvery;
   add(seat.heartbeat, 1);
+  // It is awake wherever this is asked. A seat whose state somebody else has written over would be
+  // given no jobs as long as others keep its worker from sleeping.
+  if (seat.state.load(std::memory_order_relaxed) != SeatState::working) {
+    seat.state.store(SeatState::working, std::memory_order_release);
+  }
   // relaxed: nothing hangs on the flag but the end. acquire: pairs with stop_workers().
   ended = stop->load(std::memory_order_relaxed) ||
           mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();

@@ -323,6 +323,14 @@ TEST_F(WorkerLoopTest, BeatsInEveryWait) {
   EXPECT_TRUE(beats(0));  // waiting for its bell
 }
 
+TEST_F(WorkerLoopTest, SaysAgainThatItWorksWhereSomebodyElseHasWrittenOverIt) {
+  start_workers(1, {.spin_ms = 60000, .peer_ms = kPatientMs});
+  std::atomic<SeatState>& state = mailbox_->seat(0).state;
+  ASSERT_TRUE(comes_true([&] { return state == SeatState::working; }));
+  state = static_cast<SeatState>(0x77);
+  EXPECT_TRUE(comes_true([&] { return state == SeatState::working; }));
+}
+
 TEST_F(WorkerLoopTest, EndsWhenToldAndWhenTheEngineIsGone) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
   const GroupJob it = job(0x3);
