@@ -17,6 +17,7 @@ namespace tandem {
 namespace {
 
 constexpr std::chrono::seconds kPatience(2);
+constexpr std::string_view kThisMachine = "this machine";  // as read_machine() calls it
 
 bool has_workers(const EngineSettings& settings) {
   return hands_over(settings.mode()) && settings.cpu_workers != 0;
@@ -38,6 +39,8 @@ std::vector<int> usable_cpus(const MachineMap& machine) {
 Result<std::vector<int>> parse_if_any(const std::string& cpus, const char* setting,
                                       const MachineMap& machine) {
   if (cpus.empty()) return std::vector<int>{};
+  // Of this machine the kernel's word counts, which hwloc may not know all of.
+  if (machine.source == kThisMachine) return parse_cpus(cpus, setting);
   return parse_cpus(cpus, setting, usable_cpus(machine));
 }
 
