@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 namespace tandem {
@@ -56,6 +57,15 @@ std::string format_id_list(std::vector<int> ids) {
     i = end;
   }
   return text;
+}
+
+std::vector<int> common_ids(std::vector<int> some, std::vector<int> others) {
+  std::ranges::sort(some);
+  std::ranges::sort(others);
+  std::vector<int> both;
+  std::ranges::set_intersection(some, others, std::back_inserter(both));
+  both.erase(std::unique(both.begin(), both.end()), both.end());
+  return both;
 }
 
 }  // namespace tandem

@@ -16,4 +16,7 @@ inline constexpr int kMaxId = 1 << 20;
 Result<std::vector<int>> parse_id_list(std::string_view text);
 std::string format_id_list(std::vector<int> ids);
 
+// Those that both have, rising, each once. Thread-safe.
+std::vector<int> common_ids(std::vector<int> some, std::vector<int> others);
+
 }  // namespace tandem

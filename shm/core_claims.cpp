@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <string_view>
@@ -72,6 +73,12 @@ std::optional<ClaimedCores> read_claim(const std::string& name) {
 }
 
 }  // namespace
+
+std::vector<int> ClaimedCores::cpus() const {
+  std::vector<int> all = engine_cpus;
+  std::ranges::copy(worker_cpus, std::back_inserter(all));
+  return all;
+}
 
 Result<CoreClaimHolder> CoreClaimHolder::create(const ClaimedCores& cores) {
   TANDEM_ASSIGN(ShmRegion region, ShmRegion::create(kPurpose, sizeof(CoresLayout)));

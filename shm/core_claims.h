@@ -25,6 +25,8 @@ struct ClaimedCores {
   std::string model;             // its served name
   std::vector<int> engine_cpus;  // rising, as are the workers'
   std::vector<int> worker_cpus;
+
+  std::vector<int> cpus() const;  // all of them
 };
 
 // While it lives the cores are this process's. Move-only.

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 
 #include "cpu_lora/placement/elsewhere.h"
@@ -264,17 +263,9 @@ std::vector<Drift> find_overlaps(int pid, const std::vector<ClaimedCores>& claim
   std::vector<Drift> found;
   const auto own = std::ranges::find(claims, pid, &ClaimedCores::pid);
   if (own == claims.end()) return found;
-  const auto all_of = [](const ClaimedCores& claim) {
-    std::vector<int> cpus = claim.engine_cpus;
-    std::ranges::copy(claim.worker_cpus, std::back_inserter(cpus));
-    return cpus;
-  };
-  const std::vector<int> ours = all_of(*own);
   for (const ClaimedCores& other : claims) {
     if (&other == &*own) continue;
-    std::vector<int> shared;
-    std::ranges::copy_if(all_of(other), std::back_inserter(shared),
-                         [&](int cpu) { return std::ranges::find(ours, cpu) != ours.end(); });
+    const std::vector<int> shared = common_ids(own->cpus(), other.cpus());
     if (shared.empty()) continue;
     found.push_back(
         {fmt::format("cpus {} are engine {}'s ({}), too", format_id_list(shared), other.pid,

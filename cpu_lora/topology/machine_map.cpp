@@ -322,7 +322,7 @@ Result<MachineMap> read_machine(const MachineOptions& options) {
   MachineMap map;
   map.source = shown_text(!options.xml.empty()         ? options.xml
                           : !options.synthetic.empty() ? options.synthetic
-                                                       : "this machine",
+                                                       : std::string(kThisMachine),
                           kMaxSource);
   read_packages(topology.get(), map);
   read_nodes(topology.get(), options, map);

@@ -76,6 +76,9 @@ struct MachinePackage {
   std::string name;  // the processor's; may be empty
 };
 
+// MachineMap::source of the machine that this process runs on.
+inline constexpr std::string_view kThisMachine = "this machine";
+
 struct MachineMap {
   std::string source;  // "this machine", "file.xml", "pack:2 core:4"
   std::vector<MachinePackage> packages;

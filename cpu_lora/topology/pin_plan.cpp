@@ -351,16 +351,9 @@ void Planner::explain() {
 
 // Which of the plan's cores another engine has, and who.
 void Planner::note_claims() {
-  std::set<int> ours(plan.engine_cpus.begin(), plan.engine_cpus.end());
-  for (const PinPlan::Workers& group : plan.workers) {
-    ours.insert(group.cpus.begin(), group.cpus.end());
-  }
+  const std::vector<int> ours = plan.cpus();
   for (const CoreClaim& claim : options.claims) {
-    std::vector<int> shared;
-    for (const auto* cpus : {&claim.engine_cpus, &claim.worker_cpus}) {
-      std::copy_if(cpus->begin(), cpus->end(), std::back_inserter(shared),
-                   [&](int cpu) { return ours.contains(cpu); });
-    }
+    const std::vector<int> shared = common_ids(ours, claim.cpus());
     if (shared.empty()) continue;
     note(
         "cpus {} are {}'s, too, for no others are left: both are slower; give each engine fewer "
@@ -394,6 +387,18 @@ std::vector<int> PinPlan::worker_cpus() const {
     cpus.insert(cpus.end(), group.cpus.begin(), group.cpus.end());
   }
   return cpus;
+}
+
+std::vector<int> PinPlan::cpus() const {
+  std::vector<int> all = engine_cpus;
+  std::ranges::copy(worker_cpus(), std::back_inserter(all));
+  return all;
+}
+
+std::vector<int> CoreClaim::cpus() const {
+  std::vector<int> all = engine_cpus;
+  std::ranges::copy(worker_cpus, std::back_inserter(all));
+  return all;
 }
 
 Result<PinPlan> plan_pinning(const MachineMap& machine, const PinOptions& options) {

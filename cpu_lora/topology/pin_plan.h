@@ -42,6 +42,8 @@ struct CoreClaim {
   std::string whose;  // "engine 4711 (llama)"
   std::vector<int> engine_cpus;
   std::vector<int> worker_cpus;
+
+  std::vector<int> cpus() const;  // all of them
 };
 
 struct PinOptions {
@@ -73,6 +75,7 @@ struct PinPlan {
   std::vector<std::string> facts;   // sentences: what limits the plan and needs no remedy
 
   std::vector<int> worker_cpus() const;  // of all nodes, in their order
+  std::vector<int> cpus() const;         // and the engine's, which come first
 };
 
 // invalid_argument: no such node, GPU or cpu. unavailable: no core is left for the engine. Fewer

@@ -21,5 +21,11 @@ TEST(IdList, ReadsRangesAndWritesThemShortest) {
   EXPECT_EQ(format_id_list({}), "");
 }
 
+TEST(IdList, FindsWhatTwoHaveInCommonInWhateverOrderTheyCome) {
+  EXPECT_THAT(common_ids({8, 1, 3, 3}, {3, 0, 8, 3}), ElementsAre(3, 8));
+  EXPECT_THAT(common_ids({1, 2}, {3}), IsEmpty());
+  EXPECT_THAT(common_ids({}, {3}), IsEmpty());
+}
+
 }  // namespace
 }  // namespace tandem

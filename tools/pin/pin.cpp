@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "gpu/cuda/cuda_device.h"
@@ -37,14 +36,9 @@ Result<std::vector<int>> gpus_apart(const PinSettings& settings) {
 
 // Who computes on the plan's cores now.
 void tell_of_engines(PinPlan& plan) {
-  std::vector<int> cpus = plan.engine_cpus;
-  std::ranges::copy(plan.worker_cpus(), std::back_inserter(cpus));
+  const std::vector<int> ours = plan.cpus();
   for (const CoreClaim& claim : claims_of_others()) {
-    std::vector<int> shared;
-    for (const auto* theirs : {&claim.engine_cpus, &claim.worker_cpus}) {
-      std::ranges::copy_if(*theirs, std::back_inserter(shared),
-                           [&](int cpu) { return std::ranges::find(cpus, cpu) != cpus.end(); });
-    }
+    const std::vector<int> shared = common_ids(ours, claim.cpus());
     if (shared.empty()) continue;
     plan.facts.push_back(
         fmt::format("{} runs on cpus {} of these now", claim.whose, format_id_list(shared)));

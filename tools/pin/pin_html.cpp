@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "tools/pin/pin_svg.h"
@@ -23,19 +22,6 @@ std::string list_text(const std::vector<int>& cpus) {
 std::size_t usable_cores(const MachineMap& map) {
   return static_cast<std::size_t>(std::ranges::count_if(
       map.cores, [](const MachineCore& core) { return !core.usable().empty(); }));
-}
-
-std::vector<int> all_cpus(const ClaimedCores& engine) {
-  std::vector<int> cpus = engine.engine_cpus;
-  cpus.insert(cpus.end(), engine.worker_cpus.begin(), engine.worker_cpus.end());
-  std::ranges::sort(cpus);
-  return cpus;
-}
-
-std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
-  std::vector<int> both;
-  std::ranges::set_intersection(a, b, std::back_inserter(both));
-  return both;
 }
 
 class Page {
@@ -218,7 +204,7 @@ class Page {
     std::vector<std::string> texts;
     for (const ClaimedCores& other : engines) {
       if (other.pid == engine.pid) continue;
-      const std::vector<int> both = common(all_cpus(engine), all_cpus(other));
+      const std::vector<int> both = common_ids(engine.cpus(), other.cpus());
       if (!both.empty()) texts.push_back(fmt::format("{}: {}", other.pid, list_text(both)));
     }
     return fmt::format("{}", fmt::join(texts, "; "));

@@ -17,7 +17,6 @@ namespace tandem {
 namespace {
 
 constexpr std::chrono::seconds kPatience(2);
-constexpr std::string_view kThisMachine = "this machine";  // as read_machine() calls it
 
 bool has_workers(const EngineSettings& settings) {
   return hands_over(settings.mode()) && settings.cpu_workers != 0;
@@ -58,9 +57,7 @@ Result<PinPlan> named_cores(const EngineSettings& settings, bool on_gpu,
   // Threads of a host device compute on all that is named for them, workers' cores or not.
   plan.engine_cpus = engine;
   plan.notes.clear();
-  std::vector<int> shared;
-  std::ranges::copy_if(workers, std::back_inserter(shared),
-                       [&](int cpu) { return std::ranges::find(engine, cpu) != engine.end(); });
+  const std::vector<int> shared = common_ids(workers, engine);
   if (!shared.empty()) {
     plan.notes.push_back(fmt::format(
         "cpus {} are both the engine's (cpus) and CPU workers' (worker_cpus), and one waits for "
@@ -105,16 +102,10 @@ Status complete(const EngineSettings& settings, bool on_gpu, const MachineMap& m
 // Of a plan that another process's engine knows nothing of.
 void tell_of_claims(const std::vector<CoreClaim>& claims, PinPlan& plan) {
   for (const CoreClaim& claim : claims) {
-    std::vector<int> shared;
-    const auto add = [&](const std::vector<int>& cpus) {
-      std::ranges::copy_if(cpus, std::back_inserter(shared), [&](int cpu) {
-        return std::ranges::find(claim.engine_cpus, cpu) != claim.engine_cpus.end() ||
-               std::ranges::find(claim.worker_cpus, cpu) != claim.worker_cpus.end();
-      });
-    };
-    add(plan.engine_cpus);
-    plan.shares_engine_cpus = plan.shares_engine_cpus || !shared.empty();
-    for (const PinPlan::Workers& group : plan.workers) add(group.cpus);
+    const std::vector<int> theirs = claim.cpus();
+    plan.shares_engine_cpus =
+        plan.shares_engine_cpus || !common_ids(plan.engine_cpus, theirs).empty();
+    const std::vector<int> shared = common_ids(plan.cpus(), theirs);
     if (shared.empty()) continue;
     plan.notes.push_back(fmt::format(
         "cpus {} are named here (cpus, worker_cpus) and are {}'s, too: both are slower; give each "
