@@ -1,4 +1,4 @@
-# Libraries that the distribution ships (the README says why each is here); tools/install-deps
+# Libraries that the distribution ships (docs/dependencies.md says why each is here); tools/install-deps
 # installs them. Each becomes one imported target, of a version that fits (TandemVersions.cmake).
 include(TandemVersions)
 option(TANDEM_ANY_VERSION "Try versions of libraries that are older or newer than those known to work" OFF)
