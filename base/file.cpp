@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/limits/bytes_text.h"
+
 namespace tandem {
 
 File::File(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
@@ -272,8 +274,8 @@ Status replace_file(const std::filesystem::path& path, std::string_view text,
 
 Result<std::string> read_text(const File& file, std::uint64_t max_bytes) {
   if (file.size() > max_bytes) {
-    return invalid("{} has {} bytes, more than the {} allowed", file.path(), file.size(),
-                   max_bytes);
+    return invalid("{} has {}, more than the {} allowed", file.path(), size_text(file.size()),
+                   size_text(max_bytes));
   }
   std::string text(file.size(), '\0');
   TANDEM_TRY(file.read(0, text.data(), text.size()));

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/limits/bytes_text.h"
+
 namespace tandem {
 namespace {
 
@@ -99,7 +101,7 @@ bool ChunkedBody::take_size(std::size_t body_bytes) {
   } else if (dropped_ > kMaxLeftBytes) {
     refuse(400, "a chunk's extensions or the trailers are too long");
   } else if (size > max_body_bytes_ - body_bytes) {
-    refuse(413, fmt::format("the body is longer than {} bytes", max_body_bytes_));
+    refuse(413, fmt::format("the body is longer than {}", size_text(max_body_bytes_)));
   } else {
     left_ = static_cast<std::size_t>(size);
     step_ = size == 0 ? Step::trailers : Step::data;

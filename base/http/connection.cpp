@@ -8,6 +8,7 @@
 #include "base/http/inflate.h"
 #include "base/http/request_id.h"
 #include "base/http/response_head.h"
+#include "base/limits/bytes_text.h"
 #include "base/trace/tracer.h"
 
 namespace tandem {
@@ -124,7 +125,7 @@ void Connection::take_head() {
   }
   if (reader_.too_long()) {
     return refuse_request(
-        413, fmt::format("the body is longer than {} bytes", reader_.max_body_bytes()));
+        413, fmt::format("the body is longer than {}", size_text(reader_.max_body_bytes())));
   }
   if (!request.has_body) return call_handler();
   if (content_coding(request.header("content-encoding")) == ContentCoding::unknown) {
@@ -186,7 +187,7 @@ void Connection::unpack() {
   if (unpacked_) return;
   const bool too_long = inflated == Inflated::too_long;
   result_ = context_.handler.refuse(
-      too_long ? 413 : 400, too_long ? fmt::format("the body is longer than {} bytes", limit)
+      too_long ? 413 : 400, too_long ? fmt::format("the body is longer than {}", size_text(limit))
                                      : "the body is not what its Content-Encoding says");
 }
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <fstream>
 #include <sstream>
 
+#include "base/limits/bytes_text.h"
 #include "base/settings/settings.h"
 
 namespace tandem {
@@ -27,7 +29,8 @@ Result<std::string> read_text(const std::filesystem::path& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMaxFileBytes) {
-    return invalid("config file {} is longer than {} bytes", path.string(), kMaxFileBytes);
+    return invalid("config file {} is longer than {}; is it the right file?", path.string(),
+                   size_text(kMaxFileBytes));
   }
   return text;
 }
@@ -41,6 +44,31 @@ std::optional<std::string> scalar_text(const toml::node& node) {
   return std::nullopt;
 }
 
+// A line's text; the first line is number 1.
+std::string_view line_of(std::string_view text, std::uint32_t line) {
+  for (; line > 1 && !text.empty(); --line) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+// The library's words for the two most frequent mistakes do not name them.
+std::string mistake(std::string_view text, const toml::parse_error& failure) {
+  const std::string_view said = failure.description();
+  const auto says = [said](std::string_view part) {
+    return said.find(part) != std::string_view::npos;
+  };
+  const auto [line, column] = failure.source().begin;
+  const bool at_end = column > line_of(text, line).size();
+  if (says("parsing") && says("string") && (at_end || says("end-of-file"))) {
+    return "a string is not closed; add the quote at its end";
+  }
+  if (says("could not determine value type")) {
+    return "a value is neither a number, true or false, nor a string in quotes";
+  }
+  return fmt::format("not TOML: {}", said);
+}
+
 }  // namespace
 
 Status SettingsTable::load_file(const std::filesystem::path& path, const FileReader& reader) {
@@ -50,7 +78,7 @@ Status SettingsTable::load_file(const std::filesystem::path& path, const FileRea
   try {
     root = toml::parse(std::string_view(text), name);
   } catch (const toml::parse_error& failure) {
-    return invalid("{}:{}: not TOML: {}", name, failure.source().begin.line, failure.description());
+    return invalid("{}:{}: {}", name, failure.source().begin.line, mistake(text, failure));
   }
   std::vector<std::string> others;
   for (auto&& [key, node] : root) {

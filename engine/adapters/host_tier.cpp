@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/adapters/offset_allocator.h"
 #include "engine/loader/thread_crew.h"
@@ -156,14 +157,14 @@ Result<std::shared_ptr<HostTier>> HostTier::create(Device& device, std::size_t b
 Status HostTier::check_size(std::uint64_t bytes) const {
   const std::size_t share = arenas_.front()->space.capacity();
   if (bytes > share && num_arenas() == 1) {
-    return invalid("the adapter has {} bytes and the host tier {}: raise host_tier_gb", bytes,
-                   share);
+    return invalid("the adapter takes {} and the host tier has {}: raise host_tier_gb",
+                   size_text(bytes), size_text(share));
   }
   if (bytes > share) {
     return invalid(
-        "the adapter has {} bytes and the host tier {} on each of {} NUMA nodes, of which one must "
-        "hold all of it: raise host_tier_gb, or have CPU workers on fewer nodes (worker_cpus)",
-        bytes, share, num_arenas());
+        "the adapter takes {}, and must lie on one NUMA node; the host tier has {} on each of {}: "
+        "raise host_tier_gb, or have CPU workers on fewer nodes (worker_cpus)",
+        size_text(bytes), size_text(share), num_arenas());
   }
   return {};
 }
@@ -180,9 +181,9 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
   }
   if (!best) {
     return error(StatusCode::resource_exhausted,
-                 "the host tier of adapters ({} bytes) has no room for {} more: what it holds is "
+                 "the host tier of adapters ({}) has no room for {} more: what it holds is "
                  "pinned or in use; raise host_tier_gb or unload an adapter",
-                 capacity(), bytes);
+                 size_text(capacity()), size_text(bytes));
   }
   for (const Entries::iterator victim : best->victims) {
     victim->second.dropped();

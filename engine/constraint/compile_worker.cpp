@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "cpu_lora/worker_process/confine.h"
 #include "engine/constraint/byte_stream.h"
@@ -95,9 +96,10 @@ Answer compile(GrammarBackend& backend, const TextConstraint& constraint) {
     if (compiled) {
       std::string encoded = encode_grammar((*compiled)->grammar());
       if (encoded.size() <= kMostCompiledBytes) return {FrameKind::compiled, std::move(encoded)};
-      return {FrameKind::too_large, fmt::format("the constraint compiles to {} bytes, at most {} "
-                                                "may be: simplify it",
-                                                encoded.size(), kMostCompiledBytes)};
+      return {FrameKind::too_large,
+              fmt::format("the constraint compiles to {}, more than the {} "
+                          "allowed: simplify it",
+                          size_text(encoded.size()), size_text(kMostCompiledBytes))};
     }
     if (compiled.status().code() != StatusCode::resource_exhausted) {
       return {FrameKind::refused, compiled.status().message()};

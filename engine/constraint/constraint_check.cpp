@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/limits/bytes_text.h"
 #include "engine/constraint/escape_check.h"
 #include "engine/constraint/length_check.h"
 #include "engine/constraint/pattern_scan.h"
@@ -153,7 +154,8 @@ Status check_tag(const Json& value, const ConstraintLimits& limits) {
 Status check_constraint(const TextConstraint& constraint, const ConstraintLimits& limits) {
   const std::string& text = constraint.text;
   if (text.size() > limits.text_bytes) {
-    return invalid("it has {} bytes, at most {} are read", text.size(), limits.text_bytes);
+    return invalid("it has {}, more than the {} allowed", size_text(text.size()),
+                   size_text(limits.text_bytes));
   }
   if (constraint.kind != Kind::none && constraint.kind != Kind::json_object && text.empty()) {
     return invalid("it is empty");

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/constraint/compiled_cache.h"
 #include "engine/constraint/compiled_constraint.h"
@@ -208,7 +209,7 @@ class ConstraintCompiler::Lanes {
     const Key key = key_of(job.constraint);
     if (outcome.result || outcome.is_final) cache_.add(key, outcome.result);
     if (outcome.lost_process) {
-      log::warning("a constraint of {} bytes was given up: {}", job.constraint.text.size(),
+      log::warning("a constraint of {} was given up: {}", size_text(job.constraint.text.size()),
                    outcome.result.status().message());
     }
     jobs_.erase(key);

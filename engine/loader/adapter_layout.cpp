@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/limits/bytes_text.h"
 #include "engine/loader/thread_crew.h"
 
 namespace tandem {
@@ -65,8 +66,8 @@ Status allocate_bytes(Adapter& adapter, const AllocateBytes& allocate) {
       static_cast<std::byte*>(std::aligned_alloc(kAdapterAlignment, adapter.num_bytes));
   adapter.bytes = AdapterBytes(data, [](std::byte* bytes) { std::free(bytes); });
   if (data != nullptr) return {};
-  return error(StatusCode::resource_exhausted, "no memory for {} bytes of adapter",
-               adapter.num_bytes);
+  return error(StatusCode::resource_exhausted, "no memory for an adapter of {}",
+               size_text(adapter.num_bytes));
 }
 
 AdapterDigest::AdapterDigest(const Adapter& layout)

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/loader/foreign_checkpoint.h"
 #include "engine/loader/json.h"
 #include "engine/loader/safetensors/safetensors.h"
 #include "engine/loader/thread_crew.h"
@@ -89,16 +90,15 @@ class Checkpoint final : public WeightSource {
   Status read_part(std::string_view name, std::span<const std::int64_t> shape, DType dtype,
                    std::size_t begin, std::size_t count, void* target) const override {
     const auto it = places_.find(name);
-    if (it == places_.end())
-      return error(StatusCode::not_found, "{} has no tensor '{}'", dir_, name);
+    if (it == places_.end()) return missing(name);
     const auto& [file, info] = it->second;
     if (!std::ranges::equal(info->shape, shape)) {
       return invalid("{}: tensor '{}' is {}, config.json asks for [{}]", file->path(), name,
                      to_string(*info), fmt::join(shape, ", "));
     }
     if (!info->dtype || *info->dtype == DType::i32) {
-      return invalid("{}: tensor '{}' is {}; weights must be F32, F16 or BF16", file->path(), name,
-                     to_string(*info));
+      return invalid("{}: tensor '{}' is {}. {}", file->path(), name, to_string(*info),
+                     kTakeUnquantised);
     }
     std::span<const std::byte> bytes = file->bytes(*info);
     const std::size_t size = size_of(*info->dtype);
@@ -113,6 +113,21 @@ class Checkpoint final : public WeightSource {
     const SafetensorsFile* file;
     const TensorInfo* info;
   };
+
+  // Some quantised checkpoints do not say so in config.json; the names of their tensors do.
+  Status missing(std::string_view name) const {
+    constexpr std::string_view kWeight = "weight";
+    if (name.ends_with(kWeight)) {
+      const std::string_view layer = name.substr(0, name.size() - kWeight.size());
+      for (const char* packed : {"qweight", "weight_packed"}) {
+        const std::string there = fmt::format("{}{}", layer, packed);
+        if (!has(there)) continue;
+        return invalid("{} is quantised: it has '{}' instead of '{}'. {}", dir_, there, name,
+                       kTakeUnquantised);
+      }
+    }
+    return error(StatusCode::not_found, "{} has no tensor '{}'", dir_, name);
+  }
 
   static void copy(const SafetensorsFile& file, std::span<const std::byte> source, DType from,
                    DType to, std::byte* target) {
@@ -145,12 +160,11 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint(const fs::path& dir) {
   }
   const fs::path index_path = dir / "model.safetensors.index.json";
   if (!fs::exists(index_path, ignored)) {
-    const bool pickle = fs::exists(dir / "pytorch_model.bin", ignored) ||
-                        fs::exists(dir / "pytorch_model.bin.index.json", ignored);
-    return error(
-        StatusCode::not_found, "{} has neither model.safetensors nor {}{}", dir.string(),
-        index_path.filename().string(),
-        pickle ? "; pickle (pytorch_model.bin) is never read: save it as safetensors" : "");
+    if (const std::string foreign = foreign_format(dir); !foreign.empty()) {
+      return invalid("{}", foreign);
+    }
+    return error(StatusCode::not_found, "{} has neither model.safetensors nor {}", dir.string(),
+                 index_path.filename().string());
   }
   TANDEM_ASSIGN(const Json index, read_json_object<Json>(index_path, kMaxIndexBytes));
   const auto weight_map = index.find("weight_map");

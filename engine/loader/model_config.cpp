@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "engine/loader/foreign_checkpoint.h"
 #include "engine/loader/json_fields.h"
 
 namespace tandem {
@@ -178,8 +179,12 @@ Status refuse_unsupported(const Json& json) {
       const Json* const name = Fields(*quantization).find("quant_method");
       if (name != nullptr && name->is_string()) method = name->get<std::string>();
     }
-    return invalid("quantised weights ('quantization_config', method '{}') are not supported",
-                   method);
+    return invalid("the weights are quantised ('quantization_config', method '{}'). {}", method,
+                   kTakeUnquantised);
+  }
+  if (fields.find("quantization") != nullptr) {
+    return invalid("the weights are quantised ('quantization', as MLX writes it). {}",
+                   kTakeUnquantised);
   }
   for (const std::string_view name : {"hidden_act", "hidden_activation"}) {
     TANDEM_ASSIGN(const std::string activation, fields.text(name));

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 
 namespace tandem {
@@ -202,15 +203,15 @@ Result<std::unique_ptr<IncomingAdapter>> LocalStore::begin(std::uint64_t bytes) 
   const std::lock_guard lock(mutex_);
   if (bytes > max_bytes_) {
     return error(StatusCode::resource_exhausted,
-                 "its files take {} bytes, more than the {} of the whole store; raise "
+                 "its files take {}, more than the {} of the whole store; raise "
                  "adapter_store_gb",
-                 bytes, max_bytes_);
+                 size_text(bytes), size_text(max_bytes_));
   }
   if (!make_room(bytes)) {
     return error(StatusCode::resource_exhausted,
-                 "the store has no room for {} bytes: what is in it is in use; raise "
+                 "the store has no room for {}: what is in it is in use; raise "
                  "adapter_store_gb",
-                 bytes);
+                 size_text(bytes));
   }
   std::string path = (folder_ / kIncoming).string() + "XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return cannot_write("cannot make", path, errno);

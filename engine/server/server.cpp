@@ -6,6 +6,7 @@
 
 #include "base/http/http_server.h"
 #include "base/http/rest/cors.h"
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/server/api.h"
 
@@ -26,7 +27,8 @@ Status validate(const ServerOptions& options) {
     return invalid("port {} is not from 0 to {}", options.port, kMaxPort);
   }
   if (options.max_body_bytes < kMinBodyBytes) {
-    return invalid("a body limit of {} bytes is below {}", options.max_body_bytes, kMinBodyBytes);
+    return invalid("max_body_mb: {} is less than {}; raise it", size_text(options.max_body_bytes),
+                   size_text(kMinBodyBytes));
   }
   if (options.max_connections < 1 || options.max_connections > kMaxConnections) {
     return invalid("{} connections are not from 1 to {}", options.max_connections, kMaxConnections);

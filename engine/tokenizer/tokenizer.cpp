@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/limits/bytes_text.h"
 #include "engine/tokenizer/tokenizer_impl.h"
 #include "engine/tokenizer/utf8.h"
 
@@ -48,7 +49,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view tokenizer_j
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_special,
                                                std::string_view breaker) const {
   if (text.size() > kMaxTextBytes)
-    return invalid("text of {} bytes; at most {} can be tokenized", text.size(), kMaxTextBytes);
+    return invalid("the text has {}, more than the {} that can be tokenized",
+                   size_text(text.size()), size_text(kMaxTextBytes));
   if (!utf8::valid(text)) return invalid("the text is not valid UTF-8");
   std::vector<TokenId> ids;
   const PreTokenizer::Sink sink = [&](std::string_view word) { impl_->bpe.encode(word, ids); };
@@ -62,7 +64,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_s
     if (!impl_->normalizer.empty()) {
       TANDEM_ASSIGN(normalized, impl_->normalizer.apply(piece));
       if (normalized.size() > 2 * kMaxTextBytes - 1)
-        return invalid("the text grows to {} bytes when normalized", normalized.size());
+        return invalid("the text grows to {} when normalized", size_text(normalized.size()));
       piece = normalized;
     }
     for (const AddedTokenMatcher::Segment& inner : impl_->normalized_added.split(piece)) {

@@ -47,9 +47,9 @@ class CudaDevice final : public Device {
     if (code == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
       return error(StatusCode::resource_exhausted,
-                   "not enough GPU memory for {}: {} bytes ({:.2f} GB) wanted, {:.2f} GB of "
-                   "{:.2f} GB free on {}",
-                   purpose, bytes, gigabytes(bytes), gigabytes(free_bytes()),
+                   "not enough GPU memory for {}: it needs {:.2f} GB, and {:.2f} GB of {:.2f} GB "
+                   "are free on {}",
+                   purpose, gigabytes(bytes), gigabytes(free_bytes()),
                    gigabytes(info_.memory_bytes), info_.name);
     }
     TANDEM_TRY(cuda_status(code, fmt::format("allocating {} bytes for {}", bytes, purpose)));
@@ -125,8 +125,8 @@ class CudaDevice final : public Device {
     }
     (void)cudaGetLastError();
     return error(StatusCode::resource_exhausted,
-                 "not enough host memory that can be pinned for {}: {} bytes ({:.2f} GB) wanted",
-                 purpose, bytes, gigabytes(bytes));
+                 "not enough host memory that can be pinned for {}: it needs {:.2f} GB", purpose,
+                 gigabytes(bytes));
   }
 
   const int gpu_;

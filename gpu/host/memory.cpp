@@ -52,8 +52,8 @@ Result<Buffer> MemoryPool::allocate(std::size_t bytes, std::string_view purpose)
   do {
     if (bytes > limit_bytes_ || used > limit_bytes_ - bytes) {
       return error(StatusCode::resource_exhausted,
-                   "not enough memory for {}: {} bytes wanted, {} of the limit of {} in use",
-                   purpose, bytes, used, limit_bytes_);
+                   "not enough memory for {}: it needs {}, and {} of the limit of {} are in use",
+                   purpose, size_text(bytes), size_text(used), size_text(limit_bytes_));
     }
   } while (!used_->compare_exchange_weak(used, used + bytes));
 
@@ -62,7 +62,7 @@ Result<Buffer> MemoryPool::allocate(std::size_t bytes, std::string_view purpose)
   const std::size_t slack = kPage + alignment;
   if (bytes > std::numeric_limits<std::size_t>::max() - slack - kPage) {
     used_->fetch_sub(bytes);
-    return invalid("cannot allocate {} bytes for {}", bytes, purpose);
+    return invalid("cannot allocate {} for {}", size_text(bytes), purpose);
   }
   const std::size_t mapping_bytes = (bytes + slack + kPage - 1) / kPage * kPage;
   void* const mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE,

@@ -107,7 +107,7 @@ void RoutedCall::on_head(const CallHead& head) {
     kind_ = Kind::error;
   } else if (call_.stream) {
     if (!head.header("content-type").starts_with("text/event-stream")) {
-      return again("it answered a stream with something else", Loss::doubted);
+      return again("the engine answered with something else than a stream", Loss::doubted);
     }
     kind_ = Kind::stream;
     if (!std::exchange(began_, true)) channel_->begin_stream();
@@ -144,11 +144,11 @@ void RoutedCall::take_stream(std::string_view bytes) {
       channel_->end();
       return http_->resume();
     case StreamLedger::News::moved:
-      return again("it gave the stream away", Loss::doubted);
+      return again("the engine handed the stream over", Loss::doubted);
     case StreamLedger::News::failed:
-      return again("it could not go on", Loss::doubted);
+      return again("the engine reported a failure within the stream", Loss::doubted);
     case StreamLedger::News::hostile:
-      return again("its stream made no sense", Loss::doubted);
+      return again("the engine's stream was malformed", Loss::doubted);
   }
 }
 
@@ -159,12 +159,12 @@ void RoutedCall::take_whole(std::string_view bytes) {
   const std::uint64_t most = announced > 0 ? limits.max_answer_bytes : limits.max_unannounced_bytes;
   if (host_.now() - asked_at_ > limits.answer_timeout) {
     head_ = {};
-    return again("its answer took too long to end", Loss::none);
+    return again("the engine's answer took too long", Loss::none);
   }
   if (announced > most || body_.size() + bytes.size() > most) {
     head_ = {};
     body_ = {};
-    if (attempts_ < 2) return again("its answer is too long", Loss::doubted);
+    if (attempts_ < 2) return again("the engine's answer is too long", Loss::doubted);
     return refuse({502, "The engine's answer is too long", "answer_too_long", 0});
   }
   // Doubled as it comes, and not beyond what it says: what it says may be a lie.
@@ -180,16 +180,19 @@ void RoutedCall::on_end(CallEnd end, std::string_view reason) {
   if (end == CallEnd::complete) {
     if (kind_ == Kind::whole) return finish_whole();
     if (kind_ == Kind::error) return finish_error();
-    return again("the stream ended early", Loss::doubted);
+    return again("the engine ended the stream early", Loss::doubted);
   }
   head_ = {};  // half an answer is none
   if (end == CallEnd::late) {
     // The engine's own statistics may come all the same: this request alone is unlucky there.
-    return again("it said nothing for too long", Loss::none);
+    return again("the engine sent nothing for too long", Loss::none);
   }
-  if (end == CallEnd::malformed) return again("what it said is no HTTP", Loss::doubted);
-  // Where there was no connection it has seen nothing of the request.
-  again(reason, end == CallEnd::broken ? Loss::lost : Loss::doubted);
+  if (end == CallEnd::malformed) return again("the engine's answer is not HTTP", Loss::doubted);
+  if (end == CallEnd::broken) {
+    return again(fmt::format("the connection to the engine broke ({})", reason), Loss::lost);
+  }
+  // It has seen nothing of the request.
+  again(fmt::format("the engine cannot be reached ({})", reason), Loss::doubted);
 }
 
 void RoutedCall::finish_whole() {
@@ -213,13 +216,13 @@ void RoutedCall::finish_error() {
       attempts_ < 2 && (late || head_.status >= kServerError || head_.status == kNotFound);
   if (scarce || another) {
     wanted_.avoid_strictly = head_.status == kTooMany || head_.status == kNotFound;
-    return again(fmt::format("it answered {}", head_.status),
+    return again(fmt::format("the engine answered {}", head_.status),
                  head_.status == kUnavailable ? Loss::doubted : Loss::none);
   }
   // Another engine has begun it, so it is not the client's fault: this one lacks something. 409: it
   // has other weights, which its next report tells.
   if (began_) {
-    return again(fmt::format("it answered {}", head_.status),
+    return again(fmt::format("the engine answered {}", head_.status),
                  head_.status == kConflict ? Loss::doubted : Loss::none);
   }
   finish_whole();
@@ -247,8 +250,9 @@ bool RoutedCall::is_second_loss(EngineRun run) {
   const bool second = lost_ && !host_.lives(*lost_);
   if (second) {
     log::error(
-        "request {} ({}) is not sent on: {} and then {} were lost while they had it, of which it "
-        "may be the cause",
+        "request {} ({}) is not sent to another engine: {} and then {} were lost while they had "
+        "it, "
+        "and it may be the cause",
         call_.request_id, call_.id, lost_->address, run.address);
   }
   lost_ = std::move(run);
@@ -284,7 +288,8 @@ void RoutedCall::engine_lost(std::string_view why) {
 }
 
 void RoutedCall::give_up(std::string_view why) {
-  refuse({kUnavailable, fmt::format("The engines could not answer it; of the last one: {}", why),
+  refuse({kUnavailable,
+          fmt::format("No engine could answer the request. The last attempt: {}", why),
           "engines_failed", 1});
 }
 

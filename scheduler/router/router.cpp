@@ -82,7 +82,7 @@ void Router::cut() {
     for (const auto& [key, call] : calls_) all.push_back(call);
     for (const CallPointer& call : all) {
       call->refuse({503,
-                    "The router is shutting down, and this answer was not whole within "
+                    "The router is shutting down, and this answer was not complete within "
                     "drain_timeout_s; ask again",
                     "draining", 1});
     }
@@ -232,9 +232,9 @@ void Router::expire_queue() {
     if (cluster_.has_others_only(call->wanted())) {
       call->refuse(weights_gone());
     } else if (call->recovering()) {
-      call->refuse({503, "No engine could go on with it in time", "engines_failed", 1});
+      call->refuse({503, "No engine could continue the request in time", "engines_failed", 1});
     } else {
-      call->refuse({429, "No engine had room for it in time", "queue_timeout", 1});
+      call->refuse({429, "No engine had room for the request in time", "queue_timeout", 1});
     }
   }
   if (!queue_.empty() && !std::exchange(ticking_, true)) tick_.start(kTick);
@@ -269,7 +269,8 @@ std::unique_ptr<HttpCall> Router::ask(EngineIndex engine, const CallRequest& req
 
 void Router::engine_failed(RoutedCall& call, std::string_view why, bool doubted) {
   const std::string engine = cluster_.engines()[call.engine().index()].address.text();
-  log::warning("{}: request {} is asked elsewhere: {}", engine, call.call().id, why);
+  log::warning("{}: {}; the router looks for another engine for request {}", engine, why,
+               call.call().id);
   metrics_.count_failover(engine, call.began());
   --running_;
   cluster_.ended(call.engine(), call.sent());

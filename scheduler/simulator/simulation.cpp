@@ -7,6 +7,7 @@
 #include <queue>
 #include <span>
 
+#include "base/limits/bytes_text.h"
 #include "scheduler/prefixes/prefix_index.h"
 #include "scheduler/simulator/summary.h"
 
@@ -273,8 +274,8 @@ Status check_options(const SimulationOptions& options) {
   const std::int64_t bytes = options.machine.bytes_per_rank * largest;
   if (bytes > options.machine.adapter_bytes || bytes > options.machine.host_bytes) {
     return invalid(
-        "an adapter of rank {} ({} bytes) does not fit a tier of machine {}; leave it out of ranks",
-        largest, bytes, options.machine.name);
+        "an adapter of rank {} ({}) does not fit a tier of machine {}; leave it out of ranks",
+        largest, size_text(static_cast<std::uint64_t>(bytes)), options.machine.name);
   }
   return {};
 }

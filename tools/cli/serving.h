@@ -23,8 +23,8 @@ std::string listening_url(const std::string& host, int port);  // "http://[::1]:
 // Logs a warning where others than this machine's users reach the server, and need no key.
 void warn_of_open_host(const std::string& host, const std::string& api_key);
 
-// As report_failure(), for what ends a server: a file or folder that is not there, or may not be
-// read, is a wrong setting, too (kExitUsage): to start it again would change nothing.
+// As report_failure(), for what ends a server or `generate`: a file or folder that is missing, or
+// may not be read, is a wrong setting, too (kExitUsage). Starting it again would change nothing.
 int report_serving_failure(const CommandInfo& command, const Status& status);
 
 // After the first signal: the server drains for so long at most, and whatever hangs then, the

@@ -11,12 +11,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/server/messages/adapter_templates.h"
 #include "tools/cli/flags/flags.h"
+#include "tools/cli/serving.h"
 #include "tools/cli/settings.h"
 #include "tools/cli/signals.h"
 #include "tools/generate/generate.h"
+#include "tools/generate/generate_request.h"
 #include "tools/setup/engine_setup.h"
 
 namespace tandem {
@@ -32,66 +35,6 @@ const CommandInfo kInfo{
 
 constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 20;
 
-struct GenerateSettings {
-  std::string prompt;
-  bool chat = false;
-  std::string system;
-  std::string adapter;
-  bool json = false;
-  std::int64_t max_tokens = 128;
-  std::int64_t min_tokens = 0;
-  double temperature = 0;
-  double top_p = 1;
-  std::int64_t top_k = 0;
-  double min_p = 0;
-  double repetition_penalty = 1;
-  double presence_penalty = 0;
-  double frequency_penalty = 0;
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-};
-
-void add_generate_settings(SettingsTable& table, GenerateSettings& s) {
-  table.group("Prompt");
-  table.add(s.prompt, "prompt", "the prompt; without it, standard input (less one last newline)")
-      .flag_only()
-      .short_flag('p');
-  table.add(s.chat, "chat", "the prompt is a user's message: apply the chat template").flag_only();
-  table.add(s.system, "system", "a system message before it, with --chat").flag_only();
-  table
-      .add(s.adapter, "use_adapter",
-           "the adapter to use: a name from --adapters, a folder, or NAME=DIR")
-      .flag_as("adapter")
-      .meta("NAME|DIR")
-      .flag_only();
-  table.group("Output");
-  table.add(s.json, "json", "print one JSON object at the end instead of the text").flag_only();
-  table.add(s.max_tokens, "max_tokens", "longest answer").range(1, 1 << 30).flag_only();
-  table.add(s.min_tokens, "min_tokens", "shortest answer").range(0, 1 << 30).flag_only();
-  table.add(s.stop, "stop", "end before this text; may be repeated").flag_only();
-  table.add(s.ignore_eos, "ignore_eos", "go on after the model's end token").flag_only();
-  table.group("Sampling");
-  table.add(s.temperature, "temperature", "0: always the most likely token")
-      .range(0, 100)
-      .flag_only();
-  table.add(s.top_p, "top_p", "only the likeliest tokens that together have this probability")
-      .range(0, 1)
-      .flag_only();
-  table.add(s.top_k, "top_k", "only the k likeliest tokens; 0: all").range(0, 1 << 30).flag_only();
-  table.add(s.min_p, "min_p", "only tokens this likely, as a share of the likeliest")
-      .range(0, 1)
-      .flag_only();
-  table.add(s.repetition_penalty, "repetition_penalty", "above 1: seen tokens get less likely")
-      .range(0.01, 100)
-      .flag_only();
-  table.add(s.presence_penalty, "presence_penalty", "taken off tokens already written")
-      .range(-2, 2)
-      .flag_only();
-  table.add(s.frequency_penalty, "frequency_penalty", "the same, per time written")
-      .range(-2, 2)
-      .flag_only();
-}
-
 Result<std::string> read_prompt(const GenerateSettings& settings) {
   if (!settings.prompt.empty()) return settings.prompt;
   if (isatty(STDIN_FILENO) == 1) return invalid("no prompt; give -p TEXT, or pipe it in");
@@ -103,7 +46,7 @@ Result<std::string> read_prompt(const GenerateSettings& settings) {
     if (count == 0) break;
     text.append(chunk, static_cast<std::size_t>(count));
     if (text.size() > kMaxPromptBytes)
-      return invalid("the prompt is over {} bytes", kMaxPromptBytes);
+      return invalid("the prompt is longer than {}", size_text(kMaxPromptBytes));
   }
   if (text.ends_with('\n')) text.pop_back();
   if (text.empty()) return invalid("the prompt is empty; give -p TEXT, or pipe it in");
@@ -135,39 +78,16 @@ Result<std::string> choose_adapter(const std::string& wanted, std::vector<NamedA
 }
 
 // `own`: the adapter's templates; null: it has none.
-Result<std::vector<TokenId>> encode_prompt(const GenerateSettings& settings,
-                                           const std::string& prompt, const EngineSetup& setup,
+Result<std::vector<TokenId>> encode_prompt(const CompletionCall& call, const EngineSetup& setup,
                                            const ChatTemplates* own) {
-  if (!settings.chat) return setup.tokenizer->encode(prompt, true);
+  if (!call.chat) return setup.tokenizer->encode(*call.prompts.front().text, true);
   if (own == nullptr && setup.chat_templates == nullptr) {
     return invalid(
         "chat: this checkpoint has no chat template; leave --chat out, or give --chat-template "
         "FILE");
   }
-  ChatInput chat;
-  if (!settings.system.empty()) {
-    chat.messages.push_back({{"role", "system"}, {"content", settings.system}});
-  }
-  chat.messages.push_back({{"role", "user"}, {"content", prompt}});
-  TANDEM_ASSIGN(const std::string text, setup.text->render_chat(chat, {.adapter = own}));
+  TANDEM_ASSIGN(const std::string text, setup.text->render_chat(call.chat_input, {.adapter = own}));
   return setup.text->encode_chat(text);
-}
-
-GenerationRequest make_request(const GenerateSettings& settings, std::int64_t seed) {
-  GenerationRequest request;
-  request.sampling.temperature = settings.temperature;
-  request.sampling.top_p = settings.top_p;
-  request.sampling.top_k = static_cast<std::int32_t>(settings.top_k);
-  request.sampling.min_p = settings.min_p;
-  request.sampling.repetition_penalty = settings.repetition_penalty;
-  request.sampling.presence_penalty = settings.presence_penalty;
-  request.sampling.frequency_penalty = settings.frequency_penalty;
-  request.sampling.seed = static_cast<std::uint64_t>(seed);
-  request.max_tokens = static_cast<std::int32_t>(settings.max_tokens);
-  request.min_tokens = static_cast<std::int32_t>(settings.min_tokens);
-  request.stop = settings.stop;
-  request.ignore_eos = settings.ignore_eos;
-  return request;
 }
 
 struct Answer {
@@ -247,15 +167,16 @@ Result<int> generate(const EngineSettings& engine_settings, const GenerateSettin
   std::erase_if(adapters, [&](const NamedAdapter& other) { return other.name != adapter; });
   for (NamedAdapter& wanted : adapters) wanted.is_found = false;  // without it there is no answer
   TANDEM_ASSIGN(const std::string prompt, read_prompt(settings));
+  TANDEM_ASSIGN(CompletionCall call, read_call(settings, prompt, engine_settings.seed));
   TANDEM_ASSIGN(const auto setup, set_up_engine(engine_settings, adapters,
                                                 LoadReport::terminal_only, FirstCosts::figures));
-  GenerationRequest request = make_request(settings, engine_settings.seed);
+  GenerationRequest& request = call.request;
   request.adapter = adapter;
   AdapterTemplates adapter_templates;
   const auto own = engine_settings.chat_template.empty()
                        ? adapter_templates.find(*setup->engine, *setup->text, adapter)
                        : nullptr;
-  TANDEM_ASSIGN(request.prompt, encode_prompt(settings, prompt, *setup, own.get()));
+  TANDEM_ASSIGN(request.prompt, encode_prompt(call, *setup, own.get()));
 
   signals->set_graceful(true);
   TANDEM_ASSIGN(const auto generation, setup->engine->submit(std::move(request)));
@@ -288,7 +209,7 @@ int run_generate(const std::vector<std::string>& args) {
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   set_up_log(engine.log);
   const Result<int> status = generate(engine, settings);
-  return status ? *status : report_failure(kInfo, status.status());
+  return status ? *status : report_serving_failure(kInfo, status.status());
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory/memory_info.h"
 #include "engine/adapters/base_name.h"
+#include "engine/loader/foreign_checkpoint.h"
 #include "engine/loader/peft/peft_folder.h"
 #include "gpu/cuda/cuda_device.h"
 #include "shm/region.h"
@@ -174,6 +175,35 @@ Status check_collectives(const EngineSettings& settings) {
                  settings.collectives);
 }
 
+Result<ModelConfig> config_of_folder(const fs::path& folder) {
+  Result<ModelConfig> config = load_model_config(folder);
+  if (config || config.status().code() != StatusCode::not_found) return config;
+  std::error_code ignored;
+  if (fs::exists(folder / "adapter_config.json", ignored)) {
+    return invalid(
+        "model: {} is an adapter; name its base model here, and the adapter by --adapter NAME=DIR",
+        folder.string());
+  }
+  if (const std::string foreign = foreign_format(folder); !foreign.empty()) {
+    return invalid("model: {}", foreign);
+  }
+  return invalid("model: {} has no config.json; name a checkpoint folder that has one",
+                 folder.string());
+}
+
+Status not_downloaded(const std::string& hub_id) {
+  if (const auto format = foreign_format_in_name(hub_id); !format.empty()) {
+    return invalid(
+        "model: there is no folder {}, and the name promises {}, which Tandem does not serve; take "
+        "the original checkpoint, which has safetensors of F32, F16 or BF16",
+        hub_id, format);
+  }
+  return invalid(
+      "model: there is no folder {0}. If it is a name on Hugging Face's hub: Tandem downloads "
+      "nothing; run `hf download {0} --local-dir DIR`, then give --model DIR",
+      hub_id);
+}
+
 // Of GPUs; none where the host device is to stand in for them.
 Result<std::vector<std::unique_ptr<Device>>> open_gpus(const EngineSettings& settings) {
   std::vector<std::unique_ptr<Device>> none;
@@ -257,19 +287,19 @@ Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
 
 Result<ModelConfig> find_model_config(const std::string& model) {
   std::error_code ignored;
-  if (fs::is_directory(model, ignored)) return load_model_config(model);
+  if (fs::is_directory(model, ignored)) return config_of_folder(model);
   if (auto preset = model_preset(model)) return *std::move(preset);
-  if (is_hub_id(model)) {
-    return error(
-        StatusCode::not_found,
-        "model: there is no folder {0}; if that is a name on Hugging Face's hub: nothing is "
-        "downloaded here, `hf download {0} --local-dir DIR` does that, then --model DIR",
-        model);
+  if (fs::exists(model, ignored)) {
+    const std::string foreign = foreign_format(model);
+    if (!foreign.empty()) return invalid("model: {}", foreign);
+    return invalid("model: {} is a file; name the folder that holds config.json and the weights",
+                   model);
   }
-  return error(StatusCode::not_found,
-               "model: {} is neither a folder nor one of the shapes {}; name a checkpoint folder "
-               "with a config.json",
-               model, fmt::join(model_preset_names(), ", "));
+  if (is_hub_id(model)) return not_downloaded(model);
+  return invalid(
+      "model: {} is neither a folder nor one of the shapes {}; name a checkpoint folder "
+      "with a config.json",
+      model, fmt::join(model_preset_names(), ", "));
 }
 
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings) {

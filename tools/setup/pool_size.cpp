@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/limits/bytes_text.h"
 #include "base/limits/memory_limit.h"
 #include "base/memory/memory_info.h"
 #include "engine/batching/request_limits.h"
@@ -39,8 +40,8 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
                          : static_cast<std::int64_t>(std::min(settings.pool_gb * 1e9 / page_bytes,
                                                               2.0 * static_cast<double>(most)));
   if (pages < 1) {
-    return invalid("pool_gb: {} does not hold one page of {} bytes; raise it", settings.pool_gb,
-                   page_bytes);
+    return invalid("pool_gb: {} does not hold one page of {}; raise it", settings.pool_gb,
+                   bytes_text(page_bytes));
   }
   if (pages > most) {
     return invalid("{}: a page pool has at most {} pages of {} tokens; lower it",

@@ -18,13 +18,18 @@ bool is_host_char(char c) {
 }  // namespace
 
 Result<HttpAddress> HttpAddress::parse(std::string_view url) {
-  const auto wrong = [whole = url] {
-    return invalid("'{}' is no address; give http://HOST:PORT", whole);
+  const auto wrong = [whole = url](std::string_view why = "is no address") {
+    return invalid("'{}' {}; give http://HOST:PORT", whole, why);
   };
-  if (url.starts_with(kScheme)) url.remove_prefix(kScheme.size());
+  if (url.starts_with(kScheme)) {
+    url.remove_prefix(kScheme.size());
+  } else if (url.find("://") != std::string_view::npos) {
+    return wrong("has another scheme than http");
+  }
   if (url.ends_with('/')) url.remove_suffix(1);
+  if (!url.empty() && url.find('/', 1) != std::string_view::npos) return wrong("has a path");
   const std::size_t colon = url.rfind(':');
-  if (colon == std::string_view::npos) return wrong();
+  if (colon == std::string_view::npos) return wrong("names no port");
   std::string_view host = url.substr(0, colon);
   const std::string_view digits = url.substr(colon + 1);
   if (host.starts_with('[') && host.ends_with(']')) {

@@ -17,6 +17,9 @@ namespace tandem {
 namespace {
 
 constexpr const char* kPath = "/v1/traces";
+// A collector's usual ports.
+constexpr int kGrpcPort = 4317;
+constexpr int kHttpPort = 4318;
 
 // What the specification has a client try again after; anything else would come out the same.
 bool is_passing(int status) {
@@ -195,6 +198,13 @@ Result<std::unique_ptr<OtlpExporter>> OtlpExporter::create(std::string_view endp
                                                            OtlpSource source,
                                                            const OtlpOptions& options) {
   TANDEM_ASSIGN(HttpAddress address, HttpAddress::parse(endpoint));
+  if (address.port == kGrpcPort) {
+    log::warning(
+        "otlp_endpoint: port {} usually takes OTLP over gRPC; Tandem sends it over HTTP, "
+        "usually to port {}",
+        kGrpcPort, kHttpPort);
+  }
+  log::info("spans go to {}{}", address.text(), kPath);
   return std::unique_ptr<OtlpExporter>(
       new OtlpExporter(std::make_unique<Sender>(std::move(address), std::move(source), options)));
 }

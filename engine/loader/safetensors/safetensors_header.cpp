@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/limits/bytes_text.h"
 #include "engine/loader/safetensors/safetensors_json.h"
 
 namespace tandem {
@@ -61,11 +62,12 @@ Result<SafetensorsHeader> SafetensorsHeader::read(const File& file) {
   std::uint64_t length = 0;
   for (std::size_t i = raw.size(); i-- > 0;) length = length << 8 | raw[i];
   if (length > kMaxHeaderBytes) {
-    return invalid("{}: claims a header of {} bytes, more than the {} allowed", file.path(), length,
-                   kMaxHeaderBytes);
+    return invalid("{}: claims a header of {}, more than the {} allowed; is it a safetensors file?",
+                   file.path(), size_text(length), size_text(kMaxHeaderBytes));
   }
   if (length > file.size() - kLengthBytes) {
-    return invalid("{}: claims a header of {} bytes, longer than the file", file.path(), length);
+    return invalid("{}: claims a header of {}, longer than the file", file.path(),
+                   size_text(length));
   }
   std::string json(length, '\0');
   TANDEM_TRY(file.read(kLengthBytes, json.data(), json.size()));

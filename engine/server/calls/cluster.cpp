@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/http/sse.h"
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/server/calls/call.h"
 #include "engine/server/cluster/relayed_call.h"
@@ -41,7 +42,7 @@ HttpResponse calls::relay(CallContext& context, const HttpRequest& request, cons
   if (inner.body.size() > context.options.max_body_bytes) {
     return error_response(
         {413,
-         fmt::format("The body is longer than {} bytes", context.options.max_body_bytes),
+         fmt::format("The body is longer than {}", size_text(context.options.max_body_bytes)),
          {},
          "body_too_long",
          0});

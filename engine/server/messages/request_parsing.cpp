@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/json/json_release.h"
+#include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/server/messages/chat_fields.h"
 #include "engine/server/messages/ordered_json.h"
@@ -93,8 +94,8 @@ MaybeError check_conversation(const ConversationRules& rules, CompletionCall& ca
                      "(--trust-request-chat-template lets requests bring their own)");
   }
   if (call.chat_template.size() > kMaxTemplateBytes) {
-    return bad_field("chat_template", "'chat_template' has {} bytes; at most {} are read",
-                     call.chat_template.size(), kMaxTemplateBytes);
+    return bad_field("chat_template", "'chat_template' has {}, more than the {} allowed",
+                     size_text(call.chat_template.size()), size_text(kMaxTemplateBytes));
   }
   ChatInput& chat = call.chat_input;
   if (chat.continue_final_message && call.add_generation_prompt.value_or(false)) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json/json_release.h"
+#include "base/limits/bytes_text.h"
 #include "engine/tokenizer/jinja/content_format.h"
 #include "engine/tokenizer/jinja/continue_final.h"
 #include "engine/tokenizer/jinja/render/builtins.h"
@@ -77,8 +78,8 @@ ChatTemplate::~ChatTemplate() = default;
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view source,
                                                           const Json& special_tokens) {
   if (source.size() > kMaxTemplateBytes)
-    return invalid("chat template of {} bytes; at most {} are allowed", source.size(),
-                   kMaxTemplateBytes);
+    return invalid("the chat template has {}, more than the {} allowed", size_text(source.size()),
+                   size_text(kMaxTemplateBytes));
   if (!utf8::valid(source)) return invalid("the chat template is not valid UTF-8");
   if (!special_tokens.is_object()) return invalid("special tokens must be an object");
   return caught([&]() -> Result<std::unique_ptr<ChatTemplate>> {

@@ -12,6 +12,7 @@ namespace tandem {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 struct Sample {
@@ -155,6 +156,18 @@ TEST_F(Settings, BrokenAndMissingFilesAreClearErrors) {
   EXPECT_EQ(missing.code(), StatusCode::not_found);
   EXPECT_THAT(missing.message(), HasSubstr("no/such/file.toml"));
   EXPECT_THAT(table.load_file(".").message(), HasSubstr("is a folder"));
+}
+
+TEST_F(Settings, NamesAStringThatIsNotClosed) {
+  for (const char* text :
+       {"port = 1\nhost = \"a\nqueue = 3\n", "port = 1\nhost = \"a", "port = 1\nhost = 'a\n",
+        "port = 1\nhosts = [\"a\", \"b\n]\n", "port = 1\nhost = \"\"\"a"}) {
+    EXPECT_THAT(table.load_file(write(text)).message(),
+                EndsWith(".toml:2: a string is not closed; add the quote at its end"))
+        << text;
+  }
+  EXPECT_THAT(table.load_file(write("host = \"a\x01z\"\n")).message(), HasSubstr("not TOML"));
+  EXPECT_THAT(table.load_file(write("host = here\n")).message(), HasSubstr("a string in quotes"));
 }
 
 TEST_F(Settings, ABadValueNamesTheFieldTheValueAndTheSource) {

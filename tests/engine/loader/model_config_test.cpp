@@ -167,6 +167,7 @@ TEST(ModelConfig, RefusesAbsurdFieldsByName) {
 TEST(ModelConfig, RefusesWhatItWouldComputeWrongly) {
   EXPECT_THAT(message_with("hidden_act", "gelu"), HasSubstr("gelu"));
   EXPECT_THAT(message_with("quantization_config", {{"quant_method", "gptq"}}), HasSubstr("gptq"));
+  EXPECT_THAT(message_with("quantization", {{"bits", 4}}), HasSubstr("MLX"));
   EXPECT_THAT(message_with("mlp_bias", true), HasSubstr("mlp_bias"));
   EXPECT_THAT(message_with("num_local_experts", 8), HasSubstr("experts"));
   EXPECT_THAT(message(family("mixtral", "MixtralForCausalLM")), HasSubstr("MixtralForCausalLM"));

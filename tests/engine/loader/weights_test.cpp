@@ -14,6 +14,7 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::SafetensorsWriter;
@@ -124,8 +125,21 @@ TEST(Checkpoint, NamesTheTensorAndBothShapes) {
   EXPECT_THAT(failure(**checkpoint, "v", {2, 3}), HasSubstr("no tensor 'v'"));
   EXPECT_THAT(failure(**checkpoint, "w", {3, 2}),
               HasSubstr("tensor 'w' is BF16[2, 3], config.json asks for [3, 2]"));
-  EXPECT_THAT(failure(**checkpoint, "ids", {1}), HasSubstr("must be F32, F16 or BF16"));
-  EXPECT_THAT(failure(**checkpoint, "count", {1}), HasSubstr("must be F32, F16 or BF16"));
+  EXPECT_THAT(failure(**checkpoint, "ids", {1}), HasSubstr("take the unquantised checkpoint"));
+  EXPECT_THAT(failure(**checkpoint, "count", {1}), HasSubstr("take the unquantised checkpoint"));
+}
+
+TEST(Checkpoint, KnowsAQuantisedOneByTheNamesOfItsTensors) {
+  for (const char* packed : {"q_proj.qweight", "q_proj.weight_packed"}) {
+    const TempDir dir;
+    dir.write("model.safetensors",
+              SafetensorsWriter().add_raw(packed, "I32", {1}, std::string(4, '\0')).bytes());
+    const auto checkpoint = open_checkpoint(dir.path());
+    ASSERT_TRUE(checkpoint) << checkpoint.status().message();
+    EXPECT_THAT(failure(**checkpoint, "q_proj.weight", {1}),
+                AllOf(HasSubstr("is quantised"), HasSubstr(packed)));
+    EXPECT_THAT(failure(**checkpoint, "k_proj.weight", {1}), HasSubstr("no tensor"));
+  }
 }
 
 class Shards : public ::testing::Test {
@@ -184,6 +198,9 @@ TEST(Checkpoint, SaysWhatAFolderWithoutOneLacks) {
               HasSubstr("neither model.safetensors nor"));
   dir.write("pytorch_model.bin", "pickle");
   EXPECT_THAT(open_checkpoint(dir.path()).status().message(), HasSubstr("pickle"));
+  const TempDir gguf;
+  gguf.write("model.gguf", "GGUF");
+  EXPECT_THAT(open_checkpoint(gguf.path()).status().message(), HasSubstr("holds a GGUF file"));
 }
 
 TEST(Checkpoint, ReadsTheShippedModels) {

@@ -171,6 +171,23 @@ TEST_F(RouterTest, AsksAnotherEngineWhenOneIsFullOrStartingOrBroken) {
   EXPECT_EQ(post(port(), "/v1/completions", request).status, 200);
 }
 
+TEST_F(RouterTest, SaysInTheLogThatTheEnginesConnectionBroke) {
+  StubEngine& bad = add();
+  add();
+  route();
+  StubScript breaks;
+  breaks.break_at = 1;
+  bad.set_script(breaks);
+  log::set_level(log::Level::warning);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(post(port(), "/v1/completions", stream_request(3)).status, 200);
+  log::set_level(log::Level::off);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(bad.url() + ": the connection to the engine broke ("), std::string::npos)
+      << said;
+  EXPECT_NE(said.find("the router looks for another engine for request "), std::string::npos);
+}
+
 TEST_F(RouterTest, PassesTheEnginesRefusalsOn) {
   StubEngine& engine = add();
   route();

@@ -195,7 +195,7 @@ TEST(Cli, TakesTheWordsOfBooleansAndTheNamesOfTypes) {
 TEST(Cli, RefusesAWrongAdapterBeforeTheWeightsAreRead) {
   const testing::TempDir folder;
   const Finished none = run_tandem(generate({"-p", "x", "--adapter", "a=no/such"}));
-  EXPECT_EQ(none.status, 1);
+  EXPECT_EQ(none.status, 2);
   EXPECT_THAT(none.error,
               AllOf(HasSubstr("adapter 'a' from /"), HasSubstr("/no/such: cannot open the folder"),
                     Not(HasSubstr("loading"))));
@@ -206,7 +206,7 @@ TEST(Cli, RefusesAWrongAdapterBeforeTheWeightsAreRead) {
                         folder.path());
   const std::string named = "a=" + folder.path().string();
   const Finished link = run_tandem(generate({"-p", "x", "--adapter", named}));
-  EXPECT_EQ(link.status, 1);
+  EXPECT_EQ(link.status, 2);
   EXPECT_THAT(link.error, HasSubstr("--follow-links-outside"));
   const Finished allowed =
       run_tandem(generate({"-p", "x", "--max-tokens", "1", "--adapter", named,
@@ -274,28 +274,58 @@ TEST(Cli, WarnsOnceOfAdaptersOfAnotherBase) {
 }
 
 TEST(Cli, FailuresExitWithOneAndNameTheThing) {
-  const Finished model = run_tandem({"generate", "--model", "no/such", "-p", "x"});
-  EXPECT_EQ(model.status, 1);
-  EXPECT_THAT(model.error, StartsWith("tandem generate: "));
-  EXPECT_THAT(model.error, HasSubstr("no/such"));
-  EXPECT_EQ(model.output, "");
-
-  const Finished adapter =
-      run_tandem(generate({"-p", "x", "--adapters", kAdapters, "--adapter", "pyton"}));
-  EXPECT_EQ(adapter.status, 1);
-  EXPECT_THAT(adapter.error, HasSubstr("'pyton'"));
-  EXPECT_THAT(adapter.error, HasSubstr("python"));
-
   const Finished cuda =
       run_tandem({"generate", "--model", kModel, "-p", "x", "--device", "cuda", "--gpu", "1000"});
   EXPECT_EQ(cuda.status, 1);
   EXPECT_THAT(cuda.error, HasSubstr("device cuda: "));
   EXPECT_THAT(cuda.error, HasSubstr("--device host"));
+}
 
-  const Finished folder =
-      run_tandem({"serve", "--model", kModel, "--adapters", "no/such", "--port", "0"});
-  EXPECT_EQ(folder.status, 2);  // a server would be started again and again
-  EXPECT_THAT(folder.error, HasSubstr("no/such"));
+TEST(Cli, AWrongModelIsNamedAndExitsWithTwo) {
+  const testing::TempDir gguf;
+  gguf.write("model.gguf", "GGUF");
+  const testing::TempDir empty;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"no/such", "there is no folder no/such"},
+      {"TheBloke/Llama-2-7B-GPTQ", "the name promises GPTQ"},
+      {"/no/such", "/no/such is neither a folder nor one of the shapes"},
+      {gguf.path().string(), "holds a GGUF file (model.gguf)"},
+      {(gguf.path() / "model.gguf").string(), "model.gguf is a GGUF file"},
+      {std::string(kModel) + "/model.safetensors", "is a file; name the folder"},
+      {std::string(kAdapters) + "/python", "is an adapter; name its base model here"},
+      {empty.path().string(), "has no config.json"}};
+  for (const auto& [model, why] : cases) {
+    const Finished run = run_tandem({"generate", "--model", model, "-p", "x", "--device", "host"});
+    EXPECT_EQ(run.status, 2) << model;
+    EXPECT_THAT(run.error, AllOf(StartsWith("tandem generate: model: "), HasSubstr(why)));
+    EXPECT_EQ(run.output, "");
+  }
+}
+
+TEST(Cli, GenerateRefusesWhatRestRefuses) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--temperature", "2.5"}, "temperature must be between 0 and 2, not 2.5"},
+      {{"--repetition-penalty", "3"}, "repetition_penalty must be between 0 and 2, not 3"},
+      {{"--repetition-penalty", "0"}, "'repetition_penalty' must be a number above 0"},
+      {{"--max-tokens", "0"}, "'max_tokens' must be at least 1"},
+      {{"--min-tokens", "9", "--max-tokens", "8"}, "'min_tokens' (9) must not exceed"},
+      {{"--stop", ""}, "'stop' must be a non-empty string"},
+      {{"--stop", std::string(1025, 'a')}, "'stop' must be a non-empty string"},
+      {{"--system", "Be brief."}, "add --chat"}};
+  for (const auto& [flags, why] : cases) {
+    std::vector<std::string> args = {"-p", "x"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    const Finished run = run_tandem(generate(args));
+    EXPECT_EQ(run.status, 2) << why;
+    EXPECT_THAT(run.error, HasSubstr(why));
+  }
+  EXPECT_EQ(run_tandem(generate({"-p", "\xff"})).status, 2);
+  for (const std::vector<std::string>& fine :
+       {std::vector<std::string>{"--top-k", "-1"}, {"--top-p", "0"}}) {
+    std::vector<std::string> args = {"-p", "x", "--max-tokens", "1"};
+    args.insert(args.end(), fine.begin(), fine.end());
+    EXPECT_EQ(run_tandem(generate(args)).status, 0) << fine.front();
+  }
 }
 
 // systemd does not start again what ended with 2: nothing would be better.
@@ -314,6 +344,17 @@ TEST(Cli, MistakesThatShowAtTheStartExitWithTwo) {
   const Finished pages = run_tandem(generate({"-p", "x", "--pool-pages", "1073741824"}));
   EXPECT_EQ(pages.status, 2);
   EXPECT_THAT(pages.error, HasSubstr("pool_pages: a page pool has at most"));
+
+  const Finished folder =
+      run_tandem({"serve", "--model", kModel, "--adapters", "no/such", "--port", "0"});
+  EXPECT_EQ(folder.status, 2);  // a server would be started again and again
+  EXPECT_THAT(folder.error, HasSubstr("no/such"));
+
+  const Finished name =
+      run_tandem(generate({"-p", "x", "--adapters", kAdapters, "--adapter", "pyton"}));
+  EXPECT_EQ(name.status, 2);
+  EXPECT_THAT(name.error, HasSubstr("'pyton'"));
+  EXPECT_THAT(name.error, HasSubstr("python"));
 
   const Finished adapter =
       run_tandem({"serve", "--model", kModel, "--adapter", "a", "--port", "0"});

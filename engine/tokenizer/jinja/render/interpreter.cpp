@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/limits/bytes_text.h"
 #include "engine/tokenizer/jinja/values/print.h"
 
 namespace tandem::jinja {
@@ -82,7 +83,7 @@ String Interpreter::capture(const Body& body) {
 
 void Interpreter::write(std::string_view text) {
   if (text.size() > kMaxTextBytes - std::min(out_->size(), kMaxTextBytes))
-    throw Error(fmt::format("the template prints more than {} bytes", kMaxTextBytes));
+    throw Error(fmt::format("the template prints more than {}", size_text(kMaxTextBytes)));
   spend(text.size());
   *out_ += text;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/limits/bytes_text.h"
 #include "engine/tokenizer/jinja/values/error.h"
 
 namespace tandem::jinja {
@@ -15,7 +16,8 @@ constexpr std::uint64_t kLookEveryUnits = 1U << 18;  // well under a millisecond
 
 void Budget::hold(std::uint64_t bytes) {
   if (bytes > limits_.held_bytes - std::min(held_, limits_.held_bytes))
-    throw Error(fmt::format("the template's values take more than {} bytes", limits_.held_bytes));
+    throw Error(
+        fmt::format("the template's values take more than {}", size_text(limits_.held_bytes)));
   spend(kStepUnits + bytes);
   held_ += bytes;
 }

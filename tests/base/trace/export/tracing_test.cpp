@@ -46,11 +46,16 @@ TEST(Tracing, GivesTheSameSpansToAFileAndACollector) {
 }
 
 TEST(Tracing, SaysWhichSettingIsWrong) {
-  TracingOptions options;
-  options.otlp_endpoint = "https://x:1";
-  const auto wrong = Tracing::create(options);
-  ASSERT_FALSE(wrong.ok());
-  EXPECT_NE(wrong.status().message().find("otlp_endpoint"), std::string::npos);
+  const auto said = [](std::string endpoint) {
+    TracingOptions options;
+    options.otlp_endpoint = std::move(endpoint);
+    return Tracing::create(options).status().message();
+  };
+  EXPECT_EQ(said("https://x:1"),
+            "otlp_endpoint: 'https://x:1' has another scheme than http; give http://HOST:PORT");
+  EXPECT_EQ(said("collector"), "otlp_endpoint: 'collector' names no port; give http://HOST:PORT");
+  EXPECT_EQ(said("http://x:4318/v1/traces"),
+            "otlp_endpoint: 'http://x:4318/v1/traces' has a path; give http://HOST:PORT");
   EXPECT_FALSE(trace::on());
 }
 

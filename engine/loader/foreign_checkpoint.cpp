@@ -1,0 +1,75 @@
+#include "engine/loader/foreign_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <system_error>
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTakeOriginal =
+    "Tandem reads safetensors: take the original checkpoint, a folder with a config.json and "
+    ".safetensors files";
+
+bool is_gguf(const fs::path& file) {
+  if (file.extension() == ".gguf") return true;
+  std::array<char, 4> magic = {};
+  std::ifstream(file, std::ios::binary).read(magic.data(), magic.size());
+  return std::string_view(magic.data(), magic.size()) == "GGUF";
+}
+
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+}  // namespace
+
+std::string foreign_format(const fs::path& path) {
+  std::error_code ignored;  // a path that cannot be looked at is of no known format
+  if (fs::is_regular_file(path, ignored)) {
+    if (!is_gguf(path)) return {};
+    return fmt::format("{} is a GGUF file, llama.cpp's format. {}", path.string(), kTakeOriginal);
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".gguf")) {
+      return fmt::format("{} holds a GGUF file ({}), llama.cpp's format. {}", path.string(), name,
+                         kTakeOriginal);
+    }
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
+      return fmt::format(
+          "{} holds pickle ({}), which is never read, as loading it runs code. Save the model as "
+          "safetensors",
+          path.string(), name);
+    }
+    if (name.starts_with("consolidated.")) {
+      return fmt::format("{} holds {}, the format of the model's makers. {}", path.string(), name,
+                         kTakeOriginal);
+    }
+  }
+  return {};
+}
+
+std::string_view foreign_format_in_name(std::string_view name) {
+  constexpr std::array<std::string_view, 8> kFormats = {"GGUF", "GPTQ", "AWQ", "EXL2",
+                                                        "MLX",  "BNB",  "FP8", "ONNX"};
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find_first_of("-_./"), name.size());
+    const std::string_view word = name.substr(0, end);
+    const auto* const found = std::ranges::find_if(
+        kFormats, [&](std::string_view format) { return same_letters(format, word); });
+    if (found != kFormats.end()) return *found;
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return {};
+}
+
+}  // namespace tandem

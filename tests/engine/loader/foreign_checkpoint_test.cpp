@@ -1,0 +1,47 @@
+#include "engine/loader/foreign_checkpoint.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::TempDir;
+
+TEST(ForeignFormat, NamesAGgufFileByItsNameOrItsFirstBytes) {
+  const TempDir dir;
+  dir.write("model.gguf", "");
+  dir.write("weights", "GGUF\x03");
+  dir.write("readme", "GG");
+  EXPECT_THAT(foreign_format(dir.path() / "model.gguf"),
+              AllOf(HasSubstr("is a GGUF file"), HasSubstr("take the original checkpoint")));
+  EXPECT_THAT(foreign_format(dir.path() / "weights"), HasSubstr("is a GGUF file"));
+  EXPECT_EQ(foreign_format(dir.path() / "readme"), "");
+  EXPECT_EQ(foreign_format(dir.path() / "missing"), "");
+}
+
+TEST(ForeignFormat, NamesTheFileOfAFolder) {
+  for (const char* name :
+       {"llama-q4_k_m.gguf", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin",
+        "consolidated.00.pth", "consolidated.safetensors"}) {
+    const TempDir dir;
+    EXPECT_EQ(foreign_format(dir.path()), "");
+    dir.write(name, "x");
+    EXPECT_THAT(foreign_format(dir.path()), HasSubstr(name));
+  }
+}
+
+TEST(ForeignFormat, IsSeenInAName) {
+  EXPECT_EQ(foreign_format_in_name("TheBloke/Llama-2-7B-GPTQ"), "GPTQ");
+  EXPECT_EQ(foreign_format_in_name("bartowski/Qwen2.5-7B-Instruct-gguf"), "GGUF");
+  EXPECT_EQ(foreign_format_in_name("unsloth/llama-3-8b-bnb-4bit"), "BNB");
+  EXPECT_EQ(foreign_format_in_name("meta-llama/Llama-2-7b-hf"), "");
+  EXPECT_EQ(foreign_format_in_name("me/awquard"), "");
+  EXPECT_EQ(foreign_format_in_name(""), "");
+}
+
+}  // namespace
+}  // namespace tandem
