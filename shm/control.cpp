@@ -144,7 +144,7 @@ Result<ControlInfo> read_control(int engine_pid) {
     if (!info) return info.status().with_context("control region " + found.name);
     return info;
   }
-  return error(StatusCode::not_found, "there is no engine with pid {} that may be looked at",
+  return error(StatusCode::not_found, "there is no engine with pid {} that this user may inspect",
                engine_pid);
 }
 

@@ -37,13 +37,13 @@ int run_completion(const std::vector<std::string>& args) {
 constexpr Subcommand kCommands[] = {
     {"serve", "serve one model and its adapters over REST", run_serve},
     {"route", "one address in front of several engines", run_route},
-    {"drain", "empty an engine; its streams go on elsewhere", run_drain},
+    {"drain", "empty an engine; its streams continue at others", run_drain},
     {"pick", "tell Envoy which engine a request goes to", run_pick},
     {"generate", "one prompt in, text out, no server", run_generate},
     {"adapters", "a cluster's registry: add, list, show, verify, remove", run_adapters},
-    {"pin", "cores: show the machine, plan which serve what", run_pin},
+    {"pin", "show the machine's cores and plan their use", run_pin},
     {"profile", "measure this machine and model, and plan with it", run_profile},
-    {"replay", "run the steps again that an engine recorded", run_replay},
+    {"replay", "run an engine's recorded steps again", run_replay},
     {"simulate", "many engines in simulated time, policies side by side", run_simulate},
     {"worker", "compute deltas on a CPU core (internal: started by serve or pin)", run_worker},
     {"constraint-worker", "compile schemas and patterns (internal: started by serve)",
@@ -51,14 +51,14 @@ constexpr Subcommand kCommands[] = {
     {"bench", "measure serving, engine, cold starts, kernels, tokenizer, loading, routing",
      run_bench},
     {"man", "print or write manual pages", run_man},
-    {"completion", "print what completes commands and flags in bash, zsh or fish", run_completion},
+    {"completion", "print completion scripts for bash, zsh or fish", run_completion},
 };
 
 Subcommands commands() {
   return {"tandem", "command",
           "Usage: tandem COMMAND [flags]\n\nServes one base LLM and many LoRA adapters.\n\n"
           "Commands:\n",
-          "\n`tandem COMMAND --help` explains a command; `tandem --version` tells what this is.\n",
+          "\n`tandem COMMAND --help` explains a command; `tandem --version` prints the version.\n",
           kCommands};
 }
 

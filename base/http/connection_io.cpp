@@ -30,7 +30,7 @@ void Connection::guard(const std::function<void()>& step) noexcept {
   } catch (const std::exception& failure) {
     close();
     try {
-      log::warning("a connection is given up: {}", failure.what());
+      log::warning("a connection is closed after an error: {}", failure.what());
     } catch (...) {  // the log has no memory either
     }
   } catch (...) {

@@ -99,7 +99,7 @@ class HttpServer::Impl {
         return;
       } catch (const std::exception& failure) {  // connections guard themselves: the loop's own
         try {
-          log::warning("the HTTP server's loop goes on after: {}", failure.what());
+          log::warning("the HTTP server continues after an error: {}", failure.what());
         } catch (const std::exception&) {  // nor has the log any memory
         }
       }

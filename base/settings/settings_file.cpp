@@ -64,7 +64,7 @@ std::string mistake(std::string_view text, const toml::parse_error& failure) {
     return "a string is not closed; add the quote at its end";
   }
   if (says("could not determine value type")) {
-    return "a value is neither a number, true or false, nor a string in quotes";
+    return "not TOML: a value is neither a number, true or false, nor a string in quotes";
   }
   return fmt::format("not TOML: {}", said);
 }

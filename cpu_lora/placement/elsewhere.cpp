@@ -57,7 +57,7 @@ bool has_mapped(int pid, const std::string& region) {
 
 Status explain_missing_region(int pid) {
   if (!serves(pid) || !has_other_mounts(pid)) {
-    return error(StatusCode::not_found, "there is no engine with pid {} that may be looked at",
+    return error(StatusCode::not_found, "there is no engine with pid {} that this user may inspect",
                  pid);
   }
   return error(StatusCode::unavailable,

@@ -43,9 +43,8 @@ Status set_source(hwloc_topology_t topology, const MachineOptions& options,
     }
   } else if (!options.synthetic.empty() &&
              hwloc_topology_set_synthetic(topology, options.synthetic.c_str()) != 0) {
-    return invalid(
-        "'{}' is not a machine that hwloc can imagine; one is \"pack:2 node:2 core:8 pu:2\"",
-        options.synthetic);
+    return invalid("'{}' does not describe a machine; an example is \"pack:2 node:2 core:8 pu:2\"",
+                   options.synthetic);
   }
   return {};
 }

@@ -309,14 +309,14 @@ int MachineMap::num_threads() const {
 
 Result<MachineMap> read_machine(const MachineOptions& options) {
   if (!options.xml.empty() && !options.synthetic.empty()) {
-    return invalid("a machine is from a file or imagined, not both");
+    return invalid("give a machine's file or a synthetic machine, not both");
   }
   if (is_this_machine(options) && !options.gpu_nodes.empty()) {
-    return invalid("this machine's GPUs are where they are; gpu_nodes is for others");
+    return invalid("gpu_nodes is for other machines: the nodes of this one's GPUs are known");
   }
   if (options.quota_cpus && (is_this_machine(options) || !(*options.quota_cpus > 0))) {
     return invalid(
-        "a quota of cores is a number above 0, and for other machines: this one has its own");
+        "a quota of cores must be above 0, and is for other machines: this one's is known");
   }
   TANDEM_ASSIGN(const TopologyHandle topology, load_machine(options));
   MachineMap map;

@@ -140,7 +140,7 @@ bool WorkerLoop::Impl::is_over() {
   ended = stop->load(std::memory_order_relaxed) ||
           mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();
   if (!ended && !has_seat()) {
-    log::warning("worker {}: its seat names another process, {}: it ends", options.seat,
+    log::warning("worker {} ends: its seat belongs to another process, {}", options.seat,
                  seat.pid.load(std::memory_order_relaxed));
     ended = true;
   }
@@ -200,7 +200,7 @@ bool WorkerLoop::Impl::is_present(const GroupJob& group_job) const {
 void WorkerLoop::Impl::refuse(const Status& why) {
   seat.refused.fetch_add(1, std::memory_order_relaxed);
   if (std::exchange(told, true)) return;
-  log::warning("worker {}: left a job: {}", options.seat, why.message());
+  log::warning("worker {} skipped a job: {}", options.seat, why.message());
 }
 
 // Moves this worker's groups to the front of the job and gives them tasks.

@@ -183,7 +183,7 @@ void ChildProcess::release() {
     pollfd event{.fd = descriptor_, .events = POLLIN, .revents = 0};
     ::poll(&event, 1, 1);
   }
-  if (end_.empty()) log::error("process {} was killed and does not go", pid_);
+  if (end_.empty()) log::error("process {} was killed and has not ended", pid_);
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
   pid_ = 0;

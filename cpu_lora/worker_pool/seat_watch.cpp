@@ -159,11 +159,11 @@ void SeatWatch::after_death(std::string_view what, TimePoint now, Duration life)
     log::warning("{} {}: {}", name(), what, last_end_);
   } else if (pause) {
     due_ = now + *pause;
-    log::warning("{} {}: {}; it is started again in {:.3g} s", name(), what, last_end_,
+    log::warning("{} {}: {}; it restarts in {:.3g} s", name(), what, last_end_,
                  seconds_between(now, due_));
   } else {
-    log::error("{} {}: {}; {} times in a row now: it is left out", name(), what, last_end_,
-               policy_.deaths());
+    log::error("{} {}: {}; it failed {} times in a row and is not restarted", name(), what,
+               last_end_, policy_.deaths());
   }
 }
 
@@ -219,7 +219,7 @@ void SeatWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
     beat_at_ = looked_at_ = now;
   }
   if (!sits_here(static_cast<pid_t>(pid))) {
-    log::info("{}: pid {}, which had its seat, is no worker or is dead: the seat is emptied",
+    log::info("{}: pid {}, which held its seat, is dead or is no worker; the seat is free again",
               name(), pid);
     trusted_pid_.store(0, std::memory_order_release);
     empty(pid);
@@ -229,12 +229,12 @@ void SeatWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
   }
   const Beat beat = see_beat(now);
   if (beat == Beat::heard && !std::exchange(foreign_beats_, true)) {
-    log::info("{} is somebody else's, pid {}", name(), pid);
+    log::info("{} was started by another program (pid {})", name(), pid);
     trusted_pid_.store(pid, std::memory_order_release);
   }
   if (beat != Beat::missed && !foreign_killed_) return;
   if (beat == Beat::missed && std::exchange(foreign_beats_, false)) {
-    log::warning("{} (pid {}, somebody else's) gives no sign of life", name(), pid);
+    log::warning("{} (pid {}, started by another program) does not respond", name(), pid);
   }
   trusted_pid_.store(0, std::memory_order_release);
 }
@@ -294,7 +294,7 @@ void SeatWatch::clear_if_due(TimePoint now) {
   }
   const auto pid = static_cast<pid_t>(at_.pid.load(std::memory_order_acquire));
   if (!kill_if(pid, SIGKILL, [&] { return sits_here(pid); })) return;
-  log::warning("{} (pid {}, somebody else's) is killed: {}", name(), pid, why);
+  log::warning("{} (pid {}, started by another program) is killed: {}", name(), pid, why);
   foreign_killed_ = true;
 }
 
@@ -340,7 +340,7 @@ bool SeatWatch::look_for_end() {
 void SeatWatch::kill_and_reap() {
   if (!child_) return;
   const auto pid = static_cast<std::uint32_t>(child_->pid());
-  log::warning("{} (pid {}) did not end when it was told to: it is killed", name(), pid);
+  log::warning("{} (pid {}) did not end when asked to; it is killed", name(), pid);
   child_.reset();
   empty(pid);
 }

@@ -194,8 +194,8 @@ class Supervisor final : public WorkerPool {
                                  [](const auto& watch) { return watch->should_run(); });
     if (!std::exchange(any_left_, any) || any) return;
     log::error(
-        "no CPU worker is left: adapters that are not on the device yet are waited for, as "
-        "in mode pipelined");
+        "no CPU worker is left: requests wait until their adapter is on the device, as in "
+        "adapter_mode pipelined");
   }
 
   std::vector<int> descriptors() const {

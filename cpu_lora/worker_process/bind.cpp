@@ -13,7 +13,7 @@ Status bind_to_cpu(int cpu) {
   if (cpu < 0) return {};
   Status bound = set_cpus_of_thread(std::array{cpu});
   if (bound.code() == StatusCode::permission_denied) {
-    log::warning("a worker is bound to no core and computes where the kernel likes: {}",
+    log::warning("a worker could not be bound to its core and runs where the kernel puts it: {}",
                  bound.message());
     return {};
   }
@@ -27,7 +27,7 @@ Status bind_to_cpu(int cpu) {
 void prefer_memory_of(int node) {
   if (node < 0 || ::numa_available() < 0 || ::numa_max_node() < 0) return;
   if (node > ::numa_max_node()) {
-    log::warning("memory from any NUMA node: there is no node {}", node);
+    log::warning("a worker's memory may be on any NUMA node: there is no node {}", node);
     return;
   }
   ::numa_set_preferred(node);

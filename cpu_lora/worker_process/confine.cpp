@@ -67,8 +67,8 @@ Status become_nobody() {
   const int failure = ::capng_change_id(
       kNobody, kNobody, static_cast<capng_flags_t>(CAPNG_DROP_SUPP_GRP | CAPNG_CLEAR_BOUNDING));
   if (failure != 0 && ::geteuid() == 0) {
-    log::warning("a worker stays root: it may not become user {} (capng_change_id: {})", kNobody,
-                 failure);
+    log::warning("a worker keeps running as root: it may not become user {} (capng_change_id: {})",
+                 kNobody, failure);
     return {};
   }
   if (failure != 0) return error(StatusCode::internal, "capng_change_id: {}", failure);

@@ -65,7 +65,8 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
                    bytes_);
   }
   if (served_ != nullptr && !same_layout(served_->contents(), layout)) {
-    return error(StatusCode::resource_exhausted, "it is not like the one that was shown before");
+    return error(StatusCode::resource_exhausted,
+                 "its layout differs from the one that was announced");
   }
   TANDEM_ASSIGN(attempt.bytes, store_.host_->take(store_.with_words(layout.num_bytes)));
   attempt.reading =

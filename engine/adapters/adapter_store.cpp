@@ -374,13 +374,13 @@ Status AdapterStore::explain(const ServedAdapter& adapter, const Result<RereadOu
   if (!read) {
     if (read.status().code() == StatusCode::resource_exhausted) return read.status();
     return error(StatusCode::unavailable,
-                 "adapter '{}' had left memory and its folder cannot be read any more ({}); load "
-                 "it again with load_inplace",
+                 "adapter '{}' is no longer in memory, and its folder cannot be read ({}); load it "
+                 "again with load_inplace",
                  adapter.name(), read.status().message());
   }
   if (read->same) return {};
   return error(StatusCode::unavailable,
-               "adapter '{}' had left memory and the content of its folder has changed since it "
+               "adapter '{}' is no longer in memory, and its folder's content has changed since it "
                "was loaded; load it again with load_inplace",
                adapter.name());
 }

@@ -35,9 +35,8 @@ Result<ShmRegion> make_region(const std::string& purpose, std::size_t bytes, int
   Result<ShmRegion> own = ShmRegion::create_private(bytes, node);
   if (own) {
     log::warning(
-        "adapters are kept in memory of this process alone, which CPU workers cannot read: "
-        "without them cold adapters are waited for, layer by layer, as in adapter_mode pipelined; "
-        "{}",
+        "adapters are kept in this process's own memory, which CPU workers cannot read; cold "
+        "adapters are loaded layer by layer instead, as in adapter_mode pipelined: {}",
         region.status().message());
   }
   return own;

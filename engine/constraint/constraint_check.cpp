@@ -51,12 +51,12 @@ Status check_shape(std::string_view what, std::string_view text, bool grammar,
   const Shape shape = shape_of(text, grammar);
   const std::int32_t most = grammar ? limits.grammar_repeats : limits.pattern_repeats;
   if (shape.repeats > most) {
-    return invalid("{} repeats {} things (*, +, ?, {{}}), at most {} may be", what, shape.repeats,
-                   most);
+    return invalid("{} has {} repetitions (*, +, ?, {{}}), more than the {} allowed", what,
+                   shape.repeats, most);
   }
   // Of a grammar XGrammar's own parser counts them, rules included.
   if (!grammar && shape.nesting > limits.nesting) {
-    return invalid("{} has groups in groups {} deep, at most {} are read", what, shape.nesting,
+    return invalid("{} nests groups {} deep, more than the {} allowed", what, shape.nesting,
                    limits.nesting);
   }
   return grammar ? check_escapes(what, text) : Status();

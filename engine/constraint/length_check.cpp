@@ -69,8 +69,8 @@ Status check_lengths(std::string_view text, std::int64_t most) {
   (void)json::sax_parse(text, &sax);
   if (sax.together() <= most) return {};
   return invalid(
-      "its lengths (minLength, maxLength, minItems, maxItems) that differ are {} together, each "
-      "counted up to {}; at most {} may be: let more of them be equal",
+      "its different lengths (minLength, maxLength, minItems, maxItems) add up to {}, each counted "
+      "up to {}, more than the {} allowed: use fewer different ones",
       sax.together(), kMostOfOne, most);
 }
 

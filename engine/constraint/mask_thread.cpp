@@ -137,7 +137,7 @@ void MaskThread::compute(std::span<MaskTask> tasks) {
     MaskTask& late = tasks[done];
     late.filter->abandon();
     late.outlook = TokenFilter::too_costly();
-    log::warning("a constraint was given up: its mask takes too long");
+    log::warning("a constraint was given up: computing its mask takes too long");
     worker_ = nullptr;  // another one goes on
     tasks = tasks.subspan(done + 1);
   }

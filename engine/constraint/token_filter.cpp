@@ -133,7 +133,7 @@ void TokenFilter::abandon() {
 }
 
 Status TokenFilter::too_costly() {
-  return invalid("the constraint is too costly: of each token it leaves too much open");
+  return invalid("the constraint is too costly: it allows too many tokens at each step");
 }
 
 Result<TokenFilter::Outlook> TokenFilter::next(std::span<const TokenId> output, bool hold_end,
@@ -207,7 +207,7 @@ Status try_out(const std::shared_ptr<const CompiledConstraint>& constraint,
     TANDEM_ASSIGN(const TokenFilter::Outlook outlook, filter.next(output, false, mask));
     if (outlook == TokenFilter::Outlook::stuck) {
       return i == 0 ? invalid("it allows no text at all")
-                    : invalid("it leads to where no token may come");
+                    : invalid("it leads to a point where no token is allowed");
     }
     if (outlook == TokenFilter::Outlook::ended) return {};
     // Here and there in the vocabulary, and the same each time.

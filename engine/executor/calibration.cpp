@@ -94,7 +94,7 @@ class Calibration {
     TANDEM_TRY(time_steps());
     if (adapters_.empty() || left() <= 0) return {};
     if (!await_workers()) {
-      log::info("no CPU worker is there yet: what they take is learnt as they come");
+      log::info("no CPU worker has started yet: their speed is measured when they start");
       return {};
     }
     for (int i = 0; i < kTimes; ++i) TANDEM_TRY(time_handovers());

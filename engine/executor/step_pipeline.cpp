@@ -73,7 +73,7 @@ StepPipeline::~StepPipeline() {
 Status StepPipeline::tune() {
   const TimePoint begin = clock_->now();
   TANDEM_TRY(model_->tune(*stream_));
-  log::info("products measured in {:.2f} s", seconds_between(begin, clock_->now()));
+  log::info("matrix products timed in {:.2f} s", seconds_between(begin, clock_->now()));
   return {};
 }
 
@@ -83,7 +83,7 @@ Status StepPipeline::record_graphs(std::int32_t max_rank) {
   TANDEM_TRY(record_layers());
   TANDEM_TRY(stream_->synchronize());
   if (graphs_.num_recorded() + layers_.num_recorded() > 0) {
-    log::info("{} decode steps and {} layers of others recorded in {:.1f} s",
+    log::info("graphs of {} decode steps and {} layers recorded in {:.1f} s",
               graphs_.num_recorded(), layers_.num_recorded(),
               seconds_between(begin, clock_->now()));
   }

@@ -225,7 +225,7 @@ void Mailboxes::mend(Stream& stream) {
     if (!box.cleared && since > kGrace) {
       pool_->clear(static_cast<int>(i), last);
       box.cleared = true;
-      log::warning("CPU workers did not answer in time; those that still have not are ended");
+      log::warning("CPU workers did not answer in time; those that still do not are stopped");
     } else if (box.cleared && since > kClearAgain) {
       box.cleared = false;
       box.idle_since = clock_->now();

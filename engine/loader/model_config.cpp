@@ -165,7 +165,7 @@ Status heed_window(const Json& json, ModelConfig& config) {
   if (!window || *window == 0) return invalid("'layer_types' slides without a 'sliding_window'");
   // Up to the window's length a sliding layer sees everything: a context cut to it is computed
   // exactly.
-  log::warning("context cut from {} to {} tokens: sliding windows are served up to their length",
+  log::warning("the context is cut from {} to {} tokens, the length of the model's sliding window",
                config.max_position_embeddings, *window);
   config.max_position_embeddings = *window;
   return {};

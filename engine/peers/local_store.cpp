@@ -236,7 +236,7 @@ bool LocalStore::make_room(std::uint64_t bytes) {
       }
     }
     if (victim == entries_.end()) return false;
-    log::info("adapter store: {} goes, to make room", victim->first);
+    log::info("adapter store: {} is removed to make room", victim->first);
     remove(victim);
   }
   return true;

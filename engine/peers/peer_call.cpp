@@ -105,7 +105,7 @@ class FileCall final : public CallEvents {
       case 429:
       case 503:
         return {PeerAnswer::Kind::busy,
-                error(StatusCode::unavailable, "it has too much to do, or starts or ends")};
+                error(StatusCode::unavailable, "it is overloaded, starting or shutting down")};
       case 401:
       case 403:
         return PeerAnswer::failed(
@@ -126,7 +126,7 @@ class FileCall final : public CallEvents {
 };
 
 PeerAnswer ending() {
-  return PeerAnswer::ours(error(StatusCode::unavailable, "this server ends"));
+  return PeerAnswer::ours(error(StatusCode::unavailable, "this server is shutting down"));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ constexpr std::size_t kMostNamed = 4;  // peers of a message
 class Refusals {
  public:
   void add(const HttpAddress& peer, const Status& why) {
-    log::info("no adapter's files from {}: {}", peer.text(), why.message());
+    log::info("{} did not send an adapter's files: {}", peer.text(), why.message());
     if (++count_ > kMostNamed) return;
     if (!text_.empty()) text_ += "; ";
     text_ += fmt::format("{}: {}", peer.text(), why.message());
@@ -156,7 +156,8 @@ Status PeerFetcher::fetch(const WantedAdapter& wanted, const std::vector<HttpAdd
       }
     }
     asked = std::move(busy);
-    if (!asked.empty() && !pause()) return error(StatusCode::unavailable, "this server ends");
+    if (!asked.empty() && !pause())
+      return error(StatusCode::unavailable, "this server is shutting down");
   }
   return nobody_gives(lack, refusals);
 }

@@ -195,7 +195,7 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
   }
   if (match.other == nullptr) {
     return refused({404,
-                    "There is no such path; GET /openapi.json describes those there are",
+                    "There is no such path; GET /openapi.json describes those that exist",
                     {},
                     "path_not_found",
                     0});
@@ -203,7 +203,7 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
   if (match.route == nullptr) {
     HttpResponse response =
         refused({405,
-                 fmt::format("{} is called by {}", match.other->path, allowed(request.path)),
+                 fmt::format("Call {} by {}", match.other->path, allowed(request.path)),
                  {},
                  "method_not_allowed",
                  0});
@@ -214,12 +214,12 @@ std::optional<HttpResponse> Api::screen(const HttpRequest& request) {
     if (auto error = not_serving(context_)) return refused(*error);
   }
   if (request.method == "POST" && memory_is_short()) {
-    return refused({503,
-                    "The server has run out of memory and takes no new work until what is under "
-                    "way gives some back",
-                    {},
-                    "overloaded",
-                    kRetryAfterS});
+    return refused(
+        {503,
+         "The server is out of memory; it takes no new requests until running ones free some",
+         {},
+         "overloaded",
+         kRetryAfterS});
   }
   if (request.has_body && request.method == "POST" &&
       !is_json_type(request.header("content-type"))) {

@@ -76,8 +76,8 @@ Status Cluster::report(EngineIndex engine, EngineReport report, bool first, Time
   state.is_twin = twin != engines_.end();
   if (state.is_twin) {
     return invalid(
-        "two engines of one id: it says that it is {}, which {} is; give each engine by one "
-        "address, and start no two with one id",
+        "two engines have the id {}: this one and {}; give each engine by one address, and each an "
+        "id of its own",
         report.id, twin->address.text());
   }
   warn_of_other_base(engine, report);

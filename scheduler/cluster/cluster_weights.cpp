@@ -76,8 +76,8 @@ void Cluster::warn_of_other_base(EngineIndex engine, const EngineReport& report)
     if (other.report.base.empty() || is_same_base(other.report.base, report.base)) continue;
     log::warning(
         "{}: its base '{}' differs from that of {}: other weights, tokenizer or config (identity "
-        "{}, not {}). New requests go to both, and no stream of one goes on at the other; give all "
-        "engines of one name the same files",
+        "{}, not {}). New requests go to both, but a stream of one cannot continue at the other; "
+        "give all engines of one name the same files",
         state.address.text(), report.model, other.address.text(), report.base, other.report.base);
     return;
   }
@@ -115,8 +115,7 @@ void Cluster::warn_of_other_adapters(EngineIndex engine,
   if (first == nullptr) return;
   log::warning(
       "{}: its adapter '{}' differs from that of {} (digest {}, not {}){}. New requests go to "
-      "both, "
-      "and no stream of one goes on at the other; load the same content everywhere",
+      "both, but a stream of one cannot continue at the other; load the same content everywhere",
       engines_[engine.index()].address.text(), first->name, differs->address.text(), first->digest,
       other_digest, count == 1 ? "" : fmt::format(", and so do {} others", count - 1));
 }

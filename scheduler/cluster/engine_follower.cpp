@@ -62,7 +62,7 @@ void EngineFollower::set_engines(const std::vector<HttpAddress>& addresses) {
       const EngineIndex engine(static_cast<std::int32_t>(i));
       cluster_.set_listed(engine, listed);
       if (!listed && state.up) {
-        log::info("{}: the engine is listed no more; it stays for as long as it is heard",
+        log::info("{}: the engine is no longer listed; it is used for as long as it reports",
                   state.address.text());
       }
       let_go_if_silent(engine);

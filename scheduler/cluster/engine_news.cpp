@@ -10,7 +10,7 @@ void EngineNews::log_change(const EngineState& after) const {
               after.report.id);
   }
   if (after.report.draining && !drained_) {
-    log::info("{}: the engine drains and gets nothing new", after.address.text());
+    log::info("{}: the engine is draining and gets no new requests", after.address.text());
   }
 }
 

@@ -89,8 +89,8 @@ class Members {
   }
   void refuse(std::string_view name, std::string_view what) {
     if (!wrong_) return;
-    wrong_ = invalid("its statistics are not to be believed: {}{}{} {}", of_,
-                     of_.empty() ? "" : ".", name, what);
+    wrong_ =
+        invalid("its statistics are wrong: {}{}{} {}", of_, of_.empty() ? "" : ".", name, what);
   }
 
  private:

@@ -64,7 +64,7 @@ void StatsWatch::on_head(const CallHead& head) {
   if (head.status != kStatusOk) {
     again(true, fmt::format("/v1/stats answered {}", head.status));
   } else if (!head.header("content-type").starts_with("text/event-stream")) {
-    again(true, "/v1/stats?watch=1 is no stream of events there");
+    again(true, "its /v1/stats?watch=1 is not a stream of events");
   }
 }
 
@@ -115,9 +115,9 @@ void StatsWatch::on_end(CallEnd end, std::string_view reason) {
     case CallEnd::unreachable:
       return again(true, fmt::format("it cannot be reached: {}", reason));
     case CallEnd::late:
-      return again(true, "it was silent for too long");
+      return again(true, "it sent nothing for too long");
     case CallEnd::malformed:
-      return again(true, fmt::format("that is no HTTP: {}", reason));
+      return again(true, fmt::format("its answer is not HTTP: {}", reason));
   }
 }
 

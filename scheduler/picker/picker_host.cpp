@@ -71,7 +71,7 @@ void PickerHost::served(PickId id, std::string_view endpoint) {
   const std::lock_guard lock(mutex_);
   const auto failed = picker_.served(id, endpoint, time_now());
   if (!failed) return;
-  log::warning("{}: it was chosen, but {} answered; it gets nothing new until it reports",
+  log::warning("{} was chosen, but {} answered instead; it gets no new requests until it reports",
                picker_.endpoint(*failed), endpoint);
   metrics_.count_failover(picker_.endpoint(*failed));
   note_engines();

@@ -98,7 +98,7 @@ Result<json> parse(std::string_view text) {
   json answer;
   if (!nests_deeper_than(text, kMaxJsonDepth)) answer = json::parse(text, nullptr, false);
   if (answer.is_object()) return answer;
-  return error(StatusCode::unavailable, "what answers is no etcd: {:.80}", text);
+  return error(StatusCode::unavailable, "the server that answers is not etcd: {:.80}", text);
 }
 
 std::int64_t number(const json& object, const char* name) {

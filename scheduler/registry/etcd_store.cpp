@@ -127,7 +127,7 @@ Status EtcdStore::watch_one(const HttpEndpoint& endpoint, TimePoint deadline,
     news.lost = etcd::number(*result, "compact_revision") > 0;
     if (news.lost) return false;
     status = etcd::is_true(*result, "canceled")
-                 ? error(StatusCode::unavailable, "it has cancelled the watch")
+                 ? error(StatusCode::unavailable, "it cancelled the watch")
                  : etcd::take_events(*result, options_.prefix, news);
     return status && news.changes.empty();
   };
@@ -136,7 +136,7 @@ Status EtcdStore::watch_one(const HttpEndpoint& endpoint, TimePoint deadline,
   if (status && answer->complete && !news.lost && news.changes.empty()) {
     const Result<json> said = etcd::parse(answer->body);
     status = said ? etcd::error_of(*said, answer->status) : said.status();
-    if (status) status = error(StatusCode::unavailable, "it has ended the watch");
+    if (status) status = error(StatusCode::unavailable, "it ended the watch");
   }
   return status.with_context(endpoint.text());
 }

@@ -216,7 +216,7 @@ Result<EngineLease> Registry::register_engine(const EngineEntry& entry, std::chr
   Status status = written.status();
   if (written) {
     status = error(StatusCode::already_exists,
-                   "an engine with the id '{}' lives; each needs an id of its own", entry.id);
+                   "an engine with the id '{}' is running; each needs an id of its own", entry.id);
     const auto there = store_->find(key);
     if (there && *there && (*there)->lease == lease) return EngineLease{entry.id, lease};
   }

@@ -45,10 +45,11 @@ void RegistryLoop::run() {
       status = error(StatusCode::unavailable, "{}", failure.what());
     }
     if (!status && status.code() != told_) {
-      log::warning("registry: {}; what was known last stands, and it is tried again",
-                   status.message());
+      log::warning(
+          "registry: {}; the last known entries stay in use, and the registry is asked again",
+          status.message());
     }
-    if (status && told_ != StatusCode::ok) log::info("registry: it answers again");
+    if (status && told_ != StatusCode::ok) log::info("the registry answers again");
     told_ = status.code();
     if (status) continue;
     std::unique_lock lock(mutex_);

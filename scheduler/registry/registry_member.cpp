@@ -22,7 +22,7 @@ Result<std::unique_ptr<RegistryMember>> RegistryMember::join(std::unique_ptr<Reg
   const Status begun = member->begin();
   const bool is_out = begun.code() == StatusCode::unavailable;
   if (is_out) {
-    log::warning("registry: {}; the engine begins without it, and is registered when it answers",
+    log::warning("registry: {}; the engine starts without it, and registers when it answers",
                  begun.message());
     member->must_read_all_ = true;
   } else {

@@ -170,7 +170,7 @@ Status SqliteFile::failure(int code) const {
                    path_, options_.max_bytes >> 20);
     case SQLITE_NOTADB:
       return error(StatusCode::internal,
-                   "registry {}: it is no SQLite database, or its first page is damaged; name "
+                   "registry {}: it is not an SQLite database, or its first page is damaged; name "
                    "another file, or restore it from a copy",
                    path_);
     case SQLITE_CORRUPT:

@@ -22,24 +22,22 @@ HttpResponse refusal(const RouteError& error) {
 }
 
 RouteError nobody_accepts() {
-  return {503, "No engine that serves this model accepts requests now", "no_engine", 1};
+  return {503, "No engine that serves this model accepts requests at the moment", "no_engine", 1};
 }
 
 RouteError engines_lost(const std::string& request_id) {
-  return {
-      502,
-      fmt::format("Two engines were lost while they had this request, so that it is not sent to "
-                  "another; the router's log has it under {}",
-                  request_id),
-      "engines_lost", 0};
+  return {502,
+          fmt::format("Two engines were lost while they had this request, so it is not sent to "
+                      "another; the router's log has it under {}",
+                      request_id),
+          "engines_lost", 0};
 }
 
 RouteError weights_gone() {
   return {
       503,
-      "No engine is left that has the weights that this answer began with, so that it cannot go "
-      "on: the model or its adapter was replaced, or is another one elsewhere. Ask again for a "
-      "new answer",
+      "No engine has the weights that this answer began with any more, so it cannot continue: the "
+      "model or its adapter was replaced, or differs at other engines. Ask again for a new answer",
       "weights_gone", 1};
 }
 

@@ -195,7 +195,7 @@ void Router::note_decision(const RoutedCall& call, EngineIndex engine, TimePoint
 
 void Router::enqueue(const CallPointer& call, bool first) {
   if (!first && queue_.size() >= options_.limits.max_queue) {
-    return call->refuse({429, "Too many requests wait for an engine", "queue_full", 1});
+    return call->refuse({429, "Too many requests are waiting for an engine", "queue_full", 1});
   }
   if (first) {
     queue_.push_front(call);

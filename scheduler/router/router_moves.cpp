@@ -39,7 +39,7 @@ void Router::consolidate() {
   const Consolidation found = consolidator_.look(cluster_, num_waiting(), streams_of, now());
   metrics_.set_resting(consolidator_.num_resting());
   if (found.rests.valid()) {
-    log::info("{}: the engine rests; {} streams go on at others",
+    log::info("{}: the engine is emptied by consolidation; {} streams continue at others",
               cluster_.engines()[found.rests.index()].address.text(), found.moves.size());
     for (const StreamMove& each : found.moves) move(*there[each.stream], each);
     note_calls();

@@ -19,11 +19,11 @@ namespace {
 
 const CommandInfo kInfo{
     "bench route", "[--engines N] [flags]",
-    "Lets each policy choose among engines of random loads, which have been sent prompts like the\n"
-    "one in question, on one thread. Before it is timed, two of its kind must choose alike, and "
-    "an\n"
-    "engine that accepts. Then a router passes streams of two stub engines on over loopback: its\n"
-    "process's CPU is counted, and the delay beside the same streams without it.",
+    "Times each policy's choice among engines of random loads that have served similar prompts, "
+    "on\n"
+    "one thread. First it checks that two instances of a policy choose the same engine, and one\n"
+    "that accepts. Then it sends streams through a router to two stub engines over loopback, and\n"
+    "measures the router's CPU time and the delay that it adds.",
     "  tandem bench route --engines 1000"};
 
 constexpr std::uint64_t kSeed = 1;

@@ -49,7 +49,7 @@ Result<std::vector<int>> parse_cpus(const std::string& text, std::string_view se
   const std::vector<int> usable = cpus_of_thread();
   if (usable.empty()) {
     return error(StatusCode::unavailable,
-                 "{}: nobody tells which cores this process may run on: sched_getaffinity and "
+                 "{}: the cores that this process may run on cannot be read: sched_getaffinity and "
                  "/proc/self/status are both forbidden",
                  setting);
   }

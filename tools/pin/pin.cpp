@@ -107,7 +107,8 @@ Result<PinnedMachine> read_pinned_machine(const PinSettings& settings) {
   }
   if (!settings.isolated.empty()) {
     if (settings.xml.empty() && settings.synthetic.empty()) {
-      return invalid("isolated: this machine's isolated cpus are the kernel's to tell");
+      return invalid(
+          "isolated: the kernel tells which cpus of this machine are isolated; leave it out");
     }
     TANDEM_ASSIGN(machine.isolated_cpus, parse_id_list(settings.isolated));
   }

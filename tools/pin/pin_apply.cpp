@@ -23,7 +23,7 @@ const CommandInfo kInfo{
     "With --config, writes the plan that `tandem pin plan` makes of the same flags into a config\n"
     "file: cpus, worker_cpus and cpu_workers, everything else in it stays as it is. With "
     "--engine,\n"
-    "starts CPU workers for a running engine where it means some and has none, or --workers N of\n"
+    "starts the CPU workers that a running engine lacks, or --workers N of\n"
     "them on free cores. They end with the engine; run it as the engine's user.",
     "  tandem pin apply --config server.toml --exclude 0-1\n"
     "  tandem pin apply --engine 4711\n"
@@ -161,7 +161,7 @@ Status apply_to_engine(const PinSettings& settings, int pid, double spin_ms) {
   }
   fmt::print("engine {}: {} of {} workers came up\n", pid, up, started.size());
   if (up < started.size()) {
-    return error(StatusCode::unavailable, "{} of {} workers did not come up", started.size() - up,
+    return error(StatusCode::unavailable, "{} of {} workers did not start", started.size() - up,
                  started.size());
   }
   return {};

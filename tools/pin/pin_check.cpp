@@ -16,13 +16,12 @@ namespace {
 
 const CommandInfo kInfo{
     "pin check", "[--engine PID] [flags]",
-    "Verifies running engines by the kernel's own account: on which cpus their "
-    "threads and each CPU\n"
-    "worker may run and were last seen, and on which NUMA nodes its memory, its mailbox and the "
-    "adapters' weights lie,\n"
-    "against what the engine means. Exit status 1 if anything has drifted, "
-    "each with its remedy, or\n"
-    "if there is no engine.",
+    "Compares running engines with their plan, as the kernel reports them: the cpus on which "
+    "their\n"
+    "threads and CPU workers may run and were last seen, and the NUMA nodes of their memory,\n"
+    "mailboxes and adapter weights. Prints each difference with its remedy. Exit status 1 if "
+    "there\n"
+    "is a difference, or no engine.",
     "  tandem pin check\n"
     "  tandem pin check --engine 4711 --json"};
 
@@ -216,8 +215,8 @@ Result<std::vector<Checked>> check(int pid) {
   }
   if (all.empty()) {
     return error(StatusCode::not_found,
-                 "no engine runs here that may be looked at; `tandem serve` starts one, and it is "
-                 "its user or root who may look");
+                 "no engine runs here that this user may inspect; start one by `tandem serve`, or "
+                 "run this as the engine's user or root");
   }
   return all;
 }

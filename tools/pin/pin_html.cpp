@@ -182,7 +182,7 @@ class Page {
   void running(const std::vector<ClaimedCores>& engines) {
     page_.section("Who has which core now");
     if (engines.empty()) {
-      page_.paragraph("No engine runs here that may be looked at.");
+      page_.paragraph("No engine runs here that this user may inspect.");
       return;
     }
     HtmlRows rows;

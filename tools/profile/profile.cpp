@@ -41,11 +41,11 @@ namespace {
 const CommandInfo kInfo{
     "profile", "[--model DIR|SHAPE] [flags]",
     "Measures, in a minute or less, what the planner of cold starts needs to know of this machine\n"
-    "and model: the link, the device's time per layer, the CPU workers, the way between them. All\n"
-    "by turns, until the figures stand or the time is over. Fits linear models, prints them with\n"
-    "the map of which source wins where, says of each figure how far it can be trusted, and "
-    "writes\n"
-    "a profile for `tandem serve --profile FILE`, and a page with plots beside it.\n\n"
+    "and model: the link, the device's time per layer, the CPU workers, and the handoff between\n"
+    "them. It measures each in turn until the figures are stable or the time is over. It fits\n"
+    "linear models, prints them with a map of the fastest source, rates each figure, and writes\n"
+    "a profile for `tandem serve --profile FILE`, and a page with plots beside it.\n"
+    "\n"
     "With --explain, --what-if, --map or --diff it measures nothing and answers from a profile.\n"
     "Exit status: 0; 1 when something failed, or --diff found a figure changed by more than 10 %\n"
     "and by more than the spreads of both explain; 2 for a mistake in the flags.",

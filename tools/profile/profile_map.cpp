@@ -25,14 +25,14 @@ Result<double> number(std::string_view key, std::string_view text, double low, d
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size() || !(value >= low) ||
       !(value <= high)) {
-    return invalid("{}={}: a number from {} to {} is meant", key, text, low, high);
+    return invalid("{}={}: it must be a number from {} to {}", key, text, low, high);
   }
   return value;
 }
 
 Result<std::int32_t> whole(std::string_view key, std::string_view text, double low, double high) {
   TANDEM_ASSIGN(const double value, number(key, text, low, high));
-  if (value != std::floor(value)) return invalid("{}={}: a whole number is meant", key, text);
+  if (value != std::floor(value)) return invalid("{}={}: it must be a whole number", key, text);
   return static_cast<std::int32_t>(value);
 }
 
@@ -56,7 +56,7 @@ Result<std::vector<Module>> parse_modules(const std::string& text) {
                      name);
     }
   }
-  if (modules.empty()) return invalid("modules={}: none is named", text);
+  if (modules.empty()) return invalid("modules={}: name at least one", text);
   return modules;
 }
 
@@ -120,8 +120,8 @@ Result<PlanQuestion> parse_question(std::string_view text, PlanQuestion question
       TANDEM_ASSIGN(question.modules, parse_modules(value));
     } else {
       return invalid(
-          "'{}' is not understood; known are tokens=N, rank=N, cold=N, link=GB/s, "
-          "cores=N, lead=MS, disk=GB/s, modules=qkv|all7|LIST",
+          "'{}' is unknown; give tokens=N, rank=N, cold=N, link=GB/s, cores=N, lead=MS, disk=GB/s, "
+          "modules=qkv|all7|LIST",
           word);
     }
   }

@@ -19,8 +19,9 @@ namespace {
 const CommandInfo kInfo{
     "replay", "FILE [--model DIR] [flags]",
     "Runs the steps in FILE, which `tandem serve --record-steps FILE` or `tandem generate` wrote,\n"
-    "and compares the tokens that they sample with those of then. A line for each step; the exit\n"
-    "status is 1 if tokens differ. Model and adapters are read from where they were.",
+    "and compares the tokens that they sample with the recorded ones. Prints a line for each "
+    "step;\n"
+    "the exit status is 1 if tokens differ. Model and adapters are read from their old places.",
     "  tandem generate --model tests/data/demo-llama -p 'def f(' --record-steps /tmp/steps\n"
     "  tandem replay /tmp/steps"};
 

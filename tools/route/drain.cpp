@@ -19,10 +19,9 @@ namespace {
 
 const CommandInfo kDrainInfo{
     "drain", "ENGINE_URL [flags]",
-    "Takes an engine out of service: it gets nothing new, its streams go on at other engines\n"
-    "(those that came by a router), and the command ends when the engine has nothing to do. It "
-    "can\n"
-    "then be stopped, or taken back by --back.",
+    "Takes an engine out of service: it gets no new requests, and its streams that came through a\n"
+    "router continue at other engines. The command ends when the engine is idle; then stop it, or\n"
+    "take it back by --back.",
     "  tandem drain http://127.0.0.1:8001 && kill ENGINE"};
 
 constexpr int kOk = 200;

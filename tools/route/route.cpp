@@ -22,11 +22,10 @@ namespace {
 const CommandInfo kRouteInfo{
     "route", "--engine URL [--engine URL ...] | --registry URL [flags]",
     "One address in front of several engines (`tandem serve`): each request goes to the engine\n"
-    "that a policy chooses by ranks, residency and load, and goes on at another when that one "
-    "dies\n"
-    "or drains. SIGTERM or Ctrl-C drains the router itself; a second signal ends it at once. "
-    "SIGHUP\n"
-    "drains it as well, and ends it with status 129: a supervisor starts it with its new settings.",
+    "that a policy chooses by ranks, residency and load, and continues at another engine if that\n"
+    "one dies or drains. SIGTERM or Ctrl-C drains the router itself; a second signal ends it at\n"
+    "once. SIGHUP drains it as well, and ends it with status 129: a supervisor starts it with its\n"
+    "new settings.",
     "  tandem route --engine http://127.0.0.1:8001 --engine http://127.0.0.1:8002\n"
     "  tandem route --registry etcd://10.0.0.1:2379,10.0.0.2:2379"};
 

@@ -29,7 +29,7 @@ constexpr int kMostWaitingForPeers = 2;
 constexpr std::uint64_t kHeaderBytes = 8 << 20;
 
 Status ends_now() {
-  return error(StatusCode::unavailable, "this server ends");
+  return error(StatusCode::unavailable, "this server is shutting down");
 }
 
 // Both with links resolved.
@@ -108,8 +108,8 @@ Result<std::unique_ptr<RegistryAdapters>> RegistryAdapters::join(const std::stri
 Status RegistryAdapters::fetch(const std::string& name) {
   if (!member_->has_read()) {
     return error(StatusCode::unavailable,
-                 "which adapters there are is not known here yet: the registry has not answered "
-                 "since this server started");
+                 "the registry has not answered since this server started, so its adapters are not "
+                 "known yet");
   }
   if (!member_->find_adapter(name)) {
     return error(StatusCode::not_found, "the registry has no adapter '{}'", name);
@@ -237,7 +237,7 @@ void RegistryAdapters::follow(const std::string& name) {
     fetched_.erase(found);
   }
   const Status unloaded = engine_.unload_adapter(name);
-  if (unloaded) log::info("adapter '{}' unloaded: the registry has it no more", name);
+  if (unloaded) log::info("adapter '{}' unloaded: it is no longer in the registry", name);
 }
 
 bool RegistryAdapters::is_served(const AdapterEntry& entry) {
@@ -285,8 +285,8 @@ void RegistryAdapters::bring_from_peers(const JobPtr& job, const Status& before)
     const std::unique_ptr<AdapterArrival> arrival = expect(job);
     status = fetch_from_peers(job->entry, arrival.get(), has_come);
     if (!status) {
-      status = error(status.code(), "{}, and from other engines: {}", before.message(),
-                     status.message());
+      status = error(status.code(), "{}; fetching it from other engines failed, too: {}",
+                     before.message(), status.message());
     }
     if (!status && arrival != nullptr) arrival->fail(status);
     if (!status && has_come) {
@@ -389,7 +389,7 @@ Status RegistryAdapters::load_from_store(const AdapterEntry& entry) {
   if (!kept) return error(StatusCode::not_found, "it is not in the local store");
   Status loaded = load(entry, kept->folder);
   if (loaded || !blames_folder(loaded)) return loaded;
-  log::warning("adapter store: {} is dropped: {}", entry.digest, loaded.message());
+  log::warning("adapter store: {} is removed: {}", entry.digest, loaded.message());
   store_->drop(entry.digest);
   return loaded;
 }

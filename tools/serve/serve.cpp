@@ -37,8 +37,7 @@ namespace {
 const CommandInfo kInfo{
     "serve", "--model DIR [--adapters DIR] [flags]",
     "Serves one base model and its LoRA adapters over REST, in OpenAI's shapes. SIGTERM or Ctrl-C\n"
-    "drains: running requests finish, new ones are told 503. A second signal ends it at once. "
-    "SIGHUP\n"
+    "drains: running requests finish, new ones get 503. A second signal ends it at once. SIGHUP\n"
     "drains as well, and ends it with status 129: a supervisor starts it with its new settings.",
     "  tandem serve --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters\n"
     "  tandem serve --config configs/demo.toml --port 9000"};
@@ -77,9 +76,9 @@ ToolFormat choose_tool_format(const std::string& setting, const EngineSetup& set
       setup.chat_templates == nullptr ? std::string() : setup.chat_templates->sources();
   const ToolFormat found = tool_format_of(templates, *setup.tokenizer);
   if (found == ToolFormat::none) {
-    log::info("the chat template shows no known format of tool calls: they stay text");
+    log::info("the chat template has no known format of tool calls; they stay text");
   } else {
-    log::info("calls of tools are read as {} writes them", name_of(found));
+    log::info("tool calls are read in the format of {}", name_of(found));
   }
   return found;
 }
@@ -180,7 +179,7 @@ Result<std::string> identify_base(const EngineSettings& engine, const ServerSett
       engine.model, server.verify_base ? BaseReading::whole : BaseReading::sample, chat_template);
   if (!identity) return identity.status().with_context("the base's identity");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  log::info("the base's identity is {}, of {}, read in {:.2f} s", *identity,
+  log::info("the base model's identity is {}, computed from {} in {:.2f} s", *identity,
             server.verify_base ? "all of its weights" : "a sample of its weights", took.count());
   return identity;
 }

@@ -29,7 +29,7 @@ Json read_object(const fs::path& path) {
   if (!fs::exists(path, ignored)) return Json::object();
   Result<Json> object = read_json_object<Json>(path, kMaxBytes);
   if (object) return std::move(*object);
-  log::warning("{}; it is passed over", object.status().message());
+  log::warning("{}; it is ignored", object.status().message());
   return Json::object();
 }
 
@@ -55,15 +55,14 @@ SamplingParams read_sampling_defaults(const fs::path& model) {
     const auto value = config.find(std::string(name));
     if (value == config.end() || value->is_null()) continue;
     if (const MaybeError error = take_sampling_default(name, *value, sampling)) {
-      log::warning("{}: {}; it is left out", path.string(), error->message);
+      log::warning("{}: {}; it is ignored", path.string(), error->message);
       continue;
     }
     told += fmt::format("{}{} {}", told.empty() ? "" : ", ", name, value->dump());
   }
   if (!told.empty()) {
     log::info(
-        "sampling where requests say nothing: {} (of generation_config.json; "
-        "--generation-config none leaves it out)",
+        "default sampling: {} (from generation_config.json; --generation-config none ignores it)",
         told);
   }
   return sampling;
@@ -77,7 +76,7 @@ void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelC
   if (!id || *id >= config.vocab_size) return;
   if (std::ranges::find(config.eos_token_ids, *id) != config.eos_token_ids.end()) return;
   config.eos_token_ids.push_back(*id);
-  log::info("the tokenizer's end token {} ends answers, too, beside those of the configuration",
+  log::info("answers also end at the tokenizer's end token {}, beside those of the configuration",
             *id);
 }
 

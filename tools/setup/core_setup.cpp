@@ -149,8 +149,8 @@ void tell_of_moves(const std::vector<int>& allowed, const std::vector<int>& engi
                        [&](int cpu) { return std::ranges::find(allowed, cpu) == allowed.end(); });
   if (gone.empty()) return;
   log::warning(
-      "cpus {} of the engine's own are gone: its threads run where the kernel puts them; start it "
-      "again to have them placed anew",
+      "the engine may no longer use cpus {}: its threads run where the kernel puts them; restart "
+      "it to place them anew",
       format_id_list(gone));
 }
 
@@ -234,7 +234,10 @@ Result<TakenCores> take_cores(const EngineSettings& settings, bool on_gpu,
     return taken;
   }
   const PlanningTurn turn(kPatience);
-  if (!turn.has_lock()) log::info("cores are planned without the lock that keeps others from it");
+  if (!turn.has_lock())
+    log::info(
+        "cores are planned without the lock that stops other engines from planning at the same "
+        "time");
   TANDEM_ASSIGN(taken.plan, plan_cores(settings, on_gpu, machine, claims_of_others()));
   ClaimedCores& claim = taken.claimed;
   claim.model = model_name;

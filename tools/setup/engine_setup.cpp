@@ -66,7 +66,7 @@ Result<std::unique_ptr<ChatTemplates>> open_chat_templates(const EngineSettings&
   if (!found) return found.status().with_context(settings.model);
   if (const Status problem = (*found)->problem(); !problem) {
     log::warning(
-        "the chat template cannot be used: {}; chats are told 400, all other calls are served; "
+        "the chat template cannot be used: {}; chats are refused (400), all other calls work; "
         "--chat-template FILE gives another",
         problem.message());
   }
@@ -113,7 +113,8 @@ class FirstAdapters {
         return status.with_context(fmt::format("adapter '{}' from {}", adapter.name, adapter.path));
       } else {
         log::warning(
-            "adapter '{}' from {} is left out: {} (with --strict-adapters it ends the start)",
+            "adapter '{}' from {} is left out: {} (with --strict-adapters the server would not "
+            "start)",
             adapter.name, adapter.path, status.message());
         refused_.push_back({std::move(adapter.name), std::move(adapter.path), status.message()});
       }
@@ -362,7 +363,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
   options.max_layer_rows = settings.graphs == "layers" ? options.max_graph_batch : 0;
   if (options.max_layer_rows > 0 && !settings.record_steps.empty()) {
-    log::info("layers are not launched from recordings while steps are written into a file");
+    log::info("graphs of layers are off while record_steps is on");
   }
   options.record_at_start = graphs;
   options.tune_at_start = device.info().is_cuda;

@@ -73,8 +73,8 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
   }
   if (options.groups.size() > kMaxMailboxes) {
     return invalid(
-        "CPU workers are to be on {} NUMA nodes, and on {} they can be: name cores of "
-        "fewer nodes in worker_cpus",
+        "the CPU workers' cores are on {} NUMA nodes, more than the {} that are possible: name "
+        "cores of fewer nodes in worker_cpus",
         options.groups.size(), kMaxMailboxes);
   }
   // A mailbox has room for workers that `tandem pin apply` starts beside these.

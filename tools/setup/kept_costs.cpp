@@ -58,7 +58,7 @@ std::optional<EngineLessons> KeptCosts::read() {
   if (!fs::exists(path_, ignored)) return std::nullopt;
   Result<Profile> kept = read_profile(path_);
   if (!kept) {
-    log::warning("what was learnt of this machine's costs cannot be read, and is learnt anew: {}",
+    log::warning("the costs learned on this machine cannot be read and are learned anew: {}",
                  kept.status().message());
     return std::nullopt;
   }
@@ -78,8 +78,7 @@ void KeptCosts::keep(const EngineLessons& lessons) {
   if (written) return;
   has_failed_ = true;
   log::warning(
-      "what is learnt of this machine's costs is not kept: {}; name another folder in "
-      "learned_costs",
+      "the costs learned on this machine are not saved: {}; name another folder in learned_costs",
       written.message());
 }
 

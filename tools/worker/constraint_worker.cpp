@@ -17,10 +17,9 @@ namespace {
 
 const CommandInfo kConstraintWorkerInfo{
     "constraint-worker", "[flags]",
-    "Compiles what requests hold their text to (JSON schemas, patterns, grammars) for one engine.\n"
-    "`tandem serve` and `tandem generate` start it with a socket as its standard input; it is of "
-    "no\n"
-    "use by hand. It gives up every privilege, and ends with its engine.",
+    "Compiles the constraints of requests (JSON schemas, patterns, grammars) for one engine.\n"
+    "`tandem serve` and `tandem generate` start it with a socket as its standard input; do not\n"
+    "start it by hand. It gives up every privilege, and ends with its engine.",
     "", true};
 
 Status work(std::int64_t memory_mb) {

@@ -26,7 +26,7 @@ namespace {
 const CommandInfo kInfo{
     "worker", "--inbox NAME --outbox NAME --arena NAME --seat I --engine-pid P [flags]",
     "Computes LoRA deltas of adapters that are not on the GPU yet, for one engine, on one core.\n"
-    "`tandem serve` and `tandem pin apply` start it; it is of no use by hand. It gives up every\n"
+    "`tandem serve` and `tandem pin apply` start it; do not start it by hand. It gives up every\n"
     "privilege, and ends with its engine.",
     "", true};
 

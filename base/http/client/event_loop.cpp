@@ -28,7 +28,7 @@ void EventLoop::run() {
       impl_->io.run();
       return;
     } catch (const std::exception& failure) {
-      log::warning("an event loop goes on after: {}", failure.what());
+      log::warning("an event loop continues after an error: {}", failure.what());
     }
   }
 }

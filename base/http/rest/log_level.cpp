@@ -32,7 +32,7 @@ HttpResponse change_log_level(const HttpRequest& request) {
   const auto levels = log::Levels::parse(body["log_level"].get_ref<const std::string&>());
   if (!levels) return refused(std::string(levels.status().message()));
   log::set_levels(*levels);
-  log::info("the log's level is {}, as request {} has asked", levels->text(), request.id);
+  log::info("the log level is now {}, as request {} asked", levels->text(), request.id);
   return show_log_level();
 }
 

@@ -61,7 +61,7 @@ void Listener::try_to_accept() noexcept {
     try {
       return accept();
     } catch (const std::exception& trouble) {  // no memory: whoever it was has been closed
-      log::warning("a connection could not be taken: {}", trouble.what());
+      log::warning("a connection could not be accepted: {}", trouble.what());
     }
   } catch (const std::exception&) {  // nor has the log any
   }

@@ -135,7 +135,7 @@ class OtlpExporter::Sender final : public CallEvents {
     call_.reset();
     if (end == CallEnd::complete && status_ >= 200 && status_ < 300) {
       trace::counts().exported.fetch_add(batch_.size(), std::memory_order_relaxed);
-      if (std::exchange(failures_, 0) > 0) log::info("{} takes spans again", address_.text());
+      if (std::exchange(failures_, 0) > 0) log::info("{} accepts spans again", address_.text());
       batch_.clear();
       if (ending_) return send();
       return go_on();
@@ -143,7 +143,7 @@ class OtlpExporter::Sender final : public CallEvents {
     const bool again = end != CallEnd::complete || is_passing(status_);
     if (failures_++ == 0) {
       log::warning(
-          "{} does not take spans: {}", address_.text(),
+          "{} does not accept spans: {}", address_.text(),
           end == CallEnd::complete ? fmt::format("it answered {}", status_) : std::string(reason));
     }
     if (!again) {

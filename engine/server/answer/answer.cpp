@@ -273,7 +273,7 @@ ApiError too_dear(const CompletionCall& call, std::uint64_t price, std::uint64_t
   if (call.echo) fields += ", 'echo'";
   if (call.prompts.size() > 1) fields += fmt::format(", the {} prompts", call.prompts.size());
   ApiError error =
-      bad_field(tokens, "the answer may take {} MB, and {} MB is the most that one may; lower {}",
+      bad_field(tokens, "the answer may take {} MB, more than the {} MB allowed; lower {}",
                 (price >> 20) + 1, most >> 20, fields);
   error.code = "answer_too_long";
   return error;
@@ -290,8 +290,8 @@ bool may_be_given_up(const AnswerJob& job) {
 ApiError model_gone(const AnswerJob& job) {
   if (!job.may_come_back) return model_not_found(job.model);
   return {503,
-          fmt::format("The adapter '{}' was unloaded, or could not be had to its end, while this "
-                      "request was taken up; ask again in a moment",
+          fmt::format("The adapter '{}' was unloaded, or could not be loaded completely, while "
+                      "this request started; ask again in a moment",
                       job.model),
           "model", "unavailable", kRetryWhenGoneS};
 }

@@ -64,7 +64,7 @@ struct FileSender::Transfer {
       if (!now || *now != file.identity) status = invalid("it has changed while it was sent");
     }
     if (!status) {
-      log::warning("an adapter's {} is not sent to the end: {}", file.file.path(),
+      log::warning("an adapter's {} could not be sent completely: {}", file.file.path(),
                    status.message());
       return BodySource::Pull::broken;
     }

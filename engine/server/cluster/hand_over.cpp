@@ -5,13 +5,13 @@
 namespace tandem {
 
 ApiError moved_error() {
-  return {503, "This engine hands its requests over; ask another one", {}, "moved", 0};
+  return {503, "This engine is handing its requests over; ask another one", {}, "moved", 0};
 }
 
 ApiError cut_error() {
   return {503,
-          "The server is shutting down, and this answer was not whole within drain_timeout_s; ask "
-          "again",
+          "The server is shutting down, and this answer was not complete within drain_timeout_s; "
+          "ask again",
           {},
           "draining",
           1};

@@ -25,8 +25,8 @@ MaybeError RelayedWeights::check() {
       digest_ == nullptr ? wanted_->adapter.empty() : *digest_ == wanted_->adapter;
   if (is_same_base(wanted_->base, base_) && same_adapter) return std::nullopt;
   return ApiError{kConflict,
-                  fmt::format("This engine's {} is not the one that the answer began with, so that "
-                              "it cannot go on with it",
+                  fmt::format("This engine's {} is not the one that the answer began with, so it "
+                              "cannot continue the answer",
                               same_adapter ? "base model" : "adapter of that name"),
                   {},
                   "other_weights",

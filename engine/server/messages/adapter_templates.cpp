@@ -29,8 +29,7 @@ std::shared_ptr<const ChatTemplates> read_templates(const AdapterFolder& folder,
   if (of_base != nullptr && (*loaded)->same_as(*of_base)) return nullptr;
   if (const Status problem = (*loaded)->problem(); !problem) {
     log::warning(
-        "adapter '{}' has a chat template that cannot be used, chats with it are told 400: "
-        "{}",
+        "adapter '{}' has a chat template that cannot be used; chats with it are refused (400): {}",
         name, problem.message());
   } else {
     log::info("adapter '{}' has a chat template of its own, which renders its chats", name);

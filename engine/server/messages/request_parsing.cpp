@@ -226,7 +226,7 @@ void warn_unknown_field(std::string_view call, std::string_view field) {
   }
   // As JSON, so that a name cannot write lines of its own into the log.
   const json name = std::string(field.substr(0, kMaxNameBytes));
-  log::warning("{}: the field {} is not known and ignored (told once)", call,
+  log::warning("{}: the unknown field {} is ignored (said once)", call,
                name.dump(-1, ' ', true, json::error_handler_t::replace));
 }
 

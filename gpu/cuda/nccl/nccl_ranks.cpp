@@ -64,7 +64,7 @@ struct NcclRanks::State {
     { const std::unique_lock lock(rank.calls, kCallPatience); }
     TANDEM_TRY(cuda_status(cudaSetDevice(rank.gpu), "cudaSetDevice"));
     Status aborted = nccl->abort(rank.comm);
-    if (!aborted.ok()) log::warning("a group of GPUs has not ended well: {}", aborted.message());
+    if (!aborted.ok()) log::warning("a group of GPUs ended with an error: {}", aborted.message());
     return aborted;
   }
 };
@@ -118,7 +118,7 @@ NcclRanks::~NcclRanks() {
   const auto deadline = std::chrono::steady_clock::now() + kEndPatience;
   for (const std::future<Status>& ending : endings_) {
     if (ending.wait_until(deadline) == std::future_status::ready) continue;
-    log::warning("NCCL has not let go of its GPUs in {} s", kEndPatience.count());
+    log::warning("NCCL has not released its GPUs within {} s", kEndPatience.count());
     return;
   }
 }

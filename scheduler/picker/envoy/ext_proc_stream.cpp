@@ -86,7 +86,7 @@ void ExtProcStream::take_request() {
       last_ = true;
       break;
     case PickStream::Next::malformed:
-      log::warning("a stream of external processing is closed: its messages make no sense");
+      log::warning("a stream of external processing is closed: its messages are malformed");
       return close({grpc::StatusCode::INVALID_ARGUMENT,
                     "the order is request_headers, request_body, request_trailers, "
                     "response_headers, response_body, response_trailers, each of them known"});

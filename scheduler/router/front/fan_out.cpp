@@ -58,7 +58,7 @@ class FanOut {
       const bool late = std::chrono::steady_clock::now() - begun > fan_out.times_.answer;
       if (late || answer().body.size() + bytes.size() > kMaxAnswerBytes) {
         call.reset();
-        return fail(late ? "its answer took too long to end" : "its answer is too long");
+        return fail(late ? "its answer took too long" : "its answer is too long");
       }
       answer().body += bytes;
     }

@@ -479,7 +479,7 @@ TEST_F(WorkerPoolTest, SaysWhenItHadToKillAWorkerAtItsEnd) {
   pool_.reset();
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("CPU worker 0.1"));
-  EXPECT_THAT(said, HasSubstr("did not end when it was told to"));
+  EXPECT_THAT(said, HasSubstr("did not end when asked to"));
   EXPECT_THAT(said, Not(HasSubstr("CPU worker 0.0")));
 }
 

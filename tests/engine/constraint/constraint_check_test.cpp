@@ -38,7 +38,7 @@ TEST_P(HostileConstraint, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, HostileConstraint,
     ::testing::Values(
-        Refused{"long", Kind::regex, std::string(70'000, 'a'), "65536 are read"},
+        Refused{"long", Kind::regex, std::string(70'000, 'a'), "more than the 64 KiB"},
         Refused{"empty", Kind::grammar, "", "empty"},
         Refused{"no_json", Kind::json_schema, "{\"type\":", "not JSON"},
         Refused{"no_schema", Kind::json_schema, "[1]", "no schema"},
@@ -48,13 +48,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"many_values", Kind::json_schema, "{\"enum\":[" + repeated("1,", 6000) + "1]}",
                 "5000 values"},
         Refused{"deep_groups", Kind::regex, repeated("(", 70) + "a" + repeated(")", 70), "70 deep"},
-        Refused{"many_repeats", Kind::regex, repeated("a*", 101), "101 things"},
+        Refused{"many_repeats", Kind::regex, repeated("a*", 101), "101 repetitions"},
         Refused{
             "many_repeats_in_a_schema", Kind::json_schema,
             R"({"properties":{"p":{"type":"string","pattern":")" + repeated("a?", 101) + R"("}}})",
             "#/properties/p/pattern"},
         Refused{"many_repeats_in_a_grammar", Kind::grammar, "root ::= " + repeated("\"a\"* ", 401),
-                "401 things"},
+                "401 repetitions"},
         Refused{"not", Kind::json_schema, R"({"not":{"type":"string"}})", "#/not is not supported"},
         Refused{"if_in_a_list", Kind::json_schema, R"({"anyOf":[{"if":{}}]})",
                 "#/anyOf/if is not supported"},

@@ -57,7 +57,7 @@ TEST_F(Compiler, RefusesWhatXgrammarWouldRefuseOrLeaveOut) {
            {{Kind::json_schema, R"({"$ref":"http://example.com/x"})"}, "URI"},
            {{Kind::json_schema, R"({"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})"},
             "no text at all"},
-           {{Kind::grammar, "root ::= \"a\" x\nx ::= x"}, "no token may come"},
+           {{Kind::grammar, "root ::= \"a\" x\nx ::= x"}, "no token is allowed"},
            {{Kind::structural_tag, R"({"type":"structural_tag"})"}, ""}}) {
     const auto compiled = compiler.compile_now(constraint);
     ASSERT_FALSE(compiled.ok()) << constraint.text;

@@ -376,7 +376,7 @@ TEST_F(PeerFetch, ComesBackToThoseThatAreBusy) {
   EXPECT_TRUE(fetched.ok()) << fetched.message();
   EXPECT_EQ(busy.asked(), 4);
   left->store(1000);
-  EXPECT_THAT(fetch().message(), HasSubstr("too much to do"));
+  EXPECT_THAT(fetch().message(), HasSubstr("is overloaded"));
 }
 
 TEST_F(PeerFetch, AsksNobodyElseWhenTheFaultIsItsOwn) {
@@ -411,7 +411,7 @@ TEST_F(PeerFetch, EndsWhenItIsStopped) {
   });
   reached.get_future().wait();
   fetcher.stop();
-  EXPECT_THAT(fetching.get().message(), HasSubstr("this server ends"));
+  EXPECT_THAT(fetching.get().message(), HasSubstr("this server is shutting down"));
 }
 
 }  // namespace

@@ -185,8 +185,8 @@ TEST_F(ClusterTest, BelievesNoSecondEngineOfOneId) {
   ASSERT_TRUE(report(0, report_of("a")));
   const Status twin = report(1, report_of("a"));
   EXPECT_EQ(twin.message(),
-            "two engines of one id: it says that it is a, which http://h:1 is; give each engine by "
-            "one address, and start no two with one id");
+            "two engines have the id a: this one and http://h:1; give each engine by "
+            "one address, and each an id of its own");
   EXPECT_FALSE(cluster_.engines()[1].up);
 }
 

@@ -151,7 +151,7 @@ TEST(SqliteStore, AWriterThatTakesTooLongIsSaid) {
 TEST(SqliteStore, FilesOfOthersAreLeftAlone) {
   SqliteBench sqlite;
   sqlite.path = sqlite.dir.write("text.db", std::string(8192, 'a'));
-  EXPECT_THAT(sqlite.open().status().message(), HasSubstr("no SQLite database"));
+  EXPECT_THAT(sqlite.open().status().message(), HasSubstr("not an SQLite database"));
 
   sqlite.path = (sqlite.dir.path() / "other.db").string();
   {

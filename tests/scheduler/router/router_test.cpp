@@ -243,7 +243,7 @@ TEST_F(RouterTest, SetsALyingEngineAsideUntilItTellsTheTruth) {
   liar.set_lie({{"running", {{"requests", -5}}}});
   EXPECT_TRUE(eventually([&] { return up() == 1; }));
   EXPECT_EQ(stats()["engines"][0]["why_not"],
-            "its statistics are not to be believed: running.requests is out of bounds");
+            "its statistics are wrong: running.requests is out of bounds");
   const int before = liar.relays();
   for (int i = 0; i < 4; ++i) (void)stream(stream_request(2));
   EXPECT_EQ(liar.relays(), before);

@@ -98,7 +98,7 @@ TEST(Pick, FollowsTheEnginesOfARegistry) {
   EXPECT_THAT(get(metrics, "/v1/stats").body,
               HasSubstr("\"endpoint\":\"127.0.0.1:" + std::to_string(first.port())));
   EXPECT_TRUE((*registry)->release(*lease));
-  ASSERT_TRUE(pick.wait_for_error("listed no more")) << pick.error();
+  ASSERT_TRUE(pick.wait_for_error("no longer listed")) << pick.error();
   first.kill();
   ASSERT_TRUE(pick.wait_for_error("the engine is gone")) << pick.error();
   EXPECT_TRUE(eventually([&] {

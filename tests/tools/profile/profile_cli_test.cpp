@@ -54,7 +54,7 @@ TEST(ProfileCli, AnswersFromBuiltInFiguresAndSaysSo) {
 TEST(ProfileCli, NamesMistakes) {
   const Finished word = run_tandem({"profile", "--explain", "token=64"});
   EXPECT_EQ(word.status, 2);
-  EXPECT_THAT(word.error, HasSubstr("explain: 'token=64' is not understood; known are tokens=N"));
+  EXPECT_THAT(word.error, HasSubstr("explain: 'token=64' is unknown; give tokens=N"));
   const Finished value = run_tandem({"profile", "--what-if", "cores=many"});
   EXPECT_EQ(value.status, 2);
   EXPECT_THAT(value.error, HasSubstr("cores=many"));

@@ -94,7 +94,7 @@ class ClusterFaults : public ::testing::Test {
   // A router says once that the registry is lost, and of a fault before it may still be at that.
   bool hears_of_the_registry(const Process& router) {
     const auto at = [&](const char* text) { return router.error().rfind(text) + 1; };  // 0: never
-    return eventually([&] { return at("registry: etcd:") <= at("it answers again"); },
+    return eventually([&] { return at("registry: etcd:") <= at("the registry answers again"); },
                       [&] { fleet_->read_logs(); });
   }
   std::string trouble() { return load_->failure() + fleet_->logs(); }
@@ -162,7 +162,8 @@ class EtcdFaults : public ClusterFaults {
         },
         [&] {
           for (std::size_t i = 0; i < kNodes; ++i) etcd_->start_member(i);
-          EXPECT_TRUE(comes_to_say(fleet_->router(0), "it answers again")) << fleet_->logs();
+          EXPECT_TRUE(comes_to_say(fleet_->router(0), "the registry answers again"))
+              << fleet_->logs();
         });
   }
   void cut_a_wire(std::size_t engine) {
@@ -244,7 +245,7 @@ TEST_F(SqliteFaults, AFullDiskUnderTheRegistryCostsNoRequest) {
         [&] { EXPECT_TRUE(comes_to_say(fleet_->engine(0), "disk is full")) << fleet_->logs(); },
         [] {});
   }
-  EXPECT_TRUE(comes_to_say(fleet_->engine(0), "it answers again")) << fleet_->logs();
+  EXPECT_TRUE(comes_to_say(fleet_->engine(0), "the registry answers again")) << fleet_->logs();
 }
 
 }  // namespace

@@ -123,7 +123,8 @@ TEST_F(RegistryArrival, ComesFromAnotherEngineWhenTheFirstDies) {
   other.set_last(FilePeer::Last::sent);
   first.set_last(FilePeer::Last::cut_off);
   EXPECT_EQ(answer.get(), expected);
-  EXPECT_TRUE(server->process.wait_for_error("no adapter's files from " + first.address().text()));
+  EXPECT_TRUE(
+      server->process.wait_for_error(first.address().text() + " did not send an adapter's files"));
 }
 
 TEST_F(RegistryArrival, IsNotServedWhereTheOnlyEngineLies) {

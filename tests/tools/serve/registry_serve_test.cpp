@@ -240,7 +240,8 @@ TEST_F(RegistryServe, LetsFewRequestsWaitForOtherEnginesAndNoneWhenItEnds) {
   clients.clear();
   ASSERT_EQ(answers.size(), 3U);
   for (const std::size_t waited : {1, 2}) {
-    EXPECT_THAT(answers[waited], AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("this server ends")));
+    EXPECT_THAT(answers[waited],
+                AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("this server is shutting down")));
   }
 }
 
@@ -283,7 +284,7 @@ TEST_F(RegistryServe, BeginsWhileTheRegistryIsAway) {
   server->process.send_signal(SIGTERM);
   EXPECT_EQ(server->process.wait(), 0);
   const std::string& log = server->process.error();
-  const std::size_t told = log.find("begins without it");
+  const std::size_t told = log.find("starts without it");
   EXPECT_NE(told, std::string::npos) << log;
   EXPECT_EQ(log.find("registry: ", told), std::string::npos) << "once: " << log;
 }

@@ -32,15 +32,14 @@
 namespace tandem {
 namespace {
 
-const CommandInfo kInfo{
-    "bench coldstart", "[--model DIR|SHAPE] [flags]",
-    "Serves adapters that are cold when they are asked for, in every adapter mode by turns, the "
-    "same\n"
-    "requests for all: at random times, in bursts, over the link as it is and slowed down, from "
-    "the\n"
-    "host tier and from disk; weights are random. Says what each mode costs over `cached`.",
-    "  tandem bench coldstart --json cold.json --html cold.html\n"
-    "  tandem bench coldstart --only C1,C3 --modes cached,pipelined,planned"};
+const CommandInfo kInfo{"bench coldstart", "[--model DIR|SHAPE] [flags]",
+                        "Serves requests whose adapters are cold, the same ones in every adapter "
+                        "mode: at random times,\n"
+                        "in bursts, over the full link and a slowed one, from the host tier and "
+                        "from disk. Weights are\n"
+                        "random. Prints what each mode costs over `cached`.",
+                        "  tandem bench coldstart --json cold.json --html cold.html\n"
+                        "  tandem bench coldstart --only C1,C3 --modes cached,pipelined,planned"};
 
 constexpr std::array<std::string_view, 10> kBars = {"C1", "C2", "C3", "C4", "C5",
                                                     "C6", "C7", "C8", "N1", "N2"};

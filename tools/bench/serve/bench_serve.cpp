@@ -21,15 +21,12 @@ namespace {
 
 const CommandInfo kInfo{
     "bench serve", "[--base-url URL] [flags]",
-    "Sends requests to any OpenAI-style server when they are due, whether or not those before are\n"
-    "answered, and tells how soon and how fast answers come: TTFT to the first token, TPOT for "
-    "each\n"
-    "after it, ITL between events, E2EL to the last. JSON and most flags are those of `vllm\n"
-    "bench serve`. Delays count from when a request was due, so that a server which falls behind "
-    "shows\n"
-    "the delay that its users see. docs/bench-serve.md has loads to start from. Without flags: "
-    "1000\n"
-    "random prompts, all at once, for the model that http://127.0.0.1:8000 lists first.",
+    "Sends requests to any OpenAI-style server when they are due, whether or not earlier ones are\n"
+    "answered, and measures the answers: TTFT to the first token, TPOT for each token after it,\n"
+    "ITL between events, E2EL to the last. JSON and most flags are those of `vllm bench serve`.\n"
+    "Delays count from when a request was due, so a server that falls behind shows the delay that\n"
+    "its users see. docs/bench-serve.md has loads to start from. Without flags: 1000 random\n"
+    "prompts, all at once, for the model that http://127.0.0.1:8000 lists first.",
     "  tandem bench serve --request-rate 9 --num-prompts 90 --input-len 64 --output-len 32\n"
     "  tandem bench serve --max-concurrency 32 --lora-modules all --save-result\n"
     "  tandem bench serve --lora-modules a b c --lora-request-distribution skewed\n"
@@ -132,7 +129,8 @@ Result<int> bench_serve(ServeBenchSettings s, const std::vector<std::string>& ar
   if (!s.compare.empty()) return compare(s);
   if (!s.json.empty()) {
     if (!s.result_filename.empty())
-      return invalid("json: it is --save-result with --result-filename; give one of them");
+      return invalid(
+          "json: it means the same as --save-result with --result-filename; give one of them");
     s.save_result = true;
     s.result_filename = s.json;
   }

@@ -77,10 +77,10 @@ TEST_F(Safetensors, RefusesAHeaderLongerThanTheFile) {
 TEST_F(Safetensors, RefusesAHeaderBeyondTheLimit) {
   std::string file = sound_file();
   file[7] = '\xff';
-  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 16777216 allowed"));
+  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 16 MiB allowed"));
   file = sound_file();
   file[3] = '\x7f';
-  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 16777216 allowed"));
+  EXPECT_THAT(open(file).status().message(), HasSubstr("more than the 16 MiB allowed"));
 }
 
 TEST_F(Safetensors, RefusesMoreTensorsThanAnyModelHas) {

@@ -18,8 +18,8 @@ Status plan_trace(const LoadPlanOptions& options, const Dataset& dataset, LoadPl
   if (std::isfinite(arrivals.requests_per_s) || !arrivals.ramp_up.empty() ||
       arrivals.burst_size > 1 || !options.rates.empty()) {
     return invalid(
-        "a timed trace says itself when requests come: leave rates, ramps and bursts "
-        "out (--trace-speed plays it faster)");
+        "a timed trace sets when requests come: leave rates, ramps and bursts out (--trace-speed "
+        "plays it faster)");
   }
   for (std::size_t i = 0; i < dataset.due_s.size(); ++i) {
     PlannedRequest request;
