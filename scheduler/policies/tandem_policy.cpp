@@ -9,11 +9,12 @@ namespace {
 // A request that misses its SLO costs as much as ten seconds of waiting: more than any request that
 // is served in time, so that misses decide first and time decides among equals.
 constexpr double kMissS = 10;
-// A second before the first token counts as three: nobody reads yet, and of short answers it is
-// most of the time per token. Between one and two it decides at full load whether requests of large
-// ranks queue for the engines that pad to them already, or go where there is room
-// (docs/simulate.md).
-constexpr double kFirstTokenWeight = 3;
+// A second before the first token counts two and a half times: nobody reads yet, and it is most of
+// the time per token of a short answer. The weight trades time to first token against time per
+// token. At 2 or less, requests of large ranks at full load queue for the engines that pad to them
+// already instead of going where there is room; at 3 and more, engines whose prompts have steps of
+// their own stop their batches too often (docs/simulate.md).
+constexpr double kFirstTokenWeight = 2.5;
 // How far the hash may move an adapter that no engine has: less than load differs by.
 constexpr double kSettle = 0.01;
 
@@ -30,6 +31,19 @@ double wait_for_place_s(const RouteRequest& request, const EngineView& engine, d
         wait_s, answer_s * static_cast<double>(missing) / static_cast<double>(engine.kv_tokens));
   }
   return wait_s;
+}
+
+// What runs together when there are more requests than places: a batch of their mean.
+DecodeLoad in_one_batch(const DecodeLoad& all, const EngineView& engine) {
+  if (engine.max_requests <= 0 || all.requests <= engine.max_requests) return all;
+  const double share = static_cast<double>(engine.max_requests) / static_cast<double>(all.requests);
+  const auto part = [&](std::int64_t sum) {
+    return static_cast<std::int64_t>(share * static_cast<double>(sum));
+  };
+  return {.requests = engine.max_requests,
+          .rank_sum = part(all.rank_sum),
+          .rank_max = all.rank_max,
+          .context_tokens = part(all.context_tokens)};
 }
 
 // Of the step under way; half of one, if the view does not know.
@@ -83,11 +97,14 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
                                AdapterTier tier, std::int64_t cached_tokens, std::int32_t active) {
   const StepCosts& costs = engine.costs;
   DecodeLoad exists = engine.all();
-  const double exists_s = costs.decode_time_s(exists);
+  const double exists_s = costs.decode_time_s(in_one_batch(exists, engine));
+  const double exists_work_s = costs.decode_work_s(exists);
   const auto running = static_cast<double>(engine.running.requests);
   const auto waiting = static_cast<double>(engine.waiting.requests);
   exists.add(request.decode());
-  const double with_s = costs.decode_time_s(exists);
+  const double with_s = costs.decode_time_s(in_one_batch(exists, engine));
+  // Of all, however many batches they make: those that wait pay for larger ranks as well.
+  const double slower_s = costs.decode_work_s(exists) - exists_work_s;
   const double answer = std::max(1.0, request.expected_tokens);
 
   // One token of the prompt is computed in any case: its output is the first of the answer.
@@ -120,10 +137,12 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   estimate.ttft_s = begin_s + stall_s + prefill_s;
   const double decode_s = (answer - 1) * with_s;
   estimate.token_s = (estimate.ttft_s + decode_s) / answer;
-  // Those that end before it are followed by others, who lose as much. A stall holds up who waits,
-  // too; its prompt shares a step with theirs.
+  // Those that end before it are followed by others, who lose as much. A stall holds up those that
+  // wait, too. So does its prompt while there are places for all, as it shares a step with theirs.
+  const bool same_step = engine.requests() < engine.max_requests;
   const double others_s = running * (own_work_s + stall_s) + waiting * stall_s +
-                          (with_s - exists_s) * answer * (running + waiting);
+                          (same_step ? kFirstTokenWeight * waiting * own_work_s : 0) +
+                          slower_s * answer * (running + waiting);
   // Behind a long queue a load costs nothing now, as it is over before its request's turn comes.
   // But what it evicts comes back in some step, and that one holds up who waits then.
   double later_s = 0;

@@ -12,9 +12,10 @@ namespace tandem {
 //
 //   own     until it starts (the step under way, the queue, a free place), its adapter's fetch and
 //           load or the workers in place of them, its prefill without what the prefix cache has:
-//           all this counted three times; and its tokens at the pace of the batch with it
-//   others  its prefill for each that runs, its adapter's stall for each that runs or waits, and
-//           the slower steps, by ranks and kernel, for as long as they stay
+//           all this counted two and a half times; and its tokens at the pace of the batch with it
+//   others  its prefill for each that runs or whose prompt shares the step, its adapter's stall for
+//           each that runs or waits, and the slower steps, by ranks and kernel, for as long as they
+//           stay
 //   later   a load: what is evicted must come back, and the link is taken from the next; once, and
 //           once more for each that waits, as so many will when it comes back
 //   misses  a fixed price for each request that would leave its SLO

@@ -172,6 +172,42 @@ TEST(TandemEstimate, ChargesALoadToAllThatWait) {
   EXPECT_NEAR(price_s(), 5 * load_s, 1e-9);
 }
 
+TEST(TandemEstimate, ChargesAPromptToThoseWhosePromptsShareItsStep) {
+  const RouteRequest request = a_request(16);
+  const EngineView engine = running(idle_engine(LoraKernel::mbgmv), 8, 16);
+  const auto price_s = [&](std::int64_t prompt_tokens, std::int64_t waiting) {
+    RouteRequest one = request;
+    one.prompt_tokens = prompt_tokens;
+    EngineView behind = engine;
+    behind.waiting = {
+        .requests = waiting, .tokens = 20 * waiting, .rank_tokens = 320 * waiting, .rank_max = 16};
+    behind.waiting_rank_sum = 16 * waiting;
+    return tandem_estimate(one, behind, AdapterTier::resident, 0).terms.others_s;
+  };
+  const double few_s = price_s(200, 2) - price_s(20, 2);
+  EXPECT_GT(price_s(200, 6) - price_s(20, 6), few_s + 0.1);
+  // Beyond the places there are, those before it have begun when its prompt is computed.
+  EXPECT_NEAR(price_s(200, 40) - price_s(20, 40), price_s(200, 30) - price_s(20, 30), 1e-9);
+}
+
+// 300 requests are ten batches in turn, and not one batch that takes too long for everybody.
+TEST(TandemPolicy, ChoosesTheShorterLineUnderOverload) {
+  std::vector<EngineView> engines(2, running(idle_engine(LoraKernel::mbgmv), 32, 32));
+  const auto wait = [](EngineView& engine, std::int64_t count) {
+    engine.waiting = {
+        .requests = count, .tokens = 20 * count, .rank_tokens = 640 * count, .rank_max = 32};
+    engine.waiting_rank_sum = 32 * count;
+    engine.kv_free_tokens -= 78 * count;
+  };
+  RouteRequest request = a_request(32);
+  const std::int64_t shorter = 100;
+  wait(engines[0], 2 * shorter);
+  wait(engines[1], shorter);
+  // All requests of the shorter line in one batch would just keep the objective, and not one more.
+  request.slo_token_s = engines[1].costs.decode_time_s(engines[1].all());
+  EXPECT_EQ(choose_by("tandem", request, engines).engine, engine_at(1));
+}
+
 TEST(TandemEstimate, GrowsWithEverythingThatIsInTheWay) {
   const RouteRequest request = a_request(64);
   const EngineView engine = running(idle_engine(), 8, 16);
