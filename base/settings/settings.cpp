@@ -50,6 +50,12 @@ std::string float_text(double value) {
   return text;
 }
 
+std::string variable_of(std::string_view key) {
+  std::string name = "TANDEM_";
+  for (const char c : key) name += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return name;
+}
+
 std::optional<bool> parse_bool(std::string_view text) {
   if (text == "true" || text == "1" || text == "yes" || text == "on") return true;
   if (text == "false" || text == "0" || text == "no" || text == "off") return false;
@@ -153,6 +159,10 @@ SettingsField& SettingsField::secret() {
   facts_.secret = true;
   return *this;
 }
+SettingsField& SettingsField::expert() {
+  facts_.expert = true;
+  return *this;
+}
 SettingsField& SettingsField::flag_only() {
   facts_.has_key = false;
   return *this;
@@ -181,12 +191,7 @@ std::string flag_of(const SettingsFacts& facts) {
 }
 
 std::string environment_of(const SettingsFacts& facts) {
-  if (!facts.has_key || !facts.has_flag) return {};
-  std::string name = "TANDEM_";
-  for (const char c : facts.key) {
-    name += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  }
-  return name;
+  return facts.has_key && facts.has_flag ? variable_of(facts.key) : std::string();
 }
 
 std::string value_name_of(const SettingsFacts& facts) {
@@ -326,6 +331,10 @@ std::string SettingsTable::nearest_key(std::string_view key,
 }
 
 Status SettingsTable::load_environment(const Lookup& lookup) {
+  for (const Retired& retired : retired_) {
+    const std::string name = variable_of(retired.key);
+    if (lookup(name.c_str()) != nullptr) return check_retired(retired.key, name);
+  }
   for (SettingsField& field : fields_) {
     const std::string name = environment_of(field.facts());
     if (name.empty()) continue;
@@ -345,6 +354,17 @@ Status SettingsTable::load_environment(const Lookup& lookup) {
     TANDEM_TRY(field.set(texts, name));
   }
   return {};
+}
+
+void SettingsTable::retire(std::string key, std::string remedy) {
+  TANDEM_CHECK(find(key) == nullptr, "setting '{}' is retired and in the table", key);
+  retired_.push_back({std::move(key), std::move(remedy)});
+}
+
+Status SettingsTable::check_retired(std::string_view key, std::string_view source) const {
+  const auto found = std::ranges::find(retired_, key, &Retired::key);
+  if (found == retired_.end()) return {};
+  return invalid("{} is no longer a setting (from {}); {}", key, source, found->remedy);
 }
 
 Status SettingsTable::validate() const {

@@ -46,6 +46,7 @@ struct SettingsFacts {
   std::function<Status(const std::string&)> check;  // of a text; empty: any
   bool required = false;
   bool secret = false;
+  bool expert = false;   // for tests and measurements: help shows it only where all is asked for
   bool has_key = true;   // in files; with the flag also a variable
   bool has_flag = true;  // false: another command's
   bool many = false;     // of a list: one flag takes all words up to the next
@@ -74,6 +75,7 @@ class SettingsField {
   SettingsField& check(std::function<Status(const std::string&)> judge);  // of a text
   SettingsField& required();                 // validate() refuses an empty string or list
   SettingsField& secret();                   // its value is never printed
+  SettingsField& expert();                   // left out of --help and docs/settings.md
   SettingsField& flag_only();                // no TOML key and no environment name
   SettingsField& flag_as(std::string name);  // "adapter": --adapter, whatever the key
   SettingsField& short_flag(char letter);
@@ -123,6 +125,11 @@ class SettingsTable {
   // one.
   Status load_file(const std::filesystem::path& path, const FileReader& reader = {});
   Status load_environment(const Lookup& lookup);
+  // Says that `key` was a setting once and what to do instead: "use gpus". Files and variables that
+  // still have it are refused.
+  void retire(std::string key, std::string remedy);
+  // The error for a key that is gone, given by `source`; ok: there never was one of this name.
+  Status check_retired(std::string_view key, std::string_view source) const;
   // Ranges, choices and required fields, once, after all sources are read.
   Status validate() const;
 
@@ -139,6 +146,10 @@ class SettingsTable {
 
   std::string group_;
   std::deque<SettingsField> fields_;  // rows never move
+  struct Retired {
+    std::string key, remedy;
+  };
+  std::vector<Retired> retired_;
 };
 
 // The text of `candidates` closest to `text` by edit distance; empty when none is close.

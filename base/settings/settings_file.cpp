@@ -86,6 +86,7 @@ Status SettingsTable::load_file(const std::filesystem::path& path, const FileRea
     SettingsField* field = find(key.str());
     if (field == nullptr || !field->facts().has_key) {
       if (reader.any_key) continue;
+      TANDEM_TRY(check_retired(key.str(), at));
       if (others.empty() && reader.other_keys) others = reader.other_keys();
       if (std::ranges::find(others, key.str()) != others.end()) continue;
       const std::string close = nearest_key(key.str(), others);

@@ -8,15 +8,16 @@ void add_log_settings(SettingsTable& table, LogSettings& settings) {
   table.group("Log");
   table
       .add(settings.log_level, "log_level",
-           "what reaches standard error: debug, info, warning, error or off, and other levels for "
-           "folders of the sources, as in info,handoff=debug")
+           "what goes to standard error: debug, info, warning, error or off; folders of the "
+           "sources may have levels of their own, as in info,handoff=debug")
       .meta("LEVELS")
       .check([](const std::string& text) -> Status {
         // The setting's name comes before it and makes one sentence of both.
         const auto levels = log::Levels::parse(text);
         return levels ? Status() : invalid("cannot be read: {}", levels.status().message());
       });
-  table.add(settings.log_format, "log_format", "lines of text, or an object of JSON on each")
+  table
+      .add(settings.log_format, "log_format", "text: plain lines; json: a JSON object on each line")
       .choices({"text", "json"});
 }
 

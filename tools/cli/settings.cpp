@@ -70,222 +70,228 @@ void add_model_settings(SettingsTable& table, EngineSettings& s) {
       .meta("DIR")
       .required();
   table.add(s.served_model_name, "served_model_name",
-            "what requests call the base model; default: the folder's name");
+            "name of the base model in requests; default: the folder's name");
   table
       .add(s.dtype, "dtype",
-           "type to compute in; auto: the checkpoint's own, on a GPU bf16 instead of f32")
+           "type to compute in; auto: the checkpoint's own, but bf16 for f32 checkpoints on a GPU")
       .choices({"auto", "bf16", "f16", "f32", "bfloat16", "float16", "half", "float32", "float"});
-  table.add(s.load_format, "load_format", "dummy: random weights of the config's shape, no files")
+  table
+      .add(s.load_format, "load_format",
+           "dummy: random weights in the shape of config.json; no weight files are read")
       .choices({"auto", "dummy"});
   table
       .add(s.chat_template, "chat_template",
-           "Jinja template that renders all chats, in place of the checkpoint's and adapters' own")
+           "Jinja template for all chats; it replaces the checkpoint's and the adapters' own")
       .meta("FILE");
   table
-      .add(
-          s.special_tokens_in_content, "special_tokens_in_content",
-          "what a special token becomes that is written out in a chat's message, tool or document; "
-          "text: no message can end its turn or begin another")
+      .add(s.special_tokens_in_content, "special_tokens_in_content",
+           "how special tokens written in a chat's messages, tools and documents are read. tokens: "
+           "as special tokens; text: as plain text, so that no message can end its turn or begin "
+           "another")
       .choices({"tokens", "text"});
-  table.add(s.seed, "seed", "of dummy weights and, in generate, of sampling").at_least(0);
+  table.add(s.seed, "seed", "seed of dummy weights and, in generate, of sampling").at_least(0);
 }
 
 void add_adapter_settings(SettingsTable& table, EngineSettings& s, bool offered) {
   Adder add{table, "Adapters", offered};
   add(s.adapters, "adapters",
-      "each subfolder with an adapter_config.json is an adapter of that name")
+      "folder of adapters: each subfolder with an adapter_config.json is one, named after the "
+      "subfolder")
       .meta("DIR");
   add(s.strict_adapters, "strict_adapters",
-      "a subfolder of adapters that cannot be used ends the start; else it is left out, and "
+      "refuse to start if an adapter of that folder cannot be used; otherwise it is skipped, and "
       "/v1/adapters says why");
   add(s.follow_links_outside, "follow_links_outside",
-      "links in an adapter's folder may lead out of it, as Hugging Face's cache has them");
-  add(s.max_adapters, "max_adapters", "adapters loaded at once, in whatever tier")
+      "allow links that lead out of an adapter's folder, as in Hugging Face's cache");
+  add(s.max_adapters, "max_adapters", "adapters loaded at once, on the device or elsewhere")
       .range(0, 1000000);
   add(s.max_device_adapters, "max_device_adapters",
-      "adapters on the device at once, if the page pool has room for them")
+      "adapters on the device at once; the room in the page pool may limit them further")
       .range(0, 65536);
   add(s.host_tier_gb, "host_tier_gb",
-      "shared memory for adapters, a share for each NUMA node with CPU workers; those that fall "
-      "out "
-      "are read from disk again; 0: chosen")
+      "shared memory for adapter weights, divided among the NUMA nodes with CPU workers; an "
+      "adapter that does not fit is read from disk when it is needed; 0: chosen")
       .meta("GB")
       .at_least(0);
   add(s.adapter_mode, "adapter_mode",
-      "who computes a cold adapter. cached: nobody, all are on the device for good; on_demand: a "
-      "request waits for it; pipelined: each layer waits for its part; cpu_assist: CPU workers "
-      "until "
-      "all of it is there; planned: what the profile says is fastest, layer by layer")
+      "how a request starts whose adapter is not on the device. cached: all adapters stay on the "
+      "device; on_demand: the request waits for the whole adapter; pipelined: each layer waits for "
+      "its part; cpu_assist: CPU workers compute the adapter until it is loaded; planned: the "
+      "fastest way for each layer, by the costs of this machine")
       .choices(adapter_mode_names());
-  add(s.max_lora_rank, "max_lora_rank", "largest rank accepted").range(1, 512);
+  add(s.max_lora_rank, "max_lora_rank", "largest rank of an adapter").range(1, 512);
   add(s.lora_sharding, "lora_sharding",
-      "with tensor_parallel, x A of q, k, v, gate and up in decode steps. replicated: each device "
-      "computes all of it; gathered: each a share of the ranks, then they tell each other; auto: "
-      "what costs less, step by step; s-lora: gathered, and o and down as in S-LoRA's paper, to "
-      "compare with")
-      .choices(lora_sharding_names());
+      "how devices share the adapters' A of q, k, v, gate and up in decode steps with "
+      "tensor_parallel. replicated: each computes all of it; gathered: each computes a share of "
+      "the ranks and sends it to the others; auto: whichever costs less in each step; s-lora: as "
+      "gathered, with o and down as in S-LoRA's paper, for comparison")
+      .choices(lora_sharding_names())
+      .expert();
 }
 
 void add_handoff_settings(SettingsTable& table, EngineSettings& s, bool offered) {
   Adder add{table, "Adapters", offered};
   add(s.profile, "profile",
-      "what `tandem profile` measured on this machine; default: built-in figures")
+      "file of costs that `tandem profile` measured on this machine; default: built-in costs")
       .meta("FILE");
   add(s.learned_costs, "learned_costs",
-      "folder that keeps what is learnt of this machine's costs; none: it is forgotten; default: "
-      "~/.cache/tandem")
+      "folder that keeps the measured costs of this machine from run to run; none: they are not "
+      "kept; default: ~/.cache/tandem")
       .meta("DIR");
   add(s.calibrate, "calibrate",
-      "measure this machine's costs at the start (2 s) where nothing has been learnt and no "
-      "profile of certain figures is given");
+      "measure this machine's costs at the start (2 s), unless a profile or an earlier run tells "
+      "them");
   add(s.cpu_workers, "cpu_workers",
-      "processes that compute cold adapters, a core each; -1: chosen, 0: none")
+      "processes that compute adapters while they load, one core each; -1: chosen; 0: none")
       .range(-1, 64);
-  add(s.worker_cpus, "worker_cpus", "cores of these processes, as in 4-15; default: chosen")
+  add(s.worker_cpus, "worker_cpus", "cores of the CPU workers, as in 4-15; default: chosen")
       .meta("LIST");
-  add(s.worker_spin_ms, "worker_spin_ms", "without work they spin for this long, then sleep")
+  add(s.worker_spin_ms, "worker_spin_ms", "an idle CPU worker spins for this long, then sleeps")
       .meta("MS")
       .range(0, 60000);
   add(s.handoff_deadline_ms, "handoff_deadline_ms",
-      "longest wait for them; then the rows are computed again on the device")
+      "longest wait for CPU workers in a step; after it the device computes their rows again")
       .meta("MS")
       .range(1, 60000);
-  add(s.handoff_tokens, "handoff_tokens", "tokens of one step that they may be given")
-      .range(1, 8192);
+  add(s.handoff_tokens, "handoff_tokens", "tokens of one step that CPU workers may be given")
+      .range(1, 8192)
+      .expert();
 }
 
 void add_adapter_setting(SettingsTable& table, EngineSettings& s, bool offered) {
   Adder add{table, "Adapters", offered};
-  add(s.adapter, "adapter", "one more adapter; may be repeated").meta("NAME=DIR");
+  add(s.adapter, "adapter", "an adapter's name and folder; may be repeated").meta("NAME=DIR");
 }
 
 void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered) {
   Adder add{table, "Batching", offered};
-  add(s.max_model_len, "max_model_len", "longest prompt plus answer; 0: the model's context")
+  add(s.max_model_len, "max_model_len",
+      "longest prompt plus answer, in tokens; 0: the model's context length")
       .at_least(0);
   add(s.max_num_seqs, "max_num_seqs", "sequences that run at once").range(1, 65536);
   add(s.max_num_batched_tokens, "max_num_batched_tokens",
-      "tokens of one step; longer prompts are computed in chunks")
+      "most tokens of one step; longer prompts are computed in chunks")
       .range(1, 1048576);
-  add(s.max_queue, "max_queue", "sequences that may wait; more are told 429").range(1, 10000000);
+  add(s.max_queue, "max_queue", "sequences that may wait; further requests get 429")
+      .range(1, 10000000);
   add(s.queue_order, "queue_order",
-      "who goes first. priority: the lowest `priority` of requests (0 where none is given), then "
-      "as "
-      "they came; arrival: as they came, priorities count for nothing")
+      "which waiting request starts first. priority: the one with the lowest `priority` (0 if it "
+      "has none), then the oldest; arrival: the oldest, priorities do not count")
       .choices({"priority", "arrival"});
   add(s.fair_tenants, "fair_tenants",
-      "tenants take turns by the tokens they have had; a tenant is the header "
-      "x-gateway-inference-fairness-id, else `user`, else the API key");
+      "tenants take turns, by the tokens they have had. A tenant is the header "
+      "x-gateway-inference-fairness-id, otherwise the field `user`, otherwise the API key");
   add(s.early_abort, "early_abort",
-      "requests with a first-token deadline that would miss it are told 429 before they begin");
+      "answer 429 at once to a request that would miss its first-token deadline");
   add(s.adapter_clusters, "adapter_clusters",
-      "once so many adapters are in the batch, requests of others wait while there are some of "
-      "these; 0: any number")
+      "once the batch has this many adapters, requests for other adapters wait while requests for "
+      "these are queued; 0: no limit")
       .range(0, 65536);
   add(s.max_passed_over, "max_passed_over",
-      "admissions of later requests that clusters or overload may put before one; then it is "
-      "passed no more")
+      "most later requests that may start before a waiting one, because of adapter_clusters or "
+      "overload")
       .range(0, 1000000);
   add(s.pool_gb, "pool_gb",
-      "memory that KV and adapters share, on each device; 0: what a GPU has left, or enough for "
-      "the "
-      "settings above")
+      "memory for the KV cache and adapters, on each device; 0: most of what is free on a GPU, on "
+      "the host what the settings above need")
       .meta("GB")
       .at_least(0);
-  add(s.pool_pages, "pool_pages", "the same in pages; 0: from pool_gb").range(0, 1 << 30);
-  add(s.page_tokens, "page_tokens", "tokens of one page").range(1, 1024);
-  add(s.prefix_cache, "prefix_cache", "prompts that begin alike share what was computed of them");
+  table.retire("pool_pages", "use pool_gb");
+  table.retire("page_tokens", "leave it out: a page always holds 16 tokens");
+  add(s.prefix_cache, "prefix_cache", "prompts that begin alike share their part of the KV cache");
   add(s.grammar_cache_mb, "grammar_cache_mb",
-      "compiled constraints (JSON schemas, patterns, grammars) kept for the next request; 0: none")
+      "memory for compiled constraints (JSON schemas, patterns, grammars), which later requests "
+      "use again; 0: none")
       .meta("MB")
       .range(0, 1 << 20);
-  add(s.overlap, "overlap", "prepare a step while the one before it runs");
+  add(s.overlap, "overlap", "prepare a step while the one before it runs").expert();
   add(s.graphs, "graphs",
-      "launch decode steps from recordings; layers: also short steps with prompts or loads, layer "
-      "by layer, where they begin on an idle device; auto: on, on a GPU")
+      "record decode steps once and launch them from the recordings. layers: also short steps with "
+      "prompts or loads, layer by layer, if they begin on an idle device; auto: on for a GPU, off "
+      "for the host")
       .choices({"auto", "on", "layers", "off"});
   add(s.max_graph_batch, "max_graph_batch", "rows of the largest step that is recorded")
-      .range(1, 1024);
+      .range(1, 1024)
+      .expert();
   add(s.record_steps, "record_steps",
-      "write every step with its tokens into this file; `tandem replay` runs them again")
+      "file that every step and its tokens are written to; `tandem replay` runs them again")
       .meta("FILE");
 }
 
 void add_server_settings(SettingsTable& table, ServerSettings& s, bool offered) {
   Adder add{table, "Server", offered};
-  add(s.host, "host", "address to listen on; 0.0.0.0: all of this machine's").meta("ADDR");
-  add(s.port, "port", "port to listen on; 0: any free one, told in the log").range(0, 65535);
+  add(s.host, "host", "address to listen on; 0.0.0.0: all addresses of this machine").meta("ADDR");
+  add(s.port, "port", "port to listen on; 0: a free one, which the log names").range(0, 65535);
   add(s.api_key, "api_key",
-      "clients must send it as bearer token; the variable keeps it out of process lists")
+      "key that clients must send as a bearer token; process lists show the flag but not the "
+      "variable")
       .meta("KEY")
       .secret();
   add(s.metrics_without_key, "metrics_without_key",
-      "with an api_key: /metrics is told to everybody, as /health and /ready are");
+      "/metrics needs no key, like /health and /ready");
   add(s.adapter_root, "adapter_root",
-      "/v1/load_lora_adapter may read below this folder; may be repeated; none: loading is off")
+      "folder below which /v1/load_lora_adapter may read; may be repeated; default: loading is off")
       .meta("DIR");
   add(s.cors_origins, "cors_origins",
-      "pages of this origin (https://chat.example.org; *: all) may call from a browser; may be "
-      "repeated")
+      "origin of web pages that may call the server from a browser, as in "
+      "https://chat.example.org; *: all; may be repeated")
       .meta("ORIGIN");
-  add(s.request_log, "request_log", "a line in the log for each request that ended");
-  add(s.max_connections, "max_connections", "connections at once; more are told 503")
+  add(s.request_log, "request_log", "log a line for each request that has ended");
+  add(s.max_connections, "max_connections", "connections at once; further ones get 503")
       .range(1, 1000000);
-  add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
+  add(s.max_body_mb, "max_body_mb", "longest request body; longer ones get 413")
       .meta("MB")
       .range(0.001, 1024);
   add(s.keep_alive_s, "keep_alive_s",
-      "a connection without a request is closed after this; above the idle time of a load balancer "
-      "in front")
+      "a connection without a request is closed after this time; set it longer than the idle "
+      "timeout of a load balancer in front")
       .meta("SECONDS")
       .range(1, 86400);
   add(s.trust_request_chat_template, "trust_request_chat_template",
-      "requests may bring a chat_template of their own");
+      "requests may bring their own chat_template");
   add(s.tool_call_parser, "tool_call_parser",
-      "how the model writes calls of tools in chat answers; auto: as its chat template shows")
+      "format of the model's tool calls in chat answers; auto: found in the chat template")
       .choices({"auto", "llama3", "hermes", "mistral", "none"});
   add(s.generation_config, "generation_config",
-      "defaults of sampling; auto: the checkpoint's generation_config.json; none: OpenAI's")
+      "defaults of sampling. auto: those of the checkpoint's generation_config.json; none: "
+      "OpenAI's")
       .choices({"auto", "none"});
   add(s.slo_ttft_ms, "slo_ttft_ms",
-      "first-token deadline of requests that give none by x-slo-ttft-ms; 0: none")
+      "first-token deadline of requests without the header x-slo-ttft-ms; 0: none")
       .meta("MS")
       .range(0, 86400000);
   add(s.slo_tpot_ms, "slo_tpot_ms",
-      "objective for the time between tokens where x-slo-tpot-ms gives none; 0: none")
+      "objective for the time between tokens of requests without the header x-slo-tpot-ms; 0: none")
       .meta("MS")
       .range(0, 86400000);
-  add(s.max_answer_mb, "max_answer_mb",
-      "memory that one answer may take; a request that might take more is told 400")
-      .meta("MB")
-      .range(1, 1048576);
+  table.retire("max_answer_mb", "use max_answers_mb, of which one answer may take an eighth");
   add(s.max_answers_mb, "max_answers_mb",
-      "memory that all answers under way may take; beyond it requests are told 429")
+      "memory that all running answers may take; further requests get 429. One answer may take an "
+      "eighth of it; a request that may need more gets 400")
       .meta("MB")
       .range(1, 1048576);
-  add(s.drain_timeout_s, "drain_timeout_s",
-      "after SIGTERM, wait this long for running requests to end")
+  add(s.drain_timeout_s, "drain_timeout_s", "after SIGTERM, running requests have this long to end")
       .meta("SECONDS")
       .range(0, 86400);
   add(s.registry, "registry",
-      "a cluster's registry, sqlite:FILE or etcd://HOST:PORT,...: the server is entered there, and "
-      "serves the adapters there whose folders are under an adapter_root")
+      "registry of a cluster, sqlite:FILE or etcd://HOST:PORT,...: the server registers itself "
+      "there and serves those of its adapters whose folders are below an adapter_root")
       .meta("URL");
   add(s.advertise, "advertise",
-      "how others reach this server, told in the registry; default: http://HOST:PORT")
+      "address of this server in the registry, for others to reach it; default: http://HOST:PORT")
       .meta("URL");
   add(s.adapter_store, "adapter_store",
-      "adapters of the registry whose folders cannot be read here are fetched from other engines "
-      "into this folder; none: they are not")
+      "folder for adapters of the registry that cannot be read on this machine: they are fetched "
+      "from other engines; default: they are not")
       .meta("DIR");
   add(s.adapter_store_gb, "adapter_store_gb",
-      "what adapter_store may hold; those used least recently go")
+      "size limit of adapter_store; the least recently used adapters are removed")
       .meta("GB")
       .range(0.000001, 1e6);
   add(s.verify_base, "verify_base",
-      "the base's identity, by which routers tell engines that can go on with each other's "
-      "streams, "
-      "is of every byte of its weights, not of a sample: reads all of them once more at the start");
+      "identify the base model by every byte of its weights, not by a sample; routers continue a "
+      "stream only on an engine with the same identity. All weights are read once more at the "
+      "start");
 }
 
 }  // namespace
@@ -304,40 +310,49 @@ LoraSharding EngineSettings::sharding() const {
 
 void add_device_settings(SettingsTable& table, EngineSettings& s) {
   table.group("Device");
-  table.add(s.device, "device", "where to compute; auto: a GPU if one can be used, else the host")
+  table
+      .add(s.device, "device",
+           "where to compute; auto: a GPU if one can be used, otherwise the host")
       .choices({"auto", "cuda", "host"});
-  table.add(s.gpu, "gpu", "which GPU, counted from 0").range(0, 1023);
   table
       .add(s.tensor_parallel, "tensor_parallel",
-           "devices that share the model, each a part of every layer: GPUs, or host devices")
+           "devices that share the model; each holds a part of every layer")
       .range(1, 8);
   table
       .add(s.gpus, "gpus",
-           "which GPUs share it, as in 0,1, by their numbers; default: that of `gpu` and those "
-           "that follow")
+           "numbers of the GPUs, as in 2 or 0,1, one for each device of tensor_parallel; default: "
+           "from 0 on")
       .meta("LIST");
   table
       .add(s.collectives, "collectives",
-           "what adds up GPUs' results: kernels of our own, which need GPUs that map each other's "
-           "memory, or NCCL (libnccl.so.2); auto: our own where they can")
-      .choices({"auto", "own", "nccl"});
-  table.add(s.threads, "threads", "compute threads of the host device; 0: one per physical core")
+           "how GPUs add up their results. own: Tandem's kernels, for GPUs that can map each "
+           "other's memory; nccl: the library libnccl.so.2; auto: own where it is possible")
+      .choices({"auto", "own", "nccl"})
+      .expert();
+  table
+      .add(s.threads, "threads",
+           "compute threads of the host device; 0: one for each physical core")
       .range(0, 1024);
   table
       .add(s.cpus, "cpus",
-           "cores that these threads are pinned to, as in 0-3,8; on a GPU, with worker_cpus: the "
-           "engine's own; default: chosen")
+           "cores for these threads, as in 0-3,8; on a GPU, together with worker_cpus: cores for "
+           "the engine; default: chosen")
       .meta("LIST");
+  table.retire("gpu", "use gpus, which takes one number, too");
   table.add(s.pin, "pin", "pin each compute thread to a core of its own");
   table.add(s.slow_cores, "slow_cores",
-            "where a machine has several kinds of cores, slow ones work as well");
-  table.add(s.claim_cores, "claim_cores",
-            "leave cores alone that other engines of this machine have claimed, and claim ours");
+            "use slow cores as well, on a machine with several kinds of cores");
+  table
+      .add(s.claim_cores, "claim_cores",
+           "claim the cores of this engine, and avoid those that other engines of this machine "
+           "have claimed")
+      .expert();
   table
       .add(s.link_gbps, "link_gbps",
-           "copy to a device at this many gigabytes per second, as over a slower link; 0: as fast "
-           "as it goes")
-      .at_least(0);
+           "limit copies to a device to this many gigabytes per second, as on a slower link; 0: no "
+           "limit")
+      .at_least(0)
+      .expert();
 }
 
 void add_engine_settings(SettingsTable& table, EngineSettings& engine, ServerSettings& server,

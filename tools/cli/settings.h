@@ -46,9 +46,8 @@ struct EngineSettings {
   std::string lora_sharding{to_string(LoraSharding::automatic)};
   // Device
   std::string device = "auto";
-  std::int64_t gpu = 0;              // index of the CUDA GPU
   std::int64_t tensor_parallel = 1;  // devices that share the model
-  std::string gpus;                  // "0,1"; empty: `gpu` and those that follow it
+  std::string gpus;                  // "0,1": a GPU for each; empty: the first ones
   std::string collectives = "auto";
   std::int64_t threads = 0;  // 0: one per physical core that this process may use
   std::string cpus;          // "0-3,8"; empty: all that this process may use
@@ -67,9 +66,7 @@ struct EngineSettings {
   std::int64_t adapter_clusters = 0;  // 0: any number
   std::int64_t max_passed_over = engine_defaults::kMaxPassedOver;
   // Page pool
-  double pool_gb = 0;           // 0: automatic
-  std::int64_t pool_pages = 0;  // 0: from pool_gb
-  std::int64_t page_tokens = engine_defaults::kPageTokens;
+  double pool_gb = 0;  // 0: automatic
   bool prefix_cache = true;
   std::int64_t grammar_cache_mb = engine_defaults::kGrammarCacheMb;
   bool overlap = true;
@@ -98,10 +95,9 @@ struct ServerSettings {
   bool trust_request_chat_template = false;
   std::string tool_call_parser = "auto";
   std::string generation_config = "auto";
-  double slo_ttft_ms = 0;  // 0: none
-  double slo_tpot_ms = 0;  // 0: none
-  double max_answer_mb = 128;
-  double max_answers_mb = 1024;
+  double slo_ttft_ms = 0;        // 0: none
+  double slo_tpot_ms = 0;        // 0: none
+  double max_answers_mb = 1024;  // of which one answer may take an eighth
   double drain_timeout_s = 30;
   std::string registry;       // URL; empty: none
   std::string advertise;      // URL; empty: of host and port

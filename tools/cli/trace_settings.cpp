@@ -13,16 +13,18 @@ void add_trace_settings(SettingsTable& table, TraceSettings& settings, bool offe
     return offered ? row : row.in_file_only();
   };
   add(settings.trace, "trace",
-      "write what requests and steps take to this file, as events that ui.perfetto.dev opens")
+      "file for the times of requests and steps, which ui.perfetto.dev opens")
       .meta("FILE");
-  add(settings.trace_mb, "trace_mb", "at half of this the file is renamed to FILE.1 and begun anew")
+  add(settings.trace_mb, "trace_mb",
+      "size limit of the trace; at half of it the file is renamed to FILE.1 and a new one begins")
       .meta("MB")
-      .range(1, 1048576);
+      .range(1, 1048576)
+      .expert();
   add(settings.otlp_endpoint, "otlp_endpoint",
-      "send spans of requests to this OpenTelemetry collector, http://HOST:4318")
+      "OpenTelemetry collector that gets the spans of requests, as in http://HOST:4318")
       .meta("URL");
   add(settings.trace_sample, "trace_sample",
-      "share of requests that are traced, where their caller has not decided (traceparent)")
+      "share of requests that are traced, unless their caller has decided (header traceparent)")
       .meta("SHARE")
       .range(0, 1);
 }

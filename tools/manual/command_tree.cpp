@@ -54,7 +54,7 @@ class Reader final : public HelpReader {
     at_->description = command.summary;
     at_->examples = command.examples;
     for (const SettingsField& field : table.fields()) {
-      if (field.facts().has_flag) at_->flags.push_back(field.facts());
+      if (field.facts().has_flag && !field.facts().expert) at_->flags.push_back(field.facts());
     }
   }
 

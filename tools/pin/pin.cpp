@@ -21,16 +21,11 @@ constexpr Subcommand kPinCommands[] = {
     {"check", "whether the workers of running engines are where they belong", run_pin_check},
 };
 
-// Of --gpu; none: of the settings of a server.
-Result<std::vector<int>> gpus_apart(const PinSettings& settings) {
-  Result<std::vector<int>> gpus = parse_id_list(settings.gpu);
-  if (!gpus) return gpus.status().with_context("gpu");
-  if (gpus->size() > 1 && settings.engine.tensor_parallel > 1) {
-    return invalid(
-        "gpu: {} are GPUs with a model each, and tensor_parallel says that {} share one; name "
-        "those with --gpus",
-        settings.gpu, settings.engine.tensor_parallel);
-  }
+// The GPUs of `gpus` that have a model each; none where they share one.
+Result<std::vector<int>> gpus_apart(const EngineSettings& engine) {
+  if (engine.tensor_parallel > 1) return std::vector<int>();
+  Result<std::vector<int>> gpus = parse_id_list(engine.gpus);
+  if (!gpus) return gpus.status().with_context("gpus");
   return gpus;
 }
 
@@ -75,12 +70,6 @@ void add_pin_settings(SettingsTable& table, PinSettings& s, std::vector<std::str
   table.add(s.node, "node", "node for both; -1: the GPU's").range(-1, 1 << 20).flag_only();
   table.add(s.all_nodes, "all_nodes", "further nodes may be used, nearest first").flag_only();
   table.add(s.smt, "smt", "SMT siblings may be used, when cores run out").flag_only();
-  table
-      .add(s.gpu, "gpu_list",
-           "which GPU, counted from 0; several, as in 0,1,2, serve a model each: a plan for each")
-      .meta("LIST")
-      .flag_as("gpu")
-      .flag_only();
   offered.insert(offered.end(), {"device", "gpus", "tensor_parallel", "slow_cores"});
   add_server_keys(table, s, offered);
 }
@@ -127,18 +116,18 @@ Result<PinnedMachine> read_pinned_machine(const PinSettings& settings) {
   options.node = static_cast<int>(settings.node);
   options.all_nodes = settings.all_nodes;
   options.smt = settings.smt;
-  TANDEM_ASSIGN(const std::vector<int> apart, gpus_apart(settings));
+  TANDEM_ASSIGN(const std::vector<int> apart, gpus_apart(settings.engine));
   EngineSettings engine = settings.engine;
-  if (!apart.empty()) engine.gpu = apart.front();
-  // The default, 0, is no wish where PCI shows no GPU.
-  if (!options.host_device && (!made.map.gpus.empty() || engine.gpu > 0 || !engine.gpus.empty())) {
+  if (!apart.empty()) engine.gpus = std::to_string(apart.front());
+  // Where PCI shows no GPU, a plan is for one only if `gpus` names it.
+  if (!options.host_device && (!made.map.gpus.empty() || !engine.gpus.empty())) {
     TANDEM_ASSIGN(options.gpus, chosen_gpus(engine));
   }
   return made;
 }
 
 Result<std::vector<PinPlan>> plan_each(const PinSettings& settings, const PinnedMachine& machine) {
-  TANDEM_ASSIGN(std::vector<int> gpus, gpus_apart(settings));
+  TANDEM_ASSIGN(std::vector<int> gpus, gpus_apart(settings.engine));
   if (machine.options.host_device || gpus.size() < 2) gpus.resize(1);
   std::vector<PinPlan> plans;
   PinOptions options = machine.options;

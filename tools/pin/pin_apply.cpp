@@ -49,7 +49,8 @@ Status apply_to_config(const PinSettings& settings, const std::string& path) {
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
   TANDEM_ASSIGN(const std::vector<PinPlan> plans, plan_each(settings, machine));
   if (plans.size() > 1) {
-    return invalid("gpu: {} is one engine's file; name one of the GPUs {}", path, settings.gpu);
+    return invalid("gpus: {} is the file of one engine, and {} names several; name one of them",
+                   path, settings.engine.gpus);
   }
   const PinPlan& plan = plans.front();
   TANDEM_TRY(check_conflicts(settings, plan, path));

@@ -28,7 +28,6 @@ struct PinSettings {
   std::int64_t node = -1;
   bool all_nodes = false;
   bool smt = false;
-  std::string gpu;  // "0,1": a plan for each
   // Which devices, and all else that the server's config files may hold.
   EngineSettings engine;
   ServerSettings server;
@@ -49,7 +48,8 @@ struct PinnedMachine {
 };
 Result<PinnedMachine> read_pinned_machine(const PinSettings& settings);
 
-// One for each GPU of --gpu, each beside those before it; else one of machine.options. On this
+// One for each of `gpus` where each of them has a model of its own, each beside those before it;
+// else one of machine.options. On this
 // machine each tells which engines run on its cores now.
 Result<std::vector<PinPlan>> plan_each(const PinSettings& settings, const PinnedMachine& machine);
 

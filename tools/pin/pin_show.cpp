@@ -32,8 +32,8 @@ const CommandInfo kPlan{"pin plan", "[flags]",
                         "has them (`taskset -c LIST tandem ...`).",
                         "  tandem pin plan\n"
                         "  tandem pin plan --workers 8 --exclude 0-1\n"
-                        "  tandem pin plan --gpu 0,1,2,3\n"
-                        "  tandem pin plan --xml server.xml --gpu 1 --all-nodes --json"};
+                        "  tandem pin plan --gpus 0,1,2,3\n"
+                        "  tandem pin plan --xml server.xml --gpus 1 --all-nodes --json"};
 
 struct ViewSettings {
   bool json = false;

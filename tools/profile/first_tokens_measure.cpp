@@ -74,7 +74,7 @@ class FirstTokens {
     with.max_device_adapters = std::max(with.max_device_adapters, adapters + 2);
     const ModelConfig& c = target_.config;
     with.max_model_len = std::min<std::int64_t>(kContext, c.max_position_embeddings);
-    if (with.pool_gb == 0 && with.pool_pages == 0) {
+    if (with.pool_gb == 0) {
       const auto context =
           static_cast<double>(4 * with.max_model_len * c.num_layers * c.kv_size()) *
           static_cast<double>(size_of(target_.dtype));

@@ -7,109 +7,120 @@ namespace tandem {
 
 void add_route_settings(SettingsTable& table, RouteSettings& s) {
   table.group("Engines");
-  table.add(s.engine, "engine", "an engine's address, http://HOST:PORT; may be repeated")
+  table.add(s.engine, "engine", "address of an engine, as in http://HOST:PORT; may be repeated")
       .meta("URL");
   table
       .add(s.registry, "registry",
-           "a cluster's registry, sqlite:FILE or etcd://HOST:PORT,...: engines that have a lease "
-           "there come and go by themselves; instead of engine, or beside it")
+           "registry of a cluster, sqlite:FILE or etcd://HOST:PORT,...: its engines are used as "
+           "they come and go; may be given with engine")
       .meta("URL");
-  table.add(s.policy, "policy", "who chooses an engine for a request").choices(policy_names());
-  table.add(s.seed, "seed", "of policies that draw or hash: the same for all routers").at_least(0);
+  table.add(s.policy, "policy", "rule that chooses an engine for each request")
+      .choices(policy_names());
+  table
+      .add(s.seed, "seed",
+           "seed of policies that draw or hash; give it the same value on all routers")
+      .at_least(0);
   table
       .add(s.slo_decode_ms, "slo_decode_ms",
-           "rank_aware avoids engines where a step would take longer; 0: no such limit")
+           "rank_aware avoids engines where a decode step would take longer; 0: no limit")
       .meta("MS")
       .range(0, 60000);
   table.group("Consolidation");
   table.add(s.consolidate, "consolidate",
             "move streams from lightly loaded engines to others that have room, so that engines "
-            "become free");
+            "become idle");
   table
       .add(s.consolidate_after_s, "consolidate_after_s",
-           "when the load has fitted on fewer engines for so long; also the least time between two "
-           "that are freed")
+           "an engine is freed once the load has fitted on fewer engines for this long, and at "
+           "most one in this time")
       .meta("SECONDS")
-      .range(0.02, 86400);
+      .range(0.02, 86400)
+      .expert();
   table
       .add(s.consolidate_again_s, "consolidate_again_s",
-           "a stream that was moved stays where it is for so long")
+           "a stream that was moved stays where it is for this long")
       .meta("SECONDS")
-      .range(0, 86400);
+      .range(0, 86400)
+      .expert();
   table
       .add(s.consolidate_pause_ms, "consolidate_pause_ms",
-           "an engine with a stream that is expected to say nothing for longer while it moves, its "
-           "adapter's cold start counted, is left as it is")
+           "an engine is not freed if moving one of its streams is expected to pause it for longer")
       .meta("MS")
-      .range(0, 600000);
+      .range(0, 600000)
+      .expert();
   table.group("Server");
-  table.add(s.host, "host", "address to listen on; 0.0.0.0: all of this machine's").meta("ADDR");
-  table.add(s.port, "port", "port to listen on; 0: any free one, told in the log").range(0, 65535);
+  table.add(s.host, "host", "address to listen on; 0.0.0.0: all addresses of this machine")
+      .meta("ADDR");
+  table.add(s.port, "port", "port to listen on; 0: a free one, which the log names")
+      .range(0, 65535);
   table
       .add(s.api_key, "api_key",
-           "clients must send it as bearer token, and the router sends it to the engines; the "
-           "variable keeps it out of process lists")
+           "key that clients must send as a bearer token, and that the router sends to the "
+           "engines; process lists show the flag but not the variable")
       .meta("KEY")
       .secret();
   table.add(s.metrics_without_key, "metrics_without_key",
-            "with an api_key: /metrics is told to everybody, as /health and /ready are");
+            "/metrics needs no key, like /health and /ready");
   table
-      .add(
-          s.cors_origins, "cors_origins",
-          "pages of this origin (https://chat.example.org; *: all) may call from a browser; may be "
-          "repeated")
+      .add(s.cors_origins, "cors_origins",
+           "origin of web pages that may call the server from a browser, as in "
+           "https://chat.example.org; *: all; may be repeated")
       .meta("ORIGIN");
-  table.add(s.max_connections, "max_connections", "connections at once; more are told 503")
+  table.add(s.max_connections, "max_connections", "connections at once; further ones get 503")
       .range(1, 65536);
-  table.add(s.request_log, "request_log", "a line in the log for each request that ended");
-  table.add(s.max_body_mb, "max_body_mb", "longest request body; longer ones are told 413")
+  table.add(s.request_log, "request_log", "log a line for each request that has ended");
+  table.add(s.max_body_mb, "max_body_mb", "longest request body; longer ones get 413")
       .meta("MB")
       .range(0.001, 1024);
   table
       .add(s.keep_alive_s, "keep_alive_s",
-           "a connection without a request is closed after this; above the idle time of a load "
-           "balancer in front")
+           "a connection without a request is closed after this time; set it longer than the idle "
+           "timeout of a load balancer in front")
       .meta("SECONDS")
       .range(1, 86400);
   table
       .add(s.drain_timeout_s, "drain_timeout_s",
-           "after SIGTERM, wait this long for running requests to end")
+           "after SIGTERM, running requests have this long to end")
       .meta("SECONDS")
       .range(0, 86400);
   table.group("Patience");
-  table.add(s.max_queue, "max_queue", "requests that may wait for an engine; more are told 429")
+  table.add(s.max_queue, "max_queue", "requests that may wait for an engine; further ones get 429")
       .range(0, 1000000);
-  table.add(s.queue_timeout_s, "queue_timeout_s", "a request that waited longer is told 429")
+  table
+      .add(s.queue_timeout_s, "queue_timeout_s",
+           "a request that has waited this long for an engine gets 429")
       .meta("SECONDS")
       .range(0.001, 86400);
   table
       .add(s.first_byte_timeout_s, "first_byte_timeout_s",
-           "a stream that has not begun by then is asked of another engine")
+           "a stream that has not begun after this time is started on another engine")
       .meta("SECONDS")
       .range(0.001, 86400);
   table
       .add(s.stall_timeout_s, "stall_timeout_s",
-           "a stream that says nothing for longer goes on at another engine")
+           "a stream that has been silent for this long continues on another engine")
       .meta("SECONDS")
       .range(0.001, 86400);
   table
-      .add(s.answer_timeout_s, "answer_timeout_s",
-           "an answer that is no stream and not there by then is asked of another engine")
+      .add(
+          s.answer_timeout_s, "answer_timeout_s",
+          "a request without a stream that has no answer after this time is sent to another engine")
       .meta("SECONDS")
       .range(0.001, 86400);
   table
       .add(s.heartbeat_timeout_s, "heartbeat_timeout_s",
-           "an engine whose statistics are silent for longer is set aside, its requests moved")
+           "an engine that sends no statistics for this long gets no requests, and its running "
+           "ones move to others")
       .meta("SECONDS")
       .range(0.6, 3600);
   table
       .add(s.recover_timeout_s, "recover_timeout_s",
-           "how long a request that an engine failed waits for another")
+           "a request whose engine failed waits this long for another one")
       .meta("SECONDS")
       .range(0, 86400);
   table
       .add(s.max_attempts, "max_attempts",
-           "engines that a request is asked of, one after the other, without a token's progress")
+           "engines that are tried for one request, one after the other, without a new token")
       .range(1, 100);
   add_log_settings(table, s.log);
   add_trace_settings(table, s.tracing);

@@ -45,6 +45,10 @@ const CommandInfo kInfo{
 // Two such halves: each holds what the largest bodies (max_body_mb) need to be let go.
 constexpr std::size_t kReserveBytes = std::size_t{32} << 20;
 
+// So many answers of the most memory fit in max_answers_mb: one client does not keep all others
+// out.
+constexpr std::uint64_t kAnswersAtOnce = 8;
+
 ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
   ServerOptions options;
   options.host = settings.host;
@@ -56,8 +60,8 @@ ServerOptions server_options(const ServerSettings& settings, bool early_abort) {
   options.request_log = settings.request_log;
   options.max_body_bytes = static_cast<std::size_t>(settings.max_body_mb * 1024 * 1024);
   options.keep_alive = duration_of(settings.keep_alive_s);
-  options.max_answer_bytes = static_cast<std::uint64_t>(settings.max_answer_mb * 1024 * 1024);
   options.max_answers_bytes = static_cast<std::uint64_t>(settings.max_answers_mb * 1024 * 1024);
+  options.max_answer_bytes = options.max_answers_bytes / kAnswersAtOnce;
   options.max_connections = static_cast<int>(settings.max_connections);
   options.trust_request_chat_template = settings.trust_request_chat_template;
   options.objectives = {settings.slo_ttft_ms / 1e3, settings.slo_tpot_ms / 1e3};

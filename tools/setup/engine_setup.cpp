@@ -331,7 +331,7 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   }
   std::int64_t length =
       settings.max_model_len > 0 ? settings.max_model_len : config.max_position_embeddings;
-  const std::int64_t page_tokens = settings.page_tokens;
+  constexpr std::int64_t page_tokens = engine_defaults::kPageTokens;
   const auto pages_of = [&](std::int64_t tokens) {
     return (tokens + page_tokens - 1) / page_tokens;
   };

@@ -1,6 +1,7 @@
 #include "tools/setup/gpus.h"
 
-#include <algorithm>
+#include <numeric>
+#include <string>
 
 #include "cpu_lora/topology/machine_map.h"
 #include "gpu/cuda/cuda_device.h"
@@ -11,27 +12,25 @@ Result<std::vector<int>> chosen_gpus(const EngineSettings& settings) {
   const auto count = static_cast<std::size_t>(settings.tensor_parallel);
   if (settings.gpus.empty()) {
     std::vector<int> gpus(count);
-    std::generate(gpus.begin(), gpus.end(),
-                  [next = static_cast<int>(settings.gpu)]() mutable { return next++; });
+    std::iota(gpus.begin(), gpus.end(), 0);
     return gpus;
-  }
-  if (count == 1) {
-    return invalid("gpus: {} are to share a model, and tensor_parallel says 1; say --gpu for one",
-                   settings.gpus);
   }
   const Result<std::vector<int>> listed = parse_id_list(settings.gpus);
   if (!listed) return invalid("gpus: '{}' is not a list as in 0,1 or 0-3", settings.gpus);
   if (listed->size() != count) {
-    return invalid("gpus: {} are {} GPUs, and tensor_parallel says {}; make the numbers agree",
+    return invalid("gpus: {} names {} GPUs, but tensor_parallel is {}; make the numbers agree",
                    settings.gpus, listed->size(), count);
   }
   return *listed;
 }
 
-EngineSettings on_first_device(EngineSettings settings) {
+int first_gpu(const EngineSettings& settings) {
   const Result<std::vector<int>> gpus = chosen_gpus(settings);
-  if (gpus && !gpus->empty()) settings.gpu = gpus->front();
-  settings.gpus.clear();
+  return gpus ? gpus->front() : 0;
+}
+
+EngineSettings on_first_device(EngineSettings settings) {
+  settings.gpus = std::to_string(first_gpu(settings));
   settings.tensor_parallel = 1;
   return settings;
 }

@@ -10,9 +10,12 @@
 
 namespace tandem {
 
-// Their numbers, one for each of `tensor_parallel` devices: those of `gpus`, else `gpu` and those
-// that follow it. Whether they are there is not looked at.
+// Their numbers, one for each of `tensor_parallel` devices: those of `gpus`, else the first ones.
+// Whether they are there is not looked at.
 Result<std::vector<int>> chosen_gpus(const EngineSettings& settings);
+
+// The first of them; 0 where chosen_gpus() is an error.
+int first_gpu(const EngineSettings& settings);
 
 // Settings of one device, the first of those that `settings` names.
 EngineSettings on_first_device(EngineSettings settings);

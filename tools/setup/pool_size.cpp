@@ -35,17 +35,15 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
   const auto page_bytes = static_cast<double>(layout.page_bytes);
   const std::int64_t most = most_pages(layout);
   // Held below what an integer can be.
-  const auto pages = settings.pool_pages > 0
-                         ? settings.pool_pages
-                         : static_cast<std::int64_t>(std::min(settings.pool_gb * 1e9 / page_bytes,
-                                                              2.0 * static_cast<double>(most)));
+  const auto pages = static_cast<std::int64_t>(
+      std::min(settings.pool_gb * 1e9 / page_bytes, 2.0 * static_cast<double>(most)));
   if (pages < 1) {
     return invalid("pool_gb: {} does not hold one page of {}; raise it", settings.pool_gb,
                    bytes_text(page_bytes));
   }
   if (pages > most) {
-    return invalid("{}: a page pool has at most {} pages of {} tokens; lower it",
-                   settings.pool_pages > 0 ? "pool_pages" : "pool_gb", most, layout.page_tokens);
+    return invalid("pool_gb: a page pool has at most {} pages of {} tokens; lower it", most,
+                   layout.page_tokens);
   }
   return pages;
 }
@@ -56,8 +54,8 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
                                        DType dtype, std::int64_t max_model_len,
                                        const Device& device, std::size_t host_tier_bytes) {
   const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // of the most bytes
-  const PoolLayout layout = PoolLayout::of(shape_of_shard(config, shard.size), dtype,
-                                           static_cast<std::int32_t>(settings.page_tokens));
+  const PoolLayout layout =
+      PoolLayout::of(shape_of_shard(config, shard.size), dtype, engine_defaults::kPageTokens);
   const ModelLimits limits{static_cast<std::int32_t>(settings.max_num_batched_tokens),
                            max_logit_rows(static_cast<std::int32_t>(settings.max_num_seqs)),
                            max_model_len, static_cast<std::int32_t>(settings.max_lora_rank)};
@@ -77,21 +75,20 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
   const double host_pages = room_for_pool(needs, limit) / (page_bytes * shard.size);
   const auto check_host_memory = [&](double pages) {
     if (!gpu) needs.pool = pages * page_bytes * shard.size;
-    return check_memory_needs(needs, limit, settings.pool_pages > 0 ? "pool_pages" : "pool_gb");
+    return check_memory_needs(needs, limit, "pool_gb");
   };
   TANDEM_TRY(check_host_memory(1));
-  if (settings.pool_pages > 0 || settings.pool_gb > 0) {
+  if (settings.pool_gb > 0) {
     TANDEM_ASSIGN(const std::int64_t asked, pages_of_setting(settings, layout));
     const double pool = static_cast<double>(asked) * page_bytes;
     if (gpu && pool > left) {
       return error(
           StatusCode::resource_exhausted,
           "{:.2f} GB of GPU memory are needed, {:.2f} for weights, {:.2f} of work space and "
-          "{:.2f} for the page pool, and {} has {:.2f} GB free; lower {}, "
+          "{:.2f} for the page pool, and {} has {:.2f} GB free; lower pool_gb, "
           "max_num_batched_tokens or max_num_seqs",
           gigabytes(weights + work + pool), gigabytes(weights), gigabytes(work), gigabytes(pool),
-          device.info().name, gigabytes(memory),
-          settings.pool_pages > 0 ? "pool_pages" : "pool_gb");
+          device.info().name, gigabytes(memory));
     }
     TANDEM_TRY(check_host_memory(static_cast<double>(asked)));
     return asked;

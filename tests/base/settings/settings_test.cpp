@@ -121,6 +121,16 @@ TEST_F(Settings, KeysOfOtherCommandsArePassedOverAndThoseOfNoneAreRefused) {
               HasSubstr("unknown key 'zzzzzzzz'; `tandem pick --help` lists the keys"));
 }
 
+TEST_F(Settings, AKeyThatIsGoneIsRefusedWithTheOneToUse) {
+  table.retire("gpu", "use device");
+  const auto path = write("port = 1\ngpu = 2\n");
+  EXPECT_EQ(table.load_file(path).message(),
+            "gpu is no longer a setting (from " + path.string() + ":2); use device");
+  EXPECT_EQ(environment({{"TANDEM_GPU", "2"}}).message(),
+            "gpu is no longer a setting (from TANDEM_GPU); use device");
+  EXPECT_TRUE(environment({{"TANDEM_PORT", "2"}}));
+}
+
 TEST_F(Settings, AReaderOfAnyKeyPassesOverAllOthers) {
   FileReader reader;
   reader.any_key = true;

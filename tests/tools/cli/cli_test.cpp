@@ -275,7 +275,7 @@ TEST(Cli, WarnsOnceOfAdaptersOfAnotherBase) {
 
 TEST(Cli, FailuresExitWithOneAndNameTheThing) {
   const Finished cuda =
-      run_tandem({"generate", "--model", kModel, "-p", "x", "--device", "cuda", "--gpu", "1000"});
+      run_tandem({"generate", "--model", kModel, "-p", "x", "--device", "cuda", "--gpus", "1000"});
   EXPECT_EQ(cuda.status, 1);
   EXPECT_THAT(cuda.error, HasSubstr("device cuda: "));
   EXPECT_THAT(cuda.error, HasSubstr("--device host"));
@@ -343,7 +343,8 @@ TEST(Cli, MistakesThatShowAtTheStartExitWithTwo) {
   EXPECT_THAT(gigabytes.error, HasSubstr("pool_gb: a page pool has at most"));
   const Finished pages = run_tandem(generate({"-p", "x", "--pool-pages", "1073741824"}));
   EXPECT_EQ(pages.status, 2);
-  EXPECT_THAT(pages.error, HasSubstr("pool_pages: a page pool has at most"));
+  EXPECT_THAT(pages.error,
+              HasSubstr("pool_pages is no longer a setting (from --pool-pages); use pool_gb"));
 
   const Finished folder =
       run_tandem({"serve", "--model", kModel, "--adapters", "no/such", "--port", "0"});

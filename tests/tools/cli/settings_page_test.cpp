@@ -30,6 +30,7 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
 }
 
 std::string row(const SettingsField& field) {
+  if (field.facts().expert) return {};
   std::string value = is_bool(field.facts()) ? "true, false" : value_name_of(field.facts());
   value = replaced(value, "|", ", ");
   if (is_list(field.facts())) value += ", ...";

@@ -63,6 +63,22 @@ TEST(ListAdapters, RefusesMissingFoldersBadAndRepeatedNames) {
               HasSubstr("'python' is given twice"));
 }
 
+TEST(ServeSettings, NamesThatAreGoneAreRefusedWithWhatToDoInstead) {
+  EngineSettings engine;
+  ServerSettings server;
+  SettingsTable table;
+  add_serve_settings(table, engine, server);
+  const testing::TempDir dir;
+  const std::pair<const char*, const char*> gone[] = {{"gpu", "use gpus"},
+                                                      {"pool_pages", "use pool_gb"},
+                                                      {"page_tokens", "leave it out"},
+                                                      {"max_answer_mb", "use max_answers_mb"}};
+  for (const auto& [key, remedy] : gone) {
+    const auto path = dir.write("settings.toml", std::string(key) + " = 1\n");
+    EXPECT_THAT(table.load_file(path).message(), HasSubstr(remedy)) << key;
+  }
+}
+
 // Every file of configs/ must be one that `tandem serve --config` accepts.
 TEST(Configs, EveryFileReadsAndValidates) {
   std::size_t files = 0;

@@ -145,8 +145,8 @@ TEST(PinPlanCommand, SaysWhyThereAreFewerThanWished) {
 }
 
 TEST(PinPlanCommand, WritesJson) {
-  const nlohmann::json json = json_of(
-      pin({"plan", "--xml", kTwoSockets, "--gpu", "1", "--all-nodes", "--workers", "2", "--json"}));
+  const nlohmann::json json = json_of(pin(
+      {"plan", "--xml", kTwoSockets, "--gpus", "1", "--all-nodes", "--workers", "2", "--json"}));
   EXPECT_EQ(json["gpu"], 1);
   EXPECT_EQ(json["engine_cpus"], nlohmann::json::array({4, 6}));
   EXPECT_EQ(json["workers"][0]["node"], 2);
@@ -164,21 +164,28 @@ TEST(PinPlanCommand, IsNearAllGpusThatShareAModel) {
   EXPECT_EQ(json["workers"][1]["node"], 3);
   EXPECT_THAT(pin(both).output, StartsWith("For GPU 0 ("));
   EXPECT_THAT(pin(both).output, HasSubstr(" and GPU 1 ("));
-  EXPECT_THAT(pin({"plan", "--xml", kTwoSockets, "--gpus", "0,1"}).error,
-              HasSubstr("tensor_parallel says 1"));
+}
+
+TEST(PinPlanCommand, MakesAPlanForEachGpuThatHasAModelOfItsOwn) {
+  const Finished run = pin({"plan", "--xml", kTwoSockets, "--gpus", "0,1"});
+  EXPECT_EQ(run.status, 0) << run.error;
+  EXPECT_THAT(run.output, StartsWith("For GPU 0 ("));
+  EXPECT_THAT(run.output, HasSubstr("\nFor GPU 1 ("));
+  EXPECT_THAT(pin({"plan", "--xml", kTwoSockets, "--gpus", "0,1", "--tensor-parallel", "3"}).error,
+              HasSubstr("gpus: 0,1 names 2 GPUs, but tensor_parallel is 3"));
 }
 
 TEST(PinPlanCommand, ReadsDeviceAndGpuOfAServersConfig) {
   const TempDir folder;
   const std::string file = (folder.path() / "server.toml").string();
-  std::ofstream(file) << "model = \"x\"\ngpu = 1\nport = 9000\n";
+  std::ofstream(file) << "model = \"x\"\ngpus = \"1\"\nport = 9000\n";
   const nlohmann::json json =
       json_of(pin({"plan", "--xml", kTwoSockets, "--config", file, "--json"}));
   EXPECT_EQ(json["gpu"], 1);
 }
 
 TEST(PinPlanCommand, RefusesWhatIsNotThere) {
-  const Finished gpu = pin({"plan", "--xml", kTwoSockets, "--gpu", "2"});
+  const Finished gpu = pin({"plan", "--xml", kTwoSockets, "--gpus", "2"});
   EXPECT_EQ(gpu.status, 2);
   EXPECT_THAT(gpu.error, HasSubstr("there is no GPU 2; there are 2"));
   const Finished all = pin({"plan", "--synthetic", "core:2 pu:1", "--exclude", "0-1"});

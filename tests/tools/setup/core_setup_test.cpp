@@ -77,12 +77,13 @@ TEST(CoreSetup, TakesWhatPinPlanWritesWithoutAWarningAndComesToTheSameAlone) {
     const auto num_gpus = static_cast<std::int64_t>(map.gpus.size());
     settings.tensor_parallel =
         on_gpu ? 1 + static_cast<std::int64_t>(random() % map.gpus.size()) : 1;
-    settings.gpu = static_cast<std::int64_t>(
+    const auto first = static_cast<std::int64_t>(
         random() % static_cast<std::uint64_t>(num_gpus - settings.tensor_parallel + 1));
+    settings.gpus = fmt::format("{}-{}", first, first + settings.tensor_parallel - 1);
     PinOptions pin;  // as `pin plan` has them
     pin.host_device = !on_gpu;
     for (std::int64_t i = 0; on_gpu && i < settings.tensor_parallel; ++i) {
-      pin.gpus.push_back(static_cast<int>(settings.gpu + i));
+      pin.gpus.push_back(static_cast<int>(first + i));
     }
     const Result<PinPlan> planned = plan_pinning(map, pin);
     ASSERT_TRUE(planned.ok()) << planned.status().message();

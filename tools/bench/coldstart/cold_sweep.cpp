@@ -85,7 +85,7 @@ class Sweep {
     with.prefix_cache = false;  // the same few contents and prompts come again and again
     with.link_gbps = link_gbps;
     with.host_tier_gb = bytes / 1e9;
-    if (with.pool_gb == 0 && with.pool_pages == 0) with.pool_gb = 1.25 * bytes / 1e9 + 4;
+    if (with.pool_gb == 0) with.pool_gb = 1.25 * bytes / 1e9 + 4;
     with.max_device_adapters = std::max(with.max_device_adapters, most + 2);
     return with;
   }

@@ -22,6 +22,7 @@
 #include "tools/cli/machine.h"
 #include "tools/cli/progress.h"
 #include "tools/setup/engine_setup.h"
+#include "tools/setup/gpus.h"
 
 namespace tandem {
 namespace {
@@ -70,8 +71,8 @@ class GpuBench {
     if (only_.any("G1", "G2", "G4")) TANDEM_TRY(run_steps());
     if (only_.any("link")) {
       TANDEM_ASSIGN(const auto device, make_device(settings_));
-      TANDEM_TRY(measure_layer_pieces(*device, config_, dtype_,
-                                      static_cast<std::int32_t>(settings_.page_tokens), report_));
+      TANDEM_TRY(
+          measure_layer_pieces(*device, config_, dtype_, engine_defaults::kPageTokens, report_));
     }
     if (only_.any("G9")) TANDEM_TRY(measure_many_adapters(settings_, config_, dtype_, report_));
     if (only_.any("L1")) TANDEM_TRY(measure_tracing(settings_, kTracingRounds, report_));
@@ -150,7 +151,7 @@ class GpuBench {
 
   Status run_steps() {
     // Twice, and the better: a floor that is too high would flatter every figure over it.
-    TANDEM_ASSIGN(const double before, measure_cuda_copy_speed(static_cast<int>(settings_.gpu)));
+    TANDEM_ASSIGN(const double before, measure_cuda_copy_speed(first_gpu(settings_)));
     TANDEM_ASSIGN(const auto device, make_device(settings_));
     report_.fact("GPU", device->info().name);
     GpuStepOptions options;
@@ -168,7 +169,7 @@ class GpuBench {
     progress.finish();
     log::info("checking results");
     TANDEM_TRY(check_results(*bench, static_cast<int>(options.sets.size())));
-    TANDEM_ASSIGN(const double after, measure_cuda_copy_speed(static_cast<int>(settings_.gpu)));
+    TANDEM_ASSIGN(const double after, measure_cuda_copy_speed(first_gpu(settings_)));
     const double copy = std::max(before, after);
     report_.fact("device copy, read + written, twice",
                  fmt::format("{:.3f} and {:.3f} TB/s", before / 1e12, after / 1e12));

@@ -12,6 +12,7 @@
 #include "tools/bench/measure/bench_serving.h"
 #include "tools/bench/measure/byte_floor.h"
 #include "tools/setup/engine_setup.h"
+#include "tools/setup/gpus.h"
 
 namespace tandem {
 namespace {
@@ -27,7 +28,7 @@ ServingBench::Trace trace_of(const std::vector<std::string>& names, std::uint64_
 
 // Copy speed and products of the device, before an engine has its memory.
 Status measure_device(const EngineSettings& settings, DType dtype, ByteCosts& costs) {
-  TANDEM_ASSIGN(costs.copy, measure_cuda_copy_speed(static_cast<int>(settings.gpu)));
+  TANDEM_ASSIGN(costs.copy, measure_cuda_copy_speed(first_gpu(settings)));
   TANDEM_ASSIGN(const auto device, make_device(settings));
   TANDEM_ASSIGN(const auto peak, GemmPeak::create(*device, dtype));
   TANDEM_TRY(peak->sample(10));

@@ -247,7 +247,7 @@ class ShardBench {
   Result<double> copy_speed() {
     if (!only_.any("T2")) return 0.0;
     if (on_gpu_) {
-      return measure_cuda_copy_speed(static_cast<int>(on_first_device(settings_).gpu));
+      return measure_cuda_copy_speed(first_gpu(settings_));
     }
     constexpr std::size_t kBytes = std::size_t{256} << 20;
     TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings_));

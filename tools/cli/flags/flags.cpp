@@ -43,6 +43,7 @@ struct CommonSettings {
   std::string config;
   bool print_config = false;
   bool help = false;
+  bool help_all = false;
 };
 
 void add_common_settings(SettingsTable& table, CommonSettings& common) {
@@ -53,7 +54,13 @@ void add_common_settings(SettingsTable& table, CommonSettings& common) {
       .flag_only();
   table.add(common.print_config, "print_config", "print every setting with its source and exit")
       .flag_only();
+  const bool has_experts = std::ranges::any_of(table.fields(), [](const SettingsField& field) {
+    return field.facts().expert && field.facts().has_flag;
+  });
   table.add(common.help, "help", "print this and exit").flag_only().short_flag('h');
+  if (!has_experts) return;
+  table.add(common.help_all, "help_all", "print this with the settings for tests and measurements")
+      .flag_only();
 }
 
 int report_usage(const CommandInfo& command, std::string_view message) {
@@ -64,7 +71,7 @@ int report_usage(const CommandInfo& command, std::string_view message) {
 std::string flag_names(const SettingsField& field) {
   std::string names = flag_of(field.facts());
   if (field.facts().letter != 0) names += fmt::format(",-{}", field.facts().letter);
-  if (is_bool(field.facts()) && field.facts().key != "help")
+  if (is_bool(field.facts()) && !field.facts().key.starts_with("help"))
     names += ",!--no-" + flag_of(field.facts()).substr(2);
   return names;
 }
@@ -85,6 +92,9 @@ std::string unexpected(const std::string& argument, const SettingsTable& table,
                        has_model ? "a model is named by --model; " : "", command.name);
   }
   const std::string flag = argument.substr(0, argument.find('='));
+  std::string key = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  std::ranges::replace(key, '-', '_');
+  if (const Status gone = table.check_retired(key, flag); !gone) return gone.message();
   if (const std::string_view hint = foreign_flag_hint(flag); !hint.empty()) {
     return fmt::format("there is no {}; {}", flag, hint);
   }
@@ -249,11 +259,11 @@ std::optional<int> read_settings(const CommandInfo& command, SettingsTable table
       return report_usage(command, status.message());
     }
   }
-  if (common.help) {
+  if (common.help || common.help_all) {
     if (help_reader != nullptr) {
       help_reader->read(command, table);
     } else {
-      fmt::print("{}", help_text(command, table));
+      fmt::print("{}", help_text(command, table, common.help_all));
     }
     return kExitOk;
   }

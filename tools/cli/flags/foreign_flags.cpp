@@ -21,6 +21,8 @@ constexpr std::string_view kNoQuantization =
     "checkpoint";
 constexpr std::string_view kOutputLen = "here it is --output-len";
 constexpr std::string_view kNoTls = "put a proxy in front that ends TLS";
+constexpr std::string_view kPages = "a page of the KV cache always holds 16 tokens: leave it out";
+constexpr std::string_view kPool = "here it is --pool-gb, in GB of memory";
 constexpr std::string_view kOwnKernels = "there is one set of kernels: leave it out";
 constexpr std::string_view kNoDownload = "nothing is downloaded; --model names a folder";
 constexpr std::string_view kChunk = "here it is --max-num-batched-tokens";
@@ -51,8 +53,8 @@ constexpr std::array<Hint, 112> kHints = {{
      "long prompts are always computed in chunks, of --max-num-batched-tokens: leave it out"},
     {"--no-enable-chunked-prefill",
      "long prompts are always computed in chunks; --max-num-batched-tokens sets their size"},
-    {"--block-size", "here it is --page-tokens"},
-    {"--num-gpu-blocks-override", "here it is --pool-pages"},
+    {"--block-size", kPages},
+    {"--num-gpu-blocks-override", kPool},
     {"--kv-cache-dtype", "the KV cache is of --dtype: leave it out"},
     {"--enforce-eager", "here it is --graphs off"},
     {"--cuda-graph-sizes", "here it is --max-graph-batch"},
@@ -99,7 +101,7 @@ constexpr std::array<Hint, 112> kHints = {{
     {"--max-running-requests", "here it is --max-num-seqs"},
     {"--max-queued-requests", "here it is --max-queue"},
     {"--max-total-tokens",
-     "SGLang's is --pool-pages times --page-tokens here, LoRAX's is --max-model-len"},
+     "SGLang's sizes the cache, which --pool-gb does here; LoRAX's is --max-model-len here"},
     {"--chunked-prefill-size", kChunk},
     {"--max-prefill-tokens", kChunk},
     {"--schedule-policy", "here it is --queue-order"},
@@ -107,9 +109,9 @@ constexpr std::array<Hint, 112> kHints = {{
      "priorities count by default, the lowest first: leave it out; --queue-order arrival ends "
      "that"},
     {"--schedule-low-priority-values-first", "that is how it is here: leave it out"},
-    {"--page-size", "here it is --page-tokens"},
+    {"--page-size", kPages},
     {"--random-seed", "requests bring their `seed`: leave it out"},
-    {"--base-gpu-id", "here it is --gpu"},
+    {"--base-gpu-id", "here it is --gpus"},
     {"--tp-size", kShare},
     {"--tp", kShare},
     {"--dp-size", kSeveral},
@@ -144,7 +146,7 @@ constexpr std::array<Hint, 112> kHints = {{
     {"--max-concurrent-requests", "here it is --max-queue, for those that wait"},
     {"--max-input-length", "here it is --max-model-len, for prompt and answer together"},
     {"--max-batch-prefill-tokens", kChunk},
-    {"--max-batch-total-tokens", "here it is --pool-pages, times --page-tokens"},
+    {"--max-batch-total-tokens", kPool},
     {"--max-active-adapters", "here it is --max-device-adapters"},
     {"--adapter-cycle-time-s",
      "adapters take turns by request, not by time: --max-passed-over bounds how long one waits"},

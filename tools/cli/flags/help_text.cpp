@@ -57,13 +57,13 @@ std::string describe(const SettingsFacts& facts) {
 
 }  // namespace
 
-std::string help_text(const CommandInfo& command, const SettingsTable& table) {
+std::string help_text(const CommandInfo& command, const SettingsTable& table, bool all) {
   std::string out =
       fmt::format("Usage: tandem {} {}\n\n{}\n", command.name, command.usage, command.summary);
   // Groups in the order of their first field, which need not be next to each other.
   std::vector<std::pair<std::string, std::string>> groups;
   for (const SettingsField& field : table.fields()) {
-    if (!field.facts().has_flag) continue;
+    if (!field.facts().has_flag || (field.facts().expert && !all)) continue;
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) {
       return known.first == field.facts().group;
     });

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// Lines of up to 96 columns, where words allow it.
-std::string help_text(const CommandInfo& command, const SettingsTable& table);
+// Lines of up to 96 columns, where words allow it. `all`: with the settings for experts.
+std::string help_text(const CommandInfo& command, const SettingsTable& table, bool all = false);
 
 }  // namespace tandem

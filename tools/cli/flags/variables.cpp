@@ -44,6 +44,7 @@ void warn_of_misspelt(SettingsTable& table,
   for (const std::string& name : names_in_environment()) {
     const std::string key = key_of(name);
     if (key == "config" || table.find(key) != nullptr) continue;
+    if (!table.check_retired(key, name)) continue;  // load_environment() refuses it
     if (known.empty()) known = other_keys();
     const std::string near = nearest(key, known);
     if (near.empty() || near == key) continue;

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> given;
 
@@ -105,6 +106,41 @@ TEST(ReadSettings, WordsBeyondTheMostAndUnknownFlagsAreMistakes) {
   };
   EXPECT_THAT(complaint_of({"a", "b"}), HasSubstr("unexpected argument 'b'"));
   EXPECT_THAT(complaint_of({"a", "--lout"}), HasSubstr("unknown flag '--lout'"));
+}
+
+TEST(ReadSettings, HelpSaysHowToSeeSettingsForExpertsWhereThereAreSome) {
+  const auto help_of = [](bool has_expert, const char* flag) {
+    std::int64_t rows = 1;
+    SettingsTable table;
+    SettingsField& field = table.add(rows, "rows", "of a step");
+    if (has_expert) field.expert();
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(read_settings({"test", "", "", ""}, table, {flag}), kExitOk);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(help_of(true, "--help"), HasSubstr("--help-all"));
+  EXPECT_THAT(help_of(true, "--help"), Not(HasSubstr("--rows")));
+  EXPECT_THAT(help_of(true, "--help-all"), HasSubstr("--rows"));
+  EXPECT_THAT(help_of(false, "--help"), Not(HasSubstr("--help-all")));
+}
+
+TEST(ReadSettings, ASettingForExpertsIsReadLikeAnyOther) {
+  std::int64_t rows = 1;
+  SettingsTable table;
+  table.add(rows, "rows", "of a step").expert();
+  EXPECT_EQ(read_settings({"test", "", "", ""}, table, {"--rows", "5"}), std::nullopt);
+  EXPECT_EQ(rows, 5);
+}
+
+TEST(ReadSettings, AFlagThatIsGoneIsRefusedWithTheOneToUse) {
+  std::string gpus;
+  SettingsTable table;
+  table.add(gpus, "gpus", "numbers of the GPUs");
+  table.retire("gpu_number", "use gpus");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(read_settings({"test", "", "", ""}, table, {"--gpu-number", "2"}), kExitUsage);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "tandem test: gpu_number is no longer a setting (from --gpu-number); use gpus\n");
 }
 
 TEST(ReportFailure, AMistakeIsToldFromAFailureByTheExitStatus) {

@@ -24,7 +24,7 @@ TEST(HelpText, ListsFlagDefaultVariableAndKeyUnderItsGroup) {
   EXPECT_THAT(help, HasSubstr("Usage: tandem serve --model DIR [flags]"));
   EXPECT_THAT(help, HasSubstr("\nBatching:\n"));
   EXPECT_THAT(help, HasSubstr("  --device auto|cuda|host\n      where to compute; auto: a GPU if "
-                              "one can be used, else the host\n"
+                              "one can be used, otherwise the host\n"
                               "      (default auto, TANDEM_DEVICE, key device)\n"));
   EXPECT_EQ(help.find("--port"), std::string::npos);  // another command's
 }
@@ -41,6 +41,18 @@ TEST(HelpText, SaysOfSwitchesWhetherTheyCanBeTurnedOff) {
   EXPECT_THAT(help, HasSubstr("  --[no-]in-files\n      may be set there\n      (default false, "));
   EXPECT_THAT(help, HasSubstr("  --[no-]on\n      is set\n      (default true)\n"));
   EXPECT_THAT(help, HasSubstr("  --off\n      is not\n"));
+}
+
+TEST(HelpText, ShowsSettingsForExpertsWhereAllIsAskedFor) {
+  std::int64_t common = 1;
+  std::int64_t rare = 2;
+  SettingsTable table;
+  table.add(common, "common", "of everybody");
+  table.add(rare, "rare", "of few").expert();
+  const CommandInfo info{"test", "[flags]", "Tests.", ""};
+  EXPECT_THAT(help_text(info, table), Not(HasSubstr("rare")));
+  EXPECT_THAT(help_text(info, table, true), HasSubstr("  --rare N\n      of few\n"));
+  EXPECT_THAT(help_text(info, table, true), HasSubstr("  --common N\n"));
 }
 
 TEST(HelpText, BreaksLongLinesBetweenWords) {
