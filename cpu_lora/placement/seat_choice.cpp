@@ -31,7 +31,7 @@ class Chooser {
     }
     if (wishes_.workers > count()) {
       choices_.notes.push_back(
-          fmt::format("{} workers are wished for and {} can be started", wishes_.workers, count()));
+          fmt::format("{} workers are asked for and {} can be started", wishes_.workers, count()));
     }
     return std::move(choices_);
   }
@@ -43,9 +43,8 @@ class Chooser {
   void choose_meant(const ObservedWorker& worker) {
     if (worker.pid > 0 || worker.meant_cpu < 0 || enough()) return;
     if (!taken_.insert(worker.meant_cpu).second) {
-      choices_.notes.push_back(
-          fmt::format("seat {} of group {} stays empty: its cpu {} is somebody's", worker.seat,
-                      worker.group, worker.meant_cpu));
+      choices_.notes.push_back(fmt::format("seat {} of group {} stays empty: its cpu {} is in use",
+                                           worker.seat, worker.group, worker.meant_cpu));
       return;
     }
     choices_.seats.push_back({worker.group, worker.seat, worker.meant_cpu});

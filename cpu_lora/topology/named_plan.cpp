@@ -39,10 +39,10 @@ Result<PinPlan> named_plan(const MachineMap& machine, const std::vector<int>& wo
     (is_taken ? shared : plan.engine_cpus).push_back(cpu);
   }
   if (!shared.empty()) {
-    plan.notes.push_back(fmt::format(
-        "cpus {} count as none of the engine's own (cpus), for CPU workers have their cores "
-        "(worker_cpus); `tandem pin plan` shows how to share them out",
-        format_id_list(shared)));
+    plan.notes.push_back(
+        fmt::format("cpus {} are not counted as the engine's own (cpus), because CPU workers have "
+                    "their cores (worker_cpus); `tandem pin plan` shows how to share them out",
+                    format_id_list(shared)));
   }
   std::sort(plan.engine_cpus.begin(), plan.engine_cpus.end());
   return plan;

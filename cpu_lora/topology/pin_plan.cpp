@@ -167,7 +167,7 @@ void Planner::choose_home() {
     }
   }
   if (memory_node(wanted) != wanted) {
-    note("node {} has no memory of its own: node {}, the nearest that has, stands in for it",
+    note("node {} has no memory of its own: node {}, the nearest with memory, is used instead",
          wanted, memory_node(wanted));
     wanted = memory_node(wanted);
   }
@@ -322,11 +322,11 @@ void Planner::explain() {
   const int num_workers = static_cast<int>(plan.worker_cpus().size());
   const int near = count([](const Slot& slot) { return slot.near; });
   if (options.engine_cores > num_engine) {
-    note("{} cores are wished for the engine and it gets {}: more cannot be used{}",
+    note("{} cores are asked for the engine, which gets {}: more cannot be used{}",
          options.engine_cores, num_engine, remedies());
   }
   if (options.workers > num_workers) {
-    note("{} workers are wished for and {} get a core: {} can be used{}, the engine keeps {}{}",
+    note("{} workers are asked for and {} get a core: {} can be used{}, the engine keeps {}{}",
          options.workers, num_workers, near,
          options.all_nodes ? "" : fmt::format(" at node {}", fmt::join(home, " and ")), num_engine,
          remedies());
@@ -340,8 +340,8 @@ void Planner::explain() {
   note_claims();
   if (const int total = num_engine + num_workers; total > quota_of(machine)) {
     note(
-        "{} threads are to run at once and a CPU quota leaves {:.2f} cores ({}): all of them are "
-        "stopped for a part of each period; wish for fewer, or raise the quota",
+        "{} threads run at once, but the CPU quota is {:.2f} cores ({}): the kernel stops all of "
+        "them for a part of each period; ask for fewer, or raise the quota",
         total, *machine.quota_cpus, machine.quota_source);
   } else if (machine.quota_cpus) {
     tell("a CPU quota leaves {:.2f} cores ({}): no more threads than that are planned for",
@@ -356,8 +356,8 @@ void Planner::note_claims() {
     const std::vector<int> shared = common_ids(ours, claim.cpus());
     if (shared.empty()) continue;
     note(
-        "cpus {} are {}'s, too, for no others are left: both are slower; give each engine fewer "
-        "(cpu_workers, threads) or cores of its own (cpus, worker_cpus)",
+        "cpus {} are shared with {}, as no others are free: both are slower; give each engine "
+        "fewer (cpu_workers, threads) or cores of its own (cpus, worker_cpus)",
         format_id_list(shared), claim.whose);
   }
 }

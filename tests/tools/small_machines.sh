@@ -92,7 +92,7 @@ case $2 in
     both=$first,$last
     [[ $first != "$last" ]] || both=$first
     taskset -cp "$both" $$ > /dev/null
-    here "more workers than cores" 'warning .*64 workers are wished for' --cpu-workers 64
+    here "more workers than cores" 'warning .*64 workers are asked for' --cpu-workers 64
     here "all cores are the workers' as well" \
       'warning cpus .* are both .*pin plan' --worker-cpus "$both"
     ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 here "no AVX-512" \
@@ -100,8 +100,8 @@ case $2 in
       --worker-cpus "$last" --link-gbps 0.01
     taskset -cp "$first" $$ > /dev/null
     here "one core, for the engine" ' on host: 1 thread,'
-    here "one core, where two workers are wished for" \
-      'warning 2 workers are wished for and 0 get a core.*' --cpu-workers 2
+    here "one core, where two workers are asked for" \
+      'warning 2 workers are asked for and 0 get a core.*' --cpu-workers 2
     here "one core, for the engine and a worker" \
       "warning cpus $first are both .*pin plan" --worker-cpus "$first"
     if [[ $first != "$last" ]]; then

@@ -107,10 +107,10 @@ void tell_of_claims(const std::vector<CoreClaim>& claims, PinPlan& plan) {
         plan.shares_engine_cpus || !common_ids(plan.engine_cpus, theirs).empty();
     const std::vector<int> shared = common_ids(plan.cpus(), theirs);
     if (shared.empty()) continue;
-    plan.notes.push_back(fmt::format(
-        "cpus {} are named here (cpus, worker_cpus) and are {}'s, too: both are slower; give each "
-        "engine cores of its own (`tandem pin plan`)",
-        format_id_list(shared), claim.whose));
+    plan.notes.push_back(
+        fmt::format("cpus {} are named here (cpus, worker_cpus) and are shared with {}: both are "
+                    "slower; give each engine cores of its own (`tandem pin plan`)",
+                    format_id_list(shared), claim.whose));
   }
 }
 
@@ -136,13 +136,12 @@ void tell_of_moves(const std::vector<int>& allowed, const std::vector<int>& engi
     for (std::size_t i = 0; i < now[g].size(); ++i) {
       const int from = now[g][i], to = moved[g][i];
       if (from == to) continue;
-      moves.push_back(from < 0 ? fmt::format("one begins on cpu {}", to)
-                      : to < 0 ? fmt::format("that of cpu {} ends, as no core is left", from)
-                               : fmt::format("that of cpu {} goes to cpu {}", from, to));
+      moves.push_back(from < 0 ? fmt::format("one starts on cpu {}", to)
+                      : to < 0 ? fmt::format("the one on cpu {} ends, as no core is left", from)
+                               : fmt::format("the one on cpu {} moves to cpu {}", from, to));
     }
   }
-  log::warning("this process may run on cpus {} now: of its CPU workers {}",
-               format_id_list(allowed),
+  log::warning("this process may run on cpus {} now; its CPU workers: {}", format_id_list(allowed),
                moves.empty() ? "all stay" : fmt::format("{}", fmt::join(moves, ", ")));
   std::vector<int> gone;
   std::ranges::copy_if(engine_cpus, std::back_inserter(gone),

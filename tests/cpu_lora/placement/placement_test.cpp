@@ -208,7 +208,7 @@ TEST(SeatChoice, AddsWorkersOnFreeCoresOfTheGroupsNode) {
   wishes.workers = 1;
   EXPECT_THAT(choose(engine, wishes), IsEmpty()) << "node 1 has no core left";
   EXPECT_THAT(choose_seats(engine, four_nodes(), wishes).notes,
-              ElementsAre(HasSubstr("1 workers are wished for and 0 can be started")));
+              ElementsAre(HasSubstr("1 workers are asked for and 0 can be started")));
   engine.info.engine_cpus = {4};
   engine.workers.pop_back();
   engine.info.groups[0].cpus = {6};

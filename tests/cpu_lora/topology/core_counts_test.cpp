@@ -65,7 +65,7 @@ TEST(CoreCounts, TakesClaimedCoresForWishesAndNamesWhoHasThem) {
   const PinPlan made = plan(map, options);
   EXPECT_THAT(made.engine_cpus, ElementsAre(1)) << "the free one";
   EXPECT_THAT(made.worker_cpus(), ElementsAre(0, 3)) << "the engine's before its workers'";
-  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("cpus 0,3 are engine 7 (x)'s, too")));
+  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("cpus 0,3 are shared with engine 7 (x)")));
 }
 
 TEST(CoreCounts, HasNoWorkersWhereOthersHaveAllCores) {
@@ -76,7 +76,7 @@ TEST(CoreCounts, HasNoWorkersWhereOthersHaveAllCores) {
   EXPECT_THAT(made.engine_cpus, SizeIs(1));
   EXPECT_THAT(made.worker_cpus(), IsEmpty());
   EXPECT_TRUE(made.shares_engine_cpus);
-  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("engine 7 (x)'s, too")));
+  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("shared with engine 7 (x)")));
   options.host_device = true;
   EXPECT_TRUE(plan(map, options).shares_engine_cpus);
   options.claims = {{"engine 7 (x)", {0}, {}}};
@@ -98,7 +98,7 @@ TEST(CoreCounts, CountsAQuotaAsSoManyCores) {
   options.workers = 8;
   made = plan(map, options);
   EXPECT_THAT(made.engine_cpus, SizeIs(1));
-  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("9 threads are to run at once")));
+  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("9 threads run at once")));
   map.quota_cpus = 0.5;
   EXPECT_THAT(plan(map).engine_cpus, SizeIs(1));
   EXPECT_THAT(plan(map).worker_cpus(), IsEmpty());

@@ -41,7 +41,7 @@ TEST(NamedPlan, CountsWhatWorkersHaveAsNoneOfTheEngines) {
   const Result<PinPlan> made = named_plan(two_nodes(), {2, 3}, {1, 2, 3});
   ASSERT_TRUE(made) << made.status().message();
   EXPECT_THAT(made->engine_cpus, ElementsAre(1));
-  EXPECT_THAT(made->notes, ElementsAre(HasSubstr("cpus 2-3 count as none of the engine's own")));
+  EXPECT_THAT(made->notes, ElementsAre(HasSubstr("cpus 2-3 are not counted as the engine's own")));
 }
 
 TEST(NamedPlan, CountsSiblingsOfWorkersAsNoneOfTheEngines) {

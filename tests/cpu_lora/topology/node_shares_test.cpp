@@ -59,7 +59,7 @@ TEST(NodeShares, HasWorkersAtNoMoreNodesThanAnEngineHasMailboxes) {
   options.workers = 40;
   const PinPlan made = plan(build(std::vector<NodeShape>(12, {4}), {0}), options);
   EXPECT_THAT(made.workers, SizeIs(8));
-  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("40 workers are wished for and")));
+  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("40 workers are asked for and")));
 }
 
 }  // namespace

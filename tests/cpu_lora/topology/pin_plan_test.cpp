@@ -42,7 +42,7 @@ TEST(PinPlan, LeavesTheOnlyCoreToTheEngine) {
   options.workers = 2;
   made = plan(build({{1}}), options);
   EXPECT_THAT(made.workers, IsEmpty());
-  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("2 workers are wished for and 0 get a core")));
+  EXPECT_THAT(made.notes, ElementsAre(HasSubstr("2 workers are asked for and 0 get a core")));
 }
 
 TEST(PinPlan, PlansTwentyThousandThreadsAtOnce) {
@@ -348,7 +348,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
     if (options.workers >= 0) {
       EXPECT_LE(workers.size(), static_cast<std::size_t>(options.workers));
       if (workers.size() < static_cast<std::size_t>(options.workers)) {
-        EXPECT_TRUE(told("workers are wished for"));
+        EXPECT_TRUE(told("workers are asked for"));
         // And then none is idle that they might have had.
         for (const int cpu : allowed) {
           if (cpus.count(cpu) || (!options.smt && cores.count(core_of[cpu]))) continue;
@@ -361,7 +361,7 @@ TEST(PinPlan, KeepsItsRulesOnRandomMachines) {
     if (options.engine_cores > 0) {
       EXPECT_LE(made->engine_cpus.size(), static_cast<std::size_t>(options.engine_cores));
       if (made->engine_cpus.size() < static_cast<std::size_t>(options.engine_cores)) {
-        EXPECT_TRUE(told("wished for the engine"));
+        EXPECT_TRUE(told("asked for the engine"));
       }
     }
     // Near the GPU, unless a note says why not.

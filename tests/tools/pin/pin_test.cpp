@@ -140,7 +140,7 @@ TEST(PinPlanCommand, PrintsWhoGetsWhatAndTheLinesOfAConfig) {
 TEST(PinPlanCommand, SaysWhyThereAreFewerThanWished) {
   const Finished run = pin({"plan", "--xml", kTwoSockets, "--workers", "4"});
   EXPECT_EQ(run.status, 0) << run.error;
-  EXPECT_THAT(run.output, HasSubstr("note: 4 workers are wished for and 1 get a core"));
+  EXPECT_THAT(run.output, HasSubstr("note: 4 workers are asked for and 1 get a core"));
   EXPECT_THAT(run.output, HasSubstr("--all-nodes"));
 }
 

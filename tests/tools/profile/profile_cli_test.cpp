@@ -69,7 +69,7 @@ TEST(ProfileCli, NamesMistakes) {
   const std::string bad = dir.write("bad.json", R"({"tandem_profile": 99})").string();
   EXPECT_THAT(run_tandem({"profile", "--map", "--from", bad}).error, HasSubstr("version 99"));
   const Finished model = run_tandem({"profile", "--model", "no/such", "--out", bad});
-  EXPECT_EQ(model.status, 1);
+  EXPECT_EQ(model.status, 2);
   EXPECT_THAT(model.error, HasSubstr("no/such"));
 }
 

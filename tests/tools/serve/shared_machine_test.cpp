@@ -78,7 +78,7 @@ TEST_F(SharedMachine, HasItsCoresSharedOutAmongEngines) {
 TEST_F(SharedMachine, TellsTheEngineForWhichNoCoresAreLeftWhoHasThem) {
   ReadyServer one(serve({}));
   ASSERT_NE(one.port, 0) << one.process.error();
-  const std::string name = fmt::format("engine {} (demo-llama)'s, too", one.process.pid());
+  const std::string name = fmt::format("shared with engine {} (demo-llama)", one.process.pid());
   ReadyServer other(serve({"--adapter-mode", "cpu_assist", "--cpu-workers", "1"}));
   ASSERT_NE(other.port, 0) << other.process.error();
   EXPECT_THAT(other.process.error(), HasSubstr(name));

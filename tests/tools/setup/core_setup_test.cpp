@@ -131,7 +131,7 @@ TEST(CoreSetup, SaysWhereNamedCoresAreAnotherEngines) {
   const Result<PinPlan> plan = plan_cores(settings, false, map, {{"engine 7 (x)", {1}, {}}});
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_THAT(plan->notes, ElementsAre(HasSubstr("cpus 1 are named here (cpus, worker_cpus) and "
-                                                 "are engine 7 (x)'s, too")));
+                                                 "are shared with engine 7 (x)")));
   EXPECT_THAT(host_options_of(settings, *plan).cpus, IsEmpty()) << "pinned nowhere";
 }
 
