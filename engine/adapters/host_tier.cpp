@@ -161,9 +161,10 @@ Status HostTier::check_size(std::uint64_t bytes) const {
   }
   if (bytes > share) {
     return invalid(
-        "the adapter takes {}, and must lie on one NUMA node; the host tier has {} on each of {}: "
-        "raise host_tier_gb, or have CPU workers on fewer nodes (worker_cpus)",
-        size_text(bytes), size_text(share), num_arenas());
+        "the adapter takes {}, and must lie on one of {} NUMA nodes, on each of which the host "
+        "tier "
+        "has {}: raise host_tier_gb, or have CPU workers on fewer nodes (worker_cpus)",
+        size_text(bytes), num_arenas(), size_text(share));
   }
   return {};
 }

@@ -266,7 +266,7 @@ TEST_F(ErrorsTest, RefusesABodyOverTheLimitWithoutKeepingIt) {
   const auto response = client.receive();
   EXPECT_EQ(response.status, 413);
   EXPECT_EQ(response.error("code"), "body_too_long");
-  EXPECT_NE(response.error().find("8388608"), std::string::npos);
+  EXPECT_NE(response.error().find("8 MiB"), std::string::npos);
   EXPECT_EQ(response.headers.at("connection"), "close");
 }
 

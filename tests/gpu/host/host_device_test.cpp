@@ -46,8 +46,8 @@ TEST(HostMemory, NamesPurposeBytesAndLimitWhenThereIsNotEnough) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), StatusCode::resource_exhausted);
   EXPECT_THAT(refused.status().message(), HasSubstr("the KV cache"));
-  EXPECT_THAT(refused.status().message(), HasSubstr("2097152"));
-  EXPECT_THAT(refused.status().message(), HasSubstr("1048576"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("2 MiB"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("1 MiB"));
 }
 
 TEST(HostMemory, CountsWhatIsInUseAndGivesItBack) {

@@ -63,7 +63,7 @@ TEST(EtcdMessages, ErrorsAreReadInBothShapes) {
             StatusCode::unavailable);
   EXPECT_EQ(error("{}", 503).code(), StatusCode::unavailable);
   EXPECT_EQ(error("{}", 404).code(), StatusCode::internal);
-  EXPECT_THAT(etcd::parse("<html>").status().message(), HasSubstr("no etcd: <html>"));
+  EXPECT_THAT(etcd::parse("<html>").status().message(), HasSubstr("not etcd: <html>"));
 }
 
 TEST(EtcdMessages, NumbersAreStringsOrNumbers) {

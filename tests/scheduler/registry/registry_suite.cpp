@@ -235,7 +235,7 @@ void two_engines_of_one_id_are_refused(const RegistryBench& bench) {
   impostor.address = "http://127.0.0.1:1";
   const Status refused = bench.connect()->register_engine(impostor, kLongTtl).status();
   EXPECT_EQ(refused.code(), StatusCode::already_exists);
-  EXPECT_THAT(refused.message(), HasSubstr("'e1' lives"));
+  EXPECT_THAT(refused.message(), HasSubstr("'e1' is running"));
   EXPECT_THAT(snapshot(*registry).engines, ElementsAre(make_engine("e1")));
   EXPECT_TRUE(registry->keep_alive(*first).ok());
 }
