@@ -249,7 +249,7 @@ TEST(Cli, SaysWhichGpusCannotShareAModel) {
     return run.error;
   };
   EXPECT_THAT(refused({"--gpus", "0-2"}),
-              HasSubstr("gpus: 0-2 are 3 GPUs, and tensor_parallel says 2"));
+              HasSubstr("gpus: 0-2 names 3 GPUs, but tensor_parallel is 2"));
   EXPECT_THAT(refused({"--gpus", "all"}), HasSubstr("'all' is not a list"));
 }
 
