@@ -115,6 +115,14 @@ void ColdStartLog::step_ended(const ServedAdapter& adapter, double seconds,
   }
 }
 
+void ColdStartLog::first_token(const ServedAdapter& adapter) noexcept {
+  const TimePoint now = clock_->now();
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = find(adapter);
+  if (entry == nullptr || entry->start.first_token_s >= 0) return;
+  entry->start.first_token_s = seconds_between(entry->began, now);
+}
+
 void ColdStartLog::forget() noexcept {
   const std::lock_guard lock(mutex_);
   entries_.clear();

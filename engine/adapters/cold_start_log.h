@@ -34,6 +34,9 @@ class ColdStartLog {
   // beginning, and are from the cold start's in what list() returns.
   void step_ended(const ServedAdapter& adapter, double seconds, ColdStart::Step step) noexcept;
 
+  // A request that found the adapter cold got its first token now. The first such request counts.
+  void first_token(const ServedAdapter& adapter) noexcept;
+
   // What has been was no work of anybody's.
   void forget() noexcept;
   std::vector<ColdStart> list() const;  // oldest first

@@ -24,8 +24,12 @@ TokenLogprob to_token_logprob(const SampledToken& sampled) {
 }  // namespace
 
 Deliveries::Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs,
-                       std::span<const TokenId> eos_token_ids, const Clock& clock)
-    : scheduler_(&scheduler), eos_token_ids_(eos_token_ids), clock_(&clock) {
+                       std::span<const TokenId> eos_token_ids, ColdStartLog& cold_starts,
+                       const Clock& clock)
+    : scheduler_(&scheduler),
+      eos_token_ids_(eos_token_ids),
+      cold_starts_(&cold_starts),
+      clock_(&clock) {
   ended_.reserve(kMaxStepsInFlight * static_cast<std::size_t>(max_num_seqs));
 }
 
@@ -81,6 +85,9 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
       scheduler_->line().saw_prefill(seconds_between(*context.first_scheduled, now),
                                      sequence.prompt_len());
     }
+    const bool found_cold =
+        context.adapter != nullptr && context.stats.adapter_tier != tier_name(Residency::resident);
+    if (found_cold) cold_starts_->first_token(*context.adapter);
   }
   if (sequence.entry.tenant != nullptr) FairShare::charge_output(*sequence.entry.tenant, 1);
   ++context.stats.completion_tokens;

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/adapters/cold_start_log.h"
 #include "engine/batching/batch/continuous_batcher.h"
 #include "engine/batching/line/generation_state.h"
 #include "engine/batching/line/sequence.h"
@@ -24,9 +25,9 @@ namespace tandem {
 
 class Deliveries {
  public:
-  // All outlive it. `max_num_seqs`: with rows in one step.
+  // All outlive it. `max_num_seqs`: with rows in one step. `cold_starts` is told of first tokens.
   Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs,
-             std::span<const TokenId> eos_token_ids, const Clock& clock);
+             std::span<const TokenId> eos_token_ids, ColdStartLog& cold_starts, const Clock& clock);
 
   // What a step has sampled for a sequence: log probabilities of its prompt, then, if `next_token`
   // is not -1, the token that has this index in it. False: that was its last, and it may be gone.
@@ -63,6 +64,7 @@ class Deliveries {
 
   ContinuousBatcher* scheduler_;
   std::span<const TokenId> eos_token_ids_;
+  ColdStartLog* cold_starts_;
   const Clock* clock_;
   std::vector<News> outbox_;
   // Out of the scheduler, but with rows in a step under way: their adapters stay until it is over.

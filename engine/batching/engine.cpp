@@ -209,7 +209,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
   engine->loop_ = std::make_unique<EngineLoop>(
       engine->options_, batch_limits(options),
       EngineLoop::Parts{engine->pool_, engine->prefixes_.get(), *engine->adapters_,
-                        *engine->executor_, engine->inbox_, engine->recording_.get(), clock, view,
+                        *engine->executor_, engine->inbox_, engine->recording_.get(),
+                        engine->cold_starts_, clock, view,
                         static_cast<std::int64_t>(layout.chunk_bytes()) * num_devices});
   engine->adapters_->on_news([raw = engine.get()] { raw->inbox_.tell_news(); });
   engine->thread_ = std::thread([raw = engine.get(), cpus] {

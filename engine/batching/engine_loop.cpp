@@ -42,7 +42,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       gate_(options.adapter_mode, parts.store, parts.executor.tier(), parts.pool),
       keeper_(parts.store, parts.executor.tier(), gate_, options.max_model_len),
       deliveries_(scheduler_, limits.max_num_seqs, parts.executor.model().config().eos_token_ids,
-                  parts.clock),
+                  parts.cold_starts, parts.clock),
       report_(parts.view, parts.pool, parts.chunk_bytes),
       hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
   pool_->set_costs(reclaim_costs(parts.view, pool_->shape().page_tokens));

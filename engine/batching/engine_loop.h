@@ -47,6 +47,7 @@ class EngineLoop {
     Executor& executor;
     Inbox& inbox;
     RecordingWriter* recording;  // null: off
+    ColdStartLog& cold_starts;
     const Clock& clock;
     EngineView view;           // EngineReporter's first
     std::int64_t chunk_bytes;  // of the pool's chunks, on all devices

@@ -30,9 +30,10 @@ struct ColdStart {
   double read_begin_s = -1, read_end_s = -1;  // from its folder into the host tier
   double ordered_s = -1;                      // the load to the device
   double arrived_s = -1;                      // all of it, on the device
-  bool failed = false;                        // it did not come
-  std::vector<float> layers_there_s;          // by layer, as seen by the engine's thread
-  std::vector<Step> steps;                    // the first of them
+  double first_token_s = -1;          // the first token of a request that found the adapter cold
+  bool failed = false;                // it did not come
+  std::vector<float> layers_there_s;  // by layer, as seen by the engine's thread
+  std::vector<Step> steps;            // the first of them
 };
 
 // The first layer of the step behind all that workers computed; -1: they computed none of it, or

@@ -51,7 +51,18 @@ figure > svg { display: block; width: 100%; height: auto; }
 svg text { fill: var(--dim); font: 12px system-ui, sans-serif; } svg .label { fill: var(--text); }
 .grid { stroke: var(--rule); stroke-width: 1; } .axis { stroke: var(--dim); stroke-width: 1; }
 .line { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; }
+.line.out { stroke-width: 4; } li.out { font-weight: 700; }
 .dots { fill: var(--c); stroke: var(--c); stroke-width: 1; }
+.shapes { fill: var(--back); stroke: var(--c); stroke-width: 1.75; }
+figure:has(li:hover .c0, .c0:hover) > svg path:not(.c0),
+figure:has(li:hover .c1, .c1:hover) > svg path:not(.c1),
+figure:has(li:hover .c2, .c2:hover) > svg path:not(.c2),
+figure:has(li:hover .c3, .c3:hover) > svg path:not(.c3),
+figure:has(li:hover .c4, .c4:hover) > svg path:not(.c4),
+figure:has(li:hover .c5, .c5:hover) > svg path:not(.c5),
+figure:has(li:hover .c6, .c6:hover) > svg path:not(.c6),
+figure:has(li:hover .c7, .c7:hover) > svg path:not(.c7),
+figure:has(li:hover .c8, .c8:hover) > svg path:not(.c8) { opacity: .1; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .2rem 0; padding: 0;
   list-style: none; font-size: .9rem; }
 .legend svg { width: 1.75rem; height: .75rem; margin-right: .4rem; }
@@ -60,7 +71,7 @@ svg text { fill: var(--dim); font: 12px system-ui, sans-serif; } svg .label { fi
 .c8 { --c: var(--s8); }
 .l1 { stroke-dasharray: 8 3; } .l2 { stroke-dasharray: 2 3; } .l3 { stroke-dasharray: 9 3 2 3; }
 .l4 { stroke-dasharray: 5 5; } .l5 { stroke-dasharray: 14 4; } .l6 { stroke-dasharray: 4 2 1 2; }
-.l7 { stroke-dasharray: 1 5; } .l8 { stroke-dasharray: 6 2; }
+.l7 { stroke-dasharray: 3 4; } .l8 { stroke-dasharray: 6 2; }
 @media print { @page { margin: 12mm; } :root { font-size: 10px; }
   body { padding: 0; max-width: none; font-size: 9pt; print-color-adjust: exact; }
   h2 { break-after: avoid; } tr { break-inside: avoid; } thead { display: table-header-group; }

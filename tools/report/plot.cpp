@@ -96,43 +96,97 @@ std::string grid(const Plot& plot, const PlotAxis& x, const PlotAxis& y) {
   return out;
 }
 
-// The n-th series has a colour, and a dash or shape, that no other of the first 81 has both of.
+// The n-th style has a colour, and a dash or shape, that no other of the first 81 has both of.
 std::size_t second_style(std::size_t number) {
   return (number + number / kStyles) % kStyles;
 }
 
-std::string style_of(const PlotSeries& series, std::size_t number) {
-  if (series.mark == PlotSeries::Mark::dots) return fmt::format("dots c{}", number % kStyles);
-  return fmt::format("line c{} l{}", number % kStyles, second_style(number));
+std::string_view shape_of(std::size_t style) {
+  return kShapes[second_style(style)];
 }
 
-std::string_view shape_of(std::size_t number) {
-  return kShapes[second_style(number)];
+// How each series looks. One that stands out has the first style, a full line in the page's own
+// colour, wherever it is in the list.
+class SeriesStyles {
+ public:
+  explicit SeriesStyles(const std::vector<PlotSeries>& all)
+      : first_(std::ranges::find_if(all, &PlotSeries::stands_out) - all.begin()),
+        has_first_(static_cast<std::size_t>(first_) < all.size()),
+        with_shapes_(std::ranges::count(all, PlotSeries::Mark::line, &PlotSeries::mark) >=
+                     kManyLines) {}
+
+  std::size_t of(std::size_t series) const {
+    const auto first = static_cast<std::size_t>(first_);
+    if (!has_first_ || series > first) return series;
+    return series == first ? 0 : series + 1;
+  }
+  // On lines.
+  bool with_shapes() const { return with_shapes_; }
+
+ private:
+  static constexpr std::ptrdiff_t kManyLines = 5;
+  std::ptrdiff_t first_;
+  bool has_first_;
+  bool with_shapes_;
+};
+
+std::string class_of(const PlotSeries& series, std::size_t style) {
+  if (series.mark == PlotSeries::Mark::dots) return fmt::format("dots c{}", style % kStyles);
+  return fmt::format("line{} c{} l{}", series.stands_out ? " out" : "", style % kStyles,
+                     second_style(style));
 }
 
-std::string draw(const PlotSeries& series, std::size_t number, const PlotAxis& x,
+std::string path_text(std::string_view classes, std::string_view path, std::string_view name) {
+  if (path.empty()) return {};
+  return fmt::format("<path class=\"{}\" d=\"{}\"><title>{}</title></path>\n", classes, path,
+                     html_escape(name));
+}
+
+// Shapes at a few points of a line; those of other lines are at other points.
+std::string shapes_on(const std::vector<std::pair<double, double>>& points, std::size_t style) {
+  constexpr std::size_t kShapesOfALine = 5;
+  const std::size_t parts = kShapesOfALine * kStyles;
+  std::string path;
+  for (std::size_t i = style % kStyles; i < parts && !points.empty(); i += kStyles) {
+    const auto& [x, y] = points[i * points.size() / parts];
+    path += fmt::format("M{:.1f} {:.1f}{}", x, y, shape_of(style));
+  }
+  return path;
+}
+
+std::string draw(const PlotSeries& series, std::size_t style, bool with_shapes, const PlotAxis& x,
                  const PlotAxis& y) {
   const bool is_line = series.mark == PlotSeries::Mark::line;
+  std::vector<std::pair<double, double>> places;
   std::string path;
   for (const auto& [px, py] : series.points) {
     if (!x.shows(px) || !y.shows(py)) continue;
-    path += fmt::format("{}{:.1f} {:.1f}{}", is_line && !path.empty() ? "L" : "M", x.place(px),
-                        y.place(py), is_line ? "" : shape_of(number));
+    places.emplace_back(x.place(px), y.place(py));
+    path += fmt::format("{}{:.1f} {:.1f}{}", is_line && !path.empty() ? "L" : "M",
+                        places.back().first, places.back().second, is_line ? "" : shape_of(style));
   }
-  if (path.empty()) return {};
-  return fmt::format("<path class=\"{}\" d=\"{}\"><title>{}</title></path>\n",
-                     style_of(series, number), path, html_escape(series.name));
+  std::string out = path_text(class_of(series, style), path, series.name);
+  if (is_line && with_shapes) {
+    out += path_text(fmt::format("shapes c{}", style % kStyles), shapes_on(places, style),
+                     series.name);
+  }
+  return out;
 }
 
-std::string legend(const std::vector<PlotSeries>& all) {
+std::string legend(const std::vector<PlotSeries>& all, const SeriesStyles& styles) {
   std::string out = "<ul class=\"legend\">";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool is_line = all[i].mark == PlotSeries::Mark::line;
+    const std::size_t style = styles.of(i);
+    const std::string shape = fmt::format("M14 6{}", shape_of(style));
     out += fmt::format(
-        "<li><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\"><path class=\"{}\" "
-        "d=\"{}\"/></svg>{}</li>",
-        style_of(all[i], i), is_line ? "M1 6L27 6" : fmt::format("M14 6{}", shape_of(i)),
-        html_escape(all[i].name));
+        "<li{}><svg viewBox=\"0 0 28 12\" aria-hidden=\"true\"><path class=\"{}\" d=\"{}\"/>",
+        all[i].stands_out ? " class=\"out\"" : "", class_of(all[i], style),
+        is_line ? "M1 6L27 6" : shape);
+    if (is_line && styles.with_shapes()) {
+      out += fmt::format("<path class=\"shapes c{}\" d=\"{}\"/>", style % kStyles, shape);
+    }
+    out += fmt::format("</svg>{}</li>", html_escape(all[i].name));
   }
   return out + "</ul>\n";
 }
@@ -191,9 +245,15 @@ std::string plot_html(const Plot& plot) {
   out += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth,
                      kHeight, html_escape(plot.title));
   out += grid(plot, x, y);
-  for (std::size_t i = 0; i < plot.series.size(); ++i) out += draw(plot.series[i], i, x, y);
+  const SeriesStyles styles(plot.series);
+  for (const bool over : {false, true}) {
+    for (std::size_t i = 0; i < plot.series.size(); ++i) {
+      const PlotSeries& series = plot.series[i];
+      if (series.stands_out == over) out += draw(series, styles.of(i), styles.with_shapes(), x, y);
+    }
+  }
   out += "</svg>\n";
-  if (plot.series.size() > 1) out += legend(plot.series);
+  if (plot.series.size() > 1) out += legend(plot.series, styles);
   if (!plot.note.empty()) out += fmt::format("<p>{}</p>\n", html_escape(plot.note));
   return out + "</figure>\n";
 }

@@ -13,6 +13,7 @@ struct PlotSeries {
   std::string name;
   std::vector<std::pair<double, double>> points;  // (x, y); what is not finite is left out
   Mark mark = Mark::line;
+  bool stands_out = false;  // thick, and over the others
 };
 
 struct Plot {
@@ -32,8 +33,9 @@ PlotSeries cdf_series(std::string name, std::vector<double> values);
 // One staircase for each name, on a logarithmic axis if the values span more than a factor of 20.
 Plot cdf_plot(std::string title, std::string x_label, std::vector<PlotSeries> cdfs);
 
-// <figure> ... </figure>: the drawing, a legend if there are several series, the note. Series are
-// told apart by colour, and by dash or the dots' shape. A plot without a single point says so.
+// <figure> ... </figure>: the drawing, a legend if there are several series, the note. Series
+// differ in colour and in dash or shape; lines of a plot with many of them have shapes, too. A
+// series whose name is pointed at stands alone. A plot without a single point says so.
 std::string plot_html(const Plot& plot);
 
 }  // namespace tandem

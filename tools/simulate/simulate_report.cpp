@@ -66,27 +66,37 @@ std::vector<HtmlCell> column(const std::vector<PolicyResult>& all,
   return cells;
 }
 
-Plot cdf_of(const SimulateReport& report, const char* title, const char* label,
-            Distribution PolicyResult::*which) {
+PlotSeries line_of(const PolicyResult& result, std::vector<std::pair<double, double>> points) {
+  return {result.policy, std::move(points), PlotSeries::Mark::line, result.policy == "tandem"};
+}
+
+// Lines end at p99: the few requests beyond it would take most of the axis.
+Plot cdf_of(const SimulateReport& report, const char* title, Distribution PolicyResult::*which) {
+  constexpr double kLast = 0.99;
   std::vector<PlotSeries> series;
   for (const PolicyResult& one : report.policies) {
-    series.push_back({one.policy, (one.*which).cdf, PlotSeries::Mark::line});
+    std::vector<std::pair<double, double>> points;
+    for (const auto& [value, share] : (one.*which).cdf) {
+      if (share <= kLast) points.emplace_back(value, share);
+    }
+    points.emplace_back((one.*which).p99, kLast);
+    series.push_back(line_of(one, std::move(points)));
   }
-  return cdf_plot(title, label, std::move(series));
+  return cdf_plot(title, "ms", std::move(series));
 }
 
 Plot queue_of(const SimulateReport& report, const char* title, std::int64_t QueueLength::*which) {
   Plot plot;
   plot.title = title;
-  plot.x_label = "simulated s";
+  plot.x_label = "simulated time, s";
   plot.y_label = "requests";
   plot.y_from_zero = true;
   for (const PolicyResult& one : report.policies) {
-    PlotSeries series{one.policy, {}, PlotSeries::Mark::line};
+    std::vector<std::pair<double, double>> points;
     for (const QueueLength& at : one.queue) {
-      series.points.emplace_back(at.at_s, static_cast<double>(at.*which));
+      points.emplace_back(at.at_s, static_cast<double>(at.*which));
     }
-    plot.series.push_back(std::move(series));
+    plot.series.push_back(line_of(one, std::move(points)));
   }
   return plot;
 }
@@ -97,17 +107,19 @@ std::vector<HtmlFigure> summary_of(const SimulateReport& report) {
     const PolicyResult& best = *std::max_element(
         report.policies.begin(), report.policies.end(),
         [](const auto& a, const auto& b) { return a.slo_attainment < b.slo_attainment; });
-    const std::string what = report.policies.size() > 1 ? "most requests within the SLO" : "policy";
+    const std::string what = report.policies.size() > 1 ? "best policy" : "policy";
     figures = {{what, best.policy,
-                fmt::format("{:.2f} % of {}", best.slo_attainment * 100, best.requests)},
-               {"its time to first token", ms(best.ttft_ms.mean) + " ms",
+                fmt::format("{:.2f} % of {} requests within the SLO", best.slo_attainment * 100,
+                            best.requests)},
+               {"its time to the first token", ms(best.ttft_ms.mean) + " ms",
                 fmt::format("mean; p99 {} ms", ms(best.ttft_ms.p99))},
                {"its latency", ms(best.latency_ms.mean) + " ms",
                 fmt::format("mean; p99 {} ms", ms(best.latency_ms.p99))}};
   }
   figures.push_back({"SLO", fmt::format("{:.2f} ms", report.slo_token_ms), "latency per token"});
-  figures.push_back({"the cluster serves at most", fmt::format("{:.0f}/s", report.capacity_per_s),
-                     "requests, in full batches without cold starts"});
+  figures.push_back({"capacity of the cluster",
+                     fmt::format("{:.0f} requests/s", report.capacity_per_s),
+                     "in full batches without cold starts"});
   return figures;
 }
 
@@ -142,10 +154,11 @@ nlohmann::ordered_json SimulateReport::to_json() const {
 HtmlPage SimulateReport::to_html() const {
   HtmlPage page("tandem simulate", origin_here(command));
   page.summary(summary_of(*this));
-  page.paragraph(fmt::format(
-      "A cluster in simulated time: {}. A request meets its SLO if its latency over its tokens is "
-      "at most {:.2f} ms.",
-      machine, slo_token_ms));
+  page.paragraph(
+      fmt::format("A simulated cluster: {}. A request meets its SLO if its latency divided by its "
+                  "output tokens "
+                  "is at most {:.2f} ms.",
+                  machine, slo_token_ms));
   if (!policies.empty()) {
     const auto more = [](double a, double b) { return a > b; };
     const auto less = [](double a, double b) { return a < b; };
@@ -185,22 +198,22 @@ HtmlPage SimulateReport::to_html() const {
     }
     page.section("Policies");
     page.paragraph(
-        "Milliseconds; the best of each column has a star. Satisfaction is S-LoRA's: it "
-        "falls from 1 to 0 with the time to the first token.");
+        "Times are in milliseconds. A star marks the best of each column. TTFT is the time to the "
+        "first token, TPOT the time between tokens, per token the latency divided by the output "
+        "tokens. Satisfaction is S-LoRA's measure: it falls from 100 to 0 % as TTFT grows.");
     page.sortable_table(
         {"policy", "SLO attained", "satisfaction", "TTFT mean", "TTFT p50", "TTFT p99", "TPOT mean",
          "TPOT p99", "per token mean", "per token p99", "latency mean", "latency p99", "cold"},
         rows);
     page.section("Distributions");
-    page.plots(
-        {cdf_of(*this, "Time to first token", "ms", &PolicyResult::ttft_ms),
-         cdf_of(*this, "Time per token (latency over tokens)", "ms", &PolicyResult::token_ms),
-         cdf_of(*this, "Time between tokens (TPOT)", "ms", &PolicyResult::tpot_ms),
-         cdf_of(*this, "Latency", "ms", &PolicyResult::latency_ms)});
-    page.section("Lines by time");
-    page.plots(
-        {queue_of(*this, "Requests that wait, of all engines", &QueueLength::all),
-         queue_of(*this, "Requests that wait at one engine, the most", &QueueLength::longest)});
+    page.paragraph("Lines end at p99. Point at a name to see its line alone.");
+    page.plots({cdf_of(*this, "Time to the first token (TTFT)", &PolicyResult::ttft_ms),
+                cdf_of(*this, "Latency per token", &PolicyResult::token_ms),
+                cdf_of(*this, "Time between tokens (TPOT)", &PolicyResult::tpot_ms),
+                cdf_of(*this, "Latency", &PolicyResult::latency_ms)});
+    page.section("Waiting requests over time");
+    page.plots({queue_of(*this, "All engines", &QueueLength::all),
+                queue_of(*this, "The engine with the longest queue", &QueueLength::longest)});
     rows.clear();
     for (const PolicyResult& one : policies) {
       rows.push_back({{one.policy, Look::text},
@@ -216,7 +229,7 @@ HtmlPage SimulateReport::to_html() const {
     }
     page.section("The runs");
     page.sortable_table({"policy", "requests", "given up", "unfinished", "loads", "fetches",
-                         "of prompts cached", "tokens/s", "decision, us", "wall, s"},
+                         "cached prompt tokens", "tokens/s", "µs per decision", "run time, s"},
                         rows);
   }
   for (const auto& [name, value] : setting) {

@@ -39,8 +39,8 @@ export function latencyChart(where, median, p95, sliceSeconds, name) {
   const newest = median.findLast((value) => value !== null);
   const picture = svg('svg', {
     viewBox: `0 0 ${width} ${kHeight}`, role: 'img',
-    'aria-label': newest === undefined ? `${name}: no request has ended in the last minutes`
-        : `${name}: median ${seconds(newest)} of late`,
+    'aria-label': newest === undefined ? `${name}: no requests in the last minutes`
+        : `${name}: latest median ${seconds(newest)}`,
   });
   for (const share of [0, 0.5, 1]) {
     const at = y(top * share);
@@ -65,7 +65,7 @@ export function latencyChart(where, median, p95, sliceSeconds, name) {
   });
   if (known.length === 0) {
     picture.append(svg('text', {x: (kLeft + width) / 2, y: kHeight / 2, 'text-anchor': 'middle'},
-                       'nothing has ended yet'));
+                       'no requests yet'));
   }
   where.replaceChildren(picture);
   return newest ?? null;

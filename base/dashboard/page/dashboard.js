@@ -2,7 +2,7 @@
 import {ColdStarts} from './cold_starts.js';
 import {latencyChart} from './charts.js';
 import {Feed, apiKey, call, failureOf, setApiKey} from './feed.js';
-import {byId, bytes, count, element, fillBar, percent, seconds, setText} from './format.js';
+import {byId, bytes, count, element, fillBar, inOrder, percent, seconds, setText} from './format.js';
 import {showDecisions, showEngines} from './router.js';
 import {AdapterTable} from './table.js';
 import {Try} from './try.js';
@@ -116,7 +116,7 @@ byId('load-form').addEventListener('submit', async (event) => {
 function showMayLoad(may) {
   for (const id of ['load-name', 'load-path', 'load-pinned', 'load-button']) byId(id).disabled = !may;
   if (!may && byId('adapter-message').textContent === '') {
-    say('Loading, unloading and pinning are off: start the server with --adapter-root DIR to allow them from under DIR.');
+    say('To load, unload and pin adapters here, start the server with --adapter-root DIR.');
   }
 }
 
@@ -131,7 +131,8 @@ function update(head, tables, changed) {
     setText(byId('what'), `${head.engine.model} · ${head.engine.version} · ${head.engine.state}`);
     showPool(head.pool);
     showWorkers(head);
-    if (changed.has('cold_starts')) cold.set(tables.cold_starts);
+    if (changed.has('cold_starts')) cold.set(tables.cold_starts, head.unix_ms);
+    else cold.tick(head.unix_ms);
   } else {
     setText(byId('what'), 'router');
     showEngines(head, tables.engines);
@@ -141,13 +142,13 @@ function update(head, tables, changed) {
   if (changed.has('adapters') || before?.may_load !== head.may_load) {
     table.set(tables.adapters, head.may_load);
     showMayLoad(head.may_load);
-    tryOut.setModels(head.model ?? head.engine.model, [...tables.adapters.keys()]);
+    tryOut.setModels(head.model ?? head.engine.model, [...tables.adapters.keys()].sort(inOrder));
   }
   before = head;
 }
 
 function askForKey(note) {
-  setText(byId('key-note'), note || 'It stays in this tab, and is forgotten when the tab is closed.');
+  setText(byId('key-note'), note || 'The key stays in this tab and is gone when the tab is closed.');
   byId('key-input').value = apiKey();
   if (!byId('key-dialog').open) byId('key-dialog').showModal();
 }
@@ -156,7 +157,7 @@ function status(word, text) {
   const link = byId('link');
   link.className = word;
   setText(link, word === 'key' ? 'needs an API key' : text);
-  if (word === 'key') askForKey(text || 'This server asks for its API key. It stays in this tab, and is forgotten when the tab is closed.');
+  if (word === 'key') askForKey(text || 'This server asks for its API key. The key stays in this tab and is gone when the tab is closed.');
 }
 
 const feed = new Feed(update, status);

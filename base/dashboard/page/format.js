@@ -55,6 +55,14 @@ function build(node, attributes, children) {
   return node;
 }
 
+// Names as people order them: team2 before team10.
+export const inOrder = new Intl.Collator('en', {numeric: true}).compare;
+
+// An engine's address without what all of them begin with.
+export function place(url) {
+  return url.replace(/^https?:\/\//, '');
+}
+
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }

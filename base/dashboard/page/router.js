@@ -1,10 +1,9 @@
 // What a router's dashboard shows beyond an engine's: the engines, and where requests went and why.
-import {byId, clockTime, count, element, fillBar, percent, seconds, setText} from './format.js';
+import {byId, clockTime, count, element, fillBar, percent, place, seconds, setText} from './format.js';
 
 const kTerms = [
-  ['wait_s', 'until it starts'], ['cold_s', 'its adapter comes'], ['compute_s', 'its prompt'],
-  ['decode_s', 'its tokens'], ['others_s', 'others are slower'], ['later_s', 'what a load evicts'],
-  ['misses_s', 'objectives missed'],
+  ['wait_s', 'queue'], ['cold_s', 'adapter load'], ['compute_s', 'prompt'], ['decode_s', 'output tokens'],
+  ['others_s', 'slower others'], ['later_s', 'evictions'], ['misses_s', 'missed objectives'],
 ];
 
 function table(head, rows) {
@@ -20,21 +19,21 @@ function stateOf(engine) {
 }
 
 export function showEngines(head, engines) {
-  setText(byId('policy'), `policy ${head.policy}, ${count(head.waiting)} requests wait for one`);
+  setText(byId('policy'), `policy ${head.policy}, ${count(head.waiting)} requests wait for an engine`);
   const columns = [['Engine', 'name'], ['State', ''], ['Running', 'number'], ['Waiting', 'number'],
-                   ['Ranks', 'number rare'], ['KV in use', 'rare'], ['From this router', 'number']];
+                   ['Sum of ranks', 'number rare'], ['KV in use', 'rare'], ['From this router', 'number rare']];
   byId('engines-list').replaceChildren(table(columns, [...engines.values()].map((engine) => {
     const bar = element('div', {class: 'bar thin', role: 'img'});
     const used = engine.kv_tokens > 0 ? 1 - engine.kv_free_tokens / engine.kv_tokens : 0;
     const share = Math.min(1, Math.max(0, used));
     bar.setAttribute('aria-label', `${percent(share)} of the KV cache is in use`);
     fillBar(bar, [{share, class: 'c-kv', title: percent(share)}]);
-    return [engine.url, stateOf(engine), String(engine.running ?? '–'), String(engine.waiting ?? '–'),
+    return [place(engine.url), stateOf(engine), String(engine.running ?? '–'), String(engine.waiting ?? '–'),
             String(engine.rank_sum ?? '–'), bar, count(engine.sent)];
   })));
 }
 
-// The terms of the cost of the engine that was chosen, of all that were looked at the dearest being the whole.
+// The terms of the chosen engine's cost, each by its share.
 function costBar(decision) {
   const bar = element('div', {class: 'parts', role: 'img'});
   const terms = kTerms.map(([name, word], i) => ({word, i, value: decision.terms[name] ?? 0}));
@@ -51,15 +50,15 @@ export function showDecisions(decisions) {
   const byEngine = new Map();
   for (const row of rows) byEngine.set(row.engine, (byEngine.get(row.engine) ?? 0) + 1);
   setText(byId('decision-share'), rows.length === 0 ? 'none yet' : `the last ${rows.length}: ` +
-      [...byEngine].map(([engine, times]) => `${percent(times / rows.length)} ${engine}`).join(', '));
-  byId('cost-legend').replaceChildren('Lost time of all requests together, by ',
+      [...byEngine].map(([engine, times]) => `${percent(times / rows.length)} to ${place(engine)}`).join(', '));
+  byId('cost-legend').replaceChildren('The cost is the time that all requests together lose: ',
       ...kTerms.flatMap(([, word], i) => [element('span', {class: `key p${i}`}), ` ${word}  `]));
   const columns = [['When', 'rare'], ['Model', 'name'], ['Prompt', 'number rare'], ['Engine', 'name'],
-                   ['Adapter there', 'rare'], ['Cost', 'number'], ['Why', ''], ['Next best', 'rare name']];
+                   ['Adapter was', 'rare'], ['Cost', 'number'], ['Why', ''], ['Next best', 'rare name']];
   byId('decision-list').replaceChildren(element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Last decisions'},
       table(columns, rows.map((row) => [
-        clockTime(row.unix_ms), row.model, count(row.prompt_tokens), row.engine, row.tier,
-        row.terms === undefined ? '' : seconds(row.cost_s), row.terms === undefined ? 'the policy tells no terms' : costBar(row),
-        row.next === null ? '' : `${row.next.engine}: ${seconds(row.next.cost_s)}`,
+        clockTime(row.unix_ms), row.model, count(row.prompt_tokens), place(row.engine), row.tier,
+        row.terms === undefined ? '' : seconds(row.cost_s), row.terms === undefined ? 'no terms with this policy' : costBar(row),
+        row.next === null ? '' : `${place(row.next.engine)}: ${seconds(row.next.cost_s)}`,
       ]))));
 }

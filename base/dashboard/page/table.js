@@ -1,7 +1,10 @@
 // The adapters: thousands of rows, of which only those in view are elements.
-import {byId, bytes, count, element, setText, svg} from './format.js';
+import {byId, bytes, count, element, inOrder, place, setText, svg} from './format.js';
 
+// Of one line; on a phone a row has two, as in the style sheet.
+const kPhone = matchMedia('(max-width: 620px)');
 const kRowHeight = 32;
+const kPhoneRowHeight = 46;
 const kBeyond = 6;  // rows above and below those in view
 
 // `columns`: {name, label, of(row), class, text(row)}; `cells(row)` may make elements instead.
@@ -23,14 +26,19 @@ export class VirtualTable {
                 element('div', {class: 'head', role: 'row'}, ...this.heads)), this.body);
     where.replaceChildren(this.table);
     new ResizeObserver(() => this.draw()).observe(this.body);
+    kPhone.addEventListener('change', () => this.set(this.rows));
     this.mark();
+  }
+
+  get rowHeight() {
+    return kPhone.matches ? kPhoneRowHeight : kRowHeight;
   }
 
   head(column) {
     const content = column.of === undefined ? element('span', {}, column.label)
         : element('button', {type: 'button', 'aria-label': `Sort by ${column.label}`,
                              click: () => this.sortBy(column)}, column.label);
-    return element('div', {role: 'columnheader', class: column.class}, content);
+    return element('div', {role: 'columnheader', class: `${column.class ?? ''} ${column.of === undefined ? 'plain' : ''}`}, content);
   }
 
   sortBy(column) {
@@ -53,21 +61,22 @@ export class VirtualTable {
     this.rows = [...rows].sort((a, b) => {
       const left = of(a);
       const right = of(b);
-      return left < right ? -sign : left > right ? sign : a.name < b.name ? -1 : 1;
+      const order = typeof left === 'string' ? inOrder(left, right) : left - right;
+      return order !== 0 ? sign * order : inOrder(a.name, b.name);
     });
     for (const node of this.shown.values()) node.remove();
     this.shown.clear();
     this.table.setAttribute('aria-rowcount', String(this.rows.length + 1));
-    this.space.style.height = `${this.rows.length * kRowHeight}px`;
-    this.body.style.height = `${Math.min(12, Math.max(2, this.rows.length)) * kRowHeight}px`;
+    this.space.style.height = `${this.rows.length * this.rowHeight}px`;
+    this.body.style.height = `${Math.min(12, Math.max(2, this.rows.length)) * this.rowHeight}px`;
     this.body.replaceChildren(this.rows.length === 0 ? this.empty : this.space);
     this.draw();
   }
 
   draw() {
-    const top = Math.floor(this.body.scrollTop / kRowHeight) - kBeyond;
+    const top = Math.floor(this.body.scrollTop / this.rowHeight) - kBeyond;
     const first = Math.max(0, top);
-    const end = Math.min(this.rows.length, top + Math.ceil(this.body.clientHeight / kRowHeight) + 2 * kBeyond + 1);
+    const end = Math.min(this.rows.length, top + Math.ceil(this.body.clientHeight / this.rowHeight) + 2 * kBeyond + 1);
     for (const [index, node] of this.shown) {
       if (index >= first && index < end) continue;
       node.remove();
@@ -88,7 +97,7 @@ export class VirtualTable {
     const node = element('div', {role: 'row', 'aria-rowindex': String(index + 2), 'data-name': row.name},
         ...this.columns.map((column) => special[column.name] ??
             element('div', {role: 'cell', class: column.class}, column.text(row))));
-    node.style.top = `${index * kRowHeight}px`;
+    node.style.top = `${index * this.rowHeight}px`;
     return node;
   }
 }
@@ -100,21 +109,23 @@ function engineColumns() {
   return [
     {name: 'name', label: 'Adapter', of: (row) => row.name, text: (row) => row.name},
     {name: 'rank', label: 'Rank', class: 'number', of: (row) => row.rank, text: (row) => String(row.rank)},
-    {name: 'bytes', label: 'Size', class: 'number rare', of: (row) => row.bytes, text: (row) => bytes(row.bytes)},
+    {name: 'bytes', label: 'Size', class: 'number', of: (row) => row.bytes, text: (row) => bytes(row.bytes)},
     {name: 'tier', label: 'Where', of: (row) => kTierOrder[row.tier] ?? 9, text: (row) => row.tier},
-    {name: 'hits', label: 'Hits', class: 'number rare', of: (row) => row.hits, text: (row) => count(row.hits)},
-    {name: 'cold', label: 'Cold', class: 'number rare', of: (row) => row.cold_starts,
+    {name: 'hits', label: 'Hits', class: 'number', of: (row) => row.hits, text: (row) => count(row.hits)},
+    {name: 'cold', label: 'Cold', class: 'number', of: (row) => row.cold_starts,
      text: (row) => count(row.cold_starts)},
-    {name: 'active', label: 'Requests', class: 'number rare', of: (row) => row.running + row.waiting,
+    {name: 'active', label: 'Requests', class: 'number', of: (row) => row.running + row.waiting,
      text: (row) => row.running + row.waiting === 0 ? '' :
         `${row.running}${row.waiting > 0 ? ` + ${row.waiting}` : ''}`},
-    {name: 'modules', label: 'Modules', class: 'rare dimmed', text: (row) => row.modules.join(' ')},
+    {name: 'modules', label: 'Modules', class: 'dimmed', text: (row) => row.modules.join(' ')},
+    {name: 'more', label: '', class: 'more', text: (row) => [row.tier, `rank ${row.rank}`, bytes(row.bytes),
+      `${count(row.hits)} hits`, `${count(row.cold_starts)} cold`, row.pinned ? 'pinned' : ''].filter(Boolean).join(' · ')},
     {name: 'actions', label: '', class: 'actions', text: () => ''},
   ];
 }
 
 function deviceText(row) {
-  return row.resident.length === 0 ? `none of ${row.engines}` : row.resident.join(', ');
+  return row.resident.length === 0 ? `none of ${row.engines}` : row.resident.map(place).join(', ');
 }
 
 // An engine's row says whether, a router's where: it is pinned if all that have the adapter pin it.
@@ -132,9 +143,10 @@ function routerColumns() {
   return [
     {name: 'name', label: 'Adapter', of: (row) => row.name, text: (row) => row.name},
     {name: 'rank', label: 'Rank', class: 'number', of: (row) => row.rank, text: (row) => String(row.rank)},
-    {name: 'bytes', label: 'Size', class: 'number rare', of: (row) => row.bytes, text: (row) => bytes(row.bytes)},
+    {name: 'bytes', label: 'Size', class: 'number', of: (row) => row.bytes, text: (row) => bytes(row.bytes)},
     {name: 'engines', label: 'On the device of', of: (row) => -row.resident.length,
      text: (row) => deviceText(row)},
+    {name: 'more', label: '', class: 'more', text: (row) => `on ${deviceText(row)} · rank ${row.rank} · ${bytes(row.bytes)}`},
     {name: 'actions', label: '', class: 'actions', text: () => ''},
   ];
 }
@@ -172,7 +184,7 @@ export class AdapterTable {
 
   cells(row) {
     const special = {
-      name: element('div', {role: 'cell', title: row.path ?? row.name}, row.name),
+      name: element('div', {role: 'cell', class: 'name', title: row.path ?? row.name}, row.name),
     };
     if (row.tier !== undefined) {
       const pin = row.pinned ? ', pinned' : '';
@@ -181,7 +193,7 @@ export class AdapterTable {
       special.tier.setAttribute('aria-label', `${row.tier}${pin}`);
     }
     if (this.kind === 'router' && row.pinned.length > 0) {
-      const where = `pinned on ${row.pinned.join(', ')}`;
+      const where = `pinned on ${row.pinned.map(place).join(', ')}`;
       special.engines = element('div', {role: 'cell', 'aria-label': `${deviceText(row)}, ${where}`},
                                 pinMark(where), deviceText(row));
     }

@@ -10,7 +10,7 @@ function worker(each, busy) {
   const bar = element('div', {class: 'bar'});
   fillBar(bar, [{share: each.up ? busy : 0, class: 'c-cpu'}]);
   const more = [`${each.jobs} jobs`, each.restarts > 0 ? `${each.restarts} restarts` : '',
-                each.last_end ? `last end: ${each.last_end}` : '', each.ours ? '' : 'started by somebody else'];
+                each.last_end ? `last end: ${each.last_end}` : '', each.ours ? '' : 'started by another process'];
   return element('li', {class: each.up ? null : 'down', title: more.filter(Boolean).join('; ')},
                  element('span', {}, state), where, bar);
 }
@@ -38,7 +38,7 @@ export function showWorkers(head) {
       `${up} of ${head.workers.length} up, ${percent(total / head.workers.length)} busy`);
   if (nodes.size === 0) {
     list.replaceChildren(element('p', {class: 'hint'},
-        'None: layers of cold adapters wait for their weights (docs/cold-start.md).'));
+        'None. Requests to a cold adapter wait for its weights (docs/cold-start.md).'));
     return;
   }
   list.replaceChildren(...[...nodes].sort(([a], [b]) => a - b).map(([node, cores]) =>

@@ -83,10 +83,10 @@ DashboardRow cold_start_row(const ColdStart& start) {
   DashboardRow row;
   row.key = fmt::format("{}", start.number);
   row.json = fmt::format(
-      R"({{"number":{},"adapter":{},"rank":{},"bytes":{},"began_unix_ms":{},"read_begin_s":{:.6f},"read_end_s":{:.6f},"ordered_s":{:.6f},"arrived_s":{:.6f},"failed":{},"there_s":[{}],"steps":[{}]}})",
+      R"({{"number":{},"adapter":{},"rank":{},"bytes":{},"began_unix_ms":{},"read_begin_s":{:.6f},"read_end_s":{:.6f},"ordered_s":{:.6f},"arrived_s":{:.6f},"first_token_s":{:.6f},"failed":{},"there_s":[{}],"steps":[{}]}})",
       start.number, dump(json(start.adapter)), start.rank, start.bytes, start.began_unix_ms,
-      start.read_begin_s, start.read_end_s, start.ordered_s, start.arrived_s, start.failed,
-      times(start.layers_there_s), steps);
+      start.read_begin_s, start.read_end_s, start.ordered_s, start.arrived_s, start.first_token_s,
+      start.failed, times(start.layers_there_s), steps);
   return row;
 }
 

@@ -93,6 +93,20 @@ TEST(ColdStartLog, TakesAStepThatEndsAfterTheLoad) {
   EXPECT_EQ(takeover_layer(start.steps[0]), 2);
 }
 
+TEST(ColdStartLog, TellsTheFirstTokenOfTheFirstRequest) {
+  ManualClock clock;
+  ColdStartLog log(clock);
+  const auto adapter = adapter_of("a");
+  log.first_token(*adapter);  // of a load that is forgotten
+  log.load_ordered(*adapter);
+  EXPECT_LT(log.list()[0].first_token_s, 0) << "not yet";
+  clock.advance(milliseconds(17));
+  log.first_token(*adapter);
+  clock.advance(milliseconds(20));
+  log.first_token(*adapter);
+  EXPECT_DOUBLE_EQ(log.list()[0].first_token_s, 0.017);
+}
+
 TEST(ColdStartLog, KnowsWhereTheGpuTookOver) {
   const auto takeover = [](const char* who) {
     ColdStart::Step step;

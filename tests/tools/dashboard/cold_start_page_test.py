@@ -49,24 +49,45 @@ def cold_start(browser, url):
         page.ask(browser, PROMPT, name, "", 2)
         caption = browser.wait(
             "document.getElementById('cold-caption').textContent.startsWith(arguments[0] + ',') && "
-            "document.getElementById('cold-caption').textContent.includes('first step over') && "
+            "document.getElementById('cold-caption').textContent.includes('first step done') && "
             "document.getElementById('cold-caption').textContent", name)
         drawn = picture(browser)
-        if drawn["layers"].keys() == {"CPU workers", "GPU, the weights had come"} and "took over" in caption:
+        if drawn["layers"].keys() == {"CPU workers", "device, weights were there"} and "took over" in caption:
             return name, caption, drawn
         print(f"another try: {caption}: {drawn['layers']}")
     raise AssertionError(f"in none of {TRIES} cold starts did CPU workers begin and the device take over")
 
 
 def check_picture(browser, name, caption, drawn):
-    takeover = int(re.search(r"the GPU took over at layer (\d+)", caption)[1])
-    by_cpu, by_gpu = drawn["layers"]["CPU workers"], drawn["layers"]["GPU, the weights had come"]
+    takeover = int(re.search(r"the device took over at layer (\d+)", caption)[1])
+    by_cpu, by_gpu = drawn["layers"]["CPU workers"], drawn["layers"]["device, weights were there"]
     assert sorted(by_cpu + by_gpu) == list(range(LAYERS)), drawn
     assert max(by_cpu) == takeover - 1, (caption, drawn)
     assert drawn["lines"] == 2, drawn
-    assert re.fullmatch(rf"the GPU takes over at layer {takeover}, after [\d.]+ (ms|s)", drawn["words"]), drawn
+    assert re.fullmatch(rf"the device takes over at layer {takeover}, after [\d.]+ (ms|s)", drawn["words"]), drawn
     row = browser.run("return document.querySelector('#cold-list tr.chosen').innerText").split("\t")
+    said = browser.wait("document.getElementById('cold-headline').textContent.startsWith('First') && "
+                        "document.getElementById('cold-headline').textContent")
+    assert re.fullmatch(r"First token after [\d.]+ (ms|s), load [\d.]+ (ms|s)", said), said
     assert row[1] == name and row[-2:] == [f"{len(by_cpu)} of {LAYERS}", f"layer {takeover}"], row
+
+
+def check_zoom(browser):
+    """All of the load, a half of it, and that half moved to the right: as the labels of the axis say."""
+    def labels():
+        return browser.run("return [...document.querySelectorAll('#cold-picture text[text-anchor=middle]')]"
+                           ".map((text) => text.textContent)")
+
+    browser.click("#cold-whole")
+    whole = labels()
+    assert whole[0] == "0" and browser.run(
+        "return document.getElementById('cold-whole').getAttribute('aria-pressed')") == "true", whole
+    assert browser.run("return document.querySelectorAll('#cold-overview .shown').length") == 0
+    browser.click("#cold-in")
+    assert labels()[0] != "0" and len(browser.run(
+        "return [...document.querySelectorAll('#cold-overview .shown')]")) == 1, labels()
+    browser.click("#cold-first")
+    assert labels()[0] == "0", labels()
 
 
 def check_dark(browser):
@@ -87,6 +108,7 @@ def is_drawn(url, keep):
         name, caption, drawn = cold_start(browser, url)
         check_picture(browser, name, caption, drawn)
         check_dark(browser)
+        check_zoom(browser)
         keep(browser, "cold_dark")
         page.check_on_a_phone(browser)
         keep(browser, "cold_dark_phone")

@@ -89,6 +89,26 @@ TEST(PlotHtml, HasAStyleOfItsOwnForEachOfManySeries) {
   EXPECT_EQ(count(html, "c1 l3\""), 2U);
 }
 
+TEST(PlotHtml, TellsManyLinesApartByShapes) {
+  Plot plot;
+  for (int i = 0; i < 4; ++i) plot.series.push_back({"x", {{1, i}, {2, i}}});
+  EXPECT_THAT(plot_html(plot), Not(HasSubstr("shapes")));
+  plot.series.push_back({"x", {{1, 1}, {2, 2}}});
+  EXPECT_EQ(count(plot_html(plot), "<path class=\"shapes c4\""), 2U)
+      << "on the line, in the legend";
+}
+
+TEST(PlotHtml, DrawsASeriesThatStandsOutLastInTheFirstStyle) {
+  Plot plot;
+  plot.series = {{"a", {{1, 1}, {2, 2}}}, {"b", {{1, 3}, {2, 4}}}, {"c", {{1, 5}, {2, 6}}}};
+  plot.series[1].stands_out = true;
+  const std::string html = plot_html(plot);
+  const std::size_t out = html.find("<path class=\"line out c0 l0\"");
+  ASSERT_NE(out, std::string::npos);
+  EXPECT_LT(html.find("<path class=\"line c1 l1\""), out) << "a";
+  EXPECT_LT(html.find("<path class=\"line c2 l2\""), out) << "c";
+}
+
 TEST(CdfPlot, IsLabelledByPercentiles) {
   const std::string html = plot_html(cdf_plot("", "ms", {cdf_series("a", {1, 2, 3})}));
   for (const char* label : {">p50<", ">p90<", ">p99<"}) EXPECT_EQ(count(html, label), 1U) << label;

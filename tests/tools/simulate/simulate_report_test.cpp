@@ -48,8 +48,17 @@ TEST(SimulateReport, IsOnePageThatSetsOffTheBest) {
   EXPECT_NE(page.find("<td class=\"best n\">50.0</td>"), std::string::npos);
   EXPECT_NE(page.find("<td class=\"n\">80.0</td>"), std::string::npos);
   EXPECT_NE(page.find("<svg"), std::string::npos);
-  EXPECT_NE(page.find("Requests that wait, of all engines"), std::string::npos);
+  EXPECT_NE(page.find("The engine with the longest queue"), std::string::npos);
   EXPECT_EQ(page.find("http"), std::string::npos);  // nothing from elsewhere
+}
+
+TEST(SimulateReport, SetsOffTandemsLineAndEndsLinesAtP99) {
+  SimulateReport report = made_up_report();
+  report.policies[0].ttft_ms.cdf.emplace_back(1e6, 1);
+  const std::string page = report.to_html().text();
+  EXPECT_NE(page.find("<li class=\"out\">"), std::string::npos);
+  EXPECT_NE(page.find("<path class=\"line out c0 l0\""), std::string::npos);
+  EXPECT_EQ(page.find(">500k<"), std::string::npos) << "an axis as long as the longest request";
 }
 
 TEST(SimulateReport, HasARowAsWideAsItsHead) {

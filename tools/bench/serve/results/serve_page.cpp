@@ -40,14 +40,14 @@ std::vector<HtmlFigure> summary_of(const ServeReport& report) {
   if (!report.conditions.goodput.empty()) {
     const auto all =
         static_cast<double>(std::max<std::int64_t>(1, figures.completed + figures.failed));
-    out.push_back({"met the objectives",
+    out.push_back({"within the objectives",
                    fmt::format("{:.1f} %", 100 * static_cast<double>(figures.good) / all),
                    fmt::format("{:.2f} requests/s", figures.request_goodput)});
   }
   for (const auto& [name, spread] :
-       {std::pair{"time to first token", &figures.ttft_ms},
+       {std::pair{"time to the first token", &figures.ttft_ms},
         std::pair{"time per output token", &figures.tpot_ms},
-        std::pair{"first token, adapter cold", &figures.cold_ttft_ms}}) {
+        std::pair{"first token, cold adapter", &figures.cold_ttft_ms}}) {
     if (spread->count() == 0) continue;
     out.push_back({name, fmt::format("{:.2f} ms", spread->median()),
                    fmt::format("median; p99 {:.2f} ms", spread->percentile(99))});
@@ -93,8 +93,8 @@ Plot plot_by_time(const char* title, const char* y_label) {
 }
 
 std::vector<Plot> time_series(const ServeReport& report) {
-  PlotSeries warm{"adapter resident, or base", {}, PlotSeries::Mark::dots};
-  PlotSeries cold{"adapter cold", {}, PlotSeries::Mark::dots};
+  PlotSeries warm{"base or warm adapter", {}, PlotSeries::Mark::dots};
+  PlotSeries cold{"cold adapter", {}, PlotSeries::Mark::dots};
   const RunParts parts(report.figures.duration_s);
   std::vector<double> due(parts.count(), 0), answered(parts.count(), 0), running(parts.count(), 0);
   for (const RequestRecord& record : report.records) {
@@ -113,13 +113,13 @@ std::vector<Plot> time_series(const ServeReport& report) {
   }
   thin_out(warm);
   thin_out(cold);
-  Plot delays = plot_by_time("Time to the first token, by when it was due", "ms");
+  Plot delays = plot_by_time("Time to the first token, by due time", "ms");
   delays.series.push_back(std::move(warm));
   if (!cold.points.empty()) delays.series.push_back(std::move(cold));
   Plot flow = plot_by_time("Requests a second", "requests/s");
   flow.series = {line_of("due", parts, due), line_of("answered", parts, answered)};
-  Plot under_way = plot_by_time("Requests under way", "requests, mean");
-  under_way.series = {line_of("under way", parts, running)};
+  Plot under_way = plot_by_time("Requests in progress", "requests, mean");
+  under_way.series = {line_of("in progress", parts, running)};
   return {std::move(delays), std::move(flow), std::move(under_way)};
 }
 
@@ -131,8 +131,8 @@ std::vector<Plot> distributions(const ServeReport& report) {
     if (spread.count() == 0) continue;
     std::vector<PlotSeries> series = {cdf_series("all", spread.sorted())};
     if (metric == "ttft" && figures.cold_ttft_ms.count() > 0) {
-      series.push_back(cdf_series("adapter resident", figures.warm_ttft_ms.sorted()));
-      series.push_back(cdf_series("adapter cold", figures.cold_ttft_ms.sorted()));
+      series.push_back(cdf_series("warm adapter", figures.warm_ttft_ms.sorted()));
+      series.push_back(cdf_series("cold adapter", figures.cold_ttft_ms.sorted()));
     }
     plots.push_back(cdf_plot(metric_title(metric), "ms", std::move(series)));
   }
@@ -141,7 +141,7 @@ std::vector<Plot> distributions(const ServeReport& report) {
 
 void add_delays(const ServeReport& report, HtmlPage& page) {
   const LoadConditions& asked = report.conditions;
-  std::vector<std::string> head = {"ms", "mean", "median", "std"};
+  std::vector<std::string> head = {"", "mean", "median", "standard deviation"};
   for (const double percent : asked.percentiles) {
     head.push_back(fmt::format("p{}", percentile_name(percent)));
   }
@@ -149,7 +149,7 @@ void add_delays(const ServeReport& report, HtmlPage& page) {
   for (const std::string& metric : asked.metrics) {
     const SampleSpread& spread = metric_spread(report.figures, metric);
     std::vector<HtmlCell>& row = rows.emplace_back();
-    row.push_back({metric, Look::text});
+    row.push_back({metric_title(metric), Look::text});
     for (const double value : {spread.mean(), spread.median(), spread.deviation()}) {
       row.push_back({two_digits(value), Look::figure});
     }
@@ -157,7 +157,10 @@ void add_delays(const ServeReport& report, HtmlPage& page) {
       row.push_back({two_digits(spread.percentile(percent)), Look::figure});
     }
   }
-  page.section("Delays");
+  page.section("Latency");
+  page.paragraph(
+      "Times are in milliseconds. A request is cold if its adapter was not on the device when it "
+      "came.");
   page.table(head, rows);
 }
 
@@ -178,8 +181,9 @@ void add_models(const ServeReport& report, HtmlPage& page) {
                     figure(one->tpot_ms, one->tpot_ms.mean())});
   }
   page.section("Models");
-  page.sortable_table({"model", "answered", "failed", "cold", "first ttft, ms", "cold ttft",
-                       "warm ttft", "warm p99", "tpot"},
+  page.paragraph("Times are in milliseconds, and means where nothing else is said.");
+  page.sortable_table({"model", "answered", "failed", "cold", "first ttft", "cold ttft",
+                       "warm ttft", "warm ttft p99", "tpot"},
                       rows);
 }
 
@@ -188,12 +192,11 @@ void add_conditions(const LoadConditions& asked, HtmlPage& page) {
   page.condition("model", asked.model);
   page.condition("prompts", fmt::format("{} of {}", asked.num_prompts, asked.dataset));
   page.condition("requests a second", fmt::format("{:g}", asked.request_rate));
-  page.condition("at once, at most", asked.max_concurrency == 0
-                                         ? "any number"
-                                         : fmt::format("{}", asked.max_concurrency));
-  page.condition("delays count from", asked.count_from == CountFrom::due
-                                          ? "when a request is due"
-                                          : "when a request is sent");
+  page.condition("most requests at once", asked.max_concurrency == 0
+                                              ? "any number"
+                                              : fmt::format("{}", asked.max_concurrency));
+  page.condition("times count from", asked.count_from == CountFrom::due ? "when a request is due"
+                                                                        : "when a request is sent");
   for (const auto& [name, value] : asked.metadata) page.condition(name, value);
   for (const std::string& note : asked.notes) page.condition("note", note);
 }
@@ -214,7 +217,7 @@ HtmlPage ServeReport::to_html() const {
   add_delays(*this, page);
   page.section("Distributions");
   page.plots(distributions(*this));
-  page.section("By time");
+  page.section("Over time");
   page.plots(time_series(*this));
   add_models(*this, page);
   if (!figures.errors.empty()) {

@@ -55,7 +55,7 @@ TEST(ServePage, ShowsTheExactPercentilesOfAnEvenDistribution) {
   // Between the samples 1 .. n the p-th percentile is 1 + (n - 1) p / 100; the deviation of 1 .. n
   // is the root of (n^2 - 1) / 12.
   const std::string page = report_of_even_times().to_html().text();
-  std::string row = "<td>ttft</td>";
+  std::string row = "Time to the first token (ttft)</td>";
   for (const double value : {500.5, 500.5, std::sqrt((1e6 - 1) / 12), 1 + 999 * 0.25, 1 + 999 * 0.9,
                              1 + 999 * 0.99, 1 + 999 * 0.999}) {
     row += fmt::format("<td class=\"n\">{:.2f}</td>", value);
@@ -88,8 +88,8 @@ TEST(ServePage, HasTheRunByTimeAndEveryModel) {
           .to_html()
           .text();
   for (const char* part :
-       {"Requests a second", "Requests under way", "Time to the first token, by when it was due",
-        ">m</td>", ">a&lt;b</td>", "<table class=\"sorts\">", "adapter resident"}) {
+       {"Requests a second", "Requests in progress", "Time to the first token, by due time",
+        ">m</td>", ">a&lt;b</td>", "<table class=\"sorts\">", "warm adapter"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
 }
