@@ -159,6 +159,10 @@ SettingsField& SettingsField::secret() {
   facts_.secret = true;
   return *this;
 }
+SettingsField& SettingsField::old_flag(std::string name) {
+  facts_.old_flag = std::move(name);
+  return *this;
+}
 SettingsField& SettingsField::expert() {
   facts_.expert = true;
   return *this;

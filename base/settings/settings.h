@@ -46,6 +46,7 @@ struct SettingsFacts {
   std::function<Status(const std::string&)> check;  // of a text; empty: any
   bool required = false;
   bool secret = false;
+  std::string old_flag;  // "gpu": taken on the command line as well, and no help names it
   bool expert = false;   // for tests and measurements: help shows it only where all is asked for
   bool has_key = true;   // in files; with the flag also a variable
   bool has_flag = true;  // false: another command's
@@ -73,8 +74,9 @@ class SettingsField {
   SettingsField& at_least(double low);
   SettingsField& choices(std::vector<std::string> allowed);
   SettingsField& check(std::function<Status(const std::string&)> judge);  // of a text
-  SettingsField& required();                 // validate() refuses an empty string or list
-  SettingsField& secret();                   // its value is never printed
+  SettingsField& required();  // validate() refuses an empty string or list
+  SettingsField& secret();    // its value is never printed
+  SettingsField& old_flag(std::string name);
   SettingsField& expert();                   // left out of --help and docs/settings.md
   SettingsField& flag_only();                // no TOML key and no environment name
   SettingsField& flag_as(std::string name);  // "adapter": --adapter, whatever the key

@@ -322,7 +322,8 @@ void add_device_settings(SettingsTable& table, EngineSettings& s) {
       .add(s.gpus, "gpus",
            "numbers of the GPUs, as in 2 or 0,1, one for each device of tensor_parallel; default: "
            "from 0 on")
-      .meta("LIST");
+      .meta("LIST")
+      .old_flag("gpu");
   table
       .add(s.collectives, "collectives",
            "how GPUs add up their results. own: Tandem's kernels, for GPUs that can map each "

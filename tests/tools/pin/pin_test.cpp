@@ -171,6 +171,8 @@ TEST(PinPlanCommand, MakesAPlanForEachGpuThatHasAModelOfItsOwn) {
   EXPECT_EQ(run.status, 0) << run.error;
   EXPECT_THAT(run.output, StartsWith("For GPU 0 ("));
   EXPECT_THAT(run.output, HasSubstr("\nFor GPU 1 ("));
+  EXPECT_EQ(pin({"plan", "--xml", kTwoSockets, "--gpu", "0,1"}).output, run.output)
+      << "its old flag";
   EXPECT_THAT(pin({"plan", "--xml", kTwoSockets, "--gpus", "0,1", "--tensor-parallel", "3"}).error,
               HasSubstr("gpus: 0,1 names 2 GPUs, but tensor_parallel is 3"));
 }

@@ -70,6 +70,7 @@ int report_usage(const CommandInfo& command, std::string_view message) {
 
 std::string flag_names(const SettingsField& field) {
   std::string names = flag_of(field.facts());
+  if (!field.facts().old_flag.empty()) names += ",--" + field.facts().old_flag;
   if (field.facts().letter != 0) names += fmt::format(",-{}", field.facts().letter);
   if (is_bool(field.facts()) && !field.facts().key.starts_with("help"))
     names += ",!--no-" + flag_of(field.facts()).substr(2);
