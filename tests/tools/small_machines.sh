@@ -121,7 +121,7 @@ case $2 in
       echo "skipped: unshare may not make a mount namespace here, which this needs"
       exit 77
     fi
-    private='warning adapters are kept in memory of this process alone.*pipelined; .*/dev/shm'
+    private='warning adapters are kept in this process.s own memory.*pipelined: .*/dev/shm'
     export WARNINGS=1
     with_shm size=8m 0 "a small /dev/shm" "$private has no room.*--shm-size" --adapter-mode planned
     with_shm size=8m 0 "a small /dev/shm for the host tier that is wished for" \
