@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// What messages about quantised weights end with.
+// Messages about quantised weights end with this remedy.
 inline constexpr std::string_view kTakeUnquantised =
     "Tandem serves weights of F32, F16 and BF16; take the unquantised checkpoint";
 

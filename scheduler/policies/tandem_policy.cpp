@@ -33,7 +33,8 @@ double wait_for_place_s(const RouteRequest& request, const EngineView& engine, d
   return wait_s;
 }
 
-// What runs together when there are more requests than places: a batch of their mean.
+// The batch that runs together: all of them, or with more requests than places a batch of their
+// mean.
 DecodeLoad in_one_batch(const DecodeLoad& all, const EngineView& engine) {
   if (engine.max_requests <= 0 || all.requests <= engine.max_requests) return all;
   const double share = static_cast<double>(engine.max_requests) / static_cast<double>(all.requests);
@@ -103,7 +104,7 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   const auto waiting = static_cast<double>(engine.waiting.requests);
   exists.add(request.decode());
   const double with_s = costs.decode_time_s(in_one_batch(exists, engine));
-  // Of all, however many batches they make: those that wait pay for larger ranks as well.
+  // All requests pay for larger ranks, also those that wait for a later batch.
   const double slower_s = costs.decode_work_s(exists) - exists_work_s;
   const double answer = std::max(1.0, request.expected_tokens);
 

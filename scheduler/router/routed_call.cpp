@@ -251,8 +251,7 @@ bool RoutedCall::is_second_loss(EngineRun run) {
   if (second) {
     log::error(
         "request {} ({}) is not sent to another engine: {} and then {} were lost while they had "
-        "it, "
-        "and it may be the cause",
+        "it, and it may be the cause",
         call_.request_id, call_.id, lost_->address, run.address);
   }
   lost_ = std::move(run);
