@@ -14,14 +14,16 @@ namespace tandem {
 namespace {
 
 constexpr Subcommand kBenchmarks[] = {
-    {"serve", "any OpenAI-style server under a load of requests", run_bench_serve},
-    {"engine", "steps of a model: decode, prefill, adapters, memory", run_bench_engine},
-    {"coldstart", "adapters that are not on the device, every way of serving them",
+    {"serve", "an OpenAI-compatible server under load", run_bench_serve},
+    {"engine", "a model's steps: decode, prefill, adapters, memory", run_bench_engine},
+    {"coldstart", "cold starts: every adapter mode with adapters that are not on the device",
      run_bench_coldstart},
-    {"kernels", "single CUDA kernels against other projects' and the memory", run_bench_kernels},
+    {"kernels", "single CUDA kernels, compared with other projects and the memory bandwidth",
+     run_bench_kernels},
     {"tokenizer", "encoding speed on one core", run_bench_tokenizer},
-    {"load", "reading a checkpoint against the memory's speed", run_bench_load},
-    {"route", "a scheduler's decision over many engines", run_bench_route},
+    {"load", "loading of a checkpoint, compared with the memory bandwidth", run_bench_load},
+    {"route", "the router: one decision among many engines, and the cost of a relayed stream",
+     run_bench_route},
 };
 
 }  // namespace
@@ -29,11 +31,11 @@ constexpr Subcommand kBenchmarks[] = {
 int run_bench(const std::vector<std::string>& args) {
   return run_subcommand(
       {"tandem bench", "benchmark", "Usage: tandem bench NAME [flags]\n\nBenchmarks:\n",
-       "\nserve measures a server that runs, as `vllm bench serve` does. Each of the others checks "
-       "its\n"
-       "results first, prints what it measured with its bars, and takes --json FILE, --html FILE "
-       "and\n"
-       "--check. `tandem bench NAME --help` lists the flags.\n",
+       "\nserve measures a running server, as `vllm bench serve` does. Each of the others first "
+       "checks\n"
+       "its results, prints its figures beside the bars that they must meet, and takes --json "
+       "FILE,\n"
+       "--html FILE and --check. `tandem bench NAME --help` lists the flags.\n",
        kBenchmarks},
       args);
 }

@@ -213,11 +213,13 @@ int run_bench_load(const std::vector<std::string>& args) {
   SettingsTable table;
   add_report_settings(table, reporting);
   table.group("Benchmark");
-  table.add(settings.size_gb, "size_gb", "of the checkpoint").range(0.1, 1000).flag_only();
-  table.add(settings.folder, "folder", "where to write it; default: the temporary folder")
+  table.add(settings.size_gb, "size_gb", "size of the checkpoint in gigabytes")
+      .range(0.1, 1000)
+      .flag_only();
+  table.add(settings.folder, "folder", "folder for the checkpoint; default: the temporary folder")
       .meta("DIR")
       .flag_only();
-  table.add(settings.rounds, "rounds", "loads that are timed").range(1, 1000).flag_only();
+  table.add(settings.rounds, "rounds", "timed loads").range(1, 1000).flag_only();
   add_device_settings(table, engine);
   add_log_settings(table, engine.log);
   if (const auto status = read_settings(kInfo, table, args)) return *status;

@@ -19,11 +19,11 @@ namespace {
 
 const CommandInfo kInfo{
     "bench route", "[--engines N] [flags]",
-    "Times each policy's choice among engines of random loads that have served similar prompts, "
-    "on\n"
-    "one thread. First it checks that two instances of a policy choose the same engine, and one\n"
-    "that accepts. Then it sends streams through a router to two stub engines over loopback, and\n"
-    "measures the router's CPU time and the delay that it adds.",
+    "Times each policy's choice, on one thread, among engines with random loads that have served\n"
+    "similar prompts. Before that it checks that two instances of a policy choose the same "
+    "engine,\n"
+    "and that this engine accepts requests. Then it sends streams through a router to two stub\n"
+    "engines over loopback, and measures the router's CPU time and the delay that it adds.",
     "  tandem bench route --engines 1000"};
 
 constexpr std::uint64_t kSeed = 1;
@@ -149,13 +149,19 @@ int run_bench_route(const std::vector<std::string>& args) {
   SettingsTable table;
   add_report_settings(table, reporting);
   table.group("Benchmark");
-  table.add(settings.engines, "engines", "to choose among").range(1, 100'000).flag_only();
-  table.add(settings.decisions, "decisions", "of each policy").range(1, 1'000'000).flag_only();
-  table.add(settings.relay.requests, "requests", "passed on by a router; 0: none")
+  table.add(settings.engines, "engines", "number of engines to choose among")
+      .range(1, 100'000)
+      .flag_only();
+  table.add(settings.decisions, "decisions", "timed decisions of each policy")
+      .range(1, 1'000'000)
+      .flag_only();
+  table.add(settings.relay.requests, "requests", "requests sent through the router; 0: none")
       .range(0, 10'000'000)
       .flag_only();
-  table.add(settings.relay.concurrent, "concurrent", "of them at once").range(1, 2000).flag_only();
-  table.add(settings.relay.tokens, "tokens", "of each answer").range(1, 100'000).flag_only();
+  table.add(settings.relay.concurrent, "concurrent", "requests in progress at once")
+      .range(1, 2000)
+      .flag_only();
+  table.add(settings.relay.tokens, "tokens", "tokens of each answer").range(1, 100'000).flag_only();
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   const Result<int> status = bench_route(settings, reporting, bench_command_line("route", args));
   return status ? *status : report_failure(kInfo, status.status());

@@ -140,11 +140,13 @@ int run_bench_tokenizer(const std::vector<std::string>& args) {
   add_report_settings(table, reporting);
   table.group("Benchmark");
   table.add(settings.model, "model", "folder with a tokenizer.json").meta("DIR").required();
-  table.add(settings.text, "text", "a file, or a folder whose files are read")
+  table.add(settings.text, "text", "text file, or folder whose files are read")
       .meta("PATH")
       .flag_only();
-  table.add(settings.megabytes, "megabytes", "how much of it").range(0.01, 4096).flag_only();
-  table.add(settings.rounds, "rounds", "passes over all of it").range(1, 1000).flag_only();
+  table.add(settings.megabytes, "megabytes", "most text to read, in megabytes")
+      .range(0.01, 4096)
+      .flag_only();
+  table.add(settings.rounds, "rounds", "passes over the text").range(1, 1000).flag_only();
   if (const auto status = read_settings(kInfo, table, args)) return *status;
   const Result<int> status =
       bench_tokenizer(settings, reporting, bench_command_line("tokenizer", args));

@@ -28,7 +28,7 @@ namespace {
 const CommandInfo kInfo{
     "generate", "--model DIR -p TEXT [flags]",
     "Continues one prompt, or answers it with --chat, without a server. The text goes to standard\n"
-    "output as it is made; Ctrl-C stops it and keeps what is there (exit status 130).",
+    "output as it is generated; Ctrl-C stops it and keeps the text so far (exit status 130).",
     "  tandem generate --model tests/data/demo-llama -p 'def read_lines(path):'\n"
     "  tandem generate --model tests/data/demo-llama --adapters tests/data/demo-llama/adapters \\\n"
     "    --adapter cheader -p '#ifndef _UTIL_H'"};

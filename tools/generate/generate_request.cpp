@@ -49,33 +49,38 @@ json body_of(const GenerateSettings& s, const std::string& prompt, std::int64_t 
 
 void add_generate_settings(SettingsTable& table, GenerateSettings& s) {
   table.group("Prompt");
-  table.add(s.prompt, "prompt", "the prompt; without it, standard input (less one last newline)")
+  table.add(s.prompt, "prompt", "prompt; default: standard input, without its last newline")
       .flag_only()
       .short_flag('p');
-  table.add(s.chat, "chat", "the prompt is a user's message: apply the chat template").flag_only();
-  table.add(s.system, "system", "a system message before it, with --chat").flag_only();
+  table.add(s.chat, "chat", "treat the prompt as a user's message and apply the chat template")
+      .flag_only();
+  table.add(s.system, "system", "system message before the prompt; needs --chat").flag_only();
   table
       .add(s.adapter, "use_adapter",
-           "the adapter to use: a name from --adapters, a folder, or NAME=DIR")
+           "adapter to use: a name from --adapters, a folder, or NAME=DIR")
       .flag_as("adapter")
       .meta("NAME|DIR")
       .flag_only();
   table.group("Output");
   table.add(s.json, "json", "print one JSON object at the end instead of the text").flag_only();
-  add_number(table, s.max_tokens, "max_tokens", "longest answer");
-  add_number(table, s.min_tokens, "min_tokens", "shortest answer");
-  table.add(s.stop, "stop", "end before this text; may be repeated").flag_only();
-  table.add(s.ignore_eos, "ignore_eos", "go on after the model's end token").flag_only();
+  add_number(table, s.max_tokens, "max_tokens", "most tokens of the answer");
+  add_number(table, s.min_tokens, "min_tokens", "fewest tokens of the answer");
+  table.add(s.stop, "stop", "text before which the answer ends; may be repeated").flag_only();
+  table.add(s.ignore_eos, "ignore_eos", "continue after the model's end token").flag_only();
   table.group("Sampling");
-  add_number(table, s.temperature, "temperature", "0: always the most likely token");
+  add_number(table, s.temperature, "temperature",
+             "sampling temperature; 0: always the most likely token");
   add_number(table, s.top_p, "top_p",
-             "only the likeliest tokens that together have this probability");
-  add_number(table, s.top_k, "top_k", "only the k likeliest tokens; 0 or -1: all");
-  add_number(table, s.min_p, "min_p", "only tokens this likely, as a share of the likeliest");
+             "sample from the most likely tokens that together have this probability");
+  add_number(table, s.top_k, "top_k", "sample from the k most likely tokens; 0 or -1: all");
+  add_number(table, s.min_p, "min_p",
+             "drop tokens below this share of the most likely token's probability");
   add_number(table, s.repetition_penalty, "repetition_penalty",
-             "above 1: seen tokens get less likely");
-  add_number(table, s.presence_penalty, "presence_penalty", "taken off tokens already written");
-  add_number(table, s.frequency_penalty, "frequency_penalty", "the same, per time written");
+             "above 1: tokens of the prompt and answer become less likely");
+  add_number(table, s.presence_penalty, "presence_penalty",
+             "amount subtracted from the logits of tokens in the answer so far");
+  add_number(table, s.frequency_penalty, "frequency_penalty",
+             "amount subtracted from a token's logit each time it occurs in the answer");
 }
 
 Result<CompletionCall> read_call(const GenerateSettings& settings, const std::string& prompt,

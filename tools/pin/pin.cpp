@@ -14,11 +14,13 @@ namespace tandem {
 namespace {
 
 constexpr Subcommand kPinCommands[] = {
-    {"show", "packages, NUMA nodes, caches, cores, GPUs: text, JSON, picture", run_pin_show},
-    {"plan", "which cores for the engine, which for CPU workers, and why", run_pin_plan},
-    {"apply", "write the plan into a config file; start workers for a running engine",
+    {"show", "print packages, NUMA nodes, caches, cores and GPUs as text, JSON or a picture",
+     run_pin_show},
+    {"plan", "choose cores for the engine and for CPU workers, with reasons", run_pin_plan},
+    {"apply", "write the plan into a config file, or start workers for a running engine",
      run_pin_apply},
-    {"check", "whether the workers of running engines are where they belong", run_pin_check},
+    {"check", "check that the workers of running engines are on their planned cores",
+     run_pin_check},
 };
 
 // The GPUs of `gpus` that have a model each; none where they share one.
@@ -44,19 +46,21 @@ void tell_of_engines(PinPlan& plan) {
 
 void add_pin_settings(SettingsTable& table, PinSettings& s, std::vector<std::string> offered) {
   table.group("Machine");
-  table.add(s.xml, "xml", "not this machine but one that hwloc described (`lstopo FILE.xml`)")
+  table.add(s.xml, "xml", "description of another machine by hwloc (`lstopo FILE.xml`)")
       .meta("FILE")
       .flag_only();
-  table.add(s.synthetic, "synthetic", "an imagined one, as in \"pack:2 node:2 core:8 pu:2\"")
+  table
+      .add(s.synthetic, "synthetic",
+           "description of an imaginary machine, as in \"pack:2 node:2 core:8 pu:2\"")
       .flag_only();
-  table.add(s.gpu_node, "gpu_node", "another machine has a GPU at this node; may be repeated")
+  table.add(s.gpu_node, "gpu_node", "NUMA node of a GPU of that machine; may be repeated")
       .meta("N")
       .flag_only();
-  table.add(s.isolated, "isolated", "another machine isolates these cpus, as isolcpus does")
+  table.add(s.isolated, "isolated", "cpus that are isolated on that machine, as by isolcpus")
       .meta("LIST")
       .flag_only();
   table.group("Plan");
-  table.add(s.workers, "workers", "CPU workers, a core each; -1: chosen")
+  table.add(s.workers, "workers", "CPU workers, one core each; -1: chosen")
       .range(-1, kMaxPlannedWorkers)
       .flag_only();
   table.add(s.engine_cores, "engine_cores", "cores for the engine's threads; -1: chosen")
@@ -64,12 +68,15 @@ void add_pin_settings(SettingsTable& table, PinSettings& s, std::vector<std::str
       .flag_only();
   table
       .add(s.exclude, "exclude",
-           "cpus to leave alone, as in 0-3,8; with each its whole core, unless --smt")
+           "cpus not to use, as in 0-3,8; without --smt their whole cores are not used")
       .meta("LIST")
       .flag_only();
-  table.add(s.node, "node", "node for both; -1: the GPU's").range(-1, 1 << 20).flag_only();
-  table.add(s.all_nodes, "all_nodes", "further nodes may be used, nearest first").flag_only();
-  table.add(s.smt, "smt", "SMT siblings may be used, when cores run out").flag_only();
+  table.add(s.node, "node", "NUMA node for the engine and its workers; -1: that of the GPU")
+      .range(-1, 1 << 20)
+      .flag_only();
+  table.add(s.all_nodes, "all_nodes", "use further nodes when cores run out, nearest first")
+      .flag_only();
+  table.add(s.smt, "smt", "use SMT siblings when cores run out").flag_only();
   offered.insert(offered.end(), {"device", "gpus", "tensor_parallel", "slow_cores"});
   add_server_keys(table, s, offered);
 }
@@ -148,7 +155,7 @@ int run_pin(const std::vector<std::string>& args) {
   return run_subcommand(
       {"tandem pin", "command", "Usage: tandem pin COMMAND [flags]\n\nCommands:\n",
        "\nshow and plan read this machine, one that hwloc has described (--xml FILE), or an\n"
-       "imagined one (--synthetic TEXT). `tandem pin COMMAND --help` lists the flags.\n",
+       "imaginary one (--synthetic TEXT). `tandem pin COMMAND --help` lists the flags.\n",
        kPinCommands},
       args);
 }

@@ -20,11 +20,12 @@ namespace {
 
 const CommandInfo kInfo{
     "pin apply", "--config FILE | --engine PID [flags]",
-    "With --config, writes the plan that `tandem pin plan` makes of the same flags into a config\n"
-    "file: cpus, worker_cpus and cpu_workers, everything else in it stays as it is. With "
-    "--engine,\n"
-    "starts the CPU workers that a running engine lacks, or --workers N of\n"
-    "them on free cores. They end with the engine; run it as the engine's user.",
+    "With --config it writes the plan that `tandem pin plan` makes of the same flags into a "
+    "config\n"
+    "file: cpus, worker_cpus and cpu_workers; the rest of the file is kept. With --engine it "
+    "starts\n"
+    "the CPU workers that a running engine lacks, or --workers N of them, on free cores. They end\n"
+    "with the engine. Run it as the engine's user.",
     "  tandem pin apply --config server.toml --exclude 0-1\n"
     "  tandem pin apply --engine 4711\n"
     "  tandem pin apply --engine 4711 --workers 2"};
@@ -175,7 +176,7 @@ int run_pin_apply(const std::vector<std::string>& args) {
   std::int64_t engine = 0;
   SettingsTable table;
   table.group("Apply");
-  table.add(engine, "engine", "pid of the engine to start workers for")
+  table.add(engine, "engine", "process id of the engine to start workers for")
       .meta("PID")
       .range(0, 1 << 30)
       .flag_only();

@@ -228,7 +228,7 @@ int run_pin_check(const std::vector<std::string>& args) {
   bool json = false;
   SettingsTable table;
   table.group("Check");
-  table.add(engine, "engine", "pid of the engine to check; 0: all")
+  table.add(engine, "engine", "process id of the engine to check; 0: all engines")
       .meta("PID")
       .range(0, 1 << 30)
       .flag_only();

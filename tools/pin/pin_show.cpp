@@ -23,13 +23,13 @@ const CommandInfo kShow{
     "  tandem pin show --synthetic 'pack:2 node:2 core:8 pu:2' --gpu-node 1"};
 
 const CommandInfo kPlan{"pin plan", "[flags]",
-                        "Says which cores the engine's threads should have and which the CPU LoRA "
-                        "workers: near the GPU,\n"
-                        "one hardware thread of a core, within the cgroup's cpuset and the "
-                        "affinity mask. Cores isolated\n"
-                        "with isolcpus are for workers first and never for the engine; they count "
-                        "when the affinity mask\n"
-                        "has them (`taskset -c LIST tandem ...`).",
+                        "Chooses cores for the engine's threads and for the CPU LoRA workers: near "
+                        "the GPU, one\n"
+                        "hardware thread of a core, within the cgroup's cpuset and the affinity "
+                        "mask. Workers get\n"
+                        "cores isolated with isolcpus first, the engine never gets them; they "
+                        "count if they are in\n"
+                        "the affinity mask (`taskset -c LIST tandem ...`).",
                         "  tandem pin plan\n"
                         "  tandem pin plan --workers 8 --exclude 0-1\n"
                         "  tandem pin plan --gpus 0,1,2,3\n"
@@ -45,8 +45,10 @@ struct ViewSettings {
 void add_view_settings(SettingsTable& table, ViewSettings& s) {
   table.group("Output");
   table.add(s.json, "json", "print JSON instead of text").flag_only();
-  table.add(s.svg, "svg", "draw it into this file as well").meta("FILE").flag_only();
-  table.add(s.html, "html", "write it as a page, with the plan and the engines that run, as well")
+  table.add(s.svg, "svg", "write a picture to this file as well").meta("FILE").flag_only();
+  table
+      .add(s.html, "html",
+           "write a page with the machine, the plan and the running engines as well")
       .meta("FILE")
       .flag_only();
 }

@@ -303,35 +303,40 @@ int run_profile(const std::vector<std::string>& args) {
   table.group("Profile");
   table
       .add(settings.out, "out",
-           "where to write what is measured; default: ~/.config/tandem/profile.json, and the page "
+           "file for the measured profile; default: ~/.config/tandem/profile.json, with the page "
            "beside it")
       .meta("FILE")
       .flag_only();
-  table.add(settings.html, "html", "where to write the page").meta("FILE").flag_only();
-  table.add(settings.workers, "workers", "CPU workers to measure, a core each; -1: as serve has")
+  table.add(settings.html, "html", "file for the page").meta("FILE").flag_only();
+  table
+      .add(settings.workers, "workers",
+           "CPU workers to measure, one core each; -1: as many as serve starts")
       .range(-1, 64)
       .flag_only();
-  table.add(settings.quick, "quick", "fewer cases and rounds, as always on the host device")
+  table.add(settings.quick, "quick", "measure fewer cases and rounds; always so on the host device")
       .flag_only();
   table.group("Questions");
   table
       .add(settings.from, "from",
-           "profile to answer from; default: ~/.config/tandem/profile.json, or built-in figures")
+           "profile that answers; default: ~/.config/tandem/profile.json, otherwise built-in "
+           "figures")
       .meta("FILE")
       .flag_only();
   table
       .add(settings.explain, "explain",
-           "print the plan layer by layer: tokens=64 rank=64 cold=3 link=10 cores=8 lead=1 "
-           "disk=3 modules=qkv|all7|q,o; words may be left out")
+           "print the plan of a cold start layer by layer: tokens=64 rank=64 cold=3 link=10 "
+           "cores=8 lead=1 disk=3 modules=qkv|all7|q,o; each word is optional")
       .meta("WORDS")
       .flag_only();
   table
       .add(settings.what_if, "what_if",
-           "the budget and the map with other hardware: cores=8 link=12")
+           "print the budget and the map for other hardware, as in cores=8 link=12")
       .meta("WORDS")
       .flag_only();
-  table.add(settings.map, "map", "print all of a profile again").flag_only();
-  table.add(settings.diff, "diff", "compare with an older profile").meta("OLD").flag_only();
+  table.add(settings.map, "map", "print the whole profile").flag_only();
+  table.add(settings.diff, "diff", "compare with an older profile and print the differences")
+      .meta("OLD")
+      .flag_only();
   add_engine_settings(table, engine, server, {});
   if (const auto status = read_settings(kInfo, table, join_words(args))) return *status;
   set_up_log(engine.log);

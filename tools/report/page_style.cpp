@@ -21,9 +21,10 @@ h1 { font-size: 1.4rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 2re
 p { margin: .4rem 0; max-width: 60rem; color: var(--dim); }
 .summary { display: grid; gap: .6rem; margin: 1rem 0;
   grid-template-columns: repeat(auto-fill, minmax(10rem, 1fr)); }
-.summary div { padding: .5rem .8rem; background: var(--card); border-left: 3px solid var(--rule);
+.summary div { display: grid; grid-row: span 3; grid-template-rows: subgrid; row-gap: 0;
+  padding: .5rem .8rem; background: var(--card); border-left: 3px solid var(--rule);
   break-inside: avoid; }
-.summary dt, .summary .note { color: var(--dim); font-size: .85rem; }
+.summary dt, .summary .note { color: var(--dim); font-size: .85rem; text-wrap: balance; }
 .summary dd { margin: 0; font-size: 1.3rem; font-weight: 600; font-variant-numeric: tabular-nums; }
 .summary dd.note { font-weight: 400; }
 .wide { overflow-x: auto; }

@@ -28,18 +28,19 @@ namespace {
 
 const CommandInfo kInfo{
     "simulate", "[--compare all|NAME,...] [flags]",
-    "Serves made-up or recorded requests by many engines in simulated time, the same requests "
+    "Compares routing policies: simulates a cluster of engines that serves the same requests "
     "under\n"
-    "each policy, and compares how soon and how fast answers come. The policies are those that a\n"
-    "router would use; what steps and loads take is from cost models. docs/simulate.md says what "
-    "is\n"
-    "modelled, and where the figures are from. Without flags: the CaraServe paper's cluster with\n"
-    "cold starts.",
+    "each policy, and prints times to the first token, times per token, latency and SLO "
+    "attainment.\n"
+    "The policies are the router's own; the times of steps and loads come from cost models.\n"
+    "docs/simulate.md describes the model and the sources of its figures. Without flags it "
+    "simulates\n"
+    "the CaraServe paper's cluster with cold starts.",
     "  tandem simulate --compare all --engines 60 --adapters 40000 --rps 340 --json FILE\n"
     "  tandem simulate --cold-start cached --batching separate    # as in the paper's figure 19\n"
     "  tandem simulate --load 0.85 --shift 0.5 --html FILE        # a change of popularity\n"
     "  tandem simulate --arrivals trace --trace FILE --compare rank_aware,tandem\n"
-    "  tandem simulate --stats FILE --requests FILE --engines 3   # a cluster of yours"};
+    "  tandem simulate --stats FILE --requests FILE --engines 3   # your own cluster"};
 
 // A day of 100,000 functions is some 300 MB.
 constexpr std::uint64_t kMaxTraceBytes = std::uint64_t{2} << 30;
@@ -86,53 +87,65 @@ void add_settings(SettingsTable& table, SimulateSettings& s) {
     return table.add(member, key, help).flag_only();
   };
   table.group("Policies and engines");
-  add(s.compare, "compare", "all, or names with commas between").meta("NAMES");
-  add(s.engines, "engines", "in the cluster").range(1, 10'000);
-  add(s.machine, "machine", "that each engine runs on").choices(sim_machine_names());
-  add(s.stats, "stats", "instead of machine: what GET /v1/stats of an idle engine answered")
+  add(s.compare, "compare", "policies to compare: all, or names separated by commas").meta("NAMES");
+  add(s.engines, "engines", "number of engines in the cluster").range(1, 10'000);
+  add(s.machine, "machine", "machine that each engine runs on").choices(sim_machine_names());
+  add(s.stats, "stats", "answer of an idle engine's GET /v1/stats; replaces --machine")
       .meta("FILE");
-  add(s.kernel, "kernel", "of LoRA: padded to the batch's largest rank, or not")
+  add(s.kernel, "kernel",
+      "LoRA kernel; bgmv: padded to the largest rank of the batch; mbgmv: not padded")
       .choices({"bgmv", "mbgmv"});
-  add(s.cold_start, "cold_start", "how a cold adapter's request begins; cached: none is cold")
+  add(s.cold_start, "cold_start",
+      "how a request starts whose adapter is cold; cached: no adapter is cold")
       .choices({"cached", "on_demand", "async", "cpu_assist"});
-  add(s.batching, "batching", "prompts in the steps of decode, or in steps of their own")
+  add(s.batching, "batching",
+      "mixed: prompts share steps with decode; separate: prompts have steps of their own")
       .choices({"mixed", "separate"});
-  add(s.adapter_clusters, "adapter_clusters", "distinct adapters in a batch; 0: any number")
+  add(s.adapter_clusters, "adapter_clusters", "most distinct adapters in a batch; 0: no limit")
       .range(0, 4096);
   add(s.ttft_deadline_s, "ttft_deadline_s",
-      "of first tokens: who would miss it is given up before it begins; 0: nobody")
+      "deadline of the first token; a request that would miss it is dropped before it starts; "
+      "0: none")
       .range(0, 3600);
-  add(s.slo_factor, "slo_factor", "the SLO's time per token over that of a request alone")
+  add(s.slo_factor, "slo_factor",
+      "SLO: time per token, as a multiple of that of a request served alone")
       .range(0.01, 1000);
-  add(s.satisfied_ttft_s, "satisfied_ttft_s", "the TTFT at which users' satisfaction is nought")
+  add(s.satisfied_ttft_s, "satisfied_ttft_s", "TTFT at which user satisfaction reaches zero")
       .range(0.001, 3600);
   table.group("Requests");
-  add(s.arrivals, "arrivals", "how requests come").choices({"poisson", "gamma", "trace"});
-  add(s.rps, "rps", "requests a second; a trace is scaled to it").range(0.001, 1e6);
-  add(s.load, "load", "instead of rps: the share of what the cluster can serve").range(0, 10);
-  add(s.cv, "cv", "coefficient of variation of gamma's pauses").range(0.1, 30);
-  add(s.trace, "trace", "calls by function and minute, as the Azure Functions traces").meta("FILE");
-  add(s.requests, "requests", "recorded ones, an object a line (docs/simulate.md), as they came")
+  add(s.arrivals, "arrivals", "arrival process").choices({"poisson", "gamma", "trace"});
+  add(s.rps, "rps", "requests a second; a trace is scaled to this rate").range(0.001, 1e6);
+  add(s.load, "load", "arrival rate as a share of the cluster's capacity; replaces --rps")
+      .range(0, 10);
+  add(s.cv, "cv", "coefficient of variation of the gaps between gamma arrivals").range(0.1, 30);
+  add(s.trace, "trace", "calls by function and minute, in the format of the Azure Functions traces")
       .meta("FILE");
-  add(s.write_trace, "write_trace", "write such a trace with this popularity and rps, and stop")
+  add(s.requests, "requests",
+      "recorded requests to replay, one JSON object a line (docs/simulate.md)")
       .meta("FILE");
-  add(s.duration_s, "duration_s", "in which requests come").range(1, 1e6);
-  add(s.warmup_s, "warmup_s", "at the begin, whose requests do not count").range(0, 1e6);
-  add(s.adapters, "adapters", "of the cluster; a trace's are its functions").range(1, 2'000'000);
-  add(s.popularity, "popularity", "of adapters").choices({"azure", "zipf", "uniform"});
-  add(s.zipf_exponent, "zipf_exponent", "of zipf").range(0, 10);
-  add(s.shift, "shift", "after this share of the time other adapters are popular; 0: never")
+  add(s.write_trace, "write_trace", "write a trace with this popularity and rate, and stop")
+      .meta("FILE");
+  add(s.duration_s, "duration_s", "length of the period in which requests arrive").range(1, 1e6);
+  add(s.warmup_s, "warmup_s", "period at the start whose requests do not count").range(0, 1e6);
+  add(s.adapters, "adapters", "number of adapters; with --trace its functions are the adapters")
+      .range(1, 2'000'000);
+  add(s.popularity, "popularity", "distribution of requests over adapters")
+      .choices({"azure", "zipf", "uniform"});
+  add(s.zipf_exponent, "zipf_exponent", "exponent of zipf").range(0, 10);
+  add(s.shift, "shift", "share of the time after which other adapters become popular; 0: never")
       .range(0, 0.99);
-  add(s.lengths, "lengths", "of prompts and answers").choices({"alpaca", "sharegpt", "uniform"});
-  add(s.ranks, "ranks", "of adapters, as often each").meta("N,...");
-  add(s.prefixes, "prefixes", "texts that an adapter's prompts begin with, as often each; 0: none")
+  add(s.lengths, "lengths", "lengths of prompts and answers")
+      .choices({"alpaca", "sharegpt", "uniform"});
+  add(s.ranks, "ranks", "ranks of adapters, all equally frequent").meta("N,...");
+  add(s.prefixes, "prefixes",
+      "number of texts that the prompts of one adapter begin with, all equally frequent; 0: none")
       .range(0, 1'000'000);
-  add(s.prefix_tokens, "prefix_tokens", "of each of these").range(1, 1'000'000);
-  add(s.tell_prefixes, "tell_prefixes", "policies know which engines were sent them before");
-  add(s.seed, "seed", "of the requests, and of policies that draw").at_least(0);
+  add(s.prefix_tokens, "prefix_tokens", "length of each of these texts").range(1, 1'000'000);
+  add(s.tell_prefixes, "tell_prefixes", "tell policies which engines each text was sent to");
+  add(s.seed, "seed", "seed of the requests and of random policies").at_least(0);
   table.group("Report");
   add(s.json, "json", "write all figures to this file").meta("FILE");
-  add(s.html, "html", "write them with plots as a page to this file").meta("FILE");
+  add(s.html, "html", "write a page with figures and plots to this file").meta("FILE");
 }
 
 std::vector<std::string> split_at_commas(const std::string& text) {

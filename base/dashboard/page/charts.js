@@ -39,7 +39,7 @@ export function latencyChart(where, median, p95, sliceSeconds, name) {
   const newest = median.findLast((value) => value !== null);
   const picture = svg('svg', {
     viewBox: `0 0 ${width} ${kHeight}`, role: 'img',
-    'aria-label': newest === undefined ? `${name}: no requests in the last minutes`
+    'aria-label': newest === undefined ? `${name}: none in the last minutes`
         : `${name}: latest median ${seconds(newest)}`,
   });
   for (const share of [0, 0.5, 1]) {
@@ -65,7 +65,7 @@ export function latencyChart(where, median, p95, sliceSeconds, name) {
   });
   if (known.length === 0) {
     picture.append(svg('text', {x: (kLeft + width) / 2, y: kHeight / 2, 'text-anchor': 'middle'},
-                       'no requests yet'));
+                       `none in the last ${minutes} minutes`));
   }
   where.replaceChildren(picture);
   return newest ?? null;

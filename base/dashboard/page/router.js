@@ -52,7 +52,7 @@ export function showDecisions(decisions) {
   setText(byId('decision-share'), rows.length === 0 ? 'none yet' : `the last ${rows.length}: ` +
       [...byEngine].map(([engine, times]) => `${percent(times / rows.length)} to ${place(engine)}`).join(', '));
   byId('cost-legend').replaceChildren('The cost is the time that all requests together lose: ',
-      ...kTerms.flatMap(([, word], i) => [element('span', {class: `key p${i}`}), ` ${word}  `]));
+      ...kTerms.flatMap(([, word], i) => [element('span', {class: `key p${i}`}), ` ${word}`]));
   const columns = [['When', 'rare'], ['Model', 'name'], ['Prompt', 'number rare'], ['Engine', 'name'],
                    ['Adapter was', 'rare'], ['Cost', 'number'], ['Why', ''], ['Next best', 'rare name']];
   byId('decision-list').replaceChildren(element('div', {class: 'scroll', tabindex: '0', role: 'group', 'aria-label': 'Last decisions'},

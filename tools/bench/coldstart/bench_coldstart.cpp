@@ -207,17 +207,22 @@ int run_bench_coldstart(const std::vector<std::string>& args) {
   SettingsTable table;
   add_report_settings(table, report);
   table.group("Benchmark");
-  table.add(bench.only, "only", "only these, as in C1,C3").meta("IDS").flag_only();
-  table.add(bench.modes, "modes", "only these adapter modes, as in cached,planned; bars need both")
+  table.add(bench.only, "only", "only these bars, as in C1,C3").meta("IDS").flag_only();
+  table
+      .add(bench.modes, "modes",
+           "only these adapter modes, as in cached,planned; bars need these two")
       .meta("MODES")
       .flag_only();
   table
       .add(
           bench.requests, "requests",
-          "of each mode, at random times, each with a new adapter; 0: 120 on a GPU, 12 on the host")
+          "requests of each mode, at random times, each with a new adapter; 0: 120 on a GPU, 12 on "
+          "the host")
       .range(0, 100000)
       .flag_only();
-  table.add(bench.seconds, "seconds", "so many requests as arrive in this time; 0: by their number")
+  table
+      .add(bench.seconds, "seconds",
+           "length of the load in seconds, in place of --requests; 0: --requests counts")
       .range(0, 86400)
       .flag_only();
   table.add(bench.rate, "rate", "requests a second; 0: 9 on a GPU, 0.5 on the host")
@@ -225,29 +230,37 @@ int run_bench_coldstart(const std::vector<std::string>& args) {
       .flag_only();
   table
       .add(bench.lengths, "lengths",
-           "of prompts and answers: alpaca, sharegpt, uniform[LO,HI], or a file of lines PROMPT "
-           "ANSWER")
+           "lengths of prompts and answers: alpaca, sharegpt, uniform[LO,HI], or a file with lines "
+           "PROMPT ANSWER")
       .meta("LENGTHS")
       .flag_only();
-  table.add(bench.rank, "rank", "of the adapters, of q, k and v").range(1, 512).flag_only();
-  table.add(bench.slow_gbps, "slow_gbps", "the slow link: gigabytes a second")
+  table.add(bench.rank, "rank", "rank of the adapters of q, k and v").range(1, 512).flag_only();
+  table.add(bench.slow_gbps, "slow_gbps", "gigabytes a second of the slow link")
       .range(0.001, 1000)
       .flag_only();
-  table.add(bench.bursts, "bursts", "of 8 cold adapters").range(1, 1000).flag_only();
-  table.add(bench.rounds, "rounds", "of everything, with other seeds").range(1, 100).flag_only();
+  table.add(bench.bursts, "bursts", "bursts of 8 cold adapters each").range(1, 1000).flag_only();
+  table.add(bench.rounds, "rounds", "repetitions of all measurements, each with other seeds")
+      .range(1, 100)
+      .flag_only();
   table
       .add(bench.why, "why",
-           "tell on standard error of every step with rows for CPU workers what was planned and "
-           "what "
-           "it took, layer by layer")
+           "print on standard error, for every step with rows for CPU workers, the planned and the "
+           "measured time of each layer")
       .flag_only();
-  table.group("Sweep (N1): bursts in every mode by turns");
-  table.add(bench.links, "links", "gigabytes a second; 0: as it is").meta("LIST").flag_only();
-  table.add(bench.sweep_adapters, "sweep_adapters", "asked for at once").meta("LIST").flag_only();
-  table.add(bench.sweep_tokens, "sweep_tokens", "of each prompt").meta("LIST").flag_only();
-  table.add(bench.sweep_ranks, "sweep_ranks", "of the adapters").meta("LIST").flag_only();
-  table.add(bench.tiers, "tiers", "where the adapters are: host, disk").meta("LIST").flag_only();
-  table.add(bench.sweep_rounds, "sweep_rounds", "of each cell, beside one that does not count")
+  table.group("Sweep (N1): bursts, in all modes alternately");
+  table.add(bench.links, "links", "gigabytes a second of the link; 0: full speed")
+      .meta("LIST")
+      .flag_only();
+  table.add(bench.sweep_adapters, "sweep_adapters", "adapters requested at once")
+      .meta("LIST")
+      .flag_only();
+  table.add(bench.sweep_tokens, "sweep_tokens", "tokens of each prompt").meta("LIST").flag_only();
+  table.add(bench.sweep_ranks, "sweep_ranks", "ranks of the adapters").meta("LIST").flag_only();
+  table.add(bench.tiers, "tiers", "tiers that adapters start from: host, disk")
+      .meta("LIST")
+      .flag_only();
+  table
+      .add(bench.sweep_rounds, "sweep_rounds", "rounds of each cell, after one that does not count")
       .range(1, 100)
       .flag_only();
   add_engine_settings(table, engine, server, {.handoff = true, .batching = true});

@@ -107,7 +107,7 @@ void add_report_settings(SettingsTable& table, ReportSettings& settings) {
   table.add(settings.json, "json", "write the figures, samples and machine to this file")
       .meta("FILE")
       .flag_only();
-  table.add(settings.html, "html", "write them with plots as a page to this file")
+  table.add(settings.html, "html", "write a page with figures and plots to this file")
       .meta("FILE")
       .flag_only();
   table.add(settings.check, "check", "exit with status 1 if a bar is missed").flag_only();

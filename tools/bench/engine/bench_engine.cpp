@@ -267,8 +267,8 @@ int run_bench_engine(const std::vector<std::string>& args) {
       .flag_only();
   table
       .add(bench.only, "only",
-           "only these bars: on a GPU, as in G1,L1; on the host, H, S1 or L1; of several devices, "
-           "as in T1,T3")
+           "only these bars, as in G1,L1 on a GPU, H, S1 or L1 on the host, and T1,T3 on several "
+           "devices")
       .meta("IDS")
       .flag_only();
   add_engine_settings(table, engine, server, {});

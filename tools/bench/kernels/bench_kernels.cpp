@@ -90,10 +90,12 @@ int run_bench_kernels(const std::vector<std::string>& args) {
   table.group("Benchmark");
   table
       .add(bench.peers, "peers",
-           "what others measured, to compare with: a table as peer_kernels.csv")
+           "figures of other projects to compare with, in the format of peer_kernels.csv")
       .meta("FILE")
       .flag_only();
-  table.add(bench.only, "only", "cases whose name contains this, as '4096x1024 r8 n32 skewed'")
+  table
+      .add(bench.only, "only",
+           "only cases whose name contains this text, as '4096x1024 r8 n32 skewed'")
       .meta("TEXT")
       .flag_only();
   table.add(bench.replays, "replays", "samples of each case").range(1, 1000).flag_only();

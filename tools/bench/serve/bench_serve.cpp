@@ -21,9 +21,10 @@ namespace {
 
 const CommandInfo kInfo{
     "bench serve", "[--base-url URL] [flags]",
-    "Sends requests to any OpenAI-style server when they are due, whether or not earlier ones are\n"
-    "answered, and measures the answers: TTFT to the first token, TPOT for each token after it,\n"
-    "ITL between events, E2EL to the last. JSON and most flags are those of `vllm bench serve`.\n"
+    "Sends requests to an OpenAI-compatible server when they are due, whether or not earlier ones\n"
+    "are answered, and measures the answers: TTFT is the time to the first token, TPOT the time\n"
+    "per token after it, ITL the time between events, E2EL the time to the last event. JSON and\n"
+    "most flags are those of `vllm bench serve`.\n"
     "Delays count from when a request was due, so a server that falls behind shows the delay that\n"
     "its users see. docs/bench-serve.md has loads to start from. Without flags: 1000 random\n"
     "prompts, all at once, for the model that http://127.0.0.1:8000 lists first.",

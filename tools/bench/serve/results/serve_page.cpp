@@ -131,8 +131,9 @@ std::vector<Plot> distributions(const ServeReport& report) {
     if (spread.count() == 0) continue;
     std::vector<PlotSeries> series = {cdf_series("all", spread.sorted())};
     if (metric == "ttft" && figures.cold_ttft_ms.count() > 0) {
-      series.push_back(cdf_series("warm adapter", figures.warm_ttft_ms.sorted()));
+      // The second colour is the cold adapter's in the plots over time, too.
       series.push_back(cdf_series("cold adapter", figures.cold_ttft_ms.sorted()));
+      series.push_back(cdf_series("warm adapter", figures.warm_ttft_ms.sorted()));
     }
     plots.push_back(cdf_plot(metric_title(metric), "ms", std::move(series)));
   }
