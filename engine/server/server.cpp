@@ -1,19 +1,16 @@
 #include "engine/server/server.h"
 
 #include <algorithm>
-#include <chrono>
 #include <system_error>
 
 #include "base/http/http_server.h"
 #include "base/http/rest/cors.h"
 #include "base/limits/bytes_text.h"
-#include "base/log.h"
 #include "engine/server/api.h"
 
 namespace tandem {
 namespace {
 
-constexpr Duration kLastWords = std::chrono::milliseconds(500);  // until clients have the error
 constexpr int kMaxPort = 65535;
 constexpr std::size_t kMinBodyBytes = 1024;
 constexpr const char* kRelayPath = "/v1/relay";
@@ -107,12 +104,7 @@ void Server::drain() {
 
 bool Server::drain_and_stop(Duration timeout) {
   drain();
-  const bool all_ended = impl_->api.wait_idle(timeout);
-  if (!all_ended) {
-    log::warning("requests still running at the end of the drain are cut off");
-    impl_->api.cut();
-    (void)impl_->api.wait_idle(kLastWords);
-  }
+  const bool all_ended = impl_->api.end_within(timeout, [this] { impl_->api.cut(); });
   stop();
   return all_ended;
 }

@@ -24,8 +24,9 @@ bool says_json(std::string_view content_type) {
 
 }  // namespace
 
-std::optional<RouteError> read_pick_request(const PickRequest& request, std::size_t max_body_bytes,
-                                            double average_answer_tokens, Wanted& wanted) {
+std::optional<ErrorEnvelope> read_pick_request(const PickRequest& request,
+                                               std::size_t max_body_bytes,
+                                               double average_answer_tokens, Wanted& wanted) {
   wanted = {};
   wanted.expected_tokens = average_answer_tokens;
   if (request.body.empty() || !says_json(header_of(request, "content-type"))) return std::nullopt;
@@ -45,9 +46,10 @@ std::optional<RouteError> read_pick_request(const PickRequest& request, std::siz
         case Inflated::done:
           break;
         case Inflated::too_long:
-          return RouteError{413, "The body is too long", "body_too_long"};
+          return ErrorEnvelope{413, "The body is too long", "body_too_long"};
         case Inflated::malformed:
-          return RouteError{400, "The body is not what Content-Encoding says", "invalid_encoding"};
+          return ErrorEnvelope{400, "The body is not what Content-Encoding says",
+                               "invalid_encoding"};
       }
       break;
   }

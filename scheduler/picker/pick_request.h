@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/http/rest/error_envelope.h"
 #include "scheduler/cluster/cluster.h"
-#include "scheduler/router/route_error.h"
 
 namespace tandem {
 
@@ -23,7 +23,8 @@ struct PickRequest {
 // The model, the lengths and the deadlines that it names. A request without a body, or whose body
 // is no JSON by its Content-Type, is anybody's: any engine may have it. JSON that is none is
 // refused here, with what the client is to be told. Thread-safe.
-std::optional<RouteError> read_pick_request(const PickRequest& request, std::size_t max_body_bytes,
-                                            double average_answer_tokens, Wanted& wanted);
+std::optional<ErrorEnvelope> read_pick_request(const PickRequest& request,
+                                               std::size_t max_body_bytes,
+                                               double average_answer_tokens, Wanted& wanted);
 
 }  // namespace tandem

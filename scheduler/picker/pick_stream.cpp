@@ -6,11 +6,11 @@
 namespace tandem {
 namespace {
 
-RouteError too_long() {
+ErrorEnvelope too_long() {
   return {413, "The request's body is too long", "body_too_long"};
 }
 
-RouteError wrong_mode() {
+ErrorEnvelope wrong_mode() {
   return {500,
           "The picker must see the whole body: set the filter's request_body_mode to BUFFERED or "
           "FULL_DUPLEX_STREAMED",

@@ -62,7 +62,7 @@ struct StreamReply {
   bool streamed = false;         // it has the body's next piece:
   std::string body;
   bool end = false;
-  std::optional<RouteError> refused;  // the client's answer, and the last of the stream
+  std::optional<ErrorEnvelope> refused;  // the client's answer, and the last of the stream
 };
 
 inline constexpr std::size_t kStreamPieceBytes = 48 << 10;  // Envoy takes 64 KB at most

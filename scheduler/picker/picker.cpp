@@ -4,6 +4,7 @@
 #include <new>
 
 #include "scheduler/picker/endpoint.h"
+#include "scheduler/router/route_error.h"
 
 namespace tandem {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 // Longer than a request takes to an engine and its report back.
 constexpr Duration kOnItsWay = std::chrono::milliseconds(100);
 
-RouteError engines_full() {
+ErrorEnvelope engines_full() {
   return {429, "Every engine that serves this model is full", "engines_full", 1};
 }
 
@@ -63,7 +64,7 @@ Pick Picker::pick(Wanted wanted, const std::optional<std::vector<std::string>>& 
   return pick;
 }
 
-RouteError Picker::refusal_of(const Wanted& wanted, Choice::Kind kind) {
+ErrorEnvelope Picker::refusal_of(const Wanted& wanted, Choice::Kind kind) {
   if (kind == Choice::Kind::wait) return engines_full();
   if (kind == Choice::Kind::unknown) return unknown_model(wanted.model);
   Wanted full = wanted;

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/http/rest/error_envelope.h"
 #include "scheduler/cluster/cluster.h"
 #include "scheduler/picker/pick_request.h"
 #include "scheduler/policies/policy.h"
-#include "scheduler/router/route_error.h"
 
 namespace tandem {
 
@@ -28,8 +28,8 @@ using PickId = std::uint64_t;  // of one decision; 0: none
 
 struct Pick {
   PickId id = 0;
-  std::string endpoints;              // "IP:PORT,IP:PORT,...", the first the best
-  std::optional<RouteError> refused;  // the client's answer instead
+  std::string endpoints;                 // "IP:PORT,IP:PORT,...", the first the best
+  std::optional<ErrorEnvelope> refused;  // the client's answer instead
 };
 
 struct PickLimits {
@@ -75,7 +75,7 @@ class Picker {
   };
 
   void end(PickId id);
-  RouteError refusal_of(const Wanted& wanted, Choice::Kind kind);
+  ErrorEnvelope refusal_of(const Wanted& wanted, Choice::Kind kind);
 
   const PickLimits limits_;
   Cluster cluster_;

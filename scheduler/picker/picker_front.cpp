@@ -1,12 +1,9 @@
 #include "scheduler/picker/picker_front.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/http/auth.h"
-#include "scheduler/router/route_error.h"
+#include "base/http/rest/error_envelope.h"
 
 namespace tandem {
 namespace {
@@ -48,49 +45,33 @@ json state_json(const PickerHost& host) {
   return state;
 }
 
-HttpResponse word(int status, std::string_view said) {
-  HttpResponse response;
-  response.status = status;
-  response.body = fmt::format(R"({{"status":"{}"}})", said);
-  return response;
-}
-
 }  // namespace
 
 std::optional<HttpResponse> PickerFront::screen(const HttpRequest& request) {
-  const std::string& key = host_.options().api_key;
   const bool for_everybody = request.path == "/health" || request.path == "/ready" ||
                              (metrics_without_key_ && request.path == "/metrics");
-  if (key.empty() || for_everybody || authorized(request.header("authorization"), key)) {
-    return std::nullopt;
-  }
-  HttpResponse response =
-      refusal({401, "The API key is missing or wrong; send 'Authorization: Bearer KEY'",
-               "invalid_api_key", 0});
-  response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  return response;
+  if (for_everybody) return std::nullopt;
+  return refuse_without_key(request, host_.options().api_key);
 }
 
 HttpResponse PickerFront::handle(const HttpRequest& request) {
   if (request.method != "GET" && request.method != "HEAD") return refuse(405, "GET alone");
-  if (request.path == "/health") return word(200, "ok");
+  if (request.path == "/health") return status_answer(200, "ok");
   if (request.path == "/ready") {
-    return host_.ready() ? word(200, "ready") : word(503, "no engine accepts requests");
+    return host_.ready() ? status_answer(200, "ready")
+                         : status_answer(503, "no engine accepts requests");
   }
-  HttpResponse response;
-  if (request.path == "/metrics") {
-    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-    response.body = host_.metrics().text();
-  } else if (request.path == "/v1/stats") {
-    response.body = state_json(host_).dump(-1, ' ', false, json::error_handler_t::replace);
-  } else {
+  if (request.path == "/metrics") return metrics_answer(host_.metrics().text());
+  if (request.path != "/v1/stats") {
     return refuse(404, "There are /health, /ready, /metrics and /v1/stats; requests go to Envoy");
   }
+  HttpResponse response;
+  response.body = state_json(host_).dump(-1, ' ', false, json::error_handler_t::replace);
   return response;
 }
 
 HttpResponse PickerFront::refuse(int status, std::string_view reason) {
-  return refusal({status, std::string(reason), "", 0});
+  return envelope_response({status, std::string(reason)});
 }
 
 }  // namespace tandem

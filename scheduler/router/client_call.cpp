@@ -73,9 +73,9 @@ double milliseconds_header(const HttpRequest& request, const char* name) {
 
 }  // namespace
 
-std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCall& call) {
+std::optional<ErrorEnvelope> read_client_call(const HttpRequest& request, ClientCall& call) {
   const auto refused = [](std::string message) {
-    return RouteError{400, std::move(message), "invalid_json", 0};
+    return ErrorEnvelope{400, std::move(message), "invalid_json", 0};
   };
   std::string_view text = request.body;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
@@ -85,11 +85,12 @@ std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCal
     return refused(fmt::format("The body's JSON is nested more than {} deep", kMaxJsonDepth));
   }
   if (json_tree_bytes(text) > kMaxJsonTreeBytes) {
-    return RouteError{413,
-                      fmt::format("The body's JSON holds so many values that they would take more "
-                                  "than {} MB; send fewer in one request",
-                                  kMaxJsonTreeBytes >> 20),
-                      "body_too_long", 0};
+    return ErrorEnvelope{
+        413,
+        fmt::format("The body's JSON holds so many values that they would take more "
+                    "than {} MB; send fewer in one request",
+                    kMaxJsonTreeBytes >> 20),
+        "body_too_long", 0};
   }
   const json body = json::parse(text, nullptr, false);
   if (body.is_discarded()) return refused("The body is not valid JSON");

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/http/http_message.h"
+#include "base/http/rest/error_envelope.h"
 #include "base/trace/trace_context.h"
 #include "base/weights_identity.h"
 #include "scheduler/prefixes/prompt_blocks.h"
-#include "scheduler/router/route_error.h"
 
 namespace tandem {
 
@@ -41,7 +41,7 @@ struct ClientCall {
 };
 
 // A body that is no JSON object is refused; what its fields hold, the engine judges. Thread-safe.
-std::optional<RouteError> read_client_call(const HttpRequest& request, ClientCall& call);
+std::optional<ErrorEnvelope> read_client_call(const HttpRequest& request, ClientCall& call);
 
 // An event of a streamed answer that says nothing, of the choice of this number.
 std::string silent_event(const ClientCall& call, std::size_t choice);

@@ -2,30 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "base/http/rest/error_envelope.h"
-
 namespace tandem {
-namespace {
 
-ErrorEnvelope envelope_of_route(const RouteError& error) {
-  return {error.status, error.message, error.param, error.code, error.retry_after_s};
-}
-
-}  // namespace
-
-std::string error_body(const RouteError& error) {
-  return envelope_text(envelope_of_route(error));
-}
-
-HttpResponse refusal(const RouteError& error) {
-  return envelope_response(envelope_of_route(error));
-}
-
-RouteError nobody_accepts() {
+ErrorEnvelope nobody_accepts() {
   return {503, "No engine that serves this model accepts requests at the moment", "no_engine", 1};
 }
 
-RouteError engines_lost(const std::string& request_id) {
+ErrorEnvelope engines_lost(const std::string& request_id) {
   return {502,
           fmt::format("Two engines were lost while they had this request, so it is not sent to "
                       "another; the router's log has it under {}",
@@ -33,7 +16,7 @@ RouteError engines_lost(const std::string& request_id) {
           "engines_lost", 0};
 }
 
-RouteError weights_gone() {
+ErrorEnvelope weights_gone() {
   return {
       503,
       "No engine has the weights that this answer began with any more, so it cannot continue: the "
@@ -41,7 +24,7 @@ RouteError weights_gone() {
       "weights_gone", 1};
 }
 
-RouteError unknown_model(const std::string& name) {
+ErrorEnvelope unknown_model(const std::string& name) {
   return {404,
           fmt::format("The model '{}' does not exist. GET /v1/models lists those that do.", name),
           "model_not_found", 0, "model"};

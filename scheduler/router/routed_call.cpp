@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/trace/tracer.h"
 #include "scheduler/router/call_trace.h"
+#include "scheduler/router/route_error.h"
 
 namespace tandem {
 namespace {
@@ -292,11 +293,11 @@ void RoutedCall::give_up(std::string_view why) {
           "engines_failed", 1});
 }
 
-void RoutedCall::refuse(const RouteError& error) {
+void RoutedCall::refuse(const ErrorEnvelope& error) {
   http_.reset();
   if (began_) {
     std::string last = ledger_->error_event();
-    if (last.empty()) last = sse_event(error_body(error));
+    if (last.empty()) last = sse_event(envelope_text(error));
     channel_->write(last);
     channel_->write(kSseDone);
     channel_->end();
@@ -312,7 +313,7 @@ void RoutedCall::refuse(const RouteError& error) {
     }
     say(std::move(response));
   } else {
-    channel_->answer([error] { return refusal(error); });
+    channel_->answer([error] { return envelope_response(error); });
   }
   end(error.status == kTooMany || error.status == 404 ? Outcome::refused : Outcome::failed);
 }

@@ -86,7 +86,7 @@ class RoutedCall final : public CallEvents {
   // is to follow. False: nothing but the end of the stream was missing, and it is over.
   bool leave_for_another();
   // No engine took it: what is said instead, if it has not begun.
-  void refuse(const RouteError& error);
+  void refuse(const ErrorEnvelope& error);
   void client_gone();
   void client_drained();
 

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "scheduler/router/call_trace.h"
+#include "scheduler/router/route_error.h"
 
 namespace tandem {
 namespace {

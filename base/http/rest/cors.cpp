@@ -53,7 +53,7 @@ std::optional<HttpResponse> Cors::preflight(const HttpRequest& request,
   if (!asked || origins_.empty()) return std::nullopt;
   if (!allows(request.header("origin"))) {
     return envelope_response(
-        {403, "Pages of this origin may not call the server", {}, "origin_not_allowed", 0});
+        {403, "Pages of this origin may not call the server", "origin_not_allowed"});
   }
   HttpResponse response;
   response.status = 204;

@@ -1,7 +1,11 @@
 #include "base/http/rest/error_envelope.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
-#include <string_view>
+#include <utility>
+
+#include "base/http/auth.h"
 
 namespace tandem {
 namespace {
@@ -50,6 +54,29 @@ HttpResponse envelope_response(const ErrorEnvelope& error) {
   if (error.retry_after_s > 0) {
     response.headers.emplace_back("Retry-After", std::to_string(error.retry_after_s));
   }
+  return response;
+}
+
+std::optional<HttpResponse> refuse_without_key(const HttpRequest& request, std::string_view key) {
+  if (key.empty() || authorized(request.header("authorization"), key)) return std::nullopt;
+  HttpResponse response =
+      envelope_response({401, "The API key is missing or wrong; send 'Authorization: Bearer KEY'",
+                         "invalid_api_key"});
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+HttpResponse status_answer(int status, std::string_view word) {
+  HttpResponse response;
+  response.status = status;
+  response.body = fmt::format(R"({{"status":"{}"}})", word);
+  return response;
+}
+
+HttpResponse metrics_answer(std::string text) {
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = std::move(text);
   return response;
 }
 

@@ -22,7 +22,7 @@ HttpResponse show_log_level() {
 
 HttpResponse change_log_level(const HttpRequest& request) {
   const auto refused = [](std::string message) {
-    return envelope_response({400, std::move(message), "log_level", "", 0});
+    return envelope_response({400, std::move(message), {}, 0, "log_level"});
   };
   if (request.body.size() > kMostBytes) return refused("The body is longer than 4096 bytes");
   const auto body = nlohmann::json::parse(request.body, nullptr, false);

@@ -12,7 +12,7 @@ namespace {
 constexpr int kRetryAfterS = 1;
 
 ErrorEnvelope envelope_of(const ApiError& error) {
-  return {error.status, error.message, error.param, error.code, error.retry_after_s};
+  return {error.status, error.message, error.code, error.retry_after_s, error.param};
 }
 
 }  // namespace

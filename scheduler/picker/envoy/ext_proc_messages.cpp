@@ -91,13 +91,13 @@ void set_header(const char* name, const std::string& value, ext_proc::HeaderMuta
   option->set_append_action(envoy::config::core::v3::HeaderValueOption::OVERWRITE_IF_EXISTS_OR_ADD);
 }
 
-void refuse_by(const RouteError& error, ext_proc::ImmediateResponse& response) {
+void refuse_by(const ErrorEnvelope& error, ext_proc::ImmediateResponse& response) {
   response.mutable_status()->set_code(static_cast<envoy::type::v3::StatusCode>(error.status));
   set_header("content-type", "application/json", *response.mutable_headers());
   if (error.retry_after_s > 0) {
     set_header("retry-after", std::to_string(error.retry_after_s), *response.mutable_headers());
   }
-  response.set_body(error_body(error));
+  response.set_body(envelope_text(error));
   response.set_details("tandem_" + error.code);
 }
 
@@ -153,7 +153,7 @@ ext_proc::ProcessingResponse message_of(StreamReply reply) {
   ext_proc::CommonResponse* common = nullptr;
   switch (reply.phase) {
     case Phase::unknown:
-      refuse_by(reply.refused.value_or(RouteError{}), *message.mutable_immediate_response());
+      refuse_by(reply.refused.value_or(ErrorEnvelope{}), *message.mutable_immediate_response());
       return message;
     case Phase::request_headers:
       common = message.mutable_request_headers()->mutable_response();

@@ -77,7 +77,7 @@ std::string reason_of(const EngineAnswer& answer) {
 
 HttpResponse join_models(const EngineAnswers& answers) {
   if (std::none_of(answers.begin(), answers.end(), [](const auto& one) { return one.ok(); })) {
-    return refusal(nobody_accepts());
+    return envelope_response(nobody_accepts());
   }
   json all = json::array();
   std::set<std::string> known;
@@ -96,12 +96,12 @@ HttpResponse join_model(const EngineAnswers& answers) {
     if (answer.status == 0) continue;
     if (best == nullptr || (answer.ok() && !best->ok())) best = &answer;
   }
-  return best == nullptr ? refusal(nobody_accepts()) : as_it_came(*best);
+  return best == nullptr ? envelope_response(nobody_accepts()) : as_it_came(*best);
 }
 
 HttpResponse join_adapters(const EngineAnswers& answers) {
   if (std::none_of(answers.begin(), answers.end(), [](const auto& one) { return one.ok(); })) {
-    return refusal(nobody_accepts());
+    return envelope_response(nobody_accepts());
   }
   return object_response({{"object", "list"},
                           {"data", joined(answers, "data")},
@@ -137,11 +137,11 @@ HttpResponse join_openapi(const EngineAnswers& answers, const std::vector<std::s
     response.body = description.dump(-1, ' ', false, json::error_handler_t::replace);
     return response;
   }
-  return refusal(nobody_accepts());
+  return envelope_response(nobody_accepts());
 }
 
 HttpResponse join_changes(const EngineAnswers& answers, const char* done) {
-  if (answers.empty()) return refusal(nobody_accepts());
+  if (answers.empty()) return envelope_response(nobody_accepts());
   std::string failures;
   std::size_t succeeded = 0;
   int status = 0;  // of all that failed, if it is the same
@@ -156,7 +156,7 @@ HttpResponse join_changes(const EngineAnswers& answers, const char* done) {
         fmt::format("{}{}: {}", failures.empty() ? "" : "; ", answer.url, reason_of(answer));
   }
   if (failures.empty()) return as_it_came(answers.front());
-  return refusal(
+  return envelope_response(
       {status, fmt::format("{} on {} of {} engines. {}", done, succeeded, answers.size(), failures),
        succeeded == 0 ? "engines_refused" : "partly_done", 0});
 }

@@ -4,13 +4,11 @@
 
 #include "base/http/http_server.h"
 #include "base/http/rest/cors.h"
-#include "base/log.h"
 #include "scheduler/router/front/front.h"
 
 namespace tandem {
 namespace {
 
-constexpr Duration kLastWords = std::chrono::milliseconds(500);  // until clients have the error
 constexpr Duration kClientTimeout = std::chrono::seconds(60);
 
 HttpOptions http_options(const RouterServerOptions& options) {
@@ -30,7 +28,8 @@ HttpOptions http_options(const RouterServerOptions& options) {
 struct RouterServer::Impl {
   Impl(const RouterServerOptions& options, std::unique_ptr<Router> made)
       : router(std::move(made)),
-        front(*router, {options.api_key, options.metrics_without_key}, options.cors_origins),
+        front(*router, {options.api_key, options.metrics_without_key, options.cors_origins,
+                        "There is no such path; docs/cluster.md lists those there are"}),
         http(http_options(options), front) {}
 
   std::unique_ptr<Router> router;  // outlives the server, whose answers come from it
@@ -68,12 +67,7 @@ bool RouterServer::ready() const {
 bool RouterServer::drain_and_stop(Duration timeout) {
   impl_->http.close_after_response();
   impl_->front.drain();
-  const bool all_ended = impl_->front.wait_idle(timeout);
-  if (!all_ended) {
-    log::warning("requests still running at the end of the drain are cut off");
-    impl_->router->cut();
-    (void)impl_->front.wait_idle(kLastWords);
-  }
+  const bool all_ended = impl_->front.end_within(timeout, [this] { impl_->router->cut(); });
   stop();
   return all_ended;
 }

@@ -35,7 +35,7 @@ class FakeDesk final : public PickDesk {
   }
 
   std::vector<PickRequest> asked;
-  std::optional<RouteError> refused;
+  std::optional<ErrorEnvelope> refused;
   std::string told;
   int overs = 0;
   bool in_full = false;
@@ -143,7 +143,7 @@ TEST(PickStream, ChoosesAtTheHeadersWhereNoBodyComes) {
 
 TEST(PickStream, EndsWithTheRefusal) {
   FakeDesk desk;
-  desk.refused = RouteError{429, "full", "engines_full", 1};
+  desk.refused = ErrorEnvelope{429, "full", "engines_full", 1};
   {
     Talk talk(desk, BodyMode::full_duplex);
     EXPECT_EQ(talk.say(Phase::request_headers), Next::go_on);
@@ -218,7 +218,7 @@ TEST(PickStream, SurvivesAnyOrderOfMessages) {
   std::mt19937_64 random(test_seed());
   for (int i = 0; i < 2000; ++i) {
     FakeDesk desk;
-    if (random() % 4 == 0) desk.refused = RouteError{503, "none", "no_engine", 1};
+    if (random() % 4 == 0) desk.refused = ErrorEnvelope{503, "none", "no_engine", 1};
     {
       Talk talk(desk, static_cast<BodyMode>(random() % 4), 100);
       Next next = talk.say(Phase::request_headers, {}, random() % 8 == 0);

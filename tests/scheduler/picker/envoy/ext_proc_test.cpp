@@ -29,7 +29,7 @@ class FakeChooser final : public PickDesk {
     last = request;
     Pick pick;
     if (request.body == "refuse") {
-      pick.refused = RouteError{429, "full", "engines_full", 2};
+      pick.refused = ErrorEnvelope{429, "full", "engines_full", 2};
     } else {
       pick.id = ++picked;
       pick.endpoints = "10.0.0.1:1,10.0.0.1:2";
