@@ -21,12 +21,12 @@
 #include "base/http/client/http_address.h"
 #include "base/status.h"
 #include "base/weights_identity.h"
-#include "scheduler/cluster/engine_report.h"
 #include "scheduler/cluster/engine_source.h"
 #include "scheduler/policies/adapter_index.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/policies/tandem_policy.h"
 #include "scheduler/prefixes/prefix_index.h"
+#include "scheduler/report/engine_report.h"
 
 namespace tandem {
 

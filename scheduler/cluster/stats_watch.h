@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/http/client/http_client.h"
 #include "base/status.h"
-#include "scheduler/cluster/engine_report.h"
+#include "scheduler/report/engine_report.h"
 
 namespace tandem {
 

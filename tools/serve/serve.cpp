@@ -18,7 +18,7 @@
 #include "base/memory/memory_reserve.h"
 #include "engine/loader/base_identity.h"
 #include "engine/peers/local_store.h"
-#include "engine/server/cluster/engine_report.h"
+#include "engine/server/cluster/stats_feed.h"
 #include "engine/server/server.h"
 #include "engine/server/tool_calls/tool_format.h"
 #include "tools/cli/flags/flags.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "scheduler/cluster/engine_report.h"
+#include "scheduler/report/engine_report.h"
 
 namespace tandem {
 namespace {

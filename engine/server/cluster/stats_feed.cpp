@@ -10,11 +10,14 @@
 
 #include "base/http/sse.h"
 #include "engine/server/messages/response_building.h"
+#include "scheduler/report/report_writer.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::size_t kEngineIdLength = 16;
 
 // Without its braces.
 std::string members_of(const json& object) {
@@ -28,6 +31,10 @@ bool is_same(const AdapterPresence& a, const AdapterPresence& b) {
 }
 
 }  // namespace
+
+std::string new_engine_id() {
+  return random_id("").substr(0, kEngineIdLength);
+}
 
 class StatsFeed::Watcher final : public BodySource {
  public:
@@ -115,9 +122,13 @@ std::uint64_t StatsFeed::version() const {
 std::shared_ptr<const StatsFeed::Picture> StatsFeed::take_picture(const Picture* before) const {
   auto picture = std::make_shared<Picture>();
   picture->version = before == nullptr ? 1 : before->version + 1;
-  const bool draining = is_draining_();
-  EngineView view = service_->view();
-  json head = view_json(engine_, view, draining || !view.accepts);
+  EngineReport report;
+  static_cast<EngineIdentity&>(report) = engine_;
+  report.draining = is_draining_();
+  report.view = service_->view();
+  report.draining = report.draining || !report.view.accepts;
+  report.view.accepts = !report.draining;
+  json head = report_head(report);
   picture->head = members_of(head);
   head.erase("step_ends_in_s");  // passes by itself
   picture->steady = dump(head);
@@ -168,7 +179,7 @@ std::string StatsFeed::event(const Picture& picture, std::uint64_t told, std::ui
   for (const Entry& entry : picture.adapters) {
     if (entry.version <= told) continue;
     if (!adapters.empty()) adapters += ',';
-    adapters += dump(presence_json(entry.adapter));
+    adapters += dump(adapter_json(entry.adapter));
   }
   std::string removed;
   for (const Removal& removal : picture.removed) {

@@ -16,10 +16,13 @@
 
 #include "base/clock.h"
 #include "base/http/http_message.h"
-#include "engine/server/cluster/engine_report.h"
 #include "engine/service/service.h"
+#include "scheduler/report/engine_report.h"
 
 namespace tandem {
+
+// 16 hexadecimal digits that no engine had before.
+std::string new_engine_id();
 
 struct StatsFeedOptions {
   Duration look_every = std::chrono::milliseconds(20);  // also the least between two events

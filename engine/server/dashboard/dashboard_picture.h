@@ -5,8 +5,8 @@
 
 #include "base/dashboard/dashboard_feed.h"
 #include "base/dashboard/latency_history.h"
-#include "engine/server/cluster/engine_report.h"
 #include "engine/service/service.h"
+#include "scheduler/report/engine_report.h"
 
 namespace tandem {
 

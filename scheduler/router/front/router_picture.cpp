@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/dashboard/dashboard_json.h"
+#include "scheduler/report/engine_report.h"
 
 namespace tandem {
 namespace {
@@ -54,20 +55,9 @@ std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// As an engine's own dashboard calls the last of them.
 const char* word_of(AdapterTier tier) {
-  switch (tier) {
-    case AdapterTier::absent:
-      return "absent";
-    case AdapterTier::fetching:
-      return "fetching";
-    case AdapterTier::host:
-      return "host";
-    case AdapterTier::loading:
-      return "loading";
-    case AdapterTier::resident:
-      return "device";
-  }
-  return "?";
+  return tier == AdapterTier::resident ? "device" : tier_word(tier);
 }
 
 DashboardRow engine_row(const EngineState& engine, const EngineView& view, bool rests) {
