@@ -13,10 +13,13 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "engine/server/messages/response_building.h"
 #include "engine/server/options/server_options.h"
+#include "engine/service/engine_figures.h"
 
 namespace tandem {
 namespace {
@@ -66,6 +69,21 @@ class Families {
                const Labels& labels = {}) {
     add(name, help, MetricType::Counter, value, labels);
   }
+  // NAME or NAME{key="value",...}; values without quotes. A counter's name ends in "_total".
+  void add_series(std::string_view series, const std::string& help, double value) {
+    const std::size_t brace = series.find('{');
+    const std::string name(series.substr(0, brace));
+    Labels labels;
+    for (std::size_t at = brace; at != std::string_view::npos && series[at] != '}';) {
+      const std::size_t equals = series.find('=', at);
+      const std::size_t end = series.find('"', equals + 2);
+      labels.push_back({std::string(series.substr(at + 1, equals - at - 1)),
+                        std::string(series.substr(equals + 2, end - equals - 2))});
+      at = end + 1;  // ',' or '}'
+    }
+    add(name, help, name.ends_with("_total") ? MetricType::Counter : MetricType::Gauge, value,
+        labels);
+  }
   template <std::size_t N>
   void histogram(const std::string& name, const std::string& help,
                  const std::array<double, N>& bounds, const CountedValues<N>& values) {
@@ -89,119 +107,14 @@ class Families {
 };
 
 void add_engine(const EngineStats& stats, Families& families) {
-  families.gauge("vllm:num_requests_running", "Sequences being generated", stats.running);
-  families.gauge("vllm:num_requests_waiting", "Sequences waiting to be scheduled", stats.waiting);
-  const double total = static_cast<double>(std::max<std::int64_t>(1, stats.pages_total));
-  const double used = static_cast<double>(stats.pages_kv) / total;
-  families.gauge("vllm:kv_cache_usage_perc", "Pages that hold KV, 1 is all", used);
-  families.gauge("vllm:gpu_cache_usage_perc", "The older name of kv_cache_usage_perc", used);
-  families.counter("vllm:prompt_tokens_total", "Prompt tokens computed",
-                   static_cast<double>(stats.prompt_tokens));
-  families.counter("vllm:generation_tokens_total", "Tokens generated",
-                   static_cast<double>(stats.generation_tokens));
-  families.histogram("vllm:inter_token_latency_seconds", "Between two tokens of a sequence",
-                     kInterTokenBounds, stats.inter_token);
-  families.histogram("vllm:iteration_tokens_total", "Tokens that an iteration computed",
-                     kStepTokensBounds, stats.step_tokens);
-  families.counter("vllm:num_preemptions_total", "Sequences set back for want of pages",
-                   static_cast<double>(stats.preemptions));
-  const auto aborts = [&](const char* reason, std::uint64_t count) {
-    families.counter("tandem_early_aborts_total",
-                     "Sequences given up before they began, by whether the first token's deadline "
-                     "had passed or was out of reach",
-                     static_cast<double>(count), {{"reason", reason}});
-  };
-  aborts("expired", stats.aborts_expired);
-  aborts("unreachable", stats.aborts_unreachable);
-  families.gauge("tandem_queue_overloaded", "1: more requests come than are admitted",
-                 stats.overloaded ? 1 : 0);
-  families.gauge("tandem_queue_tenants",
-                 "Tenants with requests that wait or run, where they are served fairly",
-                 stats.tenants);
-  families.gauge("tandem_queue_longest_prefill_seconds",
-                 "Of the last seconds, from a request's first step to its first token",
-                 stats.longest_prefill_s);
-  families.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked for in the cache",
-                   static_cast<double>(stats.prefix_queries));
-  families.counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the cache",
-                   static_cast<double>(stats.prefix_hits));
-  families.gauge("vllm:cache_config_info", "What the cache is: the labels; the value is 1", 1,
-                 {{"block_size", std::to_string(stats.page_tokens)},
-                  {"num_gpu_blocks", std::to_string(stats.pages_total)}});
-  const auto pages = [&](const char* state, std::int64_t count) {
-    families.gauge("tandem_pages", "Pages of the device's pool", static_cast<double>(count),
-                   {{"state", state}});
-  };
-  pages("free", stats.pages_free);
-  pages("kv", stats.pages_kv);
-  pages("prefix_cache", stats.pages_cached);
-  pages("adapters", stats.pages_adapter);
-  families.gauge("tandem_host_tier_bytes", "Shared memory for adapters, in all",
-                 static_cast<double>(stats.host_tier_bytes));
-  families.gauge("tandem_host_tier_used_bytes", "Of it, what adapters take",
-                 static_cast<double>(stats.host_tier_used));
-  families.counter("tandem_adapter_loads_total", "Adapters copied to the device",
-                   static_cast<double>(stats.adapter_loads));
-  families.counter("tandem_adapter_loaded_bytes_total", "Bytes of these copies",
-                   static_cast<double>(stats.adapter_loaded_bytes));
-  families.histogram("vllm:lora_adapter_load_seconds",
-                     "From when an adapter was ordered onto the device until it was there",
-                     kAdapterLoadBounds, stats.adapter_load);
-  families.counter("tandem_adapter_evictions_total", "Adapters that left the device",
-                   static_cast<double>(stats.adapter_evictions));
-  families.counter("tandem_adapter_early_arrivals_total",
-                   "Adapters that could be used before all of them had come from another engine",
-                   static_cast<double>(stats.adapter_early_arrivals));
-  families.gauge("tandem_cpu_workers", "CPU workers that are up", stats.cpu_workers);
-  families.counter("tandem_cpu_worker_restarts_total", "CPU workers that were started again",
-                   static_cast<double>(stats.worker_restarts));
-  families.counter("tandem_cpu_worker_busy_seconds_total", "Time that CPU workers computed",
-                   stats.worker_busy_s);
-  families.counter("tandem_handoff_rows_total", "Rows of steps whose adapter was still loading",
-                   static_cast<double>(stats.handoff_rows));
-  const auto layers = [&](const char* by, std::uint64_t count) {
-    families.counter("tandem_handoff_layers_total",
-                     "Layers of adapters that were offered to workers, by who computed them",
-                     static_cast<double>(count), {{"by", by}});
-  };
-  layers("cpu", stats.handoff_cpu_layers);
-  layers("device", stats.handoff_gpu_layers);
-  families.counter("tandem_handoff_deadline_misses_total",
-                   "Rows of an adapter in a step that workers left without an answer",
-                   static_cast<double>(stats.handoff_voids));
-  families.counter("tandem_handoff_replays_total", "Sequences that were computed again for that",
-                   static_cast<double>(stats.replays));
-  const auto cold_seconds = [&](const char* kind, double seconds) {
-    families.counter("tandem_handoff_step_seconds_total",
-                     "Time of steps with rows that were handed over, as planned and as it was",
-                     seconds, {{"kind", kind}});
-  };
-  cold_seconds("planned", stats.handoff_planned_seconds);
-  cold_seconds("actual", stats.handoff_actual_seconds);
-  families.gauge("tandem_handoff_plan_error_ratio",
-                 "By how much cold steps missed their plans, the median of the last 64",
-                 stats.handoff_plan_error);
-  families.counter("tandem_steps_total", "Iterations of the engine",
-                   static_cast<double>(stats.steps));
-  families.counter("tandem_step_seconds_total", "Time spent in iterations",
-                   stats.step_seconds_total);
-  families.counter("tandem_host_seconds_total",
-                   "Time the engine thread worked, most of it while the device did, too",
-                   stats.host_seconds_total);
-  families.counter("tandem_gap_seconds_total",
-                   "Time between iterations in which the device waited for the engine thread",
-                   stats.gap_seconds_total);
-  const auto enqueued = [&](const char* when, std::uint64_t count) {
-    families.counter("tandem_steps_enqueued_total",
-                     "Iterations by when they were planned: at once, just in time, or too late",
-                     static_cast<double>(count), {{"when", when}});
-  };
-  enqueued("at_once", stats.steps_at_once);
-  enqueued("in_time", stats.steps_in_time);
-  enqueued("late", stats.steps_late);
-  families.gauge("tandem_enqueue_margin_seconds",
-                 "How long before the expected end of an iteration the next one is planned",
-                 stats.enqueue_margin_s);
+  each_figure(stats, [&](const Figure& figure, const auto& value) {
+    if (figure.series.empty()) return;
+    if constexpr (std::is_arithmetic_v<std::decay_t<decltype(value)>>) {
+      families.add_series(figure.series, figure.help, static_cast<double>(value));
+    } else {
+      families.histogram(figure.series, figure.help, value.bounds, value.values);
+    }
+  });
 }
 
 void add_learned(const LearnedCosts& learned, Families& families) {

@@ -7,6 +7,7 @@
 #include "engine/server/messages/json_body.h"
 #include "engine/server/messages/request_parsing.h"
 #include "engine/server/messages/response_building.h"
+#include "engine/service/engine_figures.h"
 
 namespace tandem {
 namespace {
@@ -158,19 +159,9 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
                     {"hits", adapter.hits},
                     {"cold_starts", adapter.cold_starts}});
   }
-  const EngineStats stats = context.model().service->stats();
-  const json handoff{{"cpu_workers", stats.cpu_workers},
-                     {"restarts", stats.worker_restarts},
-                     {"steps", stats.handoff_steps},
-                     {"rows", stats.handoff_rows},
-                     {"cpu_layers", stats.handoff_cpu_layers},
-                     {"device_layers", stats.handoff_gpu_layers},
-                     {"deadline_misses", stats.handoff_voids},
-                     {"replays", stats.replays},
-                     {"planned_seconds", stats.handoff_planned_seconds},
-                     {"actual_seconds", stats.handoff_actual_seconds},
-                     {"plan_error", stats.handoff_plan_error},
-                     {"learned", learned_json(context.model().service->learned_costs())}};
+  json handoff{{"learned", learned_json(context.model().service->learned_costs())}};
+  each_figure_of("handoff", context.model().service->stats(),
+                 [&](std::string_view name, const Figure&, auto value) { handoff[name] = value; });
   json refused = json::array();
   for (const RefusedAdapter& adapter : context.model().refused_adapters) {
     if (context.model().service->has_adapter(adapter.name)) continue;  // loaded since
@@ -179,7 +170,7 @@ HttpResponse calls::list_adapters(CallContext& context, const HttpRequest&, cons
   return json_response({{"object", "list"},
                         {"data", std::move(list)},
                         {"refused", std::move(refused)},
-                        {"handoff", handoff}});
+                        {"handoff", std::move(handoff)}});
 }
 
 }  // namespace tandem

@@ -7,6 +7,7 @@
 #include "engine/server/messages/request_fields.h"
 #include "engine/server/messages/response_building.h"
 #include "engine/server/messages/unsupported_fields.h"
+#include "engine/service/engine_figures.h"
 
 namespace tandem {
 namespace {
@@ -117,7 +118,6 @@ json object_of(json properties) {
 // GET /v1/adapters
 json adapters_schema() {
   const json count{{"type", "integer"}, {"minimum", 0}};
-  const json seconds = property("number", "Seconds, of steps with rows that were handed over");
   const json factor = object_of(
       {{"factor", property("number", "Over all sizes; 2: twice as long as the figures say")},
        {"lessons", property("integer", "Measurements that it comes from; of none it is 1")},
@@ -136,19 +136,10 @@ json adapters_schema() {
        {"plans_followed", property("integer", "Steps that a plan shortened, as it promised")},
        {"plans_given_up", property("integer", "Such plans were seen to lose: all was waited for")},
        {"worker_wake_seconds", property("number", "Until the last worker that slept is awake")}});
-  const json handoff =
-      object_of({{"cpu_workers", count},
-                 {"restarts", count},
-                 {"steps", count},
-                 {"rows", count},
-                 {"cpu_layers", count},
-                 {"device_layers", count},
-                 {"deadline_misses", count},
-                 {"replays", count},
-                 {"planned_seconds", seconds},
-                 {"actual_seconds", seconds},
-                 {"plan_error", property("number", "Median of the last steps; 0.1: 10 % off")},
-                 {"learned", learned}});
+  json handoff{{"learned", learned}};
+  each_figure_of("handoff", {}, [&](std::string_view name, const Figure& figure, auto) {
+    handoff[name] = figure.described != nullptr ? property("number", figure.described) : count;
+  });
   const json text{{"type", "string"}};
   const json adapter = object_of({{"name", text},
                                   {"path", text},
@@ -167,7 +158,7 @@ json adapters_schema() {
   return object_of({{"object", {{"const", "list"}}},
                     {"data", {{"type", "array"}, {"items", adapter}}},
                     {"refused", {{"type", "array"}, {"items", refused}}},
-                    {"handoff", handoff}});
+                    {"handoff", object_of(std::move(handoff))}});
 }
 
 // What a successful call answers with.

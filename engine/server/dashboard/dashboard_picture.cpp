@@ -9,35 +9,19 @@
 
 #include "base/dashboard/dashboard_json.h"
 #include "engine/server/messages/response_building.h"
+#include "engine/service/engine_figures.h"
 
 namespace tandem {
 namespace {
 
 using nlohmann::json;
 
-json pool_json(const EngineStats& stats) {
-  return {{"pages", stats.pages_total},
-          {"page_tokens", stats.page_tokens},
-          {"kv", stats.pages_kv},
-          {"cached", stats.pages_cached},
-          {"adapters", stats.pages_adapter},
-          {"free", stats.pages_free},
-          {"host_bytes", stats.host_tier_bytes},
-          {"host_used", stats.host_tier_used}};
-}
-
-json counts_json(const EngineStats& stats) {
-  return {{"steps", stats.steps},
-          {"step_s", stats.step_seconds_total},
-          {"prompt_tokens", stats.prompt_tokens},
-          {"generation_tokens", stats.generation_tokens},
-          {"preemptions", stats.preemptions},
-          {"loads", stats.adapter_loads},
-          {"evictions", stats.adapter_evictions},
-          {"cpu_layers", stats.handoff_cpu_layers},
-          {"gpu_layers", stats.handoff_gpu_layers},
-          {"replays", stats.replays},
-          {"restarts", stats.worker_restarts}};
+// "pool" or "counts".
+json figures_json(std::string_view section, const EngineStats& stats) {
+  json object;
+  each_figure_of(section, stats,
+                 [&](std::string_view name, const Figure&, auto value) { object[name] = value; });
+  return object;
 }
 
 json worker_json(const CpuWorker& worker) {
@@ -111,8 +95,8 @@ DashboardPicture engine_picture(const DashboardSubject& subject) {
       {"may_load", subject.may_load},
       {"running", stats.running},
       {"waiting", stats.waiting},
-      {"pool", pool_json(stats)},
-      {"counts", counts_json(stats)},
+      {"pool", figures_json("pool", stats)},
+      {"counts", figures_json("counts", stats)},
       {"workers", std::move(workers)}};
   DashboardPicture picture;
   picture.head = members_of(dump(head)) + "," + latency_members(subject.latencies);
