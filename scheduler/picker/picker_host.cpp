@@ -49,7 +49,7 @@ Pick PickerHost::pick(const PickRequest& request) {
   Wanted wanted;
   if (auto refused = read_pick_request(request, options_.max_body_bytes,
                                        options_.policy_options.average_answer_tokens, wanted)) {
-    metrics_.count_pick("", refused->status);
+    count_refusal(refused->status);
     Pick pick;
     pick.refused = std::move(refused);
     return pick;
@@ -59,12 +59,20 @@ Pick PickerHost::pick(const PickRequest& request) {
     const std::lock_guard lock(mutex_);
     const TimePoint begin = time_now();
     pick = picker_.pick(std::move(wanted), request.subset, begin);
-    metrics_.observe_decision(seconds_between(begin, time_now()));
-    metrics_.set_running(picker_.running());
+    metrics_.observe(picker_metrics::kDecision, seconds_between(begin, time_now()));
+    metrics_.set(picker_metrics::kRunning, picker_.running());
   }
-  const std::string first = pick.endpoints.substr(0, pick.endpoints.find(','));
-  metrics_.count_pick(first, pick.refused ? pick.refused->status : 0);
+  if (const std::string first = pick.endpoints.substr(0, pick.endpoints.find(','));
+      !first.empty()) {
+    metrics_.count(picker_metrics::kPicks, {{"engine", first}});
+  } else {
+    count_refusal(pick.refused ? pick.refused->status : 0);
+  }
   return pick;
+}
+
+void PickerHost::count_refusal(int status) {
+  metrics_.count(picker_metrics::kRefusals, {{"status", std::to_string(status)}});
 }
 
 void PickerHost::served(PickId id, std::string_view endpoint) {
@@ -73,14 +81,14 @@ void PickerHost::served(PickId id, std::string_view endpoint) {
   if (!failed) return;
   log::warning("{} was chosen, but {} answered instead; it gets no new requests until it reports",
                picker_.endpoint(*failed), endpoint);
-  metrics_.count_failover(picker_.endpoint(*failed));
+  metrics_.count(picker_metrics::kFailovers, {{"engine", picker_.endpoint(*failed)}});
   note_engines();
 }
 
 void PickerHost::over(PickId id, bool answered) {
   const std::lock_guard lock(mutex_);
   picker_.over(id, answered, time_now());
-  metrics_.set_running(picker_.running());
+  metrics_.set(picker_metrics::kRunning, picker_.running());
 }
 
 void PickerHost::look(const std::function<void(const Picker&)>& see) const {
@@ -90,13 +98,14 @@ void PickerHost::look(const std::function<void(const Picker&)>& see) const {
 
 void PickerHost::engines_changed() {
   picker_.settle(time_now());
-  metrics_.set_running(picker_.running());
+  metrics_.set(picker_metrics::kRunning, picker_.running());
   note_engines();
 }
 
 void PickerHost::note_engines() {
   const EngineCounts counts = count_engines(picker_.cluster().engines());
-  metrics_.set_engines(counts.up, counts.all);
+  metrics_.set(picker_metrics::kUp, counts.up);
+  metrics_.set(picker_metrics::kEngines, counts.all);
   const bool was_ready = ready_.exchange(counts.ready, std::memory_order_relaxed);
   if (was_ready != counts.ready && readiness_) readiness_(counts.ready);
 }

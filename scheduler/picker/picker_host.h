@@ -55,7 +55,7 @@ class PickerHost final : public PickDesk, private FollowerHost {
   void over(PickId id, bool answered) override;
 
   bool ready() const { return ready_.load(std::memory_order_relaxed); }
-  PickerMetrics& metrics() { return metrics_; }
+  MetricTable& metrics() { return metrics_; }
   const PickerOptions& options() const { return options_; }
   void look(const std::function<void(const Picker&)>& see) const;  // under the lock
 
@@ -63,6 +63,7 @@ class PickerHost final : public PickDesk, private FollowerHost {
   PickerHost(PickerOptions options, std::unique_ptr<Policy> policy,
              std::unique_ptr<EngineSource> source);
   void note_engines();  // under the lock
+  void count_refusal(int status);
 
   // FollowerHost
   std::unique_lock<std::mutex> guard() override { return std::unique_lock(mutex_); }
@@ -71,7 +72,7 @@ class PickerHost final : public PickDesk, private FollowerHost {
   void engines_changed() override;
 
   const PickerOptions options_;
-  PickerMetrics metrics_;
+  MetricTable metrics_{picker_metrics::kAll};
   std::function<void(bool)> readiness_;
   std::atomic<bool> ready_{false};
   mutable std::mutex mutex_;

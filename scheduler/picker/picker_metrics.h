@@ -1,31 +1,32 @@
-// What the picker counts, as Prometheus reads it.
+// The picker's metrics. /metrics has them in the order of kAll.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
+#include "base/metrics/metric_table.h"
 
-namespace tandem {
+namespace tandem::picker_metrics {
 
-// Thread-safe.
-class PickerMetrics {
- public:
-  PickerMetrics();
-  ~PickerMetrics();
+using Kind = MetricRow::Kind;
 
-  // `engine`: the endpoint; empty: refused, with this status.
-  void count_pick(const std::string& engine, int status);
-  void count_failover(const std::string& engine);  // it was the first choice, another answered
-  void observe_decision(double seconds);
-  void set_running(std::int64_t requests);
-  void set_engines(std::int64_t up, std::int64_t all);
+// Label: engine, the endpoint.
+inline constexpr MetricRow kPicks{Kind::counter, "tandem_picker_picks_total",
+                                  "Requests sent to an engine, by the first choice"};
+// status.
+inline constexpr MetricRow kRefusals{Kind::counter, "tandem_picker_refusals_total",
+                                     "Requests that were answered at once, by HTTP status"};
+// engine.
+inline constexpr MetricRow kFailovers{
+    Kind::counter, "tandem_picker_failovers_total",
+    "Requests that another engine answered than the first choice, by that one"};
+inline constexpr MetricRow kRunning{Kind::gauge, "tandem_picker_running",
+                                    "Requests that were sent to an engine and are not over"};
+inline constexpr MetricRow kUp{Kind::gauge, "tandem_picker_engines_up",
+                               "Engines whose statistics come"};
+inline constexpr MetricRow kEngines{Kind::gauge, "tandem_picker_engines",
+                                    "Engines that there should be"};
+inline constexpr MetricRow kDecision{Kind::histogram, "tandem_picker_decision_seconds",
+                                     "What the choice of an engine takes", kDecisionBuckets};
 
-  std::string text() const;
+inline constexpr const MetricRow* kAll[] = {&kPicks, &kRefusals, &kFailovers, &kRunning,
+                                            &kUp,    &kEngines,  &kDecision};
 
- private:
-  struct Families;
-  std::unique_ptr<Families> families_;
-};
-
-}  // namespace tandem
+}  // namespace tandem::picker_metrics

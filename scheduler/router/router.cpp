@@ -148,7 +148,7 @@ Router::Place Router::try_place(RoutedCall& call) {
   wanted.expected_tokens = most > 0 ? std::min(most, answer_tokens_) : answer_tokens_;
   const TimePoint begin = now();
   const Choice choice = choose(wanted, begin);
-  metrics_.observe_decision(seconds_between(begin, now()));
+  metrics_.observe(router_metrics::kDecision, seconds_between(begin, now()));
   switch (choice.kind) {
     case Choice::Kind::engine: {
       note_decision(call, choice.engine, begin);
@@ -242,8 +242,8 @@ void Router::expire_queue() {
 }
 
 void Router::note_calls() {
-  metrics_.set_waiting(static_cast<std::int64_t>(queue_.size()));
-  metrics_.set_running(running_);
+  metrics_.set(router_metrics::kWaiting, static_cast<std::int64_t>(queue_.size()));
+  metrics_.set(router_metrics::kRunning, running_);
 }
 
 void Router::log_end(const RoutedCall& call, const std::string& engine, Outcome outcome) const {
@@ -272,7 +272,8 @@ void Router::engine_failed(RoutedCall& call, std::string_view why, bool doubted)
   const std::string engine = cluster_.engines()[call.engine().index()].address.text();
   log::warning("{}: {}; the router looks for another engine for request {}", engine, why,
                call.call().id);
-  metrics_.count_failover(engine, call.began());
+  metrics_.count(router_metrics::kFailovers,
+                 {{"engine", engine}, {"kind", call.began() ? "continuation" : "retry"}});
   --running_;
   cluster_.ended(call.engine(), call.sent());
   if (doubted) cluster_.doubt(call.engine());
@@ -301,7 +302,7 @@ void Router::over(RoutedCall& call, Outcome outcome) {
     const auto place = std::find(queue_.begin(), queue_.end(), pointer);
     if (place != queue_.end()) queue_.erase(place);
   }
-  metrics_.count_request(engine, name_of(outcome));
+  metrics_.count(router_metrics::kRequests, {{"engine", engine}, {"outcome", name_of(outcome)}});
   if (options_.request_log) log_end(call, engine, outcome);
   trace_end(call, name_of(outcome), now());
   if (outcome == Outcome::served && call.first_told_at()) {

@@ -62,7 +62,7 @@ class Router final : private CallHost, private FollowerHost {
   // Thread-safe. `step` runs on the loop.
   void post(std::function<void()> step);
   bool ready() const { return ready_.load(std::memory_order_relaxed); }  // an engine accepts
-  RouterMetrics& metrics() { return metrics_; }
+  MetricTable& metrics() { return metrics_; }
   const std::string& api_key() const { return options_.api_key; }
   const LatencyHistory& latencies() const { return latencies_; }  // of streams, as clients saw them
 
@@ -120,7 +120,7 @@ class Router final : private CallHost, private FollowerHost {
   EngineRun run_of(EngineIndex engine) const override;
   bool lives(const EngineRun& run) const override;
   void place_again(RoutedCall& call) override;
-  void went_on(double silent_s) override { metrics_.observe_move(silent_s); }
+  void went_on(double silent_s) override { metrics_.observe(router_metrics::kMove, silent_s); }
   void over(RoutedCall& call, Outcome outcome) override;
 
   // FollowerHost
@@ -129,7 +129,7 @@ class Router final : private CallHost, private FollowerHost {
   void engines_changed() override;
 
   const RouterOptions options_;
-  RouterMetrics metrics_;
+  MetricTable metrics_{router_metrics::kAll};
   std::atomic<bool> ready_{false};
   EventLoop loop_;
   HttpClient client_{loop_};

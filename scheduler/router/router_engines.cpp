@@ -32,7 +32,8 @@ bool Router::lives(const EngineRun& run) const {
 
 void Router::note_engines() {
   const EngineCounts counts = count_engines(cluster_.engines());
-  metrics_.set_engines(counts.up, counts.all);
+  metrics_.set(router_metrics::kUp, counts.up);
+  metrics_.set(router_metrics::kEngines, counts.all);
   ready_.store(counts.ready, std::memory_order_relaxed);
 }
 

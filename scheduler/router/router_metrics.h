@@ -1,39 +1,48 @@
-// What the router counts, as Prometheus reads it.
+// The router's metrics. /metrics has them in the order of kAll.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
+#include "base/metrics/metric_table.h"
 
-namespace tandem {
+namespace tandem::router_metrics {
 
-// Thread-safe.
-class RouterMetrics {
- public:
-  RouterMetrics();
-  ~RouterMetrics();
+using Kind = MetricRow::Kind;
 
-  void count_call(std::string_view path, std::string_view method, int status);
-  // `engine`: the address; empty: it came to none. `outcome`: served, refused, failed, gone.
-  void count_request(const std::string& engine, std::string_view outcome);
-  // An engine failed a request, which goes on elsewhere. `continued`: the client has read of it.
-  void count_failover(const std::string& engine, bool continued);
-  // A stream was moved to free that engine. `cold`: its adapter was not on the other's device.
-  void count_move(const std::string& engine, bool cold);
-  // And its client was told nothing for so long.
-  void observe_move(double seconds);
-  void set_resting(std::int64_t engines);
-  void observe_decision(double seconds);
-  void set_waiting(std::int64_t requests);
-  void set_running(std::int64_t requests);
-  void set_engines(std::int64_t up, std::int64_t all);
+// Labels: path, method, status.
+inline constexpr MetricRow kCalls{Kind::counter, "tandem_router_http_requests_total",
+                                  "Answers of the router, by path, method and status"};
+// engine: the address; empty: it came to none. outcome: served, refused, failed, gone.
+inline constexpr MetricRow kRequests{Kind::counter, "tandem_router_requests_total",
+                                     "Requests that ended, by the last engine and outcome"};
+// engine, kind.
+inline constexpr MetricRow kFailovers{
+    Kind::counter, "tandem_router_failovers_total",
+    "Requests that an engine failed and another was asked for; kind continuation: the client had "
+    "read of it"};
+// engine, start.
+inline constexpr MetricRow kMoves{
+    Kind::counter, "tandem_router_moves_total",
+    "Streams that were moved to free an engine, by that engine; start cold: their adapter was not "
+    "on the other's device"};
+inline constexpr MetricRow kWaiting{Kind::gauge, "tandem_router_queue",
+                                    "Requests that wait before the engines"};
+inline constexpr MetricRow kRunning{Kind::gauge, "tandem_router_running",
+                                    "Requests that are with an engine"};
+inline constexpr MetricRow kUp{Kind::gauge, "tandem_router_engines_up",
+                               "Engines whose statistics come"};
+inline constexpr MetricRow kEngines{Kind::gauge, "tandem_router_engines",
+                                    "Engines that there should be"};
+inline constexpr MetricRow kResting{Kind::gauge, "tandem_router_engines_resting",
+                                    "Engines that get nothing new while the others have room"};
+inline constexpr double kMoveBuckets[] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                          2.5,  5,     10,   30,  120,  600};
+inline constexpr MetricRow kMove{Kind::histogram, "tandem_router_move_seconds",
+                                 "How long clients of moved streams were told nothing",
+                                 kMoveBuckets};
+inline constexpr MetricRow kDecision{Kind::histogram, "tandem_router_decision_seconds",
+                                     "What the choice of an engine takes", kDecisionBuckets};
 
-  std::string text() const;
+inline constexpr const MetricRow* kAll[] = {&kCalls,   &kRequests, &kFailovers, &kMoves,
+                                            &kWaiting, &kRunning,  &kUp,        &kEngines,
+                                            &kResting, &kMove,     &kDecision};
 
- private:
-  struct Families;
-  std::unique_ptr<Families> families_;
-};
-
-}  // namespace tandem
+}  // namespace tandem::router_metrics

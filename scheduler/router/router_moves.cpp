@@ -37,7 +37,7 @@ void Router::consolidate() {
     return streams;
   };
   const Consolidation found = consolidator_.look(cluster_, num_waiting(), streams_of, now());
-  metrics_.set_resting(consolidator_.num_resting());
+  metrics_.set(router_metrics::kResting, consolidator_.num_resting());
   if (found.rests.valid()) {
     log::info("{}: the engine is emptied by consolidation; {} streams continue at others",
               cluster_.engines()[found.rests.index()].address.text(), found.moves.size());
@@ -67,7 +67,9 @@ Wanted Router::wanted_elsewhere(const RoutedCall& call) const {
 }
 
 void Router::move(RoutedCall& call, const StreamMove& to) {
-  metrics_.count_move(cluster_.engines()[call.engine().index()].address.text(), to.cost.cold);
+  metrics_.count(router_metrics::kMoves,
+                 {{"engine", cluster_.engines()[call.engine().index()].address.text()},
+                  {"start", to.cost.cold ? "cold" : "warm"}});
   --running_;
   cluster_.ended(call.engine(), call.sent());
   if (!call.leave_for_another()) return;
@@ -94,7 +96,7 @@ Choice Router::choose(Wanted& wanted, TimePoint at) {
 
 void Router::wake(EngineIndex engine) {
   consolidator_.wake(engine);
-  metrics_.set_resting(consolidator_.num_resting());
+  metrics_.set(router_metrics::kResting, consolidator_.num_resting());
 }
 
 }  // namespace tandem

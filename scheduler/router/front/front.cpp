@@ -204,7 +204,12 @@ HttpResponse Front::failed(const HttpRequest& request, const char* why) {
 
 void Front::finish(const HttpRequest& request, HttpResponse& response) {
   RestService::finish(request, response);
-  router_.metrics().count_call(path_label(request), request.method, response.status);
+  // A client may invent methods, and each would be a series of its own.
+  const bool known =
+      request.method == "GET" || request.method == "POST" || request.method == "HEAD";
+  router_.metrics().count(router_metrics::kCalls, {{"path", path_label(request)},
+                                                   {"method", known ? request.method : "other"},
+                                                   {"status", std::to_string(response.status)}});
 }
 
 }  // namespace tandem
