@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tandem {
 namespace {
@@ -15,6 +16,12 @@ constexpr double kMissS = 10;
 // already instead of going where there is room; at 3 and more, engines whose prompts have steps of
 // their own stop their batches too often (docs/simulate.md).
 constexpr double kFirstTokenWeight = 2.5;
+// Of the requests that arrive before an engine's next step of prompts, the share that joins this
+// step. A larger share makes first tokens sooner and further tokens later; docs/simulate.md shows
+// both ends.
+constexpr double kSharing = 0.4;
+// The weight of the latest gap between requests in the running mean.
+constexpr double kGapWeight = 0.005;
 // How far the hash may move an adapter that no engine has: less than load differs by.
 constexpr double kSettle = 0.01;
 
@@ -95,7 +102,8 @@ bool on_device(AdapterTier tier) {
 }  // namespace
 
 TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
-                               AdapterTier tier, std::int64_t cached_tokens, std::int32_t active) {
+                               AdapterTier tier, std::int64_t cached_tokens, std::int32_t active,
+                               const PromptSteps& prompt_steps) {
   const StepCosts& costs = engine.costs;
   DecodeLoad exists = engine.all();
   const double exists_s = costs.decode_time_s(in_one_batch(exists, engine));
@@ -115,13 +123,24 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
   own.rank_tokens = own.tokens * request.rank;
   PrefillLoad together = engine.waiting;
   together.add(own);
-  // A step for prompts alone stops the others, but what waits already is in it as well.
-  const double own_work_s =
-      engine.mixed_steps ? costs.prefill_work_s(together) - costs.prefill_work_s(engine.waiting)
-                         : costs.prefill_time_s(together) - costs.prefill_time_s(engine.waiting);
+  const double own_work_s = costs.prefill_work_s(together) - costs.prefill_work_s(engine.waiting);
+  const double left_s = step_left_s(request, engine);
+  // A step for prompts alone stops all that run. Its prompts share this price: those that wait,
+  // this one, and those that arrive before the step begins. Soon after another such step the price
+  // is up to twice as high: many answers have just begun, and the stop adds most to the time per
+  // token of the short ones.
+  double stop_s = own_work_s;
+  double sharers = 0;
+  if (!engine.mixed_steps) {
+    sharers = kSharing * prompt_steps.requests_per_s * left_s;
+    if (engine.waiting.requests == 0) {
+      const double half_answer_s = std::max(1e-6, answer * with_s / 2);
+      stop_s = (costs.step_s / (1 + sharers) + own_work_s) *
+               (1 + std::exp(-prompt_steps.since_last_s / half_answer_s));
+    }
+  }
 
-  const double start_s =
-      step_left_s(request, engine) + wait_for_place_s(request, engine, answer * exists_s);
+  const double start_s = left_s + wait_for_place_s(request, engine, answer * exists_s);
   const ColdStart cold = cold_start(request, engine, tier);
   const double begin_s = std::max(start_s, cold.host_s);
   double stall_s = std::max(0.0, cold.device_s - begin_s);
@@ -134,14 +153,15 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
 
   TandemEstimate estimate;
   const double prefill_s =
-      costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together);
+      costs.step_time_s(engine.mixed_steps ? engine.running : DecodeLoad{}, together) +
+      sharers * own_work_s;
   estimate.ttft_s = begin_s + stall_s + prefill_s;
   const double decode_s = (answer - 1) * with_s;
   estimate.token_s = (estimate.ttft_s + decode_s) / answer;
   // Those that end before it are followed by others, who lose as much. A stall holds up those that
   // wait, too. So does its prompt while there are places for all, as it shares a step with theirs.
   const bool same_step = engine.requests() < engine.max_requests;
-  const double others_s = running * (own_work_s + stall_s) + waiting * stall_s +
+  const double others_s = running * (stop_s + stall_s) + waiting * stall_s +
                           (same_step ? kFirstTokenWeight * waiting * own_work_s : 0) +
                           slower_s * answer * (running + waiting);
   // Behind a long queue a load costs nothing now, as it is over before its request's turn comes.
@@ -172,12 +192,16 @@ TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& en
 Decision TandemPolicy::choose(const RouteRequest& request, std::span<const EngineView> engines) {
   const bool base = !request.adapter.valid();
   if (!base) demand_.count(request.adapter);
+  note_arrival(request.now_s, engines.size());
+  const double requests_per_s = mean_gap_s_ > 0 ? 1 / mean_gap_s_ : 0;
   Decision best;
   bool best_keeps = false;  // its SLO
   const auto offer = [&](const AdapterHold& hold, std::int64_t cached, double factor) {
     const EngineIndex index = hold.engine;
     const TandemEstimate estimate =
-        tandem_estimate(request, engines[index.index()], hold.tier, cached, hold.active_requests);
+        tandem_estimate(request, engines[index.index()], hold.tier, cached, hold.active_requests,
+                        {.requests_per_s = requests_per_s,
+                         .since_last_s = request.now_s - last_request_s_[index.index()]});
     const double cost = estimate.cost_s * factor;
     if (best.chosen() && cost >= best.cost) return;
     best = {index, cost};
@@ -197,7 +221,7 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
   if (replicas > 0 && best_keeps) {
     const double filled = demand_.share(request.adapter) * static_cast<double>(engines.size());
     const double most = std::max(least_replicas_, std::ceil(replicas_per_share_ * filled));
-    if (static_cast<double>(replicas) >= most) return best;
+    if (static_cast<double>(replicas) >= most) return note_choice(best, request.now_s);
   }
 
   for (const AdapterHold& hold : request.holds) {
@@ -218,7 +242,23 @@ Decision TandemPolicy::choose(const RouteRequest& request, std::span<const Engin
     const double preference = settle ? static_cast<double>(mix_hash(hash, i) >> 11) * 0x1p-53 : 0;
     offer({.engine = index}, cached ? hit->tokens : 0, 1 + kSettle * preference);
   }
-  return best;
+  return note_choice(best, request.now_s);
+}
+
+void TandemPolicy::note_arrival(double now_s, std::size_t engines) {
+  if (last_request_s_.size() < engines) {
+    last_request_s_.resize(engines, -std::numeric_limits<double>::infinity());
+  }
+  if (last_arrival_s_ > 0) {
+    const double gap_s = std::max(0.0, now_s - last_arrival_s_);
+    mean_gap_s_ = mean_gap_s_ == 0 ? gap_s : mean_gap_s_ + kGapWeight * (gap_s - mean_gap_s_);
+  }
+  last_arrival_s_ = now_s;
+}
+
+Decision TandemPolicy::note_choice(const Decision& choice, double now_s) {
+  if (choice.chosen()) last_request_s_[choice.engine.index()] = now_s;
+  return choice;
 }
 
 }  // namespace tandem

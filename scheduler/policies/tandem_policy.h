@@ -1,6 +1,9 @@
 // The default policy: rank, load, residency and cold start in one figure.
 #pragma once
 
+#include <limits>
+#include <vector>
+
 #include "scheduler/policies/demand_sketch.h"
 #include "scheduler/policies/policy.h"
 
@@ -15,7 +18,7 @@ namespace tandem {
 //           all this counted two and a half times; and its tokens at the pace of the batch with it
 //   others  its prefill for each that runs or whose prompt shares the step, its adapter's stall for
 //           each that runs or waits, and the slower steps, by ranks and kernel, for as long as they
-//           stay
+//           stay. Where prompts have steps of their own, its share of the step that stops the batch
 //   later   a load: what is evicted must come back, and the link is taken from the next; once, and
 //           once more for each that waits, as so many will when it comes back
 //   misses  a fixed price for each request that would leave its SLO
@@ -34,10 +37,16 @@ class TandemPolicy final : public Policy {
   Decision choose(const RouteRequest& request, std::span<const EngineView> engines) override;
 
  private:
+  void note_arrival(double now_s, std::size_t engines);
+  Decision note_choice(const Decision& choice, double now_s);
+
   std::uint64_t seed_;
   double replicas_per_share_;
   double least_replicas_;
   DemandSketch demand_;
+  double last_arrival_s_ = 0;
+  double mean_gap_s_ = 0;               // between requests; 0: not known
+  std::vector<double> last_request_s_;  // of each engine; allocates only when the cluster grows
 };
 
 // What a cost is made of, each part as it counts: their sum is the cost.
@@ -63,10 +72,17 @@ struct TandemEstimate {
   CostTerms terms;
 };
 
+// What decides how well prompts share steps, where they have steps of their own.
+struct PromptSteps {
+  double requests_per_s = 0;  // that arrive at the router
+  // Since the engine was last sent a request.
+  double since_last_s = std::numeric_limits<double>::infinity();
+};
+
 // `cached_tokens`: of the prompt, in the prefix cache. `active`: requests with its adapter that run
 // or wait there.
 TandemEstimate tandem_estimate(const RouteRequest& request, const EngineView& engine,
                                AdapterTier tier, std::int64_t cached_tokens,
-                               std::int32_t active = 0);
+                               std::int32_t active = 0, const PromptSteps& prompt_steps = {});
 
 }  // namespace tandem

@@ -144,7 +144,7 @@ class Cluster {
     route.expected_tokens = mean_answer_;  // nobody knows how long this answer will be
     route.slo_token_s = slo_s_;
     route.slo_ttft_s = options_.line.ttft_deadline_s;
-    route.holds = index_.holds(request.adapter);
+    route.holds = holds_of(request.adapter);
     const std::span<const PromptBlock> prompt = prompt_of(request);
     const bool timed = decisions_++ % kTimedEvery == 0;
     const TimePoint begin = timed ? clock_.now() : TimePoint{};
@@ -157,6 +157,20 @@ class Cluster {
     (void)prefixes_.sent(decision.engine, prompt, route.kv_tokens());
     engines_[decision.engine.index()]->submit(request, now_s_);
     return true;
+  }
+
+  // Where no adapter is ever cold, every engine has every adapter.
+  std::span<const AdapterHold> holds_of(ClusterAdapterId adapter) {
+    const std::span<const AdapterHold> holds = index_.holds(adapter);
+    if (options_.cold_start != ColdStart::cached) return holds;
+    everywhere_.clear();
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      everywhere_.push_back({EngineIndex(static_cast<std::int32_t>(i)), AdapterTier::resident, 0});
+    }
+    for (const AdapterHold& hold : holds) {
+      everywhere_[hold.engine.index()].active_requests = hold.active_requests;
+    }
+    return everywhere_;
   }
 
   // What the prompt shares with others, as one block; what a router makes of texts is finer.
@@ -196,6 +210,7 @@ class Cluster {
   double slo_s_ = 0;
   double mean_answer_ = 0;
   AdapterIndex index_;
+  std::vector<AdapterHold> everywhere_;  // the holds of the request that is placed
   PrefixIndex prefixes_;
   PromptBlock prompt_;  // of the request that is placed
   std::vector<EngineView> views_;

@@ -190,6 +190,28 @@ TEST(TandemEstimate, ChargesAPromptToThoseWhosePromptsShareItsStep) {
   EXPECT_NEAR(price_s(200, 40) - price_s(20, 40), price_s(200, 30) - price_s(20, 30), 1e-9);
 }
 
+TEST(TandemEstimate, SharesAStepOfPromptsAmongThoseThatComeBeforeIt) {
+  const RouteRequest request = a_request(16);
+  EngineView engine = running(idle_engine(LoraKernel::mbgmv), 8, 16);
+  engine.mixed_steps = false;
+  engine.step_ends_s = 0.02;
+  const auto others_s = [&](const PromptSteps& steps) {
+    return tandem_estimate(request, engine, AdapterTier::resident, 0, 0, steps).terms.others_s;
+  };
+  // It stops eight for a whole step, or for a part of one; twice if the last one was just now.
+  const double alone_s = others_s({});
+  EXPECT_GT(alone_s, 8 * engine.costs.step_s);
+  EXPECT_LT(others_s({.requests_per_s = 500}), alone_s / 2);
+  EXPECT_GT(others_s({.since_last_s = 0.01}), 1.8 * alone_s);
+  EXPECT_NEAR(others_s({.since_last_s = 20}), alone_s, 1e-6);
+  // Behind a prompt that waits it adds its tokens to a step that comes anyway.
+  engine.waiting = {.requests = 1, .tokens = 20, .rank_tokens = 320, .rank_max = 16};
+  EXPECT_LT(others_s({.since_last_s = 0.01}), alone_s / 2);
+  engine.waiting = {};
+  engine.mixed_steps = true;
+  EXPECT_EQ(others_s({.requests_per_s = 500, .since_last_s = 0.01}), others_s({}));
+}
+
 // 300 requests are ten batches in turn, and not one batch that takes too long for everybody.
 TEST(TandemPolicy, ChoosesTheShorterLineUnderOverload) {
   std::vector<EngineView> engines(2, running(idle_engine(LoraKernel::mbgmv), 32, 32));

@@ -129,6 +129,19 @@ TEST(Simulation, PutsTandemAheadOfOthersWithColdStarts) {
   }
 }
 
+TEST(Simulation, LetsTandemSharePromptStepsWhereNoAdapterIsCold) {
+  SimulationOptions options = small_cluster();
+  options.cold_start = ColdStart::cached;
+  options.mixed_steps = false;
+  const PolicyResult tandem = simulated("tandem", options);
+  for (const std::string other : {"round_robin", "most_idle", "affinity"}) {
+    const PolicyResult result = simulated(other, options);
+    EXPECT_LT(tandem.tpot_ms.mean, 0.95 * result.tpot_ms.mean) << other;
+    EXPECT_LT(tandem.latency_ms.mean, 0.95 * result.latency_ms.mean) << other;
+    EXPECT_GE(tandem.slo_attainment, result.slo_attainment - 0.005) << other;
+  }
+}
+
 TEST(Simulation, ServesSoonerWhereThePolicyKnowsWhatEnginesWereSent) {
   SimulationOptions options = small_cluster();
   options.workload.adapters = 20;
