@@ -33,6 +33,8 @@ struct Distribution {
   const std::array<double, N>& bounds;
   const CountedValues<N>& values;
 };
+template <std::size_t N>
+Distribution(const std::array<double, N>&, const CountedValues<N>&) -> Distribution<N>;
 
 // Calls `visit(figure, value)` for every row, in the order of /metrics; the series of one metric
 // follow one another. The value is a number, a bool or a Distribution.
