@@ -18,6 +18,7 @@ constexpr std::string_view kModules[] = {
     "base/http",
     "base/http/client",
     "base/http/rest",
+    "base/http/service",
     "base/http/sockets",
     "base/trace/export",
     "cpu_lora/worker",
