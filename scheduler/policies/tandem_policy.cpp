@@ -16,8 +16,8 @@ constexpr double kMissS = 10;
 // already instead of going where there is room; at 3 and more, engines whose prompts have steps of
 // their own stop their batches too often (docs/simulate.md).
 constexpr double kFirstTokenWeight = 2.5;
-// Of the requests that arrive before an engine's next step of prompts, the share that joins this
-// step. A larger share makes first tokens sooner and further tokens later; docs/simulate.md shows
+// The share that joins an engine's next step of prompts, of the requests that arrive before it
+// begins. A larger share makes first tokens sooner and further tokens later; docs/simulate.md shows
 // both ends.
 constexpr double kSharing = 0.4;
 // The weight of the latest gap between requests in the running mean.

@@ -72,10 +72,10 @@ struct TandemEstimate {
   CostTerms terms;
 };
 
-// What decides how well prompts share steps, where they have steps of their own.
+// Arrivals, where prompts have steps of their own: they decide how many prompts share a step.
 struct PromptSteps {
   double requests_per_s = 0;  // that arrive at the router
-  // Since the engine was last sent a request.
+  // How long ago the engine was last sent a request.
   double since_last_s = std::numeric_limits<double>::infinity();
 };
 

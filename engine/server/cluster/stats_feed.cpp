@@ -124,9 +124,8 @@ std::shared_ptr<const StatsFeed::Picture> StatsFeed::take_picture(const Picture*
   picture->version = before == nullptr ? 1 : before->version + 1;
   EngineReport report;
   static_cast<EngineIdentity&>(report) = engine_;
-  report.draining = is_draining_();
   report.view = service_->view();
-  report.draining = report.draining || !report.view.accepts;
+  report.draining = is_draining_() || !report.view.accepts;
   report.view.accepts = !report.draining;
   json head = report_head(report);
   picture->head = members_of(head);
