@@ -74,8 +74,6 @@ ExecutorOptions executor_options(const EngineOptions& options, ColdStartLog* col
   result.overlap = options.overlap;
   result.just_in_time = options.just_in_time;
   result.max_graph_batch = options.max_graph_batch;
-  // A recording of the engine's steps does not say which of them began on an idle device.
-  if (options.recording.path.empty()) result.max_layer_rows = options.max_layer_rows;
   result.record_at_start = options.record_at_start;
   result.tune_at_start = options.tune_at_start;
   result.lora_sharding = options.lora_sharding;

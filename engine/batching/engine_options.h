@@ -44,9 +44,6 @@ struct EngineOptions {
   bool overlap = true;               // prepare a step while the one before it runs
   bool just_in_time = true;          // shortly before that ends; else at once, for comparison
   std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
-  // Rows of other steps, begun on an idle device, whose layers are recorded; 0: never. Of no effect
-  // where `recording` has a path.
-  std::int32_t max_layer_rows = 0;
   bool record_at_start = false;  // all of them, before the first request
   bool tune_at_start = false;    // measure how the device best computes the model's products
   double calibrate_s = 0;        // how long to measure costs before the first request

@@ -105,18 +105,10 @@ Status Executor::make_tier(const ExecutorOptions& options, const ModelConfig& co
 }
 
 Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clock) {
-  const bool records_beforehand = options.record_at_start || ranks_.front().device->info().is_cuda;
-  StepPipeline::Options steps{
-      options.overlap,
-      options.just_in_time,
-      options.max_graph_batch,
-      options.max_layer_rows,
-      records_beforehand ? LayerGraphs::When::beforehand : LayerGraphs::When::when_met,
-      options.step};
+  StepPipeline::Options steps{options.overlap, options.just_in_time, options.max_graph_batch,
+                              options.step};
   steps.limits.max_sequences = std::min(steps.limits.max_sequences, options.model.max_rows);
   steps.max_graph_batch = std::min(steps.max_graph_batch, steps.limits.max_sequences);
-  steps.max_layer_rows =
-      std::min({steps.max_layer_rows, steps.limits.max_sequences, steps.limits.max_samples});
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     TANDEM_ASSIGN(rank.pipeline, StepPipeline::create(steps, *rank.device, *rank.model, rank.cache,

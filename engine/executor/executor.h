@@ -49,8 +49,6 @@ struct ExecutorOptions {
   bool overlap = true;                   // kMaxStepsInFlight steps under way; else one
   bool just_in_time = true;              // plan_at() tells; else at once, always
   std::int32_t max_graph_batch = 0;      // rows up to which decode steps are recorded; 0: never
-  // Rows of other steps, begun on an idle device, whose layers are recorded; 0: never.
-  std::int32_t max_layer_rows = 0;
   bool record_at_start = false;  // all of them, in create()
   bool tune_at_start = false;    // measure how the device best computes the products
   LoraSharding lora_sharding = LoraSharding::automatic;  // of devices that share the model

@@ -32,8 +32,6 @@ StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCa
       handoff_(handoff),
       clock_(&clock),
       graphs_(model, cache, options.max_graph_batch),
-      layers_(options.max_layer_rows, model.limits().max_lora_rank, model.limits().max_positions,
-              options.layers),
       waits_(adapters.loads(), model.config().num_layers) {}
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
@@ -80,33 +78,10 @@ Status StepPipeline::tune() {
 Status StepPipeline::record_graphs(std::int32_t max_rank) {
   const TimePoint begin = clock_->now();
   TANDEM_TRY(graphs_.record_all(*stream_, *batch_, adapters_.table(), max_rank, halves_));
-  TANDEM_TRY(record_layers());
   TANDEM_TRY(stream_->synchronize());
-  if (graphs_.num_recorded() + layers_.num_recorded() > 0) {
-    log::info("graphs of {} decode steps and {} layers recorded in {:.1f} s",
-              graphs_.num_recorded(), layers_.num_recorded(),
+  if (graphs_.num_recorded() > 0) {
+    log::info("graphs of {} decode steps recorded in {:.1f} s", graphs_.num_recorded(),
               seconds_between(begin, clock_->now()));
-  }
-  return {};
-}
-
-// Of steps that hand rows over, those whose adapters are of one of the usual kinds.
-Status StepPipeline::record_layers() {
-  const AdapterTable table = adapters_.table();
-  for (const StepBounds& bounds : layers_.all_bounds(false)) {
-    TANDEM_TRY(
-        model_->record_layers(*stream_, batch_->padded_input(bounds), *cache_, table, layers_));
-  }
-  if (handoff_ == nullptr) return {};
-  HandoffStep step;
-  for (const StepBounds& bounds : layers_.all_bounds(true)) {
-    const StepInput input = batch_->padded_input(bounds);
-    for (const SiteSet sites : LayerGraphs::kOffered) {
-      for (const bool xa : {false, true}) {
-        handoff_->describe_any(adapters_.rank(), input, adapters_.loads(), sites, xa, step);
-        TANDEM_TRY(model_->record_layers(*stream_, input, *cache_, table, layers_, &step.device));
-      }
-    }
   }
   return {};
 }
@@ -131,15 +106,8 @@ bool StepPipeline::launch(const StepPlan& plan) {
   if (halves_.any() && batch_->decodes_only()) {
     batch_->halve(halves_.choose(batch_->num_rows(), batch_->max_rank(), batch_->site_ranks()));
   }
-  // Recordings of steps know nothing of loads under way; those of layers come between the waits.
-  // Behind another step launches cost nothing, and what is launched fits what the step has.
+  // Recordings of steps know nothing of loads under way.
   const bool recorded = !waits && !hands_over && graphs_.pad(*batch_);
-  const std::span<const LayerHandoff> offers =
-      hands_over ? std::span<const LayerHandoff>(step.handoff.layers)
-                 : std::span<const LayerHandoff>();
-  // All ranks decide alike: what is under way, waited for and offered is the same on all.
-  const bool by_layers =
-      !recorded && in_flight_ == 0 && layers_.serves(offers) && layers_.pad(*batch_);
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
 
@@ -164,9 +132,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
     AdapterTable table = adapters_.table();
     if (waits) table.waits = &waits_;
     if (hands_over) describe_handoff(input, step);
-    model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr,
-                    by_layers ? &layers_ : nullptr);
-    if (by_layers) step.status = layers_.take_status();
+    model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
     if (hands_over) bring_back(step);
     waits_.clear();  // holds on to nobody
   }
@@ -174,7 +140,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
   step.awaited_masks = plan.num_masks > 0;
   step.num_rows = batch_->num_rows();
   step.kind.reset();
-  if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded || by_layers};
+  if (!waits && !hands_over) step.kind = {batch_->num_rows(), recorded};
   forecast(step);
   timer_.enqueued(step.kind, planning_, step.launched, step.gap_seconds);
   next_ = (next_ + 1) % steps_.size();

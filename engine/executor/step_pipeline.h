@@ -20,8 +20,7 @@
 // The drawing shows steps that are enqueued at once. Better is just in time (EnqueueTimer): shortly
 // before the step under way ends, so that what has arrived until then is in the next one.
 //
-// Decode steps are launched as one recording each; other short steps that begin on an idle device
-// layer by layer, from recordings of layers: what they wait for comes in between.
+// Decode steps are launched as one recording each.
 //
 // Rows of adapters that are still loading are handed to CPU workers where there are any (Handoff),
 // layer by layer as planned; else each layer waits for its part. One thread at a time uses it.
@@ -43,7 +42,6 @@
 #include "engine/handoff/handoff.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/model/decode_graphs.h"
-#include "engine/model/layer_graphs.h"
 #include "engine/model/llama.h"
 #include "engine/model/lora_halves.h"
 #include "engine/model/step_batch.h"
@@ -58,8 +56,6 @@ class StepPipeline {
     bool overlap = true;               // kMaxStepsInFlight steps under way; else one
     bool just_in_time = true;          // the second as late as possible; else as soon
     std::int32_t max_graph_batch = 0;  // rows of the largest decode step that is recorded; 0: none
-    std::int32_t max_layer_rows = 0;   // of others, begun on an idle device; 0: none
-    LayerGraphs::When layers = LayerGraphs::When::beforehand;
     StepLimits limits;
   };
 
@@ -79,8 +75,7 @@ class StepPipeline {
   // From the next step on; the same on all ranks.
   void use(const LoraHalves& halves) { halves_ = halves; }
 
-  // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without; and the
-  // layers of other steps.
+  // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
   Status record_graphs(std::int32_t max_rank);
 
   // Enqueues the step, in two parts. The first decides what is handed over, and returns it until
@@ -140,7 +135,6 @@ class StepPipeline {
   StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache, DeviceLane adapters,
                Handoff* handoff, const Clock& clock);
   void fill(const StepPlan& plan, Step& step);
-  Status record_layers();
   void enqueue_samples(Step& step, const StepInput& input, const std::uint32_t* masks);
   void abandon_open(Step& step);
   void note_cold(SlotId slot, std::int32_t rows);
@@ -171,7 +165,6 @@ class StepPipeline {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<StepBatch> batch_;
   DecodeGraphs graphs_;
-  LayerGraphs layers_;
   LoraHalves halves_;
   Buffer sampled_;  // device memory: what the step enqueued last sampled
   // Of the step enqueued last, [max_sequences, mask_words]: one of each is enough, as its masks are

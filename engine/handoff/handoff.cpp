@@ -203,8 +203,8 @@ void Handoff::describe_to(std::size_t rank, const StepInput& input, const LoadQu
   device.job.turn = input.turns;
   device.job.communicator = memory.communicator;
   device.job.groups = input.groups;
-  device.job.max_groups = input.max_groups;
-  device.job.max_count = input.padded ? input.num_rows : 0;
+  device.job.max_groups = input.num_groups;
+  device.job.max_count = 0;
   for (const HandoffStep::Group& group : step.groups) {
     device.job.max_count =
         std::max(device.job.max_count, static_cast<std::int32_t>(group.job.rows));
@@ -221,18 +221,6 @@ void Handoff::describe_to(std::size_t rank, const StepInput& input, const LoadQu
   device.layers = step.layers;
   for (std::size_t i = 0; i < mailboxes_->size(); ++i)
     device.job.mailboxes[i] = mailboxes_->view(i);
-}
-
-void Handoff::describe_any(std::size_t rank, const StepInput& input, const LoadQueue& loads,
-                           SiteSet sites, bool xa, HandoffStep& step) const {
-  LayerHandoff layer;
-  for (std::size_t s = 0; s < kNumSites; ++s) {
-    if (!sites.has(static_cast<Site>(s))) continue;
-    layer.sites[s].cpu_groups = 1;
-    layer.sites[s].xa_groups = xa ? 1 : 0;
-  }
-  step.layers.assign(static_cast<std::size_t>(config_.num_layers), layer);
-  describe_to(rank, input, loads, step);
 }
 
 void Handoff::copy_back(Stream& stream, const HandoffStep& step) {

@@ -82,11 +82,6 @@ class Handoff {
                    HandoffStep& step) const;
   static void copy_voids_back(Stream& stream, const HandoffStep& step);
 
-  // Of any rank, for a recording: steps padded as `input` is that offer at `sites` in every layer,
-  // for x A^T alone, too, if `xa`. Fills in step.device, which points into `step`.
-  void describe_any(std::size_t rank, const StepInput& input, const LoadQueue& loads, SiteSet sites,
-                    bool xa, HandoffStep& step) const;
-
   // `failed`: nothing is known of it but that it is over. `seconds` that it took. What other ranks
   // found void has been added to step.voids.
   HandoffOutcome end(HandoffStep& step, bool failed, double seconds);

@@ -35,10 +35,9 @@ DecodeGraphs::DecodeGraphs(LlamaModel& model, const KvCache& cache, std::int32_t
 
 StepBounds DecodeGraphs::bounds(std::int32_t rows, std::int32_t max_rank, SiteSet adapted) const {
   StepBounds bounds;
-  bounds.rows = bounds.sequences = rows;
+  bounds.rows = rows;
   bounds.max_rank = max_rank;
   bounds.max_kv_len = static_cast<std::int32_t>(model_->limits().max_positions);
-  bounds.with_logits = true;
   bounds.adapted = adapted;
   return bounds;
 }

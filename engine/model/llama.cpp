@@ -148,10 +148,9 @@ TensorView LlamaModel::logits(std::int32_t num_samples) const {
 }
 
 void LlamaModel::forward(Stream& stream, const StepInput& input, const KvCache& cache,
-                         const AdapterTable& adapters, const StepHandoff* handoff,
-                         LayerGraphs* layers) {
+                         const AdapterTable& adapters, const StepHandoff* handoff) {
   plan_attention(stream, input, cache);
-  compute(stream, input, cache, adapters, handoff, layers);
+  compute(stream, input, cache, adapters, handoff);
 }
 
 // The work space, cut to the step's rows.
@@ -181,9 +180,7 @@ LlamaModel::Step LlamaModel::cut(Stream& stream, const StepInput& input, const K
 }
 
 void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& cache,
-                         const AdapterTable& adapters, const StepHandoff* handoff,
-                         LayerGraphs* layers) {
-  TANDEM_CHECK(layers == nullptr || input.padded, "{} rows", input.num_rows);
+                         const AdapterTable& adapters, const StepHandoff* handoff) {
   if (input.num_rows == 0) return;
   Step step = cut(stream, input, cache, adapters, handoff);
   // Ranks of a model of one layer would meet but once, and what they show is written again too
@@ -192,44 +189,9 @@ void LlamaModel::compute(Stream& stream, const StepInput& input, const KvCache& 
   begin(step);
   for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (adapters.waits != nullptr) adapters.waits->before(layer, stream);
-    if (layers == nullptr) {
-      compute_layer(step, layer);
-    } else {
-      layers->run(stream, kind_of(step, layer), input, [&] { compute_layer(step, layer); });
-    }
+    compute_layer(step, layer);
   }
   end(step);
-}
-
-Status LlamaModel::record_layers(Stream& stream, const StepInput& input, const KvCache& cache,
-                                 const AdapterTable& adapters, LayerGraphs& layers,
-                                 const StepHandoff* handoff) {
-  TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
-  plan_attention(stream, input, cache);
-  Step step = cut(stream, input, cache, adapters, handoff);
-  for (std::int64_t layer = 0; layer < config_.num_layers; ++layer) {
-    TANDEM_TRY(
-        layers.record(stream, kind_of(step, layer), input, [&] { compute_layer(step, layer); }));
-  }
-  return {};
-}
-
-LayerKind LlamaModel::kind_of(const Step& step, std::int64_t layer) {
-  const StepInput& input = step.input;
-  LayerKind kind;
-  kind.layer = layer;
-  kind.rows = input.num_rows;
-  kind.sequences = input.num_sequences;
-  if (input.num_segments > 0) {
-    kind.max_rank = input.max_rank;
-    kind.halved = input.halved;
-  }
-  if (step.handoff == nullptr) return kind;
-  const LayerHandoff& plan = step.handoff->layers[static_cast<std::size_t>(layer)];
-  kind.offered = plan.offered();
-  kind.xa = plan.xa();
-  if (kind.offered != SiteSet()) kind.groups = input.max_groups;
-  return kind;
 }
 
 // What follows the last layer's attention is for the rows that get logits alone: of a prompt one,

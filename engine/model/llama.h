@@ -14,7 +14,6 @@
 #include "engine/loader/adapter.h"
 #include "engine/loader/shard.h"
 #include "engine/memory/kv_cache.h"
-#include "engine/model/layer_graphs.h"
 #include "engine/model/layer_waits.h"
 #include "engine/model/model_weights.h"
 #include "engine/model/step_batch.h"
@@ -64,23 +63,15 @@ class LlamaModel {
   void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const;
 
   // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
-  // logits() for the rows of input.sample_rows. Never waits; may be recorded, but with `layers` and
-  // where the table says that it waits for loads. Only of a shard, and of a step of up to
-  // max_samples rows, are adapters halved (input.halved), on all ranks alike. `layers`, of a padded
-  // step: its layers are launched from recordings, where there are any.
+  // logits() for the rows of input.sample_rows. Never waits; may be recorded, but where the table
+  // says that it waits for loads. Only of a shard, and of a step of up to max_samples rows, are
+  // adapters halved (input.halved), on all ranks alike.
   void compute(Stream& stream, const StepInput& input, const KvCache& cache,
-               const AdapterTable& adapters, const StepHandoff* handoff = nullptr,
-               LayerGraphs* layers = nullptr);
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
   // plan_attention() and compute().
   void forward(Stream& stream, const StepInput& input, const KvCache& cache,
-               const AdapterTable& adapters, const StepHandoff* handoff = nullptr,
-               LayerGraphs* layers = nullptr);
-
-  // Records all layers of steps that are padded as `input` is, and offer what `handoff` says.
-  Status record_layers(Stream& stream, const StepInput& input, const KvCache& cache,
-                       const AdapterTable& adapters, LayerGraphs& layers,
-                       const StepHandoff* handoff = nullptr);
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
   // Enqueues the choice of a token for each sample of `input`, after forward(); `out` is device
   // memory for input.num_samples tokens, `masks` what SampleRow::mask counts in.
@@ -150,7 +141,6 @@ class LlamaModel {
   Status make_shared(const ModelConfig& config, Shard shard);
   Step cut(Stream& stream, const StepInput& input, const KvCache& cache,
            const AdapterTable& adapters, const StepHandoff* handoff) const;
-  static LayerKind kind_of(const Step& step, std::int64_t layer);
   bool may_drop_rows(const Step& step) const;
   void begin(Step& step);
   void compute_layer(Step& step, std::int64_t layer);

@@ -239,16 +239,12 @@ SiteSet StepBatch::adapted() const {
 }
 
 void StepBatch::pad(const StepBounds& bounds) {
-  TANDEM_CHECK(
-      bounds.rows >= std::max(num_rows(), num_samples()) && bounds.sequences >= num_sequences(),
-      "{} rows, {} samples and {} sequences to {} and {}", num_rows(), num_samples(),
-      num_sequences(), bounds.rows, bounds.sequences);
-  TANDEM_CHECK(!bounds.with_logits || (decodes_only() && bounds.sequences == bounds.rows),
-               "{} rows of {} sequences", num_rows(), num_sequences());
+  TANDEM_CHECK(bounds.rows >= std::max(num_rows(), num_samples()), "{} rows, {} samples to {}",
+               num_rows(), num_samples(), bounds.rows);
+  TANDEM_CHECK(decodes_only() && num_groups() == 0, "{} rows of {} sequences, {} cold groups",
+               num_rows(), num_sequences(), num_groups());
   TANDEM_CHECK(bounds.max_rank >= max_rank(), "rank {} for {}", bounds.max_rank, max_rank());
   TANDEM_CHECK(bounds.adapted.has_all(adapted()), "an adapter with modules at other sites");
-  TANDEM_CHECK(bounds.groups >= num_groups() && (num_groups() > 0 || bounds.groups == 0),
-               "{} cold groups to {}", num_groups(), bounds.groups);
   bounds_ = bounds;
 }
 
@@ -257,7 +253,6 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   Packer packer(pinned, device_.data());
   // In front, with room for all, so that the rest lies where it does without it.
   input.num_groups = num_groups();
-  input.max_groups = std::max(bounds_.groups, input.num_groups);
   input.groups = packer.put_with_room(groups_, kMaxColdGroups);
   input.voids = const_cast<std::uint32_t*>(packer.put_with_room(voids_, kMaxColdGroups));
   input.turns = packer.put_with_room(turns_, limits_.max_turns);
@@ -269,7 +264,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.sequences = packer.put(sequences_, limits_.max_sequences);
   input.host_sequences = sequences_.data();
   input.num_sequences = static_cast<std::int32_t>(sequences_.size());
-  input.num_logits = bounds_.with_logits ? bounds_.rows : num_samples();
+  input.num_logits = bounds_.rows > 0 ? bounds_.rows : num_samples();
   input.sample_rows = packer.put(sample_rows_, limits_.max_samples);
   input.lora_rows = packer.put(lora_rows_, limits_.max_rows);
   input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
@@ -304,7 +299,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   if (bounds_.rows > 0) {
     TANDEM_CHECK(input.max_kv_len <= bounds_.max_kv_len, "{} keys", input.max_kv_len);
     input.padded = true;
-    input.max_rows = bounds_.with_logits ? 1 : bounds_.rows;
+    input.max_rows = 1;
     input.max_kv_len = bounds_.max_kv_len;
     input.max_rank = bounds_.max_rank;
     input.max_count = input.num_lora_rows;
@@ -314,15 +309,14 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
 
 void StepBatch::fill_up() {
   const auto rows = static_cast<std::size_t>(bounds_.rows);
-  const auto sequences = static_cast<std::size_t>(bounds_.sequences);
   ids_.resize(rows, 0);
   positions_.resize(rows, 0);
   slots_.resize(rows, -1);
   sample_rows_.resize(rows, 0);
-  sequences_.resize(sequences, {0, 0, 0, 0, 0});
+  sequences_.resize(rows, {0, 0, 0, 0, 0});
   if (bounds_.max_rank == 0) return;
   lora_rows_.resize(rows, 0);
-  segments_.resize(sequences, {0, 0, 0});
+  segments_.resize(rows, {0, 0, 0});
 }
 
 // A sequence may share pages with one that fills them in this very step (PrefixCache). Keys know

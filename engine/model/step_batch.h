@@ -79,7 +79,6 @@ struct StepInput {
   std::int32_t max_sampled_count = 0;
   SiteSet halved;               // where adapters are computed in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
-  std::int32_t max_groups = 0;  // num_groups, or the bound
   const ColdGroup* groups = nullptr;
   std::uint32_t* voids = nullptr;             // [num_groups], zero, if there are any
   const HandoffTurn* turns = nullptr;         // as set_cold() was told
@@ -126,10 +125,9 @@ class StepBatch {
   std::int32_t num_sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
   std::int32_t num_groups() const { return static_cast<std::int32_t>(cold_.size()); }
 
-  // Rows, sequences, segments, groups and rows for logits are filled up with what computes nothing
-  // that anybody reads. After it the batch takes no more sequences. No bound may be below what the
-  // batch has, samples are no more than rows; with logits each sequence has one row, and there is
-  // room for as many as rows.
+  // Rows, sequences, segments and rows for logits of a batch that decodes only, without cold groups,
+  // are filled up with what computes nothing that anybody reads. After it the batch takes no more
+  // sequences. No bound may be below what the batch has, and samples are no more than rows.
   void pad(const StepBounds& bounds);
 
   std::int32_t max_rank() const;  // of the adapters in the batch; 0: none

@@ -9,17 +9,12 @@
 
 namespace tandem {
 
-// What a step is filled up to (StepBatch::pad). All that a recording of it, or of its layers,
-// depends on but for the sites that are halved, offered, or offered for x A^T alone.
+// What a decode step is filled up to (StepBatch::pad), and all that a recording of it depends on
+// but for the sites that are halved.
 struct StepBounds {
-  std::int32_t rows = 0;
-  std::int32_t sequences = 0;   // and segments, where there is any adapter
+  std::int32_t rows = 0;        // of as many sequences; and segments, where there is any adapter
   std::int32_t max_rank = 0;    // 0: no adapter
   std::int32_t max_kv_len = 0;  // keys of any sequence
-  std::int32_t groups = 0;      // cold ones; 0: none
-  // The recording has the head, which then computes as many rows as there are; else it computes
-  // the step's own alone.
-  bool with_logits = false;
   SiteSet adapted = SiteSet::all();  // where adapters may have modules
   friend bool operator==(const StepBounds&, const StepBounds&) = default;
 };

@@ -27,24 +27,6 @@ struct LayerHandoff {
   std::array<SiteHandoff, kNumSites> sites;
   // Masks over the groups whose adapter has the module in the layer (AcceptArgs).
   std::array<std::uint64_t, kNumModules> adapted = {};
-
-  // Where anything is offered, and where for x A^T alone.
-  SiteSet offered() const {
-    return sites_where([](const SiteHandoff& site) { return site.offered(); });
-  }
-  SiteSet xa() const {
-    return sites_where([](const SiteHandoff& site) { return site.xa_groups != 0; });
-  }
-
- private:
-  template <typename Condition>
-  SiteSet sites_where(Condition holds) const {
-    SiteSet found;
-    for (std::size_t s = 0; s < sites.size(); ++s) {
-      if (holds(sites[s])) found.add(static_cast<Site>(s));
-    }
-    return found;
-  }
 };
 
 // The place of a projection among the offers of a step, be it offered or not.

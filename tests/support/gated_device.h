@@ -81,11 +81,6 @@ class LoadGate {
     const std::lock_guard lock(mutex_);
     return done_;
   }
-  // Recordings launched by the compute stream.
-  std::int64_t num_launched() const {
-    const std::lock_guard lock(mutex_);
-    return launched_;
-  }
   bool timed_out() const {
     const std::lock_guard lock(mutex_);
     return timed_out_;
@@ -101,10 +96,6 @@ class LoadGate {
   void pass(bool b_part) {
     std::unique_lock lock(mutex_);
     wait(lock, [&] { return done_ >= (b_part ? b_at_ : at_); });
-  }
-  void note_launch() {
-    const std::lock_guard lock(mutex_);
-    ++launched_;
   }
   std::int64_t enqueue_step() {  // returns its number
     const std::lock_guard lock(mutex_);

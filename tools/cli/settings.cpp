@@ -206,10 +206,9 @@ void add_batching_settings(SettingsTable& table, EngineSettings& s, bool offered
       .range(0, 1 << 20);
   add(s.overlap, "overlap", "prepare a step while the one before it runs").expert();
   add(s.graphs, "graphs",
-      "record decode steps once and launch them from the recordings. layers: also short steps with "
-      "prompts or loads, layer by layer, if they begin on an idle device; auto: on for a GPU, off "
-      "for the host")
-      .choices({"auto", "on", "layers", "off"});
+      "record decode steps once and launch them from the recordings; auto: on for a GPU, off for "
+      "the host")
+      .choices({"auto", "on", "off"});
   add(s.max_graph_batch, "max_graph_batch", "rows of the largest step that is recorded")
       .range(1, 1024)
       .expert();

@@ -361,10 +361,6 @@ Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
   options.just_in_time = settings.just_in_time;
   const bool graphs = settings.graphs == "auto" ? device.info().is_cuda : settings.graphs != "off";
   options.max_graph_batch = graphs ? static_cast<std::int32_t>(settings.max_graph_batch) : 0;
-  options.max_layer_rows = settings.graphs == "layers" ? options.max_graph_batch : 0;
-  if (options.max_layer_rows > 0 && !settings.record_steps.empty()) {
-    log::info("graphs of layers are off while record_steps is on");
-  }
   options.record_at_start = graphs;
   options.tune_at_start = device.info().is_cuda;
   options.max_queue = static_cast<std::int32_t>(settings.max_queue);

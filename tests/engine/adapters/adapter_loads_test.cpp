@@ -53,7 +53,6 @@ Served serve(AdapterMode mode, std::int32_t num_pages, double link_gbps,
   options.num_pages = num_pages;
   options.adapter_mode = mode;
   options.max_graph_batch = max_graph_batch;
-  options.max_layer_rows = 4 * max_graph_batch;
   Served served;
   served.device = std::make_unique<PoisonedDevice>(2, link_gbps);
   served.tokenizer = Tokenizer::load("data/demo-llama").value();

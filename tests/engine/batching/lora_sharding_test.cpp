@@ -54,7 +54,6 @@ class LoraShardings : public ::testing::TestWithParam<std::tuple<LoraSharding, i
     options.prefix_cache = false;
     options.lora_sharding = sharding;
     options.max_graph_batch = recorded ? 16 : 0;
-    options.max_layer_rows = recorded ? 16 : 0;
     options.record_at_start = recorded;
     Shared made;
     std::vector<Device*> devices;

@@ -28,21 +28,18 @@ struct Way {
   const char* name;
   bool overlap;
   std::int32_t max_graph_batch;
-  std::int32_t max_layer_rows = 0;
 };
 
 // Under a sanitizer the way that has the code of the others in it.
 std::vector<Way> ways() {
-  if (!kEveryWay) return {{"layers", true, 64, 64}};
-  return {
-      {"overlap", true, 0}, {"graphs", false, 64}, {"both", true, 64}, {"layers", true, 64, 64}};
+  if (!kEveryWay) return {{"both", true, 64}};
+  return {{"overlap", true, 0}, {"graphs", false, 64}, {"both", true, 64}};
 }
 
 EngineOptions options_of(const Way& way, const EngineOptions& base) {
   EngineOptions options = base;
   options.overlap = way.overlap;
   options.max_graph_batch = way.max_graph_batch;
-  options.max_layer_rows = way.max_layer_rows;
   return options;
 }
 

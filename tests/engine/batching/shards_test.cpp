@@ -55,7 +55,6 @@ TEST_F(Shards, GiveTheTextsOfOneDeviceToEveryKindOfRequest) {
   const auto one = TestEngine::load(kDemo, DType::f32, small_engine_options());
   EngineOptions recorded = small_engine_options();
   recorded.max_graph_batch = 8;
-  recorded.max_layer_rows = 64;
   recorded.record_at_start = true;
   const auto two = TestEngine::load(kDemo, DType::f32, recorded, 2);
   std::vector<GenerationRequest> requests;

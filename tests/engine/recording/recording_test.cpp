@@ -39,7 +39,6 @@ class Recording : public ::testing::Test {
     options.max_num_batched_tokens = 24;
     options.max_device_adapters = 2;
     options.max_graph_batch = 4;
-    options.max_layer_rows = 24;
     options.recording.path = path();
     options.recording.source = {kModel.string(), "auto", 0};
     auto engine = TestEngine::load(kModel, DType::f32, options);

@@ -270,11 +270,10 @@ class GpuBench {
     report_.add(peak->take("before any prompt"));
     for (const auto& [tokens, bar] : kPrompts) {
       log::info("prefill, {} tokens", tokens);
-      // The bar is for what an engine does unless it is asked for recordings of layers.
       Samples samples;
       for (int turn = 0; turn < kTurns; ++turn) {
         TANDEM_ASSIGN(const Samples some,
-                      bench.prefill(tokens, false, (rounds() + kTurns - 1) / kTurns));
+                      bench.prefill(tokens, (rounds() + kTurns - 1) / kTurns));
         samples.name = some.name;
         samples.unit = some.unit;
         samples.values.insert(samples.values.end(), some.values.begin(), some.values.end());
@@ -282,10 +281,6 @@ class GpuBench {
       }
       const Samples products = peak->take(fmt::format("by turns with {} tokens", tokens));
       report_.add(products);
-      if (bench.records_prefill(tokens)) {
-        TANDEM_ASSIGN(const Samples recorded, bench.prefill(tokens, true, rounds()));
-        report_.add(recorded);
-      }
       const double floor = std::max(bench.prefill_bytes() / copy,
                                     bench.prefill_flops(tokens) / (products.median() * 1e12));
       add_over_floor("G4", fmt::format("prefill of {} tokens", tokens), samples, floor, bar);

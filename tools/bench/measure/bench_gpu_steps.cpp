@@ -14,7 +14,6 @@ namespace tandem {
 namespace {
 
 constexpr std::int32_t kPageTokens = 16;
-constexpr std::int32_t kMostRecordedRows = 256;  // as an engine's, unless settings say otherwise
 
 std::int32_t pages_for(std::int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
@@ -82,9 +81,6 @@ Result<std::unique_ptr<GpuStepBench>> GpuStepBench::create(Device& device,
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, step));
   bench->batch_ = std::make_unique<StepBatch>(std::move(batch));
   bench->graphs_ = std::make_unique<DecodeGraphs>(*bench->model_, bench->cache_, options.batch);
-  bench->layers_ =
-      std::make_unique<LayerGraphs>(std::min(kMostRecordedRows, options.batch),
-                                    limits.max_lora_rank, longest, LayerGraphs::When::beforehand);
   TANDEM_ASSIGN(bench->sampled_,
                 device.allocate(sizeof(SampledToken) * static_cast<std::size_t>(options.batch),
                                 "sampled tokens"));
@@ -181,31 +177,16 @@ Result<Samples> GpuStepBench::decode(std::int32_t batch, int set, int samples) {
   return result;
 }
 
-// All layers, with nothing to be recorded any more.
-Status GpuStepBench::enqueue_prompt(std::int32_t tokens, bool recorded) {
-  batch_->clear();
-  add(options_.batch, 0, tokens, kNoAdapters);
-  if (!recorded) return enqueue(false, true);
-  TANDEM_CHECK(layers_->pad(*batch_), "{} tokens", tokens);
-  const StepInput input = batch_->upload(*stream_);
-  TANDEM_TRY(model_->record_layers(*stream_, input, cache_, device_tier_->table(), *layers_));
-  model_->forward(*stream_, input, cache_, device_tier_->table(), nullptr, layers_.get());
-  TANDEM_TRY(layers_->take_status());
-  model_->sample(*stream_, input, reinterpret_cast<SampledToken*>(sampled_.data()));
-  return {};
-}
-
-Result<Samples> GpuStepBench::prefill(std::int32_t tokens, bool recorded, int samples) {
+Result<Samples> GpuStepBench::prefill(std::int32_t tokens, int samples) {
   const SteadyClock clock;
-  Samples result{
-      fmt::format("prefill step, {} tokens{}", tokens, recorded ? ", recorded layers" : ""),
-      "ms",
-      {}};
+  Samples result{fmt::format("prefill step, {} tokens", tokens), "ms", {}};
   for (int i = -options_.warm_up; i < samples; ++i) {
     TANDEM_TRY(stream_->synchronize());
     const TimePoint start = clock.now();
     for (int step = 0; step < options_.steps_per_sample; ++step) {
-      TANDEM_TRY(enqueue_prompt(tokens, recorded));
+      batch_->clear();
+      add(options_.batch, 0, tokens, kNoAdapters);
+      TANDEM_TRY(enqueue(false, true));
     }
     TANDEM_TRY(stream_->synchronize());
     const double ms = seconds_between(start, clock.now()) * 1e3 / options_.steps_per_sample;

@@ -15,7 +15,6 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
 #include "engine/model/decode_graphs.h"
-#include "engine/model/layer_graphs.h"
 #include "engine/model/llama.h"
 #include "engine/model/step_batch.h"
 #include "gpu/device.h"
@@ -55,12 +54,8 @@ class GpuStepBench {
   // Milliseconds of a decode step of the first `batch` sequences, each with an adapter of its own
   // out of `set`. A sample is the mean of a few steps enqueued back to back.
   Result<Samples> decode(std::int32_t batch, int set, int samples);
-  // Milliseconds of a step with the first `tokens` tokens of a prompt, its layers from recordings
-  // where it is short enough for those, or operation by operation.
-  Result<Samples> prefill(std::int32_t tokens, bool recorded, int samples);
-  bool records_prefill(std::int32_t tokens) const {
-    return layers_->bounds(tokens, 1, 0, 0).has_value();
-  }
+  // Milliseconds of a step with the first `tokens` tokens of a prompt.
+  Result<Samples> prefill(std::int32_t tokens, int samples);
 
   // The logits of a decode step, [batch, vocab], recorded or operation by operation.
   Result<std::vector<float>> decode_logits(std::int32_t first, std::int32_t batch, int set,
@@ -77,7 +72,6 @@ class GpuStepBench {
   Status add_adapters(Device& device, DType dtype);
   void add(std::int32_t sequence, std::int32_t start, std::int32_t count, int set);
   Status enqueue(bool recorded, bool sample);
-  Status enqueue_prompt(std::int32_t tokens, bool recorded);
   Result<std::vector<float>> read_logits(std::int32_t rows);
   void fill_decode(std::int32_t first, std::int32_t batch, int set);
 
@@ -92,7 +86,6 @@ class GpuStepBench {
   std::vector<BlockTable> tables_;                 // the last one is the prompt's
   std::vector<std::vector<std::int32_t>> tokens_;
   std::unique_ptr<DecodeGraphs> graphs_;
-  std::unique_ptr<LayerGraphs> layers_;
   std::unique_ptr<StepBatch> batch_;
   Buffer sampled_;
   std::unique_ptr<Stream> stream_;
