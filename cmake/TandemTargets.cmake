@@ -15,7 +15,7 @@ option(TANDEM_PRECOMPILED "Compile the standard library's headers once" ON)
 # which halves a build from nothing, and a changed line costs its neighbours' time as well. The build
 # that developers repeat is not joined, and shows that each source compiles alone.
 option(TANDEM_JOINED "Compile the sources of a library a few at a time" OFF)
-set(TANDEM_JOINED_SOURCES 8)
+set(TANDEM_JOINED_SOURCES 16)
 
 # Leaves a file alone that has this text already, so that nothing is compiled again.
 function(tandem_write file text)
@@ -115,7 +115,7 @@ function(tandem_library name)
     endif()
     target_link_libraries(tandem_${name} PUBLIC tandem_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
     if(ARG_FAST)
-      target_compile_options(tandem_${name} PRIVATE $<$<CONFIG:Debug>:-O2>)
+      target_compile_options(tandem_${name} PRIVATE $<$<CONFIG:Debug>:-O2> $<$<CONFIG:Release>:-O3>)
     elseif(TANDEM_PRECOMPILED AND NOT "OpenMP::OpenMP_CXX" IN_LIST ARG_PRIVATE_DEPS) # which is an option of the compiler
       tandem_json_suffix(json ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
       target_precompile_headers(tandem_${name} REUSE_FROM tandem_precompiled_library${json})

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kServerError = 500;
+constexpr int kFailedFrom = 500;
 constexpr const char* kStatus = "http.response.status_code";
 
 // What clients may call is known: a name of theirs would live no longer than the call.
@@ -28,7 +28,7 @@ void trace_attempt(const TraceContext& attempt, TimePoint asked, TimePoint ended
   if (!attempt.sampled || !trace::on()) return;
   Span span = request_span("ask an engine", attempt, asked, ended);
   span.kind = SpanKind::client;
-  span.failed = status == 0 || status >= kServerError;
+  span.failed = status == 0 || status >= kFailedFrom;
   span.add(kStatus, static_cast<double>(status));
   trace::record(span);
 }

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kPrefix = "/v1/models/";
+constexpr std::string_view kModelsPath = "/v1/models/";
 
 json model_json(const std::string& id, std::int64_t created, const std::string& root, json parent,
                 std::int32_t max_model_len) {
@@ -53,7 +53,7 @@ HttpResponse calls::list_models(CallContext& context, const HttpRequest&, const 
 }
 
 HttpResponse calls::show_model(CallContext& context, const HttpRequest& request, const json&) {
-  const std::string id = request.path.substr(kPrefix.size());
+  const std::string id = request.path.substr(kModelsPath.size());
   for (const json& entry : all_models(context.model(), context.attached_unix)) {
     if (is_text(entry["id"], id)) return json_response(entry);
   }

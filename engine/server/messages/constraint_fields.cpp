@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 using Ordered = nlohmann::ordered_json;
-using Kind = TextConstraint::Kind;
+using ConstraintKind = TextConstraint::Kind;
 
 constexpr std::size_t kMaxChoices = 1024;
 constexpr std::size_t kMaxBadWordStrings = 256;
@@ -32,14 +32,15 @@ bool set_constraint(std::string field, TextConstraint constraint, CompletionCall
 bool set_schema(std::string field, const Ordered& schema, CompletionCall& call,
                 std::string& reason) {
   if (schema.is_string()) {
-    return set_constraint(std::move(field), {Kind::json_schema, schema.get<std::string>()}, call,
-                          reason);
+    return set_constraint(std::move(field),
+                          {ConstraintKind::json_schema, schema.get<std::string>()}, call, reason);
   }
   if (!schema.is_object()) return false;
-  return set_constraint(std::move(field), {Kind::json_schema, schema.dump()}, call, reason);
+  return set_constraint(std::move(field), {ConstraintKind::json_schema, schema.dump()}, call,
+                        reason);
 }
 
-bool set_text(std::string field, Kind kind, const Ordered& value, CompletionCall& call,
+bool set_text(std::string field, ConstraintKind kind, const Ordered& value, CompletionCall& call,
               std::string& reason) {
   if (!value.is_string() || value.get_ref<const std::string&>().empty()) return false;
   return set_constraint(std::move(field), {kind, value.get<std::string>()}, call, reason);
@@ -70,7 +71,8 @@ bool set_choice(std::string field, const Ordered& value, CompletionCall& call,
     if (&choice != &value.front()) grammar += " | ";
     grammar += quoted(choice.get_ref<const std::string&>());
   }
-  return set_constraint(std::move(field), {Kind::grammar, std::move(grammar)}, call, reason);
+  return set_constraint(std::move(field), {ConstraintKind::grammar, std::move(grammar)}, call,
+                        reason);
 }
 
 bool set_structural_tag(std::string field, const Ordered& value, CompletionCall& call,
@@ -78,8 +80,8 @@ bool set_structural_tag(std::string field, const Ordered& value, CompletionCall&
   if (!value.is_string() && !value.is_object()) return false;
   return set_constraint(
       std::move(field),
-      {Kind::structural_tag, value.is_string() ? value.get<std::string>() : value.dump()}, call,
-      reason);
+      {ConstraintKind::structural_tag, value.is_string() ? value.get<std::string>() : value.dump()},
+      call, reason);
 }
 
 }  // namespace
@@ -91,7 +93,7 @@ bool take_response_format(const Ordered& value, CompletionCall& call, std::strin
   if (is_text(*type, "json_object")) {
     const auto schema = value.find("schema");  // as llama.cpp, Anyscale and Together have it
     if (schema == value.end() || schema->is_null()) {
-      return set_constraint("response_format", {Kind::json_object, {}}, call, reason);
+      return set_constraint("response_format", {ConstraintKind::json_object, {}}, call, reason);
     }
     if (set_schema("response_format", *schema, call, reason)) return true;
     if (reason.empty()) reason = "schema must be an object";
@@ -133,13 +135,14 @@ bool take_structured_outputs(const Ordered& value, CompletionCall& call, std::st
     if (name == "json") {
       good = set_schema(field, member, call, reason);
     } else if (name == "regex") {
-      good = set_text(field, Kind::regex, member, call, reason);
+      good = set_text(field, ConstraintKind::regex, member, call, reason);
     } else if (name == "choice") {
       good = set_choice(field, member, call, reason);
     } else if (name == "grammar") {
-      good = set_text(field, Kind::grammar, member, call, reason);
+      good = set_text(field, ConstraintKind::grammar, member, call, reason);
     } else if (name == "json_object") {
-      good = member == true && set_constraint(field, {Kind::json_object, {}}, call, reason);
+      good =
+          member == true && set_constraint(field, {ConstraintKind::json_object, {}}, call, reason);
     } else if (name == "structural_tag") {
       good = set_structural_tag(field, member, call, reason);
     } else {
@@ -157,7 +160,7 @@ bool take_guided_json(const Ordered& value, CompletionCall& call, std::string& r
 }
 
 bool take_guided_regex(const Ordered& value, CompletionCall& call, std::string& reason) {
-  return set_text("guided_regex", Kind::regex, value, call, reason);
+  return set_text("guided_regex", ConstraintKind::regex, value, call, reason);
 }
 
 bool take_guided_choice(const Ordered& value, CompletionCall& call, std::string& reason) {
@@ -165,7 +168,7 @@ bool take_guided_choice(const Ordered& value, CompletionCall& call, std::string&
 }
 
 bool take_guided_grammar(const Ordered& value, CompletionCall& call, std::string& reason) {
-  return set_text("guided_grammar", Kind::grammar, value, call, reason);
+  return set_text("guided_grammar", ConstraintKind::grammar, value, call, reason);
 }
 
 bool take_bad_words(const json& value, CompletionCall& call, std::string&) {
