@@ -53,18 +53,21 @@ void check_args(const RmsNormArgs& args) {
 
 void check_args(const GemmArgs& args) {
   is_matrix(args.x);
-  is_matrix(args.w);
+  TANDEM_CHECK(args.w.format == WeightFormat::dense, "no device computes weights of format '{}'",
+               to_string(args.w.format));
+  const TensorView& w = args.w.data;
+  is_matrix(w);
   is_matrix(args.y);
   is_floating(args.x);
   is_floating(args.y);
-  TANDEM_CHECK(args.w.is_dense() && args.w.dtype == args.x.dtype, "w {} for x {}",
-               to_string(args.w), to_string(args.x));
-  TANDEM_CHECK(args.w.cols() == args.x.cols() && args.y.rows() == args.x.rows() &&
-                   args.y.cols() == args.w.rows(),
-               "x {} w {} y {}", to_string(args.x), to_string(args.w), to_string(args.y));
-  TANDEM_CHECK(args.bias.rank == 0 || (args.bias.rank == 1 && args.bias.dim[0] == args.w.rows() &&
+  TANDEM_CHECK(w.is_dense() && w.dtype == args.x.dtype, "w {} for x {}", to_string(w),
+               to_string(args.x));
+  TANDEM_CHECK(
+      w.cols() == args.x.cols() && args.y.rows() == args.x.rows() && args.y.cols() == w.rows(),
+      "x {} w {} y {}", to_string(args.x), to_string(w), to_string(args.y));
+  TANDEM_CHECK(args.bias.rank == 0 || (args.bias.rank == 1 && args.bias.dim[0] == w.rows() &&
                                        args.bias.dtype != DType::i32),
-               "bias {} for {}", to_string(args.bias), to_string(args.w));
+               "bias {} for {}", to_string(args.bias), to_string(w));
 }
 
 void check_args(const RopeAppendArgs& args) {

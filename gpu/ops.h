@@ -10,6 +10,7 @@
 
 #include "base/tensor.h"
 #include "base/ticket.h"
+#include "gpu/weight.h"
 
 namespace tandem {
 
@@ -46,7 +47,7 @@ struct RmsNormArgs {
 // y = x w^T (+ bias), or y += x w^T (+ bias) when `accumulate`.
 struct GemmArgs {
   TensorView x;     // [T, in], compute dtype
-  TensorView w;     // [out, in], compute dtype, dense
+  Weight w;         // [out, in]
   TensorView bias;  // [out], compute dtype; rank 0: none
   TensorView y;     // [T, out], compute dtype or f32, row stride free
   bool accumulate = false;
@@ -130,7 +131,7 @@ struct SwigluArgs {
 // it was or half done. Both halves are rounded to the compute dtype before they meet, as there.
 struct GemmSwigluArgs {
   TensorView x;        // [T, in], compute dtype
-  TensorView w;        // [2 ffn, in], compute dtype, dense
+  Weight w;            // [2 ffn, in]
   TensorView gate_up;  // [T, 2 ffn], compute dtype
   TensorView out;      // [T, ffn], compute dtype
 };

@@ -54,8 +54,8 @@ Result<std::string> read_beside_weights(const std::string& folder, const std::st
 
 }  // namespace
 
-Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device,
-                                                           const ModelConfig& config, DType dtype,
+Result<std::unique_ptr<AdapterStore>> AdapterStore::create(Device& device, const ModelSpec& config,
+                                                           DType dtype,
                                                            const AdapterStoreOptions& options) {
   for (const std::string& name : remove_stale_shm_regions()) {
     log::info("removed the shared memory {} of an engine that is gone", name);
@@ -121,7 +121,8 @@ void AdapterStore::warn_of_other_base(const std::string& name, const Adapter& ad
 
 // What fits once will fit again, when it is read with its words beside it.
 std::size_t AdapterStore::with_words(std::size_t num_bytes) const {
-  return AdapterReading::bytes_with_words(num_bytes, static_cast<std::size_t>(config_.num_layers));
+  return AdapterReading::bytes_with_words(num_bytes,
+                                          static_cast<std::size_t>(config_.num_layers()));
 }
 
 Status AdapterStore::add(const std::string& name, Adapter adapter, bool in_place, bool pinned,

@@ -50,7 +50,7 @@ struct AdapterStoreOptions {
 class AdapterStore {
  public:
   // For a base of this shape. Takes and pins the whole host tier; `device` outlives the store.
-  static Result<std::unique_ptr<AdapterStore>> create(Device& device, const ModelConfig& config,
+  static Result<std::unique_ptr<AdapterStore>> create(Device& device, const ModelSpec& config,
                                                       DType dtype,
                                                       const AdapterStoreOptions& options);
   ~AdapterStore();
@@ -119,7 +119,7 @@ class AdapterStore {
     if (news_) news_();
   }
 
-  ModelConfig config_;
+  ModelSpec config_;
   DType dtype_ = DType::f32;
   AdapterStoreOptions options_;
   std::shared_ptr<HostTier> host_;

@@ -26,8 +26,8 @@ void append(std::vector<AdapterStrip>& strips, const AdapterStrip& strip) {
 
 }  // namespace
 
-Adapter device_layout(const Adapter& adapter, const ModelConfig& config, std::int32_t num_devices) {
-  const ModelConfig shape = shape_of_shard(config, num_devices);
+Adapter device_layout(const Adapter& adapter, const ModelSpec& config, std::int32_t num_devices) {
+  const ModelSpec shape = shape_of_shard(config, num_devices);
   Adapter part;
   part.dtype = adapter.dtype;
   part.layers.resize(adapter.layers.size());
@@ -42,7 +42,7 @@ Adapter device_layout(const Adapter& adapter, const ModelConfig& config, std::in
 }
 
 std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter& part,
-                                          const ModelConfig& config, const ModelConfig& shape,
+                                          const ModelSpec& config, const ModelSpec& shape,
                                           Shard shard, std::size_t layer, LayerParts parts) {
   const std::size_t element = size_of(adapter.dtype);
   const auto rank = static_cast<std::size_t>(shard.rank);

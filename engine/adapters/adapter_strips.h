@@ -11,7 +11,7 @@ namespace tandem {
 
 // The layout of what lies on each device of so many, without bytes: that of the adapter itself, on
 // one. The matrices are a shard's (loader/shard.h), which are of one size on all ranks.
-Adapter device_layout(const Adapter& adapter, const ModelConfig& config, std::int32_t num_devices);
+Adapter device_layout(const Adapter& adapter, const ModelSpec& config, std::int32_t num_devices);
 
 // Bytes that lie together on the device: `rows` of `row_bytes`, `pitch` bytes apart in the adapter.
 struct AdapterStrip {
@@ -30,7 +30,7 @@ struct LayerParts {
   bool b = true;
 };
 std::vector<AdapterStrip> strips_of_layer(const Adapter& adapter, const Adapter& part,
-                                          const ModelConfig& config, const ModelConfig& shape,
+                                          const ModelSpec& config, const ModelSpec& shape,
                                           Shard shard, std::size_t layer, LayerParts parts);
 
 }  // namespace tandem

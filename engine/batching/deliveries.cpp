@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "engine/continuation/token_outcome.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/step/steps_in_flight.h"
 
 namespace tandem {
 namespace {

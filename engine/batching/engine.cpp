@@ -104,14 +104,14 @@ AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num
   return result;
 }
 
-RecordedSettings recorded_settings(const EngineOptions& options, const ModelConfig& config,
+RecordedSettings recorded_settings(const EngineOptions& options, const ModelSpec& config,
                                    DType dtype) {
   const ExecutorOptions executor = executor_options(options, nullptr);
   RecordedSettings settings;
   settings.source = options.recording.source;
   settings.dtype = dtype;
   settings.hidden_size = config.hidden_size;
-  settings.num_layers = config.num_layers;
+  settings.num_layers = config.num_layers();
   settings.vocab_size = config.vocab_size;
   settings.model = executor.model;
   settings.step = executor.step;
@@ -143,9 +143,8 @@ Engine::Engine(const EngineOptions& options, const PoolLayout& layout, const Tok
       seeds_(std::random_device{}()) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
-                                               const ModelConfig& config,
-                                               const WeightSource& weights, DType dtype,
-                                               std::span<Device* const> devices,
+                                               const ModelSpec& config, const WeightSource& weights,
+                                               DType dtype, std::span<Device* const> devices,
                                                const Tokenizer& tokenizer, const Clock& clock,
                                                const LoadProgress& progress) {
   TANDEM_CHECK(options.num_pages > 0 && options.page_tokens > 0);
@@ -228,7 +227,7 @@ Engine::~Engine() {
 }
 
 Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
-  TANDEM_TRY(check_request(request, model().config().vocab_size, options_.max_model_len,
+  TANDEM_TRY(check_request(request, model().spec().vocab_size, options_.max_model_len,
                            options_.max_queue));
   TANDEM_TRY(resolve_constraint(request));
   auto context = std::make_shared<RequestContext>();
@@ -246,7 +245,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   const std::int64_t room =
       options_.max_model_len - static_cast<std::int64_t>(request.prompt.size());
   request.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(request.max_tokens, room));
-  const ModelConfig& config = model().config();
+  const ModelSpec& config = model().spec();
   TANDEM_TRY(check_before(request, config.vocab_size));
   const auto vocab_size = static_cast<std::int32_t>(config.vocab_size);
   std::shared_ptr<const TokenRules> rules;

@@ -27,7 +27,7 @@
 #include "engine/executor/executor.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/prefix_cache.h"
-#include "engine/model/llama.h"
+#include "engine/model/model.h"
 #include "engine/recording/recording_writer.h"
 #include "engine/service/service.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -42,13 +42,13 @@ class Engine final : public GenerationService {
   // engine thread. Devices, `tokenizer` and `clock` outlive the engine. The message of a failure
   // names what did not fit and which setting to change.
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
-                                                const ModelConfig& config,
+                                                const ModelSpec& config,
                                                 const WeightSource& weights, DType dtype,
                                                 std::span<Device* const> devices,
                                                 const Tokenizer& tokenizer, const Clock& clock,
                                                 const LoadProgress& progress);
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
-                                                const ModelConfig& config,
+                                                const ModelSpec& config,
                                                 const WeightSource& weights, DType dtype,
                                                 Device& device, const Tokenizer& tokenizer,
                                                 const Clock& clock, const LoadProgress& progress) {
@@ -95,7 +95,7 @@ class Engine final : public GenerationService {
   std::optional<EngineLessons> lessons() const;
 
   AdapterStore& adapter_store() { return *adapters_; }
-  const LlamaModel& model() const { return executor_->model(); }
+  const Model& model() const { return executor_->model(); }
   const EngineOptions& options() const { return options_; }
 
  private:

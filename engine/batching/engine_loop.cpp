@@ -41,7 +41,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
       scheduler_(limits, parts.pool, parts.prefixes, options.line),
       gate_(options.adapter_mode, parts.store, parts.executor.tier(), parts.pool),
       keeper_(parts.store, parts.executor.tier(), gate_, options.max_model_len),
-      deliveries_(scheduler_, limits.max_num_seqs, parts.executor.model().config().eos_token_ids,
+      deliveries_(scheduler_, limits.max_num_seqs, parts.executor.model().spec().eos_token_ids,
                   parts.cold_starts, parts.clock),
       report_(parts.view, parts.pool, parts.chunk_bytes),
       hopeless_(StatusCode::fatal, "the engine has no memory left to go on with") {
@@ -239,8 +239,7 @@ void EngineLoop::note_scheduled(const std::vector<ScheduledSequence>& scheduled,
 void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
   report_.begins(scheduled, clock_->now());
   std::vector<PlannedEntry>& entries = planned_[num_enqueued_++ % planned_.size()];
-  build_plan(scheduled, executor_->model().config().eos_token_ids, executor_->tier(), plan_,
-             entries);
+  build_plan(scheduled, executor_->model().spec().eos_token_ids, executor_->tier(), plan_, entries);
   if (recording_ != nullptr) record_plan(entries);
   executor_->enqueue(plan_);
 }
@@ -250,7 +249,7 @@ void EngineLoop::give_masks() {
   if (!executor_->awaits_masks()) return;
   const std::span<std::uint32_t> masks = executor_->masks();
   fill_masks(planned_[(num_enqueued_ - 1) % planned_.size()],
-             mask_words(executor_->model().config().vocab_size), masks, mask_thread_);
+             mask_words(executor_->model().spec().vocab_size), masks, mask_thread_);
   if (recording_ != nullptr) recording_->add_masks(masks);
   executor_->sample();
 }

@@ -31,7 +31,7 @@
 #include "engine/executor/executor.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/prefix_cache.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/step/steps_in_flight.h"
 #include "engine/recording/recording_writer.h"
 #include "engine/service/service.h"
 

@@ -44,10 +44,10 @@ struct EngineOptions {
   bool overlap = true;               // prepare a step while the one before it runs
   bool just_in_time = true;          // shortly before that ends; else at once, for comparison
   std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
-  bool record_at_start = false;  // all of them, before the first request
-  bool tune_at_start = false;    // measure how the device best computes the model's products
-  double calibrate_s = 0;        // how long to measure costs before the first request
-  RecordingOptions recording;    // of its steps
+  bool record_at_start = false;      // all of them, before the first request
+  bool tune_at_start = false;        // measure how the device best computes the model's products
+  double calibrate_s = 0;            // how long to measure costs before the first request
+  RecordingOptions recording;        // of its steps
 };
 
 }  // namespace tandem

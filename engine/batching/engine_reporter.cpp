@@ -17,15 +17,15 @@ std::int32_t rank_of(const Sequence& sequence) {
   return adapter == nullptr ? 0 : adapter->contents().max_rank;
 }
 
-ModelSizes sizes_of(const ModelConfig& config, DType dtype) {
+ModelSizes sizes_of(const ModelSpec& config, DType dtype) {
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inputs_and_outputs = 2 * (hidden + config.q_size()) +   // q and o
                                           2 * (hidden + config.kv_size()) +  // k and v
-                                          3 * (hidden + config.ffn_size);    // gate, up, down
-  return {.layers = config.num_layers,
-          .kv_per_token = config.num_layers * 2 * config.kv_size() * element,
-          .adapter_per_rank = config.num_layers * inputs_and_outputs * element};
+                                          3 * (hidden + config.mlp().size);  // gate, up, down
+  return {.layers = config.num_layers(),
+          .kv_per_token = config.num_layers() * 2 * config.kv_size() * element,
+          .adapter_per_rank = config.num_layers() * inputs_and_outputs * element};
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens) {
           .adapter_byte = 1 / view.cold.link_bytes_per_s};
 }
 
-EngineView first_view(const EngineOptions& options, const ModelConfig& config, DType dtype) {
+EngineView first_view(const EngineOptions& options, const ModelSpec& config, DType dtype) {
   const ModelSizes sizes = sizes_of(config, dtype);
   const CostModel& costs = options.handoff.costs;
   const bool has_workers = hands_over(options.adapter_mode) && !options.handoff.groups.empty();

@@ -18,9 +18,9 @@
 #include "engine/batching/engine_options.h"
 #include "engine/batching/line/sequence.h"
 #include "engine/executor/step_plan.h"
-#include "engine/loader/model_config.h"
 #include "engine/memory/page_pool.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/spec/model_spec.h"
+#include "engine/model/step/steps_in_flight.h"
 #include "scheduler/costs/step_cost_tracker.h"
 #include "scheduler/policies/engine_view.h"
 
@@ -33,7 +33,7 @@ void add_waiting(const Sequence& sequence, EngineView& view);
 ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens);
 
 // Before anything has run.
-EngineView first_view(const EngineOptions& options, const ModelConfig& config, DType dtype);
+EngineView first_view(const EngineOptions& options, const ModelSpec& config, DType dtype);
 
 class EngineReporter {
  public:

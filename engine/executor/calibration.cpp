@@ -41,7 +41,7 @@ struct PlannerOf {
 
 class Calibration {
  public:
-  Calibration(Executor& executor, AdapterStore& store, PagePool& pool, const ModelConfig& config,
+  Calibration(Executor& executor, AdapterStore& store, PagePool& pool, const ModelSpec& config,
               const Clock& clock, const CalibrationOptions& options)
       : executor_(executor),
         handoff_(*executor.handoff()),
@@ -131,7 +131,7 @@ class Calibration {
       if (turn.reserve(adapters_[i]) != DeviceTier::Start::on_its_way) return false;
     }
     std::vector<LoadPiece> order;
-    for (std::int32_t layer = 0; b_first && layer < config_.num_layers; ++layer) {
+    for (std::int32_t layer = 0; b_first && layer < config_.num_layers(); ++layer) {
       for (std::size_t i = 0; i < count; ++i) {
         order.push_back({static_cast<std::int32_t>(i), layer, PieceKind::b});
       }
@@ -258,7 +258,7 @@ class Calibration {
   Handoff& handoff_;
   AdapterStore& store_;
   PagePool& pool_;
-  const ModelConfig& config_;
+  const ModelSpec& config_;
   const Clock& clock_;
   const CalibrationOptions options_;
   TimePoint end_{};
@@ -272,7 +272,7 @@ class Calibration {
 }  // namespace
 
 Status calibrate(Executor& executor, AdapterStore& store, Device& device, PagePool& pool,
-                 const ModelConfig& config, DType dtype, const Clock& clock,
+                 const ModelSpec& config, DType dtype, const Clock& clock,
                  const CalibrationOptions& options) {
   if (executor.handoff() == nullptr) return {};
   const TimePoint begin = clock.now();

@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/executor/executor.h"
-#include "engine/loader/model_config.h"
 #include "engine/memory/page_pool.h"
+#include "engine/model/spec/model_spec.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -32,7 +32,7 @@ struct CalibrationOptions {
 // worker is there in time, less is learnt, which the log says. A failure is one of the device.
 // Nothing to do without a handoff.
 Status calibrate(Executor& executor, AdapterStore& store, Device& device, PagePool& pool,
-                 const ModelConfig& config, DType dtype, const Clock& clock,
+                 const ModelSpec& config, DType dtype, const Clock& clock,
                  const CalibrationOptions& options);
 
 }  // namespace tandem

@@ -22,7 +22,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/step/steps_in_flight.h"
 
 namespace tandem {
 

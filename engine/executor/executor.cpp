@@ -11,7 +11,7 @@
 namespace tandem {
 
 Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& options,
-                                                   const ModelConfig& config,
+                                                   const ModelSpec& config,
                                                    const WeightSource& weights, DType dtype,
                                                    std::span<Device* const> devices, PagePool& pool,
                                                    const HostTier& host, const Clock& clock,
@@ -32,7 +32,7 @@ Executor::~Executor() {
   tier_.reset();
 }
 
-Status Executor::make_ranks(const ExecutorOptions& options, const ModelConfig& config,
+Status Executor::make_ranks(const ExecutorOptions& options, const ModelSpec& config,
                             const WeightSource& weights, DType dtype,
                             std::span<Device* const> devices, const PoolShape& pool,
                             const LoadProgress& progress) {
@@ -59,8 +59,8 @@ Status Executor::make_ranks(const ExecutorOptions& options, const ModelConfig& c
     TANDEM_ASSIGN(rank.cache, KvCache::create(*rank.device, layout, pool.num_pages));
     LoadProgress of_all;
     if (progress) of_all = [&](std::size_t done, std::size_t) { progress(loaded + done, total); };
-    TANDEM_ASSIGN(rank.model, LlamaModel::load(config, weights, dtype, options.model, *rank.device,
-                                               of_all, rank.communicator.get()));
+    TANDEM_ASSIGN(rank.model, Model::load(config, weights, dtype, options.model, *rank.device,
+                                          of_all, rank.communicator.get()));
     loaded += rank.model->weight_bytes();
   }
   return {};
@@ -68,7 +68,7 @@ Status Executor::make_ranks(const ExecutorOptions& options, const ModelConfig& c
 
 // Without workers every mode waits for the weights, as `pipelined` does: the engine works, and says
 // so once.
-Status Executor::make_handoff(const ExecutorOptions& options, const ModelConfig& config,
+Status Executor::make_handoff(const ExecutorOptions& options, const ModelSpec& config,
                               const HostTier& host, const Clock& clock) {
   if (options.handoff.groups.empty()) return {};
   if (!host.is_shared()) return {};  // as the log says
@@ -86,8 +86,8 @@ Status Executor::make_handoff(const ExecutorOptions& options, const ModelConfig&
   return {};
 }
 
-Status Executor::make_tier(const ExecutorOptions& options, const ModelConfig& config,
-                           PagePool& pool, const Clock& clock) {
+Status Executor::make_tier(const ExecutorOptions& options, const ModelSpec& config, PagePool& pool,
+                           const Clock& clock) {
   LoadSignals signals;
   signals.clock = &clock;
   signals.cold_starts = options.cold_starts;
@@ -132,11 +132,11 @@ Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clo
 }
 
 void Executor::use(LoraSharding sharding) {
-  const LlamaModel& shard = model();
+  const Model& shard = model();
   const bool on_gpu = ranks_.front().device->info().is_cuda;
   const LoraHalves halves(
       {sharding, on_gpu ? ShardCosts() : shard_costs_of_host()},
-      {shard.shard().size, shard.config().hidden_size, shard.dtype(), shard.limits().max_samples});
+      {shard.shard().size, shard.spec().hidden_size, shard.dtype(), shard.limits().max_samples});
   for (Rank& rank : ranks_) rank.pipeline->use(halves);
 }
 

@@ -36,7 +36,7 @@
 #include "engine/loader/thread_crew.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
-#include "engine/model/llama.h"
+#include "engine/model/model.h"
 #include "engine/service/lora_sharding.h"
 #include "gpu/device.h"
 
@@ -49,8 +49,8 @@ struct ExecutorOptions {
   bool overlap = true;                   // kMaxStepsInFlight steps under way; else one
   bool just_in_time = true;              // plan_at() tells; else at once, always
   std::int32_t max_graph_batch = 0;      // rows up to which decode steps are recorded; 0: never
-  bool record_at_start = false;  // all of them, in create()
-  bool tune_at_start = false;    // measure how the device best computes the products
+  bool record_at_start = false;          // all of them, in create()
+  bool tune_at_start = false;            // measure how the device best computes the products
   LoraSharding lora_sharding = LoraSharding::automatic;  // of devices that share the model
   // Rows of adapters that are loading go to CPU workers, if it has groups of them.
   HandoffOptions handoff;
@@ -65,7 +65,7 @@ class Executor {
   // is where the adapters' weights come from. All but the options, `config` and `weights` outlive
   // the executor.
   static Result<std::unique_ptr<Executor>> create(const ExecutorOptions& options,
-                                                  const ModelConfig& config,
+                                                  const ModelSpec& config,
                                                   const WeightSource& weights, DType dtype,
                                                   std::span<Device* const> devices, PagePool& pool,
                                                   const HostTier& host, const Clock& clock,
@@ -119,25 +119,25 @@ class Executor {
   // What was counted until now was no work of anybody's. Requires empty().
   void forget_counts();
   // Of the first device.
-  const LlamaModel& model() const { return *ranks_.front().model; }
+  const Model& model() const { return *ranks_.front().model; }
 
  private:
   // A device's own, in the order in which they are needed.
   struct Rank {
     Device* device = nullptr;
     std::unique_ptr<Communicator> communicator;  // null: there is no other
-    std::unique_ptr<LlamaModel> model;
+    std::unique_ptr<Model> model;
     KvCache cache;
     std::unique_ptr<StepPipeline> pipeline;
   };
 
   Executor() = default;
-  Status make_ranks(const ExecutorOptions& options, const ModelConfig& config,
+  Status make_ranks(const ExecutorOptions& options, const ModelSpec& config,
                     const WeightSource& weights, DType dtype, std::span<Device* const> devices,
                     const PoolShape& pool, const LoadProgress& progress);
-  Status make_handoff(const ExecutorOptions& options, const ModelConfig& config,
-                      const HostTier& host, const Clock& clock);
-  Status make_tier(const ExecutorOptions& options, const ModelConfig& config, PagePool& pool,
+  Status make_handoff(const ExecutorOptions& options, const ModelSpec& config, const HostTier& host,
+                      const Clock& clock);
+  Status make_tier(const ExecutorOptions& options, const ModelSpec& config, PagePool& pool,
                    const Clock& clock);
   Status make_pipelines(const ExecutorOptions& options, const Clock& clock);
   StepPipeline& lead() const { return *ranks_.front().pipeline; }

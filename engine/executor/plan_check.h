@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "engine/executor/step_plan.h"
-#include "engine/model/llama.h"
-#include "engine/model/step_batch.h"
+#include "engine/model/model.h"
+#include "engine/model/step/step_batch.h"
 
 namespace tandem {
 

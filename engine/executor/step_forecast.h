@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/recent_median.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/step/steps_in_flight.h"
 
 namespace tandem {
 

@@ -23,7 +23,7 @@ bool has_placeholders(const std::vector<TokenId>& tokens) {
 
 }  // namespace
 
-StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache,
+StepPipeline::StepPipeline(const Options& options, Model& model, const KvCache& cache,
                            DeviceLane adapters, Handoff* handoff, const Clock& clock)
     : options_(options),
       model_(&model),
@@ -32,10 +32,10 @@ StepPipeline::StepPipeline(const Options& options, LlamaModel& model, const KvCa
       handoff_(handoff),
       clock_(&clock),
       graphs_(model, cache, options.max_graph_batch),
-      waits_(adapters.loads(), model.config().num_layers) {}
+      waits_(adapters.loads(), model.spec().num_layers()) {}
 
 Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& options, Device& device,
-                                                           LlamaModel& model, const KvCache& cache,
+                                                           Model& model, const KvCache& cache,
                                                            DeviceLane adapters, Handoff* handoff,
                                                            const Clock& clock) {
   std::unique_ptr<StepPipeline> pipeline(
@@ -43,7 +43,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
   TANDEM_ASSIGN(pipeline->stream_, device.create_stream("compute"));
   StepLimits limits = options.limits;
   if (handoff != nullptr) {
-    limits.max_turns = static_cast<std::int32_t>(model.config().num_layers) * kNumSites;
+    limits.max_turns = static_cast<std::int32_t>(model.spec().num_layers()) * kNumSites;
   }
   TANDEM_ASSIGN(StepBatch batch, StepBatch::create(device, limits));
   pipeline->batch_ = std::make_unique<StepBatch>(std::move(batch));
@@ -51,7 +51,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
       static_cast<std::size_t>(options.limits.max_samples) * sizeof(SampledToken);
   TANDEM_ASSIGN(pipeline->sampled_, device.allocate(bytes, "sampled tokens"));
   const auto mask_bytes = static_cast<std::size_t>(options.limits.max_sequences *
-                                                   mask_words(model.config().vocab_size) * 4);
+                                                   mask_words(model.spec().vocab_size) * 4);
   TANDEM_ASSIGN(pipeline->masks_, device.allocate_pinned(mask_bytes, "masks of tokens"));
   TANDEM_ASSIGN(pipeline->device_masks_, device.allocate(mask_bytes, "masks of tokens"));
   if (handoff != nullptr) adapters.loads().set_link_factor(handoff->costs().factors.link);
@@ -155,7 +155,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
 
 std::span<std::uint32_t> StepPipeline::masks() {
   TANDEM_CHECK(open_.has_value(), "no step awaits masks");
-  const std::int64_t words = mask_words(model_->config().vocab_size);
+  const std::int64_t words = mask_words(model_->spec().vocab_size);
   return {reinterpret_cast<std::uint32_t*>(masks_.data()),
           static_cast<std::size_t>(open_->num_masks * words)};
 }
@@ -392,7 +392,6 @@ Status StepPipeline::abandon() noexcept {
   cold_.clear();
   waits_.clear();
   in_flight_ = 0;
-  (void)layers_.take_status();
   failure_ = Status();
   idle_since_.reset();
   return status;

@@ -41,11 +41,11 @@
 #include "engine/executor/step_plan.h"
 #include "engine/handoff/handoff.h"
 #include "engine/memory/kv_cache.h"
-#include "engine/model/decode_graphs.h"
-#include "engine/model/llama.h"
-#include "engine/model/lora_halves.h"
-#include "engine/model/step_batch.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/graphs/decode_graphs.h"
+#include "engine/model/model.h"
+#include "engine/model/step/lora_halves.h"
+#include "engine/model/step/step_batch.h"
+#include "engine/model/step/steps_in_flight.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -62,14 +62,14 @@ class StepPipeline {
   // All arguments outlive the pipeline; so does the lane's tier. `handoff` null: nothing is handed
   // over.
   static Result<std::unique_ptr<StepPipeline>> create(const Options& options, Device& device,
-                                                      LlamaModel& model, const KvCache& cache,
+                                                      Model& model, const KvCache& cache,
                                                       DeviceLane adapters, Handoff* handoff,
                                                       const Clock& clock);
   ~StepPipeline();  // waits for what is under way
 
   // Stream::prepare.
   Status prepare() { return stream_->prepare(); }
-  // LlamaModel::tune, before anything is recorded.
+  // Model::tune, before anything is recorded.
   Status tune();
 
   // From the next step on; the same on all ranks.
@@ -132,7 +132,7 @@ class StepPipeline {
     HandoffStep handoff;
   };
 
-  StepPipeline(const Options& options, LlamaModel& model, const KvCache& cache, DeviceLane adapters,
+  StepPipeline(const Options& options, Model& model, const KvCache& cache, DeviceLane adapters,
                Handoff* handoff, const Clock& clock);
   void fill(const StepPlan& plan, Step& step);
   void enqueue_samples(Step& step, const StepInput& input, const std::uint32_t* masks);
@@ -157,7 +157,7 @@ class StepPipeline {
   void trace_step(const Step& step, TimePoint end) const noexcept;
 
   const Options options_;
-  LlamaModel* model_;
+  Model* model_;
   const KvCache* cache_;
   const DeviceLane adapters_;
   Handoff* handoff_;

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "base/token_id.h"
 #include "engine/memory/free_pages.h"
-#include "engine/model/step_batch.h"
+#include "engine/model/step/step_batch.h"
 #include "gpu/ops.h"
 
 namespace tandem {

@@ -37,7 +37,7 @@ void for_each_offer(const HandoffStep& step, const Visit& visit) {
 
 }  // namespace
 
-Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_loads,
+Handoff::Handoff(const ModelSpec& config, std::size_t num_devices, bool whole_loads,
                  const HandoffOptions& options, const HostTier& host, const Clock& clock)
     : config_(config),
       deadline_us_(options.deadline_us),
@@ -55,7 +55,7 @@ Handoff::Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_
 }
 
 Result<std::unique_ptr<Handoff>> Handoff::create(std::span<const Rank> ranks,
-                                                 const ModelConfig& config, DType dtype,
+                                                 const ModelSpec& config, DType dtype,
                                                  std::int32_t max_rank, bool whole_loads,
                                                  const HandoffOptions& options,
                                                  const HostTier& host, const Clock& clock) {

@@ -32,8 +32,8 @@
 #include "engine/handoff/handoff_planner.h"
 #include "engine/handoff/handoff_step.h"
 #include "engine/handoff/mailboxes.h"
-#include "engine/model/step_batch.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/step/step_batch.h"
+#include "engine/model/step/steps_in_flight.h"
 #include "gpu/device.h"
 #include "scheduler/coldstart/admission.h"
 
@@ -47,7 +47,7 @@ class Handoff {
   };
   // As Mailboxes::create and HandoffPlanner, for the whole model's `config`.
   static Result<std::unique_ptr<Handoff>> create(std::span<const Rank> ranks,
-                                                 const ModelConfig& config, DType dtype,
+                                                 const ModelSpec& config, DType dtype,
                                                  std::int32_t max_rank, bool whole_loads,
                                                  const HandoffOptions& options,
                                                  const HostTier& host, const Clock& clock);
@@ -117,7 +117,7 @@ class Handoff {
   std::int32_t live_workers() const { return mailboxes_->live_workers(); }
 
  private:
-  Handoff(const ModelConfig& config, std::size_t num_devices, bool whole_loads,
+  Handoff(const ModelSpec& config, std::size_t num_devices, bool whole_loads,
           const HandoffOptions& options, const HostTier& host, const Clock& clock);
   Status make_device_memory(const Rank& rank);
   void place_answers(std::size_t rank, HandoffStep& step) const;
@@ -129,7 +129,7 @@ class Handoff {
   std::int32_t count_layers(const HandoffStep& step, std::size_t group);
   static constexpr std::size_t kRememberedErrors = 64;
 
-  const ModelConfig config_;
+  const ModelSpec config_;
   const std::uint32_t deadline_us_;
   const HostTier* const host_;
   std::vector<std::uint64_t> kept_;  // [mailboxes]: workers that no reading thread disturbs

@@ -14,7 +14,7 @@ int first_module(Site site) {
 int end_module(Site site) {
   return static_cast<int>(kFirstModuleOfSite[static_cast<std::size_t>(site) + 1]);
 }
-std::int64_t site_out(const ModelConfig& config, Site site) {
+std::int64_t site_out(const ModelSpec& config, Site site) {
   std::int64_t out = 0;
   for (int m = first_module(site); m < end_module(site); ++m) {
     out += module_out(config, static_cast<Module>(m));
@@ -32,7 +32,7 @@ bool adapts(const Adapter& adapter, std::int64_t layer, Site site) {
   return false;
 }
 
-GroupJob group_job(const ModelConfig& config, const GroupOfStep& of, std::uint32_t group,
+GroupJob group_job(const ModelSpec& config, const GroupOfStep& of, std::uint32_t group,
                    std::int64_t layer, Site site) {
   const int first = first_module(site);
   GroupJob job;
@@ -64,7 +64,7 @@ GroupJob group_job(const ModelConfig& config, const GroupOfStep& of, std::uint32
   return job;
 }
 
-MailboxShape mailbox_shape(const ModelConfig& config, DType dtype, std::int32_t max_rank,
+MailboxShape mailbox_shape(const ModelSpec& config, DType dtype, std::int32_t max_rank,
                            std::int32_t max_rows, std::int32_t num_seats) {
   MailboxShape shape;
   shape.dtype = dtype;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/loader/adapter.h"
-#include "engine/model/step_handoff.h"
+#include "engine/model/step/step_handoff.h"
 #include "engine/profile/layer_load.h"
 #include "shm/mailbox.h"
 
@@ -31,11 +31,11 @@ struct GroupOfStep {
 bool adapts(const Adapter& adapter, std::int64_t layer, Site site);
 
 // Group number `group`'s part of the job for one projection of one layer.
-GroupJob group_job(const ModelConfig& config, const GroupOfStep& of, std::uint32_t group,
+GroupJob group_job(const ModelSpec& config, const GroupOfStep& of, std::uint32_t group,
                    std::int64_t layer, Site site);
 
 // What the mailbox must hold for a model of this shape.
-MailboxShape mailbox_shape(const ModelConfig& config, DType dtype, std::int32_t max_rank,
+MailboxShape mailbox_shape(const ModelSpec& config, DType dtype, std::int32_t max_rank,
                            std::int32_t max_rows, std::int32_t num_seats);
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 #include "engine/handoff/handoff_jobs.h"
 #include "engine/handoff/mailboxes.h"
 #include "engine/handoff/step_lessons.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/step/steps_in_flight.h"
 #include "engine/profile/layer_load.h"
 #include "shm/mailbox.h"
 
@@ -66,9 +66,9 @@ struct HandoffPlanner::Candidate {
   std::int32_t first_row = 0;
 };
 
-HandoffPlanner::HandoffPlanner(const ModelConfig& config, std::int32_t num_devices,
-                               bool whole_loads, const HandoffOptions& options,
-                               const HostTier& host, const Clock& clock)
+HandoffPlanner::HandoffPlanner(const ModelSpec& config, std::int32_t num_devices, bool whole_loads,
+                               const HandoffOptions& options, const HostTier& host,
+                               const Clock& clock)
     : config_(config),
       num_devices_(num_devices),
       whole_loads_(whole_loads),
@@ -88,11 +88,11 @@ HandoffPlanner::HandoffPlanner(const ModelConfig& config, std::int32_t num_devic
 }
 
 std::int32_t HandoffPlanner::most_offers() const {
-  return static_cast<std::int32_t>(config_.num_layers) * kNumSites;
+  return static_cast<std::int32_t>(config_.num_layers()) * kNumSites;
 }
 
 double HandoffPlanner::step_time(std::int32_t rows) const {
-  return costs_.layer_time(rows) * static_cast<double>(config_.num_layers);
+  return costs_.layer_time(rows) * static_cast<double>(config_.num_layers());
 }
 
 PlanRequest HandoffPlanner::request_for(std::int32_t rows, double starts_in) const {
@@ -377,7 +377,7 @@ void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
 }
 
 void HandoffPlanner::observe_step(std::int32_t rows, double seconds) {
-  const auto layers = static_cast<double>(config_.num_layers);
+  const auto layers = static_cast<double>(config_.num_layers());
   const std::lock_guard lock(learner_mutex_);
   learner_.observe_layers(rows, costs_.modelled_layer(rows) * layers, seconds);
   costs_.factors = learner_.factors();
@@ -442,7 +442,7 @@ void HandoffPlanner::add_group(const Candidate& candidate, HandoffStep& step) co
 // Every candidate that may be handed over becomes a group, and waits where it is not.
 void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                              HandoffStep& step) const {
-  const auto layers = static_cast<std::size_t>(config_.num_layers);
+  const auto layers = static_cast<std::size_t>(config_.num_layers());
   step.layers.assign(layers, {});
   step.waits.clear();
   step.unread.assign(layers, false);

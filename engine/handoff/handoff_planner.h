@@ -16,7 +16,7 @@
 #include "engine/handoff/handoff_options.h"
 #include "engine/handoff/handoff_step.h"
 #include "engine/handoff/mailbox_workers.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "scheduler/coldstart/admission.h"
 #include "scheduler/coldstart/plan_memory.h"
 #include "scheduler/coldstart/planner.h"
@@ -41,7 +41,7 @@ class HandoffPlanner {
  public:
   // `whole_loads`: all layers are offered until all of an adapter is there (the CaraServe paper's
   // way); else the options' planner decides. `host` and `clock` outlive it.
-  HandoffPlanner(const ModelConfig& config, std::int32_t num_devices, bool whole_loads,
+  HandoffPlanner(const ModelSpec& config, std::int32_t num_devices, bool whole_loads,
                  const HandoffOptions& options, const HostTier& host, const Clock& clock);
 
   std::int32_t most_offers() const;           // of a step
@@ -96,7 +96,7 @@ class HandoffPlanner {
   void lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                HandoffStep& step) const;
 
-  const ModelConfig config_;
+  const ModelSpec config_;
   const std::int32_t num_devices_;  // that share the model
   const bool whole_loads_;
   const std::int32_t max_rows_;

@@ -9,7 +9,7 @@
 #include "base/ticket.h"
 #include "engine/adapters/served_adapter.h"
 #include "engine/handoff/handoff_jobs.h"
-#include "engine/model/step_handoff.h"
+#include "engine/model/step/step_handoff.h"
 #include "gpu/device.h"
 #include "scheduler/coldstart/load_piece.h"
 #include "scheduler/coldstart/plan_memory.h"
@@ -44,7 +44,7 @@ struct HandoffStep {
   // [layers]; empty: none. Workers are handed a layer that was still being read when the step was
   // planned: what they wait for the disk is no work.
   std::vector<bool> unread;
-  StepHandoff device;          // for LlamaModel::compute, after publish()
+  StepHandoff device;          // for Model::compute, after publish()
   std::uint64_t sequence = 0;  // of its first job
   std::size_t turn = 0;        // of the memory for what the device tells
   bool begun = false;          // its jobs are out: end() has to come

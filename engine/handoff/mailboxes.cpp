@@ -29,7 +29,7 @@ std::uint64_t all_seats(const Mailbox& mailbox) {
 }  // namespace
 
 Result<std::unique_ptr<Mailboxes>> Mailboxes::create(Device& device, Communicator* communicator,
-                                                     const ModelConfig& config, DType dtype,
+                                                     const ModelSpec& config, DType dtype,
                                                      std::int32_t max_rank,
                                                      const HandoffOptions& options,
                                                      const HostTier& host, const Clock& clock) {
@@ -49,7 +49,7 @@ Mailboxes::~Mailboxes() {
   pool_.reset();
 }
 
-Status Mailboxes::make_boxes(Device& device, const ModelConfig& config, DType dtype,
+Status Mailboxes::make_boxes(Device& device, const ModelSpec& config, DType dtype,
                              std::int32_t max_rank, const HandoffOptions& options) {
   constexpr std::string_view kPurpose = "the workers' mailboxes (lower handoff_tokens)";
   for (const HandoffOptions::Group& group : options.groups) {

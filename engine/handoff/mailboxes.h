@@ -24,7 +24,7 @@
 #include "engine/adapters/host_tier.h"
 #include "engine/handoff/handoff_options.h"
 #include "engine/handoff/mailbox_workers.h"
-#include "engine/model/step_handoff.h"
+#include "engine/model/step/step_handoff.h"
 #include "gpu/device.h"
 #include "shm/control.h"
 #include "shm/mailbox.h"
@@ -43,7 +43,7 @@ class Mailboxes {
   // it outlives them, like `device` and `clock`, and `communicator`: of the first rank, whose
   // device this is, or null.
   static Result<std::unique_ptr<Mailboxes>> create(Device& device, Communicator* communicator,
-                                                   const ModelConfig& config, DType dtype,
+                                                   const ModelSpec& config, DType dtype,
                                                    std::int32_t max_rank,
                                                    const HandoffOptions& options,
                                                    const HostTier& host, const Clock& clock);
@@ -94,7 +94,7 @@ class Mailboxes {
 
   explicit Mailboxes(const Clock& clock) : clock_(&clock) {}
   void wake(std::size_t box, std::uint64_t undisturbed);
-  Status make_boxes(Device& device, const ModelConfig& config, DType dtype, std::int32_t max_rank,
+  Status make_boxes(Device& device, const ModelSpec& config, DType dtype, std::int32_t max_rank,
                     const HandoffOptions& options);
   Status make_state(Device& device, Communicator* communicator);
   Status start_workers(const HandoffOptions& options, const HostTier& host);

@@ -222,7 +222,7 @@ bool learn_layers(const CostModel& costs, const HandoffStep& step, double second
   return too_long || too_short;
 }
 
-void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
+void learn_stalls(const ModelSpec& config, const CostModel& costs, const HandoffStep& step,
                   CostLearner& learner) {
   const std::vector<Offers> offers = offers_of(step);
   const std::vector<double> seen = seen_layers(step);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/handoff/handoff_step.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "scheduler/costs/cost_learner.h"
 #include "scheduler/costs/cost_model.h"
 
@@ -26,7 +26,7 @@ bool learn_layers(const CostModel& costs, const HandoffStep& step, double second
 
 // What layers that workers computed took beyond step.layer_s, to `learner`; but for those before
 // one that may have waited for a load. Of `costs` the figures count alone.
-void learn_stalls(const ModelConfig& config, const CostModel& costs, const HandoffStep& step,
+void learn_stalls(const ModelSpec& config, const CostModel& costs, const HandoffStep& step,
                   CostLearner& learner);
 
 // When each layer began, by its first offer: seconds from the step's beginning, for which the first

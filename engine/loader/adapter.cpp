@@ -30,12 +30,12 @@ std::string_view to_string(Module module) {
   return "?";
 }
 
-std::int64_t module_in(const ModelConfig& config, Module module) {
+std::int64_t module_in(const ModelSpec& config, Module module) {
   if (module == Module::o) return config.q_size();
-  return module == Module::down ? config.ffn_size : config.hidden_size;
+  return module == Module::down ? config.mlp().size : config.hidden_size;
 }
 
-std::int64_t module_out(const ModelConfig& config, Module module) {
+std::int64_t module_out(const ModelSpec& config, Module module) {
   switch (module) {
     case Module::q:
       return config.q_size();
@@ -44,7 +44,7 @@ std::int64_t module_out(const ModelConfig& config, Module module) {
       return config.kv_size();
     case Module::gate:
     case Module::up:
-      return config.ffn_size;
+      return config.mlp().size;
     case Module::o:
     case Module::down:
       break;
@@ -80,17 +80,17 @@ void fill_dummy(Adapter& adapter, const AdapterMatrix& matrix, std::int64_t in, 
 
 }  // namespace
 
-Adapter make_dummy_adapter(const ModelConfig& config, DType dtype, std::int32_t rank,
+Adapter make_dummy_adapter(const ModelSpec& config, DType dtype, std::int32_t rank,
                            const std::vector<Module>& modules, std::uint64_t seed) {
   TANDEM_CHECK(rank >= 1 && !modules.empty(), "rank {}, {} modules", rank, modules.size());
   Adapter adapter;
   adapter.path = fmt::format("dummy-{}", seed);
   adapter.dtype = dtype;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers));
+  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
   std::vector<Module> ordered = modules;
   std::sort(ordered.begin(), ordered.end());
   ordered.erase(std::unique(ordered.begin(), ordered.end()), ordered.end());
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     for (const Module module : ordered) append_matrix(adapter, config, layer, module, rank);
   }
   const Status allocated = allocate_bytes(adapter);

@@ -12,7 +12,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
@@ -21,8 +21,8 @@ namespace tandem {
 enum class Module : std::uint8_t { q, k, v, o, gate, up, down };
 inline constexpr int kNumModules = 7;
 std::string_view to_string(Module module);  // "q_proj"
-std::int64_t module_in(const ModelConfig& config, Module module);
-std::int64_t module_out(const ModelConfig& config, Module module);
+std::int64_t module_in(const ModelSpec& config, Module module);
+std::int64_t module_out(const ModelSpec& config, Module module);
 
 // The projections of a layer, in their order: products that the model computes as one.
 enum class Site : std::uint8_t { qkv, o, gate_up, down };
@@ -68,7 +68,7 @@ struct Adapter {
 };
 
 // A random adapter of one rank on the given modules of all layers; same seed, same adapter.
-Adapter make_dummy_adapter(const ModelConfig& config, DType dtype, std::int32_t rank,
+Adapter make_dummy_adapter(const ModelSpec& config, DType dtype, std::int32_t rank,
                            const std::vector<Module>& modules, std::uint64_t seed);
 
 }  // namespace tandem

@@ -28,7 +28,7 @@ bool sha256(const void* data, std::size_t size, void* hash) {
 
 }  // namespace
 
-AdapterMatrix& append_matrix(Adapter& adapter, const ModelConfig& config, std::int64_t layer,
+AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& config, std::int64_t layer,
                              Module module, std::int64_t rank) {
   const std::size_t element = size_of(adapter.dtype);
   AdapterMatrix& matrix =

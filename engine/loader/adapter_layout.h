@@ -16,7 +16,7 @@ inline constexpr std::size_t kAdapterAlignment = 64;
 // Gives module `module` of `layer` its place behind all those given before: call it by layer and
 // then in the order of Module. Grows num_bytes, max_rank, site_ranks and modules; the bytes come
 // after the last.
-AdapterMatrix& append_matrix(Adapter& adapter, const ModelConfig& config, std::int64_t layer,
+AdapterMatrix& append_matrix(Adapter& adapter, const ModelSpec& config, std::int64_t layer,
                              Module module, std::int64_t rank);
 
 // Allocates num_bytes, not initialised; from the heap without `allocate`.

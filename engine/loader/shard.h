@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
@@ -24,17 +24,17 @@ struct Shard {
 
 // Whether a model of this shape can be cut for so many devices; else the message says what does not
 // divide.
-Status check_shards(const ModelConfig& config, std::int32_t size);
+Status check_shards(const ModelSpec& spec, std::int32_t size);
 
 // The shape of any rank's part: heads, KV heads and the MLP's inner size are its own; the hidden
 // size and the vocabulary stay those of the model.
-ModelConfig shape_of_shard(const ModelConfig& config, std::int32_t size);
+ModelSpec shape_of_shard(const ModelSpec& spec, std::int32_t size);
 
 // The tokens whose rows of embedding and head a rank holds.
 struct VocabRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-VocabRange vocab_of_shard(const ModelConfig& config, Shard shard);
+VocabRange vocab_of_shard(const ModelSpec& spec, Shard shard);
 
 }  // namespace tandem

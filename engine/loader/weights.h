@@ -10,7 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 

@@ -28,12 +28,12 @@
 #include <cstdint>
 
 #include "base/dtype.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
 struct PoolLayout {
-  static PoolLayout of(const ModelConfig& config, DType dtype, std::int32_t page_tokens);
+  static PoolLayout of(const ModelSpec& config, DType dtype, std::int32_t page_tokens);
 
   std::int32_t page_tokens = 0;
   std::size_t element_bytes = 0;

@@ -15,7 +15,7 @@ constexpr std::array<int, kNumModules> kSiteOf = {0, 0, 0, 1, 2, 2, 3};
 // Adds modules up to a layer.
 class LayerSum {
  public:
-  LayerSum(const ModelConfig& config, std::int32_t num_devices, DType dtype)
+  LayerSum(const ModelSpec& config, std::int32_t num_devices, DType dtype)
       : config_(config),
         shape_(shape_of_shard(config, num_devices)),
         element_bytes_(static_cast<std::int64_t>(size_of(dtype))) {}
@@ -45,8 +45,8 @@ class LayerSum {
   }
 
  private:
-  const ModelConfig& config_;
-  const ModelConfig shape_;
+  const ModelSpec& config_;
+  const ModelSpec shape_;
   const std::int64_t element_bytes_;
   LayerLoad load_;
   std::uint32_t sites_ = 0;
@@ -54,7 +54,7 @@ class LayerSum {
 
 }  // namespace
 
-LayerLoad layer_load(const ModelConfig& config, DType dtype, std::int32_t rank,
+LayerLoad layer_load(const ModelSpec& config, DType dtype, std::int32_t rank,
                      const std::vector<Module>& modules, std::int32_t num_devices) {
   const auto per_row = static_cast<std::int64_t>(16 / size_of(dtype));
   // Rows of B begin at multiples of 16 bytes.
@@ -64,7 +64,7 @@ LayerLoad layer_load(const ModelConfig& config, DType dtype, std::int32_t rank,
   return sum.take();
 }
 
-std::vector<LayerLoad> layer_loads(const ModelConfig& config, const Adapter& adapter,
+std::vector<LayerLoad> layer_loads(const ModelSpec& config, const Adapter& adapter,
                                    std::int32_t num_devices) {
   LayerSum sum(config, num_devices, adapter.dtype);
   std::vector<LayerLoad> loads;

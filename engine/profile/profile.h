@@ -11,7 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "scheduler/coldstart/engine_lessons.h"
 #include "scheduler/costs/cost_model.h"
 
@@ -36,7 +36,7 @@ struct ProfileModel {
   DType dtype = DType::bf16;
   std::int64_t devices = 1;  // that share it: each has a part of every layer, and a link
 
-  static ProfileModel of(const ModelConfig& config, DType dtype, std::string name,
+  static ProfileModel of(const ModelSpec& config, DType dtype, std::string name,
                          std::int64_t devices);
 };
 

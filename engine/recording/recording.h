@@ -25,8 +25,8 @@
 #include "base/slot_id.h"
 #include "base/token_id.h"
 #include "engine/executor/step_plan.h"
-#include "engine/model/llama.h"
-#include "engine/model/step_batch.h"
+#include "engine/model/model.h"
+#include "engine/model/step/step_batch.h"
 
 namespace tandem {
 

@@ -107,13 +107,13 @@ Result<Survey> survey(RecordingReader reader) {
   }
 }
 
-Status check_model(const RecordedSettings& settings, const ModelConfig& config) {
-  if (settings.hidden_size != config.hidden_size || settings.num_layers != config.num_layers ||
+Status check_model(const RecordedSettings& settings, const ModelSpec& config) {
+  if (settings.hidden_size != config.hidden_size || settings.num_layers != config.num_layers() ||
       settings.vocab_size != config.vocab_size) {
     return invalid(
         "the steps are of a model with {} layers of {} and {} tokens, this one has {} of {} and "
         "{}; name theirs",
-        settings.num_layers, settings.hidden_size, settings.vocab_size, config.num_layers,
+        settings.num_layers, settings.hidden_size, settings.vocab_size, config.num_layers(),
         config.hidden_size, config.vocab_size);
   }
   if (settings.model.max_positions > config.max_position_embeddings) {
@@ -125,7 +125,7 @@ Status check_model(const RecordedSettings& settings, const ModelConfig& config) 
 
 class Replay {
  public:
-  Replay(RecordedSettings settings, const ModelConfig& config)
+  Replay(RecordedSettings settings, const ModelSpec& config)
       : settings_(std::move(settings)),
         config_(config),
         layout_(PoolLayout::of(config, settings_.dtype, settings_.page_tokens)) {}
@@ -243,7 +243,7 @@ class Replay {
   }
 
   const RecordedSettings settings_;
-  const ModelConfig& config_;
+  const ModelSpec& config_;
   const PoolLayout layout_;
   std::optional<PagePool> pool_;
   std::vector<PageId> held_;  // those that plans name
@@ -268,7 +268,7 @@ void compare(const StepPlan& plan, const std::vector<TokenId>& tokens,
 
 }  // namespace
 
-Result<ReplayOutcome> replay_recording(const std::string& path, const ModelConfig& config,
+Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec& config,
                                        const WeightSource& weights, Device& device,
                                        const Clock& clock, const LoadProgress& progress,
                                        const std::function<void(const ReplayedStep&)>& told) {

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/model/model_weights.h"
+#include "engine/model/weights/model_weights.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -34,7 +34,7 @@ struct ReplayOutcome {
 
 // `told` is called after each step. The whole file is checked first: nothing is run of one that is
 // cut off, damaged, or of another model, or whose adapters' folders hold something else by now.
-Result<ReplayOutcome> replay_recording(const std::string& path, const ModelConfig& config,
+Result<ReplayOutcome> replay_recording(const std::string& path, const ModelSpec& config,
                                        const WeightSource& weights, Device& device,
                                        const Clock& clock, const LoadProgress& progress,
                                        const std::function<void(const ReplayedStep&)>& told);

@@ -11,23 +11,23 @@
 namespace tandem::fuzz {
 namespace {
 
-ModelConfig small_base() {
-  ModelConfig config;
-  config.hidden_size = 4;
-  config.num_layers = 2;
-  config.num_heads = 2;
-  config.num_kv_heads = 1;
-  config.head_dim = 2;
-  config.ffn_size = 6;
-  config.vocab_size = 10;
-  return config;
+ModelSpec small_base() {
+  DecoderShape shape;
+  shape.hidden_size = 4;
+  shape.num_layers = 2;
+  shape.num_heads = 2;
+  shape.num_kv_heads = 1;
+  shape.head_dim = 2;
+  shape.ffn_size = 6;
+  shape.vocab_size = 10;
+  return decoder_of(shape);
 }
 
 }  // namespace
 
 void fuzz_adapter(Bytes bytes) {
   static const testing::TempDir dir;
-  static const ModelConfig base = small_base();
+  static const ModelSpec base = small_base();
   const auto [config, rest] = split_text(text_of(bytes));
   const auto [header, data] = split_text(rest);
   dir.write("adapter_config.json", config);

@@ -132,7 +132,6 @@ class LoadGate {
   std::int64_t b_at_ = kOpen;
   std::int64_t num_b_ = 0;
   std::int64_t enqueued_ = 0;
-  std::int64_t launched_ = 0;
   std::int64_t may_end_ = kAll;
   std::set<const Event*> timers_;
   bool held_ = false;
@@ -167,7 +166,6 @@ class GatedStream final : public Stream {
   Result<std::unique_ptr<Graph>> end_recording() override { return inner_->end_recording(); }
   void launch(Graph& graph) override {
     inner_->launch(graph);
-    gate_.note_launch();
     count();
   }
   void plan_attention(const AttentionPlan& plan) override { inner_->plan_attention(plan); }

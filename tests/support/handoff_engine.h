@@ -21,7 +21,7 @@
 
 namespace tandem::test {
 
-inline ModelConfig handoff_config() {
+inline ModelSpec handoff_config() {
   return small_model(3);
 }
 
@@ -69,7 +69,7 @@ struct HandoffEngine {
   static std::unique_ptr<HandoffEngine> make(
       AdapterMode mode, int num_adapters, double link_gbps = 0, int silent = 0,
       const std::function<void(EngineOptions&)>& adjust = nullptr,
-      const ModelConfig& config = handoff_config(), int num_devices = 1) {
+      const ModelSpec& config = handoff_config(), int num_devices = 1) {
     auto made = std::make_unique<HandoffEngine>();
     made->faults.silent = silent;
     made->device = std::make_unique<GatedDevice>(link_gbps);

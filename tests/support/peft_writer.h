@@ -16,7 +16,7 @@ namespace tandem::testing {
 
 // An adapter of one rank on `modules` of all layers, in dir/name; f32. Same seed, same adapter.
 inline std::string write_peft_adapter(const TempDir& dir, const std::string& name,
-                                      const ModelConfig& config, std::int32_t rank,
+                                      const ModelSpec& config, std::int32_t rank,
                                       const std::vector<Module>& modules, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> uniform(-0.1F, 0.1F);
@@ -30,7 +30,7 @@ inline std::string write_peft_adapter(const TempDir& dir, const std::string& nam
   for (const Module module : modules) {
     targets += fmt::format("{}\"{}\"", targets.empty() ? "" : ",", to_string(module));
   }
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     for (const Module module : modules) {
       const std::string path =
           fmt::format("base_model.model.model.layers.{}.{}.{}", layer,

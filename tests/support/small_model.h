@@ -3,23 +3,22 @@
 
 #include <cstdint>
 
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem::test {
 
-inline ModelConfig small_model(std::int64_t num_layers) {
-  ModelConfig config;
-  config.architecture = Architecture::llama;
-  config.hidden_size = 64;
-  config.num_layers = num_layers;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.ffn_size = 160;
-  config.vocab_size = 4096;  // the demo model's tokenizer suits it
-  config.max_position_embeddings = 512;
-  config.eos_token_ids = {1};
-  return config;
+inline ModelSpec small_model(std::int64_t num_layers) {
+  DecoderShape shape;
+  shape.hidden_size = 64;
+  shape.num_layers = num_layers;
+  shape.num_heads = 4;
+  shape.num_kv_heads = 2;
+  shape.head_dim = 16;
+  shape.ffn_size = 160;
+  shape.vocab_size = 4096;  // the demo model's tokenizer suits it
+  shape.max_position_embeddings = 512;
+  shape.eos_token_ids = {1};
+  return decoder_of(shape);
 }
 
 }  // namespace tandem::test

@@ -6,12 +6,13 @@
 
 #include "base/check.h"
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/test_device.h"
 
 namespace tandem::test {
 namespace {
 
-std::unique_ptr<TestEngine> assemble(const std::filesystem::path& tokenizer_dir, ModelConfig config,
+std::unique_ptr<TestEngine> assemble(const std::filesystem::path& tokenizer_dir, ModelSpec config,
                                      const WeightSource& weights, DType dtype,
                                      const EngineOptions& options, int num_devices = 1) {
   auto result = std::make_unique<TestEngine>();
@@ -48,7 +49,7 @@ EngineOptions small_engine_options(std::int32_t max_model_len) {
 
 std::unique_ptr<TestEngine> TestEngine::load(const std::filesystem::path& dir, DType dtype,
                                              const EngineOptions& options, int num_devices) {
-  auto config = load_model_config(dir);
+  auto config = load_model_spec(dir);
   TANDEM_CHECK(config.ok(), "{}", config.status().message());
   auto weights = open_checkpoint(dir);
   TANDEM_CHECK(weights.ok(), "{}", weights.status().message());
@@ -66,7 +67,7 @@ std::unique_ptr<TestEngine> TestEngine::load(const std::filesystem::path& dir, D
   return result;
 }
 
-std::unique_ptr<TestEngine> TestEngine::dummy(const ModelConfig& config, DType dtype,
+std::unique_ptr<TestEngine> TestEngine::dummy(const ModelSpec& config, DType dtype,
                                               const EngineOptions& options) {
   return assemble("data/demo-llama", config, *make_dummy_weights(7), dtype, options);
 }

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "engine/batching/engine.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/device.h"
 
@@ -20,7 +20,7 @@ EngineOptions small_engine_options(std::int32_t max_model_len = 512);
 struct TestEngine {
   std::unique_ptr<Device> device;
   std::vector<std::unique_ptr<Device>> others;  // that share the model with it
-  ModelConfig config;
+  ModelSpec config;
   std::unique_ptr<Tokenizer> tokenizer;
   SteadyClock clock;
   std::unique_ptr<Engine> engine;
@@ -29,7 +29,7 @@ struct TestEngine {
   static std::unique_ptr<TestEngine> load(const std::filesystem::path& dir, DType dtype,
                                           const EngineOptions& options, int num_devices = 1);
   // Random weights of any shape; the demo model's tokenizer.
-  static std::unique_ptr<TestEngine> dummy(const ModelConfig& config, DType dtype,
+  static std::unique_ptr<TestEngine> dummy(const ModelSpec& config, DType dtype,
                                            const EngineOptions& options);
 };
 

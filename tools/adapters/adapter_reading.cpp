@@ -10,15 +10,15 @@
 
 namespace tandem {
 
-Result<ModelConfig> ModelShapes::find(const std::string& model) {
+Result<ModelSpec> ModelShapes::find(const std::string& model) {
   const auto found = known_.find(model);
   if (found != known_.end()) return found->second;
-  TANDEM_ASSIGN(ModelConfig config, find_model_config(model));
+  TANDEM_ASSIGN(ModelSpec config, find_model_spec(model));
   known_.emplace(model, config);
   return config;
 }
 
-Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelConfig& config,
+Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelSpec& config,
                                          DType dtype, bool follow_links_outside) {
   std::error_code failure;
   // The folder may be moved to by a link; what counts is where it is now.

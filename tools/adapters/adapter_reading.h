@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "scheduler/registry/registry_entries.h"
 
 namespace tandem {
@@ -15,14 +15,14 @@ namespace tandem {
 class ModelShapes {
  public:
   // `model`: a folder, or a preset's name.
-  Result<ModelConfig> find(const std::string& model);
+  Result<ModelSpec> find(const std::string& model);
 
  private:
-  std::map<std::string, ModelConfig> known_;
+  std::map<std::string, ModelSpec> known_;
 };
 
 // Reads and checks all of the folder. Name, version, model, owner and time are left to the caller.
-Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelConfig& config,
+Result<AdapterEntry> read_adapter_folder(const std::string& folder, const ModelSpec& config,
                                          DType dtype, bool follow_links_outside);
 
 // Ok: what is in the entry's folder now is what the entry says. `model` in place of the entry's,

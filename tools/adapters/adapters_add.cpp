@@ -58,7 +58,7 @@ Result<int> add(const AdaptersCall& call, Registry& registry) {
   const AdaptersSettings& s = call.settings;
   const std::string& name = call.words[0];
   TANDEM_TRY(check_adapter_name(name));
-  TANDEM_ASSIGN(const ModelConfig config, find_model_config(s.engine.model));
+  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(s.engine.model));
   TANDEM_ASSIGN(const DType dtype, choose_dtype(s.engine, config, false));
   Result<AdapterEntry> read =
       read_adapter_folder(call.words[1], config, dtype, s.engine.follow_links_outside);

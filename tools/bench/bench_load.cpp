@@ -13,7 +13,7 @@
 #include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/loader/weights.h"
-#include "engine/model/model_weights.h"
+#include "engine/model/weights/model_weights.h"
 #include "tools/bench/bench_load.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/bench/common/command_line.h"
@@ -53,11 +53,11 @@ struct TensorPlan {
   }
 };
 
-std::vector<TensorPlan> tensors_of(const ModelConfig& c) {
+std::vector<TensorPlan> tensors_of(const ModelSpec& c) {
   std::vector<TensorPlan> plan = {{"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}},
                                   {"lm_head.weight", {c.vocab_size, c.hidden_size}},
                                   {"model.norm.weight", {c.hidden_size}}};
-  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < c.num_layers(); ++layer) {
     const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
       plan.push_back({fmt::format("model.layers.{}.{}.weight", layer, name), std::move(shape)});
     };
@@ -67,16 +67,15 @@ std::vector<TensorPlan> tensors_of(const ModelConfig& c) {
     add("self_attn.k_proj", {c.kv_size(), c.hidden_size});
     add("self_attn.v_proj", {c.kv_size(), c.hidden_size});
     add("self_attn.o_proj", {c.hidden_size, c.q_size()});
-    add("mlp.gate_proj", {c.ffn_size, c.hidden_size});
-    add("mlp.up_proj", {c.ffn_size, c.hidden_size});
-    add("mlp.down_proj", {c.hidden_size, c.ffn_size});
+    add("mlp.gate_proj", {c.mlp().size, c.hidden_size});
+    add("mlp.up_proj", {c.mlp().size, c.hidden_size});
+    add("mlp.down_proj", {c.hidden_size, c.mlp().size});
   }
   return plan;
 }
 
 // DIR/model.safetensors with what `source` gives. Leaves it in the page cache.
-Status write_checkpoint(const fs::path& dir, const ModelConfig& config,
-                        const WeightSource& source) {
+Status write_checkpoint(const fs::path& dir, const ModelSpec& config, const WeightSource& source) {
   const std::vector<TensorPlan> plan = tensors_of(config);
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   std::size_t offset = 0;
@@ -106,7 +105,7 @@ Status write_checkpoint(const fs::path& dir, const ModelConfig& config,
 }
 
 // What was loaded is what was written: embedding, head, and one matrix of every layer.
-Status check_loaded(const ModelConfig& config, const WeightSource& source,
+Status check_loaded(const ModelSpec& config, const WeightSource& source,
                     const ModelWeights& weights) {
   std::vector<std::byte> expected;
   const auto same = [&](const std::string& name, const TensorView& view) -> Status {
@@ -119,10 +118,10 @@ Status check_loaded(const ModelConfig& config, const WeightSource& source,
     return {};
   };
   TANDEM_TRY(same("model.embed_tokens.weight", weights.embedding()));
-  TANDEM_TRY(same("lm_head.weight", weights.head()));
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  TANDEM_TRY(same("lm_head.weight", weights.head().data));
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     TANDEM_TRY(same(fmt::format("model.layers.{}.mlp.down_proj.weight", layer),
-                    weights.layer(layer).down));
+                    weights.layer(layer).down.data));
   }
   return {};
 }
@@ -151,14 +150,16 @@ class TemporaryFolder {
 
 Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& settings,
                        const ReportSettings& reporting, const std::string& command) {
-  ModelConfig config = *model_preset("llama-2-7b");
-  config.num_layers = 0;
+  ModelSpec config = *model_preset("llama-2-7b");
+  const LayerSpec one = config.layers.front();
+  config.layers.clear();
   const auto without = static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16));
-  config.num_layers = 1;
+  config.layers = {one};
   const double layer =
       static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16)) - without;
-  config.num_layers = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>((settings.size_gb * 1e9 - without) / layer));
+  config.layers.resize(std::max<std::size_t>(
+                           1, static_cast<std::size_t>((settings.size_gb * 1e9 - without) / layer)),
+                       one);
   const auto bytes = static_cast<double>(ModelWeights::bytes_needed(config, {}, DType::bf16));
 
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(engine));
@@ -169,7 +170,7 @@ Result<int> bench_load(const EngineSettings& engine, const LoadBenchSettings& se
   BenchReport report("load", command);
   report.fact("device", device->info().name);
   report.fact("checkpoint",
-              fmt::format("{} bf16, {} layers", bytes_text(bytes), config.num_layers));
+              fmt::format("{} bf16, {} layers", bytes_text(bytes), config.num_layers()));
 
   TANDEM_ASSIGN(const auto folder, TemporaryFolder::create(settings.folder));
   const auto source = make_dummy_weights(kSeed);

@@ -72,11 +72,11 @@ class FirstTokens {
     const std::size_t bytes = adapters_.host_tier_bytes(adapters, kBudgetRank);
     with.host_tier_gb = static_cast<double>(bytes) / 1e9;
     with.max_device_adapters = std::max(with.max_device_adapters, adapters + 2);
-    const ModelConfig& c = target_.config;
+    const ModelSpec& c = target_.config;
     with.max_model_len = std::min<std::int64_t>(kContext, c.max_position_embeddings);
     if (with.pool_gb == 0) {
       const auto context =
-          static_cast<double>(4 * with.max_model_len * c.num_layers * c.kv_size()) *
+          static_cast<double>(4 * with.max_model_len * c.num_layers() * c.kv_size()) *
           static_cast<double>(size_of(target_.dtype));
       with.pool_gb = 2 * (static_cast<double>(bytes) + context) / 1e9;
     }

@@ -121,7 +121,7 @@ class Measurement {
   }
 
   Result<Profile> run() {
-    TANDEM_ASSIGN(target_.config, find_model_config(engine_.model));
+    TANDEM_ASSIGN(target_.config, find_model_spec(engine_.model));
     const auto num_devices = static_cast<std::int32_t>(engine_.tensor_parallel);
     TANDEM_TRY(check_shards(target_.config, num_devices));
     target_.shape = shape_of_shard(target_.config, num_devices);
@@ -212,7 +212,7 @@ Result<Profile> find_profile(const EngineSettings& engine, const ProfileSettings
     return profile;
   }
   const std::string model = engine.model == "auto" ? "llama-2-7b" : engine.model;
-  TANDEM_ASSIGN(const ModelConfig config, find_model_config(model));
+  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(model));
   Profile built_in;
   built_in.workers = 12;
   built_in.model = ProfileModel::of(config, DType::bf16, model, 1);

@@ -128,16 +128,16 @@ Result<PlanQuestion> parse_question(std::string_view text, PlanQuestion question
   return question;
 }
 
-ModelConfig shape_of(const ProfileModel& model) {
-  ModelConfig config;
-  config.hidden_size = model.hidden_size;
-  config.num_layers = model.num_layers;
-  config.num_heads = model.num_heads;
-  config.num_kv_heads = model.num_kv_heads;
-  config.head_dim = model.head_dim;
-  config.ffn_size = model.ffn_size;
-  config.vocab_size = model.vocab_size;
-  return config;
+ModelSpec shape_of(const ProfileModel& model) {
+  DecoderShape shape;
+  shape.hidden_size = model.hidden_size;
+  shape.num_layers = model.num_layers;
+  shape.num_heads = model.num_heads;
+  shape.num_kv_heads = model.num_kv_heads;
+  shape.head_dim = model.head_dim;
+  shape.ffn_size = model.ffn_size;
+  shape.vocab_size = model.vocab_size;
+  return decoder_of(shape);
 }
 
 namespace {

@@ -30,8 +30,8 @@ struct PlanQuestion {
 // message names the word and the known ones. modules: qkv, all7, or a list as in q,o,down.
 Result<PlanQuestion> parse_question(std::string_view text, PlanQuestion defaults = {});
 
-// A ModelConfig with what the planner needs of it.
-ModelConfig shape_of(const ProfileModel& model);
+// A ModelSpec with what the planner needs of it.
+ModelSpec shape_of(const ProfileModel& model);
 
 struct PlanAnswer {
   PlanRequest request;

@@ -190,12 +190,12 @@ class GemmStage : public ProfileStage {
  public:
   Status prepare(const ProfileTarget& target) {
     Device& device = *target.devices.front();
-    const ModelConfig& c = target.shape;
+    const ModelSpec& c = target.shape;
     dtype_ = target.dtype;
     shapes_ = {{{c.q_size() + 2 * c.kv_size(), c.hidden_size},
                 {c.hidden_size, c.q_size()},
-                {2 * c.ffn_size, c.hidden_size},
-                {c.hidden_size, c.ffn_size}}};
+                {2 * c.mlp().size, c.hidden_size},
+                {c.hidden_size, c.mlp().size}}};
     std::int64_t elements = 0;
     std::int64_t widest = 0;
     for (const auto& [out, in] : shapes_) {
@@ -236,7 +236,7 @@ class GemmStage : public ProfileStage {
       for (const auto& [out, in] : shapes_) {
         GemmArgs args;
         args.x = {x_.data(), dtype_, {rows, in}};
-        args.w = {w, dtype_, {out, in}};
+        args.w = TensorView(w, dtype_, {out, in});
         args.y = {y_.data(), dtype_, {rows, out}};
         stream_->gemm(args);
         w += static_cast<std::size_t>(out * in) * size_of(dtype_);

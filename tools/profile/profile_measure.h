@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "engine/loader/model_config.h"
-#include "engine/model/model_weights.h"
+#include "engine/model/spec/model_spec.h"
+#include "engine/model/weights/model_weights.h"
 #include "gpu/device.h"
 #include "tools/profile/profile_passes.h"
 
@@ -16,8 +16,8 @@ namespace tandem {
 
 struct ProfileTarget {
   std::vector<Device*> devices;  // that share the model; not empty
-  ModelConfig config;            // of the whole model
-  ModelConfig shape;             // of one device's part
+  ModelSpec config;              // of the whole model
+  ModelSpec shape;               // of one device's part
   DType dtype = DType::bf16;
   std::vector<int> worker_cpus;  // a worker each; may be empty
   std::vector<int> engine_cpus;  // for whoever gives them jobs; the measuring thread runs there

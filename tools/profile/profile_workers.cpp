@@ -80,7 +80,7 @@ struct WorkerWeights {
   std::size_t next = 0;  // where the next job's begin
 };
 
-std::array<std::int64_t, 3> outs_of(const ModelConfig& c) {
+std::array<std::int64_t, 3> outs_of(const ModelSpec& c) {
   return {c.q_size(), c.kv_size(), c.kv_size()};
 }
 
@@ -100,7 +100,7 @@ class ProfiledWorkers {
       : target_(target), weights_(weights), gap_s_(gap_s) {}
 
   Status prepare() {
-    const ModelConfig& c = target_.config;
+    const ModelSpec& c = target_.config;
     outs_ = outs_of(c);
     MailboxShape shape;
     shape.dtype = target_.dtype;
@@ -310,7 +310,7 @@ class WorkerStage : public ProfileStage {
       if (table.name != "prefill" || table.rows.empty()) continue;
       const std::vector<double> seconds = table.column("seconds");
       layer_s = *std::min_element(seconds.begin(), seconds.end()) /
-                static_cast<double>(target_.config.num_layers);
+                static_cast<double>(target_.config.num_layers());
     }
     return std::min(0.7 * layer_s, 2e-4);
   }

@@ -42,7 +42,7 @@ Result<int> replay(const std::string& file, EngineSettings settings) {
   if (settings.model.empty()) settings.model = source.path;
   settings.load_format = source.load_format;
   settings.seed = source.seed;
-  TANDEM_ASSIGN(const ModelConfig config, find_model_config(settings.model));
+  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(settings.model));
   TANDEM_ASSIGN(const std::unique_ptr<WeightSource> weights, open_weights(settings));
   TANDEM_ASSIGN(const std::unique_ptr<Device> device, make_device(settings));
   const SteadyClock clock;

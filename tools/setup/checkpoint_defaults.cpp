@@ -68,7 +68,7 @@ SamplingParams read_sampling_defaults(const fs::path& model) {
   return sampling;
 }
 
-void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelConfig& config) {
+void add_tokenizer_end(const fs::path& model, const Tokenizer& tokenizer, ModelSpec& config) {
   std::optional<std::string> name = named_end(read_object(model / "tokenizer_config.json"));
   if (!name) name = named_end(read_object(model / "special_tokens_map.json"));
   if (!name) return;

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "engine/service/generation.h"
 #include "engine/tokenizer/tokenizer.h"
 
@@ -18,6 +18,6 @@ SamplingParams read_sampling_defaults(const std::filesystem::path& model);
 // config.json nor generation_config.json has it: fine-tuned models often say it there alone. A file
 // that cannot be read is passed over with a warning.
 void add_tokenizer_end(const std::filesystem::path& model, const Tokenizer& tokenizer,
-                       ModelConfig& config);
+                       ModelSpec& config);
 
 }  // namespace tandem

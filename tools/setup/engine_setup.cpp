@@ -14,6 +14,7 @@
 #include "engine/adapters/base_name.h"
 #include "engine/loader/foreign_checkpoint.h"
 #include "engine/loader/peft/peft_folder.h"
+#include "engine/model/families/registry.h"
 #include "gpu/cuda/cuda_device.h"
 #include "shm/region.h"
 #include "tools/cli/progress.h"
@@ -176,8 +177,8 @@ Status check_collectives(const EngineSettings& settings) {
                  settings.collectives);
 }
 
-Result<ModelConfig> config_of_folder(const fs::path& folder) {
-  Result<ModelConfig> config = load_model_config(folder);
+Result<ModelSpec> config_of_folder(const fs::path& folder) {
+  Result<ModelSpec> config = load_model_spec(folder);
   if (config || config.status().code() != StatusCode::not_found) return config;
   std::error_code ignored;
   if (fs::exists(folder / "adapter_config.json", ignored)) {
@@ -286,7 +287,7 @@ Result<HostDeviceOptions> choose_host_options(const EngineSettings& settings) {
   return host_options_of(settings, plan);
 }
 
-Result<ModelConfig> find_model_config(const std::string& model) {
+Result<ModelSpec> find_model_spec(const std::string& model) {
   std::error_code ignored;
   if (fs::is_directory(model, ignored)) return config_of_folder(model);
   if (auto preset = model_preset(model)) return *std::move(preset);
@@ -316,15 +317,14 @@ Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& setting
   return open_checkpoint(settings.model);
 }
 
-Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config, bool on_gpu) {
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& config, bool on_gpu) {
   if (settings.dtype != "auto") return parse_dtype(settings.dtype);
   // A GPU computes in f32 for tests, not for speed.
   return on_gpu && config.dtype == DType::f32 ? DType::bf16 : config.dtype;
 }
 
-Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
-                                            const ModelConfig& config, DType dtype,
-                                            const Device& device) {
+Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& config,
+                                            DType dtype, const Device& device) {
   if (settings.max_model_len > config.max_position_embeddings) {
     return invalid("max_model_len: {} is more than the {} positions of the model; lower it",
                    settings.max_model_len, config.max_position_embeddings);
@@ -387,7 +387,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
   FirstAdapters first(adapters, settings.strict_adapters);
   TANDEM_TRY(first.check_each(
       [&](const NamedAdapter& adapter) { return check_name(adapter, setup->model_name); }));
-  TANDEM_ASSIGN(setup->config, find_model_config(settings.model));
+  TANDEM_ASSIGN(setup->config, find_model_spec(settings.model));
   TANDEM_TRY(check_shards(setup->config, static_cast<std::int32_t>(settings.tensor_parallel)));
   if (settings.tensor_parallel > 1 && !settings.record_steps.empty()) {
     return invalid("record_steps: steps of several devices are not recorded; leave it out");
@@ -424,7 +424,7 @@ Result<std::unique_ptr<EngineSetup>> set_up_engine(const EngineSettings& setting
       make_text_codec(*setup->tokenizer, setup->chat_templates.get(),
                       as_text ? SpecialTokensInContent::text : SpecialTokensInContent::tokens);
   log::info("{} ({}, {}) on {}: context {} tokens, {} pages of {}", setup->model_name,
-            to_string(setup->config.architecture), to_string(setup->dtype), device_name(*setup),
+            setup->config.family, to_string(setup->dtype), device_name(*setup),
             options.max_model_len, options.num_pages, options.page_tokens);
 
   const bool terminal = Progress::is_terminal(STDERR_FILENO);

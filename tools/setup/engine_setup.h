@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/batching/engine.h"
-#include "engine/loader/model_config.h"
 #include "engine/loader/weights.h"
+#include "engine/model/spec/model_spec.h"
 #include "engine/server/messages/text_codec.h"
 #include "engine/server/options/server_options.h"
 #include "engine/tokenizer/jinja/chat_templates.h"
@@ -25,7 +25,7 @@ namespace tandem {
 // Members are destroyed last first: the engine before all that it uses.
 struct EngineSetup {
   SteadyClock clock;
-  ModelConfig config;
+  ModelSpec config;
   DType dtype = DType::bf16;
   std::string model_name;
   TakenCores cores;
@@ -63,11 +63,10 @@ Result<std::vector<std::unique_ptr<Device>>> make_devices(const EngineSettings& 
 bool is_for_gpu(const EngineSettings& settings);  // unless that fails
 Result<std::unique_ptr<WeightSource>> open_weights(const EngineSettings& settings);
 // From DIR/config.json, or a preset's shape when `model` names one.
-Result<ModelConfig> find_model_config(const std::string& model);
-Result<DType> choose_dtype(const EngineSettings& settings, const ModelConfig& config, bool on_gpu);
+Result<ModelSpec> find_model_spec(const std::string& model);
+Result<DType> choose_dtype(const EngineSettings& settings, const ModelSpec& config, bool on_gpu);
 // Context length and pages that fit the settings and the memory; logs what it chose.
-Result<EngineOptions> choose_engine_options(const EngineSettings& settings,
-                                            const ModelConfig& config, DType dtype,
-                                            const Device& device);
+Result<EngineOptions> choose_engine_options(const EngineSettings& settings, const ModelSpec& config,
+                                            DType dtype, const Device& device);
 
 }  // namespace tandem

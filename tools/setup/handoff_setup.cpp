@@ -47,7 +47,7 @@ void tell_of_no_workers(const EngineSettings& settings, const DeviceInfo& device
 
 }  // namespace
 
-Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelConfig& config,
+Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& config,
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name, const PinPlan& plan) {
   HandoffOptions options;

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "cpu_lora/topology/pin_plan.h"
 #include "engine/handoff/handoff_options.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "gpu/device.h"
 #include "tools/cli/settings.h"
 
@@ -14,7 +14,7 @@ namespace tandem {
 
 // No groups where the plan has no workers, by choice or for want of cores, or because the adapter
 // mode has none; the log says which. A profile that does not fit is an error.
-Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelConfig& config,
+Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const ModelSpec& config,
                                       DType dtype, const DeviceInfo& device,
                                       const std::string& model_name, const PinPlan& plan);
 

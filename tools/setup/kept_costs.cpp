@@ -82,9 +82,8 @@ void KeptCosts::keep(const EngineLessons& lessons) {
       written.message());
 }
 
-std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings,
-                                           const ModelConfig& config, DType dtype,
-                                           const DeviceInfo& device,
+std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const ModelSpec& config,
+                                           DType dtype, const DeviceInfo& device,
                                            const HandoffOptions& handoff) {
   if (settings.learned_costs == kNone || handoff.groups.empty()) return nullptr;
   if (!goes_by_figures(settings.mode())) return nullptr;

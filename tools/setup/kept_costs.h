@@ -8,7 +8,7 @@
 
 #include "base/dtype.h"
 #include "engine/handoff/handoff_options.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "engine/profile/profile.h"
 #include "gpu/device.h"
 #include "scheduler/coldstart/engine_lessons.h"
@@ -38,8 +38,8 @@ class KeptCosts {
 };
 
 // Null where nothing is planned by figures, or nothing is to be kept (settings.learned_costs).
-std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings,
-                                           const ModelConfig& config, DType dtype,
-                                           const DeviceInfo& device, const HandoffOptions& handoff);
+std::unique_ptr<KeptCosts> open_kept_costs(const EngineSettings& settings, const ModelSpec& config,
+                                           DType dtype, const DeviceInfo& device,
+                                           const HandoffOptions& handoff);
 
 }  // namespace tandem

@@ -33,26 +33,26 @@ std::vector<std::string> model_preset_names() {
   return names;
 }
 
-std::optional<ModelConfig> model_preset(std::string_view name) {
+std::optional<ModelSpec> model_preset(std::string_view name) {
   for (const Preset& preset : kPresets) {
     if (name != preset.name) continue;
-    ModelConfig config;
-    config.hidden_size = preset.hidden;
-    config.num_layers = preset.layers;
-    config.num_heads = preset.heads;
-    config.num_kv_heads = preset.kv_heads;
-    config.head_dim = preset.head_dim;
-    config.ffn_size = preset.ffn;
-    config.vocab_size = preset.vocab;
-    config.max_position_embeddings = preset.positions;
-    config.tie_word_embeddings = preset.tied;
-    config.rope.theta = preset.theta;
+    DecoderShape shape;
+    shape.hidden_size = preset.hidden;
+    shape.num_layers = preset.layers;
+    shape.num_heads = preset.heads;
+    shape.num_kv_heads = preset.kv_heads;
+    shape.head_dim = preset.head_dim;
+    shape.ffn_size = preset.ffn;
+    shape.vocab_size = preset.vocab;
+    shape.max_position_embeddings = preset.positions;
+    shape.tie_word_embeddings = preset.tied;
+    shape.rotary.theta = preset.theta;
     if (preset.llama3_rope) {
-      RopeConfig::Llama3Scaling scaling;
+      RotarySpec::Llama3Scaling scaling;
       scaling.factor = preset.rope_factor;
-      config.rope.llama3 = scaling;
+      shape.rotary.llama3 = scaling;
     }
-    return config;
+    return decoder_of(shape);
   }
   return std::nullopt;
 }

@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
 std::vector<std::string> model_preset_names();
-std::optional<ModelConfig> model_preset(std::string_view name);
+std::optional<ModelSpec> model_preset(std::string_view name);
 
 // What people call a model by its folder or shape: the last name of it, or "model" where that is
 // none.

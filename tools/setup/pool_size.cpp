@@ -9,8 +9,8 @@
 #include "base/memory/memory_info.h"
 #include "engine/batching/request_limits.h"
 #include "engine/memory/pool_layout.h"
-#include "engine/model/llama.h"
-#include "engine/model/model_weights.h"
+#include "engine/model/model.h"
+#include "engine/model/weights/model_weights.h"
 #include "tools/setup/memory_needs.h"
 
 namespace tandem {
@@ -50,7 +50,7 @@ Result<std::int64_t> pages_of_setting(const EngineSettings& settings, const Pool
 
 }  // namespace
 
-Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelConfig& config,
+Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const ModelSpec& config,
                                        DType dtype, std::int64_t max_model_len,
                                        const Device& device, std::size_t host_tier_bytes) {
   const Shard shard{0, static_cast<std::int32_t>(settings.tensor_parallel)};  // of the most bytes
@@ -66,7 +66,7 @@ Result<std::int64_t> choose_pool_pages(const EngineSettings& settings, const Mod
                               : std::min(device.info().memory_bytes, available_memory()) /
                                     static_cast<std::size_t>(shard.size));
   const auto weights = static_cast<double>(ModelWeights::bytes_needed(config, shard, dtype));
-  const auto work = static_cast<double>(LlamaModel::workspace_bytes(config, shard, dtype, limits));
+  const auto work = static_cast<double>(Model::workspace_bytes(config, shard, dtype, limits));
   const double left = memory - weights - work;
   const auto page_bytes = static_cast<double>(layout.page_bytes);
   const std::optional<MemoryLimit> limit = read_memory_limit();

@@ -21,13 +21,13 @@ ProfileMachine this_machine(const DeviceInfo& device) {
           .quota_cpus = quota ? quota->cpus : 0};
 }
 
-ProfileModel this_model(const ModelConfig& config, DType dtype, const std::string& model,
+ProfileModel this_model(const ModelSpec& config, DType dtype, const std::string& model,
                         std::int64_t devices) {
   return ProfileModel::of(config, dtype, name_of_model(model), devices);
 }
 
-Result<CostModel> choose_costs(const EngineSettings& settings, const ModelConfig& config,
-                               DType dtype, const DeviceInfo& device) {
+Result<CostModel> choose_costs(const EngineSettings& settings, const ModelSpec& config, DType dtype,
+                               const DeviceInfo& device) {
   if (settings.profile.empty()) {
     CostModel costs;
     costs.element_bytes = static_cast<std::int32_t>(size_of(dtype));

@@ -17,7 +17,7 @@
 #include "engine/loader/adapter.h"
 #include "engine/memory/chunk_table.h"
 #include "engine/memory/kv_cache.h"
-#include "engine/model/llama.h"
+#include "engine/model/model.h"
 #include "gpu/device.h"
 #include "gpu/ops.h"
 

@@ -23,7 +23,7 @@
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
 #include "engine/memory/reclaimable.h"
-#include "engine/model/llama.h"
+#include "engine/model/model.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -51,7 +51,7 @@ class DeviceTable {
  public:
   // For adapters of up to `max_rank` of a model of shape `config`. The devices' memory and `pool`
   // outlive it.
-  static Result<DeviceTable> create(std::span<const TierDevice> devices, const ModelConfig& config,
+  static Result<DeviceTable> create(std::span<const TierDevice> devices, const ModelSpec& config,
                                     DType dtype, std::int32_t max_rank, std::int32_t num_slots,
                                     PagePool& pool);
 

@@ -9,7 +9,7 @@
 namespace tandem {
 
 Result<std::unique_ptr<DeviceTier>> DeviceTier::create(std::span<const TierDevice> devices,
-                                                       const ModelConfig& config, DType dtype,
+                                                       const ModelSpec& config, DType dtype,
                                                        std::int32_t max_rank,
                                                        std::int32_t num_slots, PagePool& pool,
                                                        const LoadSignals& signals) {

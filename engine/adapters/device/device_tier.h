@@ -60,12 +60,12 @@ class DeviceTier {
  public:
   // `devices`, which outlive it like `pool`, share a model of shape `config`.
   static Result<std::unique_ptr<DeviceTier>> create(std::span<const TierDevice> devices,
-                                                    const ModelConfig& config, DType dtype,
+                                                    const ModelSpec& config, DType dtype,
                                                     std::int32_t max_rank, std::int32_t num_slots,
                                                     PagePool& pool,
                                                     const LoadSignals& signals = {});
   // Of one device.
-  static Result<std::unique_ptr<DeviceTier>> create(Device& device, const ModelConfig& config,
+  static Result<std::unique_ptr<DeviceTier>> create(Device& device, const ModelSpec& config,
                                                     DType dtype, std::int32_t max_rank,
                                                     std::int32_t num_slots, const KvCache& memory,
                                                     PagePool& pool,

@@ -42,7 +42,7 @@ class LoadQueue::Guard {
   const int exceptions_;
 };
 
-LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelConfig& config,
+LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelSpec& config,
                      const LoadSignals& signals, DeviceTable& table)
     : device_(device.device),
       memory_(device.memory),
@@ -60,7 +60,7 @@ LoadQueue::LoadQueue(const TierDevice& device, std::size_t rank, const ModelConf
 }
 
 Result<std::unique_ptr<LoadQueue>> LoadQueue::create(const TierDevice& device, std::size_t rank,
-                                                     const ModelConfig& config,
+                                                     const ModelSpec& config,
                                                      const LoadSignals& signals,
                                                      DeviceTable& table) {
   std::unique_ptr<LoadQueue> queue(new LoadQueue(device, rank, config, signals, table));

@@ -32,8 +32,8 @@
 #include "engine/adapters/device/device_table.h"
 #include "engine/adapters/device/load_timer.h"
 #include "engine/memory/kv_cache.h"
-#include "engine/model/llama.h"
-#include "engine/model/steps_in_flight.h"
+#include "engine/model/model.h"
+#include "engine/model/step/steps_in_flight.h"
 #include "engine/service/counted_values.h"
 #include "gpu/device.h"
 #include "scheduler/coldstart/load_piece.h"
@@ -81,7 +81,7 @@ class LoadQueue {
   // To the device of this rank of `table`'s, what belongs there of adapters of a model of shape
   // `config`. `table` and the device's memory outlive it.
   static Result<std::unique_ptr<LoadQueue>> create(const TierDevice& device, std::size_t rank,
-                                                   const ModelConfig& config,
+                                                   const ModelSpec& config,
                                                    const LoadSignals& signals, DeviceTable& table);
   ~LoadQueue();  // waits for what is on the stream
 
@@ -184,7 +184,7 @@ class LoadQueue {
     std::uint32_t generation;  // of its load
   };
 
-  LoadQueue(const TierDevice& device, std::size_t rank, const ModelConfig& config,
+  LoadQueue(const TierDevice& device, std::size_t rank, const ModelSpec& config,
             const LoadSignals& signals, DeviceTable& table);
   // Whatever leaves the scope by an exception has torn a load.
   class Guard;
@@ -211,8 +211,8 @@ class LoadQueue {
   Device* device_;
   const KvCache* memory_;
   const std::size_t rank_;
-  const ModelConfig config_;
-  const ModelConfig shape_;  // of a shard
+  const ModelSpec config_;
+  const ModelSpec shape_;  // of a shard
   const LoadSignals signals_;
   DeviceTable* table_;
   std::array<std::unique_ptr<Event>, kMaxStepsInFlight> steps_;  // by the steps' numbers

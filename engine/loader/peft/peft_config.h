@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/json.h"
-#include "engine/loader/model_config.h"
 #include "engine/loader/peft/module_match.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
@@ -45,10 +45,10 @@ struct PlannedModule {
 
 // The modules of the base that the adapter adapts, by layer and then in the order of Module; at
 // least one. Refuses layers that the base does not have, and the embedding and head.
-Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelConfig& config);
+Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& config);
 // The names in the list `target_modules` that no module of the base has. Trainers write one list
 // for many families of models, and PEFT passes over what the base at hand lacks.
-std::vector<std::string> targets_not_in(const ModelConfig& config, const PeftConfig& peft);
+std::vector<std::string> targets_not_in(const ModelSpec& config, const PeftConfig& peft);
 
 // "model.layers.3.self_attn.q_proj"
 std::string module_path(std::int64_t layer, Module module);

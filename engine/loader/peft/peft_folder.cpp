@@ -100,11 +100,11 @@ Status check_tensor(std::string_view path, std::string_view letter, const Tensor
 }
 
 // What a tensor without a plan is: of a module that the base lacks, or of one not targeted.
-Status explain_extra(std::string_view path, const ModelConfig& config) {
+Status explain_extra(std::string_view path, const ModelSpec& config) {
   if (path == "lm_head" || path.ends_with("embed_tokens")) {
     return invalid("there is LoRA on {}: the embedding and the head are not supported", path);
   }
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     for (int m = 0; m < kNumModules; ++m) {
       if (module_path(layer, static_cast<Module>(m)) == path) {
         return invalid("there are tensors for {}, which adapter_config.json does not target", path);
@@ -140,7 +140,7 @@ bool all_finite(const std::byte* data, std::size_t count, DType dtype) {
 }
 
 Result<std::vector<PeftJob>> plan_jobs(const std::vector<PlannedModule>& plan, Pairs pairs,
-                                       const ModelConfig& config, Adapter& adapter) {
+                                       const ModelSpec& config, Adapter& adapter) {
   std::vector<PeftJob> jobs;
   for (const PlannedModule& planned : plan) {
     const std::string path = module_path(planned.layer, planned.module);
@@ -211,7 +211,7 @@ Status explain_missing_weights(const Folder& opened, Status status) {
 }  // namespace
 
 // Identities are taken before anything is read, so that they stand for no older bytes.
-Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& config, DType dtype,
+Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelSpec& config, DType dtype,
                                     const LinkRule& links,
                                     std::shared_ptr<const FileProgress> writing) {
   TANDEM_CHECK(dtype != DType::i32);
@@ -237,7 +237,7 @@ Result<PeftFolder> PeftFolder::open(const fs::path& dir, const ModelConfig& conf
   adapter.path = dir.string();
   adapter.base_model = peft.base_model;
   adapter.dtype = dtype;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers));
+  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
   Result<Pairs> pairs = pair_tensors(header);
   if (!pairs) return folder.with_path(pairs.status());
   Result<std::vector<PeftJob>> jobs = plan_jobs(*plan, *std::move(pairs), config, adapter);

@@ -28,7 +28,7 @@ class PeftFolder {
   // Refuses as load_peft_adapter() says, but for weights that are not finite.
   // Messages name its files, never where it lies. `writing`: of the weights' file, where somebody
   // still writes it; whatever reads of it then waits for what it needs.
-  static Result<PeftFolder> open(const std::filesystem::path& dir, const ModelConfig& config,
+  static Result<PeftFolder> open(const std::filesystem::path& dir, const ModelSpec& config,
                                  DType dtype, const LinkRule& links,
                                  std::shared_ptr<const FileProgress> writing = nullptr);
   // Opens the folder that `source` describes, and reads nothing. Null: its files are others now, or

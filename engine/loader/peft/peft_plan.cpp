@@ -17,10 +17,10 @@ constexpr std::array<Module, kNumModules> kAllModules = {
     Module::q, Module::k, Module::v, Module::o, Module::gate, Module::up, Module::down};
 constexpr std::array<std::string_view, 2> kOutsideLayers = {"model.embed_tokens", "lm_head"};
 
-Status check_base_has_layers(const PeftConfig& peft, const ModelConfig& config) {
-  if (peft.layers.empty() || peft.layers.back() < config.num_layers) return {};
+Status check_base_has_layers(const PeftConfig& peft, const ModelSpec& config) {
+  if (peft.layers.empty() || peft.layers.back() < config.num_layers()) return {};
   return invalid("'layers_to_transform' names layer {}, the base has layers 0 to {}",
-                 peft.layers.back(), config.num_layers - 1);
+                 peft.layers.back(), config.num_layers() - 1);
 }
 
 Result<bool> is_excluded(const PeftConfig& peft, std::string_view path) {
@@ -79,7 +79,7 @@ Result<bool> is_targeted(const PeftConfig& peft, const std::vector<PythonRegex>&
 }
 
 // All texts that name a module of the base: its path, and the path's last parts.
-std::set<std::string, std::less<>> names_in(const ModelConfig& config) {
+std::set<std::string, std::less<>> names_in(const ModelSpec& config) {
   std::set<std::string, std::less<>> names;
   const auto add = [&](std::string_view path) {
     for (std::size_t dot = 0; dot != std::string_view::npos; dot = path.find('.')) {
@@ -88,7 +88,7 @@ std::set<std::string, std::less<>> names_in(const ModelConfig& config) {
     }
   };
   for (const std::string_view path : kOutsideLayers) add(path);
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     for (const Module module : kAllModules) add(module_path(layer, module));
   }
   return names;
@@ -102,12 +102,12 @@ std::string module_path(std::int64_t layer, Module module) {
                      to_string(module));
 }
 
-Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelConfig& config) {
+Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const ModelSpec& config) {
   TANDEM_TRY(refuse_embedding_and_head(peft));
   TANDEM_TRY(check_base_has_layers(peft, config));
   TANDEM_ASSIGN(const std::vector<PythonRegex> patterns, layer_patterns(peft));
   std::vector<PlannedModule> plan;
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     for (const Module module : kAllModules) {
       const std::string path = module_path(layer, module);
       TANDEM_ASSIGN(const bool targeted, is_targeted(peft, patterns, layer, path));
@@ -124,7 +124,7 @@ Result<std::vector<PlannedModule>> plan_modules(const PeftConfig& peft, const Mo
   return plan;
 }
 
-std::vector<std::string> targets_not_in(const ModelConfig& config, const PeftConfig& peft) {
+std::vector<std::string> targets_not_in(const ModelSpec& config, const PeftConfig& peft) {
   std::vector<std::string> missing;
   if (peft.targets.names().empty()) return missing;
   const auto there = names_in(config);

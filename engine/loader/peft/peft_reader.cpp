@@ -185,7 +185,7 @@ bool same_layout(const Adapter& a, const Adapter& b) {
          });
 }
 
-Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
+Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
                                   DType dtype, const AllocateBytes& allocate, std::int64_t now_ns,
                                   const LinkRule& links) {
   // Less than this is read faster than a thread starts.
@@ -201,8 +201,8 @@ Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelC
   return adapter;
 }
 
-Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
-                                          const ModelConfig& config, const Adapter& known,
+Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
+                                          const Adapter& known,
                                           const std::shared_ptr<const PeftSource>& source,
                                           ThreadCrew& crew, std::byte* target,
                                           const std::function<void(std::size_t layer)>& layer_there,
@@ -225,7 +225,7 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
 }
 
 Result<std::string> read_arriving_peft_adapter(
-    const std::filesystem::path& dir, const ModelConfig& config, DType dtype,
+    const std::filesystem::path& dir, const ModelSpec& config, DType dtype,
     std::shared_ptr<const FileProgress> writing,
     const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
     const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links) {

@@ -26,7 +26,7 @@ namespace tandem {
 // not fit, ranks outside 1..512, tensors missing or left over, NaN or infinite weights. The bytes
 // come from `allocate`, by default from the heap. `now_ns`: see FileIdentity::vouches. Messages do
 // not tell where DIR is.
-Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelConfig& config,
+Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
                                   DType dtype, const AllocateBytes& allocate = nullptr,
                                   std::int64_t now_ns = unix_now_ns(), const LinkRule& links = {});
 
@@ -45,8 +45,8 @@ struct RereadOutcome {
 // Files that are those of `source` before and after have the same contents. All others, and where
 // `source` is null, are read anew, and known by their digest; that they are not the same may show
 // only after every layer was there. Refuses what cannot be read, as load_peft_adapter() does.
-Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
-                                          const ModelConfig& config, const Adapter& known,
+Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
+                                          const Adapter& known,
                                           const std::shared_ptr<const PeftSource>& source,
                                           ThreadCrew& crew, std::byte* target,
                                           const std::function<void(std::size_t layer)>& layer_there,
@@ -60,7 +60,7 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir,
 // came, which may be another than it should have been. Refuses as load_peft_adapter() does, and
 // what `begin` refuses, and fails as `writing` does.
 Result<std::string> read_arriving_peft_adapter(
-    const std::filesystem::path& dir, const ModelConfig& config, DType dtype,
+    const std::filesystem::path& dir, const ModelSpec& config, DType dtype,
     std::shared_ptr<const FileProgress> writing,
     const std::function<Result<std::byte*>(const Adapter& layout)>& begin,
     const std::function<void(std::size_t layer)>& layer_there, const LinkRule& links = {});

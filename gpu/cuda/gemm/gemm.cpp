@@ -9,18 +9,18 @@ namespace tandem::cuda {
 namespace {
 
 void check(const GemmArgs& args) {
-  TANDEM_CHECK(args.x.rank == 2 && args.w.rank == 2 && args.y.rank == 2, "x {} w {} y {}",
-               to_string(args.x), to_string(args.w), to_string(args.y));
+  TANDEM_CHECK(args.x.rank == 2 && args.w.data.rank == 2 && args.y.rank == 2, "x {} w {} y {}",
+               to_string(args.x), to_string(args.w.data), to_string(args.y));
   TANDEM_CHECK(args.w.cols() == args.x.cols() && args.y.rows() == args.x.rows() &&
                    args.y.cols() == args.w.rows(),
-               "x {} w {} y {}", to_string(args.x), to_string(args.w), to_string(args.y));
-  TANDEM_CHECK(args.w.is_dense() && args.w.dtype == args.x.dtype, "w {} for x {}",
-               to_string(args.w), to_string(args.x));
+               "x {} w {} y {}", to_string(args.x), to_string(args.w.data), to_string(args.y));
+  TANDEM_CHECK(args.w.data.is_dense() && args.w.data.dtype == args.x.dtype, "w {} for x {}",
+               to_string(args.w.data), to_string(args.x));
   TANDEM_CHECK(args.y.dtype == args.x.dtype || args.y.dtype == DType::f32, "y {} for x {}",
                to_string(args.y), to_string(args.x));
   TANDEM_CHECK(args.bias.rank == 0 || (args.bias.rank == 1 && args.bias.dim[0] == args.w.rows() &&
                                        args.bias.dtype == args.x.dtype),
-               "bias {} for {}", to_string(args.bias), to_string(args.w));
+               "bias {} for {}", to_string(args.bias), to_string(args.w.data));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct Operation {
     TANDEM_TRY(lt.status(lt.set_description(&description, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
                                             sizeof transposed),
                          "describing a product"));
-    TANDEM_TRY(layout(lt, w, args.w, args.w.rows()));
+    TANDEM_TRY(layout(lt, w, args.w.data, args.w.rows()));
     TANDEM_TRY(layout(lt, x, args.x, rows));
     return layout(lt, y, args.y, rows);
   }
@@ -111,7 +111,7 @@ LtGemm::Shape LtGemm::shape_of(const GemmArgs& args) {
           args.y.dtype,
           args.accumulate,
           alignment_of(args.x),
-          alignment_of(args.w),
+          alignment_of(args.w.data),
           alignment_of(args.y)};
 }
 
@@ -190,9 +190,9 @@ Status LtGemm::multiply(const GemmArgs& args, const cublasLtMatmulAlgo_t& algori
   const float alpha = 1;
   const float beta = args.accumulate ? 1.0F : 0.0F;
   return lt_.status(
-      lt_.matmul(handle_, &operation.description, &alpha, args.w.data, &operation.w, args.x.data,
-                 &operation.x, &beta, args.y.data, &operation.y, args.y.data, &operation.y,
-                 &algorithm, workspace_.get(), kWorkspaceBytes, stream),
+      lt_.matmul(handle_, &operation.description, &alpha, args.w.data.data, &operation.w,
+                 args.x.data, &operation.x, &beta, args.y.data, &operation.y, args.y.data,
+                 &operation.y, &algorithm, workspace_.get(), kWorkspaceBytes, stream),
       "a product");
 }
 

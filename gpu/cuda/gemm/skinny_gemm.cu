@@ -336,7 +336,7 @@ Status launch_skinny_gemm(const GemmArgs& args, const SkinnyDevice& device, cuda
   TANDEM_CHECK(p.stages >= 2, "{} bytes of shared memory", device.shared_bytes);
   constexpr int kSlabs = kChunk / kTensorSlab;
   TANDEM_ASSIGN(const CUtensorMap w_map,
-                tensor_map(device.encode, args.w, {p.box_rows, kSlabs, true}));
+                tensor_map(device.encode, args.w.data, {p.box_rows, kSlabs, true}));
   TANDEM_ASSIGN(const CUtensorMap x_map, tensor_map(device.encode, args.x, {rows, kSlabs, true}));
   LaunchShape shape;
   shape.grid = static_cast<unsigned>(blocks);

@@ -33,7 +33,7 @@ void store_tile(const GemmArgs& args, const float* acc, std::int64_t acc_stride,
 }
 
 const std::byte* weight_row(const GemmArgs& args, std::int64_t out) {
-  return args.w.row_bytes(out);
+  return args.w.data.row_bytes(out);
 }
 
 // x's rows as float, padded; `padded_rows` - rows more are zero.
@@ -62,21 +62,21 @@ void gemm_few_rows(OpContext& context, const GemmArgs& args) {
   const float* x = widen_rows(context, args.x, 0, rows, rows, x_stride);
   // A task reads about 256 KB of weights, but there are a few per thread for balance.
   const auto row_bytes =
-      std::max<std::int64_t>(1, k * static_cast<std::int64_t>(size_of(args.w.dtype)));
+      std::max<std::int64_t>(1, k * static_cast<std::int64_t>(size_of(args.w.data.dtype)));
   const std::int64_t fair = ceil_div(outputs, 4 * context.pool->num_threads());
   const std::int64_t block =
       std::clamp<std::int64_t>((256 << 10) / row_bytes, 1, std::max<std::int64_t>(fair, 1));
   const std::int64_t rounded = ceil_div(block, 15) * 15;  // no remainder for either tile width
-  context.for_each(
-      ceil_div(outputs, rounded), outputs * row_bytes * rows, [&](std::int64_t task, int worker) {
-        const std::int64_t begin = task * rounded;
-        const std::int64_t count = std::min(rounded, outputs - begin);
-        float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(
-            static_cast<std::size_t>(rows * count));
-        dot_tile(
-            {args.w.dtype, weight_row(args, begin), k, count, k, x, x_stride, rows, acc, count});
-        store_tile(args, acc, count, 0, rows, begin, count);
-      });
+  context.for_each(ceil_div(outputs, rounded), outputs * row_bytes * rows,
+                   [&](std::int64_t task, int worker) {
+                     const std::int64_t begin = task * rounded;
+                     const std::int64_t count = std::min(rounded, outputs - begin);
+                     float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(
+                         static_cast<std::size_t>(rows * count));
+                     dot_tile({args.w.data.dtype, weight_row(args, begin), k, count, k, x, x_stride,
+                               rows, acc, count});
+                     store_tile(args, acc, count, 0, rows, begin, count);
+                   });
 }
 
 // Rows are padded so that prompts of any length share a few compiled primitives.
@@ -87,7 +87,7 @@ std::int64_t bucket_of(std::int64_t rows) {
 void gemm_many_rows(OpContext& context, const GemmArgs& args) {
   const std::int64_t k = args.x.cols();
   const std::int64_t outputs = args.w.rows();
-  const bool native = context.native_bf16 && args.w.dtype == DType::bf16;
+  const bool native = context.native_bf16 && args.w.data.dtype == DType::bf16;
   // A slice of float weights that stays in the L2 cache beside a block of x.
   const std::int64_t slice = std::clamp<std::int64_t>(
       (std::int64_t{1} << 18) / std::max<std::int64_t>(k, 1) / 16 * 16, 16, 128);
@@ -113,9 +113,9 @@ void gemm_many_rows(OpContext& context, const GemmArgs& args) {
       const std::int64_t begin = task * slice;
       const std::int64_t count = std::min(slice, outputs - begin);
       const void* w = weight_row(args, begin);
-      if (!native && args.w.dtype != DType::f32) {
+      if (!native && args.w.data.dtype != DType::f32) {
         float* widened = scratch.operand.get<float>(static_cast<std::size_t>(padded(slice * k)));
-        widen_row(args.w.dtype, w, count * k, 1.0F, widened);
+        widen_row(args.w.data.dtype, w, count * k, 1.0F, widened);
         w = widened;
       }
       float* acc = scratch.tile.get<float>(static_cast<std::size_t>(m * count));
@@ -141,9 +141,9 @@ void gemm_bf16(OpContext& context, const GemmArgs& args) {
       const std::int64_t count = std::min(slice, outputs - begin);
       float* acc = context.workers[static_cast<std::size_t>(worker)].tile.get<float>(
           static_cast<std::size_t>(rows * count));
-      dot_bf16({reinterpret_cast<const bf16*>(weight_row(args, begin)), args.w.stride[0], count, k,
-                reinterpret_cast<const bf16*>(args.x.row_bytes(first)), args.x.stride[0], rows, acc,
-                count});
+      dot_bf16({reinterpret_cast<const bf16*>(weight_row(args, begin)), args.w.data.stride[0],
+                count, k, reinterpret_cast<const bf16*>(args.x.row_bytes(first)), args.x.stride[0],
+                rows, acc, count});
       store_tile(args, acc, count, first, rows, begin, count);
     });
   }
@@ -154,7 +154,7 @@ void gemm_bf16(OpContext& context, const GemmArgs& args) {
 void gemm(OpContext& context, const GemmArgs& args) {
   if (args.x.rows() == 0 || args.w.rows() == 0) return;
   const bool pairs = !context.native_bf16 && args.x.dtype == DType::bf16 &&
-                     args.w.dtype == DType::bf16 && can_dot_bf16();
+                     args.w.data.dtype == DType::bf16 && can_dot_bf16();
   if (pairs) {
     gemm_bf16(context, args);
   } else if (args.x.rows() <= kFewRows || args.x.cols() == 0) {

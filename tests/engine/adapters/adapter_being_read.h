@@ -60,7 +60,7 @@ class AdapterBeingRead {
     lease->home().end_reading({});
   }
 
-  const ModelConfig config = small_model(kLayers);
+  const ModelSpec config = small_model(kLayers);
   const SteadyClock clock;
   const std::unique_ptr<Device> device = make_test_device();
   const std::shared_ptr<HostTier> host = HostTier::create(*device, 4 << 20).value();

@@ -8,6 +8,7 @@
 
 #include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/golden.h"
 #include "tests/support/sanitized.h"
@@ -23,7 +24,7 @@ using testing::TempDir;
 
 constexpr std::int32_t kAdapters = 12;
 const std::vector<Module> kModules = {Module::q, Module::v, Module::o, Module::up, Module::down};
-const ModelConfig kModel = small_model(6);
+const ModelSpec kModel = small_model(6);
 
 std::string name_of(std::int32_t i) {
   return "a" + std::to_string(i);
@@ -242,7 +243,7 @@ class AdapterFolders : public ::testing::Test {
   // Room for the largest (cheader) and hardly more: one falls out when another comes.
   static EngineOptions tight() {
     EngineOptions options = small_engine_options();
-    const auto config = load_model_config("data/demo-llama").value();
+    const auto config = load_model_spec("data/demo-llama").value();
     const auto largest =
         load_peft_adapter("data/demo-llama/adapters/cheader", config, DType::f32).value();
     options.host_tier_bytes = (largest.num_bytes + 4096) / 4096 * 4096;
@@ -355,7 +356,7 @@ TEST_F(AdapterFolders, AreReadAgainThoughTheyOnceCouldNotBe) {
 TEST_F(AdapterFolders, PinnedWhileOthersRunMayEndThemButNotTheEngine) {
   constexpr std::int32_t kLongest = 512;
   EngineOptions options = small_engine_options(kLongest);
-  const auto config = load_model_config("data/demo-llama").value();
+  const auto config = load_model_spec("data/demo-llama").value();
   const PoolLayout layout = PoolLayout::of(config, DType::f32, options.page_tokens);
   const auto largest =
       load_peft_adapter("data/demo-llama/adapters/cheader", config, DType::f32).value();

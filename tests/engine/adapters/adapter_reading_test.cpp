@@ -182,7 +182,7 @@ class AdaptersBeingRead : public ::testing::Test {
   static inline std::atomic<std::int64_t> later_ns_ = 0;
   static constexpr std::int32_t kPages = 60;
   testing::TempDir dir_;
-  const ModelConfig config_ = small_model(5);
+  const ModelSpec config_ = small_model(5);
   const PoolLayout layout_ = PoolLayout::of(config_, DType::f32, kPageTokens);
   std::string path_, other_;
   Adapter known_;

@@ -81,7 +81,7 @@ class AdapterRereads : public ::testing::TestWithParam<RereadSetup> {
     return make_host_device(options).value();
   }
 
-  const ModelConfig config_ = small_model(6);
+  const ModelSpec config_ = small_model(6);
   testing::TempDir dir_;
   std::string paths_[kAdapters];
   std::unique_ptr<Device> device_ = two_threads(GetParam().link_gbps);

@@ -41,7 +41,7 @@ class FullHostTier : public ::testing::Test {
     return loaded;
   }
 
-  const ModelConfig config_ = small_model(2);
+  const ModelSpec config_ = small_model(2);
   testing::TempDir dir_;
   std::unique_ptr<Device> device_ = make_test_device();
   AdapterBytes held_;
@@ -80,7 +80,7 @@ TEST_F(FullHostTier, IsWaitedForNoLongerWhenTheStoreEnds) {
 }
 
 TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
-  const ModelConfig config = small_model(2);
+  const ModelSpec config = small_model(2);
   const testing::TempDir dir;
   const auto device = make_test_device();
   AdapterStoreOptions options;
@@ -117,7 +117,7 @@ TEST(AdapterStoreFiles, AreThoseThatTheAdapterWasReadFrom) {
 // The same content elsewhere is not what may be read here: neither for peers nor again.
 TEST(AdapterStoreFiles, AreNotReadThroughALinkInTheirFoldersPlace) {
   namespace fs = std::filesystem;
-  const ModelConfig config = small_model(2);
+  const ModelSpec config = small_model(2);
   const testing::TempDir dir;
   const auto device = make_test_device();
   const std::size_t one = make_dummy_adapter(config, DType::f32, 16, {Module::q}, 1).num_bytes;

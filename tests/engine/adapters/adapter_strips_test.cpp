@@ -15,12 +15,12 @@ namespace {
 
 // An adapter of random modules and ranks whose words are 0, 1, 2, ...: a word tells where it is
 // from.
-Adapter numbered_adapter(const ModelConfig& config, std::mt19937& random) {
+Adapter numbered_adapter(const ModelSpec& config, std::mt19937& random) {
   Adapter adapter;
   adapter.dtype = DType::f32;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers));
+  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
   std::uniform_int_distribution<int> rank(-3, 9);
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     for (int m = 0; m < kNumModules; ++m) {
       const int drawn = rank(random);
       if (drawn > 0) append_matrix(adapter, config, layer, static_cast<Module>(m), drawn);
@@ -33,7 +33,7 @@ Adapter numbered_adapter(const ModelConfig& config, std::mt19937& random) {
 }
 
 // What the strips of all layers bring to a device, the rest -1.
-std::vector<float> brought(const Adapter& adapter, const Adapter& part, const ModelConfig& config,
+std::vector<float> brought(const Adapter& adapter, const Adapter& part, const ModelSpec& config,
                            Shard shard, bool together) {
   std::vector<float> device(part.num_bytes / 4, -1);
   const auto copy = [&](std::size_t layer, LayerParts parts) {
@@ -64,11 +64,11 @@ std::vector<float> brought(const Adapter& adapter, const Adapter& part, const Mo
 TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
   std::mt19937 random(static_cast<std::mt19937::result_type>(test_seed()));
   for (int round = 0; round < 24; ++round) {
-    const ModelConfig config = small_model(1 + round % 3);
+    const ModelSpec config = small_model(1 + round % 3);
     const Adapter adapter = numbered_adapter(config, random);
     const auto* const whole = reinterpret_cast<const float*>(adapter.bytes.get());
     const std::int32_t size = 1 + round % 2;
-    const ModelConfig shape = shape_of_shard(config, size);
+    const ModelSpec shape = shape_of_shard(config, size);
     const Adapter part = device_layout(adapter, config, size);
     for (std::int32_t rank = 0; rank < size; ++rank) {
       const std::vector<float> device =
@@ -107,7 +107,7 @@ TEST(AdapterStrips, BringEachRankItsRowsOfBAndColumnsOfA) {
 
 TEST(AdapterStrips, OfAWholeLayerAreOne) {
   using enum Module;
-  const ModelConfig config = small_model(3);
+  const ModelSpec config = small_model(3);
   const Adapter adapter = make_dummy_adapter(config, DType::bf16, 12, {q, k, v, o, down}, 1);
   const Adapter part = device_layout(adapter, config, 1);
   EXPECT_EQ(part.num_bytes, adapter.num_bytes);

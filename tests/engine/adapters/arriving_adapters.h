@@ -173,7 +173,7 @@ class ArrivingAdapters : public ::testing::Test {
     EXPECT_EQ(got.tokens, expected_);
   }
 
-  const ModelConfig config_ = small_model(6);
+  const ModelSpec config_ = small_model(6);
   testing::TempDir dir_;
   std::string right_, wrong_, flat_;
   std::string digest_;

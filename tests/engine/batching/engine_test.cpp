@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "engine/model/families/registry.h"
 #include "tests/support/failing_device.h"
 #include "tests/support/golden.h"
 #include "tests/support/sanitized.h"
@@ -351,7 +352,7 @@ TEST_F(EngineTest, ReturnsEverySlotOfUnloadedAdapters) {
 
 TEST_F(EngineTest, EndsForGoodAndSaysWhyWhenItsDeviceIsLost) {
   FailingDevice device(make_test_device());
-  const ModelConfig config = load_model_config(kDemo).value();
+  const ModelSpec config = load_model_spec(kDemo).value();
   const auto tokenizer = Tokenizer::load(kDemo).value();
   const SteadyClock clock;
   const auto engine =
@@ -375,7 +376,7 @@ TEST_F(EngineTest, EndsForGoodAndSaysWhyWhenItsDeviceIsLost) {
 
 TEST_F(EngineTest, SaysWhichSettingToChangeWhenOneSequenceDoesNotFit) {
   auto device = make_test_device();
-  const ModelConfig config = load_model_config(kDemo).value();
+  const ModelSpec config = load_model_spec(kDemo).value();
   const auto tokenizer = Tokenizer::load(kDemo).value();
   const SteadyClock clock;
   EngineOptions options = small_engine_options();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/failing_device.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_engine.h"
@@ -19,7 +20,7 @@ const std::filesystem::path kDemo = "data/demo-llama";
 class StepFailure : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    config_ = load_model_config(kDemo).value();
+    config_ = load_model_spec(kDemo).value();
     tokenizer_ = Tokenizer::load(kDemo).value();
     EngineOptions options = small_engine_options();
     options.overlap = GetParam();
@@ -30,7 +31,7 @@ class StepFailure : public ::testing::TestWithParam<bool> {
   }
 
   FailingDevice device_{make_test_device()};
-  ModelConfig config_;
+  ModelSpec config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   SteadyClock clock_;
   std::unique_ptr<Engine> engine_;

@@ -13,6 +13,7 @@
 #include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/shard.h"
 #include "engine/memory/pool_layout.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/golden.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/test_engine.h"
@@ -88,7 +89,7 @@ class GoldenEngine : public ::testing::TestWithParam<Setting> {
 };
 
 std::int32_t GoldenEngine::pages_of_largest_adapter(std::int32_t page_tokens) {
-  const ModelConfig config = load_model_config(GetParam().model.dir).value();
+  const ModelSpec config = load_model_spec(GetParam().model.dir).value();
   const int size = GetParam().num_devices;
   const PoolLayout layout =
       PoolLayout::of(shape_of_shard(config, size), GetParam().dtype, page_tokens);

@@ -75,7 +75,7 @@ class HeldSamples : public ::testing::Test {
     return request;
   }
 
-  const ModelConfig config_ = small_model(1);
+  const ModelSpec config_ = small_model(1);
   testing::TempDir dir_;
   std::string path_;
   std::unique_ptr<Device> device_ = make_test_device();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/gated_device.h"
 #include "tests/support/test_engine.h"
 #include "tests/support/test_seed.h"
@@ -29,7 +30,7 @@ class JustInTimeTest : public ::testing::Test {
   // The engine with one sequence that decodes. Steps take a second, and all about them is known;
   // one runs.
   void start(bool just_in_time) {
-    config_ = load_model_config(kDemo).value();
+    config_ = load_model_spec(kDemo).value();
     tokenizer_ = Tokenizer::load(kDemo).value();
     EngineOptions options = small_engine_options();
     options.prefix_cache = false;
@@ -97,7 +98,7 @@ class JustInTimeTest : public ::testing::Test {
   }
 
   GatedDevice device_;
-  ModelConfig config_;
+  ModelSpec config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ManualClock clock_;
   std::unique_ptr<Engine> engine_;

@@ -25,10 +25,12 @@ namespace {
 constexpr std::int32_t kRanks[] = {1, 5, 8, 12, 31, 64, 100, 128};
 constexpr float kTolerance = 2e-4F;  // of a log-probability: float sums in another order
 
-ModelConfig config_for_four() {
-  ModelConfig config = small_model(2);
-  config.num_heads = 8;
-  config.num_kv_heads = 4;
+ModelSpec config_for_four() {
+  ModelSpec config = small_model(2);
+  for (LayerSpec& layer : config.layers) {
+    layer.attention.heads = 8;
+    layer.attention.kv_heads = 4;
+  }
   return config;
 }
 
@@ -106,7 +108,7 @@ class LoraShardings : public ::testing::TestWithParam<std::tuple<LoraSharding, i
     return all;
   }
 
-  const ModelConfig config_ = config_for_four();
+  const ModelSpec config_ = config_for_four();
   const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load("data/demo-llama").value();
   SteadyClock clock_;
   std::mt19937_64 random_;

@@ -157,7 +157,7 @@ class MemoryFailure : public ::testing::Test {
     log::set_level(log::Level::info);
   }
 
-  static std::vector<std::string> add_adapters(Engine& engine, const ModelConfig& config, int n) {
+  static std::vector<std::string> add_adapters(Engine& engine, const ModelSpec& config, int n) {
     std::vector<std::string> names;
     for (int i = 0; i < n; ++i) {
       names.push_back(fmt::format("a{}", i));

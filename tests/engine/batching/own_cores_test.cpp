@@ -12,6 +12,7 @@
 
 #include "base/thread_cpus.h"
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/forwarding_device.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_engine.h"
@@ -53,7 +54,7 @@ std::vector<int> cpus_of_engine_thread() {
 std::vector<int> kept_to(std::vector<int> engine_cpus, std::vector<int> readers,
                          bool elsewhere = true, std::vector<int>* engine_thread = nullptr) {
   ComputesElsewhere device(elsewhere);
-  const ModelConfig config = load_model_config("data/demo-llama").value();
+  const ModelSpec config = load_model_spec("data/demo-llama").value();
   const auto tokenizer = Tokenizer::load("data/demo-llama").value();
   const SteadyClock clock;
   EngineOptions options = small_engine_options();

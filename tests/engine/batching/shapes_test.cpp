@@ -12,14 +12,14 @@ namespace {
 
 struct Shape {
   const char* name;
-  Architecture architecture;
   std::int64_t hidden, layers, heads, kv_heads, head_dim, ffn, vocab;
   bool tied;
+  bool qkv_bias = false;
+  bool qk_norm = false;
 };
 
-ModelConfig config_of(const Shape& shape) {
-  ModelConfig config;
-  config.architecture = shape.architecture;
+ModelSpec config_of(const Shape& shape) {
+  DecoderShape config;
   config.hidden_size = shape.hidden;
   config.num_layers = shape.layers;
   config.num_heads = shape.heads;
@@ -29,16 +29,16 @@ ModelConfig config_of(const Shape& shape) {
   config.vocab_size = shape.vocab;
   config.max_position_embeddings = 256;
   config.tie_word_embeddings = shape.tied;
-  config.qkv_bias = shape.architecture == Architecture::qwen2;
-  config.qk_norm = shape.architecture == Architecture::qwen3;
+  config.qkv_bias = shape.qkv_bias;
+  config.qk_norm = shape.qk_norm;
   config.eos_token_ids = {1};
-  return config;
+  return decoder_of(config);
 }
 
 class OddShapes : public ::testing::TestWithParam<Shape> {};
 
 TEST_P(OddShapes, AnswerTheSameAloneAndInABatchOfAdapters) {
-  const ModelConfig config = config_of(GetParam());
+  const ModelSpec config = config_of(GetParam());
   EngineOptions options = small_engine_options(256);
   options.page_tokens = 5;
   // The adapters of rank 512 on matrices of a hundred are larger than all KV.
@@ -86,10 +86,10 @@ TEST_P(OddShapes, AnswerTheSameAloneAndInABatchOfAdapters) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, OddShapes,
-    ::testing::Values(Shape{"hidden_100", Architecture::llama, 100, 2, 5, 5, 20, 150, 301, true},
-                      Shape{"three_heads", Architecture::mistral, 72, 3, 3, 1, 24, 201, 997, false},
-                      Shape{"seven_heads", Architecture::qwen2, 126, 1, 7, 7, 18, 333, 512, true},
-                      Shape{"wide_heads", Architecture::qwen3, 60, 2, 6, 2, 50, 90, 640, false}),
+    ::testing::Values(Shape{"hidden_100", 100, 2, 5, 5, 20, 150, 301, true},
+                      Shape{"three_heads", 72, 3, 3, 1, 24, 201, 997, false},
+                      Shape{"seven_heads", 126, 1, 7, 7, 18, 333, 512, true, true},
+                      Shape{"wide_heads", 60, 2, 6, 2, 50, 90, 640, false, false, true}),
     [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/failing_device.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_engine.h"
@@ -46,7 +47,7 @@ class Shards : public ::testing::Test {
     }
   }
 
-  const ModelConfig config_ = load_model_config(kDemo).value();
+  const ModelSpec config_ = load_model_spec(kDemo).value();
   const std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::load(kDemo).value();
   SteadyClock clock_;
 };

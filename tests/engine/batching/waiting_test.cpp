@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "tests/support/gated_device.h"
 #include "tests/support/test_engine.h"
 
@@ -28,7 +29,7 @@ class WaitingTest : public ::testing::Test {
  protected:
   void start(const std::function<void(EngineOptions&)>& adjust) {
     const std::filesystem::path dir = "data/demo-llama";
-    config_ = load_model_config(dir).value();
+    config_ = load_model_spec(dir).value();
     tokenizer_ = Tokenizer::load(dir).value();
     EngineOptions options = small_engine_options();
     options.prefix_cache = false;
@@ -71,7 +72,7 @@ class WaitingTest : public ::testing::Test {
   }
 
   GatedDevice device_;
-  ModelConfig config_;
+  ModelSpec config_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ManualClock clock_;
   std::mutex mutex_;

@@ -107,7 +107,7 @@ class ExecutorTest : public ::testing::Test {
     return executor_->tier().slot(*lease);
   }
 
-  const ModelConfig config_ = small_model(3);
+  const ModelSpec config_ = small_model(3);
   ManualClock clock_;
   FailingDevice device_{make_test_device()};
   PagePool pool_{kPages, kPageTokens,

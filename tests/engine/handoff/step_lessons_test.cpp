@@ -60,7 +60,6 @@ struct Told {
 class StepLessons : public ::testing::Test {
  protected:
   StepLessons() {
-    config_.num_layers = kLayers;
     adapter_ = make_dummy_adapter(config_, DType::bf16, 32, {Module::q, Module::k, Module::v}, 1);
   }
 
@@ -81,7 +80,7 @@ class StepLessons : public ::testing::Test {
     for (int i = 0; i < 2; ++i) learn_stalls(config_, costs, step, learner);
   }
 
-  ModelConfig config_ = small_model(2);
+  const ModelSpec config_ = small_model(kLayers);
   Adapter adapter_;
 };
 

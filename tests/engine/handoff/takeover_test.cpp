@@ -171,9 +171,9 @@ TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   for (int k = 0; k < kBoundaries; k += num_devices * kStride) {
     SCOPED_TRACE(::testing::Message() << "after operation " << k);
     const GenerationRequest request = handoff_request(k, kPrompt, kTokens);
-    engine->gate().close(k, /*b_at=*/0, /*num_b=*/handoff_config().num_layers);
+    engine->gate().close(k, /*b_at=*/0, /*num_b=*/handoff_config().num_layers());
     if (num_devices == 2) {
-      engine->second->gate().close(std::min(k, 9), 0, handoff_config().num_layers);
+      engine->second->gate().close(std::min(k, 9), 0, handoff_config().num_layers());
     }
     const auto generation = engine->engine->submit(request).value();
     EXPECT_EQ(tokens_of(*generation), run(*oracle->engine, request)[0].tokens);

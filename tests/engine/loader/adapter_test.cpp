@@ -7,6 +7,7 @@
 #include "engine/loader/adapter_layout.h"
 #include "engine/loader/peft/peft_reader.h"
 #include "engine/loader/safetensors/safetensors.h"
+#include "engine/model/families/registry.h"
 
 namespace tandem {
 namespace {
@@ -69,7 +70,7 @@ TEST(Adapter, LoadsEveryShippedOne) {
   };
   for (const Golden& golden : cases) {
     const std::filesystem::path model = std::filesystem::path("data") / golden.model;
-    const ModelConfig config = load_model_config(model).value();
+    const ModelSpec config = load_model_spec(model).value();
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const auto adapter = load_peft_adapter(model / "adapters" / golden.name, config, dtype);
       ASSERT_TRUE(adapter) << adapter.status().message();
@@ -78,14 +79,14 @@ TEST(Adapter, LoadsEveryShippedOne) {
       EXPECT_EQ(adapter->base_model, golden.model);
       EXPECT_EQ(adapter->dtype, dtype);
       EXPECT_EQ(adapter->digest.size(), 32U);
-      EXPECT_EQ(adapter->layers.size(), static_cast<std::size_t>(config.num_layers));
+      EXPECT_EQ(adapter->layers.size(), static_cast<std::size_t>(config.num_layers()));
     }
   }
 }
 
 TEST(Adapter, HoldsTheFilesNumbersWithTheScaleInB) {
   const std::filesystem::path dir = "data/tiny-llama/adapters/r16";
-  const ModelConfig config = load_model_config("data/tiny-llama").value();
+  const ModelSpec config = load_model_spec("data/tiny-llama").value();
   const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
   // Of adapter_config.json: r 16, alpha 32; rank_pattern down 4, layer 0's q 8; alpha_pattern
   // layer 1's k 4, v 64.
@@ -128,7 +129,7 @@ TEST(Adapter, HoldsTheFilesNumbersWithTheScaleInB) {
 
 TEST(Adapter, DividesByTheRootOfTheRankForRsLora) {
   const std::filesystem::path dir = "data/demo-llama/adapters/docstring";
-  const ModelConfig config = load_model_config("data/demo-llama").value();
+  const ModelSpec config = load_model_spec("data/demo-llama").value();
   const Adapter adapter = load_peft_adapter(dir, config, DType::f32).value();
   const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
   const auto b = stored(*file, "base_model.model.model.layers.3.self_attn.q_proj.lora_B.weight");
@@ -138,11 +139,13 @@ TEST(Adapter, DividesByTheRootOfTheRankForRsLora) {
 
 // Of the layer that has most, in each projection; layers may have ranks of their own.
 TEST(Adapter, AddsUpTheRanksOfEachProjection) {
-  ModelConfig config;
-  config.hidden_size = 16;
-  config.num_heads = config.num_kv_heads = 2;
-  config.head_dim = 8;
-  config.ffn_size = 24;
+  DecoderShape shape;
+  shape.hidden_size = 16;
+  shape.num_layers = 1;
+  shape.num_heads = shape.num_kv_heads = 2;
+  shape.head_dim = 8;
+  shape.ffn_size = 24;
+  const ModelSpec config = decoder_of(shape);
   Adapter adapter;
   adapter.layers.resize(2);
   append_matrix(adapter, config, 0, Module::q, 8);
@@ -156,7 +159,7 @@ TEST(Adapter, AddsUpTheRanksOfEachProjection) {
 }
 
 TEST(Adapter, LiesLayerByLayerModuleByModuleAligned) {
-  const ModelConfig config = load_model_config("data/demo-llama").value();
+  const ModelSpec config = load_model_spec("data/demo-llama").value();
   const Adapter adapter =
       load_peft_adapter("data/demo-llama/adapters/cheader", config, DType::bf16).value();
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(adapter.bytes.get()) % 64, 0U);

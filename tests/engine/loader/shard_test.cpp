@@ -10,32 +10,35 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Shard, NamesWhatDoesNotDivide) {
-  ModelConfig config = test::small_model(2);  // 4 heads, 2 KV heads, 160 columns of the MLP
+  ModelSpec config = test::small_model(2);  // 4 heads, 2 KV heads, 160 columns of the MLP
   EXPECT_TRUE(check_shards(config, 1).ok());
   EXPECT_TRUE(check_shards(config, 2).ok());
   EXPECT_THAT(check_shards(config, 3).message(), HasSubstr("4 attention heads"));
   EXPECT_THAT(check_shards(config, 4).message(), HasSubstr("2 KV heads"));
-  config.num_kv_heads = 4;
-  config.ffn_size = 162;
-  EXPECT_THAT(check_shards(config, 4).message(), HasSubstr("162 columns of the MLP"));
-  config.ffn_size = 168;
-  EXPECT_THAT(check_shards(config, 2).message(), HasSubstr("84 columns"));
-  config.ffn_size = 160;
+  const auto check_with = [&](std::int64_t kv_heads, std::int64_t ffn, std::int32_t size) {
+    for (LayerSpec& layer : config.layers) {
+      layer.attention.kv_heads = kv_heads;
+      layer.mlp.size = ffn;
+    }
+    return check_shards(config, size).message();
+  };
+  EXPECT_THAT(check_with(4, 162, 4), HasSubstr("162 columns of the MLP"));
+  EXPECT_THAT(check_with(4, 168, 2), HasSubstr("84 columns"));
   config.vocab_size = 15;
-  EXPECT_THAT(check_shards(config, 4).message(), HasSubstr("vocabulary of 15"));
+  EXPECT_THAT(check_with(4, 160, 4), HasSubstr("vocabulary of 15"));
 }
 
 TEST(Shard, HasItsOwnHeadsAndTheModelsHiddenSize) {
-  const ModelConfig part = shape_of_shard(test::small_model(2), 2);
-  EXPECT_EQ(part.num_heads, 2);
-  EXPECT_EQ(part.num_kv_heads, 1);
-  EXPECT_EQ(part.ffn_size, 80);
+  const ModelSpec part = shape_of_shard(test::small_model(2), 2);
+  EXPECT_EQ(part.attention().heads, 2);
+  EXPECT_EQ(part.attention().kv_heads, 1);
+  EXPECT_EQ(part.mlp().size, 80);
   EXPECT_EQ(part.hidden_size, 64);
   EXPECT_EQ(part.vocab_size, 4096);
 }
 
 TEST(Shard, RangesOfTheVocabularyCoverItOnce) {
-  ModelConfig config;
+  ModelSpec config;
   for (const std::int64_t vocab : {64, 65, 71, 4096, 32001, 128256}) {
     config.vocab_size = vocab;
     for (const std::int32_t size : {1, 2, 3, 8}) {

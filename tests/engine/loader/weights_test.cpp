@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "engine/model/families/registry.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -207,7 +208,7 @@ TEST(Checkpoint, ReadsTheShippedModels) {
   for (const char* name :
        {"demo-llama", "tiny-llama", "tiny-llama-f32", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"}) {
     const std::filesystem::path dir = std::filesystem::path("data") / name;
-    const ModelConfig config = load_model_config(dir).value();
+    const ModelSpec config = load_model_spec(dir).value();
     const auto checkpoint = open_checkpoint(dir);
     ASSERT_TRUE(checkpoint) << checkpoint.status().message();
     EXPECT_EQ((*checkpoint)->has("lm_head.weight"), !config.tie_word_embeddings);

@@ -207,11 +207,11 @@ TEST(PagePool, TakesFromItsReclaimablesTheLeastRecentlyUsedFirst) {
 
 TEST(PoolLayout, CutsPagesOfRealModelsIntoChunksWithoutRest) {
   const auto layout = [](std::int64_t layers, std::int64_t kv_heads, std::int64_t head_dim) {
-    ModelConfig config;
-    config.num_layers = layers;
-    config.num_kv_heads = kv_heads;
-    config.head_dim = head_dim;
-    return PoolLayout::of(config, DType::bf16, 16);
+    DecoderShape shape;
+    shape.num_layers = layers;
+    shape.num_kv_heads = kv_heads;
+    shape.head_dim = head_dim;
+    return PoolLayout::of(decoder_of(shape), DType::bf16, 16);
   };
   const PoolLayout llama2 = layout(32, 32, 128);
   EXPECT_EQ(llama2.page_bytes, 8U << 20);

@@ -18,19 +18,19 @@ namespace {
 
 struct Shape {
   std::string name;
-  ModelConfig config;
+  ModelSpec config;
 };
 
 Shape shape(const std::string& name, std::int64_t hidden, std::int64_t layers, std::int64_t heads,
             std::int64_t kv_heads, std::int64_t ffn) {
-  ModelConfig config;
-  config.hidden_size = hidden;
-  config.num_layers = layers;
-  config.num_heads = heads;
-  config.num_kv_heads = kv_heads;
-  config.head_dim = hidden / heads;
-  config.ffn_size = ffn;
-  return {name, config};
+  DecoderShape shape;
+  shape.hidden_size = hidden;
+  shape.num_layers = layers;
+  shape.num_heads = heads;
+  shape.num_kv_heads = kv_heads;
+  shape.head_dim = hidden / heads;
+  shape.ffn_size = ffn;
+  return {name, decoder_of(shape)};
 }
 
 std::vector<Shape> shapes() {
@@ -57,12 +57,12 @@ struct Outline {
   std::vector<std::size_t> layers;  // [num_layers + 1]
 };
 
-Outline outline(const ModelConfig& config, std::int64_t rank, const Kind& kind) {
+Outline outline(const ModelSpec& config, std::int64_t rank, const Kind& kind) {
   Adapter adapter;
   adapter.dtype = DType::bf16;
-  adapter.layers.resize(static_cast<std::size_t>(config.num_layers));
+  adapter.layers.resize(static_cast<std::size_t>(config.num_layers()));
   Outline result;
-  for (std::int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer) {
     result.layers.push_back(adapter.num_bytes);
     for (const Module module : kind.modules) append_matrix(adapter, config, layer, module, rank);
   }

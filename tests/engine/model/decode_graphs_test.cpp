@@ -1,6 +1,6 @@
 // A recorded decode step gives the same logits, and leaves the same keys and values behind, as the
 // same step run at once, whatever the batch and its adapters.
-#include "engine/model/decode_graphs.h"
+#include "engine/model/graphs/decode_graphs.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,8 @@
 #include "engine/adapters/device/device_tier.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
-#include "engine/model/llama.h"
+#include "engine/model/families/registry.h"
+#include "engine/model/model.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_device.h"
 
@@ -25,10 +26,10 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
  protected:
   void SetUp() override {
     device_ = make_test_device();
-    config_ = load_model_config(GetParam().dir).value();
+    config_ = load_model_spec(GetParam().dir).value();
     const auto weights = open_checkpoint(GetParam().dir).value();
     const ModelLimits limits{kMaxRows, 8, 512, 64};
-    model_ = LlamaModel::load(config_, *weights, DType::f32, limits, *device_, nullptr).value();
+    model_ = Model::load(config_, *weights, DType::f32, limits, *device_, nullptr).value();
     store_ = AdapterStore::create(*device_, config_, DType::f32, {8, 64, 16 << 20}).value();
     const PoolLayout layout = PoolLayout::of(config_, DType::f32, kPageTokens);
     cache_ = std::make_unique<KvCache>(KvCache::create(*device_, layout, kPages).value());
@@ -88,8 +89,8 @@ class GoldenLogits : public ::testing::TestWithParam<GoldenModel> {
   }
 
   std::unique_ptr<Device> device_;
-  ModelConfig config_;
-  std::unique_ptr<LlamaModel> model_;
+  ModelSpec config_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<AdapterStore> store_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<PagePool> pool_;

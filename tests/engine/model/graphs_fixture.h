@@ -14,7 +14,7 @@
 #include "engine/adapters/device/device_tier.h"
 #include "engine/loader/weights.h"
 #include "engine/memory/block_table.h"
-#include "engine/model/llama.h"
+#include "engine/model/model.h"
 #include "tests/support/small_model.h"
 #include "tests/support/test_device.h"
 
@@ -33,8 +33,8 @@ class GraphsFixture : public ::testing::Test {
     device_ = make_test_device();
     config_ = small_model(2);
     const ModelLimits limits{kMaxRows * 2, kMaxRows, kMaxLen, 64};
-    model_ = LlamaModel::load(config_, *make_dummy_weights(3), DType::f32, limits, *device_,
-                              [](std::size_t, std::size_t) {})
+    model_ = Model::load(config_, *make_dummy_weights(3), DType::f32, limits, *device_,
+                         [](std::size_t, std::size_t) {})
                  .value();
     store_ = AdapterStore::create(*device_, config_, DType::f32, {8, 64, 16 << 20}).value();
     cache_ = std::make_unique<KvCache>(
@@ -88,10 +88,10 @@ class GraphsFixture : public ::testing::Test {
   }
 
   std::unique_ptr<Device> device_;
-  ModelConfig config_;
+  ModelSpec config_;
   PagePool pool_;
   std::vector<BlockTable> tables_;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<AdapterStore> store_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<DeviceTier> tier_;

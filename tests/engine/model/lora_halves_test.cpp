@@ -1,4 +1,4 @@
-#include "engine/model/lora_halves.h"
+#include "engine/model/step/lora_halves.h"
 
 #include <gtest/gtest.h>
 

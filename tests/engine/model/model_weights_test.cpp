@@ -1,4 +1,4 @@
-#include "engine/model/model_weights.h"
+#include "engine/model/weights/model_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -23,21 +23,21 @@ class HiddenMemoryDevice final : public test::ForwardingDevice {
   }
 };
 
-ModelConfig small_config() {
-  ModelConfig config;
-  config.hidden_size = 1536;
-  config.num_layers = 2;
-  config.num_heads = 8;
-  config.num_kv_heads = 2;
-  config.head_dim = 64;
-  config.ffn_size = 1000;
-  config.vocab_size = 15'001;  // an embedding of more than one staging slot
-  config.qkv_bias = true;
-  return config;
+DecoderShape small_shape() {
+  DecoderShape shape;
+  shape.hidden_size = 1536;
+  shape.num_layers = 2;
+  shape.num_heads = 8;
+  shape.num_kv_heads = 2;
+  shape.head_dim = 64;
+  shape.ffn_size = 1000;
+  shape.vocab_size = 15'001;  // an embedding of more than one staging slot
+  shape.qkv_bias = true;
+  return shape;
 }
 
 TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
-  const ModelConfig config = small_config();
+  const ModelSpec config = decoder_of(small_shape());
   const auto source = make_dummy_weights(7);
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const auto device = make_host_device({}).value();
@@ -55,20 +55,21 @@ TEST(ModelWeights, AreTheSameThroughTheStagingBufferAsWrittenInPlace) {
                          static_cast<std::size_t>(a.num_elements()) * size_of(a.dtype)) == 0;
     };
     EXPECT_TRUE(same(staged->embedding(), direct->embedding()));
-    EXPECT_TRUE(same(staged->head(), direct->head()));
+    EXPECT_TRUE(same(staged->head().data, direct->head().data));
     EXPECT_TRUE(same(staged->final_norm(), direct->final_norm()));
-    for (std::int64_t i = 0; i < config.num_layers; ++i) {
-      EXPECT_TRUE(same(staged->layer(i).qkv, direct->layer(i).qkv));
+    for (std::int64_t i = 0; i < config.num_layers(); ++i) {
+      EXPECT_TRUE(same(staged->layer(i).qkv.data, direct->layer(i).qkv.data));
       EXPECT_TRUE(same(staged->layer(i).qkv_bias, direct->layer(i).qkv_bias));
-      EXPECT_TRUE(same(staged->layer(i).down, direct->layer(i).down));
+      EXPECT_TRUE(same(staged->layer(i).down.data, direct->layer(i).down.data));
     }
   }
 }
 
 TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
-  ModelConfig config = small_config();
-  config.vocab_size = 1'501;  // the last rank has a row less
-  config.o_bias = true;
+  DecoderShape wanted = small_shape();
+  wanted.vocab_size = 1'501;  // the last rank has a row less
+  wanted.o_bias = true;
+  const ModelSpec config = decoder_of(wanted);
   const auto source = make_dummy_weights(7);
   const auto device = make_host_device({}).value();
   HiddenMemoryDevice hidden(make_host_device({}).value());
@@ -92,24 +93,25 @@ TEST(ModelWeights, OfAShardAreBlocksOfTheWhole) {
     const ModelWeights part =
         ModelWeights::load(config, shard, *source, DType::f32, target, {}).value();
     EXPECT_LT(part.bytes(), whole.bytes() * 6 / 10);
-    const ModelConfig shape = shape_of_shard(config, 2);
+    const ModelSpec shape = shape_of_shard(config, 2);
     const VocabRange vocab = vocab_of_shard(config, shard);
     ASSERT_EQ(part.embedding().rows(), vocab.count);
     expect_block(part.embedding(), whole.embedding(), vocab.first, 0);
-    expect_block(part.head(), whole.head(), vocab.first, 0);
-    for (std::int64_t l = 0; l < config.num_layers; ++l) {
+    expect_block(part.head().data, whole.head().data, vocab.first, 0);
+    for (std::int64_t l = 0; l < config.num_layers(); ++l) {
       const LayerWeights& w = part.layer(l);
       const LayerWeights& all = whole.layer(l);
       const std::int64_t q = shape.q_size();
       const std::int64_t kv = shape.kv_size();
-      expect_block(w.qkv.slice_rows(0, q), all.qkv, rank * q, 0);
-      expect_block(w.qkv.slice_rows(q, kv), all.qkv, 2 * q + rank * kv, 0);
-      expect_block(w.qkv.slice_rows(q + kv, kv), all.qkv, 2 * q + 2 * kv + rank * kv, 0);
-      expect_block(w.o, all.o, 0, rank * q);
-      expect_block(w.gate_up.slice_rows(0, shape.ffn_size), all.gate_up, rank * shape.ffn_size, 0);
-      expect_block(w.gate_up.slice_rows(shape.ffn_size, shape.ffn_size), all.gate_up,
-                   config.ffn_size + rank * shape.ffn_size, 0);
-      expect_block(w.down, all.down, 0, rank * shape.ffn_size);
+      expect_block(w.qkv.data.slice_rows(0, q), all.qkv.data, rank * q, 0);
+      expect_block(w.qkv.data.slice_rows(q, kv), all.qkv.data, 2 * q + rank * kv, 0);
+      expect_block(w.qkv.data.slice_rows(q + kv, kv), all.qkv.data, 2 * q + 2 * kv + rank * kv, 0);
+      expect_block(w.o.data, all.o.data, 0, rank * q);
+      expect_block(w.gate_up.data.slice_rows(0, shape.mlp().size), all.gate_up.data,
+                   rank * shape.mlp().size, 0);
+      expect_block(w.gate_up.data.slice_rows(shape.mlp().size, shape.mlp().size), all.gate_up.data,
+                   config.mlp().size + rank * shape.mlp().size, 0);
+      expect_block(w.down.data, all.down.data, 0, rank * shape.mlp().size);
       EXPECT_EQ(w.o_bias.rank, rank == 0 ? 1 : 0) << "it is added once";
       const auto bias = [](const TensorView& v, std::int64_t i) { return v.ptr<float>()[i]; };
       for (std::int64_t i = 0; i < q; ++i) {

@@ -1,4 +1,4 @@
-#include "engine/model/step_batch.h"
+#include "engine/model/step/step_batch.h"
 
 #include <gtest/gtest.h>
 

@@ -5,15 +5,15 @@
 namespace tandem {
 namespace {
 
-ModelConfig llama_2_7b() {
-  ModelConfig config;
-  config.hidden_size = 4096;
-  config.num_layers = 2;
-  config.num_heads = config.num_kv_heads = 32;
-  config.head_dim = 128;
-  config.ffn_size = 11008;
-  config.vocab_size = 64;
-  return config;
+ModelSpec llama_2_7b() {
+  DecoderShape shape;
+  shape.hidden_size = 4096;
+  shape.num_layers = 2;
+  shape.num_heads = shape.num_kv_heads = 32;
+  shape.head_dim = 128;
+  shape.ffn_size = 11008;
+  shape.vocab_size = 64;
+  return decoder_of(shape);
 }
 
 TEST(LayerLoad, OfRank64OnQkvIsThreeMebibytesAndOneSite) {
@@ -29,7 +29,7 @@ TEST(LayerLoad, OfRank64OnQkvIsThreeMebibytesAndOneSite) {
 }
 
 TEST(LayerLoad, AgreesWithAnAdapterOfThoseModules) {
-  const ModelConfig config = llama_2_7b();
+  const ModelSpec config = llama_2_7b();
   const std::vector<std::vector<Module>> sets = {
       {Module::q},
       {Module::o, Module::down},
@@ -48,7 +48,7 @@ TEST(LayerLoad, AgreesWithAnAdapterOfThoseModules) {
 
 TEST(LayerLoad, OfADeviceAmongSeveralIsWhatTravelsThere) {
   using enum Module;
-  const ModelConfig config = llama_2_7b();
+  const ModelSpec config = llama_2_7b();
   const Adapter adapter = make_dummy_adapter(config, DType::bf16, 8, {q, k, v, o, down}, 1);
   const LayerLoad alone = layer_loads(config, adapter).front();
   const LayerLoad shared = layer_loads(config, adapter, 4).front();

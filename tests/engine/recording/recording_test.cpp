@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/loader/weights.h"
+#include "engine/model/families/registry.h"
 #include "engine/recording/recording_reader.h"
 #include "engine/recording/replay.h"
 #include "tests/support/sanitized.h"
@@ -106,7 +107,7 @@ class Recording : public ::testing::Test {
   }
 
   static inline testing::TempDir* dir_ = nullptr;
-  ModelConfig config_ = load_model_config(kModel).value();
+  ModelSpec config_ = load_model_spec(kModel).value();
   std::unique_ptr<WeightSource> weights_ = open_checkpoint(kModel).value();
   std::unique_ptr<Device> device_ = make_test_device();
   SteadyClock clock_;
@@ -168,7 +169,7 @@ TEST_F(Recording, IsRefusedWhenItIsDamaged) {
 }
 
 TEST_F(Recording, IsRefusedWhenItIsOfAnotherModel) {
-  config_ = load_model_config("data/demo-llama").value();
+  config_ = load_model_spec("data/demo-llama").value();
   EXPECT_THAT(replay(recorded()).status().message(), HasSubstr("name theirs"));
 }
 

@@ -113,7 +113,7 @@ void gemm(const GemmArgs& args) {
   std::vector<std::vector<float>> x;
   for (std::int64_t t = 0; t < args.x.rows(); ++t) x.push_back(row_at(args.x, t));
   for (std::int64_t o = 0; o < args.w.rows(); ++o) {
-    const std::vector<float> w = row_at(args.w, o);
+    const std::vector<float> w = row_at(args.w.data, o);
     for (std::int64_t t = 0; t < args.x.rows(); ++t) {
       float sum = dot(x[static_cast<std::size_t>(t)], w);
       if (args.bias.rank > 0) sum += at(args.bias, o);

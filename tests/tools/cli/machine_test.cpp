@@ -59,11 +59,11 @@ TEST(Machine, KnowsItsMemory) {
 
 TEST(ModelPresets, HaveThePublishedSizes) {
   // Parameters, from the shapes: embedding (and head), layers, norms.
-  const auto parameters = [](const ModelConfig& c) {
+  const auto parameters = [](const ModelSpec& c) {
     const std::int64_t layer = c.hidden_size * (2 * c.q_size() + 2 * c.kv_size()) +
-                               3 * c.hidden_size * c.ffn_size + 2 * c.hidden_size;
+                               3 * c.hidden_size * c.mlp().size + 2 * c.hidden_size;
     const std::int64_t heads = c.tie_word_embeddings ? 1 : 2;
-    return heads * c.vocab_size * c.hidden_size + c.num_layers * layer + c.hidden_size;
+    return heads * c.vocab_size * c.hidden_size + c.num_layers() * layer + c.hidden_size;
   };
   EXPECT_EQ(parameters(*model_preset("llama-3.2-1b")), 1235814400);
   EXPECT_EQ(parameters(*model_preset("llama-2-7b")), 6738415616);

@@ -41,7 +41,7 @@ TEST(SamplingDefaults, AreOpenAisWhereThereAreNoOthers) {
 class TokenizerEnd : public ::testing::Test {
  protected:
   std::vector<TokenId> ends() {
-    ModelConfig config = test::small_model(1);
+    ModelSpec config = test::small_model(1);
     add_tokenizer_end(dir.path(), *tokenizer, config);
     return config.eos_token_ids;
   }

@@ -146,7 +146,7 @@ Result<int> bench_coldstart(EngineSettings engine, const ColdStartSettings& sett
   options.rounds = static_cast<std::int32_t>(settings.rounds);
   TANDEM_ASSIGN(options.sweep, parse_sweep(settings));
 
-  TANDEM_ASSIGN(const ModelConfig config, find_model_config(engine.model));
+  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(engine.model));
   TANDEM_ASSIGN(const DType dtype, choose_dtype(engine, config, is_for_gpu(engine)));
   if (engine.max_model_len == 0) {
     engine.max_model_len = std::min<std::int64_t>(2048, config.max_position_embeddings);

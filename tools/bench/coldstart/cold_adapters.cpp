@@ -39,7 +39,7 @@ struct Tensor {
   const std::byte* data = nullptr;
 };
 
-std::vector<Tensor> tensors_of(const Adapter& adapter, const ModelConfig& config) {
+std::vector<Tensor> tensors_of(const Adapter& adapter, const ModelSpec& config) {
   std::vector<Tensor> tensors;
   for (std::size_t layer = 0; layer < adapter.layers.size(); ++layer) {
     for (const Module module : adapter.modules) {
@@ -77,8 +77,7 @@ ScratchFolder::~ScratchFolder() {
   if (!path_.empty()) fs::remove_all(path_, ignored);
 }
 
-Status write_peft_folder(const fs::path& folder, const Adapter& adapter,
-                         const ModelConfig& config) {
+Status write_peft_folder(const fs::path& folder, const Adapter& adapter, const ModelSpec& config) {
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (failure) return error(StatusCode::internal, "{}: {}", folder.string(), failure.message());

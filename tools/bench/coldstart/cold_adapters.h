@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "engine/loader/adapter.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 
 namespace tandem {
 
@@ -32,14 +32,14 @@ class ScratchFolder {
 
 // Writes adapter_config.json and adapter_model.safetensors into `folder`, as PEFT does.
 Status write_peft_folder(const std::filesystem::path& folder, const Adapter& adapter,
-                         const ModelConfig& config);
+                         const ModelSpec& config);
 
 // Adapters of q, k and v, the setting of the papers.
 class ColdAdapters {
  public:
   static constexpr std::size_t kContents = 4;  // of each rank
 
-  ColdAdapters(const ModelConfig& config, DType dtype) : config_(config), dtype_(dtype) {}
+  ColdAdapters(const ModelSpec& config, DType dtype) : config_(config), dtype_(dtype) {}
 
   // The `index`-th of that rank; made when first asked for, the same in every run.
   const Adapter& contents(std::int32_t rank, std::size_t index);
@@ -49,7 +49,7 @@ class ColdAdapters {
   std::size_t host_tier_bytes(std::int64_t count, std::int32_t rank) const;
 
  private:
-  ModelConfig config_;
+  ModelSpec config_;
   DType dtype_;
   std::map<std::int32_t, std::vector<Adapter>> made_;
   std::map<std::int32_t, std::vector<std::string>> written_;

@@ -66,7 +66,7 @@ class Sweep {
       TANDEM_TRY(run(cell, engines));
       // A sweep takes minutes: what is there of one that was stopped stands here.
       log::info("{}: {} ms", name, mean_ttfts(cell));
-      set_floor(cell, handoff.costs.link_bytes_per_s, setup.config.num_layers);
+      set_floor(cell, handoff.costs.link_bytes_per_s, setup.config.num_layers());
       done.push_back(std::move(cell));
     }
     return {};

@@ -109,11 +109,11 @@ Status time_decode(StepBench& bench, const StepBenchOptions& options, std::int64
 }
 
 // The best that oneDNN itself does here on products of the model's sizes, in either dtype.
-Result<double> best_peak(const ModelConfig& config, std::int32_t rows, int threads) {
+Result<double> best_peak(const ModelSpec& config, std::int32_t rows, int threads) {
   double best = 0;
   const std::pair<std::int64_t, std::int64_t> shapes[] = {
-      {2 * config.ffn_size, config.hidden_size},
-      {config.hidden_size, config.ffn_size},
+      {2 * config.mlp().size, config.hidden_size},
+      {config.hidden_size, config.mlp().size},
       {config.q_size() + 2 * config.kv_size(), config.hidden_size}};
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [n, k] : shapes) {
@@ -130,7 +130,7 @@ Result<double> best_peak(const ModelConfig& config, std::int32_t rows, int threa
   return best;
 }
 
-Status time_prefill(StepBench& bench, const ModelConfig& config, const StepBenchOptions& options,
+Status time_prefill(StepBench& bench, const ModelSpec& config, const StepBenchOptions& options,
                     std::int64_t rounds, int threads, Timings& timings) {
   for (std::int64_t round = -1; round < rounds; ++round) {
     TANDEM_ASSIGN(const double flops, best_peak(config, options.prefill_tokens, threads));
@@ -174,7 +174,7 @@ Status time_constrained(EngineSettings settings, BenchReport& report) {
 }
 
 // H1 to H5. The first in the process, whose memory H5 judges.
-Status measure_host_bars(Device& device, const ModelConfig& config, DType dtype,
+Status measure_host_bars(Device& device, const ModelSpec& config, DType dtype,
                          const HostDeviceOptions& host, const EngineBenchSettings& bench_settings,
                          BenchReport& report) {
   StepBenchOptions options;
@@ -223,7 +223,7 @@ Result<int> bench_engine(const EngineSettings& settings, const EngineBenchSettin
   // Before anything is made: a mistyped id is told at once.
   TANDEM_ASSIGN(const BarSelection only,
                 BarSelection::parse(bench_settings.only, {"H", "S1", "L1"}));
-  TANDEM_ASSIGN(const ModelConfig config, find_model_config(settings.model));
+  TANDEM_ASSIGN(const ModelSpec config, find_model_spec(settings.model));
   TANDEM_ASSIGN(const auto device, make_device(settings));
   TANDEM_ASSIGN(const DType dtype, choose_dtype(settings, config, device->info().is_cuda));
   TANDEM_ASSIGN(const HostDeviceOptions host, choose_host_options(settings));

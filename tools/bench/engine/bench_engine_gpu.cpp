@@ -62,7 +62,7 @@ class GpuBench {
 
   Status run() {
     TANDEM_ASSIGN(only_, BarSelection::parse(options_.only, {kBars.begin(), kBars.end()}));
-    TANDEM_ASSIGN(config_, find_model_config(settings_.model));
+    TANDEM_ASSIGN(config_, find_model_spec(settings_.model));
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, true));
     report_.fact("model", fmt::format("{}, {}, dummy weights", settings_.model, to_string(dtype_)));
     // The start first: what a process has done before (the driver's context) would not count.
@@ -272,8 +272,7 @@ class GpuBench {
       log::info("prefill, {} tokens", tokens);
       Samples samples;
       for (int turn = 0; turn < kTurns; ++turn) {
-        TANDEM_ASSIGN(const Samples some,
-                      bench.prefill(tokens, (rounds() + kTurns - 1) / kTurns));
+        TANDEM_ASSIGN(const Samples some, bench.prefill(tokens, (rounds() + kTurns - 1) / kTurns));
         samples.name = some.name;
         samples.unit = some.unit;
         samples.values.insert(samples.values.end(), some.values.begin(), some.values.end());
@@ -295,7 +294,7 @@ class GpuBench {
   BenchReport& report_;
   const SteadyClock clock_{};
   BarSelection only_;
-  ModelConfig config_;
+  ModelSpec config_;
   DType dtype_ = DType::bf16;
 };
 

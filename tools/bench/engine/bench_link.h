@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "gpu/device.h"
 #include "tools/bench/common/bench_report.h"
 
@@ -11,7 +11,7 @@ namespace tandem {
 
 // A rank-64 q, k, v adapter (3 MiB a layer on 7B): its pieces in layer order, each in runs of
 // adjacent chunks and with an event after it, as the device tier loads them. Adds the bar "link".
-Status measure_layer_pieces(Device& device, const ModelConfig& config, DType dtype,
+Status measure_layer_pieces(Device& device, const ModelSpec& config, DType dtype,
                             std::int32_t page_tokens, BenchReport& report);
 
 }  // namespace tandem

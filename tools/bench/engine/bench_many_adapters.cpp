@@ -38,11 +38,11 @@ Status measure_device(const EngineSettings& settings, DType dtype, ByteCosts& co
 
 void add_sizes(ServingBench& bench, const EngineSettings& settings,
                const std::vector<DummyAdapter>& adapters, ByteCosts& costs) {
-  const ModelConfig& config = bench.setup().config;
+  const ModelSpec& config = bench.setup().config;
   const DType dtype = bench.setup().dtype;
   const auto element = static_cast<double>(size_of(dtype));
   costs.weight_bytes = static_cast<double>(bench.engine().model().weight_bytes());
-  costs.token_bytes = 2.0 * static_cast<double>(config.num_layers * config.kv_size()) * element;
+  costs.token_bytes = 2.0 * static_cast<double>(config.num_layers() * config.kv_size()) * element;
   costs.token_products = 2 * costs.weight_bytes / element;
   for (const DummyAdapter& adapter : adapters) {
     costs.adapter_bytes[adapter.name] =
@@ -68,7 +68,7 @@ double most_requests(const std::vector<std::string>& names, const ByteCosts& cos
 
 }  // namespace
 
-Status measure_many_adapters(const EngineSettings& engine_settings, const ModelConfig& config,
+Status measure_many_adapters(const EngineSettings& engine_settings, const ModelSpec& config,
                              DType dtype, BenchReport& report) {
   EngineSettings settings = engine_settings;
   settings.max_num_seqs = 256;

@@ -3,7 +3,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/cli/settings.h"
 
@@ -11,7 +11,7 @@ namespace tandem {
 
 // S-LoRA's S2 workload (Llama-7B, ranks 64, 32, 16, 8 by turns) over 2,000 adapters in the host
 // tier and over 5, by turns. Adds the bar G9, and what it would be if steps did nothing but read.
-Status measure_many_adapters(const EngineSettings& settings, const ModelConfig& config, DType dtype,
+Status measure_many_adapters(const EngineSettings& settings, const ModelSpec& config, DType dtype,
                              BenchReport& report);
 
 }  // namespace tandem

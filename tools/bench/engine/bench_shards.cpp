@@ -52,7 +52,7 @@ class ShardBench {
   Status run() {
     TANDEM_ASSIGN(only_,
                   BarSelection::parse(options_.only, {kShardBars.begin(), kShardBars.end()}));
-    TANDEM_ASSIGN(config_, find_model_config(settings_.model));
+    TANDEM_ASSIGN(config_, find_model_spec(settings_.model));
     TANDEM_TRY(check_shards(config_, num_devices()));
     on_gpu_ = is_for_gpu(settings_);
     TANDEM_ASSIGN(dtype_, choose_dtype(settings_, config_, on_gpu_));
@@ -265,7 +265,7 @@ class ShardBench {
   BenchReport& report_;
   const SteadyClock clock_{};
   BarSelection only_;
-  ModelConfig config_;
+  ModelSpec config_;
   DType dtype_ = DType::bf16;
   bool on_gpu_ = false;
 };

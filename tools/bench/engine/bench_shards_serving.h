@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/status.h"
-#include "engine/loader/model_config.h"
+#include "engine/model/spec/model_spec.h"
 #include "tools/bench/common/bench_report.h"
 #include "tools/cli/settings.h"
 
@@ -10,7 +10,7 @@ namespace tandem {
 
 struct ShardServing {
   const EngineSettings& settings;  // tensor_parallel: N
-  const ModelConfig& config;
+  const ModelSpec& config;
   DType dtype = DType::bf16;
   bool on_gpu = false;  // else less of everything, and speed is not judged
 };

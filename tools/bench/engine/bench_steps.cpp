@@ -25,7 +25,7 @@ std::vector<std::int32_t> random_tokens(std::int32_t count, std::int64_t vocab,
 
 }  // namespace
 
-Result<std::unique_ptr<StepBench>> StepBench::create(Device& device, const ModelConfig& config,
+Result<std::unique_ptr<StepBench>> StepBench::create(Device& device, const ModelSpec& config,
                                                      DType dtype, const StepBenchOptions& options,
                                                      const LoadProgress& progress) {
   std::unique_ptr<StepBench> bench(new StepBench);
@@ -43,8 +43,8 @@ Result<std::unique_ptr<StepBench>> StepBench::create(Device& device, const Model
   limits.max_samples = options.batch;
   limits.max_positions = longest;
   limits.max_lora_rank = options.adapter_rank;
-  TANDEM_ASSIGN(bench->model_, LlamaModel::load(config, *make_dummy_weights(options.seed), dtype,
-                                                limits, device, progress));
+  TANDEM_ASSIGN(bench->model_, Model::load(config, *make_dummy_weights(options.seed), dtype, limits,
+                                           device, progress));
 
   for (std::int32_t i = 0; i < options.batch; ++i) {
     Adapter adapter = make_dummy_adapter(config, dtype, options.adapter_rank, kAllModules,
@@ -177,7 +177,7 @@ Result<std::vector<float>> StepBench::last_prompt_token_logits() {
 }
 
 double StepBench::decode_weight_bytes() const {
-  const ModelConfig& config = model_->config();
+  const ModelSpec& config = model_->spec();
   auto bytes = static_cast<double>(model_->weight_bytes());
   if (!config.tie_word_embeddings) {
     bytes -= static_cast<double>(config.vocab_size * config.hidden_size) *
@@ -187,11 +187,11 @@ double StepBench::decode_weight_bytes() const {
 }
 
 double StepBench::prefill_flops() const {
-  const ModelConfig& c = model_->config();
+  const ModelSpec& c = model_->spec();
   const std::int64_t layer = c.hidden_size * (c.q_size() + 2 * c.kv_size()) +
-                             c.q_size() * c.hidden_size + 3 * c.hidden_size * c.ffn_size;
+                             c.q_size() * c.hidden_size + 3 * c.hidden_size * c.mlp().size;
   return 2.0 * static_cast<double>(options_.prefill_tokens) *
-             static_cast<double>(c.num_layers * layer) +
+             static_cast<double>(c.num_layers() * layer) +
          2.0 * static_cast<double>(c.hidden_size * c.vocab_size);
 }
 

@@ -1,4 +1,4 @@
-// A model under the stopwatch: steps of chosen shape, straight on LlamaModel, no scheduler between.
+// A model under the stopwatch: steps of chosen shape, straight on Model, no scheduler between.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device/device_tier.h"
-#include "engine/loader/model_config.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/kv_cache.h"
-#include "engine/model/llama.h"
-#include "engine/model/step_batch.h"
+#include "engine/model/model.h"
+#include "engine/model/spec/model_spec.h"
+#include "engine/model/step/step_batch.h"
 #include "gpu/device.h"
 
 namespace tandem {
@@ -28,7 +28,7 @@ struct StepBenchOptions {
 // Dummy weights, `batch` sequences with computed caches, and as many distinct adapters.
 class StepBench {
  public:
-  static Result<std::unique_ptr<StepBench>> create(Device& device, const ModelConfig& config,
+  static Result<std::unique_ptr<StepBench>> create(Device& device, const ModelSpec& config,
                                                    DType dtype, const StepBenchOptions& options,
                                                    const LoadProgress& progress);
 
@@ -60,7 +60,7 @@ class StepBench {
 
   StepBenchOptions options_;
   Device* device_ = nullptr;
-  std::unique_ptr<LlamaModel> model_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<AdapterStore> adapters_;
   std::vector<AdapterLease> leases_;
   KvCache cache_;  // KV and adapters

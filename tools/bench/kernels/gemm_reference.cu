@@ -45,7 +45,7 @@ void launch_compare(const GemmArgs& args, const void* before, float absolute, fl
                   static_cast<unsigned>(args.x.rows()));
   compare_gemm<<<grid, kWarps * 32, 0, stream>>>(
       static_cast<const __nv_bfloat16*>(args.x.data),
-      static_cast<const __nv_bfloat16*>(args.w.data),
+      static_cast<const __nv_bfloat16*>(args.w.data.data),
       static_cast<const Y*>(args.accumulate ? before : nullptr), static_cast<const Y*>(args.y.data),
       in, out, absolute, relative, worst);
 }

@@ -30,13 +30,13 @@ std::vector<DummyAdapter> s2_adapters(std::int32_t count) {
   return adapters;
 }
 
-std::size_t adapter_bytes(const ModelConfig& config, DType dtype, std::int32_t rank,
+std::size_t adapter_bytes(const ModelSpec& config, DType dtype, std::int32_t rank,
                           const std::vector<Module>& modules) {
   std::int64_t elements = 0;
   for (const Module module : modules) {
     elements += rank * (module_in(config, module) + module_out(config, module));
   }
-  return static_cast<std::size_t>(elements * config.num_layers) * size_of(dtype);
+  return static_cast<std::size_t>(elements * config.num_layers()) * size_of(dtype);
 }
 
 std::size_t num_usable_nodes() {
@@ -47,7 +47,7 @@ std::size_t num_usable_nodes() {
   return std::max<std::size_t>(1, nodes.size());
 }
 
-std::size_t host_tier_bytes_for(const ModelConfig& config, DType dtype,
+std::size_t host_tier_bytes_for(const ModelSpec& config, DType dtype,
                                 std::span<const DummyAdapter> adapters, std::size_t num_nodes) {
   constexpr std::size_t kPadding = std::size_t{1} << 20;  // of one adapter, far more than there is
   std::size_t bytes = kPadding;                           // a tier has bytes, also for no adapters
@@ -61,7 +61,7 @@ std::size_t host_tier_bytes_for(const ModelConfig& config, DType dtype,
   return bytes + (num_nodes - 1) * largest;
 }
 
-Status add_dummy_adapters(AdapterStore& store, const ModelConfig& config, DType dtype,
+Status add_dummy_adapters(AdapterStore& store, const ModelSpec& config, DType dtype,
                           std::span<const DummyAdapter> adapters,
                           const std::function<void(std::size_t)>& progress) {
   std::mutex mutex;  // guards failure and the calls of progress

@@ -27,7 +27,7 @@ StepPlan::Range range_after(std::size_t size, std::int32_t count) {
 }  // namespace
 
 Result<std::unique_ptr<ExecutorBench>> ExecutorBench::create(std::span<Device* const> devices,
-                                                             const ModelConfig& config, DType dtype,
+                                                             const ModelSpec& config, DType dtype,
                                                              const ExecutorBenchOptions& options,
                                                              const LoadProgress& progress) {
   std::unique_ptr<ExecutorBench> bench(new ExecutorBench);
@@ -206,16 +206,16 @@ Result<std::vector<SampledToken>> ExecutorBench::sampled(std::int32_t batch, int
 }
 
 double ExecutorBench::decode_bytes(std::int32_t batch) const {
-  const LlamaModel& model = executor_->model();
+  const Model& model = executor_->model();
   const auto element = static_cast<double>(size_of(model.dtype()));
   auto weights = static_cast<double>(model.weight_bytes());
   if (!config_.tie_word_embeddings) {  // of the embedding, only rows are read
     const std::int64_t vocab = vocab_of_shard(config_, {0, num_devices_}).count;
     weights -= static_cast<double>(vocab * config_.hidden_size) * element;
   }
-  const ModelConfig& shape = model.config();
+  const ModelSpec& shape = model.spec();
   const double kv = static_cast<double>(batch) * (options_.context + 1) * 2 *
-                    static_cast<double>(shape.num_layers * shape.kv_size()) * element;
+                    static_cast<double>(shape.num_layers() * shape.kv_size()) * element;
   return weights + kv;
 }
 

@@ -11,9 +11,9 @@
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/executor/executor.h"
-#include "engine/loader/model_config.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/page_pool.h"
+#include "engine/model/spec/model_spec.h"
 #include "gpu/device.h"
 #include "tools/bench/measure/bench_gpu_steps.h"
 
@@ -35,7 +35,7 @@ class ExecutorBench {
 
   // The devices outlive it.
   static Result<std::unique_ptr<ExecutorBench>> create(std::span<Device* const> devices,
-                                                       const ModelConfig& config, DType dtype,
+                                                       const ModelSpec& config, DType dtype,
                                                        const ExecutorBenchOptions& options,
                                                        const LoadProgress& progress);
 
@@ -66,7 +66,7 @@ class ExecutorBench {
   Result<double> time(const StepPlan& plan, int steps);
 
   ExecutorBenchOptions options_;
-  ModelConfig config_;  // of the whole model
+  ModelSpec config_;  // of the whole model
   std::int32_t num_devices_ = 1;
   std::int32_t max_rank_ = 0;
   const SteadyClock clock_{};

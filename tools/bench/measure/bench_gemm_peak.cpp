@@ -34,7 +34,7 @@ Result<std::unique_ptr<GemmPeak>> GemmPeak::create(Device& device, DType dtype) 
     peak->stream_->copy_to_device(product.w.data(), staging.data(), product.w.bytes());
     TANDEM_TRY(peak->stream_->synchronize());
     product.args = {{product.x.data(), dtype, {m, k}},
-                    {product.w.data(), dtype, {n, k}},
+                    TensorView(product.w.data(), dtype, {n, k}),
                     {},
                     {product.y.data(), dtype, {m, n}}};
     peak->stream_->gemm(product.args);  // finds its kernel

@@ -25,8 +25,8 @@ GpuStepBench::~GpuStepBench() {
   if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
 }
 
-Result<std::unique_ptr<GpuStepBench>> GpuStepBench::create(Device& device,
-                                                           const ModelConfig& config, DType dtype,
+Result<std::unique_ptr<GpuStepBench>> GpuStepBench::create(Device& device, const ModelSpec& config,
+                                                           DType dtype,
                                                            const GpuStepOptions& options,
                                                            const LoadProgress& progress) {
   std::unique_ptr<GpuStepBench> bench(new GpuStepBench);
@@ -44,8 +44,8 @@ Result<std::unique_ptr<GpuStepBench>> GpuStepBench::create(Device& device,
   for (const AdapterSet& set : options.sets) {
     limits.max_lora_rank = std::max(limits.max_lora_rank, set.rank);
   }
-  TANDEM_ASSIGN(bench->model_, LlamaModel::load(config, *make_dummy_weights(options.seed), dtype,
-                                                limits, device, progress));
+  TANDEM_ASSIGN(bench->model_, Model::load(config, *make_dummy_weights(options.seed), dtype, limits,
+                                           device, progress));
 
   const PoolLayout layout = PoolLayout::of(config, dtype, kPageTokens);
   std::int64_t chunks = 0;
@@ -234,7 +234,7 @@ double GpuStepBench::prefill_bytes() const {
 double GpuStepBench::decode_bytes(std::int32_t batch, int set) const {
   const auto element = static_cast<double>(size_of(model_->dtype()));
   const double kv = static_cast<double>(batch) * (options_.context + 1) * 2 *
-                    static_cast<double>(config_.num_layers * config_.kv_size()) * element;
+                    static_cast<double>(config_.num_layers() * config_.kv_size()) * element;
   double adapters = 0;
   for (std::int32_t i = 0; set >= 0 && i < batch; ++i) {
     adapters += static_cast<double>(
@@ -244,13 +244,13 @@ double GpuStepBench::decode_bytes(std::int32_t batch, int set) const {
 }
 
 double GpuStepBench::prefill_flops(std::int32_t tokens) const {
-  const ModelConfig& c = config_;
+  const ModelSpec& c = config_;
   const std::int64_t layer = c.hidden_size * (c.q_size() + 2 * c.kv_size()) +
-                             c.q_size() * c.hidden_size + 3 * c.hidden_size * c.ffn_size;
-  const double linear = 2.0 * tokens * static_cast<double>(c.num_layers * layer) +
+                             c.q_size() * c.hidden_size + 3 * c.hidden_size * c.mlp().size;
+  const double linear = 2.0 * tokens * static_cast<double>(c.num_layers() * layer) +
                         2.0 * static_cast<double>(c.hidden_size * c.vocab_size);
   // Causal: every token sees half of the others on average, for q k^T and for its use.
-  const double attention = 2.0 * tokens * tokens * static_cast<double>(c.num_layers * c.q_size());
+  const double attention = 2.0 * tokens * tokens * static_cast<double>(c.num_layers() * c.q_size());
   return linear + attention;
 }
 

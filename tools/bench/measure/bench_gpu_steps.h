@@ -1,5 +1,5 @@
 // A model on a device under the stopwatch: decode steps as the engine runs them (recorded, several
-// enqueued back to back, sampled) and whole prompts, straight on LlamaModel, no scheduler between.
+// enqueued back to back, sampled) and whole prompts, straight on Model, no scheduler between.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 #include "base/status.h"
 #include "engine/adapters/adapter_store.h"
 #include "engine/adapters/device/device_tier.h"
-#include "engine/loader/model_config.h"
 #include "engine/memory/block_table.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
-#include "engine/model/decode_graphs.h"
-#include "engine/model/llama.h"
-#include "engine/model/step_batch.h"
+#include "engine/model/graphs/decode_graphs.h"
+#include "engine/model/model.h"
+#include "engine/model/spec/model_spec.h"
+#include "engine/model/step/step_batch.h"
 #include "gpu/device.h"
 #include "tools/bench/common/bench_report.h"
 
@@ -46,7 +46,7 @@ class GpuStepBench {
  public:
   static constexpr int kNoAdapters = -1;
 
-  static Result<std::unique_ptr<GpuStepBench>> create(Device& device, const ModelConfig& config,
+  static Result<std::unique_ptr<GpuStepBench>> create(Device& device, const ModelSpec& config,
                                                       DType dtype, const GpuStepOptions& options,
                                                       const LoadProgress& progress);
   ~GpuStepBench();
@@ -76,8 +76,8 @@ class GpuStepBench {
   void fill_decode(std::int32_t first, std::int32_t batch, int set);
 
   GpuStepOptions options_;
-  ModelConfig config_;
-  std::unique_ptr<LlamaModel> model_;
+  ModelSpec config_;
+  std::unique_ptr<Model> model_;
   KvCache cache_;
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<AdapterStore> adapters_;

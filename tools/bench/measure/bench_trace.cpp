@@ -143,7 +143,7 @@ Result<AnsweredTrace> run_trace(Engine& engine, const Clock& clock, const Arriva
   std::vector<GenerationRequest> requests;
   requests.reserve(trace.size());
   for (const TracedRequest& traced : trace) {
-    requests.push_back(random_request(traced, engine.model().config().vocab_size, random));
+    requests.push_back(random_request(traced, engine.model().spec().vocab_size, random));
   }
   std::vector<std::unique_ptr<Generation>> generations;
   const TimePoint start = clock.now();

@@ -23,7 +23,7 @@ inline bool has_few_rows(const GemmArgs& args, int most) {
   };
   return (args.x.dtype == DType::f16 || args.x.dtype == DType::bf16) && args.x.rows() > 0 &&
          args.x.rows() <= most && args.x.cols() > 0 && args.x.cols() % 64 == 0 && aligned(args.x) &&
-         aligned(args.w) && args.w.rows() > 0 && args.w.rows() < (1 << 26);
+         aligned(args.w.data) && args.w.rows() > 0 && args.w.rows() < (1 << 26);
 }
 
 }  // namespace tandem::cuda

@@ -330,7 +330,8 @@ Status launch_warpgroup_gemm(const GemmArgs& args, const WarpgroupDevice& device
   p.as_is = p.pairs && !p.swiglu && p.plan.cluster == 1 && !p.accumulate && !p.y_is_f32 &&
             p.bias == nullptr;
   TANDEM_CHECK(p.plan.stages >= 2, "{} bytes of shared memory", device.shared_bytes);
-  TANDEM_ASSIGN(const CUtensorMap w_map, tensor_map(device.encode, args.w, {p.plan.group_rows, 1}));
+  TANDEM_ASSIGN(const CUtensorMap w_map,
+                tensor_map(device.encode, args.w.data, {p.plan.group_rows, 1}));
   TANDEM_ASSIGN(const CUtensorMap x_map,
                 tensor_map(device.encode, args.x, {p.plan.x_rows, p.plan.slabs}));
   LaunchShape shape;

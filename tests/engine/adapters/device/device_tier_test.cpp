@@ -61,7 +61,7 @@ class DeviceTierTest : public ::testing::Test {
     tier_->step_ends();
   }
 
-  ModelConfig config_ = small_model(2);
+  ModelSpec config_ = small_model(2);
   PoolLayout layout_ = PoolLayout::of(config_, DType::f32, kPageTokens);
   std::int64_t chunks_ = 0;
   std::int32_t pages_ = 0;

@@ -18,16 +18,16 @@ namespace tandem::peft_test {
 
 using Json = nlohmann::ordered_json;
 
-inline ModelConfig base() {
-  ModelConfig config;
-  config.hidden_size = 20;
-  config.num_layers = 3;
-  config.num_heads = 3;
-  config.num_kv_heads = 1;
-  config.head_dim = 6;
-  config.ffn_size = 28;
-  config.vocab_size = 50;
-  return config;
+inline ModelSpec base() {
+  DecoderShape shape;
+  shape.hidden_size = 20;
+  shape.num_layers = 3;
+  shape.num_heads = 3;
+  shape.num_kv_heads = 1;
+  shape.head_dim = 6;
+  shape.ffn_size = 28;
+  shape.vocab_size = 50;
+  return decoder_of(shape);
 }
 
 inline Json lora(const Json& targets, int rank = 4) {

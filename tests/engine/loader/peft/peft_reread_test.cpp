@@ -18,16 +18,16 @@ namespace tandem {
 namespace {
 
 // 3 MB: pieces of the digest that begin and end within matrices.
-ModelConfig wide_config() {
-  ModelConfig config;
-  config.hidden_size = 512;
-  config.num_layers = 6;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 128;
-  config.ffn_size = 700;
-  config.vocab_size = 50;
-  return config;
+ModelSpec wide_config() {
+  DecoderShape shape;
+  shape.hidden_size = 512;
+  shape.num_layers = 6;
+  shape.num_heads = 4;
+  shape.num_kv_heads = 2;
+  shape.head_dim = 128;
+  shape.ffn_size = 700;
+  shape.vocab_size = 50;
+  return decoder_of(shape);
 }
 
 class PeftReread : public ::testing::Test {
@@ -82,7 +82,7 @@ class PeftReread : public ::testing::Test {
 
   static constexpr const char* kWeights = "adapter_model.safetensors";
   static constexpr const char* kConfig = "adapter_config.json";
-  const ModelConfig config_ = wide_config();
+  const ModelSpec config_ = wide_config();
   ThreadCrew crew_{3};
   ThreadCrew alone_{0};
   std::int64_t now_ns_ = much_later();

@@ -15,7 +15,7 @@ namespace {
 
 TEST(ColdAdapters, WritesFoldersThatReadBackAsWhatTheyWereMadeFrom) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    const ModelConfig config = test::small_model(2);
+    const ModelSpec config = test::small_model(2);
     ColdAdapters adapters(config, dtype);
     const auto folders = adapters.folders(5);  // no multiple of what rows are padded to
     ASSERT_TRUE(folders) << folders.status().message();

@@ -9,7 +9,7 @@ namespace tandem {
 namespace {
 
 TEST(BenchAdapters, SizesAreThoseOfTheAdaptersUpToPadding) {
-  const ModelConfig config = test::small_model(2);
+  const ModelSpec config = test::small_model(2);
   for (const std::int32_t rank : {8, 16, 64}) {
     for (const auto& modules : {qkv_modules(), all_modules()}) {
       const Adapter adapter = make_dummy_adapter(config, DType::bf16, rank, modules, 1);
@@ -23,7 +23,7 @@ TEST(BenchAdapters, SizesAreThoseOfTheAdaptersUpToPadding) {
 class BenchAdaptersOnNodes : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(BenchAdaptersOnNodes, AllFitIntoTheirHostTierAndDiffer) {
-  const ModelConfig config = test::small_model(2);
+  const ModelSpec config = test::small_model(2);
   std::vector<DummyAdapter> wanted;
   for (int i = 0; i < 13; ++i) {
     wanted.push_back({std::to_string(i), i % 2 == 0 ? 8 : 16, qkv_modules()});

@@ -1,0 +1,15 @@
+// Qwen3, dense (Yang et al. 2025): Llama with norms of each head of q and k.
+#include "engine/model/families/decoder.h"
+#include "engine/model/families/families.h"
+
+namespace tandem {
+
+ModelSpec read_qwen3(CheckpointConfig& config) {
+  DecoderShape shape =
+      read_decoder(config, {.needs_head_dim = true, .window = WindowField::when_asked});
+  shape.qkv_bias = shape.o_bias = config.flag("attention_bias", false);
+  shape.qk_norm = true;
+  return decoder_of(shape);
+}
+
+}  // namespace tandem

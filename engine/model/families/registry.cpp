@@ -1,0 +1,150 @@
+#include "engine/model/families/registry.h"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "engine/loader/foreign_checkpoint.h"
+#include "engine/model/families/families.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = 4 << 20;
+
+constexpr std::array kFamilies = {
+    Family{"llama", "LlamaForCausalLM", "Llama", read_llama},
+    Family{"mistral", "MistralForCausalLM", "Mistral", read_mistral},
+    Family{"qwen2", "Qwen2ForCausalLM", "Qwen2", read_qwen2},
+    Family{"qwen3", "Qwen3ForCausalLM", "Qwen3", read_qwen3},
+};
+
+std::string titles() {
+  std::vector<std::string_view> all;
+  for (const Family& family : kFamilies) all.push_back(family.title);
+  const std::string_view last = all.back();
+  all.pop_back();
+  return fmt::format("{} and {}", fmt::join(all, ", "), last);
+}
+
+// Null: the config has failed.
+const Family* find_family(CheckpointConfig& config) {
+  const std::string model_type = config.text("model_type");
+  std::string class_name;
+  if (const Json* const list = config.find("architectures")) {
+    if (!list->is_array() || list->size() != 1 || !list->front().is_string()) {
+      config.fail(invalid("'architectures' must be a list of one name"));
+    } else {
+      class_name = list->front().get<std::string>();
+    }
+  }
+  if (model_type.empty() && class_name.empty()) {
+    config.fail(invalid("'model_type' and 'architectures' are missing"));
+  }
+  if (!config.status().ok()) return nullptr;
+  for (const Family& family : kFamilies) {
+    const bool is_type = model_type.empty() || model_type == family.name;
+    const bool is_class = class_name.empty() || class_name == family.class_name;
+    if (is_type && is_class) return &family;
+  }
+  config.fail(
+      invalid("architecture '{}' (model_type '{}') is not supported; Tandem runs {} causal LMs",
+              class_name, model_type, titles()));
+  return nullptr;
+}
+
+void refuse_quantised(CheckpointConfig& config) {
+  if (const Json* const quantization = config.find("quantization_config")) {
+    std::string method = "unknown";
+    if (quantization->is_object()) {
+      const Json* const name = JsonFields<Json>(*quantization).find("quant_method");
+      if (name != nullptr && name->is_string()) method = name->get<std::string>();
+    }
+    config.fail(invalid("the weights are quantised ('quantization_config', method '{}'). {}",
+                        method, kTakeUnquantised));
+  }
+  if (config.find("quantization") != nullptr) {
+    config.fail(invalid("the weights are quantised ('quantization', as MLX writes it). {}",
+                        kTakeUnquantised));
+  }
+}
+
+void refuse_unsupported(CheckpointConfig& config) {
+  refuse_quantised(config);
+  for (const std::string_view name : {"hidden_act", "hidden_activation"}) {
+    const std::string activation = config.text(name);
+    if (!activation.empty() && activation != "silu" && activation != "swish") {
+      config.fail(invalid("'{}' is '{}'; only silu is supported", name, activation));
+    }
+  }
+  for (const std::string_view name : {"num_local_experts", "num_experts", "n_routed_experts"}) {
+    if (config.maybe_integer(name, 0, INT64_MAX).value_or(0) > 0) {
+      config.fail(invalid("mixtures of experts ('{}') are not supported", name));
+    }
+  }
+  if (config.flag("mlp_bias", false)) config.fail(invalid("'mlp_bias' is not supported"));
+}
+
+void read_dtype(CheckpointConfig& config, ModelSpec& spec) {
+  std::string dtype = config.text("dtype");
+  if (dtype.empty()) dtype = config.text("torch_dtype");
+  if (dtype.empty()) dtype = "float32";  // transformers' default
+  Result<DType> parsed = parse_dtype(dtype);
+  if (!parsed) return config.fail(parsed.status().with_context("'dtype'"));
+  spec.dtype = *parsed;
+}
+
+Result<ModelSpec> read_spec(const Json& json) {
+  CheckpointConfig config(json);
+  const Family* const family = find_family(config);
+  if (family == nullptr) return config.status();
+  refuse_unsupported(config);
+  TANDEM_TRY(config.status());
+  ModelSpec spec = family->read(config);
+  TANDEM_TRY(config.status());
+  spec.family = family->name;
+  read_dtype(config, spec);
+  spec.tie_word_embeddings = config.flag("tie_word_embeddings", false);
+  spec.eos_token_ids = config.token_ids("eos_token_id", spec.vocab_size);
+  if (const auto bos = config.maybe_integer("bos_token_id", 0, spec.vocab_size - 1)) {
+    spec.bos_token_id = static_cast<std::int32_t>(*bos);
+  }
+  TANDEM_TRY(config.status());
+  TANDEM_TRY(check_computable(spec));
+  return spec;
+}
+
+}  // namespace
+
+std::span<const Family> families() {
+  return kFamilies;
+}
+
+Result<ModelSpec> parse_model_spec(std::string_view config_json) {
+  TANDEM_ASSIGN(const Json json, parse_json_object<Json>(config_json));
+  return read_spec(json);
+}
+
+Result<ModelSpec> load_model_spec(const std::filesystem::path& dir) {
+  const std::filesystem::path path = dir / "config.json";
+  TANDEM_ASSIGN(const Json json, read_json_object<Json>(path, kMaxConfigBytes));
+  Result<ModelSpec> spec = read_spec(json);
+  if (!spec) return spec.status().with_context(path.string());
+
+  const std::filesystem::path generation_path = dir / "generation_config.json";
+  std::error_code ignored;  // what cannot be looked at is not there
+  if (!std::filesystem::exists(generation_path, ignored)) return spec;
+  TANDEM_ASSIGN(const Json generation, read_json_object<Json>(generation_path, kMaxConfigBytes));
+  CheckpointConfig fields(generation);
+  std::vector<std::int32_t> ids = fields.token_ids("eos_token_id", spec->vocab_size);
+  if (!fields.status().ok()) return fields.status().with_context(generation_path.string());
+  // As in transformers, these replace the model's own.
+  if (!ids.empty()) spec->eos_token_ids = std::move(ids);
+  return spec;
+}
+
+}  // namespace tandem

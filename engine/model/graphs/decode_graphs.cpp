@@ -1,0 +1,105 @@
+#include "engine/model/graphs/decode_graphs.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+// Weights bound a decode step, not rows: a few rows too many cost next to nothing up to the 16 or
+// 32 of a tensor core's tile, and less than a tenth from there on.
+constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  24,  32,  48,  64,
+                                                      80,  96,  112, 128, 160, 192, 224, 256, 320,
+                                                      384, 448, 512, 640, 768, 896, 1024};
+constexpr std::array<std::int32_t, 5> kDecodeRanks = {16, 32, 64, 128, 256};
+// What most adapters have, or anything: every bound on the rank is recorded with each.
+constexpr std::array<SiteSet, 2> kDecodeSites = {SiteSet{Site::qkv}, SiteSet::all()};
+
+SiteSet bound_of(SiteSet sites) {
+  return *std::ranges::find_if(kDecodeSites, [&](SiteSet bound) { return bound.has_all(sites); });
+}
+
+}  // namespace
+
+DecodeGraphs::DecodeGraphs(Model& model, const KvCache& cache, std::int32_t max_rows)
+    : model_(&model),
+      cache_(&cache),
+      buckets_(bounds_up_to(kDecodeRows, max_rows)),
+      ranks_(bounds_up_to(kDecodeRanks, model.limits().max_lora_rank)) {
+  TANDEM_CHECK(max_rows <= model.limits().max_rows && max_rows <= model.limits().max_samples,
+               "{} rows", max_rows);
+}
+
+StepBounds DecodeGraphs::bounds(std::int32_t rows, std::int32_t max_rank, SiteSet adapted) const {
+  StepBounds bounds;
+  bounds.rows = rows;
+  bounds.max_rank = max_rank;
+  bounds.max_kv_len = static_cast<std::int32_t>(model_->limits().max_positions);
+  bounds.adapted = adapted;
+  return bounds;
+}
+
+bool DecodeGraphs::pad(StepBatch& batch) const {
+  if (batch.num_rows() == 0 || !batch.decodes_only()) return false;
+  const std::int32_t rows = bound_of(buckets_, std::max(batch.num_rows(), batch.num_samples()));
+  if (rows == 0) return false;
+  const std::int32_t rank = batch.max_rank();
+  SiteSet sites = batch.adapted();
+  sites.add(batch.halved());
+  batch.pad(bounds(rows, rank == 0 ? 0 : bound_of(ranks_, rank), bound_of(sites)));
+  return true;
+}
+
+Result<Graph*> DecodeGraphs::find_or_record(Stream& stream, const StepInput& input,
+                                            const AdapterTable& adapters) {
+  TANDEM_CHECK(input.padded, "{} rows", input.num_rows);
+  const bool adapted = input.num_segments > 0;
+  const Key key(input.num_rows, adapted ? input.max_rank : 0, adapted ? input.adapted : SiteSet(),
+                adapted ? input.halved : SiteSet());
+  auto found = graphs_.find(key);
+  if (found == graphs_.end()) {
+    model_->plan_attention(stream, input, *cache_);
+    TANDEM_ASSIGN(RecordedGraph recorded, record_graph(stream, input, [&] {
+                    model_->compute(stream, input, *cache_, adapters);
+                  }));
+    found = graphs_.emplace(key, std::move(recorded)).first;
+  }
+  return &found->second.graph_for(input);
+}
+
+Status DecodeGraphs::launch(Stream& stream, const StepInput& input, const AdapterTable& adapters) {
+  TANDEM_ASSIGN(Graph* const graph, find_or_record(stream, input, adapters));
+  model_->plan_attention(stream, input, *cache_);
+  stream.launch(*graph);
+  return {};
+}
+
+Status DecodeGraphs::record_all(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
+                                std::int32_t max_rank, const LoraHalves& halves) {
+  std::vector<std::int32_t> ranks = {0};
+  for (const std::int32_t rank : ranks_) {
+    if (max_rank > 0) ranks.push_back(rank);
+    if (rank >= max_rank) break;
+  }
+  const auto record = [&](std::int32_t rows, std::int32_t rank, SiteSet sites) -> Status {
+    for (const SiteSet halved : halves.possible(rows, rank)) {
+      if (!sites.has_all(halved)) continue;
+      const StepInput input = batch.padded_input(bounds(rows, rank, sites), halved);
+      TANDEM_TRY(find_or_record(stream, input, adapters).status());
+    }
+    return {};
+  };
+  for (const std::int32_t rank : ranks) {
+    for (const std::int32_t rows : buckets_) {
+      for (const SiteSet sites : kDecodeSites) {
+        if (rank > 0 || sites == SiteSet::all()) TANDEM_TRY(record(rows, rank, sites));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace tandem

@@ -1,0 +1,150 @@
+#include "engine/model/layers/adapted_linear.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+// The first bytes of `room` as a dense matrix of a row for each of the step's.
+TensorView narrow(const TensorView& room, std::int32_t rows, std::int64_t cols) {
+  TANDEM_CHECK(rows * cols <= room.num_elements(), "{} rows of {} in {}", rows, cols,
+               to_string(room));
+  return {room.data, room.dtype, {rows, cols}};
+}
+
+// The job of a projection's place, given the first one's.
+HandoffJob job_at(HandoffJob job, std::int64_t layer, Site site) {
+  const std::size_t at = offer_at(static_cast<std::size_t>(layer), static_cast<std::size_t>(site));
+  job.turn += at;
+  job.tickets += at * kMaxColdGroups;
+  if (job.time != nullptr) job.time += at;
+  return job;
+}
+
+// Each rank reads a share of A; what they gather is small. A rank writes its share again when the
+// sum of the next projection has been taken since.
+void gather_halves(LayerStep& step, LoraArgs args) {
+  const std::int64_t width =
+      std::int64_t{args.num_modules} * lora_share(args.max_rank, step.part.shard.size);
+  const TensorView share = narrow(step.shared.share_of_v, step.input.num_rows, width);
+  const TensorView all = narrow(step.work.v, step.input.num_rows, step.part.shard.size * width);
+  args.num_shares = step.part.shard.size;
+  args.share = step.part.shard.rank;
+  args.part = LoraPart::shrink;
+  args.v = share;
+  step.stream.lora(args);
+  step.stream.all_gather({step.part.communicator, share, all});
+  args.part = LoraPart::expand;
+  args.v = all;
+  step.stream.lora(args);
+}
+
+// S-LoRA's way with o and down: every rank adds its columns' deltas to its part of the sum, from
+// the sum of all v.
+void sum_halves(LayerStep& step, LoraArgs args) {
+  constexpr std::int64_t kAligned = 8;  // columns that a vector has
+  const std::int64_t width = lora_share(args.max_rank, 1);
+  const TensorView part = narrow(step.shared.part_of_v, step.input.num_rows, width);
+  const TensorView sum = narrow(step.work.v, step.input.num_rows, width);
+  args.part = LoraPart::shrink;
+  args.v = part;
+  step.stream.lora(args);
+  step.stream.all_reduce({step.part.communicator, part, sum, false, {}, 0, {}});
+  const std::int64_t columns = args.out[0].cols();
+  const std::int64_t each = (columns + kAligned * step.part.shard.size - 1) /
+                            (kAligned * step.part.shard.size) * kAligned;
+  const std::int64_t first = std::min(step.part.shard.rank * each, columns);
+  args.part = LoraPart::expand;
+  args.v = sum;
+  args.first_column = static_cast<std::int32_t>(first);
+  args.out[0] = args.out[0].slice_cols(first, std::min(each, columns - first));
+  if (args.out[0].cols() > 0) step.stream.lora(args);
+}
+
+// A shard has its columns of x at o and down, and makes its part of their sums.
+bool is_part_of_sum(const LayerStep& step, Site site) {
+  return !step.part.is_whole() && (site == Site::o || site == Site::down);
+}
+
+void offer(LayerStep& step, const AdaptedLinear& linear) {
+  const StepHandoff& handoff = *step.handoff;
+  const std::int64_t num_layers = step.part.spec.num_layers();
+  const std::int64_t row = handoff.whole_loads ? num_layers : linear.layer;
+  OfferArgs args;
+  static_cast<HandoffJob&>(args) = job_at(step.job, linear.layer, linear.site);
+  args.x = linear.x;
+  args.x_is_part = is_part_of_sum(step, linear.site);
+  args.shown = handoff.shown;
+  args.num_segments = step.input.num_segments;
+  args.live = handoff.live;
+  args.ready = handoff.ready + row * kNumLoadParts;
+  args.slot_stride = (num_layers + 1) * kNumLoadParts;
+  step.stream.offer(args);
+}
+
+LoraArgs lora_args(const LayerStep& step, const AdaptedLinear& linear, bool offered) {
+  const StepInput& input = step.input;
+  const auto site = static_cast<std::size_t>(linear.site);
+  LoraArgs args;
+  args.x = linear.x;
+  args.table = step.adapters.matrices + linear.layer * kNumModules +
+               static_cast<std::int32_t>(kFirstModuleOfSite[site]);
+  args.slot_stride = step.part.spec.num_layers() * kNumModules;
+  args.pages = step.adapters.pages;
+  for (const TensorView& out : linear.outs) args.out[args.num_modules++] = out;
+  args.rows = input.lora_rows;
+  args.num_rows = input.num_lora_rows;
+  args.segments = offered ? step.handoff->live : input.segments;
+  args.num_segments = input.num_segments;
+  args.max_rank = input.max_rank;
+  args.max_count = input.max_count;
+  args.live = offered;
+  return args;
+}
+
+void add_deltas(LayerStep& step, Site site, const LoraArgs& args) {
+  if (!step.input.halved.has(site)) {
+    step.stream.lora(args);
+  } else if (is_part_of_sum(step, site)) {
+    sum_halves(step, args);
+  } else {
+    gather_halves(step, args);
+  }
+}
+
+void accept(LayerStep& step, const AdaptedLinear& linear, const LoraModules& modules) {
+  const StepHandoff& handoff = *step.handoff;
+  const LayerHandoff& planned = handoff.layers[static_cast<std::size_t>(linear.layer)];
+  AcceptArgs args;
+  static_cast<HandoffJob&>(args) = job_at(step.job, linear.layer, linear.site);
+  static_cast<LoraModules&>(args) = modules;
+  args.is_sum = is_part_of_sum(step, linear.site);
+  args.dtype = step.part.dtype;
+  args.deadline_us = handoff.deadline_us;
+  args.voids = handoff.voids;
+  args.any_xa = planned.sites[static_cast<std::size_t>(linear.site)].xa_groups != 0;
+  step.stream.accept(args);
+}
+
+}  // namespace
+
+bool has_deltas(const LayerStep& step, std::int64_t layer, Site site) {
+  return step.input.num_segments > 0 &&
+         (is_offered(step.handoff, layer, site) || step.input.adapted.has(site));
+}
+
+void run(LayerStep& step, const AdaptedLinear& linear) {
+  const bool offered = is_offered(step.handoff, linear.layer, linear.site);
+  if (offered) offer(step, linear);
+  step.stream.gemm({linear.x, linear.w, linear.bias, linear.y, linear.accumulate});
+  if (!has_deltas(step, linear.layer, linear.site)) return;
+  const LoraArgs args = lora_args(step, linear, offered);
+  add_deltas(step, linear.site, args);
+  if (offered) accept(step, linear, args);
+}
+
+}  // namespace tandem

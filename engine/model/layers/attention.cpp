@@ -1,0 +1,55 @@
+#include "engine/model/layers/attention.h"
+
+#include <cmath>
+
+#include "engine/model/layers/adapted_linear.h"
+#include "engine/model/layers/residual.h"
+
+namespace tandem {
+
+void append_keys(LayerStep& step, const Layer& layer, const TensorView& rotary) {
+  const AttentionSpec& spec = layer.spec.attention;
+  const LayerWeights& w = layer.weights;
+  const TensorView qkv = step.work.qkv.slice_cols(0, spec.q_size() + 2 * spec.kv_size());
+  const TensorView q = qkv.slice_cols(0, spec.q_size());
+  const TensorView k = qkv.slice_cols(spec.q_size(), spec.kv_size());
+  const TensorView v = qkv.slice_cols(spec.q_size() + spec.kv_size(), spec.kv_size());
+  const TensorView q_heads = q.split_cols(spec.heads);
+  const TensorView k_heads = k.split_cols(spec.kv_heads);
+
+  run(step, {layer.index, Site::qkv, step.work.x, w.qkv, w.qkv_bias, qkv, false, {q, k, v}});
+  if (spec.qk_norm) {
+    step.stream.rms_norm({q_heads, w.q_norm, step.part.norm_eps(), q_heads});
+    step.stream.rms_norm({k_heads, w.k_norm, step.part.norm_eps(), k_heads});
+  }
+  step.stream.rope_append({q_heads, k_heads, v.split_cols(spec.kv_heads), rotary,
+                           step.input.positions, step.input.slots, step.cache.layer(layer.index)});
+}
+
+void attend(LayerStep& step, const Layer& layer) {
+  const AttentionSpec& spec = layer.spec.attention;
+  const StepInput& input = step.input;
+  AttentionArgs args;
+  args.q = step.work.qkv.slice_cols(0, spec.q_size()).split_cols(spec.heads);
+  args.cache = step.cache.layer(layer.index);
+  args.kv_heads = static_cast<std::int32_t>(spec.kv_heads);
+  args.sequences = input.sequences;
+  args.page_ids = input.page_ids;
+  args.num_sequences = input.num_sequences;
+  args.max_rows = input.max_rows;
+  args.max_kv_len = input.max_kv_len;
+  args.scale = spec.scale != 0 ? static_cast<float>(spec.scale)
+                               : 1.0F / std::sqrt(static_cast<float>(spec.head_dim));
+  args.out = step.work.attention.slice_cols(0, spec.q_size()).split_cols(spec.heads);
+  step.stream.attention(args);
+}
+
+void attention_out(LayerStep& step, const Layer& layer) {
+  const LayerWeights& w = layer.weights;
+  const TensorView x = step.work.attention.slice_cols(0, layer.spec.attention.q_size());
+  const SumTarget sum = attention_sum(step);
+  run(step, {layer.index, Site::o, x, w.o, w.o_bias, sum.y, sum.accumulate, {sum.y}});
+  to_residual(step, sum.y, true, w.mlp_norm);
+}
+
+}  // namespace tandem

@@ -1,0 +1,12 @@
+// The feed-forward part of a layer: down(silu(gate(x)) * up(x)) (SwiGLU, Shazeer 2020).
+#pragma once
+
+#include "engine/model/layers/layer_step.h"
+
+namespace tandem {
+
+// Reads step.work.x, adds to the residual, and leaves in step.work.x what the next layer reads:
+// `next_norm`, [H], is that layer's; absent behind the last one.
+void gated_mlp(LayerStep& step, const Layer& layer, const TensorView& next_norm);
+
+}  // namespace tandem

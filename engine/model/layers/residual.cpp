@@ -1,0 +1,26 @@
+#include "engine/model/layers/residual.h"
+
+namespace tandem {
+
+SumTarget attention_sum(const LayerStep& step) {
+  if (step.part.is_whole()) return {step.work.residual, true};
+  return {step.shared.attended, false};
+}
+
+SumTarget mlp_sum(const LayerStep& step) {
+  if (step.part.is_whole()) return {step.work.residual, true};
+  return {step.shared.fed, false};
+}
+
+void to_residual(LayerStep& step, const TensorView& sum, bool accumulate,
+                 const TensorView& next_norm) {
+  const float eps = step.part.norm_eps();
+  if (!step.part.is_whole()) {
+    step.stream.all_reduce({step.part.communicator, sum, step.work.residual, accumulate, next_norm,
+                            eps, next_norm.rank == 0 ? TensorView() : step.work.x});
+  } else if (next_norm.rank != 0) {
+    step.stream.rms_norm({step.work.residual, next_norm, eps, step.work.x});
+  }
+}
+
+}  // namespace tandem

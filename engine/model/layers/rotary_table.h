@@ -1,0 +1,20 @@
+// Cosines and sines of the rotary embedding for every position.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/spec/model_spec.h"
+
+namespace tandem {
+
+// One frequency per pair of a head's elements, [head_dim / 2], in radians per position. With
+// Llama 3 scaling, long wavelengths are stretched by `factor`, short ones kept, and those between
+// interpolated (the rule of transformers' "llama3" rope type).
+std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t head_dim);
+
+// [positions, 2, head_dim / 2]: cosines, then sines.
+std::vector<float> make_rotary_table(const RotarySpec& rotary, std::int64_t head_dim,
+                                     std::int64_t positions);
+
+}  // namespace tandem

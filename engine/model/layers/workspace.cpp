@@ -1,0 +1,95 @@
+#include "engine/model/layers/workspace.h"
+
+#include <algorithm>
+
+#include "gpu/ops.h"
+
+namespace tandem {
+namespace {
+
+// Views of device memory, one after another. With a null base it only measures.
+class Cutter {
+ public:
+  explicit Cutter(std::byte* base) : base_(base) {}
+  TensorView take(DType type, std::int64_t rows, std::int64_t cols) {
+    const TensorView view(base_ + offset_, type, {rows, cols});
+    offset_ += (static_cast<std::size_t>(rows * cols) * size_of(type) + 255) / 256 * 256;
+    return view;
+  }
+  std::size_t bytes() const { return offset_; }
+
+ private:
+  std::byte* base_;
+  std::size_t offset_ = 0;
+};
+
+// Columns of a rank's share of v, of the projection with most modules.
+std::int64_t width_of_share(const ModelLimits& limits, std::int32_t num_shares) {
+  return std::int64_t{LoraModules::kMaxModules} * lora_share(limits.max_lora_rank, num_shares);
+}
+
+}  // namespace
+
+Workspace Workspace::cut(std::int64_t rows) const {
+  Workspace part = *this;
+  for (TensorView* view :
+       {&part.residual, &part.x, &part.qkv, &part.attention, &part.gate_up, &part.activation}) {
+    *view = view->slice_rows(0, rows);
+  }
+  return part;
+}
+
+SharedSpace SharedSpace::cut(std::int64_t rows) const {
+  SharedSpace part = *this;
+  for (TensorView* view : {&part.embedded, &part.attended, &part.fed}) {
+    *view = view->slice_rows(0, rows);
+  }
+  return part;
+}
+
+Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
+                            const ModelLimits& limits, std::byte* base, std::size_t& bytes) {
+  std::int64_t q = 0;
+  std::int64_t kv = 0;
+  std::int64_t ffn = 0;
+  for (const LayerSpec& layer : shape.layers) {
+    q = std::max(q, layer.attention.q_size());
+    kv = std::max(kv, layer.attention.kv_size());
+    ffn = std::max(ffn, layer.mlp.size);
+  }
+  Cutter cutter(base);
+  const std::int64_t rows = limits.max_rows;
+  Workspace work;
+  work.residual = cutter.take(DType::f32, rows, shape.hidden_size);
+  work.x = cutter.take(dtype, std::max<std::int64_t>(rows, limits.max_samples), shape.hidden_size);
+  work.qkv = cutter.take(dtype, rows, q + 2 * kv);
+  work.attention = cutter.take(dtype, rows, q);
+  work.gate_up = cutter.take(dtype, rows, 2 * ffn);
+  work.activation = cutter.take(dtype, rows, ffn);
+  work.sampled = cutter.take(DType::f32, limits.max_samples, shape.hidden_size);
+  work.logits = cutter.take(DType::f32, limits.max_samples, shape.vocab_size);
+  if (!shard.is_whole()) {
+    work.v = cutter.take(DType::f32, limits.max_samples,
+                         shard.size * width_of_share(limits, shard.size));
+  }
+  bytes += cutter.bytes();
+  return work;
+}
+
+SharedSpace lay_out_shared(const ModelSpec& whole, Shard shard, const ModelLimits& limits,
+                           std::byte* base, std::size_t& bytes) {
+  Cutter cutter(base);
+  SharedSpace shared;
+  for (TensorView* part : {&shared.embedded, &shared.attended, &shared.fed}) {
+    *part = cutter.take(DType::f32, limits.max_rows, whole.hidden_size);
+  }
+  shared.logits = cutter.take(DType::f32, limits.max_samples, vocab_of_shard(whole, shard).count);
+  shared.share_of_v =
+      cutter.take(DType::f32, limits.max_samples, width_of_share(limits, shard.size));
+  shared.part_of_v =
+      cutter.take(DType::f32, limits.max_samples, lora_share(limits.max_lora_rank, 1));
+  bytes += cutter.bytes();
+  return shared;
+}
+
+}  // namespace tandem

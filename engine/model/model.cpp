@@ -1,0 +1,231 @@
+#include "engine/model/model.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "base/check.h"
+#include "engine/model/layers/attention.h"
+#include "engine/model/layers/embedding.h"
+#include "engine/model/layers/gated_mlp.h"
+#include "engine/model/layers/rotary_table.h"
+
+namespace tandem {
+namespace {
+
+// Copies host data to fresh device memory at load time.
+Result<Buffer> upload(Device& device, const void* data, std::size_t bytes,
+                      std::string_view purpose) {
+  TANDEM_ASSIGN(Buffer target, device.allocate(bytes, purpose));
+  TANDEM_ASSIGN(const Buffer staging, device.allocate_pinned(bytes, purpose));
+  TANDEM_ASSIGN(const auto stream, device.create_stream("upload"));
+  std::memcpy(staging.data(), data, bytes);
+  stream->copy_to_device(target.data(), staging.data(), bytes);
+  TANDEM_TRY(stream->synchronize());
+  return target;
+}
+
+constexpr std::string_view kWorkspace =
+    "the work space (lower max_num_batched_tokens or max_num_seqs)";
+
+}  // namespace
+
+std::size_t Model::workspace_bytes(const ModelSpec& spec, Shard shard, DType dtype,
+                                   const ModelLimits& limits) {
+  std::size_t bytes = 0;
+  lay_out_workspace(shape_of_shard(spec, shard.size), shard, dtype, limits, nullptr, bytes);
+  if (!shard.is_whole()) lay_out_shared(spec, shard, limits, nullptr, bytes);
+  return bytes;
+}
+
+Result<std::unique_ptr<Model>> Model::load(const ModelSpec& spec, const WeightSource& source,
+                                           DType dtype, const ModelLimits& limits, Device& device,
+                                           const LoadProgress& progress,
+                                           Communicator* communicator) {
+  TANDEM_CHECK(limits.max_rows > 0 && limits.max_samples > 0 && limits.max_positions > 0);
+  Shard shard;
+  if (communicator != nullptr) shard = {communicator->rank(), communicator->size()};
+  TANDEM_TRY(check_computable(spec));
+  TANDEM_TRY(check_shards(spec, shard.size));
+  std::unique_ptr<Model> model(new Model());
+  model->part_ = {shape_of_shard(spec, shard.size), dtype, shard,
+                  shard.is_whole() ? nullptr : communicator, vocab_of_shard(spec, shard)};
+  model->limits_ = limits;
+  TANDEM_TRY(model->make_workspace(spec, device));
+  TANDEM_TRY(model->make_rotary_tables(device));
+  TANDEM_ASSIGN(model->weights_, ModelWeights::load(spec, shard, source, dtype, device, progress));
+  return model;
+}
+
+Status Model::make_workspace(const ModelSpec& whole, Device& device) {
+  std::size_t bytes = 0;
+  lay_out_workspace(part_.spec, part_.shard, part_.dtype, limits_, nullptr, bytes);
+  TANDEM_ASSIGN(workspace_, device.allocate(bytes, kWorkspace));
+  work_ =
+      lay_out_workspace(part_.spec, part_.shard, part_.dtype, limits_, workspace_.data(), bytes);
+  if (part_.is_whole()) return {};
+  bytes = 0;
+  lay_out_shared(whole, part_.shard, limits_, nullptr, bytes);
+  TANDEM_ASSIGN(shared_memory_, part_.communicator->allocate(bytes, kWorkspace));
+  shared_ = lay_out_shared(whole, part_.shard, limits_, shared_memory_.data(), bytes);
+  return {};
+}
+
+Status Model::make_rotary_tables(Device& device) {
+  const std::int64_t head_dim = part_.spec.attention().head_dim;
+  for (const RotarySpec& rotary : part_.spec.rotary) {
+    const std::vector<float> table = make_rotary_table(rotary, head_dim, limits_.max_positions);
+    TANDEM_ASSIGN(rotary_.emplace_back(), upload(device, table.data(), table.size() * sizeof(float),
+                                                 "the rotary embedding's table"));
+    rotary_views_.emplace_back(
+        TensorView(rotary_.back().data(), DType::f32, {limits_.max_positions, 2, head_dim / 2}));
+  }
+  return {};
+}
+
+TensorView Model::logits(std::int32_t num_samples) const {
+  return work_.logits.slice_rows(0, num_samples);
+}
+
+void Model::forward(Stream& stream, const StepInput& input, const KvCache& cache,
+                    const AdapterTable& adapters, const StepHandoff* handoff) {
+  plan_attention(stream, input, cache);
+  compute(stream, input, cache, adapters, handoff);
+}
+
+// The work space, cut to the step's rows.
+LayerStep Model::cut(Stream& stream, const StepInput& input, const KvCache& cache,
+                     const AdapterTable& adapters, const StepHandoff* handoff) const {
+  TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
+  TANDEM_CHECK(input.max_rank <= limits_.max_lora_rank, "rank {}", input.max_rank);
+  TANDEM_CHECK(
+      input.halved == SiteSet() || (!part_.is_whole() && input.num_rows <= limits_.max_samples),
+      "{} rows, halved", input.num_rows);
+  LayerStep step{stream,
+                 part_,
+                 input,
+                 cache,
+                 adapters,
+                 work_.cut(input.num_rows),
+                 part_.is_whole() ? SharedSpace() : shared_.cut(input.num_rows),
+                 handoff};
+  if (handoff != nullptr) {
+    step.job = handoff->job;
+    step.job.rows = input.lora_rows;
+    step.job.segments = input.segments;
+  }
+  return step;
+}
+
+void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache,
+                    const AdapterTable& adapters, const StepHandoff* handoff) {
+  if (input.num_rows == 0) return;
+  LayerStep step = cut(stream, input, cache, adapters, handoff);
+  const std::int64_t num_layers = part_.spec.num_layers();
+  // Ranks of a model of one layer would meet but once, and what they show is written again too
+  // soon.
+  step.drops_rows = num_layers > 1 && may_drop_rows(step);
+  embed(step, weights_, weights_.layer(0).attention_norm);
+  for (std::int64_t index = 0; index < num_layers; ++index) {
+    if (adapters.waits != nullptr) adapters.waits->before(index, stream);
+    compute_layer(step, index);
+  }
+  if (input.num_logits > 0) head(step, weights_, work_.sampled.slice_rows(0, input.num_logits));
+}
+
+void Model::compute_layer(LayerStep& step, std::int64_t index) const {
+  const Layer layer = this->layer(index);
+  const bool last = index + 1 == part_.spec.num_layers();
+  const bool drops = step.drops_rows && last;
+  append_keys(step, layer, rotary_views_[layer.spec.attention.rotary]);
+  if (drops && step.input.num_logits == 0) return;
+  attend(step, layer);
+  if (drops) drop_rows(step);
+  attention_out(step, layer);
+  gated_mlp(step, layer, last ? TensorView() : weights_.layer(index + 1).attention_norm);
+}
+
+// What follows the last layer's attention is for the rows that get logits alone: of a prompt one,
+// of a piece of a prompt none. Halves of adapters and workers have what is theirs by rows of all
+// the step; a recording is of as many rows in every layer.
+bool Model::may_drop_rows(const LayerStep& step) const {
+  const StepInput& input = step.input;
+  // Half at least, for gathering them costs, too; a row may get logits more than once.
+  if (input.padded || 2 * input.num_logits > input.num_rows) return false;
+  if (input.num_segments == 0) return true;
+  return std::ranges::none_of(std::array{Site::o, Site::gate_up, Site::down}, [&](Site site) {
+    return input.halved.has(site) || is_offered(step.handoff, part_.spec.num_layers() - 1, site);
+  });
+}
+
+void Model::drop_rows(LayerStep& step) const {
+  StepInput& input = step.input;
+  const std::int32_t rows = input.num_logits;
+  const TensorView sampled = work_.sampled.slice_rows(0, rows);
+  // Where q has been read, there is room for what attention made of it.
+  const TensorView attention(step.work.qkv.data, part_.dtype, {rows, part_.spec.q_size()});
+  step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
+  step.stream.gather_rows({step.work.attention, input.sample_rows, attention});
+  input.lora_rows = input.sampled_lora_rows;
+  input.num_lora_rows = input.num_sampled_lora_rows;
+  input.segments = input.sampled_segments;
+  input.num_segments = input.num_sampled_segments;
+  input.max_count = input.max_sampled_count;
+  step.work = step.work.cut(rows);
+  step.work.residual = sampled;
+  step.work.attention = attention;
+  if (!part_.is_whole()) step.shared = step.shared.cut(rows);
+}
+
+Status Model::tune(Stream& stream) {
+  const auto with_every_layer = [&](Weight LayerWeights::*weight, TensorView LayerWeights::*bias,
+                                    const TensorView& y, bool accumulate) {
+    // Rows of weights stand for x: numbers as they may be there, which is what power depends on.
+    const TensorView& first = (weights_.layer(0).*weight).data;
+    const std::int64_t rows = std::min(y.rows(), first.rows());
+    std::vector<GemmArgs> like;
+    for (std::int64_t index = 0; index < part_.spec.num_layers(); ++index) {
+      const LayerWeights& w = weights_.layer(index);
+      like.push_back({first.slice_rows(0, rows), w.*weight,
+                      bias == nullptr ? TensorView() : w.*bias, y.slice_rows(0, rows), accumulate});
+    }
+    return stream.tune_gemm(like);
+  };
+  const bool whole = part_.is_whole();
+  TANDEM_TRY(with_every_layer(&LayerWeights::qkv, &LayerWeights::qkv_bias, work_.qkv, false));
+  TANDEM_TRY(with_every_layer(&LayerWeights::o, &LayerWeights::o_bias,
+                              whole ? work_.residual : shared_.attended, whole));
+  TANDEM_TRY(with_every_layer(&LayerWeights::gate_up, nullptr, work_.gate_up, false));
+  TANDEM_TRY(
+      with_every_layer(&LayerWeights::down, nullptr, whole ? work_.residual : shared_.fed, whole));
+  const Weight& head = weights_.head();
+  const TensorView& y = whole ? work_.logits : shared_.logits;
+  const std::int64_t rows = std::min(y.rows(), head.rows());
+  const GemmArgs like{head.data.slice_rows(0, rows), head, {}, y.slice_rows(0, rows)};
+  return stream.tune_gemm({&like, 1});
+}
+
+void Model::plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const {
+  const AttentionSpec& attention = part_.spec.attention();
+  AttentionPlan plan;
+  plan.heads = static_cast<std::int32_t>(attention.heads);
+  plan.kv_heads = static_cast<std::int32_t>(attention.kv_heads);
+  plan.head_dim = static_cast<std::int32_t>(attention.head_dim);
+  plan.page_tokens = cache.page_tokens();
+  plan.dtype = part_.dtype;
+  plan.sequences = input.host_sequences;
+  plan.num_sequences = input.num_sequences;
+  plan.num_rows = input.num_rows;
+  plan.captured = input.padded;
+  stream.plan_attention(plan);
+}
+
+void Model::sample(Stream& stream, const StepInput& input, SampledToken* out,
+                   const std::uint32_t* masks) {
+  if (input.num_samples == 0) return;
+  stream.sample(
+      {logits(input.num_samples), input.samples, input.history, input.biases, out, masks});
+}
+
+}  // namespace tandem

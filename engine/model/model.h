@@ -1,0 +1,102 @@
+// The forward pass of any model that a ModelSpec describes, over the device interface, on a device
+// that holds all of the model or a shard of it (loader/shard.h).
+//
+// Every shard computes the same step at the same time. The residual is the same on all: what each
+// has computed of a layer's two sums, and of the embedding, is added up by an all_reduce, and the
+// logits of their ranges of the vocabulary are gathered.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/loader/shard.h"
+#include "engine/loader/weights.h"
+#include "engine/memory/kv_cache.h"
+#include "engine/model/layers/layer_step.h"
+#include "engine/model/layers/workspace.h"
+#include "engine/model/spec/model_spec.h"
+#include "engine/model/step/adapter_table.h"
+#include "engine/model/step/step_batch.h"
+#include "engine/model/step/step_handoff.h"
+#include "engine/model/weights/model_weights.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+// Owns weights and work space. One thread at a time enqueues steps.
+class Model {
+ public:
+  // `spec` is the whole model's, and computable (check_computable). `communicator`: the rank whose
+  // shard this is; it outlives the model. Null: all of it.
+  static Result<std::unique_ptr<Model>> load(const ModelSpec& spec, const WeightSource& source,
+                                             DType dtype, const ModelLimits& limits, Device& device,
+                                             const LoadProgress& progress,
+                                             Communicator* communicator = nullptr);
+
+  // Bytes of work space that load() allocates beside the weights.
+  static std::size_t workspace_bytes(const ModelSpec& spec, Shard shard, DType dtype,
+                                     const ModelLimits& limits);
+
+  // Stream::tune_gemm for the products of steps, before the stream's first step or recording.
+  // Overwrites the work space; waits.
+  Status tune(Stream& stream);
+
+  // Tells the stream the shape of the step's attention; before compute(), and before every launch
+  // of a recording of it. A padded input is planned as a recorded one.
+  void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const;
+
+  // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
+  // logits() for the rows of input.sample_rows. Never waits; may be recorded, but where the table
+  // says that it waits for loads. Only of a shard, and of a step of up to max_samples rows, are
+  // adapters halved (input.halved), on all ranks alike.
+  void compute(Stream& stream, const StepInput& input, const KvCache& cache,
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
+
+  // plan_attention() and compute().
+  void forward(Stream& stream, const StepInput& input, const KvCache& cache,
+               const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
+
+  // Enqueues the choice of a token for each sample of `input`, after forward(); `out` is device
+  // memory for input.num_samples tokens, `masks` what SampleRow::mask counts in.
+  void sample(Stream& stream, const StepInput& input, SampledToken* out,
+              const std::uint32_t* masks = nullptr);
+
+  // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it.
+  TensorView logits(std::int32_t num_samples) const;
+
+  // What lies here: of a shard, its own heads and columns.
+  const ModelSpec& spec() const { return part_.spec; }
+  Shard shard() const { return part_.shard; }
+  DType dtype() const { return part_.dtype; }
+  const ModelLimits& limits() const { return limits_; }
+  std::size_t weight_bytes() const { return weights_.bytes(); }
+  std::size_t workspace_bytes() const { return workspace_.bytes(); }
+
+ private:
+  Model() = default;
+  Status make_workspace(const ModelSpec& whole, Device& device);
+  Status make_rotary_tables(Device& device);
+  LayerStep cut(Stream& stream, const StepInput& input, const KvCache& cache,
+                const AdapterTable& adapters, const StepHandoff* handoff) const;
+  Layer layer(std::int64_t index) const {
+    return {index, part_.spec.layer(index), weights_.layer(index)};
+  }
+  bool may_drop_rows(const LayerStep& step) const;
+  void drop_rows(LayerStep& step) const;
+  void compute_layer(LayerStep& step, std::int64_t index) const;
+
+  ModelPart part_;
+  ModelLimits limits_;
+  ModelWeights weights_;
+  std::vector<Buffer> rotary_;
+  std::vector<TensorView> rotary_views_;  // of each rotary embedding, [positions, 2, d / 2] f32
+  Buffer workspace_;
+  Workspace work_;
+  Buffer shared_memory_;
+  SharedSpace shared_;
+};
+
+}  // namespace tandem

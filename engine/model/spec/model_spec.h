@@ -1,0 +1,145 @@
+// What a model computes, as data: a list of layers, and what stands before and behind them. A
+// family (engine/model/families) makes one of a checkpoint's config.json; engine/model computes it.
+//
+// Some fields describe what no family here has yet. The types have a place for it, so that a family
+// that needs it adds code where the field is read; until then check_computable() refuses it by
+// name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+namespace tandem {
+
+// The frequencies of a rotary embedding; scaling is that of Llama 3 (rope_type "llama3") when set.
+struct RotarySpec {
+  struct Llama3Scaling {
+    double factor = 8;
+    double low_freq_factor = 1;
+    double high_freq_factor = 4;
+    double original_max_position_embeddings = 8192;
+    friend bool operator==(const Llama3Scaling&, const Llama3Scaling&) = default;
+  };
+  double theta = 10000;
+  std::optional<Llama3Scaling> llama3;
+  friend bool operator==(const RotarySpec&, const RotarySpec&) = default;
+};
+
+// The mixer of a layer: attention with grouped queries over a paged KV cache.
+struct AttentionSpec {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  // divides `heads`
+  std::int64_t head_dim = 0;  // even
+  double scale = 0;           // of q k^T; 0: 1 / sqrt(head_dim)
+  std::size_t rotary = 0;     // index into ModelSpec::rotary
+  std::int64_t rotated = 0;   // elements of a head that are rotated; 0: all
+  std::int64_t window = 0;    // keys that a token sees, itself included; 0: the whole context
+  double softcap = 0;         // scores become softcap * tanh(score / softcap); 0: they stay
+  bool sinks = false;         // a learnt logit beside each head's scores
+  bool qk_norm = false;       // RMSNorm of each head of q and k, before the rotary embedding
+  bool qkv_bias = false;
+  bool o_bias = false;
+
+  std::int64_t q_size() const { return heads * head_dim; }
+  std::int64_t kv_size() const { return kv_heads * head_dim; }
+  friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
+};
+
+enum class Activation : std::uint8_t { silu, gelu_tanh };
+
+// The feed-forward part of a layer: down(activation(gate(x)) * up(x)).
+struct MlpSpec {
+  std::int64_t size = 0;  // rows of gate and of up
+  Activation activation = Activation::silu;
+  friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
+};
+
+// Where a layer has norms: before attention and the feed-forward part, behind both, or around them.
+enum class NormPlace : std::uint8_t { before, behind, around };
+
+struct LayerSpec {
+  AttentionSpec attention;
+  MlpSpec mlp;
+  NormPlace norms = NormPlace::before;
+  double residual_multiplier = 1;  // of what a block adds to the residual
+  friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
+};
+
+// Under which names a checkpoint has the model's tensors. The names of a layer follow `layer` with
+// its number; projections end in ".weight" and ".bias", norms in ".weight".
+struct TensorNames {
+  std::string_view embedding = "model.embed_tokens.weight";
+  std::string_view layer = "model.layers.{}.";
+  std::string_view final_norm = "model.norm.weight";
+  std::string_view head = "lm_head.weight";
+  std::string_view attention_norm = "input_layernorm";
+  std::string_view q = "self_attn.q_proj", k = "self_attn.k_proj", v = "self_attn.v_proj";
+  std::string_view q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
+  std::string_view o = "self_attn.o_proj";
+  std::string_view mlp_norm = "post_attention_layernorm";
+  std::string_view gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
+};
+
+struct ModelSpec {
+  std::string family = "llama";  // its name in the registry of families
+  std::int64_t hidden_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-5;
+  bool norm_adds_one = false;  // norms multiply by 1 + weight
+  double embedding_multiplier = 1;
+  double logits_multiplier = 1;
+  bool tie_word_embeddings = false;  // the head is the embedding
+  std::vector<RotarySpec> rotary;    // AttentionSpec::rotary counts in it
+  std::vector<LayerSpec> layers;
+  TensorNames names;
+  DType dtype = DType::bf16;  // of the checkpoint
+  std::vector<std::int32_t> eos_token_ids;
+  std::optional<std::int32_t> bos_token_id;
+
+  std::int64_t num_layers() const { return static_cast<std::int64_t>(layers.size()); }
+  const LayerSpec& layer(std::int64_t index) const {
+    return layers[static_cast<std::size_t>(index)];
+  }
+  // The first layer's. All layers are alike in them, as check_computable() sees to; there must be
+  // one.
+  const AttentionSpec& attention() const { return layers.front().attention; }
+  const MlpSpec& mlp() const { return layers.front().mlp; }
+  std::int64_t q_size() const { return attention().q_size(); }
+  std::int64_t kv_size() const { return attention().kv_size(); }
+};
+
+// A decoder whose layers are all alike, in few numbers: what families of dense models read, and
+// presets and tests make up.
+struct DecoderShape {
+  std::string family = "llama";
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-5;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false;
+  bool o_bias = false;
+  bool qk_norm = false;
+  RotarySpec rotary;
+  std::vector<std::int32_t> eos_token_ids;
+};
+
+ModelSpec decoder_of(const DecoderShape& shape);
+
+// Refuses, by name, what a spec may say and the engine does not compute.
+Status check_computable(const ModelSpec& spec);
+
+}  // namespace tandem

@@ -1,0 +1,368 @@
+#include "engine/model/step/step_batch.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+template <typename T>
+std::size_t room(std::int64_t count) {
+  return aligned(static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// Packs arrays into a block of host memory, one after another, and tells where each will be on the
+// device. Where an array begins depends on the lengths of those before it alone.
+class Packer {
+ public:
+  // `pinned` may be null: then nothing is written.
+  Packer(std::byte* pinned, std::byte* device) : pinned_(pinned), device_(device) {}
+
+  template <typename T>
+  const T* put(const std::vector<T>& values, std::int64_t capacity) {
+    TANDEM_CHECK(static_cast<std::int64_t>(values.size()) <= capacity, "{} of {}", values.size(),
+                 capacity);
+    const std::size_t bytes = values.size() * sizeof(T);
+    if (pinned_ != nullptr && bytes > 0) std::memcpy(pinned_ + offset_, values.data(), bytes);
+    const auto* result = reinterpret_cast<const T*>(device_ + offset_);
+    offset_ += aligned(bytes);
+    return result;
+  }
+  // With room for as many as there may be: where the next one begins does not depend on `values`.
+  template <typename T>
+  const T* put_with_room(const std::vector<T>& values, std::int64_t capacity) {
+    const std::size_t end = offset_ + room<T>(capacity);
+    const T* const result = put(values, capacity);
+    offset_ = end;
+    return result;
+  }
+  std::size_t used() const { return offset_; }
+
+ private:
+  std::byte* pinned_;
+  std::byte* device_;
+  std::size_t offset_ = 0;
+};
+
+}  // namespace
+
+Result<StepBatch> StepBatch::create(Device& device, const StepLimits& limits) {
+  TANDEM_CHECK(limits.max_rows > 0 && limits.max_sequences > 0 && limits.max_samples > 0);
+  StepBatch batch;
+  batch.limits_ = limits;
+  const std::size_t bytes =
+      4 * room<std::int32_t>(limits.max_rows) + room<AttentionSequence>(limits.max_sequences) +
+      2 * (room<LoraSegment>(limits.max_sequences) + room<std::int32_t>(limits.max_samples)) +
+      room<ColdGroup>(kMaxColdGroups) + room<std::uint32_t>(kMaxColdGroups) +
+      room<HandoffTurn>(limits.max_turns) + room<SampleRow>(limits.max_samples) +
+      room<TokenBias>(limits.max_biases) + room<std::int32_t>(limits.max_pages) +
+      room<std::int32_t>(limits.max_history);
+  for (Staging& staging : batch.staging_) {
+    TANDEM_ASSIGN(staging.pinned, device.allocate_pinned(bytes, "step metadata"));
+    staging.copied = device.create_event();
+  }
+  TANDEM_ASSIGN(batch.device_, device.allocate(bytes, "step metadata"));
+  TANDEM_ASSIGN(batch.live_,
+                device.allocate(room<LoraSegment>(limits.max_sequences), "step metadata"));
+  return batch;
+}
+
+void StepBatch::clear() {
+  for (auto* list : {&ids_, &positions_, &slots_, &page_ids_, &lora_rows_, &sample_rows_, &history_,
+                     &sampled_lora_rows_}) {
+    list->clear();
+  }
+  sequences_.clear();
+  filled_.clear();
+  segments_.clear();
+  sampled_segments_.clear();
+  samples_.clear();
+  biases_.clear();
+  adapters_.clear();
+  cold_.clear();
+  groups_.clear();
+  voids_.clear();
+  turns_.clear();
+  halved_ = {};
+  bounds_ = {};
+}
+
+std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
+                                     std::span<const PageId> pages, std::int32_t page_tokens,
+                                     AdapterSlot adapter) {
+  const std::int32_t first = num_rows();
+  const auto count = static_cast<std::int32_t>(tokens.size());
+  const std::int64_t end = start + count;
+  const auto num_pages = static_cast<std::size_t>((end + page_tokens - 1) / page_tokens);
+  TANDEM_CHECK(bounds_.rows == 0, "the batch is padded");
+  TANDEM_CHECK(count > 0 && count <= rows_left(), "{} rows, {} left", count, rows_left());
+  TANDEM_CHECK(num_pages <= pages.size(), "{} pages for {} tokens", pages.size(), end);
+  for (std::int64_t position = start; position < end; ++position) {
+    const PageId page = pages[static_cast<std::size_t>(position / page_tokens)];
+    positions_.push_back(static_cast<std::int32_t>(position));
+    slots_.push_back(page.value() * page_tokens +
+                     static_cast<std::int32_t>(position % page_tokens));
+  }
+  ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+  // Who shares a later one shares the first one, too (PrefixCache).
+  const std::int64_t filled = start / page_tokens;
+  if ((filled + 1) * page_tokens <= end) {
+    filled_.push_back({num_sequences(), static_cast<std::int32_t>(filled),
+                       pages[static_cast<std::size_t>(filled)]});
+  }
+  sequences_.push_back({first, count, static_cast<std::int32_t>(end),
+                        static_cast<std::int32_t>(page_ids_.size()),
+                        static_cast<std::int32_t>(start)});
+  page_tokens_ = page_tokens;
+  for (const PageId page : pages.first(num_pages)) page_ids_.push_back(page.value());
+  if (adapter.slot.valid()) adapters_.push_back({adapter, first, count});
+  return first;
+}
+
+void StepBatch::add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
+                           std::span<const TokenBias> biases) {
+  TANDEM_CHECK(row >= 0 && row < num_rows() && samples_left() > 0, "row {}", row);
+  how.history = static_cast<std::int32_t>(history_.size());
+  how.history_len = static_cast<std::int32_t>(history.size());
+  how.bias = static_cast<std::int32_t>(biases_.size());
+  how.num_biases = static_cast<std::int32_t>(biases.size());
+  history_.insert(history_.end(), history.begin(), history.end());
+  biases_.insert(biases_.end(), biases.begin(), biases.end());
+  sample_rows_.push_back(row);
+  samples_.push_back(how);
+}
+
+// Segments of high ranks first: they take longest, and begin while there is most to run beside
+// them. Else in the order of slots, so that the same mix of adapters gives the same launch.
+void StepBatch::group_rows_by_adapter() {
+  std::stable_sort(adapters_.begin(), adapters_.end(),
+                   [](const SequenceAdapter& a, const SequenceAdapter& b) {
+                     return std::tuple(-a.adapter.max_rank, a.adapter.slot) <
+                            std::tuple(-b.adapter.max_rank, b.adapter.slot);
+                   });
+  for (const SequenceAdapter& each : adapters_) {
+    const auto first = static_cast<std::int32_t>(lora_rows_.size());
+    if (segments_.empty() || segments_.back().slot != each.adapter.slot.value()) {
+      segments_.push_back({each.adapter.slot.value(), first, 0});
+    }
+    for (std::int32_t i = 0; i < each.num_rows; ++i) lora_rows_.push_back(each.first_row + i);
+    segments_.back().count += each.num_rows;
+  }
+}
+
+void StepBatch::group_samples_by_adapter() {
+  if (segments_.empty()) return;
+  constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> segment_of(ids_.size(), kNone);  // [row]
+  for (std::size_t s = 0; s < segments_.size(); ++s) {
+    const auto rows = std::span(lora_rows_)
+                          .subspan(static_cast<std::size_t>(segments_[s].first),
+                                   static_cast<std::size_t>(segments_[s].count));
+    for (const std::int32_t row : rows) segment_of[static_cast<std::size_t>(row)] = s;
+  }
+  std::vector<std::int32_t> order(sample_rows_.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto of = [&](std::int32_t sample) {
+    return segment_of[static_cast<std::size_t>(sample_rows_[static_cast<std::size_t>(sample)])];
+  };
+  std::erase_if(order, [&](std::int32_t sample) { return of(sample) == kNone; });
+  std::ranges::stable_sort(order, {}, of);
+  for (const std::int32_t sample : order) {
+    const std::int32_t slot = segments_[of(sample)].slot;
+    if (sampled_segments_.empty() || sampled_segments_.back().slot != slot) {
+      sampled_segments_.push_back({slot, static_cast<std::int32_t>(sampled_lora_rows_.size()), 0});
+    }
+    sampled_lora_rows_.push_back(sample);
+    ++sampled_segments_.back().count;
+  }
+}
+
+void StepBatch::set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns) {
+  TANDEM_CHECK(cold.size() <= kMaxColdGroups, "{} groups", cold.size());
+  cold_.assign(cold.begin(), cold.end());
+  turns_.assign(turns.begin(), turns.end());
+}
+
+void StepBatch::find_groups() {
+  for (const ColdSlot& cold : cold_) {
+    const auto at =
+        std::find_if(segments_.begin(), segments_.end(),
+                     [&](const LoraSegment& segment) { return segment.slot == cold.slot.value(); });
+    TANDEM_CHECK(at != segments_.end(), "no rows of slot {}", cold.slot.value());
+    groups_.push_back({static_cast<std::int32_t>(at - segments_.begin()), cold.mailbox,
+                       cold.first_row, cold.generation, cold.workers});
+  }
+  voids_.resize(groups_.size(), 0);
+}
+
+std::int32_t StepBatch::max_rank() const {
+  std::int32_t rank = 0;
+  for (const SequenceAdapter& each : adapters_) rank = std::max(rank, each.adapter.max_rank);
+  return rank;
+}
+
+SiteRanks StepBatch::site_ranks() const {
+  std::vector<SlotId> counted;
+  SiteRanks ranks = {};
+  for (const SequenceAdapter& each : adapters_) {
+    if (std::ranges::find(counted, each.adapter.slot) != counted.end()) continue;
+    counted.push_back(each.adapter.slot);
+    for (std::size_t site = 0; site < ranks.size(); ++site) {
+      ranks[site] += each.adapter.site_ranks[site];
+    }
+  }
+  return ranks;
+}
+
+SiteSet StepBatch::adapted() const {
+  constexpr std::array kSites = {Site::qkv, Site::o, Site::gate_up, Site::down};
+  SiteSet sites;
+  for (const SequenceAdapter& each : adapters_) {
+    if (each.adapter.max_rank == 0) continue;
+    if (each.adapter.site_ranks == SiteRanks{}) return SiteSet::all();
+    for (const Site site : kSites) {
+      if (each.adapter.site_ranks[static_cast<std::size_t>(site)] > 0) sites.add(site);
+    }
+  }
+  return sites;
+}
+
+void StepBatch::pad(const StepBounds& bounds) {
+  TANDEM_CHECK(bounds.rows >= std::max(num_rows(), num_samples()), "{} rows, {} samples to {}",
+               num_rows(), num_samples(), bounds.rows);
+  TANDEM_CHECK(decodes_only() && num_groups() == 0, "{} rows of {} sequences, {} cold groups",
+               num_rows(), num_sequences(), num_groups());
+  TANDEM_CHECK(bounds.max_rank >= max_rank(), "rank {} for {}", bounds.max_rank, max_rank());
+  TANDEM_CHECK(bounds.adapted.has_all(adapted()), "an adapter with modules at other sites");
+  bounds_ = bounds;
+}
+
+StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
+  StepInput input;
+  Packer packer(pinned, device_.data());
+  // In front, with room for all, so that the rest lies where it does without it.
+  input.num_groups = num_groups();
+  input.groups = packer.put_with_room(groups_, kMaxColdGroups);
+  input.voids = const_cast<std::uint32_t*>(packer.put_with_room(voids_, kMaxColdGroups));
+  input.turns = packer.put_with_room(turns_, limits_.max_turns);
+  used.begin = groups_.empty() ? packer.used() : 0;
+  input.num_rows = num_rows();
+  input.ids = packer.put(ids_, limits_.max_rows);
+  input.positions = packer.put(positions_, limits_.max_rows);
+  input.slots = packer.put(slots_, limits_.max_rows);
+  input.sequences = packer.put(sequences_, limits_.max_sequences);
+  input.host_sequences = sequences_.data();
+  input.num_sequences = static_cast<std::int32_t>(sequences_.size());
+  input.num_logits = bounds_.rows > 0 ? bounds_.rows : num_samples();
+  input.sample_rows = packer.put(sample_rows_, limits_.max_samples);
+  input.lora_rows = packer.put(lora_rows_, limits_.max_rows);
+  input.num_lora_rows = static_cast<std::int32_t>(lora_rows_.size());
+  input.segments = packer.put(segments_, limits_.max_sequences);
+  input.num_segments = static_cast<std::int32_t>(segments_.size());
+  input.page_ids = packer.put(page_ids_, limits_.max_pages);
+  input.live = reinterpret_cast<LoraSegment*>(live_.data());
+  // From here on the addresses vary: sampling is no part of a recording.
+  input.samples = packer.put(samples_, limits_.max_samples);
+  input.num_samples = num_samples();
+  input.biases = packer.put(biases_, limits_.max_biases);
+  input.history = packer.put(history_, limits_.max_history);
+  input.num_history = static_cast<std::int32_t>(history_.size());
+  input.sampled_lora_rows = packer.put(sampled_lora_rows_, limits_.max_samples);
+  input.num_sampled_lora_rows = static_cast<std::int32_t>(sampled_lora_rows_.size());
+  input.sampled_segments = packer.put(sampled_segments_, limits_.max_sequences);
+  input.num_sampled_segments = static_cast<std::int32_t>(sampled_segments_.size());
+  used.end = packer.used();
+  for (const AttentionSequence& sequence : sequences_) {
+    input.max_rows = std::max(input.max_rows, sequence.num_rows);
+    input.max_kv_len = std::max(input.max_kv_len, sequence.kv_len);
+  }
+  input.max_rank = max_rank();
+  input.adapted = bounds_.rows > 0 ? bounds_.adapted : adapted();
+  input.halved = halved_;
+  for (const LoraSegment& segment : segments_) {
+    input.max_count = std::max(input.max_count, segment.count);
+  }
+  for (const LoraSegment& segment : sampled_segments_) {
+    input.max_sampled_count = std::max(input.max_sampled_count, segment.count);
+  }
+  if (bounds_.rows > 0) {
+    TANDEM_CHECK(input.max_kv_len <= bounds_.max_kv_len, "{} keys", input.max_kv_len);
+    input.padded = true;
+    input.max_rows = 1;
+    input.max_kv_len = bounds_.max_kv_len;
+    input.max_rank = bounds_.max_rank;
+    input.max_count = input.num_lora_rows;
+  }
+  return input;
+}
+
+void StepBatch::fill_up() {
+  const auto rows = static_cast<std::size_t>(bounds_.rows);
+  ids_.resize(rows, 0);
+  positions_.resize(rows, 0);
+  slots_.resize(rows, -1);
+  sample_rows_.resize(rows, 0);
+  sequences_.resize(rows, {0, 0, 0, 0, 0});
+  if (bounds_.max_rank == 0) return;
+  lora_rows_.resize(rows, 0);
+  segments_.resize(rows, {0, 0, 0});
+}
+
+// A sequence may share pages with one that fills them in this very step (PrefixCache). Keys know
+// their position, so that a page has the same place in all tables, and only whole ones are shared.
+void StepBatch::settle_keys() {
+  for (const FilledPage& page : filled_) {
+    for (std::int32_t s = 0; s < num_sequences(); ++s) {
+      AttentionSequence& sequence = sequences_[static_cast<std::size_t>(s)];
+      const std::int32_t first = page.index * page_tokens_;
+      if (s == page.sequence || sequence.settled <= first) continue;
+      const std::int32_t at = sequence.pages + page.index;
+      if (page_ids_[static_cast<std::size_t>(at)] == page.page.value()) sequence.settled = first;
+    }
+  }
+}
+
+StepInput StepBatch::upload(Stream& stream) {
+  settle_keys();
+  group_rows_by_adapter();
+  find_groups();
+  if (bounds_.rows > 0) {
+    fill_up();
+  } else {
+    group_samples_by_adapter();
+  }
+  Staging& staging = staging_[turn_++ % staging_.size()];
+  staging.copied->synchronize();
+  Used used;
+  const StepInput input = pack(staging.pinned.data(), used);
+  if (used.end > used.begin) {
+    stream.upload(device_.data() + used.begin, staging.pinned.data() + used.begin,
+                  used.end - used.begin);
+  }
+  stream.record(*staging.copied);
+  return input;
+}
+
+StepInput StepBatch::padded_input(const StepBounds& bounds, SiteSet halved) {
+  clear();
+  halve(halved);
+  bounds_ = bounds;
+  fill_up();
+  Used used;
+  const StepInput input = pack(nullptr, used);
+  clear();
+  return input;
+}
+
+}  // namespace tandem

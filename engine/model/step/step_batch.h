@@ -1,0 +1,203 @@
+// One step's metadata: which rows it computes, where their keys live, which adapter each row has,
+// and which rows are sampled how.
+//
+// Built on the CPU and sent to the device as one copy. A padded step lies at addresses that depend
+// on its bounds alone, so that a recording can be launched again with new contents. Cold groups
+// (gpu/ops.h) refer to segments, so that they are told by slot and become groups when the segments
+// are known. The engine thread alone uses it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/slot_id.h"
+#include "base/status.h"
+#include "engine/loader/adapter.h"
+#include "engine/memory/free_pages.h"
+#include "engine/model/step/site_set.h"
+#include "engine/model/step/step_bounds.h"
+#include "engine/model/step/steps_in_flight.h"
+#include "gpu/device.h"
+#include "gpu/ops.h"
+
+namespace tandem {
+
+struct StepLimits {
+  std::int32_t max_rows = 0;       // tokens in a step
+  std::int32_t max_sequences = 0;  // sequences in a step
+  std::int32_t max_samples = 0;    // rows that get logits
+  std::int32_t max_pages = 0;      // page ids over all sequences
+  std::int64_t max_history = 0;    // tokens over all sequences with penalties
+  std::int32_t max_biases = 0;
+  std::int32_t max_turns = 0;  // places of offers to CPU workers (offer_at)
+};
+
+// The adapter of a sequence's rows; no slot is the base model.
+struct AdapterSlot {
+  SlotId slot;
+  std::int32_t max_rank = 0;
+  SiteRanks site_ranks = {};  // all 0: not known, there may be modules at every site
+};
+
+// A cold group to be: the rows of the adapter in `slot`, which must be in the batch.
+struct ColdSlot {
+  SlotId slot;
+  std::int32_t mailbox = 0;
+  std::int32_t first_row = 0;  // of the mailbox
+  std::uint32_t generation = 0;
+  std::uint64_t workers = 0;
+};
+
+// What the model reads, all pointers in device memory.
+struct StepInput {
+  std::int32_t num_rows = 0;
+  const std::int32_t* ids = nullptr;
+  const std::int32_t* positions = nullptr;
+  const std::int32_t* slots = nullptr;
+  std::int32_t num_sequences = 0;
+  const AttentionSequence* sequences = nullptr;
+  const AttentionSequence* host_sequences = nullptr;  // the same in host memory, for planning
+  const std::int32_t* page_ids = nullptr;
+  std::int32_t max_rows = 0;  // of any sequence, or a bound
+  std::int32_t max_kv_len = 0;
+  std::int32_t num_lora_rows = 0;
+  const std::int32_t* lora_rows = nullptr;
+  std::int32_t num_segments = 0;
+  const LoraSegment* segments = nullptr;
+  std::int32_t max_rank = 0;   // of any segment, or a bound
+  std::int32_t max_count = 0;  // rows of any segment; of a padded step all that there may be
+  SiteSet adapted;             // where any of them has modules, or a bound
+  // Of a step that is not padded, rows and segments as above, of a batch of those rows alone that
+  // get logits: Model drops the others in its last layer.
+  std::int32_t num_sampled_lora_rows = 0;
+  const std::int32_t* sampled_lora_rows = nullptr;
+  std::int32_t num_sampled_segments = 0;
+  const LoraSegment* sampled_segments = nullptr;
+  std::int32_t max_sampled_count = 0;
+  SiteSet halved;               // where adapters are computed in two halves (LoraPart)
+  std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
+  const ColdGroup* groups = nullptr;
+  std::uint32_t* voids = nullptr;             // [num_groups], zero, if there are any
+  const HandoffTurn* turns = nullptr;         // as set_cold() was told
+  LoraSegment* live = nullptr;                // room for num_segments
+  std::int32_t num_logits = 0;                // rows that get logits: num_samples, or more
+  const std::int32_t* sample_rows = nullptr;  // [num_logits] row of each
+  std::int32_t num_samples = 0;
+  const SampleRow* samples = nullptr;
+  const std::int32_t* history = nullptr;
+  std::int32_t num_history = 0;
+  const TokenBias* biases = nullptr;
+  bool padded = false;
+};
+
+class StepBatch {
+ public:
+  static Result<StepBatch> create(Device& device, const StepLimits& limits);
+
+  void clear();
+
+  // Tokens `tokens` at positions start, start + 1, ... of a sequence whose pages are `pages` (they
+  // cover all positions up to the last of these tokens). Returns the index of the first row.
+  std::int32_t add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
+                            std::span<const PageId> pages, std::int32_t page_tokens,
+                            AdapterSlot adapter);
+
+  // Asks for logits of `row`, sampled as `how` says (its indices into history and biases are
+  // filled in here). `history` holds the prompt, then the output; empty when no penalty is set.
+  void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
+                  std::span<const TokenBias> biases);
+
+  // The cold groups of a step, up to kMaxColdGroups, and what its offers are to do, at their places
+  // (offer_at): always as many.
+  void set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns);
+
+  std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }
+  std::int32_t num_samples() const { return static_cast<std::int32_t>(samples_.size()); }
+  std::int32_t rows_left() const { return limits_.max_rows - num_rows(); }
+  std::int32_t samples_left() const { return limits_.max_samples - num_samples(); }
+
+  // Every sequence has one row.
+  bool decodes_only() const { return num_rows() == static_cast<std::int32_t>(sequences_.size()); }
+
+  std::int32_t num_sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
+  std::int32_t num_groups() const { return static_cast<std::int32_t>(cold_.size()); }
+
+  // Rows, sequences, segments and rows for logits of a batch that decodes only, without cold
+  // groups, are filled up with what computes nothing that anybody reads. After it the batch takes
+  // no more sequences. No bound may be below what the batch has, and samples are no more than rows.
+  void pad(const StepBounds& bounds);
+
+  std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
+  SiteRanks site_ranks() const;   // added up over the distinct adapters in the batch
+  SiteSet adapted() const;        // where any of them has modules
+
+  // Where the step's adapters are computed in two halves: Model::compute says when they may.
+  void halve(SiteSet sites) { halved_ = sites; }
+  SiteSet halved() const { return halved_; }
+
+  // Enqueues the copy to the device. The batch may be changed at once. Waits for the copy of the
+  // upload kMaxStepsInFlight steps ago, which is long past when that step has been waited for.
+  StepInput upload(Stream& stream);
+
+  // What upload() returns for any batch that is padded to this, but for what sampling reads and the
+  // numbers of groups and logits. Clears the batch.
+  StepInput padded_input(const StepBounds& bounds, SiteSet halved = {});
+
+ private:
+  StepBatch() = default;
+  void group_rows_by_adapter();
+  void group_samples_by_adapter();
+  void find_groups();
+  void settle_keys();
+  void fill_up();
+  // Bytes of the block that an upload copies.
+  struct Used {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  StepInput pack(std::byte* pinned, Used& used) const;
+
+  struct SequenceAdapter {
+    AdapterSlot adapter;
+    std::int32_t first_row;
+    std::int32_t num_rows;
+  };
+
+  // The first page of a sequence whose last key this step writes.
+  struct FilledPage {
+    std::int32_t sequence;
+    std::int32_t index;  // in the sequence's table
+    PageId page;
+  };
+
+  StepLimits limits_;
+  std::vector<std::int32_t> ids_, positions_, slots_, page_ids_, lora_rows_, sample_rows_, history_,
+      sampled_lora_rows_;
+  std::vector<AttentionSequence> sequences_;
+  std::vector<FilledPage> filled_;
+  std::int32_t page_tokens_ = 0;
+  std::vector<LoraSegment> segments_, sampled_segments_;
+  std::vector<SampleRow> samples_;
+  std::vector<TokenBias> biases_;
+  std::vector<SequenceAdapter> adapters_;
+  std::vector<ColdSlot> cold_;
+  std::vector<ColdGroup> groups_;
+  std::vector<std::uint32_t> voids_;
+  std::vector<HandoffTurn> turns_;
+  SiteSet halved_;
+  StepBounds bounds_;  // no rows: it is not padded
+  // Blocks of host memory by turns: while the device still reads one, the next is filled.
+  struct Staging {
+    Buffer pinned;
+    std::unique_ptr<Event> copied;
+  };
+  std::array<Staging, kMaxStepsInFlight> staging_;
+  std::size_t turn_ = 0;
+  Buffer device_;
+  Buffer live_;  // [max_sequences] LoraSegment, written by offers
+};
+
+}  // namespace tandem

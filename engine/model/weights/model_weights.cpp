@@ -1,0 +1,111 @@
+#include "engine/model/weights/model_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+// Elements [begin, begin + count) of the piece, which are whole rows unless it has whole rows. Of a
+// piece that has not, all columns are read and the others dropped, a few rows at a time: files are
+// read in runs, and there is no other order in which their bytes lie together.
+Status read_piece(const WeightSource& source, const WeightPiece& piece, std::size_t begin,
+                  std::size_t count, std::byte* target) {
+  const auto all_cols = static_cast<std::size_t>(piece.all_cols());
+  const auto cols = static_cast<std::size_t>(piece.cols());
+  const DType dtype = piece.target.dtype;
+  const std::size_t first = static_cast<std::size_t>(piece.first_row) * all_cols;
+  if (piece.has_whole_rows()) {
+    return source.read_part(piece.name, piece.shape, dtype, first + begin, count, target);
+  }
+  constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+  const std::size_t rows_of_block =
+      std::max<std::size_t>(1, kBlockBytes / (all_cols * size_of(dtype)));
+  std::vector<std::byte> block(rows_of_block * all_cols * size_of(dtype));
+  const std::size_t last_row = (begin + count) / cols;
+  for (std::size_t row = begin / cols; row < last_row; row += rows_of_block) {
+    const std::size_t rows = std::min(rows_of_block, last_row - row);
+    TANDEM_TRY(source.read_part(piece.name, piece.shape, dtype, first + row * all_cols,
+                                rows * all_cols, block.data()));
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t from = r * all_cols + static_cast<std::size_t>(piece.first_col);
+      std::memcpy(target, block.data() + from * size_of(dtype), cols * size_of(dtype));
+      target += cols * size_of(dtype);
+    }
+  }
+  return {};
+}
+
+// Devices whose memory the CPU cannot write: through pinned buffers, part by part, one being read
+// while those before it are still copied.
+Status read_through_staging(const WeightSource& source, const std::vector<WeightPiece>& pieces,
+                            Device& device, const LoadProgress& progress, std::size_t total) {
+  // 32 MiB: copied at the link's full speed, and enough chunks for every thread that reads.
+  constexpr std::size_t kSlots = 3;
+  constexpr std::size_t kSlotBytes = std::size_t{32} << 20;
+  TANDEM_ASSIGN(const Buffer staging,
+                device.allocate_pinned(kSlots * kSlotBytes, "the weight staging buffer"));
+  TANDEM_ASSIGN(const auto stream, device.create_stream("weights"));
+  std::array<std::unique_ptr<Event>, kSlots> copied;  // the last copy out of each slot
+  for (auto& event : copied) event = device.create_event();
+  std::size_t slot = 0;
+  std::size_t done = 0;
+  for (const WeightPiece& piece : pieces) {
+    const std::size_t size = size_of(piece.target.dtype);
+    const auto count = static_cast<std::size_t>(piece.target.num_elements());
+    const auto row = static_cast<std::size_t>(piece.cols());
+    std::size_t most = kSlotBytes / size / row * row;
+    if (most == 0 && piece.has_whole_rows()) most = kSlotBytes / size;
+    if (most == 0) {
+      return invalid("{}: rows of {} elements are too wide to be cut for several devices",
+                     piece.name, row);
+    }
+    for (std::size_t begin = 0; begin < count; begin += most) {
+      const std::size_t part = std::min(most, count - begin);
+      std::byte* buffer = staging.data() + slot * kSlotBytes;
+      copied[slot]->synchronize();
+      TANDEM_TRY(read_piece(source, piece, begin, part, buffer));
+      stream->copy_to_device(static_cast<std::byte*>(piece.target.data) + begin * size, buffer,
+                             part * size);
+      stream->record(*copied[slot]);
+      slot = (slot + 1) % kSlots;
+      done += part * size;
+      if (progress) progress(done, total);
+    }
+  }
+  return stream->synchronize();
+}
+
+}  // namespace
+
+std::size_t ModelWeights::bytes_needed(const ModelSpec& spec, Shard shard, DType dtype) {
+  return lay_out_weights(spec, shard, dtype, nullptr).bytes;
+}
+
+Result<ModelWeights> ModelWeights::load(const ModelSpec& spec, Shard shard,
+                                        const WeightSource& source, DType dtype, Device& device,
+                                        const LoadProgress& progress) {
+  ModelWeights weights;
+  const std::size_t total = bytes_needed(spec, shard, dtype);
+  TANDEM_ASSIGN(weights.buffer_, device.allocate(total, "the model's weights"));
+  weights.layout_ = lay_out_weights(spec, shard, dtype, weights.buffer_.data());
+  const std::vector<WeightPiece> pieces = std::exchange(weights.layout_.pieces, {});
+  if (!weights.buffer_.host_visible()) {
+    TANDEM_TRY(read_through_staging(source, pieces, device, progress, total));
+    return weights;
+  }
+  for (const WeightPiece& piece : pieces) {
+    TANDEM_TRY(read_piece(source, piece, 0, static_cast<std::size_t>(piece.target.num_elements()),
+                          static_cast<std::byte*>(piece.target.data)));
+    const auto done = static_cast<std::byte*>(piece.target.data) - weights.buffer_.data() +
+                      piece.target.num_elements() * static_cast<std::ptrdiff_t>(size_of(dtype));
+    if (progress) progress(static_cast<std::size_t>(done), total);
+  }
+  if (progress) progress(total, total);
+  return weights;
+}
+
+}  // namespace tandem

@@ -1,0 +1,43 @@
+// The weights of a model in device memory, or a shard of them, projections that share an input
+// fused.
+#pragma once
+
+#include <functional>
+
+#include "base/status.h"
+#include "engine/loader/shard.h"
+#include "engine/loader/weights.h"
+#include "engine/model/spec/model_spec.h"
+#include "engine/model/weights/weight_layout.h"
+#include "gpu/device.h"
+
+namespace tandem {
+
+// Called as weights arrive, with bytes of the device memory filled so far and in all.
+using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
+
+class ModelWeights {
+ public:
+  // Reads every tensor of the model, or what of it belongs to the shard, into one device
+  // allocation, converted to `dtype`. A tied head is the embedding itself, held once. `spec` is
+  // the whole model's.
+  static Result<ModelWeights> load(const ModelSpec& spec, Shard shard, const WeightSource& source,
+                                   DType dtype, Device& device, const LoadProgress& progress);
+
+  // What load() will allocate for the weights.
+  static std::size_t bytes_needed(const ModelSpec& spec, Shard shard, DType dtype);
+
+  const TensorView& embedding() const { return layout_.embedding; }  // [vocab of the shard, H]
+  const Weight& head() const { return layout_.head; }                // [vocab of the shard, H]
+  const TensorView& final_norm() const { return layout_.final_norm; }
+  const LayerWeights& layer(std::int64_t index) const {
+    return layout_.layers[static_cast<std::size_t>(index)];
+  }
+  std::size_t bytes() const { return buffer_.bytes(); }
+
+ private:
+  Buffer buffer_;
+  WeightLayout layout_;  // without its pieces, which are read
+};
+
+}  // namespace tandem

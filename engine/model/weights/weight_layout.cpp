@@ -1,0 +1,166 @@
+#include "engine/model/weights/weight_layout.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace tandem {
+namespace {
+
+// Rows of a tensor of the checkpoint: [first, first + rows) of `all`.
+struct Part {
+  std::string name;
+  std::int64_t rows;
+  std::int64_t first = 0;
+  std::int64_t all = 0;  // 0: it has no others
+};
+
+// Lays tensors out one after another. With a null base it only measures.
+class Layout {
+ public:
+  Layout(std::byte* base, DType dtype) : base_(base), dtype_(dtype) {}
+
+  // A tensor made of parts of the checkpoint stacked along the first dimension, columns
+  // [first_col, first_col + cols) of `all_cols`.
+  TensorView matrix(const std::vector<Part>& parts, std::int64_t cols, std::int64_t first_col = 0,
+                    std::int64_t all_cols = 0) {
+    std::int64_t rows = 0;
+    for (const Part& part : parts) rows += part.rows;
+    const TensorView whole(take(rows * cols), dtype_, {rows, cols});
+    std::int64_t row = 0;
+    for (const Part& part : parts) {
+      pieces_.push_back({part.name,
+                         {part.all > 0 ? part.all : part.rows, all_cols > 0 ? all_cols : cols},
+                         part.first,
+                         first_col,
+                         whole.slice_rows(row, part.rows)});
+      row += part.rows;
+    }
+    return whole;
+  }
+  TensorView vector(const std::vector<Part>& parts) {
+    std::int64_t size = 0;
+    for (const Part& part : parts) size += part.rows;
+    const TensorView whole(take(size), dtype_, {size});
+    std::int64_t at = 0;
+    for (const Part& part : parts) {
+      pieces_.push_back({part.name,
+                         {part.all > 0 ? part.all : part.rows},
+                         part.first,
+                         0,
+                         whole.slice_cols(at, part.rows)});
+      at += part.rows;
+    }
+    return whole;
+  }
+
+  std::size_t bytes() const { return offset_; }
+  std::vector<WeightPiece> take_pieces() { return std::move(pieces_); }
+
+ private:
+  std::byte* take(std::int64_t elements) {
+    std::byte* result = base_ + offset_;
+    // 256 bytes: what cuBLAS and the vector loads of every device want at most.
+    offset_ += (static_cast<std::size_t>(elements) * size_of(dtype_) + 255) / 256 * 256;
+    return result;
+  }
+
+  std::byte* base_;
+  DType dtype_;
+  std::size_t offset_ = 0;
+  std::vector<WeightPiece> pieces_;
+};
+
+// The tensors of one layer, by the names that the family gives them.
+class LayerLayout {
+ public:
+  LayerLayout(Layout& layout, const ModelSpec& spec, Shard shard, std::int64_t index)
+      : layout_(layout),
+        shard_(shard),
+        prefix_(fmt::format(fmt::runtime(spec.names.layer), index)) {}
+
+  TensorView norm(std::string_view name, std::int64_t size) {
+    return layout_.vector({{weight(name), size}});
+  }
+  // Rows of these projections, stacked; this rank's of each. `rows` are the rank's.
+  TensorView columns(const std::vector<std::pair<std::string_view, std::int64_t>>& projections,
+                     std::int64_t in) {
+    std::vector<Part> parts;
+    for (const auto& [name, rows] : projections) parts.push_back(share(weight(name), rows));
+    return layout_.matrix(parts, in);
+  }
+  TensorView biases(const std::vector<std::pair<std::string_view, std::int64_t>>& projections) {
+    std::vector<Part> parts;
+    for (const auto& [name, rows] : projections) parts.push_back(share(bias(name), rows));
+    return layout_.vector(parts);
+  }
+  // Columns of a projection whose results the ranks add up; `in` are the rank's.
+  TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
+    return layout_.matrix({{weight(name), out}}, in, shard_.rank * in, shard_.size * in);
+  }
+  TensorView whole_bias(std::string_view name, std::int64_t size) {
+    return layout_.vector({{bias(name), size}});
+  }
+
+ private:
+  std::string weight(std::string_view name) const {
+    return fmt::format("{}{}.weight", prefix_, name);
+  }
+  std::string bias(std::string_view name) const { return fmt::format("{}{}.bias", prefix_, name); }
+  Part share(std::string name, std::int64_t rows) const {
+    return {std::move(name), rows, shard_.rank * rows, shard_.size * rows};
+  }
+
+  Layout& layout_;
+  Shard shard_;
+  std::string prefix_;
+};
+
+LayerWeights lay_out_layer(Layout& layout, const ModelSpec& spec, const LayerSpec& shape,
+                           Shard shard, std::int64_t index) {
+  const TensorNames& names = spec.names;
+  const AttentionSpec& attention = shape.attention;
+  const std::int64_t hidden = spec.hidden_size;
+  const std::int64_t q = attention.q_size();
+  const std::int64_t kv = attention.kv_size();
+  LayerLayout layer(layout, spec, shard, index);
+  LayerWeights w;
+  w.attention_norm = layer.norm(names.attention_norm, hidden);
+  w.qkv = layer.columns({{names.q, q}, {names.k, kv}, {names.v, kv}}, hidden);
+  if (attention.qkv_bias) w.qkv_bias = layer.biases({{names.q, q}, {names.k, kv}, {names.v, kv}});
+  if (attention.qk_norm) {
+    w.q_norm = layer.norm(names.q_norm, attention.head_dim);
+    w.k_norm = layer.norm(names.k_norm, attention.head_dim);
+  }
+  w.o = layer.rows(names.o, hidden, q);
+  if (attention.o_bias && shard.rank == 0) w.o_bias = layer.whole_bias(names.o, hidden);
+  w.mlp_norm = layer.norm(names.mlp_norm, hidden);
+  w.gate_up = layer.columns({{names.gate, shape.mlp.size}, {names.up, shape.mlp.size}}, hidden);
+  w.down = layer.rows(names.down, hidden, shape.mlp.size);
+  return w;
+}
+
+}  // namespace
+
+WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, std::byte* base) {
+  Layout layout(base, dtype);
+  const VocabRange vocab = vocab_of_shard(spec, shard);
+  const auto of_vocab = [&](std::string_view name) {
+    return layout.matrix({{std::string(name), vocab.count, vocab.first, spec.vocab_size}},
+                         spec.hidden_size);
+  };
+  const ModelSpec shape = shape_of_shard(spec, shard.size);
+  WeightLayout result;
+  result.embedding = of_vocab(spec.names.embedding);
+  for (std::int64_t i = 0; i < spec.num_layers(); ++i) {
+    result.layers.push_back(lay_out_layer(layout, spec, shape.layer(i), shard, i));
+  }
+  result.final_norm = layout.vector({{std::string(spec.names.final_norm), spec.hidden_size}});
+  result.head = spec.tie_word_embeddings ? result.embedding : of_vocab(spec.names.head);
+  result.bytes = layout.bytes();
+  result.pieces = layout.take_pieces();
+  return result;
+}
+
+}  // namespace tandem

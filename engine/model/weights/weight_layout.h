@@ -1,0 +1,59 @@
+// Where each tensor of a checkpoint goes in device memory, for a model or a shard of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/tensor.h"
+#include "engine/loader/shard.h"
+#include "engine/model/spec/model_spec.h"
+#include "gpu/weight.h"
+
+namespace tandem {
+
+// A layer's, projections that share an input fused. Of a shard q, kv and ffn are its own
+// (shape_of_shard). Vectors are of the compute dtype; those that the layer does not have are of
+// rank 0.
+struct LayerWeights {
+  TensorView attention_norm;  // [H]
+  Weight qkv;                 // [q + 2 kv, H]
+  TensorView qkv_bias;        // [q + 2 kv]
+  TensorView q_norm;          // [d]
+  TensorView k_norm;          // [d]
+  Weight o;                   // [H, q]
+  TensorView o_bias;          // [H]; of a shard rank 0's alone, as the ranks' results are added up
+  TensorView mlp_norm;        // [H]
+  Weight gate_up;             // [2 ffn, H]
+  Weight down;                // [H, ffn]
+};
+
+// A tensor of the checkpoint, or a block of it, and the place in device memory where it goes.
+struct WeightPiece {
+  std::string name;
+  std::vector<std::int64_t> shape;  // of the whole tensor
+  std::int64_t first_row = 0;
+  std::int64_t first_col = 0;
+  TensorView target;  // dense
+
+  std::int64_t all_cols() const { return shape.size() == 2 ? shape[1] : 1; }
+  std::int64_t cols() const { return target.rank == 2 ? target.cols() : 1; }
+  bool has_whole_rows() const { return cols() == all_cols(); }
+};
+
+struct WeightLayout {
+  TensorView embedding;   // [vocab of the shard, H]
+  Weight head;            // the same shape; the embedding itself where they are tied
+  TensorView final_norm;  // [H]
+  std::vector<LayerWeights> layers;
+  std::vector<WeightPiece> pieces;  // in the order of their places
+  std::size_t bytes = 0;
+};
+
+// Lays all tensors out one after another from `base` on; with a null base it only measures. `spec`
+// is the whole model's.
+WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, std::byte* base);
+
+}  // namespace tandem

@@ -1,0 +1,245 @@
+#include "engine/model/families/registry.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+Json llama() {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 96},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 6},
+          {"num_key_value_heads", 2},
+          {"intermediate_size", 200},
+          {"vocab_size", 1000},
+          {"max_position_embeddings", 2048},
+          {"rms_norm_eps", 1e-5},
+          {"hidden_act", "silu"},
+          {"eos_token_id", 2},
+          {"bos_token_id", 1},
+          {"torch_dtype", "bfloat16"}};
+}
+
+Json family(const std::string& type, const std::string& name) {
+  Json json = llama();
+  json["model_type"] = type;
+  json["architectures"] = {name};
+  return json;
+}
+
+std::string message(const Json& json) {
+  const Result<ModelSpec> config = parse_model_spec(json.dump());
+  return config ? "accepted" : config.status().message();
+}
+
+std::string message_with(const std::string& field, const Json& value) {
+  Json json = llama();
+  json[field] = value;
+  return message(json);
+}
+
+TEST(ModelSpec, ReadsBothSpellingsOfEveryArchitecture) {
+  for (const std::string name :
+       {"tiny-llama", "tiny-llama-f32", "tiny-mistral", "tiny-qwen2", "tiny-qwen3", "demo-llama"}) {
+    SCOPED_TRACE(name);
+    const std::filesystem::path dir = "data/" + name;
+    const Result<ModelSpec> v5 = load_model_spec(dir);
+    ASSERT_TRUE(v5) << v5.status().message();
+    std::ostringstream text;
+    text << std::ifstream(dir / "config.v4.json").rdbuf();
+    const Result<ModelSpec> v4 = parse_model_spec(text.str());
+    ASSERT_TRUE(v4) << v4.status().message();
+    for (const ModelSpec& config : {*v5, *v4}) {
+      const bool demo = name == "demo-llama";
+      EXPECT_EQ(config.hidden_size, demo ? 256 : 64);
+      EXPECT_EQ(config.num_layers(), demo ? 8 : 2);
+      EXPECT_EQ(config.attention().heads, demo ? 8 : 4);
+      EXPECT_EQ(config.attention().kv_heads, demo ? 4 : 2);
+      EXPECT_EQ(config.attention().head_dim, demo || name == "tiny-qwen3" ? 32 : 16);
+      EXPECT_EQ(config.mlp().size, demo ? 704 : 128);
+      EXPECT_EQ(config.vocab_size, 4096);
+      EXPECT_EQ(config.max_position_embeddings, demo ? 1024 : 512);
+      EXPECT_EQ(config.rotary[0].theta, name.find("llama") != std::string::npos ? 1e4 : 1e6);
+      EXPECT_FALSE(config.rotary[0].llama3);
+      EXPECT_EQ(config.rms_norm_eps, name.find("qwen") != std::string::npos ? 1e-6 : 1e-5);
+      EXPECT_EQ(config.tie_word_embeddings, name != "tiny-mistral");
+      EXPECT_EQ(config.attention().qkv_bias, name == "tiny-qwen2");
+      EXPECT_FALSE(config.attention().o_bias);
+      EXPECT_EQ(config.attention().qk_norm, name == "tiny-qwen3");
+      EXPECT_EQ(config.dtype, name == "tiny-llama-f32" ? DType::f32 : DType::bf16);
+      EXPECT_THAT(config.eos_token_ids, ElementsAre(1));
+      EXPECT_EQ(config.bos_token_id, 0);
+      EXPECT_EQ(config.family, demo ? "llama" : name.substr(5, name.find('-', 5) - 5));
+    }
+  }
+}
+
+TEST(ModelSpec, ReadsLlama3RopeInAllSpellings) {
+  const Json scaling = {{"factor", 32.0},
+                        {"low_freq_factor", 1.0},
+                        {"high_freq_factor", 4.0},
+                        {"original_max_position_embeddings", 8192}};
+  Json v5 = llama();
+  v5["rope_parameters"] = scaling;
+  v5["rope_parameters"]["rope_type"] = "llama3";
+  v5["rope_parameters"]["rope_theta"] = 500000.0;
+  Json v4 = llama();
+  v4["rope_theta"] = 500000;
+  v4["rope_scaling"] = scaling;
+  v4["rope_scaling"]["rope_type"] = "llama3";
+  Json old = v4;
+  old["rope_scaling"].erase("rope_type");
+  old["rope_scaling"]["type"] = "llama3";
+  for (const Json& json : {v5, v4, old}) {
+    const Result<ModelSpec> config = parse_model_spec(json.dump());
+    ASSERT_TRUE(config) << config.status().message();
+    EXPECT_EQ(config->rotary[0].theta, 500000);
+    ASSERT_TRUE(config->rotary[0].llama3);
+    EXPECT_EQ(config->rotary[0].llama3->factor, 32);
+    EXPECT_EQ(config->rotary[0].llama3->low_freq_factor, 1);
+    EXPECT_EQ(config->rotary[0].llama3->high_freq_factor, 4);
+    EXPECT_EQ(config->rotary[0].llama3->original_max_position_embeddings, 8192);
+  }
+  v4["rope_scaling"].erase("factor");
+  EXPECT_THAT(message(v4), HasSubstr("rope_scaling: 'factor' is missing"));
+}
+
+TEST(ModelSpec, RefusesOtherRopesByName) {
+  for (const char* type : {"linear", "dynamic", "yarn", "longrope"}) {
+    EXPECT_THAT(message_with("rope_scaling", {{"type", type}, {"factor", 2}}), HasSubstr(type));
+    EXPECT_THAT(message_with("rope_parameters", {{"rope_type", type}, {"rope_theta", 1e4}}),
+                HasSubstr(type));
+  }
+  EXPECT_THAT(message_with("partial_rotary_factor", 0.5), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(message_with("rope_parameters", {{"full_attention", Json::object()}}),
+              HasSubstr("rope_parameters: 'rope_type' is missing"));
+  EXPECT_EQ(message_with("rope_scaling", {{"type", "default"}}), "accepted");
+}
+
+TEST(ModelSpec, NamesTheMissingField) {
+  for (const char* field :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+        "vocab_size", "max_position_embeddings", "rms_norm_eps"}) {
+    Json json = llama();
+    json.erase(field);
+    EXPECT_EQ(message(json), fmt::format("'{}' is missing", field));
+    json[field] = nullptr;
+    EXPECT_EQ(message(json), fmt::format("'{}' is missing", field));
+  }
+}
+
+TEST(ModelSpec, RefusesAbsurdFieldsByName) {
+  for (const char* field :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+        "head_dim", "intermediate_size", "vocab_size", "max_position_embeddings"}) {
+    for (const Json& value : {Json(0), Json(-4), Json(1e30), Json(1.5), Json("many"), Json(true),
+                              Json(UINT64_MAX), Json(INT64_MIN), Json::array(), Json::object()}) {
+      EXPECT_THAT(message_with(field, value), HasSubstr(field)) << value;
+    }
+  }
+  for (const Json& value : {Json(0), Json(-1e-5), Json(1), Json("small")}) {
+    EXPECT_THAT(message_with("rms_norm_eps", value), HasSubstr("rms_norm_eps")) << value;
+  }
+  EXPECT_THAT(message_with("num_key_value_heads", 4), HasSubstr("no multiple"));
+  EXPECT_THAT(message_with("hidden_size", 97), HasSubstr("no multiple"));
+  EXPECT_THAT(message_with("head_dim", 15), HasSubstr("even"));
+  EXPECT_THAT(message_with("rope_theta", -1), HasSubstr("rope_theta"));
+  EXPECT_THAT(message_with("torch_dtype", "float8"), HasSubstr("float8"));
+  EXPECT_THAT(message_with("eos_token_id", -1), HasSubstr("eos_token_id"));
+  EXPECT_THAT(message_with("eos_token_id", Json{1, 1000}), HasSubstr("eos_token_id"));
+  EXPECT_THAT(message_with("bos_token_id", "a"), HasSubstr("bos_token_id"));
+  EXPECT_THAT(message_with("tie_word_embeddings", 1), HasSubstr("tie_word_embeddings"));
+}
+
+TEST(ModelSpec, RefusesWhatItWouldComputeWrongly) {
+  EXPECT_THAT(message_with("hidden_act", "gelu"), HasSubstr("gelu"));
+  EXPECT_THAT(message_with("quantization_config", {{"quant_method", "gptq"}}), HasSubstr("gptq"));
+  EXPECT_THAT(message_with("quantization", {{"bits", 4}}), HasSubstr("MLX"));
+  EXPECT_THAT(message_with("mlp_bias", true), HasSubstr("mlp_bias"));
+  EXPECT_THAT(message_with("num_local_experts", 8), HasSubstr("experts"));
+  EXPECT_THAT(message(family("mixtral", "MixtralForCausalLM")), HasSubstr("MixtralForCausalLM"));
+  EXPECT_THAT(message(family("qwen3", "Qwen3MoeForCausalLM")), HasSubstr("Qwen3MoeForCausalLM"));
+  EXPECT_THAT(message(family("llama", "LlamaForSequenceClassification")),
+              HasSubstr("LlamaForSequenceClassification"));
+  EXPECT_THAT(message(family("llama", "MistralForCausalLM")), HasSubstr("not supported"));
+}
+
+TEST(ModelSpec, CutsTheContextToASlidingWindow) {
+  Json mistral = family("mistral", "MistralForCausalLM");
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(message(mistral), "accepted");
+  mistral["sliding_window"] = 2048;
+  EXPECT_EQ(message(mistral), "accepted");
+  mistral["sliding_window"] = 2047;
+  EXPECT_EQ(parse_model_spec(mistral.dump())->max_position_embeddings, 2047);
+
+  Json qwen = family("qwen2", "Qwen2ForCausalLM");
+  qwen["sliding_window"] = 512;
+  qwen["use_sliding_window"] = false;
+  EXPECT_EQ(message(qwen), "accepted");
+  EXPECT_EQ(parse_model_spec(qwen.dump())->max_position_embeddings, 2048);
+  qwen["use_sliding_window"] = true;
+  EXPECT_EQ(parse_model_spec(qwen.dump())->max_position_embeddings, 512);
+  qwen["use_sliding_window"] = false;
+  qwen["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(parse_model_spec(qwen.dump())->max_position_embeddings, 512);
+  qwen["sliding_window"] = nullptr;
+  EXPECT_THAT(message(qwen), HasSubstr("sliding_window"));
+}
+
+TEST(ModelSpec, GivesLlamaWithoutKvHeadsOnePerHead) {
+  Json json = llama();
+  json.erase("num_key_value_heads");
+  EXPECT_EQ(parse_model_spec(json.dump())->attention().kv_heads, 6);
+}
+
+TEST(ModelSpec, HeedsAttentionBiasWhereTheArchitectureHasIt) {
+  Json json = llama();
+  json["attention_bias"] = true;
+  const ModelSpec config = parse_model_spec(json.dump()).value();
+  EXPECT_TRUE(config.attention().qkv_bias);
+  EXPECT_TRUE(config.attention().o_bias);
+}
+
+TEST(ModelSpec, TakesEndTokensOfTheGenerationConfig) {
+  const testing::TempDir dir;
+  dir.write("config.json", llama().dump());
+  EXPECT_THAT(load_model_spec(dir.path())->eos_token_ids, ElementsAre(2));
+  dir.write("generation_config.json", R"({"eos_token_id": [7, 9, 7]})");
+  EXPECT_THAT(load_model_spec(dir.path())->eos_token_ids, ElementsAre(7, 9));
+  dir.write("generation_config.json", R"({"do_sample": true})");
+  EXPECT_THAT(load_model_spec(dir.path())->eos_token_ids, ElementsAre(2));
+  dir.write("generation_config.json", R"({"eos_token_id": "</s>"})");
+  EXPECT_THAT(load_model_spec(dir.path()).status().message(), HasSubstr("generation_config.json"));
+}
+
+TEST(ModelSpec, NamesTheFileThatIsMissingOrBroken) {
+  const testing::TempDir dir;
+  const Status missing = load_model_spec(dir.path()).status();
+  EXPECT_EQ(missing.code(), StatusCode::not_found);
+  EXPECT_THAT(missing.message(), HasSubstr("config.json"));
+  for (const std::string& text :
+       {std::string(""), std::string("{"), std::string("[]"), std::string("{} x"),
+        std::string("\xff"), std::string("{}\0", 3), std::string(R"({"a":1,"a":2})"),
+        std::string(1'000'000, '['), R"({"a":)" + std::string(500'000, '{')}) {
+    dir.write("config.json", text);
+    const Status status = load_model_spec(dir.path()).status();
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+    EXPECT_THAT(status.message(), HasSubstr("config.json"));
+  }
+}
+
+}  // namespace
+}  // namespace tandem
