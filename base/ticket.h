@@ -17,15 +17,15 @@ enum class Ticket : std::uint32_t {
   voided = 4,  // nobody: the mailbox is broken, the rows are computed again later
 };
 
-// What a bell holds: which job was offered last, and to whom it went.
-constexpr std::uint64_t bell_of(std::uint64_t sequence, Ticket ticket) {
+// What a doorbell holds: which job was offered last, and to whom it went.
+constexpr std::uint64_t doorbell_of(std::uint64_t sequence, Ticket ticket) {
   return sequence << 3 | static_cast<std::uint64_t>(ticket);
 }
-constexpr std::uint64_t sequence_of(std::uint64_t bell) {
-  return bell >> 3;
+constexpr std::uint64_t sequence_of(std::uint64_t doorbell) {
+  return doorbell >> 3;
 }
-constexpr Ticket ticket_of(std::uint64_t bell) {
-  return static_cast<Ticket>(bell & 7);
+constexpr Ticket ticket_of(std::uint64_t doorbell) {
+  return static_cast<Ticket>(doorbell & 7);
 }
 
 // Whether a part of an adapter has arrived on the device: one word for all of A, one for all of B,

@@ -252,19 +252,20 @@ struct ColdGroup {
   std::int32_t mailbox;      // index in the mailboxes: whose workers compute it
   std::int32_t first_row;    // of the mailbox's areas
   std::uint32_t generation;  // what the ready words hold when a part of this load has arrived
-  std::uint64_t workers;     // mask of the seats that share it
+  std::uint64_t workers;     // mask of the worker slots that share it
 };
 
 // A mailbox (shm/mailbox.h) as the device sees it: host memory that Device::pin has been told of,
 // so that operations may read and write it.
 struct MailboxView {
-  std::byte* x = nullptr;          // row r of a group: (first_row * max_in + r * in) elements in
-  std::uint64_t* bells = nullptr;  // group g's: bells[g * bell_stride]
-  std::int64_t bell_stride = 0;
+  std::byte* x = nullptr;  // row r of a group: (first_row * max_in + r * in) elements in
+  std::uint64_t* doorbells = nullptr;  // group g's: doorbells[g * doorbell_stride]
+  std::int64_t doorbell_stride = 0;
   const std::byte* y = nullptr;  // row r of a group: (first_row * max_out + r * out) elements in
   const float* v = nullptr;      // the same with v_row and rank_columns, of which max_v at most
-  const std::uint64_t* done = nullptr;  // seat w's, of group g: done[w * seat_stride + g]
-  std::int64_t seat_stride = 0;
+  const std::uint64_t* done =
+      nullptr;  // worker slot w's, of group g: done[w * worker_slot_stride + g]
+  std::int64_t worker_slot_stride = 0;
   std::int64_t max_in = 0, max_out = 0, max_v = 0, v_row = 0;
 };
 
@@ -312,7 +313,7 @@ struct HandoffJob {
 //   voided  when its mailbox is broken
 //   cpu_xa  when it is in xa_groups and B's ready word holds its generation
 //   cpu     else, if it is in cpu_groups; a group in xa_groups alone, whose B is not there: voided
-// With cpu and cpu_xa its rows of x go to the mailbox. Then, in every case, the group's bell is
+// With cpu and cpu_xa its rows of x go to the mailbox. Then, in every case, the group's doorbell is
 // rung: released, at system scope, after its rows. live[s] = segments[s], with count 0 where a
 // group's ticket is not gpu. Weights that a gpu ticket found ready are visible to later operations
 // of the stream.
@@ -336,7 +337,7 @@ struct OfferArgs : HandoffJob {
 //   cpu     out[m][t] += y[t, column of m ..], modules m that the adapter has
 //   cpu_xa  out[m][t] += v[t, ranks of m] B^T, (A, B) = table[slot * slot_stride + m]
 // A group whose answers have not come `deadline_us` after the operation began, or whose mailbox is
-// broken by then, is void: voids[g] = 1, nothing of it is added, state->broken[mailbox] = 1. A
+// broken by then, has timed out: timed_out[g] = 1, nothing of it is added, state->broken[mailbox] = 1. A
 // group whose ticket is voided is void too; that breaks no mailbox. No wait is longer, whatever a
 // worker writes.
 //
@@ -346,8 +347,8 @@ struct AcceptArgs : HandoffJob, LoraModules {
   bool is_sum = false;
   DType dtype = DType::bf16;  // of y and the weights
   std::uint32_t deadline_us;
-  std::uint32_t* voids;  // [max_groups], device memory; set, never cleared
-  bool any_xa;           // some group may have a cpu_xa ticket, in this step or, recorded, in any
+  std::uint32_t* timed_out;  // [max_groups], device memory; set, never cleared
+  bool any_xa;  // some group may have a cpu_xa ticket, in this step or, recorded, in any
 };
 
 // How one row's token is chosen. Steps, in order: logit bias, repetition penalty (over prompt and

@@ -34,15 +34,16 @@ Status put_cpus(const char* what, const std::vector<int>& from, std::int32_t* to
 }
 
 Status put_group(const ControlInfo::Group& from, ControlGroup& to) {
-  if (from.num_seats < 0 || from.num_seats > kMaxSeats) {
-    return invalid("control region: {} seats, not within 0 to {}", from.num_seats, kMaxSeats);
+  if (from.num_worker_slots < 0 || from.num_worker_slots > kMaxWorkerSlots) {
+    return invalid("control region: {} seats, not within 0 to {}", from.num_worker_slots,
+                   kMaxWorkerSlots);
   }
   to.node = from.node;
-  to.num_seats = from.num_seats;
+  to.num_worker_slots = from.num_worker_slots;
   TANDEM_TRY(put_text("an inbox's name", from.inbox, to.inbox));
   TANDEM_TRY(put_text("an outbox's name", from.outbox, to.outbox));
   TANDEM_TRY(put_text("an arena's name", from.arena, to.arena));
-  return put_cpus("cpus of a group", from.cpus, to.cpus, to.num_cpus, kMaxSeats);
+  return put_cpus("cpus of a group", from.cpus, to.cpus, to.num_cpus, kMaxWorkerSlots);
 }
 
 template <std::size_t size>
@@ -58,11 +59,11 @@ Status check_count(const char* what, std::int32_t value, int most) {
 }
 
 Result<ControlInfo::Group> get_group(const ControlGroup& from) {
-  TANDEM_TRY(check_count("num_seats", from.num_seats, kMaxSeats));
-  TANDEM_TRY(check_count("num_cpus", from.num_cpus, kMaxSeats));
+  TANDEM_TRY(check_count("num_seats", from.num_worker_slots, kMaxWorkerSlots));
+  TANDEM_TRY(check_count("num_cpus", from.num_cpus, kMaxWorkerSlots));
   ControlInfo::Group to;
   to.node = from.node;
-  to.num_seats = from.num_seats;
+  to.num_worker_slots = from.num_worker_slots;
   TANDEM_ASSIGN(to.inbox, get_text("inbox", from.inbox));
   TANDEM_ASSIGN(to.outbox, get_text("outbox", from.outbox));
   TANDEM_ASSIGN(to.arena, get_text("arena", from.arena));

@@ -24,16 +24,16 @@ inline constexpr int kMaxControlCpus = 4096;
 inline constexpr int kMaxRegionName = 128;  // bytes, with the zero
 inline constexpr int kMaxModelName = 1024;
 
-// 0 seats | 16 names | 400 cpus
+// 0 worker slots | 16 names | 400 cpus
 struct ControlGroup {
   std::int32_t node;
-  std::int32_t num_seats;
+  std::int32_t num_worker_slots;
   std::int32_t num_cpus;
   std::int32_t reserved;
   char inbox[kMaxRegionName];
   char outbox[kMaxRegionName];
   char arena[kMaxRegionName];
-  std::int32_t cpus[kMaxSeats];
+  std::int32_t cpus[kMaxWorkerSlots];
 };
 static_assert(offsetof(ControlGroup, inbox) == 16 && offsetof(ControlGroup, cpus) == 400);
 static_assert(sizeof(ControlGroup) == 656);
@@ -61,8 +61,9 @@ struct ControlInfo {
     int node = -1;
     std::string inbox, outbox;  // of its mailbox
     std::string arena;          // that its workers read weights from
-    int num_seats = 0;
-    std::vector<int> cpus;  // that the engine means its workers to run on, by seat; may be fewer
+    int num_worker_slots = 0;
+    std::vector<int>
+        cpus;  // that the engine means its workers to run on, by worker slot; may be fewer
   };
   int pid = 0;
   std::string model;             // its served name
@@ -76,8 +77,8 @@ class ControlRegion {
   // is this process's.
   static Result<ControlRegion> create(const ControlInfo& info);
   const std::string& name() const { return region_.name(); }
-  // The workers of a group are meant for these cpus from now on, by seat, as many as before; -1:
-  // none.
+  // The workers of a group are meant for these cpus from now on, by worker slot, as many as before;
+  // -1: none.
   void set_cpus(int group, const std::vector<int>& cpus);
 
  private:

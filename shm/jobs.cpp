@@ -42,8 +42,8 @@ void load_words(T& to, T& from) {
 static_assert(alignof(GroupJob) >= std::atomic_ref<std::uint64_t>::required_alignment);
 static_assert(offsetof(Job, weights) % std::atomic_ref<std::uint64_t>::required_alignment == 0);
 
-constexpr std::uint64_t all_seats(std::uint32_t num_seats) {
-  return num_seats >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << num_seats) - 1;
+constexpr std::uint64_t all_worker_slots(std::uint32_t num_worker_slots) {
+  return num_worker_slots >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << num_worker_slots) - 1;
 }
 
 // What the offsets in a group's job lead to lies within the mailbox.
@@ -56,8 +56,8 @@ void check_group(const MailboxShape& shape, const GroupJob& job) {
   TANDEM_CHECK(job.num_modules <= kMaxModulesOfJob, "{} modules", job.num_modules);
   TANDEM_CHECK(job.rank_columns <= shape.max_rank * kMaxModulesOfJob, "{} columns of v",
                job.rank_columns);
-  TANDEM_CHECK((job.workers & ~all_seats(shape.num_seats)) == 0, "workers {:#x} of {}", job.workers,
-               shape.num_seats);
+  TANDEM_CHECK((job.workers & ~all_worker_slots(shape.num_worker_slots)) == 0,
+               "workers {:#x} of {}", job.workers, shape.num_worker_slots);
   for (std::uint32_t m = 0; m < job.num_modules; ++m) {
     const JobMatrix& matrix = job.modules[m];
     TANDEM_CHECK(matrix.rank <= shape.max_rank, "rank {} of {}", matrix.rank, shape.max_rank);
@@ -90,7 +90,7 @@ void make_room(Mailbox& mailbox, std::uint64_t sequence, std::uint32_t num_group
 }  // namespace
 
 void publish_job(Mailbox& mailbox, std::uint64_t sequence, const GroupJob* groups,
-                 std::uint32_t num_groups, const SeatWeights& weights) {
+                 std::uint32_t num_groups, const WorkerSlotWeights& weights) {
   std::atomic<std::uint64_t>& published = mailbox.inbox().published;
   TANDEM_CHECK(sequence > published.load(std::memory_order_relaxed), "job {} after {}", sequence,
                published.load(std::memory_order_relaxed));
@@ -144,10 +144,11 @@ void stop_workers(Mailbox& mailbox) {
 
 bool quiet(const Mailbox& mailbox, std::uint64_t workers, std::uint64_t sequence,
            std::uint64_t held) {
-  for (std::uint32_t i = 0; i < mailbox.shape().num_seats; ++i) {
+  for (std::uint32_t i = 0; i < mailbox.shape().num_worker_slots; ++i) {
     if ((workers >> i & 1) == 0) continue;
-    const Seat& at = mailbox.seat(static_cast<int>(i));
-    // acquire: pairs with the release by which a worker leaves its seat, or the pool empties it.
+    const WorkerSlot& at = mailbox.worker_slot(static_cast<int>(i));
+    // acquire: pairs with the release by which a worker leaves its worker slot, or the pool empties
+    // it.
     if (at.pid.load(std::memory_order_acquire) == 0 && (held >> i & 1) == 0) continue;
     // acquire: pairs with the worker's release of `progress`, after its last access to the job.
     const std::uint64_t progress = at.progress.load(std::memory_order_acquire);

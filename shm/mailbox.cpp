@@ -69,14 +69,14 @@ Result<const Header*> header_of(const ShmRegion& region) {
 Result<MailboxShape> read_inbox(const ShmRegion& region) {
   TANDEM_ASSIGN(const InboxHeader* header, header_of<InboxHeader>(region));
   TANDEM_TRY(check_identity(*header, region, kInboxMagic));
-  return MailboxShape{header->dtype,  header->num_seats, header->max_rows,
-                      header->max_in, header->max_out,   header->max_rank};
+  return MailboxShape{header->dtype,  header->num_worker_slots, header->max_rows,
+                      header->max_in, header->max_out,          header->max_rank};
 }
 
 Status check_inbox(const ShmRegion& region, const MailboxLayout& layout) {
   const InboxHeader& header = *reinterpret_cast<const InboxHeader*>(region.data());
   TANDEM_TRY(check_offset("bytes", header.bytes, layout.inbox_bytes));
-  TANDEM_TRY(check_offset("bells", header.bells, layout.bells));
+  TANDEM_TRY(check_offset("bells", header.doorbells, layout.doorbells));
   TANDEM_TRY(check_offset("jobs", header.jobs, layout.jobs));
   TANDEM_TRY(check_offset("group_jobs", header.group_jobs, layout.group_jobs));
   return check_offset("x", header.x, layout.x);
@@ -86,12 +86,12 @@ Status check_outbox(const ShmRegion& region, const MailboxShape& shape,
                     const MailboxLayout& layout) {
   TANDEM_ASSIGN(const OutboxHeader* header, header_of<OutboxHeader>(region));
   TANDEM_TRY(check_identity(*header, region, kOutboxMagic));
-  if (header->num_seats != shape.num_seats) {
-    return invalid("it has {} seats and its inbox {}: they are not a pair", header->num_seats,
-                   shape.num_seats);
+  if (header->num_worker_slots != shape.num_worker_slots) {
+    return invalid("it has {} seats and its inbox {}: they are not a pair",
+                   header->num_worker_slots, shape.num_worker_slots);
   }
   TANDEM_TRY(check_offset("bytes", header->bytes, layout.outbox_bytes));
-  TANDEM_TRY(check_offset("seats", header->seats, layout.seats));
+  TANDEM_TRY(check_offset("seats", header->worker_slots, layout.worker_slots));
   TANDEM_TRY(check_offset("v", header->v, layout.v));
   return check_offset("y", header->y, layout.y);
 }
@@ -104,9 +104,9 @@ void publish_header(Header& header) {
 
 void write_header(OutboxHeader& outbox, const MailboxShape& shape, const MailboxLayout& layout) {
   outbox.magic = kOutboxMagic;
-  outbox.num_seats = shape.num_seats;
+  outbox.num_worker_slots = shape.num_worker_slots;
   outbox.bytes = layout.outbox_bytes;
-  outbox.seats = layout.seats;
+  outbox.worker_slots = layout.worker_slots;
   outbox.v = layout.v;
   outbox.y = layout.y;
   publish_header(outbox);
@@ -118,7 +118,7 @@ Result<MailboxLayout> layout_of(const MailboxShape& shape) {
   if (shape.dtype != DType::f32 && shape.dtype != DType::f16 && shape.dtype != DType::bf16) {
     return invalid("mailbox: dtype {} is none of activations", static_cast<int>(shape.dtype));
   }
-  TANDEM_TRY(check_field("num_seats", shape.num_seats, kMaxSeats));
+  TANDEM_TRY(check_field("num_seats", shape.num_worker_slots, kMaxWorkerSlots));
   TANDEM_TRY(check_field("max_rows", shape.max_rows, kMaxMailboxRows));
   TANDEM_TRY(check_field("max_in", shape.max_in, kMaxMailboxWidth));
   TANDEM_TRY(check_field("max_out", shape.max_out, kMaxMailboxWidth));
@@ -126,13 +126,13 @@ Result<MailboxLayout> layout_of(const MailboxShape& shape) {
   const std::uint64_t rows = shape.max_rows;
   const std::uint64_t element = size_of(shape.dtype);
   MailboxLayout layout;
-  layout.bells = sizeof(InboxHeader);
-  layout.jobs = layout.bells + kMaxColdGroups * sizeof(Bell);
+  layout.doorbells = sizeof(InboxHeader);
+  layout.jobs = layout.doorbells + kMaxColdGroups * sizeof(Doorbell);
   layout.group_jobs = layout.jobs + kNumJobs * sizeof(Job);
   layout.x = to_page(layout.group_jobs + kNumGroupJobs * sizeof(GroupJob));
   layout.inbox_bytes = layout.x + rows * shape.max_in * element;
-  layout.seats = sizeof(OutboxHeader);
-  layout.v = to_page(layout.seats + shape.num_seats * sizeof(Seat));
+  layout.worker_slots = sizeof(OutboxHeader);
+  layout.v = to_page(layout.worker_slots + shape.num_worker_slots * sizeof(WorkerSlot));
   layout.y = layout.v + to_page(rows * v_row_of(shape) * sizeof(float));
   layout.outbox_bytes = layout.y + rows * shape.max_out * element;
   return layout;
@@ -142,11 +142,11 @@ Mailbox::Mailbox(const MailboxShape& shape, const MailboxLayout& layout, ShmRegi
                  ShmRegion outbox)
     : shape_(shape), inbox_(std::move(inbox)), outbox_(std::move(outbox)) {
   // From the layout, never from a header: workers may write into the outbox's at any time.
-  bells_ = reinterpret_cast<Bell*>(inbox_.data() + layout.bells);
+  doorbells_ = reinterpret_cast<Doorbell*>(inbox_.data() + layout.doorbells);
   jobs_ = reinterpret_cast<Job*>(inbox_.data() + layout.jobs);
   group_jobs_ = reinterpret_cast<GroupJob*>(inbox_.data() + layout.group_jobs);
   x_ = inbox_.data() + layout.x;
-  seats_ = reinterpret_cast<Seat*>(outbox_.data() + layout.seats);
+  worker_slots_ = reinterpret_cast<WorkerSlot*>(outbox_.data() + layout.worker_slots);
   v_ = reinterpret_cast<float*>(outbox_.data() + layout.v);
   y_ = outbox_.data() + layout.y;
 }
@@ -162,11 +162,11 @@ Result<Mailbox> Mailbox::create(const MailboxShape& shape, int node) {
 
   Mailbox mailbox(shape, layout, std::move(in), std::move(out));
   auto& inbox = *new (mailbox.inbox_.data()) InboxHeader{};
-  for (int i = 0; i < kMaxColdGroups; ++i) new (&mailbox.bells_[i]) Bell{};
+  for (int i = 0; i < kMaxColdGroups; ++i) new (&mailbox.doorbells_[i]) Doorbell{};
   for (std::uint64_t i = 0; i < kNumJobs; ++i) new (&mailbox.jobs_[i]) Job{};
   inbox.magic = kInboxMagic;
   inbox.dtype = shape.dtype;
-  inbox.num_seats = shape.num_seats;
+  inbox.num_worker_slots = shape.num_worker_slots;
   inbox.max_rows = shape.max_rows;
   inbox.max_in = shape.max_in;
   inbox.max_out = shape.max_out;
@@ -174,13 +174,14 @@ Result<Mailbox> Mailbox::create(const MailboxShape& shape, int node) {
   inbox.node = node;
   inbox.bytes = layout.inbox_bytes;
   inbox.pid = static_cast<std::uint32_t>(::getpid());
-  inbox.bells = layout.bells;
+  inbox.doorbells = layout.doorbells;
   inbox.jobs = layout.jobs;
   inbox.group_jobs = layout.group_jobs;
   inbox.x = layout.x;
 
   auto& outbox = *new (mailbox.outbox_.data()) OutboxHeader{};
-  for (std::uint32_t i = 0; i < shape.num_seats; ++i) new (&mailbox.seats_[i]) Seat{};
+  for (std::uint32_t i = 0; i < shape.num_worker_slots; ++i)
+    new (&mailbox.worker_slots_[i]) WorkerSlot{};
   write_header(outbox, shape, layout);
   publish_header(inbox);
   return mailbox;

@@ -35,10 +35,10 @@ class Mailbox {
   const ShmRegion& outbox_region() const { return outbox_; }
 
   InboxHeader& inbox() const { return *reinterpret_cast<InboxHeader*>(inbox_.data()); }
-  Bell* bells() const { return bells_; }
+  Doorbell* doorbells() const { return doorbells_; }
   Job& job(std::uint64_t sequence) const { return jobs_[sequence % kNumJobs]; }
   GroupJob& group_job(std::uint64_t index) const { return group_jobs_[index % kNumGroupJobs]; }
-  Seat& seat(int index) const { return seats_[index]; }
+  WorkerSlot& worker_slot(int index) const { return worker_slots_[index]; }
   JobRings& rings() { return rings_; }  // engine side
 
   // Where a group's rows begin.
@@ -54,11 +54,11 @@ class Mailbox {
   MailboxShape shape_;
   ShmRegion inbox_;
   ShmRegion outbox_;
-  Bell* bells_ = nullptr;
+  Doorbell* doorbells_ = nullptr;
   Job* jobs_ = nullptr;
   GroupJob* group_jobs_ = nullptr;
   std::byte* x_ = nullptr;
-  Seat* seats_ = nullptr;
+  WorkerSlot* worker_slots_ = nullptr;
   float* v_ = nullptr;
   std::byte* y_ = nullptr;
   JobRings rings_;

@@ -6,9 +6,9 @@
 // answers:
 //
 //   inbox   the engine and the device write, workers map it read-only
-//     InboxHeader | bells [kMaxGroups] | jobs [kNumJobs] | group jobs [kNumGroupJobs] | x
+//     InboxHeader | doorbells [kMaxGroups] | jobs [kNumJobs] | group jobs [kNumGroupJobs] | x
 //   outbox  workers write, the engine and the device read and never trust
-//     OutboxHeader | seats [num_seats] | v | y
+//     OutboxHeader | worker slots [num_worker_slots] | v | y
 //
 // A job is one offer: one projection of one layer of one step, for all cold groups of the step. Its
 // number, the sequence, counts up without end and is never used twice in a mailbox.
@@ -17,16 +17,18 @@
 //   group jobs[..], jobs[n % kNumJobs]
 //   published = n (release)       -->                                      reads the job (acquire)
 //                                       tickets; rows to x;
-//                                       bells[g] = bell(n, ticket) (release, system)
+//                                       doorbells[g] = doorbell(n, ticket) (release, system)
 //                                                                     -->  reads x (acquire)
 //                                                                          writes v, y
-//                                       accept reads y (acquire)     <--   seats[w].done[g] = n
-//                                                                          seats[w].progress = n
+//                                       accept reads y (acquire)     <--   worker slots[w].done[g]
+//                                       = n
+//                                                                          worker slots[w].progress
+//                                                                          = n
 //
 // A job's rows, x, v and y lie where those of the job before lay. So a device that gives up on a
-// job (its deadline passed) must offer none of this mailbox before every seat of the job's workers
-// has made progress to it, or its worker is dead: quiet() (jobs.h). Only equality with the expected
-// sequence counts as an answer: garbage in a control word is an answer that never comes.
+// job (its deadline passed) must offer none of this mailbox before every worker slot of the job's
+// workers has made progress to it, or its worker is dead: quiet() (jobs.h). Only equality with the
+// expected sequence counts as an answer: garbage in a control word is an answer that never comes.
 #pragma once
 
 #include <array>
@@ -40,13 +42,13 @@
 
 namespace tandem {
 
-inline constexpr int kMaxSeats = 64;  // workers of a mailbox: bits of a mask
+inline constexpr int kMaxWorkerSlots = 64;  // workers of a mailbox: bits of a mask
 inline constexpr int kMaxModulesOfJob = 3;
-// How much each worker gets of a job, by seat: its part of the sum of those who share it.
-using SeatWeights = std::array<std::uint8_t, kMaxSeats>;
+// How much each worker gets of a job, by worker slot: its part of the sum of those who share it.
+using WorkerSlotWeights = std::array<std::uint8_t, kMaxWorkerSlots>;
 inline constexpr std::uint8_t kEvenWeight = 32;
-inline constexpr SeatWeights kEvenWeights = [] {
-  SeatWeights weights{};
+inline constexpr WorkerSlotWeights kEvenWeights = [] {
+  WorkerSlotWeights weights{};
   weights.fill(kEvenWeight);
   return weights;
 }();
@@ -74,8 +76,8 @@ struct JobMatrix {
 
 // One cold group's part of a job.
 struct GroupJob {
-  std::uint64_t workers = 0;  // mask of the seats that share it
-  std::uint32_t group = 0;    // its bell and its place in Seat::done
+  std::uint64_t workers = 0;  // mask of the worker slots that share it
+  std::uint32_t group = 0;    // its doorbell and its place in Worker slot::done
   std::uint32_t rows = 0;
   std::uint32_t first_row = 0;  // of the mailbox: x at first_row * max_in, y at first_row * max_out
   std::uint32_t in = 0;         // columns of x; rows dense
@@ -97,37 +99,37 @@ struct alignas(64) Job {
   std::atomic<std::uint64_t> sequence;  // 0 while being written
   std::uint64_t first_group;            // in the ring of group jobs, not wrapped: % kNumGroupJobs
   std::uint32_t num_groups;
-  alignas(64) SeatWeights weights;
+  alignas(64) WorkerSlotWeights weights;
 };
 
 inline constexpr std::uint64_t kNumJobs = 4096;
 inline constexpr std::uint64_t kNumGroupJobs = 16384;
 
-struct alignas(64) Bell {
+struct alignas(64) Doorbell {
   std::atomic<std::uint64_t> value;  // sole writer: the device
 };
-static_assert(sizeof(Bell) == 64 && sizeof(Job) == 128);
+static_assert(sizeof(Doorbell) == 64 && sizeof(Job) == 128);
 
 // What both regions are laid out for.
 struct MailboxShape {
-  DType dtype = DType::bf16;    // of x, y and the weights
-  std::uint32_t num_seats = 0;  // most workers, up to kMaxSeats
-  std::uint32_t max_rows = 0;   // of all groups of a step
-  std::uint32_t max_in = 0;     // widest input of a projection
-  std::uint32_t max_out = 0;    // widest sum of a projection's outputs
-  std::uint32_t max_rank = 0;   // of a module
+  DType dtype = DType::bf16;           // of x, y and the weights
+  std::uint32_t num_worker_slots = 0;  // most workers, up to kMaxWorkerSlots
+  std::uint32_t max_rows = 0;          // of all groups of a step
+  std::uint32_t max_in = 0;            // widest input of a projection
+  std::uint32_t max_out = 0;           // widest sum of a projection's outputs
+  std::uint32_t max_rank = 0;          // of a module
 };
 
-// 0 identity and shape | 64 offsets | 128 wake | 192 published | 256 first_live | 320 bells
+// 0 identity and shape | 64 offsets | 128 wake | 192 published | 256 first_live | 320 doorbells
 struct InboxHeader {
   std::uint32_t magic;
   DType dtype;
-  std::uint32_t num_seats, max_rows, max_in, max_out, max_rank;
-  std::int32_t node;                   // NUMA node of the group, as the OS numbers it; -1: any
-  std::uint64_t bytes;                 // of the region
-  std::uint32_t pid;                   // the engine's
-  std::atomic<std::uint32_t> version;  // kMailboxVersion; 0: not ready; stored last
-  alignas(64) std::uint64_t bells;     // byte offsets in the region
+  std::uint32_t num_worker_slots, max_rows, max_in, max_out, max_rank;
+  std::int32_t node;                    // NUMA node of the group, as the OS numbers it; -1: any
+  std::uint64_t bytes;                  // of the region
+  std::uint32_t pid;                    // the engine's
+  std::atomic<std::uint32_t> version;   // kMailboxVersion; 0: not ready; stored last
+  alignas(64) std::uint64_t doorbells;  // byte offsets in the region
   std::uint64_t jobs, group_jobs, x;
   // Bumped, and waited for as a futex, before jobs are offered to workers that may be asleep, and
   // when such jobs are likely to come.
@@ -136,20 +138,20 @@ struct InboxHeader {
   alignas(64) std::atomic<std::uint64_t> published;   // jobs up to it are described
   alignas(64) std::atomic<std::uint64_t> first_live;  // jobs before it will never be offered
 };
-static_assert(offsetof(InboxHeader, bells) == 64 && offsetof(InboxHeader, wake) == 128);
+static_assert(offsetof(InboxHeader, doorbells) == 64 && offsetof(InboxHeader, wake) == 128);
 static_assert(offsetof(InboxHeader, published) == 192 && offsetof(InboxHeader, first_live) == 256);
 static_assert(sizeof(InboxHeader) == 320);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-inline constexpr std::uint64_t kWholeJob = 1U << 16;  // in Seat::shared_parts
+inline constexpr std::uint64_t kWholeJob = 1U << 16;  // in Worker slot::shared_parts
 
-enum class SeatState : std::uint32_t { empty = 0, starting = 1, working = 2, sleeping = 3 };
+enum class WorkerSlotState : std::uint32_t { empty = 0, starting = 1, working = 2, sleeping = 3 };
 
 // One worker's own lines: sole writer of all of it. 0 who | 64 progress, woken | 128 shrunk | 640
 // done
-struct Seat {
+struct WorkerSlot {
   alignas(64) std::atomic<std::uint32_t> pid;  // 0: nobody; taken by compare-and-exchange
-  std::atomic<SeatState> state;
+  std::atomic<WorkerSlotState> state;
   std::atomic<std::uint32_t> cpu;        // that it is bound to
   std::atomic<std::uint32_t> refused;    // groups' jobs whose description leads out of the regions
   std::atomic<std::uint64_t> heartbeat;  // counts up as long as it lives
@@ -165,15 +167,15 @@ struct Seat {
   alignas(64) std::atomic<std::uint64_t> shrunk[kMaxColdGroups];  // its part of v is there
   alignas(64) std::atomic<std::uint64_t> done[kMaxColdGroups];    // its part of y (or v) is there
 };
-static_assert(offsetof(Seat, progress) == 64 && offsetof(Seat, shrunk) == 128);
-static_assert(offsetof(Seat, done) == 640 && sizeof(Seat) == 1152);
+static_assert(offsetof(WorkerSlot, progress) == 64 && offsetof(WorkerSlot, shrunk) == 128);
+static_assert(offsetof(WorkerSlot, done) == 640 && sizeof(WorkerSlot) == 1152);
 
-// 0 identity | 64 seats
+// 0 identity | 64 worker slots
 struct OutboxHeader {
   std::uint32_t magic;
-  std::uint32_t num_seats;
+  std::uint32_t num_worker_slots;
   std::uint64_t bytes;
-  std::uint64_t seats, v, y;           // byte offsets in the region
+  std::uint64_t worker_slots, v, y;    // byte offsets in the region
   std::atomic<std::uint32_t> version;  // stored last
   std::uint32_t reserved[5];
 };
@@ -192,8 +194,8 @@ inline constexpr std::uint32_t kMaxMailboxRank = 1U << 14;
 
 // Where everything lies: a function of the shape alone. x, v and y begin at pages of their own.
 struct MailboxLayout {
-  std::uint64_t bells = 0, jobs = 0, group_jobs = 0, x = 0, inbox_bytes = 0;
-  std::uint64_t seats = 0, v = 0, y = 0, outbox_bytes = 0;
+  std::uint64_t doorbells = 0, jobs = 0, group_jobs = 0, x = 0, inbox_bytes = 0;
+  std::uint64_t worker_slots = 0, v = 0, y = 0, outbox_bytes = 0;
 };
 // invalid_argument, with the field's name, for a shape that no mailbox has.
 Result<MailboxLayout> layout_of(const MailboxShape& shape);

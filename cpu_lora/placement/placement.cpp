@@ -30,14 +30,14 @@ ObservedRegion observe_region(int group, const char* what, const ShmRegion& regi
   return seen;
 }
 
-ObservedWorker observe_worker(int group, int index, const Seat& seat, int meant_cpu) {
+ObservedWorker observe_worker(int group, int index, const WorkerSlot& worker_slot, int meant_cpu) {
   ObservedWorker worker;
   worker.group = group;
-  worker.seat = index;
+  worker.worker_slot = index;
   // Nothing here orders anything: a worker that sits down just now may be seen half.
-  worker.pid = static_cast<int>(seat.pid.load(std::memory_order_relaxed));
-  worker.state = seat.state.load(std::memory_order_relaxed);
-  worker.claimed_cpu = static_cast<std::int32_t>(seat.cpu.load(std::memory_order_relaxed));
+  worker.pid = static_cast<int>(worker_slot.pid.load(std::memory_order_relaxed));
+  worker.state = worker_slot.state.load(std::memory_order_relaxed);
+  worker.claimed_cpu = static_cast<std::int32_t>(worker_slot.cpu.load(std::memory_order_relaxed));
   worker.meant_cpu = meant_cpu;
   if (worker.pid <= 0) return worker;
   const Result<ThreadPlace> place = read_thread_place(worker.pid, worker.pid);
@@ -51,11 +51,11 @@ ObservedWorker observe_worker(int group, int index, const Seat& seat, int meant_
 
 Status observe_group(int index, const ControlInfo::Group& group, ObservedEngine& engine) {
   TANDEM_ASSIGN(const Mailbox mailbox, Mailbox::open(group.inbox, group.outbox));
-  const int seats = static_cast<int>(mailbox.shape().num_seats);
-  for (int i = 0; i < seats; ++i) {
+  const int worker_slots = static_cast<int>(mailbox.shape().num_worker_slots);
+  for (int i = 0; i < worker_slots; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const int meant = at < group.cpus.size() ? group.cpus[at] : -1;
-    ObservedWorker worker = observe_worker(index, i, mailbox.seat(i), meant);
+    ObservedWorker worker = observe_worker(index, i, mailbox.worker_slot(i), meant);
     if (worker.pid != 0 || meant >= 0) engine.workers.push_back(std::move(worker));
   }
   engine.regions.push_back(observe_region(index, "inbox", mailbox.inbox_region()));
@@ -128,12 +128,12 @@ void Judge::judge_worker(const ObservedWorker& worker) {
   const std::string start = fmt::format("tandem pin apply --engine {}", engine);
   if (worker.pid <= 0) {
     add(fmt::format("seat {} of group {} has no worker; the engine means one on cpu {}",
-                    worker.seat, worker.group, worker.meant_cpu),
+                    worker.worker_slot, worker.group, worker.meant_cpu),
         start);
     return;
   }
   const std::string name =
-      fmt::format("worker {} (seat {} of group {})", worker.pid, worker.seat, worker.group);
+      fmt::format("worker {} (seat {} of group {})", worker.pid, worker.worker_slot, worker.group);
   if (!worker.alive) {
     add(fmt::format("{} has ended and its seat is still taken", name),
         "the engine clears it within seconds; look again, then " + start);

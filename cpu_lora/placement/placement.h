@@ -17,12 +17,12 @@ namespace tandem {
 
 struct ObservedWorker {
   int group = 0;
-  int seat = 0;
+  int worker_slot = 0;
   int pid = 0;           // 0: nobody sits there
   int claimed_cpu = -1;  // that it says it is bound to; -1: none
-  int meant_cpu = -1;    // that the engine means for the seat; -1: none
+  int meant_cpu = -1;    // that the engine means for the worker slot; -1: none
   bool alive = false;    // the rest is known of the living only
-  SeatState state = SeatState::empty;
+  WorkerSlotState state = WorkerSlotState::empty;
   std::vector<int> allowed;
   int last_cpu = -1;
   PagesByNode own_pages;  // empty: not to be known
@@ -39,7 +39,7 @@ struct ObservedRegion {
 struct ObservedEngine {
   ControlInfo info;
   std::vector<ThreadPlace> threads;     // the engine's own
-  std::vector<ObservedWorker> workers;  // seats that somebody has or should have
+  std::vector<ObservedWorker> workers;  // worker slots that somebody has or should have
   std::vector<ObservedRegion> regions;
 };
 

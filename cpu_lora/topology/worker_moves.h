@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Workers of one node's memory, by seat; -1: a seat whose worker has no cpu.
+// Workers of one node's memory, by worker slot; -1: a worker slot whose worker has no cpu.
 struct SeatedWorkers {
   int node = -1;
   std::vector<int> cpus;

@@ -46,8 +46,9 @@ Status check_group_job(const GroupJob& job, const MailboxShape& shape, std::size
   if (job.group >= static_cast<std::uint32_t>(kMaxColdGroups)) {
     return invalid("group {} of {}", job.group, kMaxColdGroups);
   }
-  if (job.workers == 0 || (shape.num_seats < 64 && job.workers >> shape.num_seats != 0)) {
-    return invalid("workers {:#x} of {} seats", job.workers, shape.num_seats);
+  if (job.workers == 0 ||
+      (shape.num_worker_slots < 64 && job.workers >> shape.num_worker_slots != 0)) {
+    return invalid("workers {:#x} of {} seats", job.workers, shape.num_worker_slots);
   }
   if (job.rows > shape.max_rows || job.first_row > shape.max_rows - job.rows) {
     return invalid("rows {} + {} of {}", job.first_row, job.rows, shape.max_rows);
@@ -102,10 +103,10 @@ Status WorkerDelta::warm_up() {
   return product_->run(args);
 }
 
-void WorkerDelta::assign(DeltaTask& task, const GroupJob& job, int seat, const JobTerms& terms,
-                         const std::byte* arena, std::size_t most_bytes) {
+void WorkerDelta::assign(DeltaTask& task, const GroupJob& job, int worker_slot,
+                         const JobTerms& terms, const std::byte* arena, std::size_t most_bytes) {
   task.job_ = job;
-  task.share_ = share_of(job, seat, terms);
+  task.share_ = share_of(job, worker_slot, terms);
   task.pieces_.clear();
   task.next_ = 0;
   task.bytes_ = 0;

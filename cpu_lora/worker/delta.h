@@ -63,10 +63,10 @@ class WorkerDelta {
   // Multiplies once, so that what the library sets up at its first call is there.
   Status warm_up();
 
-  // The job has passed check_group_job() and `seat` shares it; A and B lie in `arena`. Packed
-  // weights of up to `most_bytes` are kept; those of a greater share are packed slab by slab as
-  // they are used, and ahead of that not at all.
-  void assign(DeltaTask& task, const GroupJob& job, int seat, const JobTerms& terms,
+  // The job has passed check_group_job() and `worker_slot` shares it; A and B lie in `arena`.
+  // Packed weights of up to `most_bytes` are kept; those of a greater share are packed slab by slab
+  // as they are used, and ahead of that not at all.
+  void assign(DeltaTask& task, const GroupJob& job, int worker_slot, const JobTerms& terms,
               const std::byte* arena, std::size_t most_bytes);
   std::size_t kept_bytes(const DeltaTask& task) const { return task.keeps_ ? task.bytes_ : 0; }
   // Packs a few rows of weights (kPackRows), which must be in the arena; false: all is packed.

@@ -1,7 +1,7 @@
 // y = x w^T on the calling thread: the arithmetic of a delta, for the CPU it runs on.
 //
 // Weights are packed first, which may happen before x is known: a worker packs while it waits for
-// its bell, and packing is what reads the weights from memory.
+// its doorbell, and packing is what reads the weights from memory.
 #pragma once
 
 #include <cstddef>

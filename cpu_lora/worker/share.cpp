@@ -20,16 +20,16 @@ constexpr std::uint32_t blocks_of(std::uint32_t n, std::uint32_t block) {
 }
 
 // A job's workers by number, and what weights come before each.
-struct Crew {
+struct Team {
   std::uint32_t count = 0;
-  std::array<std::uint8_t, kMaxSeats> seats;
-  std::array<std::uint32_t, kMaxSeats + 1> before{};
+  std::array<std::uint8_t, kMaxWorkerSlots> worker_slots;
+  std::array<std::uint32_t, kMaxWorkerSlots + 1> before{};
 
-  Crew(std::uint64_t workers, const SeatWeights& weights) {
+  Team(std::uint64_t workers, const WorkerSlotWeights& weights) {
     for (; workers != 0; workers &= workers - 1) {
-      const auto seat = static_cast<std::uint8_t>(std::countr_zero(workers));
-      seats[count] = seat;
-      before[count + 1] = before[count] + std::max<std::uint32_t>(weights[seat], 1);
+      const auto worker_slot = static_cast<std::uint8_t>(std::countr_zero(workers));
+      worker_slots[count] = worker_slot;
+      before[count + 1] = before[count] + std::max<std::uint32_t>(weights[worker_slot], 1);
       ++count;
     }
   }
@@ -45,15 +45,15 @@ struct Stripes {
   std::uint32_t count = 0;
   std::uint32_t grains = 1;
 
-  Stripes(const GroupJob& job, const Crew& crew, std::uint32_t v_row) {
+  Stripes(const GroupJob& job, const Team& team, std::uint32_t v_row) {
     std::uint32_t blocks = 0;
     for (std::uint32_t m = 0; m < job.num_modules; ++m) {
       blocks += blocks_of(job.modules[m].rank, kRankBlock);
     }
     if (blocks == 0) return;
-    const bool alone = crew.count == 1;
+    const bool alone = team.count == 1;
     const std::uint32_t width =
-        kRankBlock * (alone ? blocks : blocks_of(kWorkersOfStripe * blocks, crew.count));
+        kRankBlock * (alone ? blocks : blocks_of(kWorkersOfStripe * blocks, team.count));
     for (std::uint32_t m = 0; m < job.num_modules; ++m) {
       const std::uint32_t rank = job.modules[m].rank;
       for (std::uint32_t first = 0; first < rank; first += width) {
@@ -67,7 +67,7 @@ struct Stripes {
     const auto most = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(planes, 1, std::max(job.in / kLeastGrain, 1U)));
     // As many for each of a stripe's workers, where their weights are even.
-    const std::uint32_t workers = std::max(crew.count / count, 1U);
+    const std::uint32_t workers = std::max(team.count / count, 1U);
     grains = std::min(most, kMostGrains);
     if (grains > workers) grains -= grains % workers;
   }
@@ -85,7 +85,7 @@ std::uint32_t in_at(const GroupJob& job, std::uint32_t grain, std::uint32_t grai
 
 // Lays the stripes end to end and hands each worker a run of grains: counts planes, and takes down
 // what is worker `index`'s, and who else wrote what.
-void cut_stripes(const GroupJob& job, Stripes& of, const Crew& crew, std::uint32_t index,
+void cut_stripes(const GroupJob& job, Stripes& of, const Team& team, std::uint32_t index,
                  Share& share, std::array<std::uint64_t, kMaxModulesOfJob>& writers) {
   std::uint64_t total = 0;
   for (std::uint32_t s = 0; s < of.count; ++s) total += std::uint64_t{of.cost(s)} * of.grains;
@@ -95,7 +95,7 @@ void cut_stripes(const GroupJob& job, Stripes& of, const Crew& crew, std::uint32
     Stripe& stripe = of.stripes[s];
     const std::uint64_t cost = of.cost(s);
     for (std::uint32_t from = 0; from < of.grains;) {
-      const std::uint64_t end = crew.cut(total, worker + 1);
+      const std::uint64_t end = team.cut(total, worker + 1);
       const std::uint64_t inside = end > before ? (end - before + cost / 2) / cost : 0;
       const auto to = static_cast<std::uint32_t>(std::min<std::uint64_t>(inside, of.grains));
       if (to > from) {
@@ -109,7 +109,7 @@ void cut_stripes(const GroupJob& job, Stripes& of, const Crew& crew, std::uint32
                                                 stripe.num_planes};
           share.part += static_cast<std::uint32_t>(kWholeJob * cost * (to - from) / total / 2);
         } else {
-          writers[stripe.module] |= std::uint64_t{1} << crew.seats[worker];
+          writers[stripe.module] |= std::uint64_t{1} << team.worker_slots[worker];
         }
         ++stripe.num_planes;
         from = to;
@@ -126,7 +126,7 @@ void cut_stripes(const GroupJob& job, Stripes& of, const Crew& crew, std::uint32
   }
 }
 
-void add_expands(const GroupJob& job, const Crew& crew, std::uint32_t index, DType dtype,
+void add_expands(const GroupJob& job, const Team& team, std::uint32_t index, DType dtype,
                  Share& share) {
   const auto line = static_cast<std::uint32_t>(64 / size_of(dtype));
   std::array<std::uint64_t, kMaxModulesOfJob> cost{};  // of one line of columns
@@ -137,8 +137,8 @@ void add_expands(const GroupJob& job, const Crew& crew, std::uint32_t index, DTy
     cost[m] = blocks_of(job.modules[m].rank, kInBlock) + 1;
     total += cost[m] * blocks_of(job.modules[m].out, line);
   }
-  const std::uint64_t begin = crew.cut(total, index);
-  const std::uint64_t end = crew.cut(total, index + 1);
+  const std::uint64_t begin = team.cut(total, index);
+  const std::uint64_t end = team.cut(total, index + 1);
   std::uint64_t first = 0;
   for (std::uint32_t m = 0; m < job.num_modules; ++m) {
     if (cost[m] == 0) continue;
@@ -165,10 +165,10 @@ std::uint64_t v_plane_of(const GroupJob& job) {
   return (floats + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine;
 }
 
-Share share_of(const GroupJob& job, int seat, const JobTerms& terms) {
-  const std::uint64_t bit = std::uint64_t{1} << seat;
-  TANDEM_CHECK((job.workers & bit) != 0, "seat {} is not in {:#x}", seat, job.workers);
-  const Crew all(job.workers, terms.weights);
+Share share_of(const GroupJob& job, int worker_slot, const JobTerms& terms) {
+  const std::uint64_t bit = std::uint64_t{1} << worker_slot;
+  TANDEM_CHECK((job.workers & bit) != 0, "seat {} is not in {:#x}", worker_slot, job.workers);
+  const Team all(job.workers, terms.weights);
   auto index = static_cast<std::uint32_t>(std::popcount(job.workers & (bit - 1)));
   Share share;
   share.num_rows = job.rows;
@@ -179,20 +179,20 @@ Share share_of(const GroupJob& job, int seat, const JobTerms& terms) {
     if (share.num_rows == 0) return share;
     index = 0;
   }
-  const Crew crew = by_tokens ? Crew(bit, terms.weights) : all;
+  const Team team = by_tokens ? Team(bit, terms.weights) : all;
 
-  Stripes stripes(job, crew, terms.v_row);
+  Stripes stripes(job, team, terms.v_row);
   std::array<std::uint64_t, kMaxModulesOfJob> writers{};  // others, by module
-  cut_stripes(job, stripes, crew, index, share, writers);
-  add_expands(job, crew, index, terms.dtype, share);
-  for (const std::uint64_t seats : writers) share.reduce_peers |= seats;
+  cut_stripes(job, stripes, team, index, share, writers);
+  add_expands(job, team, index, terms.dtype, share);
+  for (const std::uint64_t worker_slots : writers) share.reduce_peers |= worker_slots;
   for (std::uint32_t i = 0; i < share.num_expands; ++i) {
     share.expand_peers |= writers[share.expands[i].module];
   }
   const std::uint64_t sums = std::uint64_t{job.rows} * job.rank_columns;
   const std::uint64_t lines = (sums + kFloatsPerLine - 1) / kFloatsPerLine;
-  share.first_sum = std::min(crew.cut(lines, index) * kFloatsPerLine, sums);
-  share.num_sums = std::min(crew.cut(lines, index + 1) * kFloatsPerLine, sums) - share.first_sum;
+  share.first_sum = std::min(team.cut(lines, index) * kFloatsPerLine, sums);
+  share.num_sums = std::min(team.cut(lines, index + 1) * kFloatsPerLine, sums) - share.first_sum;
   return share;
 }
 

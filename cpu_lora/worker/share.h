@@ -1,6 +1,6 @@
-// Which part of a group's job each of its workers computes: a pure function of the job, the seat
-// and the seats' weights that every worker evaluates for itself, so that nobody has to hand out
-// work. A seat's part is its weight's of the sum of them all.
+// Which part of a group's job each of its workers computes: a pure function of the job, the worker
+// slot and the worker slots' weights that every worker evaluates for itself, so that nobody has to
+// hand out work. A worker slot's part is its weight's of the sum of them all.
 //
 // Split by columns, the two products are cut differently:
 //
@@ -50,16 +50,16 @@ struct Stripe {
 };
 
 struct Share {
-  static constexpr std::uint32_t kMaxStripes = kMaxSeats / 2 + kMaxModulesOfJob;
+  static constexpr std::uint32_t kMaxStripes = kMaxWorkerSlots / 2 + kMaxModulesOfJob;
 
   std::uint32_t first_row = 0, num_rows = 0;  // of the group
   std::uint32_t num_stripes = 0, num_shrinks = 0, num_expands = 0;
   std::array<Stripe, kMaxStripes> stripes;      // of all of v, in its order
   std::array<ShrinkPart, kMaxStripes> shrinks;  // one of a stripe at most
   std::array<ExpandPart, kMaxModulesOfJob> expands;
-  std::uint32_t most_planes = 1;              // of a stripe
-  std::uint64_t expand_peers = 0;             // seats other than this one that wrote v of `expands`
-  std::uint64_t reduce_peers = 0;             // the same of all of v
+  std::uint32_t most_planes = 1;   // of a stripe
+  std::uint64_t expand_peers = 0;  // worker slots other than this one that wrote v of `expands`
+  std::uint64_t reduce_peers = 0;  // the same of all of v
   std::uint64_t first_sum = 0, num_sums = 0;  // for cpu_xa: of the rows * rank_columns floats
   std::uint32_t part = 0;  // of kWholeJob: the mean of its parts of both products
 
@@ -70,11 +70,11 @@ struct Share {
 struct JobTerms {
   DType dtype = DType::bf16;
   std::uint32_t v_row = 0;  // Mailbox::v_row(): floats that all planes of a row of v may take
-  SeatWeights weights = kEvenWeights;  // a seat of weight 0 has 1
+  WorkerSlotWeights weights = kEvenWeights;  // a worker slot of weight 0 has 1
 };
 
-// `seat` is one of job.workers. The job's sizes have been checked (delta.h).
-Share share_of(const GroupJob& job, int seat, const JobTerms& terms);
+// `worker_slot` is one of job.workers. The job's sizes have been checked (delta.h).
+Share share_of(const GroupJob& job, int worker_slot, const JobTerms& terms);
 
 // Floats from a plane of v to the next.
 std::uint64_t v_plane_of(const GroupJob& job);

@@ -21,13 +21,13 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Weights packed ahead of the bell stay in a core's L2 cache until they are used.
+// Weights packed ahead of the doorbell stay in a core's L2 cache until they are used.
 constexpr std::size_t kAheadBytes = std::size_t{1} << 20;
 constexpr double kSleepS = 0.1;  // also how long a sleeping worker's heartbeat may stand still
 constexpr auto kLookEvery = std::chrono::milliseconds(20);
-// A described job whose bell does not ring keeps a worker awake for so long: its step is queued
-// behind others. Then it naps, and a bell that rings after all is seen a nap later.
-constexpr auto kBellPatience = std::chrono::seconds(1);
+// A described job whose doorbell does not ring keeps a worker awake for so long: its step is queued
+// behind others. Then it naps, and a doorbell that rings after all is seen a nap later.
+constexpr auto kDoorbellPatience = std::chrono::seconds(1);
 constexpr double kNapS = 0.001;
 
 }  // namespace
@@ -38,7 +38,7 @@ struct WorkerLoop::Impl {
       : mailbox(mailbox_in),
         arena(arena_in),
         options(options_in),
-        seat(mailbox_in.seat(options_in.seat)),
+        worker_slot(mailbox_in.worker_slot(options_in.worker_slot)),
         delta(std::move(delta_in)) {}
   ~Impl();
 
@@ -46,13 +46,13 @@ struct WorkerLoop::Impl {
   void handle(std::uint64_t n);
   void leave(std::uint64_t n);
   std::uint32_t find_mine();
-  bool wait_for_bell(std::uint64_t n, std::uint32_t index, Ticket& ticket);
+  bool wait_for_doorbell(std::uint64_t n, std::uint32_t index, Ticket& ticket);
   bool compute(std::uint64_t n, DeltaTask& task, Ticket ticket);
   bool meet(std::uint64_t n, std::uint32_t group, std::uint64_t peers);
   bool wait_for_weights(std::uint64_t n, const GroupJob& job);
   bool is_lost(std::uint64_t n) const;
   bool is_present(const GroupJob& job) const;
-  bool has_seat() const;
+  bool has_worker_slot() const;
   bool is_over();
   void pause_without_jobs();
   void refuse(const Status& why);
@@ -60,7 +60,7 @@ struct WorkerLoop::Impl {
   Mailbox& mailbox;
   const std::span<const std::byte> arena;
   const WorkerLoopOptions options;
-  Seat& seat;
+  WorkerSlot& worker_slot;
   const std::uint32_t pid = static_cast<std::uint32_t>(::getpid());
   WorkerDelta delta;
 
@@ -87,17 +87,18 @@ void add(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
 }  // namespace
 
 WorkerLoop::Impl::~Impl() {
-  if (!has_seat()) return;
-  seat.state.store(SeatState::empty, std::memory_order_relaxed);
+  if (!has_worker_slot()) return;
+  worker_slot.state.store(WorkerSlotState::empty, std::memory_order_relaxed);
   std::uint32_t own = pid;
   // release: pairs with the acquire in quiet() and in the next worker's taking of the
-  // seat: all that this one did is before.
-  seat.pid.compare_exchange_strong(own, 0, std::memory_order_release, std::memory_order_relaxed);
+  // worker slot: all that this one did is before.
+  worker_slot.pid.compare_exchange_strong(own, 0, std::memory_order_release,
+                                          std::memory_order_relaxed);
 }
 
 // False: somebody wrote another's pid there, and another may take it.
-bool WorkerLoop::Impl::has_seat() const {
-  return seat.pid.load(std::memory_order_relaxed) == pid;
+bool WorkerLoop::Impl::has_worker_slot() const {
+  return worker_slot.pid.load(std::memory_order_relaxed) == pid;
 }
 
 void WorkerLoop::Impl::run() {
@@ -107,9 +108,9 @@ void WorkerLoop::Impl::run() {
   // and be others' by now.
   next = published + 1;
   // release: pairs with the acquire in quiet().
-  seat.progress.store(published, std::memory_order_release);
-  // release: pairs with the acquire of whoever gives jobs to seats that work.
-  seat.state.store(SeatState::working, std::memory_order_release);
+  worker_slot.progress.store(published, std::memory_order_release);
+  // release: pairs with the acquire of whoever gives jobs to worker slots that work.
+  worker_slot.state.store(WorkerSlotState::working, std::memory_order_release);
   idle_since = steady_clock::now();
   while (!is_over()) {
     // acquire: pairs with the release in publish_job(), which comes after the description.
@@ -130,18 +131,18 @@ bool WorkerLoop::Impl::is_over() {
   const TimePoint now = steady_clock::now();
   if (now < next_look) return false;
   next_look = now + kLookEvery;
-  add(seat.heartbeat, 1);
-  // It is awake wherever this is asked. A seat whose state somebody else has written over would be
-  // given no jobs as long as others keep its worker from sleeping.
-  if (seat.state.load(std::memory_order_relaxed) != SeatState::working) {
-    seat.state.store(SeatState::working, std::memory_order_release);
+  add(worker_slot.heartbeat, 1);
+  // It is awake wherever this is asked. A worker slot whose state somebody else has written over
+  // would be given no jobs as long as others keep its worker from sleeping.
+  if (worker_slot.state.load(std::memory_order_relaxed) != WorkerSlotState::working) {
+    worker_slot.state.store(WorkerSlotState::working, std::memory_order_release);
   }
   // relaxed: nothing hangs on the flag but the end. acquire: pairs with stop_workers().
   ended = stop->load(std::memory_order_relaxed) ||
           mailbox.inbox().stop.load(std::memory_order_acquire) != 0 || !(*alive)();
-  if (!ended && !has_seat()) {
-    log::warning("worker {} ends: its seat belongs to another process, {}", options.seat,
-                 seat.pid.load(std::memory_order_relaxed));
+  if (!ended && !has_worker_slot()) {
+    log::warning("worker {} ends: its seat belongs to another process, {}", options.worker_slot,
+                 worker_slot.pid.load(std::memory_order_relaxed));
     ended = true;
   }
   return ended;
@@ -161,25 +162,25 @@ void WorkerLoop::Impl::pause_without_jobs() {
   }
   // seq_cst, with the fence: against whoever publishes, fences, and then looks whether anybody
   // sleeps. One of the two sees the other's store.
-  seat.state.store(SeatState::sleeping, std::memory_order_seq_cst);
+  worker_slot.state.store(WorkerSlotState::sleeping, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (inbox.published.load(std::memory_order_acquire) < next &&
       inbox.stop.load(std::memory_order_acquire) == 0 && !stop->load(std::memory_order_relaxed)) {
     sleep_until_woken(mailbox, wake, kSleepS);
     if (inbox.wake.load(std::memory_order_relaxed) != wake) {
       const std::chrono::nanoseconds now = steady_clock::now().time_since_epoch();
-      seat.woke_ns.store(static_cast<std::uint64_t>(now.count()), std::memory_order_relaxed);
+      worker_slot.woke_ns.store(static_cast<std::uint64_t>(now.count()), std::memory_order_relaxed);
     }
   }
   // release: pairs with the engine's acquire, which then finds when that was.
-  seat.state.store(SeatState::working, std::memory_order_release);
+  worker_slot.state.store(WorkerSlotState::working, std::memory_order_release);
   next_look = {};  // that was long: beat and ask now
 }
 
 void WorkerLoop::Impl::leave(std::uint64_t n) {
   // release: pairs with the acquire in quiet(): this worker's last access to the job is
   // before it.
-  seat.progress.store(n, std::memory_order_release);
+  worker_slot.progress.store(n, std::memory_order_release);
   next = n + 1;
 }
 
@@ -198,14 +199,14 @@ bool WorkerLoop::Impl::is_present(const GroupJob& group_job) const {
 }
 
 void WorkerLoop::Impl::refuse(const Status& why) {
-  seat.refused.fetch_add(1, std::memory_order_relaxed);
+  worker_slot.refused.fetch_add(1, std::memory_order_relaxed);
   if (std::exchange(told, true)) return;
-  log::warning("worker {} skipped a job: {}", options.seat, why.message());
+  log::warning("worker {} skipped a job: {}", options.worker_slot, why.message());
 }
 
 // Moves this worker's groups to the front of the job and gives them tasks.
 std::uint32_t WorkerLoop::Impl::find_mine() {
-  const std::uint64_t bit = std::uint64_t{1} << options.seat;
+  const std::uint64_t bit = std::uint64_t{1} << options.worker_slot;
   std::uint32_t count = 0;
   std::size_t kept = 0;
   for (std::uint32_t i = 0; i < job.num_groups; ++i) {
@@ -216,7 +217,7 @@ std::uint32_t WorkerLoop::Impl::find_mine() {
       continue;
     }
     if (count == tasks.size()) tasks.emplace_back();
-    delta.assign(tasks[count], group_job, options.seat,
+    delta.assign(tasks[count], group_job, options.worker_slot,
                  {mailbox.shape().dtype, mailbox.v_row(), job.weights}, arena.data(),
                  kAheadBytes - kept);
     kept += delta.kept_bytes(tasks[count]);
@@ -234,26 +235,26 @@ void WorkerLoop::Impl::handle(std::uint64_t n) {
   num_tasks = find_mine();
   for (std::uint32_t i = 0; i < num_tasks; ++i) {
     Ticket ticket = Ticket::none;
-    if (!wait_for_bell(n, i, ticket)) break;
+    if (!wait_for_doorbell(n, i, ticket)) break;
     if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
     const TimePoint start = steady_clock::now();
     if (!compute(n, tasks[i], ticket)) break;
     const auto busy = std::chrono::nanoseconds(steady_clock::now() - start).count();
-    add(seat.jobs, 1);
-    add(seat.busy_ns, static_cast<std::uint64_t>(busy));
+    add(worker_slot.jobs, 1);
+    add(worker_slot.busy_ns, static_cast<std::uint64_t>(busy));
   }
   leave(n);
 }
 
-// Waits for the bell of the task `index`, and packs weights meanwhile. False: the job is lost, or
-// this worker is to end.
-bool WorkerLoop::Impl::wait_for_bell(std::uint64_t n, std::uint32_t index, Ticket& ticket) {
-  const std::atomic<std::uint64_t>& bell = mailbox.bells()[tasks[index].job().group].value;
+// Waits for the doorbell of the task `index`, and packs weights meanwhile. False: the job is lost,
+// or this worker is to end.
+bool WorkerLoop::Impl::wait_for_doorbell(std::uint64_t n, std::uint32_t index, Ticket& ticket) {
+  const std::atomic<std::uint64_t>& doorbell = mailbox.doorbells()[tasks[index].job().group].value;
   const TimePoint start = steady_clock::now();
   std::uint32_t ahead = index;
   while (true) {
-    // acquire: pairs with the device's release of the bell, after the rows of x.
-    const std::uint64_t value = bell.load(std::memory_order_acquire);
+    // acquire: pairs with the device's release of the doorbell, after the rows of x.
+    const std::uint64_t value = doorbell.load(std::memory_order_acquire);
     if (sequence_of(value) == n) {
       ticket = ticket_of(value);
       return true;
@@ -264,10 +265,10 @@ bool WorkerLoop::Impl::wait_for_bell(std::uint64_t n, std::uint32_t index, Ticke
       ++ahead;  // all packed, or not there yet: then it is packed when it is needed
     }
     if (ahead < num_tasks) continue;
-    if (steady_clock::now() - start > kBellPatience) {
+    if (steady_clock::now() - start > kDoorbellPatience) {
       sleep_until_woken(mailbox, mailbox.inbox().wake.load(std::memory_order_relaxed), kNapS);
     } else {
-      wait_for_change(bell, value);
+      wait_for_change(doorbell, value);
       share_core(start);
     }
   }
@@ -284,7 +285,7 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
   Duration waited{};
   Status status = delta.shrink(task, places);
   // release: pairs with the acquire in meet() of those who read this part of v.
-  if (status.ok()) seat.shrunk[group].store(n, std::memory_order_release);
+  if (status.ok()) worker_slot.shrunk[group].store(n, std::memory_order_release);
   if (status.ok() && ticket == Ticket::cpu) {
     if (share.expand_peers != 0) {
       delta.pack_rest(task);  // while the others come
@@ -296,9 +297,9 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
     const auto sharing = static_cast<std::uint64_t>(std::popcount(group_job.workers));
     if (group_job.split == JobSplit::columns && sharing > 1) {
       const std::chrono::nanoseconds worked = steady_clock::now() - start - waited;
-      add(seat.shared_jobs, 1);
-      add(seat.shared_ns, static_cast<std::uint64_t>(worked.count()));
-      add(seat.shared_parts, share.part + kWholeJob / sharing / 8);
+      add(worker_slot.shared_jobs, 1);
+      add(worker_slot.shared_ns, static_cast<std::uint64_t>(worked.count()));
+      add(worker_slot.shared_parts, share.part + kWholeJob / sharing / 8);
     }
   } else if (status.ok() && share.most_planes > 1) {
     if (!meet(n, group, share.reduce_peers)) return false;
@@ -309,7 +310,7 @@ bool WorkerLoop::Impl::compute(std::uint64_t n, DeltaTask& task, Ticket ticket) 
     return false;
   }
   // release: pairs with the acquire in the device's accept, which then sees y, or v.
-  seat.done[group].store(n, std::memory_order_release);
+  worker_slot.done[group].store(n, std::memory_order_release);
   return true;
 }
 
@@ -318,7 +319,8 @@ bool WorkerLoop::Impl::meet(std::uint64_t n, std::uint32_t group, std::uint64_t 
   const TimePoint start = steady_clock::now();
   const TimePoint deadline = start + duration_of(options.peer_ms / 1e3);
   for (; peers != 0; peers &= peers - 1) {
-    const std::atomic<std::uint64_t>& word = mailbox.seat(std::countr_zero(peers)).shrunk[group];
+    const std::atomic<std::uint64_t>& word =
+        mailbox.worker_slot(std::countr_zero(peers)).shrunk[group];
     // acquire: pairs with the release in the peer's compute(), after its part of v.
     for (int spins = 1; word.load(std::memory_order_acquire) != n; ++spins) {
       relax();
@@ -349,22 +351,24 @@ WorkerLoop::~WorkerLoop() = default;
 Result<WorkerLoop> WorkerLoop::create(Mailbox& mailbox, std::span<const std::byte> arena,
                                       const WorkerLoopOptions& options) {
   const MailboxShape& shape = mailbox.shape();
-  if (options.seat < 0 || static_cast<std::uint32_t>(options.seat) >= shape.num_seats) {
-    return invalid("seat {} of a mailbox with {} seats", options.seat, shape.num_seats);
+  if (options.worker_slot < 0 ||
+      static_cast<std::uint32_t>(options.worker_slot) >= shape.num_worker_slots) {
+    return invalid("seat {} of a mailbox with {} seats", options.worker_slot,
+                   shape.num_worker_slots);
   }
   use_one_thread();
   TANDEM_ASSIGN(WorkerDelta delta, WorkerDelta::create(shape.dtype, options.product));
   TANDEM_TRY(delta.warm_up());
-  Seat& seat = mailbox.seat(options.seat);
+  WorkerSlot& worker_slot = mailbox.worker_slot(options.worker_slot);
   std::uint32_t nobody = 0;
-  // acq_rel: the acquire pairs with the release by which the one before left the seat.
-  if (!seat.pid.compare_exchange_strong(nobody, static_cast<std::uint32_t>(::getpid()),
-                                        std::memory_order_acq_rel)) {
-    return error(StatusCode::already_exists, "seat {} is taken by process {}", options.seat,
+  // acq_rel: the acquire pairs with the release by which the one before left the worker slot.
+  if (!worker_slot.pid.compare_exchange_strong(nobody, static_cast<std::uint32_t>(::getpid()),
+                                               std::memory_order_acq_rel)) {
+    return error(StatusCode::already_exists, "seat {} is taken by process {}", options.worker_slot,
                  nobody);
   }
-  seat.state.store(SeatState::starting, std::memory_order_relaxed);
-  seat.cpu.store(static_cast<std::uint32_t>(options.cpu), std::memory_order_relaxed);
+  worker_slot.state.store(WorkerSlotState::starting, std::memory_order_relaxed);
+  worker_slot.cpu.store(static_cast<std::uint32_t>(options.cpu), std::memory_order_relaxed);
   return WorkerLoop(std::make_unique<Impl>(mailbox, arena, options, std::move(delta)));
 }
 

@@ -1,5 +1,6 @@
-// What a worker does: waits for its bell, computes its share, answers. Runs in a process of its own
-// (`tandem worker`) or, in tests, in a thread. The only writer of its seat.
+// What a worker does: waits for its doorbell, computes its share, answers. Runs in a process of its
+// own
+// (`tandem worker`) or, in tests, in a thread. The only writer of its worker slot.
 #pragma once
 
 #include <atomic>
@@ -16,8 +17,8 @@
 namespace tandem {
 
 struct WorkerLoopOptions {
-  int seat = 0;
-  int cpu = -1;         // told in the seat
+  int worker_slot = 0;
+  int cpu = -1;         // told in the worker slot
   double spin_ms = 20;  // without jobs, or woken for one: spin for so long, then sleep until woken
   double peer_ms = 50;  // longest wait for the others' part of v, or for weights still being read
   ProductKind product = ProductKind::best;
@@ -25,15 +26,16 @@ struct WorkerLoopOptions {
 
 class WorkerLoop {
  public:
-  // Takes the seat; already_exists when somebody has it. `mailbox` and `arena` outlive the loop.
+  // Takes the worker slot; already_exists when somebody has it. `mailbox` and `arena` outlive the
+  // loop.
   static Result<WorkerLoop> create(Mailbox& mailbox, std::span<const std::byte> arena,
                                    const WorkerLoopOptions& options);
   WorkerLoop(WorkerLoop&&) noexcept;
   WorkerLoop& operator=(WorkerLoop&&) noexcept;
-  ~WorkerLoop();  // leaves the seat
+  ~WorkerLoop();  // leaves the worker slot
 
   // Until the mailbox says stop, `stop` is true, `alive()`, asked every now and then, is false (the
-  // engine is gone), or the seat names another process.
+  // engine is gone), or the worker slot names another process.
   void run(const std::atomic<bool>& stop, const std::function<bool()>& alive);
 
  private:

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "cpu_lora/worker_pool/process_wait.h"
-#include "cpu_lora/worker_pool/seat_watch.h"
+#include "cpu_lora/worker_pool/worker_slot_watch.h"
 #include "shm/jobs.h"
 
 namespace tandem {
@@ -32,12 +32,12 @@ Status check(const WorkerPoolOptions& options) {
   std::set<int> cpus;
   for (const WorkerGroupOptions& group : options.groups) {
     TANDEM_CHECK(group.mailbox != nullptr, "a group without a mailbox");
-    const std::uint32_t seats = group.mailbox->shape().num_seats;
-    if (group.cpus.size() > seats) {
+    const std::uint32_t worker_slots = group.mailbox->shape().num_worker_slots;
+    if (group.cpus.size() > worker_slots) {
       return invalid(
           "{} CPU workers are wanted on node {} and its mailbox has {} seats: name fewer "
           "cores in worker_cpus",
-          group.cpus.size(), group.node, seats);
+          group.cpus.size(), group.node, worker_slots);
     }
     for (const int cpu : group.cpus) {
       if (cpu < 0 || !cpus.insert(cpu).second) {
@@ -56,10 +56,11 @@ class Supervisor final : public WorkerPool {
       const WorkerGroupOptions& group = options_.groups[g];
       // relaxed: the workers that read it are not there yet.
       group.mailbox->inbox().stop.store(0, std::memory_order_relaxed);
-      for (std::uint32_t seat = 0; seat < group.mailbox->shape().num_seats; ++seat) {
-        const int cpu = seat < group.cpus.size() ? group.cpus[seat] : -1;
-        watches_.push_back(std::make_unique<SeatWatch>(options_, static_cast<int>(g),
-                                                       static_cast<int>(seat), cpu));
+      for (std::uint32_t worker_slot = 0; worker_slot < group.mailbox->shape().num_worker_slots;
+           ++worker_slot) {
+        const int cpu = worker_slot < group.cpus.size() ? group.cpus[worker_slot] : -1;
+        watches_.push_back(std::make_unique<WorkerSlotWatch>(options_, static_cast<int>(g),
+                                                             static_cast<int>(worker_slot), cpu));
         groups_[g].push_back(watches_.back().get());
       }
     }
@@ -75,18 +76,18 @@ class Supervisor final : public WorkerPool {
 
   std::uint64_t live(int group) const override {
     std::uint64_t mask = 0;
-    const auto& seats = groups_[static_cast<std::size_t>(group)];
-    for (std::size_t i = 0; i < seats.size(); ++i) {
-      mask |= seats[i]->is_live() ? std::uint64_t{1} << i : 0;
+    const auto& worker_slots = groups_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < worker_slots.size(); ++i) {
+      mask |= worker_slots[i]->is_live() ? std::uint64_t{1} << i : 0;
     }
     return mask;
   }
 
   std::uint64_t held(int group) const override {
     std::uint64_t mask = 0;
-    const auto& seats = groups_[static_cast<std::size_t>(group)];
-    for (std::size_t i = 0; i < seats.size(); ++i) {
-      mask |= seats[i]->is_held() ? std::uint64_t{1} << i : 0;
+    const auto& worker_slots = groups_[static_cast<std::size_t>(group)];
+    for (std::size_t i = 0; i < worker_slots.size(); ++i) {
+      mask |= worker_slots[i]->is_held() ? std::uint64_t{1} << i : 0;
     }
     return mask;
   }
@@ -159,7 +160,7 @@ class Supervisor final : public WorkerPool {
     for (std::size_t g = 0; g < options_.groups.size(); ++g) {
       options_.groups[g].mailbox->restore_outbox_header();
       const std::uint64_t sequence = clears_[g].exchange(0, std::memory_order_relaxed);
-      for (SeatWatch* watch : groups_[g]) {
+      for (WorkerSlotWatch* watch : groups_[g]) {
         if (sequence != 0) watch->clear(sequence, now);
         next = std::min(next, watch->look(now));
       }
@@ -225,8 +226,8 @@ class Supervisor final : public WorkerPool {
   std::atomic<bool> quit_{false};
   std::array<std::atomic<std::uint64_t>, kMaxMailboxes> clears_{};
   mutable std::mutex mutex_;  // what the watches hold; live() needs none
-  std::vector<std::unique_ptr<SeatWatch>> watches_;
-  std::array<std::vector<SeatWatch*>, kMaxMailboxes> groups_;
+  std::vector<std::unique_ptr<WorkerSlotWatch>> watches_;
+  std::array<std::vector<WorkerSlotWatch*>, kMaxMailboxes> groups_;
   bool any_left_ = false;
   std::vector<int> allowed_;  // when it was last asked for
   TimePoint cpuset_due_{};

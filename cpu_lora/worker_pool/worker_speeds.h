@@ -18,7 +18,7 @@ class WorkerSpeeds {
   // learnt, as jobs that they had no part in were of other sizes.
   void look(const Mailbox& mailbox);
   // For jobs from now on. What differs by less than kAlike from the median is even.
-  const SeatWeights& weights() const { return weights_; }
+  const WorkerSlotWeights& weights() const { return weights_; }
 
   static constexpr std::uint64_t kFewestJobs = 8;
   static constexpr double kAlike = 0.1;
@@ -29,13 +29,13 @@ class WorkerSpeeds {
   struct Counted {
     std::uint64_t jobs = 0, ns = 0, parts = 0;
   };
-  std::array<Counted, kMaxSeats> counted_{};  // when they were compared last
-  std::array<double, kMaxSeats> speeds_ = [] {
-    std::array<double, kMaxSeats> even{};
+  std::array<Counted, kMaxWorkerSlots> counted_{};  // when they were compared last
+  std::array<double, kMaxWorkerSlots> speeds_ = [] {
+    std::array<double, kMaxWorkerSlots> even{};
     even.fill(1);
     return even;
   }();  // of the median, of late
-  SeatWeights weights_ = kEvenWeights;
+  WorkerSlotWeights weights_ = kEvenWeights;
 };
 
 }  // namespace tandem

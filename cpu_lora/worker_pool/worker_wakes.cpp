@@ -10,54 +10,54 @@
 namespace tandem {
 namespace {
 
-bool is_asleep(const Seat& seat) {
+bool is_asleep(const WorkerSlot& worker_slot) {
   // acquire: pairs with the worker's release, after it said when it woke.
-  return seat.state.load(std::memory_order_acquire) == SeatState::sleeping;
+  return worker_slot.state.load(std::memory_order_acquire) == WorkerSlotState::sleeping;
 }
 
-std::uint64_t said_by(const Seat& seat) {
-  return seat.woke_ns.load(std::memory_order_relaxed);
+std::uint64_t said_by(const WorkerSlot& worker_slot) {
+  return worker_slot.woke_ns.load(std::memory_order_relaxed);
 }
 
 }  // namespace
 
 std::uint64_t sleepers(const Mailbox& mailbox) {
   std::uint64_t mask = 0;
-  for (std::uint32_t i = 0; i < mailbox.shape().num_seats; ++i) {
-    if (is_asleep(mailbox.seat(static_cast<int>(i)))) mask |= std::uint64_t{1} << i;
+  for (std::uint32_t i = 0; i < mailbox.shape().num_worker_slots; ++i) {
+    if (is_asleep(mailbox.worker_slot(static_cast<int>(i)))) mask |= std::uint64_t{1} << i;
   }
   return mask;
 }
 
-void WorkerWakes::note_rousing(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now) {
+void WorkerWakes::note_waking(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now) {
   look(mailbox, now);
   const std::uint64_t asleep = sleepers(mailbox);
   if (asleep != 0) slept_until_ = now;
   if (awaited_ != 0) return;  // of those that are waited for nothing else is to be seen
   awaited_ = asleep & undisturbed;
   if (awaited_ == 0) return;
-  roused_at_ = now;
+  woken_at_ = now;
   seen_[num_seen_++ % kRemembered].fill(-1);
-  for (std::uint32_t i = 0; i < mailbox.shape().num_seats; ++i) {
-    said_[i] = said_by(mailbox.seat(static_cast<int>(i)));
+  for (std::uint32_t i = 0; i < mailbox.shape().num_worker_slots; ++i) {
+    said_[i] = said_by(mailbox.worker_slot(static_cast<int>(i)));
   }
 }
 
 void WorkerWakes::look(const Mailbox& mailbox, TimePoint now) {
   if (awaited_ == 0) return;
-  const double elapsed = std::max(0.0, seconds_between(roused_at_, now));
-  const std::chrono::nanoseconds roused = roused_at_.time_since_epoch();
-  const auto roused_ns = static_cast<std::uint64_t>(roused.count());
+  const double elapsed = std::max(0.0, seconds_between(woken_at_, now));
+  const std::chrono::nanoseconds woken = woken_at_.time_since_epoch();
+  const auto woken_ns = static_cast<std::uint64_t>(woken.count());
   Took& took = seen_[(num_seen_ - 1) % kRemembered];
-  for (std::uint32_t i = 0; i < mailbox.shape().num_seats; ++i) {
+  for (std::uint32_t i = 0; i < mailbox.shape().num_worker_slots; ++i) {
     const std::uint64_t bit = std::uint64_t{1} << i;
     if ((awaited_ & bit) == 0) continue;
-    const Seat& seat = mailbox.seat(static_cast<int>(i));
-    const bool sleeps = is_asleep(seat);
-    const std::uint64_t said = said_by(seat);
+    const WorkerSlot& worker_slot = mailbox.worker_slot(static_cast<int>(i));
+    const bool sleeps = is_asleep(worker_slot);
+    const std::uint64_t said = said_by(worker_slot);
     const bool woke = said != said_[i];
     if (!woke && sleeps && elapsed <= kMostS) continue;
-    const double so_long = said > roused_ns ? static_cast<double>(said - roused_ns) * 1e-9 : 0;
+    const double so_long = said > woken_ns ? static_cast<double>(said - woken_ns) * 1e-9 : 0;
     const double seconds = std::min(so_long, elapsed);
     took[i] = woke && seconds <= kMostS ? static_cast<float>(seconds) : -1.0F;
     awaited_ &= ~bit;
@@ -71,8 +71,8 @@ void WorkerWakes::look(const Mailbox& mailbox, TimePoint now) {
 
 double WorkerWakes::awake_in(std::uint64_t asleep, TimePoint now) const {
   if (asleep == 0) return 0;
-  const bool roused = (asleep & awaited_) != 0;
-  const double elapsed = roused ? std::max(0.0, seconds_between(roused_at_, now)) : 0;
+  const bool woken = (asleep & awaited_) != 0;
+  const double elapsed = woken ? std::max(0.0, seconds_between(woken_at_, now)) : 0;
   const Rests rests = rests_after(asleep, elapsed);
   // Whoever takes longer than all of them is expected to take as long again.
   return rests.count > 0 ? rests.mean_s : std::max(elapsed, kFirstGuessS);

@@ -15,7 +15,7 @@
 
 namespace tandem {
 
-// The seats whose workers sleep.
+// The worker slots whose workers sleep.
 std::uint64_t sleepers(const Mailbox& mailbox);
 
 class WorkerWakes {
@@ -29,7 +29,7 @@ class WorkerWakes {
 
   // Before the mailbox's workers are woken. `undisturbed`: mask of those whose cores nobody else
   // wants just now; of others nothing is learnt.
-  void note_rousing(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now);
+  void note_waking(const Mailbox& mailbox, std::uint64_t undisturbed, TimePoint now);
   // Learns from who is awake by now: often, as between two steps. What workers say of the time is
   // bounded by `now`: it is at worst a wrong guess.
   void look(const Mailbox& mailbox, TimePoint now);
@@ -51,12 +51,13 @@ class WorkerWakes {
   Rests rests_after(std::uint64_t asleep, double elapsed_s) const;
 
   std::optional<TimePoint> slept_until_;  // somebody did who was woken then, learnt of or not
-  // Of the last time that somebody was woken: who has not come yet, and what his seat said before.
+  // Of the last time that somebody was woken: who has not come yet, and what his worker slot said
+  // before.
   std::uint64_t awaited_ = 0;
-  TimePoint roused_at_;
-  std::array<std::uint64_t, kMaxSeats> said_{};
+  TimePoint woken_at_;
+  std::array<std::uint64_t, kMaxWorkerSlots> said_{};
   // Of the last times: how long each one took, in seconds; below 0: it is not known.
-  using Took = std::array<float, kMaxSeats>;
+  using Took = std::array<float, kMaxWorkerSlots>;
   std::array<Took, kRemembered> seen_{};
   std::size_t num_seen_ = 0;  // ever; with the one that is under way
   double usual_s_ = 0;

@@ -299,17 +299,17 @@ void AdapterStore::read_loop() {
   pthread_setname_np(pthread_self(), "adapter disk");
   const std::span<const int> cpus = options_.readers.cpus;
   const bool anywhere = cpus.empty();
-  ThreadCrew crew = anywhere
-                        ? ThreadCrew(ThreadCrew::helpers_for_machine())
-                        : ThreadCrew(static_cast<int>(cpus.size()) - 1, "loader", cpus.subspan(1));
+  ThreadTeam team = anywhere
+                        ? ThreadTeam(ThreadTeam::helpers_for_machine())
+                        : ThreadTeam(static_cast<int>(cpus.size()) - 1, "loader", cpus.subspan(1));
   if (!anywhere) {
     // After the others have begun, for one that cannot be pinned runs where it was begun.
     pin_this_thread(cpus.first(1), "the thread that reads adapters");
-    crew.leave_when([this](std::size_t thread) {
+    team.leave_when([this](std::size_t thread) {
       return thread >= options_.readers.apart && host_->cores().are_computing();
     });
   }
-  crew_ = &crew;
+  team_ = &team;
   std::unique_lock lock(reads_mutex_);
   while (true) {
     reads_changed_.wait(lock, [this] { return stopping_ || !reads_.empty(); });
@@ -351,7 +351,7 @@ Status AdapterStore::read_again(ServedAdapter& adapter) {
   std::atomic<bool> shown{false};  // relaxed: it publishes nothing
   const AdapterHome::Folder folder = adapter.home().folder();
   const Result<RereadOutcome> read = reread_peft_adapter(
-      folder.path, config_, known, folder.source, *crew_, bytes.get(),
+      folder.path, config_, known, folder.source, *team_, bytes.get(),
       [&](std::size_t layer) {
         reading->layer_there(layer);
         if (reading->rest() > AdapterReading::kNear ||

@@ -28,7 +28,7 @@
 #include "engine/adapters/served_adapter.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_reader.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "engine/service/service.h"
 #include "gpu/device.h"
 
@@ -137,7 +137,7 @@ class AdapterStore {
   std::atomic<std::uint64_t> hashed_reads_{0};
   std::atomic<std::uint64_t> early_arrivals_{0};
   std::atomic<std::uint32_t> generation_{0};  // of the last reading
-  ThreadCrew* crew_ = nullptr;                // of the reading thread
+  ThreadTeam* team_ = nullptr;                // of the reading thread
   std::thread reader_;
 };
 

@@ -12,7 +12,7 @@
 #include "base/limits/bytes_text.h"
 #include "base/log.h"
 #include "engine/adapters/offset_allocator.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "shm/region.h"
 
 namespace tandem {

@@ -76,7 +76,7 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   const std::span<const AdapterLease> reserved = loads.reserved();
   if (reserved.empty()) return;
   if (plan_ == nullptr) {
-    if (rouse_ != nullptr) rouse_();
+    if (wake_ != nullptr) wake_();
     loads.enqueue({});
     return;
   }
@@ -99,10 +99,10 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   for (std::size_t i = 0; i < turns_.size(); ++i) {
     turns_[i].step = step_ + 1 + static_cast<std::uint64_t>(plan.turns[i]);
   }
-  if (plan.hands_over && rouse_ != nullptr) rouse_();
+  if (plan.hands_over && wake_ != nullptr) wake_();
   loads.enqueue(plan.order);
   // Who is awake when the step is planned may be handed some of it, and how long it took is learnt.
-  if (plan.may_hand_over && rouse_ != nullptr) rouse_();
+  if (plan.may_hand_over && wake_ != nullptr) wake_();
 }
 
 void AdapterGate::restart() noexcept {

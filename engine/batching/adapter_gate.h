@@ -39,7 +39,7 @@ class AdapterGate final : public AdmissionGate {
   void set_plan(Plan plan) { plan_ = std::move(plan); }
   // Before loads are ordered for a step that is to hand something over; behind them where it is to
   // wait and may yet hand something over; without a plan, before any.
-  void set_rouse(std::function<void()> rouse) { rouse_ = std::move(rouse); }
+  void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
 
   // Starts what loads can be started for the sequences waiting, in their order. Returns those that
   // never will run, with the reason.
@@ -70,7 +70,7 @@ class AdapterGate final : public AdmissionGate {
 
   AdapterMode mode_;
   Plan plan_;
-  std::function<void()> rouse_;
+  std::function<void()> wake_;
   AdapterStore* store_;
   DeviceTier* device_;
   PagePool* pool_;

@@ -371,8 +371,9 @@ std::vector<CpuWorker> Engine::cpu_workers() const {
   if (executor_->handoff() == nullptr) return result;
   for (WorkerStatus& each : executor_->handoff()->workers()) {
     const int node = options_.handoff.groups[static_cast<std::size_t>(each.group)].node;
-    result.push_back({node, each.cpu, each.group, each.seat, each.pid, each.ours, each.left_out,
-                      each.restarts, each.jobs, each.busy_s, std::move(each.last_end)});
+    result.push_back({node, each.cpu, each.group, each.worker_slot, each.pid, each.ours,
+                      each.left_out, each.restarts, each.jobs, each.busy_s,
+                      std::move(each.last_end)});
   }
   return result;
 }

@@ -49,7 +49,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const BatchLimits& limits, 
   scheduler_.set_gate(gate_);
   Handoff* const handoff = executor_->handoff();
   if (handoff == nullptr) return;
-  gate_.set_rouse([handoff] { handoff->rouse_workers(); });
+  gate_.set_wake([handoff] { handoff->wake_workers(); });
   if (!goes_by_figures(options.adapter_mode)) return;
   gate_.set_plan([this, handoff](std::vector<AdapterRows> waiting, std::vector<AdapterRows> loads) {
     for (std::vector<AdapterRows>* list : {&waiting, &loads}) {

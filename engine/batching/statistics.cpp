@@ -72,7 +72,7 @@ void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& 
   stats.handoff_rows = handoff.rows;
   stats.handoff_cpu_layers = handoff.cpu_layers;
   stats.handoff_gpu_layers = handoff.gpu_layers;
-  stats.handoff_voids = handoff.voids;
+  stats.handoff_timed_out = handoff.timed_out;
   stats.handoff_planned_seconds = handoff.planned_s;
   stats.handoff_actual_seconds = handoff.actual_s;
   stats.handoff_plan_error = handoff.plan_error;

@@ -99,7 +99,7 @@ class Calibration {
     }
     for (int i = 0; i < kTimes; ++i) TANDEM_TRY(time_handovers());
     // Each was seen two or three times, and on a machine that is only just busy with a start.
-    handoff_.be_hopeful();
+    handoff_.be_optimistic();
     return {};
   }
 

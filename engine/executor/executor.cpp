@@ -41,8 +41,8 @@ Status Executor::make_ranks(const ExecutorOptions& options, const ModelSpec& con
   std::vector<std::unique_ptr<Communicator>> ends(devices.size());
   if (size > 1) {
     TANDEM_ASSIGN(ends, devices.front()->connect(devices));
-    crew_ = std::make_unique<ThreadCrew>(size - 1, "rank");
-    if (crew_->num_threads() != devices.size()) {
+    team_ = std::make_unique<ThreadTeam>(size - 1, "rank");
+    if (team_->num_threads() != devices.size()) {
       return error(StatusCode::resource_exhausted, "no thread for each of {} devices", size);
     }
   }
@@ -141,11 +141,11 @@ void Executor::use(LoraSharding sharding) {
 }
 
 void Executor::on_every_rank(const std::function<void(Rank&)>& body) {
-  if (crew_ == nullptr) {
+  if (team_ == nullptr) {
     body(ranks_.front());
     return;
   }
-  crew_->run(ranks_.size(), [&](std::size_t i, std::size_t) {
+  team_->run(ranks_.size(), [&](std::size_t i, std::size_t) {
     try {
       body(ranks_[i]);
     } catch (...) {

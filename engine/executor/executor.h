@@ -33,7 +33,7 @@
 #include "engine/executor/step_plan.h"
 #include "engine/handoff/handoff.h"
 #include "engine/handoff/handoff_options.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "engine/memory/kv_cache.h"
 #include "engine/memory/page_pool.h"
 #include "engine/model/model.h"
@@ -151,7 +151,7 @@ class Executor {
   std::vector<Rank> ranks_;
   std::unique_ptr<Handoff> handoff_;
   std::unique_ptr<DeviceTier> tier_;
-  std::unique_ptr<ThreadCrew> crew_;  // null: one device
+  std::unique_ptr<ThreadTeam> team_;  // null: one device
   Status failure_;                    // of any device, until no step is under way
 };
 

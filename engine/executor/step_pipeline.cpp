@@ -230,7 +230,7 @@ void StepPipeline::bring_back(const Step& step) {
   if (leads()) {
     handoff_->copy_back(*stream_, step.handoff);
   } else {
-    Handoff::copy_voids_back(*stream_, step.handoff);
+    Handoff::copy_timed_out_back(*stream_, step.handoff);
   }
 }
 
@@ -299,7 +299,7 @@ Status StepPipeline::wait_and_tell(Others& others) {
   Status status = wait().status;
   if (!status.ok()) others.failed = true;
   for (std::size_t g = 0; g < groups && status.ok(); ++g) {
-    if (handoff.voids[g] != 0) others.voids |= mask_of(g);
+    if (handoff.timed_out[g] != 0) others.timed_out |= mask_of(g);
   }
   return status;
 }
@@ -411,7 +411,7 @@ void StepPipeline::end_handoff(Step& step, const Others& others, double seconds,
   };
   const bool failed = others.failed || !result.status.ok();
   for (std::size_t g = 0; g < step.handoff.groups.size() && !failed; ++g) {
-    if ((others.voids & mask_of(g)) != 0) step.handoff.voids[g] = 1;
+    if ((others.timed_out & mask_of(g)) != 0) step.handoff.timed_out[g] = 1;
   }
   const bool traced = trace::on() && !failed && !slots.empty();
   const std::vector<WorkerTime> times =

@@ -97,7 +97,7 @@ class StepPipeline {
   // What became of the oldest step on the other ranks. They have been waited for.
   struct Others {
     bool failed = false;
-    std::uint64_t voids = 0;  // groups: a bit each
+    std::uint64_t timed_out = 0;  // groups: a bit each
   };
   StepResult wait(const Others& others);
   StepResult wait() { return wait(Others()); }

@@ -49,8 +49,9 @@ Handoff::Handoff(const ModelSpec& config, std::size_t num_devices, bool whole_lo
     std::uint64_t& kept = kept_.emplace_back(~std::uint64_t{0});
     if (options.readers.cpus.empty()) continue;
     kept = 0;
-    const std::size_t seats = std::min<std::size_t>(options.groups[g].cpus.size(), kMaxSeats);
-    for (std::size_t i = options.readers.beside[g]; i < seats; ++i) kept |= mask_of(i);
+    const std::size_t worker_slots =
+        std::min<std::size_t>(options.groups[g].cpus.size(), kMaxWorkerSlots);
+    for (std::size_t i = options.readers.beside[g]; i < worker_slots; ++i) kept |= mask_of(i);
   }
 }
 
@@ -112,7 +113,7 @@ void Handoff::plan(std::span<const AdapterRows> cold, std::int32_t step_rows, do
 void Handoff::place_answers(std::size_t rank, HandoffStep& step) const {
   step.times = reinterpret_cast<std::uint64_t*>(ranks_[rank].answers[step.turn].data());
   step.tickets = reinterpret_cast<std::uint32_t*>(step.times + planner_.most_offers());
-  step.voids = step.tickets + static_cast<std::size_t>(planner_.most_offers()) * kMaxColdGroups;
+  step.timed_out = step.tickets + static_cast<std::size_t>(planner_.most_offers()) * kMaxColdGroups;
 }
 
 // What publish() writes meanwhile is left alone. What the first one has may still be on its way
@@ -210,7 +211,7 @@ void Handoff::describe_to(std::size_t rank, const StepInput& input, const LoadQu
         std::max(device.job.max_count, static_cast<std::int32_t>(group.job.rows));
   }
   device.live = input.live;
-  device.voids = input.voids;
+  device.timed_out = input.timed_out;
   device.job.time = reinterpret_cast<std::uint64_t*>(memory.told.data());
   device.job.tickets = reinterpret_cast<std::uint32_t*>(device.job.time + planner_.most_offers());
   device.ready = loads.ready_words();
@@ -226,13 +227,14 @@ void Handoff::describe_to(std::size_t rank, const StepInput& input, const LoadQu
 void Handoff::copy_back(Stream& stream, const HandoffStep& step) {
   constexpr std::size_t kPlaceBytes =
       sizeof(std::uint64_t) + kMaxColdGroups * sizeof(std::uint32_t);
-  copy_voids_back(stream, step);
+  copy_timed_out_back(stream, step);
   stream.copy_to_host(step.times, step.device.job.time,
                       static_cast<std::size_t>(planner_.most_offers()) * kPlaceBytes);
 }
 
-void Handoff::copy_voids_back(Stream& stream, const HandoffStep& step) {
-  stream.copy_to_host(step.voids, step.device.voids, step.groups.size() * sizeof(std::uint32_t));
+void Handoff::copy_timed_out_back(Stream& stream, const HandoffStep& step) {
+  stream.copy_to_host(step.timed_out, step.device.timed_out,
+                      step.groups.size() * sizeof(std::uint32_t));
 }
 
 // Layers of the group of which workers computed anything; counts those that the GPU did instead.
@@ -289,19 +291,19 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
     if (!failed) learn(step, seconds);
     return outcome;
   }
-  // Whatever was offered in a step that failed may not have been: the bells that were not rung
+  // Whatever was offered in a step that failed may not have been: the doorbells that were not rung
   // never will be.
   std::uint64_t broken = failed ? mailboxes_of(step) : 0;
   for (std::size_t g = 0; g < step.groups.size() && !failed; ++g) {
-    if (step.voids[g] == 0) continue;
+    if (step.timed_out[g] == 0) continue;
     broken |= mask_of(static_cast<std::size_t>(step.groups[g].job.mailbox));
-    ++counts_.voids;
+    ++counts_.timed_out;
   }
   close(step, broken);
   for (std::size_t g = 0; g < step.groups.size() && !failed; ++g) {
     const HandoffStep::Group& group = step.groups[g];
     counts_.rows += group.job.rows;
-    if (step.voids[g] != 0) {
+    if (step.timed_out[g] != 0) {
       outcome.voided.push_back(group.adapter);
       continue;
     }

@@ -2,11 +2,11 @@
 // the workers are told of them, and what happens when they do not answer (Mailboxes). A step goes
 // through it in this order:
 //
-//   admission() in which steps cold adapters begin; and rouse_workers()
+//   admission() in which steps cold adapters begin; and wake_workers()
 //   mend()      mailboxes that have become quiet are open again
 //   plan()      which cold adapters become groups, in which layers, and what else is waited for
 //   publish()   the jobs are described, sleeping workers are woken; the step may be enqueued
-//   copy_back() behind the step: its voids and tickets, for the host
+//   copy_back() behind the step: its tickets, and which groups timed out
 //   end()       the step has ended: what was void
 //
 // Where several devices share the model, all offer and accept the same jobs: the first one's step
@@ -61,7 +61,7 @@ class Handoff {
 
   // Workers that sleep take a tenth of a millisecond to wake, or many: for who is about to order
   // loads and to enqueue a step that may hand something over.
-  void rouse_workers() { mailboxes_->rouse(undisturbed()); }
+  void wake_workers() { mailboxes_->wake(undisturbed()); }
 
   void mend(Stream& stream) { mailboxes_->mend(stream); }
   // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
@@ -80,10 +80,10 @@ class Handoff {
   void follow(std::size_t rank, const HandoffStep& first, HandoffStep& step) const;
   void describe_to(std::size_t rank, const StepInput& input, const LoadQueue& loads,
                    HandoffStep& step) const;
-  static void copy_voids_back(Stream& stream, const HandoffStep& step);
+  static void copy_timed_out_back(Stream& stream, const HandoffStep& step);
 
   // `failed`: nothing is known of it but that it is over. `seconds` that it took. What other ranks
-  // found void has been added to step.voids.
+  // waited for in vain has been added to step.timed_out.
   HandoffOutcome end(HandoffStep& step, bool failed, double seconds);
   // Instead of end(), for a step that an exception has left anywhere between plan() and end(); the
   // device is done with it.
@@ -93,7 +93,7 @@ class Handoff {
   void observe_step(std::int32_t rows, double seconds) { planner_.observe_step(rows, seconds); }
   // As CostLearner.
   void observe_loads(double model_s, double seen_s) { planner_.observe_loads(model_s, seen_s); }
-  void be_hopeful() { planner_.be_hopeful(); }
+  void be_optimistic() { planner_.be_optimistic(); }
 
   double step_time(std::int32_t rows) const { return planner_.step_time(rows); }
   const CostModel& costs() const { return planner_.costs(); }
@@ -140,7 +140,7 @@ class Handoff {
     Communicator* communicator = nullptr;
     Buffer told;   // device memory: times and tickets of all places (StepHandoff)
     Buffer shown;  // of several ranks: OfferArgs::shown
-    std::array<Buffer, kMaxStepsInFlight> answers;  // as `told`, in host memory, then voids
+    std::array<Buffer, kMaxStepsInFlight> answers;  // as `told`, in host memory, then `timed_out`
   };
   std::vector<RankMemory> ranks_;
   std::size_t turn_ = 0;

@@ -65,10 +65,10 @@ GroupJob group_job(const ModelSpec& config, const GroupOfStep& of, std::uint32_t
 }
 
 MailboxShape mailbox_shape(const ModelSpec& config, DType dtype, std::int32_t max_rank,
-                           std::int32_t max_rows, std::int32_t num_seats) {
+                           std::int32_t max_rows, std::int32_t num_worker_slots) {
   MailboxShape shape;
   shape.dtype = dtype;
-  shape.num_seats = static_cast<std::uint32_t>(num_seats);
+  shape.num_worker_slots = static_cast<std::uint32_t>(num_worker_slots);
   shape.max_rows = static_cast<std::uint32_t>(max_rows);
   shape.max_rank = static_cast<std::uint32_t>(max_rank);
   for (int s = 0; s < kNumSites; ++s) {

@@ -36,6 +36,6 @@ GroupJob group_job(const ModelSpec& config, const GroupOfStep& of, std::uint32_t
 
 // What the mailbox must hold for a model of this shape.
 MailboxShape mailbox_shape(const ModelSpec& config, DType dtype, std::int32_t max_rank,
-                           std::int32_t max_rows, std::int32_t num_seats);
+                           std::int32_t max_rows, std::int32_t num_worker_slots);
 
 }  // namespace tandem

@@ -24,8 +24,8 @@ struct HandoffOptions {
   // adapters whose weights lie there.
   struct Group {
     int node = -1;
-    std::vector<int> cpus;  // a worker for each
-    int spare_seats = 0;    // for workers that somebody else starts (`tandem pin apply`)
+    std::vector<int> cpus;       // a worker for each
+    int spare_worker_slots = 0;  // for workers that somebody else starts (`tandem pin apply`)
   };
   std::vector<Group> groups;                                // none: nothing is handed over
   std::int32_t max_rows = engine_defaults::kHandoffTokens;  // of one step

@@ -389,9 +389,9 @@ void HandoffPlanner::observe_loads(double model_s, double seen_s) {
   costs_.factors = learner_.factors();
 }
 
-void HandoffPlanner::be_hopeful() {
+void HandoffPlanner::be_optimistic() {
   const std::lock_guard lock(learner_mutex_);
-  learner_.be_hopeful();
+  learner_.be_optimistic();
   costs_.factors = learner_.factors();
 }
 

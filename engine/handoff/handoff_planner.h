@@ -56,7 +56,7 @@ class HandoffPlanner {
   void learn(const HandoffStep& step, double seconds);
   void observe_step(std::int32_t rows, double seconds);
   void observe_loads(double model_s, double seen_s);
-  void be_hopeful();  // as CostLearner
+  void be_optimistic();  // as CostLearner
   const CostModel& costs() const { return costs_; }
   // Any thread.
   EngineLessons lessons() const;

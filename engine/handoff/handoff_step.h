@@ -61,9 +61,9 @@ struct HandoffStep {
   std::vector<double> planned_layers;  // [layers]: of it, in seconds
   // What the device told of it, in pinned memory, when it has ended: at the places of its offers
   // (offer_at), as HandoffJob::time and tickets.
-  std::uint64_t* times = nullptr;    // [layers * kNumSites]
-  std::uint32_t* tickets = nullptr;  // [layers * kNumSites][kMaxColdGroups]
-  std::uint32_t* voids = nullptr;    // [groups]
+  std::uint64_t* times = nullptr;      // [layers * kNumSites]
+  std::uint32_t* tickets = nullptr;    // [layers * kNumSites][kMaxColdGroups]
+  std::uint32_t* timed_out = nullptr;  // [groups]
 
   Ticket ticket(std::size_t place, std::size_t group) const {
     return static_cast<Ticket>(tickets[place * kMaxColdGroups + group]);
@@ -85,7 +85,7 @@ struct HandoffCounts {
   std::uint64_t rows = 0;        // of groups
   std::uint64_t cpu_layers = 0;  // of groups: workers computed anything of it
   std::uint64_t gpu_layers = 0;  // offered, but the weights had arrived
-  std::uint64_t voids = 0;       // groups
+  std::uint64_t timed_out = 0;   // groups
   std::uint64_t breaks = 0;      // of mailboxes
   double planned_s = 0;          // of steps with groups
   double actual_s = 0;

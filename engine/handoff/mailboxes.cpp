@@ -21,9 +21,9 @@ constexpr auto kGrace = std::chrono::milliseconds(5);
 // Until those that were killed are tried again.
 constexpr auto kClearAgain = std::chrono::seconds(1);
 
-std::uint64_t all_seats(const Mailbox& mailbox) {
-  const std::uint32_t seats = mailbox.shape().num_seats;
-  return seats == kMaxSeats ? ~std::uint64_t{0} : mask_of(seats) - 1;
+std::uint64_t all_worker_slots(const Mailbox& mailbox) {
+  const std::uint32_t worker_slots = mailbox.shape().num_worker_slots;
+  return worker_slots == kMaxWorkerSlots ? ~std::uint64_t{0} : mask_of(worker_slots) - 1;
 }
 
 }  // namespace
@@ -53,12 +53,12 @@ Status Mailboxes::make_boxes(Device& device, const ModelSpec& config, DType dtyp
                              std::int32_t max_rank, const HandoffOptions& options) {
   constexpr std::string_view kPurpose = "the workers' mailboxes (lower handoff_tokens)";
   for (const HandoffOptions::Group& group : options.groups) {
-    const auto seats = std::min<std::int32_t>(
-        kMaxSeats, static_cast<std::int32_t>(group.cpus.size()) + group.spare_seats);
-    TANDEM_CHECK(seats > 0, "a group of no workers");
-    TANDEM_ASSIGN(Mailbox made,
-                  Mailbox::create(mailbox_shape(config, dtype, max_rank, options.max_rows, seats),
-                                  group.node));
+    const auto worker_slots = std::min<std::int32_t>(
+        kMaxWorkerSlots, static_cast<std::int32_t>(group.cpus.size()) + group.spare_worker_slots);
+    TANDEM_CHECK(worker_slots > 0, "a group of no workers");
+    TANDEM_ASSIGN(Mailbox made, Mailbox::create(mailbox_shape(config, dtype, max_rank,
+                                                              options.max_rows, worker_slots),
+                                                group.node));
     Box box;
     box.mailbox = std::make_unique<Mailbox>(std::move(made));
     const Mailbox& mailbox = *box.mailbox;
@@ -66,16 +66,16 @@ Status Mailboxes::make_boxes(Device& device, const ModelSpec& config, DType dtyp
                                          std::pair(&mailbox.outbox_region(), &box.outbox)}) {
       TANDEM_ASSIGN(*pinned, device.pin(region->data(), region->bytes(), kPurpose));
     }
-    static_assert(sizeof(Bell) % sizeof(std::uint64_t) == 0 &&
-                  sizeof(Seat) % sizeof(std::uint64_t) == 0);
+    static_assert(sizeof(Doorbell) % sizeof(std::uint64_t) == 0 &&
+                  sizeof(WorkerSlot) % sizeof(std::uint64_t) == 0);
     MailboxView& view = box.view;
     view.x = mailbox.x_of(0);
-    view.bells = reinterpret_cast<std::uint64_t*>(mailbox.bells());
-    view.bell_stride = sizeof(Bell) / sizeof(std::uint64_t);
+    view.doorbells = reinterpret_cast<std::uint64_t*>(mailbox.doorbells());
+    view.doorbell_stride = sizeof(Doorbell) / sizeof(std::uint64_t);
     view.y = mailbox.y_of(0);
     view.v = mailbox.v_of(0);
-    view.done = reinterpret_cast<const std::uint64_t*>(mailbox.seat(0).done);
-    view.seat_stride = sizeof(Seat) / sizeof(std::uint64_t);
+    view.done = reinterpret_cast<const std::uint64_t*>(mailbox.worker_slot(0).done);
+    view.worker_slot_stride = sizeof(WorkerSlot) / sizeof(std::uint64_t);
     view.max_in = mailbox.shape().max_in;
     view.max_out = mailbox.shape().max_out;
     view.max_v = std::int64_t{mailbox.shape().max_rank} * kMaxModulesOfJob;
@@ -114,7 +114,7 @@ Status Mailboxes::start_workers(const HandoffOptions& options, const HostTier& h
     pool.groups.push_back({&mailbox, arena, group.node, group.cpus});
     info.groups.push_back({group.node, mailbox.inbox_region().name(),
                            mailbox.outbox_region().name(), arena,
-                           static_cast<int>(mailbox.shape().num_seats), group.cpus});
+                           static_cast<int>(mailbox.shape().num_worker_slots), group.cpus});
   }
   TANDEM_ASSIGN(ControlRegion control, ControlRegion::create(info));
   control_.emplace(std::move(control));
@@ -172,7 +172,7 @@ void Mailboxes::publish(std::size_t box, std::uint64_t sequence, std::span<const
               boxes_[box].speeds.weights());
 }
 
-void Mailboxes::rouse(std::span<const std::uint64_t> undisturbed) {
+void Mailboxes::wake(std::span<const std::uint64_t> undisturbed) {
   for (std::size_t i = 0; i < boxes_.size(); ++i) {
     if (!boxes_[i].broken) wake(i, undisturbed[i]);
   }
@@ -180,7 +180,7 @@ void Mailboxes::rouse(std::span<const std::uint64_t> undisturbed) {
 
 void Mailboxes::wake(std::size_t box, std::uint64_t undisturbed) {
   const std::uint64_t learnt_of = pool_->live(static_cast<int>(box)) & undisturbed;
-  boxes_[box].wakes.note_rousing(*boxes_[box].mailbox, learnt_of, clock_->now());
+  boxes_[box].wakes.note_waking(*boxes_[box].mailbox, learnt_of, clock_->now());
   wake_workers(*boxes_[box].mailbox);
 }
 
@@ -216,7 +216,8 @@ void Mailboxes::mend(Stream& stream) {
     Box& box = boxes_[i];
     if (!box.broken || box.steps_in_flight > 0) continue;
     const std::uint64_t last = box.mailbox->inbox().published.load(std::memory_order_relaxed);
-    if (quiet(*box.mailbox, all_seats(*box.mailbox), last, pool_->held(static_cast<int>(i)))) {
+    if (quiet(*box.mailbox, all_worker_slots(*box.mailbox), last,
+              pool_->held(static_cast<int>(i)))) {
       stream.set_flag(&state()->broken[i], 0, 1);
       box.broken = false;
       continue;

@@ -52,7 +52,8 @@ class Mailboxes {
   Mailboxes& operator=(const Mailboxes&) = delete;
 
   std::size_t size() const { return boxes_.size(); }
-  // Of each mailbox, the seats to which anything could be handed over now; none while it is broken.
+  // Of each mailbox, the worker slots to which anything could be handed over now; none while it is
+  // broken.
   std::vector<std::uint64_t> workers() const;
   // Those of them that are among the `undisturbed`.
   std::vector<MailboxWorkers> workers(std::span<const std::uint64_t> undisturbed);
@@ -70,7 +71,7 @@ class Mailboxes {
   void publish(std::size_t box, std::uint64_t sequence, std::span<const GroupJob> jobs);
   // So that workers are awake by the time a step is described. How long those take that are
   // `undisturbed`, by mailbox, is learnt.
-  void rouse(std::span<const std::uint64_t> undisturbed);
+  void wake(std::span<const std::uint64_t> undisturbed);
   // All jobs of a step are published, and it may be enqueued: wakes the workers of these mailboxes.
   void step_begins(std::uint64_t used, std::span<const std::uint64_t> undisturbed);
   // The step has ended, and with it the jobs before `next_sequence`; these mailboxes are broken

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/limits/bytes_text.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 
 namespace tandem {
 namespace {

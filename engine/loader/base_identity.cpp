@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "engine/loader/json.h"
 #include "engine/loader/safetensors/safetensors_header.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 
 namespace tandem {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/loader/foreign_checkpoint.h"
 #include "engine/loader/json.h"
 #include "engine/loader/safetensors/safetensors.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "engine/loader/weights.h"
 
 namespace tandem {

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "engine/loader/random_fill.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "engine/loader/weights.h"
 
 namespace tandem {

@@ -10,7 +10,7 @@ struct CpuWorker {
   int node = -1;  // NUMA node; -1: of any
   int cpu = -1;   // that it is bound to
   int group = 0;
-  int seat = 0;
+  int worker_slot = 0;
   int pid = 0;            // 0: it does not run
   bool ours = false;      // started by the engine
   bool left_out = false;  // it died too often

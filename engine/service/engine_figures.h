@@ -116,7 +116,7 @@ void each_figure(const EngineStats& s, const Visit& visit) {
       {"handoff.cpu_layers", "counts.cpu_layers"});
   row(s.handoff_gpu_layers, R"(tandem_handoff_layers_total{by="device"})", kLayers,
       {"handoff.device_layers", "counts.gpu_layers"});
-  row(s.handoff_voids, "tandem_handoff_deadline_misses_total",
+  row(s.handoff_timed_out, "tandem_handoff_deadline_misses_total",
       "Rows of an adapter in a step that workers left without an answer",
       {"handoff.deadline_misses"});
   row(s.replays, "tandem_handoff_replays_total", "Sequences that were computed again for that",

@@ -110,7 +110,7 @@ struct EngineStats {
   std::uint64_t handoff_rows = 0;        // of these adapters
   std::uint64_t handoff_cpu_layers = 0;  // of them: computed by workers
   std::uint64_t handoff_gpu_layers = 0;  // offered to workers, but the weights had come
-  std::uint64_t handoff_voids = 0;       // groups of rows that workers left without an answer
+  std::uint64_t handoff_timed_out = 0;   // groups of rows that workers left without an answer
   std::uint64_t replays = 0;             // sequences that were computed again for that
   double handoff_planned_seconds = 0;    // what the steps were to take
   double handoff_actual_seconds = 0;

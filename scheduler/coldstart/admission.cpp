@@ -64,7 +64,7 @@ AdmissionPlan in_turns_of(std::size_t size, const CostModel& costs, const PlanRe
     if (first == 0) {
       made.hands_over = hands_over(planned.plan);
       made.may_hand_over =
-          !made.hands_over && request.workers_awake_in > 0 && planned.is_worth_rousing;
+          !made.hands_over && request.workers_awake_in > 0 && planned.is_worth_waking;
     }
     for (LoadPiece piece : planned.plan.order) {
       piece.adapter += static_cast<std::int32_t>(first) - static_cast<std::int32_t>(before);

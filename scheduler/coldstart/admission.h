@@ -32,7 +32,7 @@ struct AdmissionPlan {
 struct PlannedStep {
   HandoffPlan plan;
   // Waiting costs enough for a thought of workers, and such plans were not seen to lose.
-  bool is_worth_rousing = true;
+  bool is_worth_waking = true;
   // In seconds from now, by all that is known: plans of such steps may have been seen to take
   // longer than they say.
   double ends = 0;

@@ -256,13 +256,13 @@ PlanWay PlanMemory::choose(PlanSituation situation, const PlanSeconds& predicted
     const std::size_t i = index_of(way);
     const Ratios& ratios = seen.ratios[i];
     const double believed_ratio = ratios.known() == 0 ? 1 : believed(ratios, seen.kept[i]);
-    PlanSeconds hopeful = expected;
+    PlanSeconds optimistic = expected;
     if (ratios.known() > kFew && ratios.ranked(0) < kMixed * believed_ratio) {
-      hopeful[i] = predicted[i] * ratios.ranked(0);
-      if (promised(hopeful) == way && steps - seen.went[i] >= kTryAgainAfter) return true;
+      optimistic[i] = predicted[i] * ratios.ranked(0);
+      if (promised(optimistic) == way && steps - seen.went[i] >= kTryAgainAfter) return true;
     }
-    hopeful[i] = predicted[i];
-    if (promised(hopeful) != way) return false;
+    optimistic[i] = predicted[i];
+    if (promised(optimistic) != way) return false;
     const std::size_t known = ratios.known() - (seen.kept[i] ? 1 : 0);  // of this engine
     if (known == kRemembered) return false;
     if (known == 0 && !seen.knows_nothing_of(way)) return false;

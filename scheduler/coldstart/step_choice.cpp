@@ -12,9 +12,9 @@ constexpr double kNone = std::numeric_limits<double>::infinity();
 // What `assist` takes if workers are as quick as they ever were.
 double hoped_seconds(const CostModel& costs, const PlanRequest& request,
                      const CostLearner& learner) {
-  CostModel hopeful = costs;
-  hopeful.factors = learner.hopeful_factors();
-  return step_seconds(request, plan_assisting(hopeful, request));
+  CostModel optimistic = costs;
+  optimistic.factors = learner.optimistic_factors();
+  return step_seconds(request, plan_assisting(optimistic, request));
 }
 
 }  // namespace

@@ -34,15 +34,15 @@ void CostLearner::observe_loads(double model_s, double seen_s) {
   count(counts);
 }
 
-void CostLearner::be_hopeful() {
+void CostLearner::be_optimistic() {
   for (FactorTracker& stalls : stalls_) stalls.keep_least();
   take_factors();
 }
 
-CostFactors CostLearner::hopeful_factors() const {
-  CostLearner hopeful = *this;
-  hopeful.be_hopeful();
-  return hopeful.factors_;
+CostFactors CostLearner::optimistic_factors() const {
+  CostLearner optimistic = *this;
+  optimistic.be_optimistic();
+  return optimistic.factors_;
 }
 
 void CostLearner::count(bool counts) {

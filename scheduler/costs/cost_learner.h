@@ -45,12 +45,12 @@ class CostLearner {
   void observe_loads(double model_s, double seen_s);
 
   // Of handovers, for first costs: the least that was seen of each size, as one lesson. What is too
-  // hopeful gets rows to workers, who teach better; what they are never given is never seen.
-  void be_hopeful();
+  // optimistic gets rows to workers, who teach better; what they are never given is never seen.
+  void be_optimistic();
 
   const CostFactors& factors() const { return factors_; }
-  // As they would be after be_hopeful().
-  CostFactors hopeful_factors() const;
+  // As they would be after be_optimistic().
+  CostFactors optimistic_factors() const;
   std::uint64_t observed() const { return observed_; }
 
   CostLessons lessons() const;

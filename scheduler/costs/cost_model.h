@@ -66,7 +66,7 @@ struct CostModel {
   double layer_row_s = 0.76e-6;
   // The share of a layer's time that one site's GEMM takes: workers compute behind it.
   double overlap = 0.22;
-  // The share of a layer's time before the bell in which workers read the next layer's weights.
+  // The share of a layer's time before the doorbell in which workers read the next layer's weights.
   double prepare = 0.37;
   // One round trip of the handoff beyond the layer's own time: trip_s for each site, row_byte_s
   // for each byte of x and y (or v) that crosses.

@@ -17,7 +17,7 @@ ControlInfo sample() {
   info.model = "a-model";
   info.engine_cpus = {0, 2, 4};
   info.groups = {{0, "/tandem-1-a-inbox", "/tandem-1-a-outbox", "/tandem-1-a-arena", 2, {1, 3}},
-                 {-1, "/i", "/o", "/a", kMaxSeats, {}}};
+                 {-1, "/i", "/o", "/a", kMaxWorkerSlots, {}}};
   return info;
 }
 
@@ -42,8 +42,8 @@ void fuzz_control(Bytes bytes) {
   TANDEM_CHECK(read->groups.size() <= static_cast<std::size_t>(kMaxMailboxes));
   TANDEM_CHECK(read->model.size() < kMaxModelName);
   for (const ControlInfo::Group& group : read->groups) {
-    TANDEM_CHECK(group.num_seats >= 0 && group.num_seats <= kMaxSeats);
-    TANDEM_CHECK(group.cpus.size() <= static_cast<std::size_t>(kMaxSeats));
+    TANDEM_CHECK(group.num_worker_slots >= 0 && group.num_worker_slots <= kMaxWorkerSlots);
+    TANDEM_CHECK(group.cpus.size() <= static_cast<std::size_t>(kMaxWorkerSlots));
     // A worker opens what it is told of.
     if (group.inbox.size() > 3) continue;
     TANDEM_CHECK(!Mailbox::open(group.inbox, group.outbox).ok());

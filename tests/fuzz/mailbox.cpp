@@ -45,9 +45,9 @@ struct Regions {
   std::span<std::byte> inbox() const {
     return {mailbox->inbox_region().data(), mailbox->inbox_region().bytes()};
   }
-  // The header and the seats; the rest is numbers.
+  // The header and the worker slots; the rest is numbers.
   std::span<std::byte> outbox() const {
-    return {mailbox->outbox_region().data(), sizeof(OutboxHeader) + 3 * sizeof(Seat)};
+    return {mailbox->outbox_region().data(), sizeof(OutboxHeader) + 3 * sizeof(WorkerSlot)};
   }
 
   Result<Mailbox> mailbox;
@@ -55,19 +55,19 @@ struct Regions {
 
 // The inbox's header, then the jobs that are there, then their groups.
 std::size_t inbox_place(std::size_t offset) {
-  constexpr std::size_t kJobs = sizeof(InboxHeader) + kMaxColdGroups * sizeof(Bell);
+  constexpr std::size_t kJobs = sizeof(InboxHeader) + kMaxColdGroups * sizeof(Doorbell);
   constexpr std::size_t kGroupJobs = kJobs + kNumJobs * sizeof(Job);
   if (offset < sizeof(InboxHeader)) return offset;
   if (offset < 1024) return kJobs + (offset - sizeof(InboxHeader));
   return kGroupJobs + (offset - 1024);
 }
 
-void compute(const Mailbox& mailbox, const GroupJob& job, int seat, const JobTerms& terms) {
+void compute(const Mailbox& mailbox, const GroupJob& job, int worker_slot, const JobTerms& terms) {
   static const std::vector<std::byte> arena(kArenaBytes);
   static auto worker = WorkerDelta::create(DType::bf16, ProductKind::amx_emulated);
   TANDEM_CHECK(worker.ok(), "{}", worker.status().message());
   static DeltaTask task;
-  worker->assign(task, job, seat, terms, arena.data(), std::size_t{1} << 16);
+  worker->assign(task, job, worker_slot, terms, arena.data(), std::size_t{1} << 16);
   worker->pack_rest(task);
   const DeltaPlaces places = places_of(mailbox, job);
   TANDEM_CHECK(worker->shrink(task, places).ok());
@@ -75,15 +75,15 @@ void compute(const Mailbox& mailbox, const GroupJob& job, int seat, const JobTer
   worker->reduce(task, places);
 }
 
-void check_shares(const Mailbox& mailbox, const GroupJob& job, const SeatWeights& weights) {
+void check_shares(const Mailbox& mailbox, const GroupJob& job, const WorkerSlotWeights& weights) {
   const MailboxShape& shape = mailbox.shape();
   const JobTerms terms{shape.dtype, mailbox.v_row(), weights};
   if (!check_group_job(job, shape, kArenaBytes)) return;
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
-  for (int seat = 0; seat < static_cast<int>(shape.num_seats); ++seat) {
-    if ((job.workers >> seat & 1) == 0) continue;
-    const Share share = share_of(job, seat, terms);
+  for (int worker_slot = 0; worker_slot < static_cast<int>(shape.num_worker_slots); ++worker_slot) {
+    if ((job.workers >> worker_slot & 1) == 0) continue;
+    const Share share = share_of(job, worker_slot, terms);
     TANDEM_CHECK(std::uint64_t{share.first_row} + share.num_rows <= job.rows);
     rows += share.num_rows;
     for (std::uint32_t i = 0; i < share.num_shrinks; ++i) {
@@ -102,7 +102,7 @@ void check_shares(const Mailbox& mailbox, const GroupJob& job, const SeatWeights
     TANDEM_CHECK((share.most_planes - 1) * v_plane_of(job) + sums <=
                  std::uint64_t{job.rows} * mailbox.v_row());
     TANDEM_CHECK(share.first_sum + share.num_sums <= sums);
-    if (shape.dtype == DType::bf16) compute(mailbox, job, seat, terms);
+    if (shape.dtype == DType::bf16) compute(mailbox, job, worker_slot, terms);
   }
   // Nothing is computed twice, and nothing is left out.
   std::uint64_t wanted = 0;

@@ -26,7 +26,7 @@ ControlInfo some_engine() {
                     .inbox = "/tandem-1-00000000-inbox",
                     .outbox = "/tandem-1-00000000-outbox",
                     .arena = "/tandem-1-00000000-adapters",
-                    .num_seats = 16,
+                    .num_worker_slots = 16,
                     .cpus = {4, 5, 6}};
   info.groups[1].node = 1;
   return info;
@@ -45,7 +45,7 @@ TEST(ControlRegion, TellsWhatItsEngineSaid) {
   EXPECT_EQ(read->groups[0].inbox, "/tandem-1-00000000-inbox");
   EXPECT_EQ(read->groups[0].outbox, "/tandem-1-00000000-outbox");
   EXPECT_EQ(read->groups[0].arena, "/tandem-1-00000000-adapters");
-  EXPECT_EQ(read->groups[0].num_seats, 16);
+  EXPECT_EQ(read->groups[0].num_worker_slots, 16);
   EXPECT_THAT(read->groups[0].cpus, ElementsAre(4, 5, 6));
   EXPECT_EQ(read->groups[1].node, 1);
   EXPECT_TRUE(read->groups[1].cpus.empty());
@@ -93,7 +93,7 @@ TEST(ControlRegion, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal([](auto& i) { i.groups[0].arena.assign(128, 'x'); }), HasSubstr("arena"));
   EXPECT_THAT(refusal([](auto& i) { i.groups.resize(9); }), HasSubstr("9 groups"));
   EXPECT_THAT(refusal([](auto& i) { i.groups[1].cpus.resize(65); }), HasSubstr("65 cpus"));
-  EXPECT_THAT(refusal([](auto& i) { i.groups[1].num_seats = 65; }), HasSubstr("65 seats"));
+  EXPECT_THAT(refusal([](auto& i) { i.groups[1].num_worker_slots = 65; }), HasSubstr("65 seats"));
   EXPECT_THAT(refusal([](auto& i) { i.engine_cpus.resize(4097); }), HasSubstr("4097 cpus"));
 }
 
@@ -121,7 +121,7 @@ TEST(ControlRegion, IsRefusedWhenItIsDamagedAndSaysWhatIsWrong) {
   EXPECT_THAT(damaged([&] { layout.num_groups = -1; }).message(), HasSubstr("num_groups"));
   EXPECT_THAT(damaged([&] { layout.num_engine_cpus = 4097; }).message(), HasSubstr("4097"));
   EXPECT_THAT(damaged([&] { layout.groups[1].num_cpus = 65; }).message(), HasSubstr("num_cpus"));
-  EXPECT_THAT(damaged([&] { layout.groups[0].num_seats = -7; }).message(), HasSubstr("-7"));
+  EXPECT_THAT(damaged([&] { layout.groups[0].num_worker_slots = -7; }).message(), HasSubstr("-7"));
   EXPECT_THAT(damaged([&] { std::memset(layout.groups[0].inbox, 'x', kMaxRegionName); }).message(),
               HasSubstr("inbox does not end"));
   EXPECT_THAT(damaged([&] { std::memset(layout.model, 'x', kMaxModelName); }).message(),

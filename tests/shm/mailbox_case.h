@@ -11,7 +11,7 @@ namespace tandem {
 
 inline MailboxShape small_shape() {
   return {.dtype = DType::bf16,
-          .num_seats = 3,
+          .num_worker_slots = 3,
           .max_rows = 20,
           .max_in = 48,
           .max_out = 100,

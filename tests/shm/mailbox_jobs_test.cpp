@@ -145,33 +145,33 @@ TEST(Mailbox, HoldsExactlyTheJobsWhosePlacesNobodyTook) {
   }
 }
 
-TEST(Mailbox, IsQuietWhenAllItsWorkersHaveLeftTheJobOrTheirSeats) {
+TEST(Mailbox, IsQuietWhenAllItsWorkersHaveLeftTheJobOrTheirWorkerSlots) {
   Mailbox made = make_mailbox();
   for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
   EXPECT_TRUE(quiet(made, 0b111, 9));  // nobody is there
-  made.seat(0).pid = 100;
-  made.seat(1).pid = 101;
+  made.worker_slot(0).pid = 100;
+  made.worker_slot(1).pid = 101;
   EXPECT_TRUE(quiet(made, 0b100, 9));
   EXPECT_FALSE(quiet(made, 0b111, 9));
-  made.seat(0).progress = 9;
+  made.worker_slot(0).progress = 9;
   EXPECT_TRUE(quiet(made, 0b001, 9));
   EXPECT_TRUE(quiet(made, 0b001, 8));
   EXPECT_FALSE(quiet(made, 0b011, 9));
-  made.seat(1).progress = 8;
+  made.worker_slot(1).progress = 8;
   EXPECT_FALSE(quiet(made, 0b011, 9));
   EXPECT_TRUE(quiet(made, 0b011, 8));
-  made.seat(1).pid = 0;
+  made.worker_slot(1).pid = 0;
   EXPECT_TRUE(quiet(made, 0b011, 9));
   EXPECT_FALSE(quiet(made, 0b011, 9, 0b010));      // somebody is there who says otherwise
-  EXPECT_TRUE(quiet(made, ~std::uint64_t{0}, 9));  // seats that no mailbox has
+  EXPECT_TRUE(quiet(made, ~std::uint64_t{0}, 9));  // worker slots that no mailbox has
 }
 
 TEST(Mailbox, TakesProgressBeyondTheLastJobForGarbage) {
   Mailbox made = make_mailbox();
   for (std::uint64_t n = 1; n <= 9; ++n) publish(made, n, 1);
-  made.seat(0).pid = 100;
+  made.worker_slot(0).pid = 100;
   for (const std::uint64_t progress : {std::uint64_t{10}, ~std::uint64_t{0}}) {
-    made.seat(0).progress = progress;
+    made.worker_slot(0).progress = progress;
     EXPECT_FALSE(quiet(made, 1, 9)) << progress;
   }
 }

@@ -1,5 +1,5 @@
-// Ten million messages through a mailbox, bell to done: between two processes, each with its own
-// mapping, and between two threads on one, where tsan sees every access. A message is a cold
+// Ten million messages through a mailbox, doorbell to done: between two processes, each with its
+// own mapping, and between two threads on one, where tsan sees every access. A message is a cold
 // group's part of a job, as many as there are groups under way at once. Proved: none is lost or
 // comes twice, they come in order, and no description, row of x or row of y is torn or stale, while
 // all the rings wrap.
@@ -31,7 +31,7 @@ const std::uint64_t kMessagesBetweenThreads = sanitized() ? 100'000 : 1'000'000;
 constexpr std::uint32_t kWords = 16;  // of f32 in a row of x and of y: a cache line
 constexpr std::uint32_t kMaxGroupsOfJob = 4;
 constexpr MailboxShape kShape = {.dtype = DType::f32,
-                                 .num_seats = 1,
+                                 .num_worker_slots = 1,
                                  .max_rows = kMaxColdGroups,
                                  .max_in = kWords,
                                  .max_out = kWords,
@@ -98,10 +98,10 @@ GroupJob describe(std::uint64_t sequence, std::uint32_t group) {
 // The answer to group g's last message is there and right.
 bool check_answer(const Mailbox& mailbox, std::uint32_t group, std::uint64_t sequence) {
   if (sequence == 0) return true;
-  const Seat& seat = mailbox.seat(0);
+  const WorkerSlot& worker_slot = mailbox.worker_slot(0);
   // acquire: pairs with the release in answer_messages().
   const bool came =
-      wait_for([&] { return seat.done[group].load(std::memory_order_acquire) == sequence; });
+      wait_for([&] { return worker_slot.done[group].load(std::memory_order_acquire) == sequence; });
   EXPECT_TRUE(came) << "no answer to job " << sequence << " group " << group;
   if (!came) return false;
   std::array<std::uint32_t, kWords> y;
@@ -134,7 +134,8 @@ void send_messages(std::span<Mailbox> mailboxes, std::uint64_t messages, std::ui
       for (std::uint32_t i = 0; i < kWords; ++i) x[i] = mix(sequence, g, i);
       std::memcpy(mailbox.x_of(g), x.data(), sizeof x);
       // release: pairs with the acquire in answer_messages(), which then sees the row.
-      mailbox.bells()[g].value.store(bell_of(sequence, Ticket::cpu), std::memory_order_release);
+      mailbox.doorbells()[g].value.store(doorbell_of(sequence, Ticket::cpu),
+                                         std::memory_order_release);
     }
   }
   for (std::size_t index = 0; index < mailboxes.size(); ++index) {
@@ -151,7 +152,7 @@ const char* answer_messages(std::span<const Mailbox> mailboxes, std::uint64_t me
   for (std::uint64_t sequence = 1;; ++sequence) {
     const std::size_t index = sequence % mailboxes.size();
     const Mailbox& mailbox = mailboxes[index];
-    Seat& seat = mailbox.seat(0);
+    WorkerSlot& worker_slot = mailbox.worker_slot(0);
     const auto [first, end] = jobs[index].next();
     if (first == end) return nullptr;
     // acquire: pairs with the release in publish(), which then has the job described.
@@ -165,14 +166,14 @@ const char* answer_messages(std::span<const Mailbox> mailboxes, std::uint64_t me
       const std::uint32_t g = first + i;
       const GroupJob expected = describe(sequence, g);
       if (std::memcmp(&job.groups[i], &expected, sizeof expected) != 0) return "a torn description";
-      std::uint64_t bell = 0;
+      std::uint64_t doorbell = 0;
       const bool rung = wait_for([&] {
         // acquire: pairs with the release in send_messages().
-        bell = mailbox.bells()[g].value.load(std::memory_order_acquire);
-        return sequence_of(bell) >= sequence;
+        doorbell = mailbox.doorbells()[g].value.load(std::memory_order_acquire);
+        return sequence_of(doorbell) >= sequence;
       });
       if (!rung) return "a bell that was never rung";
-      if (bell != bell_of(sequence, Ticket::cpu)) return "a bell of another job";
+      if (doorbell != doorbell_of(sequence, Ticket::cpu)) return "a bell of another job";
       std::array<std::uint32_t, kWords> words;
       std::memcpy(words.data(), mailbox.x_of(g), sizeof words);
       for (std::uint32_t w = 0; w < kWords; ++w) {
@@ -181,9 +182,9 @@ const char* answer_messages(std::span<const Mailbox> mailboxes, std::uint64_t me
       }
       std::memcpy(mailbox.y_of(g), words.data(), sizeof words);
       // release: pairs with the acquire in check_answer(), which then sees the row.
-      seat.done[g].store(sequence, std::memory_order_release);
+      worker_slot.done[g].store(sequence, std::memory_order_release);
     }
-    seat.progress.store(sequence, std::memory_order_release);
+    worker_slot.progress.store(sequence, std::memory_order_release);
   }
 }
 

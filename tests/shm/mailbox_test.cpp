@@ -25,8 +25,9 @@ Status open_status(const Mailbox& made) {
 }
 
 TEST(Mailbox, HasPartsThatFollowEachOtherWithinTheirRegions) {
-  for (const MailboxShape& shape : {small_shape(), MailboxShape{DType::f32, 1, 1, 1, 1, 1},
-                                    MailboxShape{DType::f16, kMaxSeats, 300, 4096, 12288, 512}}) {
+  for (const MailboxShape& shape :
+       {small_shape(), MailboxShape{DType::f32, 1, 1, 1, 1, 1},
+        MailboxShape{DType::f16, kMaxWorkerSlots, 300, 4096, 12288, 512}}) {
     const Mailbox mailbox = make_mailbox(shape);
     const std::byte* const inbox = mailbox.inbox_region().data();
     const std::byte* const outbox = mailbox.outbox_region().data();
@@ -34,16 +35,17 @@ TEST(Mailbox, HasPartsThatFollowEachOtherWithinTheirRegions) {
       return static_cast<std::size_t>(static_cast<const std::byte*>(part) - base);
     };
     const std::size_t element = size_of(shape.dtype);
-    EXPECT_EQ(at(inbox, mailbox.bells()), sizeof(InboxHeader));
-    EXPECT_EQ(at(inbox, &mailbox.job(0)), at(inbox, mailbox.bells() + kMaxColdGroups));
+    EXPECT_EQ(at(inbox, mailbox.doorbells()), sizeof(InboxHeader));
+    EXPECT_EQ(at(inbox, &mailbox.job(0)), at(inbox, mailbox.doorbells() + kMaxColdGroups));
     EXPECT_EQ(at(inbox, &mailbox.group_job(0)),
               at(inbox, &mailbox.job(kNumJobs - 1)) + sizeof(Job));
     EXPECT_LE(at(inbox, &mailbox.group_job(kNumGroupJobs - 1) + 1), at(inbox, mailbox.x_of(0)));
     EXPECT_EQ(at(inbox, mailbox.x_of(0)) % 4096, 0U);
     EXPECT_LE(at(inbox, mailbox.x_of(shape.max_rows)), mailbox.inbox_region().bytes());
     EXPECT_EQ(at(mailbox.x_of(0), mailbox.x_of(1)), shape.max_in * element);
-    EXPECT_EQ(at(outbox, &mailbox.seat(0)), sizeof(OutboxHeader));
-    EXPECT_LE(at(outbox, &mailbox.seat(0) + shape.num_seats), at(outbox, mailbox.v_of(0)));
+    EXPECT_EQ(at(outbox, &mailbox.worker_slot(0)), sizeof(OutboxHeader));
+    EXPECT_LE(at(outbox, &mailbox.worker_slot(0) + shape.num_worker_slots),
+              at(outbox, mailbox.v_of(0)));
     EXPECT_LE(at(outbox, mailbox.v_of(shape.max_rows)), at(outbox, mailbox.y_of(0)));
     EXPECT_EQ(mailbox.v_of(1) - mailbox.v_of(0), mailbox.v_row());
     EXPECT_GE(mailbox.v_row(), shape.max_rank * kMaxModulesOfJob * kVPlanesOfWidest);
@@ -60,8 +62,10 @@ TEST(Mailbox, RefusesShapesThatNoMailboxHasByTheFieldsName) {
     EXPECT_EQ(mailbox.status().code(), StatusCode::invalid_argument);
     return mailbox.status().message();
   };
-  EXPECT_THAT(refusal([](MailboxShape& s) { s.num_seats = 0; }), HasSubstr("num_seats is 0"));
-  EXPECT_THAT(refusal([](MailboxShape& s) { s.num_seats = 65; }), HasSubstr("num_seats is 65"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.num_worker_slots = 0; }),
+              HasSubstr("num_seats is 0"));
+  EXPECT_THAT(refusal([](MailboxShape& s) { s.num_worker_slots = 65; }),
+              HasSubstr("num_seats is 65"));
   EXPECT_THAT(refusal([](MailboxShape& s) { s.max_rows = 0; }), HasSubstr("max_rows"));
   EXPECT_THAT(refusal([](MailboxShape& s) { s.max_in = 1U << 31; }), HasSubstr("max_in"));
   EXPECT_THAT(refusal([](MailboxShape& s) { s.max_out = ~0U; }), HasSubstr("max_out"));
@@ -81,8 +85,8 @@ TEST(Mailbox, IsSeenByAWorkerAsTheEngineMadeIt) {
   EXPECT_EQ(made.v_of(3)[5], 2.5F);
   opened.y_of(19)[199] = std::byte{9};
   EXPECT_EQ(made.y_of(19)[199], std::byte{9});
-  opened.seat(2).done[63].store(77);
-  EXPECT_EQ(made.seat(2).done[63].load(), 77U);
+  opened.worker_slot(2).done[63].store(77);
+  EXPECT_EQ(made.worker_slot(2).done[63].load(), 77U);
 }
 
 TEST(MailboxDeathTest, LetsNoWorkerWriteWhatTheEngineAndTheDeviceWrite) {
@@ -92,7 +96,7 @@ TEST(MailboxDeathTest, LetsNoWorkerWriteWhatTheEngineAndTheDeviceWrite) {
       {
         const auto opened = Mailbox::open(made.inbox_region().name(), made.outbox_region().name());
         if (!opened) ::_exit(0);
-        opened->bells()[0].value.store(1);
+        opened->doorbells()[0].value.store(1);
         ::_exit(0);
       },
       "");
@@ -186,21 +190,21 @@ TEST(Mailbox, IsRefusedWhateverIsWrittenIntoAnyFieldOfItsHeaders) {
   // Not here: dtype (16 bits are 16 bits), node and pid, which only inform.
   const std::vector<HeaderField> fields = {
       {"inbox magic", true, offsetof(InboxHeader, magic), 4},
-      {"num_seats", true, offsetof(InboxHeader, num_seats), 4},
+      {"num_seats", true, offsetof(InboxHeader, num_worker_slots), 4},
       {"max_rows", true, offsetof(InboxHeader, max_rows), 4},
       {"max_in", true, offsetof(InboxHeader, max_in), 4},
       {"max_out", true, offsetof(InboxHeader, max_out), 4},
       {"max_rank", true, offsetof(InboxHeader, max_rank), 4},
       {"inbox bytes", true, offsetof(InboxHeader, bytes), 8},
       {"inbox version", true, offsetof(InboxHeader, version), 4},
-      {"bells", true, offsetof(InboxHeader, bells), 8},
+      {"bells", true, offsetof(InboxHeader, doorbells), 8},
       {"jobs", true, offsetof(InboxHeader, jobs), 8},
       {"group_jobs", true, offsetof(InboxHeader, group_jobs), 8},
       {"x", true, offsetof(InboxHeader, x), 8},
       {"outbox magic", false, offsetof(OutboxHeader, magic), 4},
-      {"outbox num_seats", false, offsetof(OutboxHeader, num_seats), 4},
+      {"outbox num_seats", false, offsetof(OutboxHeader, num_worker_slots), 4},
       {"outbox bytes", false, offsetof(OutboxHeader, bytes), 8},
-      {"seats", false, offsetof(OutboxHeader, seats), 8},
+      {"seats", false, offsetof(OutboxHeader, worker_slots), 8},
       {"v", false, offsetof(OutboxHeader, v), 8},
       {"y", false, offsetof(OutboxHeader, y), 8},
       {"outbox version", false, offsetof(OutboxHeader, version), 4},

@@ -22,7 +22,7 @@ namespace tandem::test {
 
 // What the workers do; may change while they run. Outlives the pool.
 struct WorkerFaults {
-  std::atomic<int> silent = 0;        // so many of the seats, from the first, never answer
+  std::atomic<int> silent = 0;        // so many of the worker slots, from the first, never answer
   std::atomic<int> stall_ms = 0;      // how long some looks of every worker take
   std::atomic<bool> garbage = false;  // a thread writes into every control word that workers may
   std::atomic<std::uint32_t> dead_groups = 0;  // mask: nobody of them is live
@@ -40,14 +40,14 @@ class InProcessPool final : public WorkerPool {
       auto arena = ShmRegion::open(group.arena, ShmRegion::Access::read_only);
       TANDEM_CHECK(arena.ok(), "{}", arena.status().message());
       made.arena = std::move(arena).value();
-      for (std::size_t seat = 0; seat < group.cpus.size(); ++seat) {
+      for (std::size_t worker_slot = 0; worker_slot < group.cpus.size(); ++worker_slot) {
         made.kill.push_back(std::make_unique<std::atomic<bool>>(false));
       }
     }
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      for (std::size_t seat = 0; seat < groups_[g].kill.size(); ++seat) {
+      for (std::size_t worker_slot = 0; worker_slot < groups_[g].kill.size(); ++worker_slot) {
         threads_.emplace_back(
-            [this, g, seat] { live_and_die(groups_[g], static_cast<int>(seat)); });
+            [this, g, worker_slot] { live_and_die(groups_[g], static_cast<int>(worker_slot)); });
       }
     }
     threads_.emplace_back([this] { write_garbage(); });
@@ -62,23 +62,23 @@ class InProcessPool final : public WorkerPool {
     if ((faults_.dead_groups >> group & 1U) != 0) return 0;
     const Group& g = groups_[static_cast<std::size_t>(group)];
     std::uint64_t mask = 0;
-    for (std::size_t seat = 0; seat < g.kill.size(); ++seat) {
-      const SeatState state =
-          g.mailbox->seat(static_cast<int>(seat)).state.load(std::memory_order_acquire);
-      if (state == SeatState::working || state == SeatState::sleeping) {
-        mask |= std::uint64_t{1} << seat;
+    for (std::size_t worker_slot = 0; worker_slot < g.kill.size(); ++worker_slot) {
+      const WorkerSlotState state = g.mailbox->worker_slot(static_cast<int>(worker_slot))
+                                        .state.load(std::memory_order_acquire);
+      if (state == WorkerSlotState::working || state == WorkerSlotState::sleeping) {
+        mask |= std::uint64_t{1} << worker_slot;
       }
     }
     return mask;
   }
-  // Nobody here writes another pid into its seat.
+  // Nobody here writes another pid into its worker slot.
   std::uint64_t held(int) const override { return 0; }
   void clear(int group, std::uint64_t sequence) override {
     ++faults_.clears;
     Group& g = groups_[static_cast<std::size_t>(group)];
-    for (std::size_t seat = 0; seat < g.kill.size(); ++seat) {
-      const std::uint64_t progress = g.mailbox->seat(static_cast<int>(seat)).progress;
-      if (progress != sequence) *g.kill[seat] = true;
+    for (std::size_t worker_slot = 0; worker_slot < g.kill.size(); ++worker_slot) {
+      const std::uint64_t progress = g.mailbox->worker_slot(static_cast<int>(worker_slot)).progress;
+      if (progress != sequence) *g.kill[worker_slot] = true;
     }
   }
   std::vector<WorkerStatus> status() const override {
@@ -87,8 +87,8 @@ class InProcessPool final : public WorkerPool {
       for (std::size_t i = 0; i < groups_[g].kill.size(); ++i) {
         WorkerStatus& status = all.emplace_back();
         status.group = static_cast<int>(g);
-        status.seat = static_cast<int>(i);
-        status.jobs = groups_[g].mailbox->seat(status.seat).jobs;
+        status.worker_slot = static_cast<int>(i);
+        status.jobs = groups_[g].mailbox->worker_slot(status.worker_slot).jobs;
       }
     }
     return all;
@@ -112,17 +112,17 @@ class InProcessPool final : public WorkerPool {
     std::vector<std::unique_ptr<std::atomic<bool>>> kill;
   };
 
-  void live_and_die(Group& group, int seat) {
-    std::atomic<bool>& kill = *group.kill[static_cast<std::size_t>(seat)];
-    std::mt19937 random(static_cast<unsigned>(seat));
+  void live_and_die(Group& group, int worker_slot) {
+    std::atomic<bool>& kill = *group.kill[static_cast<std::size_t>(worker_slot)];
+    std::mt19937 random(static_cast<unsigned>(worker_slot));
     while (!stop_) {
       kill = false;
-      if (seat < faults_.silent) {
-        keep_silent(group.mailbox->seat(seat), kill);
+      if (worker_slot < faults_.silent) {
+        keep_silent(group.mailbox->worker_slot(worker_slot), kill);
       } else {
-        auto loop =
-            WorkerLoop::create(*group.mailbox, {group.arena.data(), group.arena.bytes()},
-                               {.seat = seat, .spin_ms = spin_ms_, .peer_ms = faults_.peer_ms});
+        auto loop = WorkerLoop::create(
+            *group.mailbox, {group.arena.data(), group.arena.bytes()},
+            {.worker_slot = worker_slot, .spin_ms = spin_ms_, .peer_ms = faults_.peer_ms});
         if (loop.ok()) {
           loop->run(kill, [&] {
             const int stall_ms = faults_.stall_ms;
@@ -134,12 +134,12 @@ class InProcessPool final : public WorkerPool {
       if (kill) nap(std::chrono::milliseconds(5));
     }
   }
-  void keep_silent(Seat& seat, const std::atomic<bool>& kill) {
-    seat.pid = 1;
-    seat.state = SeatState::working;
+  void keep_silent(WorkerSlot& worker_slot, const std::atomic<bool>& kill) {
+    worker_slot.pid = 1;
+    worker_slot.state = WorkerSlotState::working;
     while (!stop_ && !kill) nap(std::chrono::milliseconds(1));
-    seat.state = SeatState::empty;
-    seat.pid = 0;
+    worker_slot.state = WorkerSlotState::empty;
+    worker_slot.pid = 0;
   }
   void write_garbage() {
     std::mt19937_64 random(7);
@@ -147,27 +147,28 @@ class InProcessPool final : public WorkerPool {
       nap(std::chrono::milliseconds(1));
       if (!faults_.garbage) continue;
       const Group& group = groups_[random() % groups_.size()];
-      Seat& seat = group.mailbox->seat(static_cast<int>(random() % group.kill.size()));
+      WorkerSlot& worker_slot =
+          group.mailbox->worker_slot(static_cast<int>(random() % group.kill.size()));
       const std::uint64_t value = random() % 2 == 0 ? random() : random() % 1000;
       const auto g = static_cast<std::size_t>(random() % 4);
       switch (random() % 6) {
         case 0:
-          seat.done[g] = value;
+          worker_slot.done[g] = value;
           break;
         case 1:
-          seat.shrunk[g] = value;
+          worker_slot.shrunk[g] = value;
           break;
         case 2:
-          seat.progress = value;
+          worker_slot.progress = value;
           break;
         case 3:
-          seat.heartbeat = value;
+          worker_slot.heartbeat = value;
           break;
         case 4:
-          seat.woke_ns = value;
+          worker_slot.woke_ns = value;
           break;
         default:
-          seat.state = static_cast<SeatState>(value % 4);
+          worker_slot.state = static_cast<WorkerSlotState>(value % 4);
       }
     }
   }

@@ -10,7 +10,7 @@
 #include "base/settings/toml_edit.h"
 #include "cpu_lora/placement/detached.h"
 #include "cpu_lora/placement/placement.h"
-#include "cpu_lora/placement/seat_choice.h"
+#include "cpu_lora/placement/worker_slot_choice.h"
 #include "cpu_lora/worker_pool/process.h"
 #include "tools/pin/pin_commands.h"
 #include "tools/pin/pin_views.h"
@@ -68,15 +68,16 @@ Status apply_to_config(const PinSettings& settings, const std::string& path) {
 }
 
 struct Started {
-  SeatChoice choice;
+  WorkerSlotChoice choice;
   DetachedProcess process;
   bool up = false;
 };
 
 Result<std::vector<Started>> start_all(const ControlInfo& info,
-                                       const std::vector<SeatChoice>& choices, double spin_ms) {
+                                       const std::vector<WorkerSlotChoice>& choices,
+                                       double spin_ms) {
   std::vector<Started> started;
-  for (const SeatChoice& choice : choices) {
+  for (const WorkerSlotChoice& choice : choices) {
     const ControlInfo::Group& group = info.groups[static_cast<std::size_t>(choice.group)];
     const std::vector<std::string> arguments = {"worker",
                                                 "--inbox",
@@ -86,7 +87,7 @@ Result<std::vector<Started>> start_all(const ControlInfo& info,
                                                 "--arena",
                                                 group.arena,
                                                 "--seat",
-                                                std::to_string(choice.seat),
+                                                std::to_string(choice.worker_slot),
                                                 "--cpu",
                                                 std::to_string(choice.cpu),
                                                 "--node",
@@ -102,7 +103,7 @@ Result<std::vector<Started>> start_all(const ControlInfo& info,
   return started;
 }
 
-// Until each has taken its seat or ended, or the time is over.
+// Until each has taken its worker slot or ended, or the time is over.
 Status wait_for_all(const ControlInfo& info, std::vector<Started>& started) {
   std::vector<Mailbox> mailboxes;
   for (const ControlInfo::Group& group : info.groups) {
@@ -114,12 +115,12 @@ Status wait_for_all(const ControlInfo& info, std::vector<Started>& started) {
     bool waiting = false;
     for (Started& one : started) {
       if (one.up || one.process.has_ended()) continue;
-      const Seat& seat =
-          mailboxes[static_cast<std::size_t>(one.choice.group)].seat(one.choice.seat);
-      const SeatState state = seat.state.load(std::memory_order_relaxed);
-      one.up = seat.pid.load(std::memory_order_relaxed) ==
+      const WorkerSlot& worker_slot =
+          mailboxes[static_cast<std::size_t>(one.choice.group)].worker_slot(one.choice.worker_slot);
+      const WorkerSlotState state = worker_slot.state.load(std::memory_order_relaxed);
+      one.up = worker_slot.pid.load(std::memory_order_relaxed) ==
                    static_cast<std::uint32_t>(one.process.pid()) &&
-               (state == SeatState::working || state == SeatState::sleeping);
+               (state == WorkerSlotState::working || state == WorkerSlotState::sleeping);
       waiting = waiting || !one.up;
     }
     if (!waiting) return {};
@@ -140,14 +141,15 @@ Status apply_to_engine(const PinSettings& settings, int pid, double spin_ms) {
                  pid);
   }
   TANDEM_ASSIGN(const PinnedMachine machine, read_pinned_machine(settings));
-  const SeatChoices choices = choose_seats(engine, machine.map, machine.options);
+  const WorkerSlotChoices choices = choose_worker_slots(engine, machine.map, machine.options);
   for (const std::string& note : choices.notes) fmt::print("note: {}\n", note);
-  if (choices.seats.empty()) {
+  if (choices.worker_slots.empty()) {
     if (!choices.notes.empty()) return error(StatusCode::unavailable, "no worker can be started");
     fmt::print("engine {}: every worker that it means is there; --workers N starts more\n", pid);
     return {};
   }
-  TANDEM_ASSIGN(std::vector<Started> started, start_all(engine.info, choices.seats, spin_ms));
+  TANDEM_ASSIGN(std::vector<Started> started,
+                start_all(engine.info, choices.worker_slots, spin_ms));
   TANDEM_TRY(wait_for_all(engine.info, started));
   std::size_t up = 0;
   for (Started& one : started) {
@@ -157,8 +159,8 @@ Status apply_to_engine(const PinSettings& settings, int pid, double spin_ms) {
         : one.process.has_ended()
             ? one.process.last_words()
             : fmt::format("not up after {} s, still starting", kStartTime.count());
-    fmt::print("  group {} seat {}: worker {} on cpu {}: {}\n", one.choice.group, one.choice.seat,
-               one.process.pid(), one.choice.cpu, what);
+    fmt::print("  group {} seat {}: worker {} on cpu {}: {}\n", one.choice.group,
+               one.choice.worker_slot, one.process.pid(), one.choice.cpu, what);
     up += one.up ? 1 : 0;
   }
   fmt::print("engine {}: {} of {} workers came up\n", pid, up, started.size());

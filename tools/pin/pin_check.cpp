@@ -30,15 +30,15 @@ struct Checked {
   std::vector<Drift> drift;
 };
 
-std::string_view to_string(SeatState state) {
+std::string_view to_string(WorkerSlotState state) {
   switch (state) {
-    case SeatState::empty:
+    case WorkerSlotState::empty:
       return "empty";
-    case SeatState::starting:
+    case WorkerSlotState::starting:
       return "starting";
-    case SeatState::working:
+    case WorkerSlotState::working:
       return "working";
-    case SeatState::sleeping:
+    case WorkerSlotState::sleeping:
       return "sleeping";
   }
   return "damaged";  // any worker may write it
@@ -89,7 +89,7 @@ std::string report_text(const Checked& checked) {
       }
       const int cpu =
           worker.claimed_cpu >= 0 && worker.pid > 0 ? worker.claimed_cpu : worker.meant_cpu;
-      out += fmt::format("    {:>4} {:>9} {:>5} {:>10} {:>8} {:>9}  {}\n", worker.seat,
+      out += fmt::format("    {:>4} {:>9} {:>5} {:>10} {:>8} {:>9}  {}\n", worker.worker_slot,
                          worker.pid > 0 ? std::to_string(worker.pid) : "-", cpu_text(cpu),
                          worker.alive ? format_id_list(worker.allowed) : "-",
                          cpu_text(worker.last_cpu),
@@ -129,7 +129,7 @@ nlohmann::json report_json(const Checked& checked) {
   for (const ObservedWorker& worker : checked.engine.workers) {
     workers.push_back({{"group", worker.group},
                        {"node", info.groups[static_cast<std::size_t>(worker.group)].node},
-                       {"seat", worker.seat},
+                       {"seat", worker.worker_slot},
                        {"pid", worker.pid},
                        {"alive", worker.alive},
                        {"state", to_string(worker.state)},

@@ -32,7 +32,7 @@ constexpr Possible kPossible[] = {
     // A call that hands a copy to a queue takes a few cache misses at least; a millisecond is that
     // of a thread that had to be woken, which in a row of copies happens to the first.
     {"copy_s", 1e-8, 1e-3, "a copy in a row costs from 10 ns to 1 ms beside its bytes"},
-    // Bell and answer are a cache line each that goes from one core to another, some 40 ns; a
+    // Doorbell and answer are a cache line each that goes from one core to another, some 40 ns; a
     // millisecond is again somebody who had to be woken, and in a step nobody sleeps.
     {"trip_s", 8e-8, 1e-3, "two cache lines cross in 80 ns at least, and nobody sleeps for 1 ms"},
     // x and y are copied by kernels, or through caches: from 100 MB/s to 1 TB/s.

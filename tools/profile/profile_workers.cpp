@@ -104,7 +104,7 @@ class ProfiledWorkers {
     outs_ = outs_of(c);
     MailboxShape shape;
     shape.dtype = target_.dtype;
-    shape.num_seats = static_cast<std::uint32_t>(target_.worker_cpus.size());
+    shape.num_worker_slots = static_cast<std::uint32_t>(target_.worker_cpus.size());
     shape.max_rows = kMaxRows;
     shape.max_in = static_cast<std::uint32_t>(c.hidden_size);
     shape.max_out = static_cast<std::uint32_t>(outs_[0] + outs_[1] + outs_[2]);
@@ -113,19 +113,20 @@ class ProfiledWorkers {
     mailbox_ = std::make_unique<Mailbox>(std::move(mailbox));
     x_.resize(std::size_t{kMaxRows} * shape.max_in * size_of(target_.dtype));
     random_fill(2, 0, x_.size() / size_of(target_.dtype), 0, 1, target_.dtype, x_.data());
-    for (std::size_t seat = 0; seat < target_.worker_cpus.size(); ++seat) {
+    for (std::size_t worker_slot = 0; worker_slot < target_.worker_cpus.size(); ++worker_slot) {
       WorkerLoopOptions options;
-      options.seat = static_cast<int>(seat);
-      options.cpu = target_.worker_cpus[seat];
+      options.worker_slot = static_cast<int>(worker_slot);
+      options.cpu = target_.worker_cpus[worker_slot];
       options.spin_ms = 1000;  // the stopwatch wants them awake
       TANDEM_ASSIGN(WorkerLoop loop,
                     WorkerLoop::create(*mailbox_, {weights_.data.get(), weights_.bytes}, options));
       workers_.push_back(std::make_unique<ProfiledWorker>(std::move(loop), options.cpu));
     }
     return wait([&] {
-      for (int seat = 0; seat < static_cast<int>(workers_.size()); ++seat) {
+      for (int worker_slot = 0; worker_slot < static_cast<int>(workers_.size()); ++worker_slot) {
         // acquire: pairs with the worker's release when it has begun
-        if (mailbox_->seat(seat).state.load(std::memory_order_acquire) < SeatState::working) {
+        if (mailbox_->worker_slot(worker_slot).state.load(std::memory_order_acquire) <
+            WorkerSlotState::working) {
           return false;
         }
       }
@@ -218,13 +219,14 @@ class ProfiledWorkers {
     const TimePoint start = clock_.now();
     for (std::uint32_t g = 0; g < c.groups; ++g) {
       // release: as the device's, after the rows; pairs with the worker's acquire
-      mailbox_->bells()[g].value.store(bell_of(sequence, Ticket::cpu), std::memory_order_release);
+      mailbox_->doorbells()[g].value.store(doorbell_of(sequence, Ticket::cpu),
+                                           std::memory_order_release);
     }
     TANDEM_TRY(wait([&] {
       for (std::uint32_t w = 0; w < c.workers; ++w) {
         for (std::uint32_t g = 0; g < c.groups; ++g) {
           // acquire: pairs with the worker's release of its answer
-          const auto& done = mailbox_->seat(static_cast<int>(w)).done[g];
+          const auto& done = mailbox_->worker_slot(static_cast<int>(w)).done[g];
           if (done.load(std::memory_order_acquire) != sequence) return false;
         }
       }
@@ -280,7 +282,7 @@ class WorkerStage : public ProfileStage {
   }
 
   Status measure(PassTables& tables) override {
-    const RunsOn bell_cpu(target_.engine_cpus.empty() ? -1 : target_.engine_cpus.back());
+    const RunsOn doorbell_cpu(target_.engine_cpus.empty() ? -1 : target_.engine_cpus.back());
     ProfiledWorkers timer(target_, weights_, gap_of(tables));
     TANDEM_TRY(timer.prepare());
     TANDEM_ASSIGN(const std::vector<double> seconds,

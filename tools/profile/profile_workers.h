@@ -6,11 +6,11 @@
 
 namespace tandem {
 
-// From bell to the last answer, for one layer's q, k and v: by workers, rank, rows, split and
+// From doorbell to the last answer, for one layer's q, k and v: by workers, rank, rows, split and
 // groups. Weights come from memory, not from caches. Jobs follow each other as the layers of a step
-// do, as workers prepare for the next one meanwhile: the gap from an answer to the next bell is the
-// pace of the layers in this pass' table "prefill", less what their products take. Bursts are timed
-// without a gap, too, which tells reading from reading ahead. Requires workers.
+// do, as workers prepare for the next one meanwhile: the gap from an answer to the next doorbell is
+// the pace of the layers in this pass' table "prefill", less what their products take. Bursts are
+// timed without a gap, too, which tells reading from reading ahead. Requires workers.
 MadeStage make_worker_stage(const ProfileTarget& target);
 
 }  // namespace tandem

@@ -2,8 +2,8 @@
 //
 //   seconds = job groups + max(0, slowness stream - ahead gap) + flop FLOPs / cores
 //
-// Weights stream at the memory's speed over `slowness`, and in part before the bell: in `ahead` of
-// the gap between two jobs. Without jobs that follow each other at once beside others with a gap
+// Weights stream at the memory's speed over `slowness`, and in part before the doorbell: in `ahead`
+// of the gap between two jobs. Without jobs that follow each other at once beside others with a gap
 // the two could not be told apart.
 #pragma once
 
@@ -14,15 +14,15 @@ namespace tandem {
 struct WorkerSample {
   double groups = 1;
   double stream_s = 0;  // that plain reading of the weights takes as many cores
-  double gap_s = 0;     // from the last job's answer to this one's bell
+  double gap_s = 0;     // from the last job's answer to this one's doorbell
   double flops = 0;     // of each core
-  double seconds = 0;   // from the bell to the last answer; above 0
+  double seconds = 0;   // from the doorbell to the last answer; above 0
 };
 
 // What a machine can do. A worker that is said to be beyond was measured while something else
 // happened.
 struct WorkerBounds {
-  // A bell and an answer are a cache line each that goes from one core to another, some 40 ns.
+  // A doorbell and an answer are a cache line each that goes from one core to another, some 40 ns.
   double least_job_s = 8e-8;
   // A worker reads no faster than who does nothing but read. A tenth more is for reading in
   // advance, and for the noise of both. And one that is eight times slower is held up by others.

@@ -81,7 +81,7 @@ Result<HandoffOptions> choose_handoff(const EngineSettings& settings, const Mode
   std::size_t workers = 0;
   for (HandoffOptions::Group& group : options.groups) {
     workers += group.cpus.size();
-    group.spare_seats = std::max(0, kMaxSeats - static_cast<int>(group.cpus.size()));
+    group.spare_worker_slots = std::max(0, kMaxWorkerSlots - static_cast<int>(group.cpus.size()));
   }
   if (workers > 0) {
     const bool amx = dtype == DType::bf16 && has_fast_bf16_matmul();

@@ -32,7 +32,7 @@ const CommandInfo kInfo{
 
 struct WorkerSettings {
   std::string inbox, outbox, arena;
-  std::int64_t seat = -1;
+  std::int64_t worker_slot = -1;
   std::int64_t cpu = -1;
   std::int64_t node = -1;
   double spin_ms = WorkerLoopOptions().spin_ms;
@@ -47,7 +47,8 @@ void add_worker_settings(SettingsTable& table, WorkerSettings& s) {
   add(s.inbox, "inbox", "shared memory that jobs come by").meta("NAME").required();
   add(s.outbox, "outbox", "shared memory that answers go by").meta("NAME").required();
   add(s.arena, "arena", "shared memory with the weights").meta("NAME").required();
-  add(s.seat, "seat", "its place among the workers of this mailbox").range(0, kMaxSeats - 1);
+  add(s.worker_slot, "seat", "its place among the workers of this mailbox")
+      .range(0, kMaxWorkerSlots - 1);
   add(s.cpu, "cpu", "core to run on; -1: any").at_least(-1);
   add(s.node, "node", "NUMA node to take memory from; -1: any").at_least(-1);
   add(s.spin_ms, "spin_ms", "without work it spins for this long, then sleeps").at_least(0);
@@ -87,7 +88,7 @@ Status work(const WorkerSettings& s, Regions& regions, const EngineWatch& engine
   if (stop_requested || regions.mailbox.inbox().stop.load(std::memory_order_relaxed) != 0)
     return {};
   WorkerLoopOptions options;
-  options.seat = static_cast<int>(s.seat);
+  options.worker_slot = static_cast<int>(s.worker_slot);
   options.cpu = static_cast<int>(s.cpu);
   options.spin_ms = s.spin_ms;
   TANDEM_ASSIGN(

@@ -23,17 +23,17 @@ class Reading {
   using LayerThere = std::function<void(std::size_t)>;
 
   // `layout` is the adapter's, which has so many bytes at `target`.
-  Reading(const PeftFolder& folder, const Adapter& layout, ThreadCrew& crew, std::byte* target,
+  Reading(const PeftFolder& folder, const Adapter& layout, ThreadTeam& team, std::byte* target,
           LayerThere layer_there)
       : folder_(folder),
         jobs_(folder.jobs()),
-        crew_(crew),
+        team_(team),
         target_(target),
         layer_there_(std::move(layer_there)),
         digest_(layout),
         layer_jobs_(layout.layers.size()),
         piece_jobs_(digest_.num_pieces()),
-        scratch_(crew.num_threads()) {
+        scratch_(team.num_threads()) {
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       ++layer_jobs_[static_cast<std::size_t>(jobs_[i].layer)];
       for (std::size_t piece = first_piece(i); piece <= last_piece(i); ++piece) {
@@ -46,12 +46,12 @@ class Reading {
   void check_finite() { checks_finite_ = true; }
 
   Status read() {
-    crew_.run(jobs_.size(), [this](std::size_t i, std::size_t thread) { fill(i, thread); });
+    team_.run(jobs_.size(), [this](std::size_t i, std::size_t thread) { fill(i, thread); });
     return failure_;
   }
   // Of what was read.
   Result<std::string> digest() {
-    crew_.run(digest_.num_pieces(), [this](std::size_t i, std::size_t) { hash(i); });
+    team_.run(digest_.num_pieces(), [this](std::size_t i, std::size_t) { hash(i); });
     return digest_.finish();
   }
   // On this thread alone, in the order of the file, each piece hashed with its last job: what comes
@@ -72,7 +72,7 @@ class Reading {
     return digest_.finish();
   }
   Result<std::string> read_and_digest() {
-    crew_.run(jobs_.size() + digest_.num_pieces(), [this](std::size_t i, std::size_t thread) {
+    team_.run(jobs_.size() + digest_.num_pieces(), [this](std::size_t i, std::size_t thread) {
       if (i < jobs_.size()) {
         fill(i, thread);
       } else {
@@ -159,7 +159,7 @@ class Reading {
 
   const PeftFolder& folder_;
   const std::vector<PeftJob>& jobs_;
-  ThreadCrew& crew_;
+  ThreadTeam& team_;
   std::byte* const target_;
   const LayerThere layer_there_;
   bool checks_finite_ = false;
@@ -193,8 +193,8 @@ Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelS
   TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, dtype, links));
   Adapter adapter = folder.adapter();
   TANDEM_TRY(allocate_bytes(adapter, allocate));
-  BorrowedCrew borrowed(adapter.num_bytes / kBytesPerThread);
-  Reading reading(folder, adapter, borrowed.crew(), adapter.bytes.get(), nullptr);
+  BorrowedTeam borrowed(adapter.num_bytes / kBytesPerThread);
+  Reading reading(folder, adapter, borrowed.team(), adapter.bytes.get(), nullptr);
   reading.check_finite();
   TANDEM_ASSIGN(adapter.digest, reading.read_and_digest());
   adapter.source = folder.source(now_ns);
@@ -204,12 +204,12 @@ Result<Adapter> load_peft_adapter(const std::filesystem::path& dir, const ModelS
 Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
                                           const Adapter& known,
                                           const std::shared_ptr<const PeftSource>& source,
-                                          ThreadCrew& crew, std::byte* target,
+                                          ThreadTeam& team, std::byte* target,
                                           const std::function<void(std::size_t layer)>& layer_there,
                                           std::int64_t now_ns, const LinkRule& links) {
   if (source != nullptr) {
     if (const auto folder = PeftFolder::reopen(dir, source, known.dtype, links)) {
-      Reading reading(*folder, known, crew, target, layer_there);
+      Reading reading(*folder, known, team, target, layer_there);
       TANDEM_TRY(reading.read());
       if (folder->is_unchanged()) return RereadOutcome{true, false, source};
       TANDEM_ASSIGN(const std::string digest, reading.digest());
@@ -218,7 +218,7 @@ Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, cons
   }
   TANDEM_ASSIGN(const PeftFolder folder, PeftFolder::open(dir, config, known.dtype, links));
   if (!same_layout(folder.adapter(), known)) return RereadOutcome{};
-  Reading reading(folder, known, crew, target, layer_there);
+  Reading reading(folder, known, team, target, layer_there);
   TANDEM_ASSIGN(const std::string digest, reading.read_and_digest());
   if (digest != known.digest) return RereadOutcome{false, true, nullptr};
   return RereadOutcome{true, true, folder.source(now_ns)};
@@ -232,7 +232,7 @@ Result<std::string> read_arriving_peft_adapter(
   TANDEM_ASSIGN(const PeftFolder folder,
                 PeftFolder::open(dir, config, dtype, links, std::move(writing)));
   TANDEM_ASSIGN(std::byte* const target, begin(folder.adapter()));
-  ThreadCrew alone(0);
+  ThreadTeam alone(0);
   Reading reading(folder, folder.adapter(), alone, target, layer_there);
   reading.check_finite();
   return reading.read_as_it_comes();

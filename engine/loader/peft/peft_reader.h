@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "engine/loader/adapter.h"
 #include "engine/loader/peft/peft_source.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 
 namespace tandem {
 
@@ -38,7 +38,7 @@ struct RereadOutcome {
 };
 
 // Reads an adapter again that load_peft_adapter() gave before, into `target`, known.num_bytes of
-// it: by the crew's threads, in the order of the bytes, so that a layer is there long before the
+// it: by the team's threads, in the order of the bytes, so that a layer is there long before the
 // last. `layer_there(layer)` is called on one of them for each adapted layer, when all its bytes
 // are written.
 //
@@ -48,7 +48,7 @@ struct RereadOutcome {
 Result<RereadOutcome> reread_peft_adapter(const std::filesystem::path& dir, const ModelSpec& config,
                                           const Adapter& known,
                                           const std::shared_ptr<const PeftSource>& source,
-                                          ThreadCrew& crew, std::byte* target,
+                                          ThreadTeam& team, std::byte* target,
                                           const std::function<void(std::size_t layer)>& layer_there,
                                           std::int64_t now_ns = unix_now_ns(),
                                           const LinkRule& links = {});

@@ -125,7 +125,7 @@ void accept(LayerStep& step, const AdaptedLinear& linear, const LoraModules& mod
   args.is_sum = is_part_of_sum(step, linear.site);
   args.dtype = step.part.dtype;
   args.deadline_us = handoff.deadline_us;
-  args.voids = handoff.voids;
+  args.timed_out = handoff.timed_out;
   args.any_xa = planned.sites[static_cast<std::size_t>(linear.site)].xa_groups != 0;
   step.stream.accept(args);
 }

@@ -92,7 +92,7 @@ void StepBatch::clear() {
   adapters_.clear();
   cold_.clear();
   groups_.clear();
-  voids_.clear();
+  timed_out_.clear();
   turns_.clear();
   halved_ = {};
   bounds_ = {};
@@ -203,7 +203,7 @@ void StepBatch::find_groups() {
     groups_.push_back({static_cast<std::int32_t>(at - segments_.begin()), cold.mailbox,
                        cold.first_row, cold.generation, cold.workers});
   }
-  voids_.resize(groups_.size(), 0);
+  timed_out_.resize(groups_.size(), 0);
 }
 
 std::int32_t StepBatch::max_rank() const {
@@ -254,7 +254,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   // In front, with room for all, so that the rest lies where it does without it.
   input.num_groups = num_groups();
   input.groups = packer.put_with_room(groups_, kMaxColdGroups);
-  input.voids = const_cast<std::uint32_t*>(packer.put_with_room(voids_, kMaxColdGroups));
+  input.timed_out = const_cast<std::uint32_t*>(packer.put_with_room(timed_out_, kMaxColdGroups));
   input.turns = packer.put_with_room(turns_, limits_.max_turns);
   used.begin = groups_.empty() ? packer.used() : 0;
   input.num_rows = num_rows();

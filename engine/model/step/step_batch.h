@@ -80,7 +80,7 @@ struct StepInput {
   SiteSet halved;               // where adapters are computed in two halves (LoraPart)
   std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
   const ColdGroup* groups = nullptr;
-  std::uint32_t* voids = nullptr;             // [num_groups], zero, if there are any
+  std::uint32_t* timed_out = nullptr;         // [num_groups], zero, if there are any
   const HandoffTurn* turns = nullptr;         // as set_cold() was told
   LoraSegment* live = nullptr;                // room for num_segments
   std::int32_t num_logits = 0;                // rows that get logits: num_samples, or more
@@ -185,7 +185,7 @@ class StepBatch {
   std::vector<SequenceAdapter> adapters_;
   std::vector<ColdSlot> cold_;
   std::vector<ColdGroup> groups_;
-  std::vector<std::uint32_t> voids_;
+  std::vector<std::uint32_t> timed_out_;
   std::vector<HandoffTurn> turns_;
   SiteSet halved_;
   StepBounds bounds_;  // no rows: it is not padded

@@ -42,7 +42,7 @@ struct StepHandoff {
   // the layers and of their sites.
   HandoffJob job = {};
   LoraSegment* live = nullptr;           // as many as the step's segments
-  std::uint32_t* voids = nullptr;        // [num_groups], zero before the step
+  std::uint32_t* timed_out = nullptr;    // [num_groups], zero before the step
   const std::uint32_t* ready = nullptr;  // [slots][layers + 1][kNumLoadParts]; the last: all of it
   bool whole_loads = false;        // a group's layers count as there only when all of them are
   std::uint32_t* shown = nullptr;  // of several ranks (OfferArgs)

@@ -26,7 +26,7 @@ json figures_json(std::string_view section, const EngineStats& stats) {
 
 json worker_json(const CpuWorker& worker) {
   return {{"node", worker.node},         {"cpu", worker.cpu},           {"group", worker.group},
-          {"seat", worker.seat},         {"up", worker.pid != 0},       {"ours", worker.ours},
+          {"seat", worker.worker_slot},  {"up", worker.pid != 0},       {"ours", worker.ours},
           {"left_out", worker.left_out}, {"restarts", worker.restarts}, {"jobs", worker.jobs},
           {"busy_s", worker.busy_s},     {"last_end", worker.last_end}};
 }

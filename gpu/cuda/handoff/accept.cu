@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto ticket = static_cast<Ticket>(a.tickets[g]);
   const bool leads = threadIdx.x == 0;
   if (!is_for_workers(ticket)) {
-    if (leads && ticket == Ticket::voided) a.voids[g] = 1;
+    if (leads && ticket == Ticket::voided) a.timed_out[g] = 1;
     return;
   }
   if (!is_for_workers(early)) {  // the offer was not heard of
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (!answered) {
     if (leads) {
-      a.voids[g] = 1;
+      a.timed_out[g] = 1;
       a.state->broken[group.mailbox] = 1;
     }
     return;

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads)
   const JobOfBlock job(a, g);
   const GroupTurn turn(job.turn, g);
   if (g >= turn.num_groups || ticket != Ticket::cpu_xa) return;
-  if (a.voids[g] != 0) return;  // not all of its v has come
+  if (a.timed_out[g] != 0) return;  // not all of its v has come
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   std::int32_t m = 0;
   while (m + 1 < a.num_modules && block >= shape.first_block[m + 1]) ++m;

@@ -1,11 +1,12 @@
 // Waiting for the workers' answers, and what the accept kernels share.
 //
-// One block of a group, its leader (part 0), polls the done words over the link, a lane a seat, and
-// publishes its verdict in device memory, where the others poll it: reads of one word over the link
-// follow each other at 0.8 us, so that a dozen blocks would keep each other waiting for ten. All
-// blocks act on the one verdict, so a late answer is added by all or by none. Only a block that
-// hears of no verdict for twice the deadline (its leader never ran) acts alone: it adds nothing and
-// marks the group void, whose rows are then thrown away, whatever the others have added to them.
+// One block of a group, its leader (part 0), polls the done words over the link, a lane a worker
+// slot, and publishes its verdict in device memory, where the others poll it: reads of one word
+// over the link follow each other at 0.8 us, so that a dozen blocks would keep each other waiting
+// for ten. All blocks act on the one verdict, so a late answer is added by all or by none. Only a
+// block that hears of no verdict for twice the deadline (its leader never ran) acts alone: it adds
+// nothing and marks the group void, whose rows are then thrown away, whatever the others have added
+// to them.
 //
 // A verdict bears its job's sequence, as a ticket does: blocks of the next accept may be there
 // already, and no stream meets a sequence twice.
@@ -81,11 +82,11 @@ __device__ __forceinline__ bool poll_answers(const AcceptArgs& a, const GroupTur
   const std::uint64_t start = global_time_ns();
   const int lane = static_cast<int>(threadIdx.x % 32);
   const MailboxView& mailbox = a.mailboxes[group.mailbox];
-  const std::uint64_t* low = mailbox.done + lane * mailbox.seat_stride + g;
-  const std::uint64_t* high = low + 32 * mailbox.seat_stride;
+  const std::uint64_t* low = mailbox.done + lane * mailbox.worker_slot_stride + g;
+  const std::uint64_t* high = low + 32 * mailbox.worker_slot_stride;
   bool wait_low = (group.workers >> lane & 1) != 0;
   bool wait_high = (group.workers >> (lane + 32) & 1) != 0;
-  // A look goes over the link: many groups and seats look less often.
+  // A look goes over the link: many groups and worker slots look less often.
   const unsigned looks = static_cast<unsigned>(turn.num_groups * __popcll(group.workers));
   const unsigned pause_ns = looks > 512 ? min(4 * (looks - 512), 4000U) : 0;
   while (true) {

@@ -20,7 +20,7 @@ namespace tandem::cuda {
 // one's.
 struct HandoffScratch {
   std::uint32_t offered[kMaxColdGroups];  // parts of an offer that are done; zero between launches
-  std::uint64_t given[kMaxColdGroups];    // a bell: an offer's sequence and the ticket it gave
+  std::uint64_t given[kMaxColdGroups];    // a doorbell: an offer's sequence and the ticket it gave
   std::uint64_t verdict[kMaxColdGroups];  // an accept's sequence << 1 | whether all have answered
   // Of ranks: what holds of a group on all of them, as the offer's first kernel found.
   // KnownOfGroup.

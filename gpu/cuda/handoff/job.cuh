@@ -21,10 +21,10 @@ struct JobOfBlock {
   }
 };
 
-// bell_of of base/ticket.h, which kernels may not call.
-__device__ __forceinline__ std::uint64_t make_bell(std::uint64_t sequence, Ticket ticket) {
+// doorbell_of of base/ticket.h, which kernels may not call.
+__device__ __forceinline__ std::uint64_t make_doorbell(std::uint64_t sequence, Ticket ticket) {
   return sequence << 3 | static_cast<std::uint64_t>(ticket);
 }
-static_assert(bell_of(9, Ticket::cpu_xa) == (9 << 3 | 3));
+static_assert(doorbell_of(9, Ticket::cpu_xa) == (9 << 3 | 3));
 
 }  // namespace tandem::cuda

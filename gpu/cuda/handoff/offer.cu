@@ -4,22 +4,22 @@
 // blocks of groups that the turn does not have leave at once. The last column copies the segments
 // that belong to no cold group. Bound by the link: the rows leave in 16-byte stores, 512 bytes a
 // warp. The blocks of a group copy a part each, then count themselves; the last to come decides the
-// ticket and rings the bell.
+// ticket and rings the doorbell.
 //
 // A ready word may change while the blocks of a group run. So no block acts on what it read but by
 // leaving its part out, and says so as it counts itself; the ticket is the last block's alone:
 //   - some block saw the load arrived: words never go back within a load, so `gpu` is true;
 //   - none did: every part of the rows is in the mailbox, so cpu and cpu_xa may be handed out.
 // Rows copied for nothing (another block saw the words change) harm nobody: the mailbox's rows are
-// this job's, and nobody reads them under another bell.
+// this job's, and nobody reads them under another doorbell.
 //
 // Of several ranks (ranks.cu) all blocks go by what the ranks have agreed on; each writes the rows
 // of x, or its columns of them, or none, and the ringing may be left to a later kernel.
 //
 // Orders: each block's stores are before its count (barrier, then release by one thread at GPU
-// scope), all counts before the last block's (acquire), which are before the bell (release at
-// system scope): so they are before the worker's acquire of the bell. A fence at system scope in
-// every thread instead costs as much as the copy (measured: 108 us for a round trip of 54).
+// scope), all counts before the last block's (acquire), which are before the doorbell (release at
+// system scope): so they are before the worker's acquire of the doorbell. A fence at system scope
+// in every thread instead costs as much as the copy (measured: 108 us for a round trip of 54).
 #include <algorithm>
 
 #include "gpu/cuda/base/launch.h"
@@ -186,11 +186,12 @@ __global__ void __launch_bounds__(kThreads)
     scratch->offered[g] = 0;  // for the next launch
   }
   const Ticket ticket = decide(cpu, xa, ready, seen);
-  // relaxed, and before the bell: an accept learns from it when to look for answers, no more
-  store_relaxed(&scratch->given[g], make_bell(turn.sequence, ticket));
-  // release, system: pairs with the worker's acquire of its bell
+  // relaxed, and before the doorbell: an accept learns from it when to look for answers, no more
+  store_relaxed(&scratch->given[g], make_doorbell(turn.sequence, ticket));
+  // release, system: pairs with the worker's acquire of its doorbell
   if (!kOfRanks || shape.rings) {
-    store_release_system(&mailbox.bells[g * mailbox.bell_stride], make_bell(turn.sequence, ticket));
+    store_release_system(&mailbox.doorbells[g * mailbox.doorbell_stride],
+                         make_doorbell(turn.sequence, ticket));
   }
   a.tickets[g] = static_cast<std::uint32_t>(ticket);
   if (g == 0 && a.time != nullptr) *a.time = global_time_ns();

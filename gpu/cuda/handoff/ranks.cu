@@ -4,7 +4,7 @@
 //
 // Orders: a rank's stores of x are in a kernel before its message (released at system scope), which
 // the first rank's thread acquires before the barrier that precedes its threads' release of the
-// bells: so they are before the worker's acquire of a bell.
+// doorbells: so they are before the worker's acquire of a doorbell.
 #include "gpu/cuda/base/launch.h"
 #include "gpu/cuda/collectives/meeting.cuh"
 #include "gpu/cuda/handoff/handoff.h"
@@ -77,9 +77,9 @@ __global__ void __launch_bounds__(kMaxColdGroups)
   if (end.shares_gpu) allow_next_kernel();
   if (!came || end.rank > 0 || g >= turn.num_groups) return;
   const MailboxView& mailbox = a.mailboxes[a.groups[g].mailbox];
-  // release, system: pairs with the worker's acquire of its bell
-  store_release_system(&mailbox.bells[g * mailbox.bell_stride],
-                       make_bell(turn.sequence, static_cast<Ticket>(a.tickets[g])));
+  // release, system: pairs with the worker's acquire of its doorbell
+  store_release_system(&mailbox.doorbells[g * mailbox.doorbell_stride],
+                       make_doorbell(turn.sequence, static_cast<Ticket>(a.tickets[g])));
 }
 
 constexpr LaunchShape kShape{.grid = dim3(1), .block = dim3(kMaxColdGroups), .overlap = true};

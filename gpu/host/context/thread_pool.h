@@ -1,9 +1,9 @@
 // The device's only compute threads. A caller (a stream's thread) takes part in its own
 // parallel_for, so a pool of n runs n - 1 threads of its own.
 //
-// Not the loader's ThreadCrew: these stand for the device's cores. They are pinned, spin over the
+// Not the loader's ThreadTeam: these stand for the device's cores. They are pinned, spin over the
 // microseconds between one operation and the next, serve several streams in turn, and carry a
-// failure back to the caller; a crew sleeps, for copies of milliseconds that come now and then.
+// failure back to the caller; a team sleeps, for copies of milliseconds that come now and then.
 #pragma once
 
 #include <atomic>

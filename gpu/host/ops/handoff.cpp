@@ -146,7 +146,8 @@ bool answered(const AcceptArgs& args, std::int32_t g) {
   const ColdGroup& group = args.groups[g];
   const MailboxView& mailbox = args.mailboxes[group.mailbox];
   for (std::uint64_t left = group.workers; left != 0; left &= left - 1) {
-    const std::uint64_t& done = mailbox.done[__builtin_ctzll(left) * mailbox.seat_stride + g];
+    const std::uint64_t& done =
+        mailbox.done[__builtin_ctzll(left) * mailbox.worker_slot_stride + g];
     // acquire: pairs with the worker's release of `done`, after its y or v
     if (load(done, std::memory_order_acquire) != args.turn->sequence) return false;
   }
@@ -161,12 +162,12 @@ std::uint64_t await(const AcceptArgs& args) {
   std::uint64_t waiting = 0;
   for (std::int32_t g = 0; g < turn.num_groups; ++g) {
     const auto ticket = static_cast<Ticket>(args.tickets[g]);
-    if (ticket == Ticket::voided) args.voids[g] = 1;
+    if (ticket == Ticket::voided) args.timed_out[g] = 1;
     if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
     const ColdGroup& group = args.groups[g];
     TANDEM_CHECK(group.workers != 0, "cold group {} has no workers", g);
     if (load(args.state->broken[group.mailbox], std::memory_order_relaxed) != 0) {
-      args.voids[g] = 1;
+      args.timed_out[g] = 1;
     } else {
       waiting |= std::uint64_t{1} << g;
     }
@@ -186,7 +187,7 @@ std::uint64_t await(const AcceptArgs& args) {
   }
   for (std::uint64_t left = waiting; left != 0; left &= left - 1) {
     const std::int32_t g = __builtin_ctzll(left);
-    args.voids[g] = 1;
+    args.timed_out[g] = 1;
     std::uint32_t& broken = args.state->broken[args.groups[g].mailbox];
     std::atomic_ref<std::uint32_t>(broken).store(1, std::memory_order_relaxed);
   }
@@ -310,9 +311,9 @@ void offer(OpContext& context, const OfferArgs& args) {
   if (rank.index > 0) return;
   for (std::int32_t g = 0; g < turn.num_groups; ++g) {
     const MailboxView& mailbox = args.mailboxes[args.groups[g].mailbox];
-    // release: pairs with the worker's acquire of its bell, which then sees the rows
-    std::atomic_ref<std::uint64_t>(mailbox.bells[g * mailbox.bell_stride])
-        .store(bell_of(turn.sequence, static_cast<Ticket>(args.tickets[g])),
+    // release: pairs with the worker's acquire of its doorbell, which then sees the rows
+    std::atomic_ref<std::uint64_t>(mailbox.doorbells[g * mailbox.doorbell_stride])
+        .store(doorbell_of(turn.sequence, static_cast<Ticket>(args.tickets[g])),
                std::memory_order_release);
   }
 }

@@ -11,7 +11,7 @@
 
 #include "base/thread_cpus.h"
 #include "cpu_lora/placement/elsewhere.h"
-#include "cpu_lora/placement/seat_choice.h"
+#include "cpu_lora/placement/worker_slot_choice.h"
 
 namespace tandem {
 namespace {
@@ -37,17 +37,17 @@ ObservedEngine healthy() {
   engine.threads = {{100, {0, 1, 2, 3, 4, 5, 6, 7}, 4}, {101, {5}, 5}};
   ControlInfo::Group group;
   group.node = 1;
-  group.num_seats = 4;
+  group.num_worker_slots = 4;
   group.cpus = {6, 7};
   engine.info.groups.push_back(group);
   for (int i = 0; i < 2; ++i) {
     ObservedWorker worker;
-    worker.seat = i;
+    worker.worker_slot = i;
     worker.pid = 200 + i;
     worker.claimed_cpu = worker.meant_cpu = worker.last_cpu = 6 + i;
     worker.allowed = {6 + i};
     worker.alive = true;
-    worker.state = SeatState::working;
+    worker.state = WorkerSlotState::working;
     worker.own_pages = {{1, 900}, {0, 100}};
     engine.workers.push_back(worker);
   }
@@ -184,13 +184,14 @@ TEST(Placement, FindsPagesOfTheWrongNode) {
 std::vector<std::tuple<int, int, int>> choose(const ObservedEngine& engine,
                                               PinOptions wishes = {}) {
   std::vector<std::tuple<int, int, int>> out;
-  for (const SeatChoice& one : choose_seats(engine, four_nodes(), wishes).seats) {
-    out.emplace_back(one.group, one.seat, one.cpu);
+  for (const WorkerSlotChoice& one :
+       choose_worker_slots(engine, four_nodes(), wishes).worker_slots) {
+    out.emplace_back(one.group, one.worker_slot, one.cpu);
   }
   return out;
 }
 
-TEST(SeatChoice, FillsTheSeatsThatTheEngineMeans) {
+TEST(WorkerSlotChoice, FillsTheWorkerSlotsThatTheEngineMeans) {
   ObservedEngine engine = healthy();
   EXPECT_THAT(choose(engine), IsEmpty());
   engine.workers[1].pid = 0;
@@ -202,12 +203,12 @@ TEST(SeatChoice, FillsTheSeatsThatTheEngineMeans) {
   EXPECT_THAT(choose(engine), IsEmpty()) << "another worker is on that cpu";
 }
 
-TEST(SeatChoice, AddsWorkersOnFreeCoresOfTheGroupsNode) {
+TEST(WorkerSlotChoice, AddsWorkersOnFreeCoresOfTheGroupsNode) {
   ObservedEngine engine = healthy();
   PinOptions wishes;
   wishes.workers = 1;
   EXPECT_THAT(choose(engine, wishes), IsEmpty()) << "node 1 has no core left";
-  EXPECT_THAT(choose_seats(engine, four_nodes(), wishes).notes,
+  EXPECT_THAT(choose_worker_slots(engine, four_nodes(), wishes).notes,
               ElementsAre(HasSubstr("1 workers are asked for and 0 can be started")));
   engine.info.engine_cpus = {4};
   engine.workers.pop_back();
@@ -217,7 +218,7 @@ TEST(SeatChoice, AddsWorkersOnFreeCoresOfTheGroupsNode) {
   EXPECT_THAT(choose(engine, wishes), ElementsAre(std::tuple(0, 1, 5), std::tuple(0, 2, 7)));
 }
 
-TEST(SeatChoice, PlansForAnEngineThatMeansNone) {
+TEST(WorkerSlotChoice, PlansForAnEngineThatMeansNone) {
   ObservedEngine engine = healthy();
   engine.workers.clear();
   engine.info.groups[0].cpus.clear();
@@ -272,7 +273,7 @@ class FakeEngine : public testing::Test {
  protected:
   void SetUp() override {
     MailboxShape shape;
-    shape.num_seats = 4;
+    shape.num_worker_slots = 4;
     shape.max_rows = shape.max_in = shape.max_out = shape.max_rank = 16;
     Result<Mailbox> made = Mailbox::create(shape, -1);
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -285,7 +286,7 @@ class FakeEngine : public testing::Test {
     group.inbox = mailbox_->inbox_region().name();
     group.outbox = mailbox_->outbox_region().name();
     group.arena = arena_.name();
-    group.num_seats = 4;
+    group.num_worker_slots = 4;
     cpu_ = read_thread_place(getpid(), getpid())->allowed.back();
     group.cpus = {cpu_};
     info_.groups.push_back(group);
@@ -305,9 +306,9 @@ class FakeEngine : public testing::Test {
       for (;;) pause();
     }
     bind(cpus);
-    mailbox_->seat(0).cpu.store(static_cast<std::uint32_t>(cpu_));
-    mailbox_->seat(0).pid.store(static_cast<std::uint32_t>(child_));
-    mailbox_->seat(0).state.store(SeatState::working);
+    mailbox_->worker_slot(0).cpu.store(static_cast<std::uint32_t>(cpu_));
+    mailbox_->worker_slot(0).pid.store(static_cast<std::uint32_t>(child_));
+    mailbox_->worker_slot(0).state.store(WorkerSlotState::working);
   }
   void bind(const std::vector<int>& cpus) {
     cpu_set_t mask;

@@ -40,11 +40,11 @@ DeltaRun run_all(const DeltaCase& it, const GroupJob& job, ProductKind kind, boo
   EXPECT_TRUE(delta.ok()) << delta.status().message();
   std::vector<DeltaTask> tasks(static_cast<std::size_t>(std::popcount(job.workers)));
   JobTerms terms{it.dtype(), job.rank_columns * 8};
-  for (std::size_t i = 0; i < kMaxSeats; i += 3) terms.weights[i] = kEvenWeight / 2;
+  for (std::size_t i = 0; i < kMaxWorkerSlots; i += 3) terms.weights[i] = kEvenWeight / 2;
   std::size_t at = 0;
   for (std::uint64_t left = job.workers; left != 0; left &= left - 1, ++at) {
-    const int seat = std::countr_zero(left);
-    delta->assign(tasks[at], job, seat, terms, it.arena().data(), most_bytes);
+    const int worker_slot = std::countr_zero(left);
+    delta->assign(tasks[at], job, worker_slot, terms, it.arena().data(), most_bytes);
     if (at % 2 == 0) delta->pack_some(tasks[at]);
     const Status status = delta->shrink(tasks[at], places);
     EXPECT_TRUE(status.ok()) << status.message();

@@ -30,10 +30,10 @@ GroupJob make_job(std::uint32_t rows, std::uint32_t in, const std::vector<std::u
   return job;
 }
 
-std::vector<int> seats_of(std::uint64_t mask) {
-  std::vector<int> seats;
-  for (; mask != 0; mask &= mask - 1) seats.push_back(std::countr_zero(mask));
-  return seats;
+std::vector<int> worker_slots_of(std::uint64_t mask) {
+  std::vector<int> worker_slots;
+  for (; mask != 0; mask &= mask - 1) worker_slots.push_back(std::countr_zero(mask));
+  return worker_slots;
 }
 
 // Every product of v, every element of y and every sum belongs to exactly one worker, and peers are
@@ -41,8 +41,8 @@ std::vector<int> seats_of(std::uint64_t mask) {
 void check_shares(const GroupJob& job, const JobTerms& terms) {
   const DType dtype = terms.dtype;
   std::vector<Share> shares;
-  const std::vector<int> seats = seats_of(job.workers);
-  for (const int seat : seats) shares.push_back(share_of(job, seat, terms));
+  const std::vector<int> worker_slots = worker_slots_of(job.workers);
+  for (const int worker_slot : worker_slots) shares.push_back(share_of(job, worker_slot, terms));
 
   std::vector<std::vector<int>> v(job.num_modules);  // [rows, rank, in], how often multiplied
   std::vector<std::vector<int>> y(job.num_modules);  // [rows, out], how often written
@@ -105,7 +105,7 @@ void check_shares(const GroupJob& job, const JobTerms& terms) {
     for (std::size_t other = 0; other < shares.size(); ++other) {
       if (other == w) continue;
       for (std::uint32_t i = 0; i < shares[other].num_shrinks; ++i) {
-        const std::uint64_t bit = std::uint64_t{1} << seats[other];
+        const std::uint64_t bit = std::uint64_t{1} << worker_slots[other];
         reduce_peers |= bit;
         if ((read_modules >> shares[other].shrinks[i].module & 1) != 0) expand_peers |= bit;
       }
@@ -177,24 +177,24 @@ GroupJob qkv_job(std::uint32_t rank) {
 
 TEST(Share, GivesTwelveWorkersEqualPartsOfQKV) {
   const GroupJob job = qkv_job(64);
-  for (int seat = 0; seat < 12; ++seat) {
-    const Share share = share_of(job, seat, {DType::bf16, kWideRow});
+  for (int worker_slot = 0; worker_slot < 12; ++worker_slot) {
+    const Share share = share_of(job, worker_slot, {DType::bf16, kWideRow});
     ASSERT_EQ(share.num_shrinks, 1U);
-    const auto module = static_cast<std::uint32_t>(seat) / 4;
-    const auto part = static_cast<std::uint32_t>(seat) % 4;
+    const auto module = static_cast<std::uint32_t>(worker_slot) / 4;
+    const auto part = static_cast<std::uint32_t>(worker_slot) % 4;
     const std::uint32_t plane = part % 2;
     EXPECT_EQ(share.shrinks[0], (ShrinkPart{module, part / 2 * 32, 32, plane * 2048, 2048, plane}));
     ASSERT_EQ(share.num_expands, 1U);
     EXPECT_EQ(share.expands[0], (ExpandPart{module, part * 1024, 1024}));
-    EXPECT_EQ(share.expand_peers, (0xfULL << (module * 4)) & ~(1ULL << seat));
+    EXPECT_EQ(share.expand_peers, (0xfULL << (module * 4)) & ~(1ULL << worker_slot));
     EXPECT_NEAR(share.part, kWholeJob / 12.0, 2);
   }
 }
 
 TEST(Share, LeavesNoneOfTwelveWorkersIdleWhereRanksAreSmall) {
   const GroupJob job = qkv_job(16);
-  for (int seat = 0; seat < 12; ++seat) {
-    const Share share = share_of(job, seat, {DType::bf16, kWideRow});
+  for (int worker_slot = 0; worker_slot < 12; ++worker_slot) {
+    const Share share = share_of(job, worker_slot, {DType::bf16, kWideRow});
     ASSERT_EQ(share.num_shrinks, 1U);
     EXPECT_EQ(share.shrinks[0].num_ranks, 16U);
     EXPECT_EQ(share.shrinks[0].num_in, 1024U);
@@ -206,18 +206,19 @@ TEST(Share, GivesASlowWorkerLessOfBothProductsAndAllOthersAsMuchMore) {
   const GroupJob job = qkv_job(64);
   JobTerms terms{DType::bf16, kWideRow};
   terms.weights[3] = kEvenWeight / 2;
-  for (int seat = 0; seat < 12; ++seat) {
-    const Share share = share_of(job, seat, terms);
+  for (int worker_slot = 0; worker_slot < 12; ++worker_slot) {
+    const Share share = share_of(job, worker_slot, terms);
     std::uint64_t shrink = 0, expand = 0;
     for (std::uint32_t i = 0; i < share.num_shrinks; ++i) {
       shrink += std::uint64_t{share.shrinks[i].num_ranks} * share.shrinks[i].num_in;
     }
     for (std::uint32_t i = 0; i < share.num_expands; ++i) expand += share.expands[i].num_columns;
-    const double part = (seat == 3 ? 0.5 : 1) / 11.5;
+    const double part = (worker_slot == 3 ? 0.5 : 1) / 11.5;
     // In grains, of which an even part has ten.
-    EXPECT_NEAR(static_cast<double>(shrink), part * 192 * 4096, 0.08 / 12 * 192 * 4096) << seat;
-    EXPECT_NEAR(static_cast<double>(expand), part * 12288, 32) << seat;
-    EXPECT_NEAR(share.part, part * kWholeJob, 0.05 / 12 * kWholeJob) << seat;
+    EXPECT_NEAR(static_cast<double>(shrink), part * 192 * 4096, 0.08 / 12 * 192 * 4096)
+        << worker_slot;
+    EXPECT_NEAR(static_cast<double>(expand), part * 12288, 32) << worker_slot;
+    EXPECT_NEAR(share.part, part * kWholeJob, 0.05 / 12 * kWholeJob) << worker_slot;
     EXPECT_LE(share.most_planes, 4U);  // of the stripe that the slow one shares
   }
 }

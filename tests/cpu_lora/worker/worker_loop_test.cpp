@@ -36,8 +36,8 @@ class WorkerThread {
       : loop_(WorkerLoop::create(mailbox, arena, options)) {
     EXPECT_TRUE(loop_.ok()) << loop_.status().message();
     thread_ = std::thread([this] { loop_->run(stop_, [this] { return alive_.load(); }); });
-    Seat& seat = mailbox.seat(options.seat);
-    EXPECT_TRUE(comes_true([&] { return seat.state.load() >= SeatState::working; }));
+    WorkerSlot& worker_slot = mailbox.worker_slot(options.worker_slot);
+    EXPECT_TRUE(comes_true([&] { return worker_slot.state.load() >= WorkerSlotState::working; }));
   }
   ~WorkerThread() { end(); }
   void end() {
@@ -47,7 +47,7 @@ class WorkerThread {
   void engine_dies() { alive_.store(false); }
   void join() {
     if (thread_.joinable()) thread_.join();
-    loop_ = Status(StatusCode::cancelled, "ended");  // and leaves its seat
+    loop_ = Status(StatusCode::cancelled, "ended");  // and leaves its worker slot
   }
 
  private:
@@ -67,15 +67,16 @@ class WorkerLoopTest : public testing::Test {
   void TearDown() override {
     workers_.clear();
     if (mailbox_ == nullptr) return;
-    for (int seat = 0; seat < 4; ++seat) EXPECT_EQ(mailbox_->seat(seat).pid.load(), 0U);
+    for (int worker_slot = 0; worker_slot < 4; ++worker_slot)
+      EXPECT_EQ(mailbox_->worker_slot(worker_slot).pid.load(), 0U);
   }
 
   // Peers are waited for as long as a loaded machine may take to run them.
   static constexpr double kPatientMs = 20000;
 
   void start_workers(int count, WorkerLoopOptions options = {.peer_ms = kPatientMs}) {
-    for (int seat = 0; seat < count; ++seat) {
-      options.seat = seat;
+    for (int worker_slot = 0; worker_slot < count; ++worker_slot) {
+      options.worker_slot = worker_slot;
       workers_.push_back(std::make_unique<WorkerThread>(*mailbox_, case_.arena(), options));
     }
   }
@@ -90,15 +91,16 @@ class WorkerLoopTest : public testing::Test {
     const std::vector<std::byte> x = case_.x();
     std::memcpy(mailbox_->x_of(job.first_row), x.data(), x.size());
     std::fill_n(mailbox_->y_of(job.first_row), std::size_t{job.rows} * job.out * 2, kPoison);
-    // release: as the device's, pairs with the acquire in the worker's wait for its bell.
-    mailbox_->bells()[job.group].value.store(bell_of(sequence, ticket), std::memory_order_release);
+    // release: as the device's, pairs with the acquire in the worker's wait for its doorbell.
+    mailbox_->doorbells()[job.group].value.store(doorbell_of(sequence, ticket),
+                                                 std::memory_order_release);
   }
   bool answered(std::uint64_t sequence, const GroupJob& job) {
     return comes_true([&] {
       for (std::uint64_t left = job.workers; left != 0; left &= left - 1) {
-        const Seat& seat = mailbox_->seat(std::countr_zero(left));
+        const WorkerSlot& worker_slot = mailbox_->worker_slot(std::countr_zero(left));
         // acquire: as the device's, pairs with the worker's release of `done`.
-        if (seat.done[job.group].load(std::memory_order_acquire) != sequence) return false;
+        if (worker_slot.done[job.group].load(std::memory_order_acquire) != sequence) return false;
       }
       return true;
     });
@@ -108,7 +110,8 @@ class WorkerLoopTest : public testing::Test {
   }
   bool nobody_answered(std::uint64_t sequence, const GroupJob& job) {
     for (std::uint64_t left = job.workers; left != 0; left &= left - 1) {
-      if (mailbox_->seat(std::countr_zero(left)).done[job.group].load() == sequence) return false;
+      if (mailbox_->worker_slot(std::countr_zero(left)).done[job.group].load() == sequence)
+        return false;
     }
     return true;
   }
@@ -128,7 +131,7 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
   for (int round = 0; round < 20; ++round) {
     const JobSplit split = round % 2 == 0 ? JobSplit::columns : JobSplit::tokens;
     const GroupJob groups[] = {job(0x3, 0, split), job(0x2, 1, split)};
-    SeatWeights weights = kEvenWeights;
+    WorkerSlotWeights weights = kEvenWeights;
     weights[0] = static_cast<std::uint8_t>(kEvenWeight + round);
     publish_job(*mailbox_, ++sequence, groups, 2, weights);
     const Ticket ticket = round % 3 == 0 ? Ticket::cpu_xa : Ticket::cpu;
@@ -145,15 +148,16 @@ TEST_F(WorkerLoopTest, AnswersJobsInTheirOrderBySharing) {
     retire_before(*mailbox_, sequence);
   }
   EXPECT_TRUE(left_behind(sequence, 0x3));
-  EXPECT_EQ(mailbox_->seat(0).jobs.load(), 20U);
-  EXPECT_EQ(mailbox_->seat(1).jobs.load(), 40U);
-  EXPECT_GT(mailbox_->seat(1).busy_ns.load(), 0U);
+  EXPECT_EQ(mailbox_->worker_slot(0).jobs.load(), 20U);
+  EXPECT_EQ(mailbox_->worker_slot(1).jobs.load(), 40U);
+  EXPECT_GT(mailbox_->worker_slot(1).busy_ns.load(), 0U);
   // Of 6 of the 10 jobs by columns both products were asked for.
   std::uint64_t parts = 0;
-  for (const int seat : {0, 1}) {
-    parts += mailbox_->seat(seat).shared_parts.load();
-    EXPECT_GT(mailbox_->seat(seat).shared_ns.load(), 0U);
-    EXPECT_LE(mailbox_->seat(seat).shared_ns.load(), mailbox_->seat(seat).busy_ns.load());
+  for (const int worker_slot : {0, 1}) {
+    parts += mailbox_->worker_slot(worker_slot).shared_parts.load();
+    EXPECT_GT(mailbox_->worker_slot(worker_slot).shared_ns.load(), 0U);
+    EXPECT_LE(mailbox_->worker_slot(worker_slot).shared_ns.load(),
+              mailbox_->worker_slot(worker_slot).busy_ns.load());
   }
   EXPECT_NEAR(static_cast<double>(parts), 6 * kWholeJob * (1 + 1.0 / 8), 100);
 }
@@ -166,7 +170,7 @@ TEST_F(WorkerLoopTest, TakesNoPartInJobsThatAreNotForIt) {
   offer(5, other, Ticket::cpu);
   ASSERT_TRUE(answered(5, other));
   EXPECT_EQ(check_y(other), "");
-  EXPECT_EQ(mailbox_->seat(1).jobs.load(), 0U);
+  EXPECT_EQ(mailbox_->worker_slot(1).jobs.load(), 0U);
 }
 
 TEST_F(WorkerLoopTest, LeavesJobsBehindThatGoElsewhere) {
@@ -182,7 +186,7 @@ TEST_F(WorkerLoopTest, LeavesJobsBehindThatGoElsewhere) {
   }
 }
 
-TEST_F(WorkerLoopTest, GivesUpJobsThatAreOverByAHigherBellOrByWord) {
+TEST_F(WorkerLoopTest, GivesUpJobsThatAreOverByAHigherDoorbellOrByWord) {
   start_workers(2);
   const GroupJob it = job(0x3);
   for (std::uint64_t n = 1; n <= 3; ++n) publish_job(*mailbox_, n, &it, 1);
@@ -204,19 +208,19 @@ TEST_F(WorkerLoopTest, GivesUpJobsThatAreOverByAHigherBellOrByWord) {
 
 TEST_F(WorkerLoopTest, GivesUpOnAPeerThatNeverComes) {
   start_workers(1, {.peer_ms = 5});
-  const GroupJob it = job(0x3);  // seat 1 is empty
+  const GroupJob it = job(0x3);  // worker slot 1 is empty
   publish_job(*mailbox_, 1, &it, 1);
   offer(1, it, Ticket::cpu);
   EXPECT_TRUE(left_behind(1, 0x1));
-  EXPECT_NE(mailbox_->seat(0).done[0].load(), 1U);
+  EXPECT_NE(mailbox_->worker_slot(0).done[0].load(), 1U);
   // Garbage of a peer is a peer that never comes.
-  mailbox_->seat(1).shrunk[0].store(0xdeadbeefdeadbeef);
-  SeatWeights uneven = kEvenWeights;  // so that both have parts of one sum
+  mailbox_->worker_slot(1).shrunk[0].store(0xdeadbeefdeadbeef);
+  WorkerSlotWeights uneven = kEvenWeights;  // so that both have parts of one sum
   uneven[0] = 2 * kEvenWeight;
   publish_job(*mailbox_, 2, &it, 1, uneven);
   offer(2, it, Ticket::cpu_xa);
   EXPECT_TRUE(left_behind(2, 0x1));
-  EXPECT_NE(mailbox_->seat(0).done[0].load(), 2U);
+  EXPECT_NE(mailbox_->worker_slot(0).done[0].load(), 2U);
   const GroupJob alone = job(0x1);
   publish_job(*mailbox_, 3, &alone, 1);
   offer(3, alone, Ticket::cpu);
@@ -258,16 +262,17 @@ TEST_F(WorkerLoopTest, RefusesAndCountsJobsThatLeadOutOfTheArena) {
   offer(1, groups[1], Ticket::cpu);
   ASSERT_TRUE(answered(1, groups[1]));
   EXPECT_EQ(check_y(groups[1]), "");
-  EXPECT_NE(mailbox_->seat(0).done[0].load(), 1U);
-  EXPECT_EQ(mailbox_->seat(0).refused.load(), 1U);
+  EXPECT_NE(mailbox_->worker_slot(0).done[0].load(), 1U);
+  EXPECT_EQ(mailbox_->worker_slot(0).refused.load(), 1U);
 }
 
 TEST_F(WorkerLoopTest, SleepsWithoutJobsAndWakesForOne) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
   const GroupJob it = job(0x3);
   for (std::uint64_t n = 1; n <= 5; ++n) {
-    for (int seat = 0; seat < 2; ++seat) {
-      EXPECT_TRUE(comes_true([&] { return mailbox_->seat(seat).state == SeatState::sleeping; }));
+    for (int worker_slot = 0; worker_slot < 2; ++worker_slot) {
+      EXPECT_TRUE(comes_true(
+          [&] { return mailbox_->worker_slot(worker_slot).state == WorkerSlotState::sleeping; }));
     }
     publish_job(*mailbox_, n, &it, 1);
     wake_workers(*mailbox_);
@@ -278,9 +283,9 @@ TEST_F(WorkerLoopTest, SleepsWithoutJobsAndWakesForOne) {
 }
 
 // Who wakes it says that a job is about to come: it is awake then.
-TEST_F(WorkerLoopTest, StaysAwakeForAWhileWhenItIsRousedWithoutAJob) {
+TEST_F(WorkerLoopTest, StaysAwakeForAWhileWhenItIsWokenWithoutAJob) {
   start_workers(1, {.spin_ms = 300, .peer_ms = kPatientMs});
-  const auto sleeps = [&] { return mailbox_->seat(0).state == SeatState::sleeping; };
+  const auto sleeps = [&] { return mailbox_->worker_slot(0).state == WorkerSlotState::sleeping; };
   ASSERT_TRUE(comes_true(sleeps));
   // Whoever wakes by himself, now and then, is awake for microseconds.
   EXPECT_TRUE(comes_true([&] {
@@ -299,58 +304,60 @@ TEST_F(WorkerLoopTest, SaysWhenItWokeIfItWasWoken) {
     const std::chrono::nanoseconds time = std::chrono::steady_clock::now().time_since_epoch();
     return static_cast<std::uint64_t>(time.count());
   };
-  const Seat& seat = mailbox_->seat(0);
-  ASSERT_TRUE(comes_true([&] { return seat.state == SeatState::sleeping; }));
-  ASSERT_TRUE(comes_true([&] { return seat.heartbeat > 3U; })) << "it looks around by itself";
-  EXPECT_EQ(seat.woke_ns, 0U);
+  const WorkerSlot& worker_slot = mailbox_->worker_slot(0);
+  ASSERT_TRUE(comes_true([&] { return worker_slot.state == WorkerSlotState::sleeping; }));
+  ASSERT_TRUE(comes_true([&] { return worker_slot.heartbeat > 3U; }))
+      << "it looks around by itself";
+  EXPECT_EQ(worker_slot.woke_ns, 0U);
   const std::uint64_t before = now();
   wake_workers(*mailbox_);
-  ASSERT_TRUE(comes_true([&] { return seat.woke_ns != 0; }));
-  EXPECT_GE(seat.woke_ns, before);
-  EXPECT_LE(seat.woke_ns, now());
+  ASSERT_TRUE(comes_true([&] { return worker_slot.woke_ns != 0; }));
+  EXPECT_GE(worker_slot.woke_ns, before);
+  EXPECT_LE(worker_slot.woke_ns, now());
 }
 
 TEST_F(WorkerLoopTest, BeatsInEveryWait) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
-  const auto beats = [&](int seat) {
-    const std::uint64_t before = mailbox_->seat(seat).heartbeat.load();
-    return comes_true([&] { return mailbox_->seat(seat).heartbeat.load() > before + 1; });
+  const auto beats = [&](int worker_slot) {
+    const std::uint64_t before = mailbox_->worker_slot(worker_slot).heartbeat.load();
+    return comes_true(
+        [&] { return mailbox_->worker_slot(worker_slot).heartbeat.load() > before + 1; });
   };
   EXPECT_TRUE(beats(0));  // asleep
   const GroupJob it = job(0x1);
   publish_job(*mailbox_, 1, &it, 1);
   wake_workers(*mailbox_);
-  EXPECT_TRUE(beats(0));  // waiting for its bell
+  EXPECT_TRUE(beats(0));  // waiting for its doorbell
 }
 
 TEST_F(WorkerLoopTest, SaysAgainThatItWorksWhereSomebodyElseHasWrittenOverIt) {
   start_workers(1, {.spin_ms = 60000, .peer_ms = kPatientMs});
-  std::atomic<SeatState>& state = mailbox_->seat(0).state;
-  ASSERT_TRUE(comes_true([&] { return state == SeatState::working; }));
-  state = static_cast<SeatState>(0x77);
-  EXPECT_TRUE(comes_true([&] { return state == SeatState::working; }));
+  std::atomic<WorkerSlotState>& state = mailbox_->worker_slot(0).state;
+  ASSERT_TRUE(comes_true([&] { return state == WorkerSlotState::working; }));
+  state = static_cast<WorkerSlotState>(0x77);
+  EXPECT_TRUE(comes_true([&] { return state == WorkerSlotState::working; }));
 }
 
 TEST_F(WorkerLoopTest, EndsWhenToldAndWhenTheEngineIsGone) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
   const GroupJob it = job(0x3);
-  publish_job(*mailbox_, 1, &it, 1);  // both wait for a bell
+  publish_job(*mailbox_, 1, &it, 1);  // both wait for a doorbell
   workers_[0]->engine_dies();
   workers_[0]->join();
-  EXPECT_EQ(mailbox_->seat(0).pid.load(), 0U);
-  EXPECT_EQ(mailbox_->seat(0).state.load(), SeatState::empty);
+  EXPECT_EQ(mailbox_->worker_slot(0).pid.load(), 0U);
+  EXPECT_EQ(mailbox_->worker_slot(0).state.load(), WorkerSlotState::empty);
   stop_workers(*mailbox_);
   workers_[1]->join();
   EXPECT_TRUE(quiet(*mailbox_, 0x3, 1));
 }
 
-TEST_F(WorkerLoopTest, EndsWhenItsSeatNamesAnotherProcess) {
+TEST_F(WorkerLoopTest, EndsWhenItsWorkerSlotNamesAnotherProcess) {
   start_workers(2, {.spin_ms = 0, .peer_ms = kPatientMs});
-  mailbox_->seat(0).pid = 4711;
-  mailbox_->seat(1).pid = 0;
+  mailbox_->worker_slot(0).pid = 4711;
+  mailbox_->worker_slot(1).pid = 0;
   for (const auto& worker : workers_) worker->join();
-  EXPECT_EQ(mailbox_->seat(0).pid.load(), 4711U);  // whoever it is keeps it
-  mailbox_->seat(0).pid = 0;
+  EXPECT_EQ(mailbox_->worker_slot(0).pid.load(), 4711U);  // whoever it is keeps it
+  mailbox_->worker_slot(0).pid = 0;
 }
 
 TEST_F(WorkerLoopTest, StartsBehindTheJobsOfItsPredecessor) {
@@ -362,15 +369,15 @@ TEST_F(WorkerLoopTest, StartsBehindTheJobsOfItsPredecessor) {
   publish_job(*mailbox_, 2, &it, 1);
   offer(2, it, Ticket::cpu);
   ASSERT_TRUE(answered(2, it));
-  EXPECT_TRUE(comes_true([&] { return mailbox_->seat(0).jobs.load() == 1; }));
+  EXPECT_TRUE(comes_true([&] { return mailbox_->worker_slot(0).jobs.load() == 1; }));
 }
 
-TEST_F(WorkerLoopTest, TakesOnlyAnEmptySeat) {
+TEST_F(WorkerLoopTest, TakesOnlyAnEmptyWorkerSlot) {
   start_workers(1);
-  const auto second = WorkerLoop::create(*mailbox_, case_.arena(), {.seat = 0});
+  const auto second = WorkerLoop::create(*mailbox_, case_.arena(), {.worker_slot = 0});
   EXPECT_EQ(second.status().code(), StatusCode::already_exists);
   EXPECT_THAT(second.status().message(), HasSubstr("seat 0 is taken by process"));
-  const auto beyond = WorkerLoop::create(*mailbox_, case_.arena(), {.seat = 4});
+  const auto beyond = WorkerLoop::create(*mailbox_, case_.arena(), {.worker_slot = 4});
   EXPECT_EQ(beyond.status().code(), StatusCode::invalid_argument);
 }
 

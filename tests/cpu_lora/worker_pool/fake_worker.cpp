@@ -1,14 +1,15 @@
-// Stands in for `tandem worker`: takes its seat and behaves as the name of its arena says, which is
-// no region here but "BEHAVIOUR" or "SEAT=BEHAVIOUR,SEAT=BEHAVIOUR": unnamed seats are "good".
+// Stands in for `tandem worker`: takes its worker slot and behaves as the name of its arena says,
+// which is no region here but "BEHAVIOUR" or "SEAT=BEHAVIOUR,SEAT=BEHAVIOUR": unnamed worker_slots
+// are "good".
 //
 //   good      beats, leaves every job behind, ends when it is told to or its engine is gone
 //   exit-3    ends at once
 //   brief     works for a moment, then ends with 4
 //   mute      works without a heartbeat
-//   unready   takes its seat and never says that it works
+//   unready   takes its worker slot and never says that it works
 //   behind    never makes progress
 //   deaf      good, but never ends by itself
-//   squatter  good for a moment, then writes a pid that is nobody's into its seat
+//   squatter  good for a moment, then writes a pid that is nobody's into its worker slot
 #include <unistd.h>
 
 #include <chrono>
@@ -27,29 +28,30 @@ namespace {
 constexpr int kBadUsage = 64;
 constexpr auto kMoment = std::chrono::milliseconds(20);
 
-std::string behaviour_of(const std::string& script, int seat) {
+std::string behaviour_of(const std::string& script, int worker_slot) {
   if (script.find('=') == std::string::npos) return script;
   std::stringstream rules(script);
   for (std::string rule; std::getline(rules, rule, ',');) {
     const std::size_t equals = rule.find('=');
-    if (std::stoi(rule.substr(0, equals)) == seat) return rule.substr(equals + 1);
+    if (std::stoi(rule.substr(0, equals)) == worker_slot) return rule.substr(equals + 1);
   }
   return "good";
 }
 
-int sit(Mailbox& mailbox, Seat& seat, const std::string& behaviour, pid_t engine) {
-  seat.progress.store(mailbox.inbox().published.load(), std::memory_order_release);
-  if (behaviour != "unready") seat.state.store(SeatState::working, std::memory_order_release);
+int sit(Mailbox& mailbox, WorkerSlot& worker_slot, const std::string& behaviour, pid_t engine) {
+  worker_slot.progress.store(mailbox.inbox().published.load(), std::memory_order_release);
+  if (behaviour != "unready")
+    worker_slot.state.store(WorkerSlotState::working, std::memory_order_release);
   const auto begin = std::chrono::steady_clock::now();
   while (true) {
     const bool over = mailbox.inbox().stop.load() != 0 || ::getppid() != engine;
     if (over && behaviour != "deaf") return 0;
     const bool later = std::chrono::steady_clock::now() - begin > kMoment;
     if (behaviour == "brief" && later) return 4;
-    if (behaviour == "squatter" && later) seat.pid.store(1U << 30);
-    if (behaviour != "mute") seat.heartbeat.fetch_add(1);
+    if (behaviour == "squatter" && later) worker_slot.pid.store(1U << 30);
+    if (behaviour != "mute") worker_slot.heartbeat.fetch_add(1);
     if (behaviour != "behind") {
-      seat.progress.store(mailbox.inbox().published.load(), std::memory_order_release);
+      worker_slot.progress.store(mailbox.inbox().published.load(), std::memory_order_release);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -72,15 +74,15 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", mailbox.status().message().c_str());
     return 5;
   }
-  Seat& seat = mailbox->seat(index);
+  WorkerSlot& worker_slot = mailbox->worker_slot(index);
   std::uint32_t nobody = 0;
   const auto own = static_cast<std::uint32_t>(::getpid());
-  if (!seat.pid.compare_exchange_strong(nobody, own)) return 6;
-  seat.cpu.store(static_cast<std::uint32_t>(std::stoi(flags["--cpu"])));
-  seat.state.store(SeatState::starting);
-  const int result = sit(*mailbox, seat, behaviour, std::stoi(flags["--engine-pid"]));
-  seat.state.store(SeatState::empty);
-  seat.pid.store(0, std::memory_order_release);
+  if (!worker_slot.pid.compare_exchange_strong(nobody, own)) return 6;
+  worker_slot.cpu.store(static_cast<std::uint32_t>(std::stoi(flags["--cpu"])));
+  worker_slot.state.store(WorkerSlotState::starting);
+  const int result = sit(*mailbox, worker_slot, behaviour, std::stoi(flags["--engine-pid"]));
+  worker_slot.state.store(WorkerSlotState::empty);
+  worker_slot.pid.store(0, std::memory_order_release);
   return result;
 }
 

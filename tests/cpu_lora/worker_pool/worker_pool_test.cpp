@@ -69,9 +69,9 @@ class WorkerPoolTest : public ::testing::Test {
     ASSERT_TRUE(pool_->wait_until_live(kLongS));
   }
 
-  WorkerStatus worker(int seat) const {
+  WorkerStatus worker(int worker_slot) const {
     for (const WorkerStatus& each : pool_->status()) {
-      if (each.seat == seat) return each;
+      if (each.worker_slot == worker_slot) return each;
     }
     return {};
   }
@@ -83,23 +83,23 @@ class WorkerPoolTest : public ::testing::Test {
     publish_job(*mailbox_, sequence, &job, 1);
   }
 
-  bool is_live(int seat) const { return (pool_->live(0) >> seat & 1) != 0; }
+  bool is_live(int worker_slot) const { return (pool_->live(0) >> worker_slot & 1) != 0; }
 
   // Another one has come in the place of `pid`.
-  bool is_replaced(int seat, pid_t pid) {
+  bool is_replaced(int worker_slot, pid_t pid) {
     return eventually([&] {
-      const WorkerStatus now = worker(seat);
-      return now.pid != 0 && now.pid != pid && is_live(seat);
+      const WorkerStatus now = worker(worker_slot);
+      return now.pid != 0 && now.pid != pid && is_live(worker_slot);
     });
   }
 
   // Not a child of the pool, as `tandem pin apply` starts them.
-  ChildProcess start_foreign(int seat, const std::string& behaviour) {
+  ChildProcess start_foreign(int worker_slot, const std::string& behaviour) {
     auto child = ChildProcess::start(
         {.program = FAKE_WORKER,
          .arguments = {"fake", "worker", "--inbox", mailbox_->inbox_region().name(), "--outbox",
                        mailbox_->outbox_region().name(), "--arena", behaviour, "--seat",
-                       std::to_string(seat), "--cpu", "9", "--node", "0", "--spin-ms", "1",
+                       std::to_string(worker_slot), "--cpu", "9", "--node", "0", "--spin-ms", "1",
                        "--engine-pid", std::to_string(::getpid())},
          .environment = harmless_environment()});
     EXPECT_TRUE(child.ok()) << child.status().message();
@@ -116,12 +116,12 @@ TEST_F(WorkerPoolTest, StartsAWorkerForEachCoreThatIsNamed) {
   EXPECT_EQ(pool_->live(0), 0b11U);
   const std::vector<WorkerStatus> all = pool_->status();
   ASSERT_EQ(all.size(), 2U);
-  for (int seat = 0; seat < 2; ++seat) {
-    const WorkerStatus& one = all[static_cast<std::size_t>(seat)];
-    EXPECT_EQ(one.seat, seat);
-    EXPECT_EQ(one.cpu, seat == 0 ? 4 : 7);
-    EXPECT_EQ(mailbox_->seat(seat).cpu.load(), seat == 0 ? 4U : 7U);
-    EXPECT_EQ(static_cast<std::uint32_t>(one.pid), mailbox_->seat(seat).pid.load());
+  for (int worker_slot = 0; worker_slot < 2; ++worker_slot) {
+    const WorkerStatus& one = all[static_cast<std::size_t>(worker_slot)];
+    EXPECT_EQ(one.worker_slot, worker_slot);
+    EXPECT_EQ(one.cpu, worker_slot == 0 ? 4 : 7);
+    EXPECT_EQ(mailbox_->worker_slot(worker_slot).cpu.load(), worker_slot == 0 ? 4U : 7U);
+    EXPECT_EQ(static_cast<std::uint32_t>(one.pid), mailbox_->worker_slot(worker_slot).pid.load());
     EXPECT_TRUE(one.ours);
     EXPECT_FALSE(one.left_out);
     EXPECT_EQ(one.restarts, 0U);
@@ -146,7 +146,7 @@ TEST_F(WorkerPoolTest, MovesWorkersWhoseCoresAreTakenAway) {
   stage = 1;
   EXPECT_TRUE(is_replaced(1, moved));
   EXPECT_EQ(worker(1).cpu, 5);
-  EXPECT_EQ(mailbox_->seat(1).cpu.load(), 5U);
+  EXPECT_EQ(mailbox_->worker_slot(1).cpu.load(), 5U);
   EXPECT_THAT(worker(1).last_end, HasSubstr("may not run on core 7 any more; it goes to core 5"));
   stage = 2;
   EXPECT_TRUE(eventually([&] { return worker(1).pid == 0 && !is_live(1); }));
@@ -179,7 +179,7 @@ TEST_F(WorkerPoolTest, KeepsTheWorkersOfTwoMailboxesApart) {
   pool_.reset();
 }
 
-TEST_F(WorkerPoolTest, RefusesMoreCoresThanSeatsAndCoresNamedTwice) {
+TEST_F(WorkerPoolTest, RefusesMoreCoresThanWorkerSlotsAndCoresNamedTwice) {
   options_.groups[0].cpus = {1, 2, 3, 4};
   EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("4 CPU workers"));
   EXPECT_THAT(WorkerPool::start(options_).status().message(), HasSubstr("3 seats"));
@@ -215,14 +215,14 @@ TEST_F(WorkerPoolTest, ReplacesAWorkerThatIsKilled) {
   EXPECT_EQ(worker(0).pid, other);
 }
 
-TEST_F(WorkerPoolTest, TakesADeadWorkersSeatAwayAtOnce) {
+TEST_F(WorkerPoolTest, TakesADeadWorkersWorkerSlotAwayAtOnce) {
   options_.first_pause_ms = options_.last_pause_ms = 1e7;
   start_and_wait("behind");
   publish(1);
   EXPECT_FALSE(quiet(*mailbox_, 1, 1));
   ASSERT_EQ(::kill(worker(0).pid, SIGKILL), 0);
   EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 1, 1); }));
-  EXPECT_EQ(mailbox_->seat(0).state.load(), SeatState::empty);
+  EXPECT_EQ(mailbox_->worker_slot(0).state.load(), WorkerSlotState::empty);
   EXPECT_EQ(pool_->live(0), 0b10U);
   EXPECT_EQ(worker(0).pid, 0);
 }
@@ -293,46 +293,46 @@ TEST_F(WorkerPoolTest, KillsAWorkerThatIsNeverReady) {
   EXPECT_EQ(pool_->live(0), 0U);
 }
 
-TEST_F(WorkerPoolTest, KillsAWorkerThatWritesAnotherPidIntoItsSeatAndTakesTheSeatBack) {
+TEST_F(WorkerPoolTest, KillsAWorkerThatWritesAnotherPidIntoItsWorkerSlotAndTakesTheWorkerSlotBack) {
   options_.heartbeat_ms = 30;
   options_.max_deaths = 2;
   options_.groups[0].cpus = {4};
   start("squatter");
   EXPECT_TRUE(eventually([&] { return worker(0).left_out; }));
-  EXPECT_TRUE(eventually([&] { return mailbox_->seat(0).pid.load() == 0; }));
+  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(0).pid.load() == 0; }));
 }
 
-TEST_F(WorkerPoolTest, TakesASeatAwayFromAPidThatIsNoWorker) {
+TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromAPidThatIsNoWorker) {
   options_.heartbeat_ms = 30;
   auto sleeper = ChildProcess::start({.program = "/bin/sleep", .arguments = {"sleep", "100"}});
   ASSERT_TRUE(sleeper.ok());
-  mailbox_->seat(2).pid.store(static_cast<std::uint32_t>(sleeper->pid()));
+  mailbox_->worker_slot(2).pid.store(static_cast<std::uint32_t>(sleeper->pid()));
   start();
-  EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
+  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
   EXPECT_FALSE(sleeper->has_ended());  // it was no worker: it is left alone
 }
 
-TEST_F(WorkerPoolTest, TakesASeatAwayFromOtherSeatsWorkersAndFromItself) {
+TEST_F(WorkerPoolTest, TakesAWorkerSlotAwayFromOtherWorkerSlotsWorkersAndFromItself) {
   start_and_wait();
   const pid_t good = worker(0).pid;
   for (const pid_t pid : {::getpid(), good}) {
-    mailbox_->seat(2).pid.store(static_cast<std::uint32_t>(pid));
+    mailbox_->worker_slot(2).pid.store(static_cast<std::uint32_t>(pid));
     const std::uint64_t sequence = mailbox_->inbox().published.load() + 1;
     publish(sequence);
     ASSERT_TRUE(eventually([&] { return quiet(*mailbox_, 0b11, sequence); }));
     pool_->clear(0, sequence);  // its progress is overdue, and nobody is killed for it
-    EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
+    EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
   }
   EXPECT_EQ(worker(0).pid, good);
   EXPECT_EQ(worker(0).restarts, 0U);
 }
 
-TEST_F(WorkerPoolTest, HoldsASeatUntilItsWorkerHasEndedWhateverTheSeatSays) {
+TEST_F(WorkerPoolTest, HoldsAWorkerSlotUntilItsWorkerHasEndedWhateverTheWorkerSlotSays) {
   start_and_wait("0=behind");
   const pid_t behind = worker(0).pid;
   ASSERT_EQ(pool_->live(0), 0b11U);
   publish(1);
-  mailbox_->seat(0).pid.store(0);
+  mailbox_->worker_slot(0).pid.store(0);
   EXPECT_TRUE(quiet(*mailbox_, 1, 1));
   EXPECT_FALSE(quiet(*mailbox_, 1, 1, pool_->held(0)));
   pool_->clear(0, 1);
@@ -340,12 +340,12 @@ TEST_F(WorkerPoolTest, HoldsASeatUntilItsWorkerHasEndedWhateverTheSeatSays) {
   EXPECT_TRUE(is_gone(behind));
 }
 
-TEST_F(WorkerPoolTest, EndsSomebodyElsesWorkerThatLostItsSeat) {
+TEST_F(WorkerPoolTest, EndsSomebodyElsesWorkerThatLostItsWorkerSlot) {
   options_.heartbeat_ms = 200;
   start_and_wait();
   ChildProcess foreign = start_foreign(2, "deaf");
   EXPECT_TRUE(eventually([&] { return is_live(2); }));
-  mailbox_->seat(2).pid.store(0);
+  mailbox_->worker_slot(2).pid.store(0);
   EXPECT_NE(pool_->held(0) & 0b100, 0U);
   EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
   EXPECT_TRUE(eventually([&] { return (pool_->held(0) & 0b100) == 0; }));
@@ -397,7 +397,7 @@ TEST_F(WorkerPoolTest, LetsSomebodyElsesWorkerWorkAndDoesNotReplaceIt) {
   EXPECT_EQ(worker(2).cpu, 9);
   foreign.kill(SIGKILL);
   EXPECT_TRUE(eventually([&] { return foreign.has_ended(); }));
-  EXPECT_TRUE(eventually([&] { return mailbox_->seat(2).pid.load() == 0; }));
+  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(2).pid.load() == 0; }));
   EXPECT_FALSE(is_live(2));
   EXPECT_TRUE(eventually([&] { return pool_->status().size() == 2; }));
 }
@@ -409,7 +409,7 @@ TEST_F(WorkerPoolTest, LeavesSomebodyElsesStoppedWorkerOutUntilItGoesOn) {
   EXPECT_TRUE(eventually([&] { return is_live(2); }));
   foreign.kill(SIGSTOP);
   EXPECT_TRUE(eventually([&] { return !is_live(2); }));
-  EXPECT_EQ(mailbox_->seat(2).pid.load(), static_cast<std::uint32_t>(foreign.pid()));
+  EXPECT_EQ(mailbox_->worker_slot(2).pid.load(), static_cast<std::uint32_t>(foreign.pid()));
   foreign.kill(SIGCONT);
   EXPECT_TRUE(eventually([&] { return is_live(2); }));
 }
@@ -425,10 +425,10 @@ TEST_F(WorkerPoolTest, ClearsSomebodyElsesWorkerToo) {
   EXPECT_TRUE(eventually([&] { return quiet(*mailbox_, 0b111, 1); }));
 }
 
-TEST_F(WorkerPoolTest, WaitsForASeatThatSomebodyElseHas) {
+TEST_F(WorkerPoolTest, WaitsForAWorkerSlotThatSomebodyElseHas) {
   options_.heartbeat_ms = 200;
   ChildProcess foreign = start_foreign(1, "good");
-  EXPECT_TRUE(eventually([&] { return mailbox_->seat(1).pid.load() != 0; }));
+  EXPECT_TRUE(eventually([&] { return mailbox_->worker_slot(1).pid.load() != 0; }));
   start_and_wait();
   EXPECT_EQ(worker(1).pid, foreign.pid());
   EXPECT_FALSE(worker(1).ours);
@@ -451,7 +451,7 @@ TEST_F(WorkerPoolTest, LeavesNoProcessBehind) {
 TEST_F(WorkerPoolTest, EndsWhileItsWorkersAreStarting) {
   start();
   pool_.reset();
-  EXPECT_EQ(mailbox_->seat(0).pid.load(), 0U);
+  EXPECT_EQ(mailbox_->worker_slot(0).pid.load(), 0U);
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);  // no child at all
 }
 
@@ -459,8 +459,8 @@ TEST_F(WorkerPoolTest, EndsWhileItsWorkersAreStarting) {
 TEST_F(WorkerPoolTest, EndsAtOnceAndQuietlyWithWorkersThatAreNotUpYet) {
   start("unready");
   EXPECT_TRUE(eventually([&] {
-    return mailbox_->seat(0).state.load() == SeatState::starting &&
-           mailbox_->seat(1).state.load() == SeatState::starting;
+    return mailbox_->worker_slot(0).state.load() == WorkerSlotState::starting &&
+           mailbox_->worker_slot(1).state.load() == WorkerSlotState::starting;
   }));
   const pid_t pid = worker(0).pid;
   ::testing::internal::CaptureStderr();

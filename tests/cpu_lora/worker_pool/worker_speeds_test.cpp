@@ -12,23 +12,23 @@ using ::testing::Each;
 
 class WorkerSpeedsTest : public ::testing::Test {
  protected:
-  static constexpr int kSeats = 4;
-  using Times = std::array<double, kSeats>;  // how many times as long; 0: takes no part
+  static constexpr int kWorkerSlots = 4;
+  using Times = std::array<double, kWorkerSlots>;  // how many times as long; 0: takes no part
 
   // As if the workers had computed so many jobs, by the weights there are, that take all of them
   // together so long.
   void compute(int jobs, const Times& times, double job_us = 160) {
     double sum = 0;
-    for (std::size_t i = 0; i < kSeats; ++i) {
+    for (std::size_t i = 0; i < kWorkerSlots; ++i) {
       if (times[i] > 0) sum += speeds_.weights()[i];
     }
-    for (std::size_t i = 0; i < kSeats; ++i) {
+    for (std::size_t i = 0; i < kWorkerSlots; ++i) {
       if (times[i] == 0) continue;
       const double part = speeds_.weights()[i] / sum;
-      Seat& seat = mailbox_.seat(static_cast<int>(i));
-      seat.shared_jobs += static_cast<unsigned>(jobs);
-      seat.shared_parts += static_cast<std::uint64_t>(part * kWholeJob * jobs);
-      seat.shared_ns += static_cast<std::uint64_t>(part * job_us * 1e3 * times[i] * jobs);
+      WorkerSlot& worker_slot = mailbox_.worker_slot(static_cast<int>(i));
+      worker_slot.shared_jobs += static_cast<unsigned>(jobs);
+      worker_slot.shared_parts += static_cast<std::uint64_t>(part * kWholeJob * jobs);
+      worker_slot.shared_ns += static_cast<std::uint64_t>(part * job_us * 1e3 * times[i] * jobs);
     }
   }
   void steps(int count, const Times& times) {
@@ -37,11 +37,11 @@ class WorkerSpeedsTest : public ::testing::Test {
       speeds_.look(mailbox_);
     }
   }
-  double weight(std::size_t seat) const {
-    return static_cast<double>(speeds_.weights()[seat]) / kEvenWeight;
+  double weight(std::size_t worker_slot) const {
+    return static_cast<double>(speeds_.weights()[worker_slot]) / kEvenWeight;
   }
 
-  Mailbox mailbox_ = Mailbox::create({DType::bf16, kSeats, 8, 64, 64, 8}, -1).value();
+  Mailbox mailbox_ = Mailbox::create({DType::bf16, kWorkerSlots, 8, 64, 64, 8}, -1).value();
   WorkerSpeeds speeds_;
 };
 
@@ -76,7 +76,7 @@ TEST_F(WorkerSpeedsTest, WaitUntilThereIsEnoughToCompare) {
 
 TEST_F(WorkerSpeedsTest, CompareOnlyThoseWhoHadTheSameJobs) {
   steps(6, {1, 1, 2, 2});
-  const SeatWeights before = speeds_.weights();
+  const WorkerSlotWeights before = speeds_.weights();
   // Two are left out of long jobs, as while an adapter is being read.
   for (int i = 0; i < 6; ++i) {
     compute(32, {1, 1, 0, 0}, 2000);
@@ -93,8 +93,8 @@ TEST_F(WorkerSpeedsTest, CompareOnlyThoseWhoHadTheSameJobs) {
 TEST_F(WorkerSpeedsTest, OfOneThatMakesThingsUpHarmNobodyElse) {
   for (int i = 0; i < 20; ++i) {
     compute(32, {1, 1, 1, 2});
-    mailbox_.seat(1).shared_ns.store(i % 2 == 0 ? ~0ULL : 0);
-    mailbox_.seat(1).shared_parts += i % 3 == 0 ? ~0ULL / 2 : 1ULL << 50;
+    mailbox_.worker_slot(1).shared_ns.store(i % 2 == 0 ? ~0ULL : 0);
+    mailbox_.worker_slot(1).shared_parts += i % 3 == 0 ? ~0ULL / 2 : 1ULL << 50;
     speeds_.look(mailbox_);
   }
   EXPECT_LE(weight(1), WorkerSpeeds::kFastest);
@@ -104,8 +104,8 @@ TEST_F(WorkerSpeedsTest, OfOneThatMakesThingsUpHarmNobodyElse) {
 
 TEST_F(WorkerSpeedsTest, OutliveJobsThatNobodyCounted) {
   steps(8, {1, 1, 1, 2});
-  mailbox_.seat(1).shared_jobs.store(~0ULL);
-  mailbox_.seat(2).shared_ns.store(0);
+  mailbox_.worker_slot(1).shared_jobs.store(~0ULL);
+  mailbox_.worker_slot(2).shared_ns.store(0);
   speeds_.look(mailbox_);
   steps(8, {1, 1, 1, 1});
   EXPECT_THAT(speeds_.weights(), Each(kEvenWeight));

@@ -15,16 +15,16 @@ constexpr std::uint64_t kAll = ~std::uint64_t{0};
 
 class WorkerWakesTest : public ::testing::Test {
  protected:
-  void sleep(std::initializer_list<int> seats) {
-    for (const int i : seats) mailbox_.seat(i).state = SeatState::sleeping;
+  void sleep(std::initializer_list<int> worker_slots) {
+    for (const int i : worker_slots) mailbox_.worker_slot(i).state = WorkerSlotState::sleeping;
   }
   // It says so; `lies_us`: and is wrong by so much.
-  void awake(int seat, std::int64_t lies_us = 0) {
+  void awake(int worker_slot, std::int64_t lies_us = 0) {
     const std::chrono::nanoseconds at = (now_ + microseconds(lies_us)).time_since_epoch();
-    mailbox_.seat(seat).woke_ns = static_cast<std::uint64_t>(at.count());
-    mailbox_.seat(seat).state = SeatState::working;
+    mailbox_.worker_slot(worker_slot).woke_ns = static_cast<std::uint64_t>(at.count());
+    mailbox_.worker_slot(worker_slot).state = WorkerSlotState::working;
   }
-  void rouse(std::uint64_t undisturbed = kAll) { wakes_.note_rousing(mailbox_, undisturbed, now_); }
+  void wake(std::uint64_t undisturbed = kAll) { wakes_.note_waking(mailbox_, undisturbed, now_); }
   void pass(int us) {
     now_ += microseconds(us);
     wakes_.look(mailbox_, now_);
@@ -34,7 +34,7 @@ class WorkerWakesTest : public ::testing::Test {
   // `last_us`.
   void wake_after(int first_us, int last_us) {
     sleep({0, 1});
-    rouse();
+    wake();
     now_ += microseconds(first_us);
     awake(0);
     now_ += microseconds(last_us - first_us);
@@ -57,7 +57,7 @@ TEST_F(WorkerWakesTest, GuessUntilSomethingWasSeen) {
   sleep({2});
   EXPECT_EQ(sleepers(mailbox_), 4U);
   EXPECT_DOUBLE_EQ(awake_in(), WorkerWakes::kFirstGuessS);
-  rouse();
+  wake();
   pass(3000);
   EXPECT_DOUBLE_EQ(awake_in(), 3e-3) << "as long again";
 }
@@ -67,7 +67,7 @@ TEST_F(WorkerWakesTest, ExpectTheLastOfThoseThatSleep) {
   wake_after(100, 3000);
   sleep({0, 1});
   EXPECT_NEAR(awake_in(), 2e-3, 1e-9);
-  mailbox_.seat(1).state = SeatState::working;
+  mailbox_.worker_slot(1).state = WorkerSlotState::working;
   EXPECT_NEAR(awake_in(), 100e-6, 1e-9) << "the other one takes less";
 }
 
@@ -76,7 +76,7 @@ TEST_F(WorkerWakesTest, ExpectOfWhoHasNotComeYetWhatThoseTookThatWereAsLate) {
   wake_after(100, 1000);
   wake_after(100, 3000);
   sleep({0, 1});
-  rouse();
+  wake();
   pass(500);
   EXPECT_NEAR(awake_in(), (0.5e-3 + 2.5e-3) / 2, 1e-9);
   awake(0);
@@ -89,7 +89,7 @@ TEST_F(WorkerWakesTest, ExpectOfWhoHasNotComeYetWhatThoseTookThatWereAsLate) {
 TEST_F(WorkerWakesTest, LearnNothingOfThoseWhoseCoresOthersWant) {
   wake_after(100, 200);
   sleep({0, 1});
-  rouse(1);
+  wake(1);
   now_ += microseconds(300);
   awake(0);
   pass(5000);
@@ -109,11 +109,11 @@ TEST_F(WorkerWakesTest, TellWhatTheLastOneTakesAsARule) {
 TEST_F(WorkerWakesTest, AreDrowsyForAWhile) {
   const auto drowsy_for = [&] { return wakes_.drowsy_for(sleepers(mailbox_), now_); };
   EXPECT_EQ(drowsy_for(), 0) << "nobody slept";
-  rouse();
+  wake();
   EXPECT_EQ(drowsy_for(), 0) << "nor was there anybody to wake";
   sleep({0, 1});
   EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "if they are woken now";
-  rouse(0);  // whatever is learnt of it
+  wake(0);  // whatever is learnt of it
   pass(100);
   EXPECT_DOUBLE_EQ(drowsy_for(), WorkerWakes::kDrowsyS) << "they sleep still";
   awake(0), awake(1);
@@ -132,8 +132,8 @@ TEST_F(WorkerWakesTest, ForgetWhatWasLongAgo) {
 
 TEST_F(WorkerWakesTest, WaitNoLongerForWhoIsHeldUpOrGone) {
   sleep({0, 1});
-  rouse();
-  mailbox_.seat(1).state = SeatState::empty;
+  wake();
+  mailbox_.worker_slot(1).state = WorkerSlotState::empty;
   pass(100);
   pass(static_cast<int>(WorkerWakes::kMostS * 1e6));
   EXPECT_DOUBLE_EQ(awake_in(), WorkerWakes::kFirstGuessS) << "that says nothing of the next time";
@@ -148,15 +148,15 @@ TEST_F(WorkerWakesTest, WaitNoLongerForWhoIsHeldUpOrGone) {
 TEST_F(WorkerWakesTest, BelieveNobodyMoreThanThereWasTime) {
   for (const std::int64_t lies_us : {-1'000'000'000, -1, 1'000'000'000}) {
     sleep({3});
-    rouse();
+    wake();
     now_ += microseconds(400);
     awake(3, lies_us);
     pass(0);
   }
-  mailbox_.seat(3).state = SeatState::sleeping;
+  mailbox_.worker_slot(3).state = WorkerSlotState::sleeping;
   EXPECT_NEAR(awake_in(), 399.5e-6, 1e-9) << "399 and 400; before it was woken it did not wake";
-  rouse();
-  mailbox_.seat(3).woke_ns = ~std::uint64_t{0};
+  wake();
+  mailbox_.worker_slot(3).woke_ns = ~std::uint64_t{0};
   pass(100);
   EXPECT_LE(awake_in(), 400e-6 + 1e-9);
 }

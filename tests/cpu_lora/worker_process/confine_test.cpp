@@ -111,14 +111,14 @@ TEST(Confine, LeavesAWorkerAllItNeeds) {
     const auto watch = EngineWatch::open(engine);
     if (!opened || !watch || !bind_to_cpu(-1).ok()) ::_exit(90);
     prefer_memory_of(0);
-    auto loop = WorkerLoop::create(*opened, it.arena(), {.seat = 0, .spin_ms = 0});
+    auto loop = WorkerLoop::create(*opened, it.arena(), {.worker_slot = 0, .spin_ms = 0});
     if (!loop) ::_exit(91);
     if (!confine_this_process()) ::_exit(92);
     const std::atomic<bool> never{false};
     loop->run(never, [&] { return watch->alive(); });
     ::_exit(0);
   }
-  Seat& seat = mailbox->seat(0);
+  WorkerSlot& worker_slot = mailbox->worker_slot(0);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const auto comes_true = [&](auto condition) {
     while (!condition()) {
@@ -127,14 +127,14 @@ TEST(Confine, LeavesAWorkerAllItNeeds) {
     }
     return true;
   };
-  EXPECT_TRUE(comes_true([&] { return seat.state.load() == SeatState::sleeping; }));
+  EXPECT_TRUE(comes_true([&] { return worker_slot.state.load() == WorkerSlotState::sleeping; }));
   const GroupJob job = it.job(0x1, JobSplit::columns);
   const std::vector<std::byte> x = it.x();
   std::memcpy(mailbox->x_of(0), x.data(), x.size());
   publish_job(*mailbox, 1, &job, 1);
   wake_workers(*mailbox);
-  mailbox->bells()[0].value.store(bell_of(1, Ticket::cpu), std::memory_order_release);
-  EXPECT_TRUE(comes_true([&] { return seat.done[0].load(std::memory_order_acquire) == 1; }));
+  mailbox->doorbells()[0].value.store(doorbell_of(1, Ticket::cpu), std::memory_order_release);
+  EXPECT_TRUE(comes_true([&] { return worker_slot.done[0].load(std::memory_order_acquire) == 1; }));
   EXPECT_EQ(it.check_y(mailbox->y_of(0), std::byte{0}), "");
   stop_workers(*mailbox);
   int status = -1;

@@ -151,7 +151,7 @@ class ArrivingAdapters : public ::testing::Test {
     return condition();
   }
   std::uint64_t worker_jobs() const {
-    return mailbox_->seat(0).jobs.load() + mailbox_->seat(1).jobs.load();
+    return mailbox_->worker_slot(0).jobs.load() + mailbox_->worker_slot(1).jobs.load();
   }
   // All but the last byte has come, it is shown, and a worker has computed a layer for a request.
   std::unique_ptr<Generation> compute_from(Sender& sender) {

@@ -248,7 +248,7 @@ TEST_F(ExecutorTest, TellsWhenToPlanBehindAStepWhoseTimeIsKnown) {
 TEST_F(ExecutorTest, CostsAreLearntFromWhatTheDeviceSaysThatStepsTook) {
   HandoffOptions handoff;
   handoff.groups.resize(1);
-  handoff.groups[0].spare_seats = 1;
+  handoff.groups[0].spare_worker_slots = 1;
   handoff.start_workers = &WorkerPool::start;  // somebody else may: nobody does
   executor_.reset();
   make_executor(handoff);
@@ -261,7 +261,7 @@ TEST_F(ExecutorTest, CostsAreLearntFromWhatTheDeviceSaysThatStepsTook) {
   EXPECT_EQ(learning.observed, 3U) << "an hour is no time for a layer";
 }
 
-TEST_F(ExecutorTest, AFailureOfTheDeviceVoidsTheStepsBehindIt) {
+TEST_F(ExecutorTest, AFailureOfTheDeviceTimedOutTheStepsBehindIt) {
   const Tokens before = decode(0, 3);
   device_.fail_sample(0);
   executor_->enqueue(Plan().add(1, 0, kPrompt));

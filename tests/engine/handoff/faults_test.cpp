@@ -77,8 +77,8 @@ std::vector<std::uint64_t> jobs_of(const std::vector<const Mailbox*>& mailboxes)
   std::vector<std::uint64_t> jobs;
   for (const Mailbox* mailbox : mailboxes) {
     std::uint64_t& sum = jobs.emplace_back(0);
-    for (std::uint32_t i = 0; i < mailbox->shape().num_seats; ++i) {
-      sum += mailbox->seat(static_cast<int>(i)).jobs;
+    for (std::uint32_t i = 0; i < mailbox->shape().num_worker_slots; ++i) {
+      sum += mailbox->worker_slot(static_cast<int>(i)).jobs;
     }
   }
   return jobs;
@@ -172,7 +172,7 @@ TEST_P(Faults, CostClientsNothingButTime) {
   if (fault.silent == 0) return;
   unsigned round = 0;
   EXPECT_TRUE(goes_on_until(*served, round, [](const EngineStats& stats) {
-    return stats.handoff_voids > 0 && stats.replays > 0;
+    return stats.handoff_timed_out > 0 && stats.replays > 0;
   }));
   // The dead are replaced: workers compute again.
   served->faults.silent = 0;
@@ -233,7 +233,7 @@ TEST_P(TwoNodes, BothComputeWhatLiesOnThem) {
   answer_until([&] { return jobs()[0] > 0 && jobs()[1] > 0; });
   EXPECT_GT(jobs()[0], 0U);
   EXPECT_GT(jobs()[1], 0U);
-  EXPECT_EQ(served_->engine->stats().handoff_voids, 0U);
+  EXPECT_EQ(served_->engine->stats().handoff_timed_out, 0U);
   expect_nothing_left(*served_);
 }
 

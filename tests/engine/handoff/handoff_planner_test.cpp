@@ -15,7 +15,7 @@ namespace tandem::test {
 namespace {
 
 constexpr double kStandsStill_s = 20e-3;
-constexpr std::array<std::uint64_t, 1> kBothSeats = {3};
+constexpr std::array<std::uint64_t, 1> kBothWorkerSlots = {3};
 constexpr std::array<MailboxWorkers, 1> kBothWorkers = {{{.all = 3}}};
 
 // Many that took so long; returned is how long one is expected to take then.
@@ -152,7 +152,7 @@ TEST_F(HandoffPlannerTest, OrdersLoadsForThoseWhoAreAwakeWhereTheOthersTakeLonge
 TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
-  planner.note_workers(kBothSeats);
+  planner.note_workers(kBothWorkerSlots);
   const double usual = see_steps(planner, 0.010);
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
   planner.note_workers(one);
@@ -161,30 +161,30 @@ TEST_F(HandoffPlannerTest, KnowsAgainWhatItKnewBeforeAWorkerWasMissing) {
   planner.note_workers(one);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual) << "one of two is back";
   see_steps(planner, 0.040);
-  planner.note_workers(kBothSeats);
+  planner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
   const double slow = see_steps(planner, 0.040);
-  planner.note_workers(kBothSeats);
+  planner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(planner.step_time(8), slow) << "nobody was missing";
 
   // Faults soon after others find what was known before those; later ones what is known then.
   planner.note_workers(one);
-  planner.note_workers(kBothSeats);
+  planner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(planner.step_time(8), usual);
   const double later = see_steps(planner, 0.040);
   clock.advance(std::chrono::minutes(2));
   planner.note_workers(one);
   see_steps(planner, 0.100);
-  planner.note_workers(kBothSeats);
+  planner.note_workers(kBothWorkerSlots);
   EXPECT_DOUBLE_EQ(planner.step_time(8), later);
 }
 
-// A seat that nobody takes any more: faults of others are those of a whole fleet.
+// A worker slot that nobody takes any more: faults of others are those of a whole fleet.
 TEST_F(HandoffPlannerTest, ForgetsNothingForAWorkerThatHasBeenGoneForLong) {
   ManualClock clock;
   HandoffPlanner planner(read_.config, 1, false, options_, *read_.host, clock);
   const std::array<std::uint64_t, 1> one = {1}, none = {0};
-  planner.note_workers(kBothSeats);
+  planner.note_workers(kBothWorkerSlots);
   const double before = see_steps(planner, 0.010);
   planner.note_workers(one);
   const double since = see_steps(planner, 0.040);

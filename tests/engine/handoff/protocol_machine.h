@@ -148,11 +148,11 @@ class Machine {
     int group = 0;
     for (int r = 0; r < scenario_.requests; ++r) {
       if (step.kind[r] == Kind::none) continue;
-      const bool voided = step.kind[r] == Kind::cold && has(step.voids, group++);
+      const bool voided = step.kind[r] == Kind::cold && has(step.timed_out, group++);
       Request& request = next.requests[r];
       if (voided) next.box_broken = 1;
       if (has(step.discard, r) && !is(Rule::later_steps_are_kept)) continue;
-      if (voided && !is(Rule::voids_are_kept)) {
+      if (voided && !is(Rule::timed_out_are_kept)) {
         request.phase = Phase::replay;
         request.enqueued = request.confirmed;
         if (s.steps[1].present != 0) next.steps[1].discard |= bit(r);
@@ -257,10 +257,10 @@ class Machine {
       case Op::copy:
         next.op = Op::ring;
         decide(next, r);
-        is(Rule::bell_before_the_rows) ? ring(next, step) : write_rows(next, step);
+        is(Rule::doorbell_before_the_rows) ? ring(next, step) : write_rows(next, step);
         return emit("offer", next, nullptr);
       case Op::ring:
-        is(Rule::bell_before_the_rows) ? write_rows(next, step) : ring(next, step);
+        is(Rule::doorbell_before_the_rows) ? write_rows(next, step) : ring(next, step);
         ++next.group;
         next.op = Op::copy;
         return emit("offer, bell", next, nullptr);
@@ -291,8 +291,8 @@ class Machine {
   }
 
   void ring(State& s, const Step& step) const {
-    s.bell[s.group] = job_of(s, step);
-    s.bell_call[s.group] = s.tickets[s.group];
+    s.doorbell[s.group] = job_of(s, step);
+    s.doorbell_call[s.group] = s.tickets[s.group];
   }
 
   void lora(State& s, Step& step) const {
@@ -331,7 +331,7 @@ class Machine {
   }
 
   static void void_group(State& s, Step& step) {
-    step.voids |= bit(s.group);
+    step.timed_out |= bit(s.group);
     s.broken = 1;
     ++s.group;
   }
@@ -420,7 +420,7 @@ class Machine {
         self.group = 0;
         return "read_job";
       case At::in_job:
-        return wait_for_bell(s, w, self);
+        return wait_for_doorbell(s, w, self);
       case At::rung:
         self.held = s.x[self.group];
         self.at = At::has_x;
@@ -439,14 +439,14 @@ class Machine {
     }
   }
 
-  const char* wait_for_bell(const State& s, int w, Worker& self) const {
+  const char* wait_for_doorbell(const State& s, int w, Worker& self) const {
     const JobWords& job = s.jobs.at(self.next);
     const bool over = self.group == kGroups || job.request[self.group] == 0;
     if (over || !has(job.workers, w)) return leave(self);
-    const u8 bell = s.bell[self.group];
-    if (bell < self.next) return nullptr;
-    if (bell > self.next) return leave(self);  // too late for it
-    if (s.bell_call[self.group] == Call::cpu) {
+    const u8 doorbell = s.doorbell[self.group];
+    if (doorbell < self.next) return nullptr;
+    if (doorbell > self.next) return leave(self);  // too late for it
+    if (s.doorbell_call[self.group] == Call::cpu) {
       self.at = At::rung;
     } else {
       ++self.group;

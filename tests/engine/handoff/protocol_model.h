@@ -7,8 +7,9 @@
 //            steps under way
 //   load     per layer: copy_to_device, then set_flag of the ready word
 //   device   per layer: wait (for what is not handed over), offer (for each group: ticket and rows,
-//            then the bell), lora, accept (for each group: answers or deadline, then the sum)
-//   worker   read_job, wait_for_bell, read_x, write_y, store_done, leave; reap and restart after it
+//            then the doorbell), lora, accept (for each group: answers or deadline, then the sum)
+//   worker   read_job, wait_for_doorbell, read_x, write_y, store_done, leave; reap and restart
+//   after it
 //            is dead
 //
 // A stalled worker may go on later, or never; one that was sent SIGKILL may act until it is reaped;
@@ -35,11 +36,11 @@ enum class Rule {
   done_may_be_later,         // accept takes done >= the job for an answer
   ready_before_the_copy,     // the load's flag is set before its bytes are there
   any_ready_word_counts,     // whatever generation it holds
-  bell_before_the_rows,      // offer rings before x is in the mailbox
+  doorbell_before_the_rows,  // offer rings before x is in the mailbox
   lora_ignores_tickets,      // and adds groups that workers compute
   reuse_before_quiet,        // a broken mailbox is opened at once
-  dead_until_reaped,         // a seat counts as empty when its worker was sent SIGKILL
-  voids_are_kept,            // the engine keeps rows of void groups
+  dead_until_reaped,         // a worker slot counts as empty when its worker was sent SIGKILL
+  timed_out_are_kept,        // the engine keeps rows of void groups
   later_steps_are_kept,      // and those of a step that was under way behind a void one
   accept_waits_for_ever,     // no deadline
   quiet_trusts_progress,     // of any value

@@ -32,9 +32,9 @@ struct Step {
   u8 present, ended, first_job, workers;
   std::array<Kind, kRequests> kind;
   std::array<std::array<u8, kLayers>, kRequests> added;
-  u8 wrong;    // requests with a delta that is not theirs
-  u8 voids;    // groups
-  u8 discard;  // requests that were voided in the step before
+  u8 wrong;      // requests with a delta that is not theirs
+  u8 timed_out;  // groups
+  u8 discard;    // requests that were voided in the step before
 };
 
 struct Worker {
@@ -57,8 +57,8 @@ struct State {
   u8 box_broken;                                                  // what the engine knows of it
   u8 published;
   std::array<JobWords, kMostJobs> jobs;
-  std::array<u8, kGroups> x, bell;  // job numbers
-  std::array<Call, kGroups> bell_call;
+  std::array<u8, kGroups> x, doorbell;  // job numbers
+  std::array<Call, kGroups> doorbell_call;
   std::array<std::array<u8, kMostWorkers>, kGroups> y;  // by parts of its columns
   std::array<Step, kStepsUnderWay> steps;
   u8 layer;

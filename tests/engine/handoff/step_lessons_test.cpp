@@ -22,7 +22,7 @@ constexpr std::uint64_t kWorkers = 0xfff;
 struct Told {
   HandoffStep step;
   std::vector<std::uint64_t> times;
-  std::vector<std::uint32_t> tickets, voids;
+  std::vector<std::uint32_t> tickets, timed_out;
 
   // `take` seconds from each layer's offer to the next one's.
   Told(const Adapter& adapter, std::vector<std::uint32_t> rows, Ticket ticket,
@@ -46,10 +46,10 @@ struct Told {
       step.rows += static_cast<std::int32_t>(count);
     }
     step.num_offers = static_cast<std::int32_t>(take.size());
-    voids.assign(rows.size(), 0);
+    timed_out.assign(rows.size(), 0);
     step.times = times.data();
     step.tickets = tickets.data();
-    step.voids = voids.data();
+    step.timed_out = timed_out.data();
   }
 
   void set_ticket(std::size_t layer, std::size_t group, Ticket ticket) {

@@ -61,7 +61,7 @@ TEST_P(Takeover, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   EXPECT_FALSE(engine->gate().timed_out());
   const EngineStats stats = engine->engine->stats();
   EXPECT_GT(stats.handoff_cpu_layers, 0U);
-  EXPECT_EQ(stats.handoff_voids, 0U);
+  EXPECT_EQ(stats.handoff_timed_out, 0U);
   if (GetParam() == AdapterMode::planned) {
     EXPECT_GT(stats.handoff_gpu_layers, 0U);
   }
@@ -90,7 +90,7 @@ void Takeover::of_several_groups(HandoffEngine& engine, int stride) {
     for (int i = 0; i < 3; ++i) engine.settle(k + i);
   }
   EXPECT_FALSE(engine.gate().timed_out());
-  EXPECT_EQ(engine.engine->stats().handoff_voids, 0U);
+  EXPECT_EQ(engine.engine->stats().handoff_timed_out, 0U);
 }
 
 // The loads to both stand still behind operations of their own: whoever comes first, both take over
@@ -113,7 +113,7 @@ TEST_P(Takeover, OnTwoDevicesThatShareTheModelIsAtTheSameLayerOnBoth) {
   EXPECT_FALSE(engine->gate().timed_out() || engine->second->gate().timed_out());
   const EngineStats stats = engine->engine->stats();
   EXPECT_GT(stats.handoff_cpu_layers, 0U);
-  EXPECT_EQ(stats.handoff_voids, 0U);
+  EXPECT_EQ(stats.handoff_timed_out, 0U);
 }
 
 TEST_P(Takeover, OfSeveralGroupsInOneStep) {
@@ -181,7 +181,7 @@ TEST_P(TakeoverBFirst, BetweenAnyTwoOperationsAddsEveryDeltaOnce) {
   }
   EXPECT_FALSE(engine->gate().timed_out());
   EXPECT_GT(engine->engine->stats().handoff_cpu_layers, 0U);
-  EXPECT_EQ(engine->engine->stats().handoff_voids, 0U);
+  EXPECT_EQ(engine->engine->stats().handoff_timed_out, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TakeoverBFirst,

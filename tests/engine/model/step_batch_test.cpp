@@ -103,7 +103,7 @@ TEST(StepBatch, TellsColdGroupsTheirSegments) {
   EXPECT_EQ(groups[0].generation, 9U);
   EXPECT_EQ(groups[0].workers, 0b110U);
   EXPECT_EQ(groups[1].segment, 0);
-  EXPECT_EQ(read(*stream, input.voids, 2), (std::vector<std::uint32_t>{0, 0}));
+  EXPECT_EQ(read(*stream, input.timed_out, 2), (std::vector<std::uint32_t>{0, 0}));
   const std::vector<HandoffTurn> turns = read(*stream, input.turns, 2);
   EXPECT_EQ(turns[0].sequence, 11U);
   EXPECT_EQ(turns[0].xa_groups, 0b10U);

@@ -1,5 +1,5 @@
 // What only real DMA engines, streams and a link can break: the order of a load's copies and its
-// ready words, of rows and bells, of answers and words, many times over; and the slowed link.
+// ready words, of rows and doorbells, of answers and words, many times over; and the slowed link.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -38,7 +38,7 @@ class HandoffOrder : public ::testing::Test {
     std::uint32_t tickets[kOffers], voided;
   };
   struct Mail {
-    alignas(64) std::uint64_t bell;
+    alignas(64) std::uint64_t doorbell;
     alignas(64) std::uint64_t done;
     alignas(64) float x[kRows * kIn];
     alignas(64) float y[kRows * kOut];
@@ -157,7 +157,7 @@ class HandoffOrder : public ::testing::Test {
     args.mailboxes[0] = view();
     args.deadline_us = 5'000'000;
     args.state = &on_device()->handoff;
-    args.voids = &on_device()->voided;
+    args.timed_out = &on_device()->voided;
     args.table = &on_device()->matrix;
     args.slot_stride = 1;
     args.max_count = kRows;
@@ -181,11 +181,11 @@ class HandoffOrder : public ::testing::Test {
   MailboxView view() {
     MailboxView view;
     view.x = reinterpret_cast<std::byte*>(mail_->x);
-    view.bells = &mail_->bell;
-    view.bell_stride = 1;
+    view.doorbells = &mail_->doorbell;
+    view.doorbell_stride = 1;
     view.y = reinterpret_cast<const std::byte*>(mail_->y);
     view.done = &mail_->done;
-    view.seat_stride = 1;
+    view.worker_slot_stride = 1;
     view.max_in = kIn;
     view.max_out = kOut;
     view.max_v = view.v_row = kRank;
@@ -206,17 +206,17 @@ TEST_F(HandoffOrder, AddsEveryDeltaOnceWhereverTheLoadIs) {
   std::thread worker([&] {
     for (std::uint64_t next = 1; !stop;) {
       // acquire: pairs with the offer's release
-      const std::uint64_t bell =
-          std::atomic_ref<std::uint64_t>(mail_->bell).load(std::memory_order_acquire);
-      if (sequence_of(bell) < next) continue;
-      next = sequence_of(bell) + 1;
-      if (ticket_of(bell) != Ticket::cpu) continue;
+      const std::uint64_t doorbell =
+          std::atomic_ref<std::uint64_t>(mail_->doorbell).load(std::memory_order_acquire);
+      if (sequence_of(doorbell) < next) continue;
+      next = sequence_of(doorbell) + 1;
+      if (ticket_of(doorbell) != Ticket::cpu) continue;
       if (std::memcmp(mail_->x, x_, sizeof x_) != 0) ++wrong_rows;
       std::memset(mail_->x, 0xFF, sizeof mail_->x);
       for (std::size_t i = 0; i < one.size(); ++i) mail_->y[i] = value * one[i];
       // release: pairs with the accept's acquire
       std::atomic_ref<std::uint64_t>(mail_->done)
-          .store(sequence_of(bell), std::memory_order_release);
+          .store(sequence_of(doorbell), std::memory_order_release);
     }
   });
   std::vector<float> got(kRows * kOut);
@@ -309,11 +309,12 @@ TEST_F(HandoffOrder, TakesOverBetweenAnyTwoKernels) {
       std::thread worker([&] {
         const SteadyClock clock;
         const TimePoint end = clock.now() + std::chrono::seconds(10);
-        std::uint64_t bell = 0;
-        while (sequence_of(bell) != sequence && clock.now() < end) {
-          bell = std::atomic_ref<std::uint64_t>(mail_->bell).load(std::memory_order_acquire);
+        std::uint64_t doorbell = 0;
+        while (sequence_of(doorbell) != sequence && clock.now() < end) {
+          doorbell =
+              std::atomic_ref<std::uint64_t>(mail_->doorbell).load(std::memory_order_acquire);
         }
-        if (ticket_of(bell) != Ticket::cpu) return;
+        if (ticket_of(doorbell) != Ticket::cpu) return;
         std::copy(one.begin(), one.end(), mail_->y);
         std::atomic_ref<std::uint64_t>(mail_->done).store(sequence, std::memory_order_release);
       });
@@ -354,7 +355,7 @@ TEST_F(HandoffOrder, ReadsWhatTheUploadInFrontBrought) {
     stream_->upload(state_.data(), pinned.data(), sizeof(State));
     stream_->offer(offer(0));
     ASSERT_TRUE(stream_->synchronize().ok());
-    ASSERT_EQ(mail_->bell, bell_of(sequence + 1, Ticket::cpu));
+    ASSERT_EQ(mail_->doorbell, doorbell_of(sequence + 1, Ticket::cpu));
     ASSERT_EQ(std::memcmp(mail_->x, x_, sizeof x_), 0) << "sequence " << sequence;
   }
 }

@@ -20,7 +20,8 @@ constexpr std::int32_t kLoraRank = 8;
 constexpr std::int32_t kModules = 2;
 constexpr std::int64_t kOut[kModules] = {24, 16};  // columns of a rank
 constexpr std::int64_t kWidth = kOut[0] + kOut[1];
-constexpr std::int64_t kSeats = 8;  // stride of the words by which workers say that they are done
+constexpr std::int64_t kWorkerSlots =
+    8;  // stride of the words by which workers say that they are done
 
 // What has arrived of a group's layer, by ranks; and what all must make of it.
 struct ColdCase {
@@ -64,7 +65,7 @@ class HandoffOfRanks : public ::testing::Test {
     ColdGroup groups[kMaxGroups];
     HandoffTurn turn;
     std::int32_t rows[64];
-    std::uint32_t ready[kGroups][kNumLoadParts], tickets[kMaxGroups], voids[kMaxGroups];
+    std::uint32_t ready[kGroups][kNumLoadParts], tickets[kMaxGroups], timed_out[kMaxGroups];
     LoraMatrix table[kGroups][kModules];
     float b[kWidth][kLoraRank];
     float x[64][kRanks * kIn];
@@ -81,8 +82,8 @@ class HandoffOfRanks : public ::testing::Test {
   };
   // The mailboxes' rows are those of all groups, in either.
   struct Mail {
-    alignas(64) std::uint64_t bells[kGroups];
-    alignas(64) std::uint64_t done[kSeats * 64];
+    alignas(64) std::uint64_t doorbells[kGroups];
+    alignas(64) std::uint64_t done[kWorkerSlots * 64];
     alignas(64) float x[64 * kRanks * kIn];
     alignas(64) float y[64 * kRanks * kWidth];
     alignas(64) float v[64 * kModules * kLoraRank];
@@ -198,7 +199,7 @@ class HandoffOfRanks : public ::testing::Test {
     for (std::int32_t m = 0; m < 2; ++m) {
       Mail& box = mail(m);
       args.mailboxes[m] = {reinterpret_cast<std::byte*>(box.x),
-                           box.bells,
+                           box.doorbells,
                            1,
                            reinterpret_cast<const std::byte*>(box.y),
                            box.v,
@@ -231,7 +232,7 @@ class HandoffOfRanks : public ::testing::Test {
     args.is_sum = offered.x_is_part;
     args.dtype = DType::f32;
     args.deadline_us = 30'000'000;
-    args.voids = words->voids;
+    args.timed_out = words->timed_out;
     args.any_xa = true;
     return args;
   }
@@ -242,19 +243,20 @@ class HandoffOfRanks : public ::testing::Test {
     ranks_[r].stream->accept(accept(r, offered));
   }
 
-  // The worker of all groups: what it finds in the mailbox when a bell rings must be all ranks' x.
+  // The worker of all groups: what it finds in the mailbox when a doorbell rings must be all ranks'
+  // x.
   void work(bool is_part) {
     const SteadyClock clock;
     const TimePoint end = clock.now() + std::chrono::seconds(30);
     for (std::size_t g = 0; g < num_groups_; ++g) {
       Mail& box = mail(kCases[g].mailbox);
-      std::uint64_t bell = 0;
-      while (sequence_of(bell) != sequence_ && clock.now() < end) {
-        // acquire: pairs with the offer's release of the bell
-        bell = std::atomic_ref<std::uint64_t>(box.bells[g]).load(std::memory_order_acquire);
+      std::uint64_t doorbell = 0;
+      while (sequence_of(doorbell) != sequence_ && clock.now() < end) {
+        // acquire: pairs with the offer's release of the doorbell
+        doorbell = std::atomic_ref<std::uint64_t>(box.doorbells[g]).load(std::memory_order_acquire);
         std::this_thread::yield();
       }
-      ASSERT_EQ(bell, bell_of(sequence_, kCases[g].want)) << "group " << g;
+      ASSERT_EQ(doorbell, doorbell_of(sequence_, kCases[g].want)) << "group " << g;
       const LoraSegment& segment = ranks_[0].words.segments[g];
       if (kCases[g].want != Ticket::cpu && kCases[g].want != Ticket::cpu_xa) continue;
       const std::int64_t outs = is_part ? kWidth : kRanks * kWidth;
@@ -301,7 +303,7 @@ class HandoffOfRanks : public ::testing::Test {
       for (std::size_t g = 0; g < kGroups; ++g) judge_group(*got, r, g, is_part, what);
       for (std::size_t g = num_groups_; g < kMaxGroups; ++g) {
         EXPECT_EQ(got->tickets[g], ranks_[r].words.tickets[g]) << what << " group " << g;
-        EXPECT_EQ(got->voids[g], 0U) << what << " group " << g;
+        EXPECT_EQ(got->timed_out[g], 0U) << what << " group " << g;
       }
     }
   }
@@ -313,7 +315,7 @@ class HandoffOfRanks : public ::testing::Test {
     if (is_cold) {
       EXPECT_EQ(got.tickets[g], static_cast<std::uint32_t>(ticket)) << what << " group " << g;
       const bool tells = r == 0 || !is_part;
-      EXPECT_EQ(got.voids[g], tells && ticket == Ticket::voided ? 1U : 0U)
+      EXPECT_EQ(got.timed_out[g], tells && ticket == Ticket::voided ? 1U : 0U)
           << what << " group " << g;
     }
     for (std::int32_t t = 0; t < count_of(g); ++t) {

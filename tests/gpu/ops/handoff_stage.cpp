@@ -33,7 +33,7 @@ void HandoffTest::lay_out(Stage& s) {
   s.d_table.emplace(array(s.telling_table));
   s.d_ready.emplace(array(s.ready));
   s.d_tickets.emplace(array(s.tickets));
-  s.d_voids.emplace(array(s.voids));
+  s.d_timed_out.emplace(array(s.timed_out));
   s.d_state.emplace(array(std::vector<HandoffState>{s.state}));
   fill_args(s);
 }
@@ -54,7 +54,7 @@ void HandoffTest::change(Stage& s, TestScene scene) {
   s.d_table->set(*stream_, s.telling_table);
   s.d_ready->set(*stream_, s.ready);
   s.d_tickets->set(*stream_, s.tickets);
-  s.d_voids->set(*stream_, s.voids);
+  s.d_timed_out->set(*stream_, s.timed_out);
   s.d_state->set(*stream_, {s.state});
 }
 
@@ -78,7 +78,7 @@ void HandoffTest::describe(Stage& s) {
   s.live.assign(s.segments.size(), {-5, -5, -5});
   s.tickets.assign(most, static_cast<std::uint32_t>(Ticket::cpu_xa));  // of a step before
   std::fill_n(s.tickets.begin(), scene.groups.size(), 99);
-  s.voids.assign(most, 0);
+  s.timed_out.assign(most, 0);
   s.state = {};
   for (const std::int32_t broken : scene.broken) s.state.broken[broken] = 1;
   s.seen.assign(scene.groups.size(), {});
@@ -172,7 +172,7 @@ void HandoffTest::fill_args(Stage& s) {
   accept.dtype = scene.dtype;
   static_cast<HandoffJob&>(accept) = offer;
   accept.deadline_us = kLongDeadlineUs;
-  accept.voids = s.d_voids->on_device();
+  accept.timed_out = s.d_timed_out->on_device();
   accept.table = s.d_table->on_device();
   accept.slot_stride = modules;
   accept.pages = s.weights.device_pages;
@@ -208,12 +208,12 @@ void HandoffTest::work(Stage& s) {
   for (std::size_t left = over.size(); left > 0;) {
     for (std::size_t g = 0; g < over.size(); ++g) {
       if (over[g]) continue;
-      const std::uint64_t bell =
-          s.mails[static_cast<std::size_t>(s.groups[g].mailbox)].bell(static_cast<int>(g));
-      if (sequence_of(bell) != s.sequence) continue;
+      const std::uint64_t doorbell =
+          s.mails[static_cast<std::size_t>(s.groups[g].mailbox)].doorbell(static_cast<int>(g));
+      if (sequence_of(doorbell) != s.sequence) continue;
       over[g] = true;
       --left;
-      const Ticket ticket = ticket_of(bell);
+      const Ticket ticket = ticket_of(doorbell);
       if (ticket == Ticket::cpu || ticket == Ticket::cpu_xa) compute(s, g, ticket);
     }
     ASSERT_LT(TestClock::now(), end) << left << " bells have not rung";
@@ -237,14 +237,14 @@ void HandoffTest::compute(Stage& s, std::size_t g, Ticket ticket) {
     write_v(s, g, x, mail.v() + first_row * mail.view().v_row);
   }
   bool skip = group.answer == TestAnswer::by_all_but_one;
-  for (int seat = 0; seat < kSeats; ++seat) {
-    if ((group.workers >> seat & 1) == 0) continue;
+  for (int worker_slot = 0; worker_slot < kWorkerSlots; ++worker_slot) {
+    if ((group.workers >> worker_slot & 1) == 0) continue;
     if (group.answer == TestAnswer::never || std::exchange(skip, false)) continue;
     const std::uint64_t garbage[] = {s.sequence + 1, s.sequence - 1, ~0ULL, s.sequence << 3,
                                      s.sequence | 1ULL << 63};
-    mail.answer(seat, static_cast<std::int32_t>(g),
+    mail.answer(worker_slot, static_cast<std::int32_t>(g),
                 group.answer == TestAnswer::with_garbage
-                    ? garbage[(g + static_cast<std::size_t>(seat)) % std::size(garbage)]
+                    ? garbage[(g + static_cast<std::size_t>(worker_slot)) % std::size(garbage)]
                     : s.sequence);
   }
 }
@@ -358,18 +358,18 @@ void HandoffTest::judge(Stage& s, const std::string& what) {
   accept.groups = offer.groups;
   accept.tickets = offer.tickets;
   accept.state = &s.state;
-  accept.voids = s.voids.data();
+  accept.timed_out = s.timed_out.data();
   accept.table = lora.table;
   accept.pages = {};
   place(s.scene, s.out->host(), accept.out);
   reference::accept(accept);
 
   const auto tickets = s.d_tickets->download(*stream_);
-  const auto voids = s.d_voids->download(*stream_);
+  const auto timed_out = s.d_timed_out->download(*stream_);
   const auto live = s.d_live->download(*stream_);
   const auto state = s.d_state->download(*stream_);
   EXPECT_EQ(tickets, s.tickets) << what;
-  EXPECT_EQ(voids, s.voids) << what;
+  EXPECT_EQ(timed_out, s.timed_out) << what;
   for (int m = 0; m < kMaxMailboxes; ++m) {
     EXPECT_EQ(state[0].broken[m], s.state.broken[m]) << what << " mailbox " << m;
   }
@@ -381,7 +381,7 @@ void HandoffTest::judge(Stage& s, const std::string& what) {
   }
   for (std::size_t m = 0; m < s.mails.size(); ++m) {
     for (std::int32_t g = 0; g < kMaxColdGroups; ++g) {
-      EXPECT_EQ(s.mails[m].bell(g), s.twin_mails[m].bell(g)) << what << " group " << g;
+      EXPECT_EQ(s.mails[m].doorbell(g), s.twin_mails[m].doorbell(g)) << what << " group " << g;
     }
   }
   for (std::size_t g = 0; g < s.scene.groups.size(); ++g) judge_mail(s, g, what);

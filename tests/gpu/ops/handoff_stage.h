@@ -1,5 +1,5 @@
 // The stage of the handoff's tests: a step's projection on the device and on its twin, with workers
-// of the test's own that obey the bells.
+// of the test's own that obey the doorbells.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,9 @@ namespace tandem {
 using TestClock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kLongDeadlineUs = 30'000'000;  // a deadline that no machine misses, us
-constexpr std::int64_t kBellStride = 8;
-constexpr std::int64_t kSeatStride = 80;
-constexpr int kSeats = 64;
+constexpr std::int64_t kDoorbellStride = 8;
+constexpr std::int64_t kWorkerSlotStride = 80;
+constexpr int kWorkerSlots = 64;
 
 // How the workers answer a group's job.
 enum class TestAnswer {
@@ -70,13 +70,13 @@ class TestMail {
       : memory_(std::move(device.allocate_pinned(bytes(rows, in, out, ranks), "mailbox")).value()) {
     std::byte* at = memory_.data();
     const auto take = [&](std::int64_t count) { return std::exchange(at, at + round(count)); };
-    view_.bells = reinterpret_cast<std::uint64_t*>(take(kMaxColdGroups * kBellStride * 8));
-    view_.bell_stride = kBellStride;
-    done_ = reinterpret_cast<std::uint64_t*>(take(kSeats * kSeatStride * 8));
+    view_.doorbells = reinterpret_cast<std::uint64_t*>(take(kMaxColdGroups * kDoorbellStride * 8));
+    view_.doorbell_stride = kDoorbellStride;
+    done_ = reinterpret_cast<std::uint64_t*>(take(kWorkerSlots * kWorkerSlotStride * 8));
     view_.done = done_;
-    view_.seat_stride = kSeatStride;
-    std::memset(view_.bells, 0, kMaxColdGroups * kBellStride * 8);
-    std::memset(done_, 0, kSeats * kSeatStride * 8);
+    view_.worker_slot_stride = kWorkerSlotStride;
+    std::memset(view_.doorbells, 0, kMaxColdGroups * kDoorbellStride * 8);
+    std::memset(done_, 0, kWorkerSlots * kWorkerSlotStride * 8);
     const auto size = static_cast<std::int64_t>(size_of(dtype));
     view_.x = take(rows * in * size);
     y_ = take(rows * out * size);
@@ -90,7 +90,7 @@ class TestMail {
     forget();
   }
 
-  // What was handed over: x, y and v, that is, no bells and no words.
+  // What was handed over: x, y and v, that is, no doorbells and no words.
   void forget() const {
     std::memset(view_.x, 0xFF,
                 static_cast<std::size_t>(memory_.data() + memory_.bytes() - view_.x));
@@ -98,14 +98,14 @@ class TestMail {
   const MailboxView& view() const { return view_; }
   std::byte* y() const { return y_; }
   float* v() const { return v_; }
-  std::uint64_t bell(std::int32_t group) const {
-    // acquire: pairs with the offer's release of the bell
-    return std::atomic_ref<std::uint64_t>(view_.bells[group * kBellStride])
+  std::uint64_t doorbell(std::int32_t group) const {
+    // acquire: pairs with the offer's release of the doorbell
+    return std::atomic_ref<std::uint64_t>(view_.doorbells[group * kDoorbellStride])
         .load(std::memory_order_acquire);
   }
-  void answer(int seat, std::int32_t group, std::uint64_t sequence) const {
+  void answer(int worker_slot, std::int32_t group, std::uint64_t sequence) const {
     // release: pairs with the accept's acquire of `done`
-    std::atomic_ref<std::uint64_t>(done_[seat * kSeatStride + group])
+    std::atomic_ref<std::uint64_t>(done_[worker_slot * kWorkerSlotStride + group])
         .store(sequence, std::memory_order_release);
   }
 
@@ -115,7 +115,8 @@ class TestMail {
   static std::int64_t round(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
   static std::size_t bytes(std::int64_t rows, std::int64_t in, std::int64_t out,
                            std::int64_t ranks) {
-    return static_cast<std::size_t>(kMaxColdGroups * kBellStride * 8 + kSeats * kSeatStride * 8 +
+    return static_cast<std::size_t>(kMaxColdGroups * kDoorbellStride * 8 +
+                                    kWorkerSlots * kWorkerSlotStride * 8 +
                                     rows * (in + out + ranks + kVRoom) * 4 + 256);
   }
 
@@ -154,15 +155,15 @@ class HandoffTest : public LoraTest {
     std::optional<TestArray<HandoffTurn>> d_turn;
     Buffer pinned_turn;
     std::optional<TestArray<LoraMatrix>> d_table;
-    std::optional<TestArray<std::uint32_t>> d_ready, d_tickets, d_voids;
+    std::optional<TestArray<std::uint32_t>> d_ready, d_tickets, d_timed_out;
     std::optional<TestArray<HandoffState>> d_state;
 
     // The twin's own.
     std::vector<TestMail> twin_mails;
     std::vector<LoraSegment> live;
-    std::vector<std::uint32_t> ready, tickets, voids;
+    std::vector<std::uint32_t> ready, tickets, timed_out;
     HandoffState state{};
-    // Rows as the worker found them when the bell rang.
+    // Rows as the worker found them when the doorbell rang.
     std::vector<std::vector<std::byte>> seen;
   };
 
@@ -179,7 +180,7 @@ class HandoffTest : public LoraTest {
   void describe_groups(Stage& s);
   static void fill_args(Stage& s);
   static void place(const TestScene& scene, const TensorView& whole, TensorView* out);
-  // The workers of all groups, on a thread of their own: obeys each bell once it rings for the
+  // The workers of all groups, on a thread of their own: obeys each doorbell once it rings for the
   // stage's sequence, then ends.
   static void work(Stage& s);
   static void compute(Stage& s, std::size_t g, Ticket ticket);

@@ -108,8 +108,8 @@ TEST_F(Handoff, FindsBInTheChunksOfAPool) {
   }
 }
 
-// Rows of an adapter are in place, all of them, when its bell rings; the workers look at once.
-TEST_F(Handoff, RingsABellWhenTheRowsAreThere) {
+// Rows of an adapter are in place, all of them, when its doorbell rings; the workers look at once.
+TEST_F(Handoff, RingsADoorbellWhenTheRowsAreThere) {
   for (int round = 0; round < 20; ++round) {
     TestScene scene;
     scene.in = 8 * pick(1, 40) + round % 2;
@@ -130,7 +130,7 @@ TEST_F(Handoff, WaitsForEveryWorkerOfAGroup) {
   lay_out(stage);
   stage.accept.deadline_us = 0;
   run(stage, true);
-  EXPECT_EQ(stage.d_voids->download(*stream_), (std::vector<std::uint32_t>{0, 1, 0}));
+  EXPECT_EQ(stage.d_timed_out->download(*stream_), (std::vector<std::uint32_t>{0, 1, 0}));
   judge(stage, "one does not");
 }
 
@@ -143,7 +143,7 @@ TEST_F(Handoff, TakesOnlyTheJobsOwnSequenceForAnAnswer) {
   lay_out(stage);
   stage.accept.deadline_us = 0;
   run(stage, true);
-  EXPECT_EQ(stage.d_voids->download(*stream_),
+  EXPECT_EQ(stage.d_timed_out->download(*stream_),
             (std::vector<std::uint32_t>{1, 1, 1, 0, 1, 1, 1, 0, 1, 1}));
   judge(stage, "garbage");
 }
@@ -159,7 +159,7 @@ TEST_F(Handoff, GivesUpAtTheDeadlineAndOnlyThen) {
   const auto took = TestClock::now() - begin;
   EXPECT_GE(took, std::chrono::milliseconds(40));
   EXPECT_LT(took, std::chrono::seconds(20));
-  EXPECT_EQ(stage.d_voids->download(*stream_), (std::vector<std::uint32_t>{1, 0}));
+  EXPECT_EQ(stage.d_timed_out->download(*stream_), (std::vector<std::uint32_t>{1, 0}));
   judge(stage, "deadline");
 }
 
@@ -196,22 +196,22 @@ TEST_F(Handoff, OffersNothingToABrokenMailboxUntilItIsMended) {
 
   const std::uint32_t zero = 0;
   stream_->copy_to_device(stage.d_state->on_device(), &zero, sizeof zero);
-  stream_->copy_to_device(stage.d_voids->on_device(), &zero, sizeof zero);
+  stream_->copy_to_device(stage.d_timed_out->on_device(), &zero, sizeof zero);
   stage.scene.groups[0].answer = TestAnswer::right;
   run(stage, false);
   EXPECT_EQ(stage.d_tickets->download(*stream_), (std::vector<std::uint32_t>{cpu, cpu}));
-  EXPECT_EQ(stage.d_voids->download(*stream_), (std::vector<std::uint32_t>{0, 0}));
+  EXPECT_EQ(stage.d_timed_out->download(*stream_), (std::vector<std::uint32_t>{0, 0}));
 }
 
 // Nobody computes it and no mailbox is to blame.
-TEST_F(Handoff, VoidsAGroupThatMayOnlyHaveItsBMissing) {
+TEST_F(Handoff, TimedOutAGroupThatMayOnlyHaveItsBMissing) {
   Stage stage;
   stage.scene.groups = {{3, {4}}, {2, {4}}};
   stage.scene.groups[0].cpu = false;
   stage.scene.groups[0].xa = true;
   lay_out(stage);
   run(stage, false);
-  EXPECT_EQ(stage.d_voids->download(*stream_), (std::vector<std::uint32_t>{1, 0}));
+  EXPECT_EQ(stage.d_timed_out->download(*stream_), (std::vector<std::uint32_t>{1, 0}));
   EXPECT_EQ(stage.d_state->download(*stream_)[0].broken[0], 0U);
   judge(stage, "xa without B");
 }
@@ -221,8 +221,8 @@ TEST_F(Handoff, NeverClearsAVoid) {
   stage.scene.groups = {{3, {4}}};
   lay_out(stage);
   const std::uint32_t one = 1;
-  stream_->copy_to_device(stage.d_voids->on_device(), &one, sizeof one);
-  stage.voids = {1};
+  stream_->copy_to_device(stage.d_timed_out->on_device(), &one, sizeof one);
+  stage.timed_out = {1};
   run(stage, false);
   judge(stage, "void from before");
 }

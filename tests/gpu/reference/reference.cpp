@@ -303,7 +303,7 @@ void offer(const OfferArgs& args) {
         }
       }
     }
-    mailbox.bells[g * mailbox.bell_stride] = bell_of(turn.sequence, ticket);
+    mailbox.doorbells[g * mailbox.doorbell_stride] = doorbell_of(turn.sequence, ticket);
   }
 }
 
@@ -315,15 +315,15 @@ void accept(const AcceptArgs& args) {
     const LoraSegment& segment = args.segments[group.segment];
     const MailboxView& mailbox = args.mailboxes[group.mailbox];
     const auto ticket = static_cast<Ticket>(args.tickets[g]);
-    if (ticket == Ticket::voided) args.voids[g] = 1;
+    if (ticket == Ticket::voided) args.timed_out[g] = 1;
     if (ticket != Ticket::cpu && ticket != Ticket::cpu_xa) continue;
     bool answered = before.broken[group.mailbox] == 0;
-    for (int w = 0; w < 64; ++w) {  // seats
+    for (int w = 0; w < 64; ++w) {  // worker slots
       if ((group.workers >> w & 1) == 0) continue;
-      answered = answered && mailbox.done[w * mailbox.seat_stride + g] == turn.sequence;
+      answered = answered && mailbox.done[w * mailbox.worker_slot_stride + g] == turn.sequence;
     }
     if (!answered) {
-      args.voids[g] = 1;
+      args.timed_out[g] = 1;
       args.state->broken[group.mailbox] = 1;
       continue;
     }

@@ -70,7 +70,7 @@ TEST(Admission, SaysWhetherWorkersWhoSleepMayBeOfUseYet) {
   says(false, true, plan_as_predicted);
   says(false, false, [](const CostModel& model, const PlanRequest& step) {
     PlannedStep planned = plan_as_predicted(model, step);
-    planned.is_worth_rousing = false;
+    planned.is_worth_waking = false;
     return planned;
   });
 }

@@ -95,7 +95,7 @@ class LearningEngine {
         learner_.observe_stall(static_cast<StallKind>(kind), s, s);
       }
     }
-    learner_.be_hopeful();
+    learner_.be_optimistic();
   }
 
   double step(const Kind& kind, double held_up) {

@@ -128,14 +128,14 @@ TEST(CostLearner, TakesBoundsForBothSizesAroundIt) {
   EXPECT_NEAR(learner.factors().layers.of(12), 1, kNear);
 }
 
-TEST(CostLearner, CanBeHopefulOfWhatItSawOfHandovers) {
+TEST(CostLearner, CanBeOptimisticOfWhatItSawOfHandovers) {
   CostLearner learner;
   for (const double seen_s : {300e-6, 120e-6, 400e-6}) learner.observe_stall(kWhole, 1e-4, seen_s);
   for (const double seen_s : {9e-3, 8e-3, 7e-3}) learner.observe_layers(8, 4e-3, seen_s);
-  const CostFactors before = learner.factors(), hopeful = learner.hopeful_factors();
+  const CostFactors before = learner.factors(), optimistic = learner.optimistic_factors();
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-4), 3, kNear) << "only asked";
-  learner.be_hopeful();
-  EXPECT_EQ(learner.factors(), hopeful);
+  learner.be_optimistic();
+  EXPECT_EQ(learner.factors(), optimistic);
   EXPECT_NE(learner.factors(), before);
   EXPECT_NEAR(learner.factors().stall(kWhole, 1e-4), 1.2, kNear);
   EXPECT_NEAR(learner.factors().stall(kXa, 1e-4), 1, kNear) << "nothing was seen of it";

@@ -265,7 +265,7 @@ class PinOnFakeEngine : public ::testing::Test {
  protected:
   void SetUp() override {
     MailboxShape shape;
-    shape.num_seats = 2;
+    shape.num_worker_slots = 2;
     shape.max_rows = 4;
     shape.max_in = shape.max_out = 64;
     shape.max_rank = 16;
@@ -281,7 +281,7 @@ class PinOnFakeEngine : public ::testing::Test {
     group.inbox = mailbox_->inbox_region().name();
     group.outbox = mailbox_->outbox_region().name();
     group.arena = arena_.name();
-    group.num_seats = 2;
+    group.num_worker_slots = 2;
     cpus_ = cpus_of_thread(getpid());
     group.cpus = {cpus_.back()};
     info.groups.push_back(group);
@@ -294,7 +294,7 @@ class PinOnFakeEngine : public ::testing::Test {
     stop_workers(*mailbox_);
     if (worker() > 0) kill(worker(), SIGKILL);
   }
-  int worker() const { return static_cast<int>(mailbox_->seat(0).pid.load()); }
+  int worker() const { return static_cast<int>(mailbox_->worker_slot(0).pid.load()); }
   std::string engine() const { return std::to_string(getpid()); }
 
   std::optional<Mailbox> mailbox_;

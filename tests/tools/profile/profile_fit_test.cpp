@@ -76,7 +76,7 @@ TEST(ProfileFit, SaysWhichFiguresItMeasured) {
 
 TEST(ProfileFit, AFigureBeyondWhatHardwareCanDoIsKeptWithinAndDoubted) {
   CostModel costs = known_costs();
-  costs.trip_s = 2e-3;  // an echo that had to be woken for each bell
+  costs.trip_s = 2e-3;  // an echo that had to be woken for each doorbell
   Profile profile = measured(costs, 0, 1);
   ASSERT_TRUE(fit_profile(profile).ok());
   EXPECT_EQ(profile.costs.trip_s, 1e-3);

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// As a small model's jobs are: most of the reading is done before the bell, but of bursts.
+// As a small model's jobs are: most of the reading is done before the doorbell, but of bursts.
 std::vector<WorkerSample> jobs() {
   std::vector<WorkerSample> samples;
   for (const double rank : {16., 64.}) {

@@ -184,7 +184,8 @@ std::uint32_t FaultInjector::garbage_pid(const Mailbox& mailbox) {
     case 2:
       return static_cast<std::uint32_t>(engine_);
     case 3:
-      return mailbox.seat(static_cast<int>(below(mailbox.shape().num_seats))).pid.load();
+      return mailbox.worker_slot(static_cast<int>(below(mailbox.shape().num_worker_slots)))
+          .pid.load();
     default:
       return static_cast<std::uint32_t>(random_());
   }
@@ -192,11 +193,11 @@ std::uint32_t FaultInjector::garbage_pid(const Mailbox& mailbox) {
 
 void FaultInjector::write_garbage() {
   Mailbox& mailbox = mailboxes_[below(mailboxes_.size())];
-  // Mostly where workers are; now and then in a seat that nobody has.
-  const std::uint64_t seats = mailbox.shape().num_seats;
-  const auto at =
-      static_cast<int>(below(below(4) == 0 ? seats : std::min<std::uint64_t>(seats, 3)));
-  Seat& seat = mailbox.seat(at);
+  // Mostly where workers are; now and then in a worker slot that nobody has.
+  const std::uint64_t worker_slots = mailbox.shape().num_worker_slots;
+  const auto at = static_cast<int>(
+      below(below(4) == 0 ? worker_slots : std::min<std::uint64_t>(worker_slots, 3)));
+  WorkerSlot& worker_slot = mailbox.worker_slot(at);
   const std::uint64_t value = garbage(mailbox);
   const std::uint64_t group = below(below(2) == 0 ? 4 : kMaxColdGroups);
   std::string word;
@@ -204,29 +205,29 @@ void FaultInjector::write_garbage() {
     case 0:
     case 1:
       word = fmt::format("done[{}]", group);
-      seat.done[group] = value;
+      worker_slot.done[group] = value;
       break;
     case 2:
     case 3:
       word = fmt::format("shrunk[{}]", group);
-      seat.shrunk[group] = value;
+      worker_slot.shrunk[group] = value;
       break;
     case 4:
       word = "progress";
-      seat.progress = value;
+      worker_slot.progress = value;
       break;
     case 5:
       word = "heartbeat";
-      seat.heartbeat = value;
+      worker_slot.heartbeat = value;
       break;
     case 6:
       word = "state";
-      seat.state = static_cast<SeatState>(below(2) == 0 ? value % 4 : value);
+      worker_slot.state = static_cast<WorkerSlotState>(below(2) == 0 ? value % 4 : value);
       break;
     case 7: {
       const std::uint32_t pid = garbage_pid(mailbox);
       note(fmt::format("pid of seat {} = {}", at, pid));
-      seat.pid = pid;
+      worker_slot.pid = pid;
       return;
     }
     case 8: {
@@ -238,19 +239,19 @@ void FaultInjector::write_garbage() {
     }
     case 9:
       word = "cpu and refused";
-      seat.cpu = static_cast<std::uint32_t>(value);
-      seat.refused = static_cast<std::uint32_t>(random_());
+      worker_slot.cpu = static_cast<std::uint32_t>(value);
+      worker_slot.refused = static_cast<std::uint32_t>(random_());
       break;
     case 10:
       word = "jobs and busy_ns";
-      seat.jobs = value;
-      seat.busy_ns = random_();
+      worker_slot.jobs = value;
+      worker_slot.busy_ns = random_();
       break;
     default:
       word = "what it shared";
-      seat.shared_jobs = value;
-      seat.shared_ns = random_();
-      seat.shared_parts = random_();
+      worker_slot.shared_jobs = value;
+      worker_slot.shared_ns = random_();
+      worker_slot.shared_parts = random_();
   }
   note(fmt::format("{} of seat {} = {:#x}", word, at, value));
 }

@@ -55,7 +55,7 @@ class WorkerCommand : public testing::Test {
     std::memcpy(arena_.data(), case_.arena().data(), case_.arena().size());
   }
 
-  std::vector<std::string> command(int seat, int engine = ::getpid()) const {
+  std::vector<std::string> command(int worker_slot, int engine = ::getpid()) const {
     return {"worker",
             "--inbox",
             mailbox_->inbox_region().name(),
@@ -64,7 +64,7 @@ class WorkerCommand : public testing::Test {
             "--arena",
             arena_.name(),
             "--seat",
-            std::to_string(seat),
+            std::to_string(worker_slot),
             "--cpu",
             "-1",
             "--node",
@@ -74,16 +74,17 @@ class WorkerCommand : public testing::Test {
             "--engine-pid",
             std::to_string(engine)};
   }
-  Seat& seat(int index) const { return mailbox_->seat(index); }
+  WorkerSlot& worker_slot(int index) const { return mailbox_->worker_slot(index); }
   bool is_up(int index) const {
-    return comes_true([&] { return seat(index).state.load() >= SeatState::working; });
+    return comes_true([&] { return worker_slot(index).state.load() >= WorkerSlotState::working; });
   }
   void offer(std::uint64_t sequence, const GroupJob& job) const {
     const std::vector<std::byte> x = case_.x();
     std::memcpy(mailbox_->x_of(0), x.data(), x.size());
     publish_job(*mailbox_, sequence, &job, 1);
     wake_workers(*mailbox_);
-    mailbox_->bells()[0].value.store(bell_of(sequence, Ticket::cpu), std::memory_order_release);
+    mailbox_->doorbells()[0].value.store(doorbell_of(sequence, Ticket::cpu),
+                                         std::memory_order_release);
   }
 
   DeltaCase case_{{10, 1024, {16, 32}, {64, 128}}, DType::bf16, 99};
@@ -101,8 +102,8 @@ TEST_F(WorkerCommand, ComputesWithAnotherWhatTheMailboxAsksFor) {
   for (std::uint64_t n = 1; n <= 50 && answers < 3; ++n) {
     offer(n, job);
     ASSERT_TRUE(comes_true([&] { return quiet(*mailbox_, 0x3, n); }));
-    if (seat(0).done[0].load(std::memory_order_acquire) != n) continue;
-    if (seat(1).done[0].load(std::memory_order_acquire) != n) continue;
+    if (worker_slot(0).done[0].load(std::memory_order_acquire) != n) continue;
+    if (worker_slot(1).done[0].load(std::memory_order_acquire) != n) continue;
     ++answers;
     EXPECT_EQ(case_.check_y(mailbox_->y_of(0), std::byte{0}), "");
   }
@@ -113,13 +114,13 @@ TEST_F(WorkerCommand, ComputesWithAnotherWhatTheMailboxAsksFor) {
     EXPECT_EQ(process->output(), "");
     EXPECT_EQ(process->error(), "");
   }
-  EXPECT_EQ(seat(0).pid.load(), 0U);
+  EXPECT_EQ(worker_slot(0).pid.load(), 0U);
 }
 
 TEST_F(WorkerCommand, GivesUpWhatItDoesNotNeed) {
   Process process(command(0));
   ASSERT_TRUE(is_up(0));
-  const std::uint32_t pid = seat(0).pid.load();
+  const std::uint32_t pid = worker_slot(0).pid.load();
   EXPECT_EQ(status_of(pid, "NoNewPrivs"), "1");
   EXPECT_EQ(status_of(pid, "CapEff"), "0000000000000000");
   EXPECT_EQ(status_of(pid, "CapPrm"), "0000000000000000");
@@ -144,15 +145,15 @@ TEST_F(WorkerCommand, EndsWithItsEngine) {
   ::kill(engine, SIGKILL);
   EXPECT_EQ(process.wait(), 0);
   ::waitpid(engine, nullptr, 0);
-  EXPECT_EQ(seat(0).pid.load(), 0U);
+  EXPECT_EQ(worker_slot(0).pid.load(), 0U);
 }
 
 TEST_F(WorkerCommand, EndsOnTermAndLeavesInterruptsToItsEngine) {
   Process process(command(0));
   ASSERT_TRUE(is_up(0));
   process.send_signal(SIGINT);
-  const std::uint64_t before = seat(0).heartbeat.load();
-  EXPECT_TRUE(comes_true([&] { return seat(0).heartbeat.load() > before + 1; }));
+  const std::uint64_t before = worker_slot(0).heartbeat.load();
+  EXPECT_TRUE(comes_true([&] { return worker_slot(0).heartbeat.load() > before + 1; }));
   process.send_signal(SIGTERM);
   EXPECT_EQ(process.wait(), 0);
 }
@@ -179,8 +180,8 @@ TEST_F(WorkerCommand, EndsBeforeItWorksWhenItsEngineIsEnding) {
   const Finished done = run_tandem(command(0));
   EXPECT_EQ(done.status, 0);
   EXPECT_EQ(done.error, "");
-  EXPECT_EQ(seat(0).progress.load(), 0U);
-  EXPECT_EQ(seat(0).pid.load(), 0U);
+  EXPECT_EQ(worker_slot(0).progress.load(), 0U);
+  EXPECT_EQ(worker_slot(0).pid.load(), 0U);
 }
 
 TEST_F(WorkerCommand, SaysWhyItCannotWork) {
@@ -189,7 +190,7 @@ TEST_F(WorkerCommand, SaysWhyItCannotWork) {
     EXPECT_EQ(done.status, status);
     return done.error;
   };
-  seat(1).pid.store(4711);
+  worker_slot(1).pid.store(4711);
   EXPECT_THAT(refusal(command(1), 1), HasSubstr("seat 1 is taken by process 4711"));
   EXPECT_THAT(refusal(command(7), 2), HasSubstr("seat 7 of a mailbox with 2 seats"));
   mailbox_->inbox().version.store(0);

@@ -12,7 +12,7 @@
 #include "base/file_identity.h"
 #include "base/folder.h"
 #include "engine/loader/peft/peft_config.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "tools/bench/measure/bench_adapters.h"
 
 namespace tandem {

@@ -117,7 +117,7 @@ class Reporter {
       row.emplace_back(counts.workers);
       row.emplace_back(counts.cpu_layers);
       row.emplace_back(counts.gpu_layers);
-      row.emplace_back(counts.voids);
+      row.emplace_back(counts.timed_out);
       const double steps = std::max<double>(1, static_cast<double>(counts.cold_steps));
       row.emplace_back(counts.cold_steps);
       row.emplace_back(counts.planned_s / steps * 1e3);

@@ -89,7 +89,7 @@ class Runner {
     counts.workers = after.cpu_workers;
     counts.cpu_layers += after.handoff_cpu_layers - before.handoff_cpu_layers;
     counts.gpu_layers += after.handoff_gpu_layers - before.handoff_gpu_layers;
-    counts.voids += after.handoff_voids - before.handoff_voids;
+    counts.timed_out += after.handoff_timed_out - before.handoff_timed_out;
     counts.cold_steps += after.handoff_steps - before.handoff_steps;
     counts.planned_s += after.handoff_planned_seconds - before.handoff_planned_seconds;
     counts.actual_s += after.handoff_actual_seconds - before.handoff_actual_seconds;

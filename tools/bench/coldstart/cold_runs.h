@@ -41,7 +41,7 @@ struct ColdCounts {
   std::int32_t workers = 0;
   std::uint64_t cpu_layers = 0;  // of cold groups: computed by workers
   std::uint64_t gpu_layers = 0;  // offered to them, but the weights had come
-  std::uint64_t voids = 0;       // groups that they left without an answer
+  std::uint64_t timed_out = 0;   // groups that they left without an answer
   std::uint64_t cold_steps = 0;  // that offered anything to workers
   double planned_s = 0;          // what they were to take
   double actual_s = 0;

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "engine/loader/random_fill.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "gpu/cuda/nccl_speed.h"
 #include "gpu/device.h"
 #include "tools/setup/engine_setup.h"
@@ -56,7 +56,7 @@ class AllReduceBench {
     most_rows_ = most_rows;
     calls_ = calls;
     TANDEM_ASSIGN(auto ends, devices.front()->connect(devices));
-    crew_ = std::make_unique<ThreadCrew>(static_cast<int>(devices.size()) - 1, "rank");
+    team_ = std::make_unique<ThreadTeam>(static_cast<int>(devices.size()) - 1, "rank");
     ranks_.resize(devices.size());
     for (std::size_t r = 0; r < devices.size(); ++r) {
       ranks_[r].communicator = std::move(ends[r]);
@@ -170,7 +170,7 @@ class AllReduceBench {
   template <typename Enqueue>
   Status on_all(const Enqueue& enqueue) {
     std::vector<Status> ended(ranks_.size());
-    crew_->run(ranks_.size(), [&](std::size_t r, std::size_t) {
+    team_->run(ranks_.size(), [&](std::size_t r, std::size_t) {
       ended[r] = enqueue(ranks_[r]);
       if (!ended[r].ok()) ranks_[r].communicator->leave("what it was to enqueue");
     });
@@ -185,7 +185,7 @@ class AllReduceBench {
   std::int64_t most_rows_ = 0;
   int calls_ = 0;
   std::vector<ReducingRank> ranks_;
-  std::unique_ptr<ThreadCrew> crew_;
+  std::unique_ptr<ThreadTeam> team_;
 };
 
 // The sum alone, of rows of bf16, which is less than half of the bytes and nothing else: what it

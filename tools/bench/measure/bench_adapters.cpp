@@ -8,7 +8,7 @@
 #include <set>
 
 #include "cpu_lora/topology/topology.h"
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 
 namespace tandem {
 

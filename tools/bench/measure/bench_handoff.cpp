@@ -31,7 +31,7 @@ std::uint16_t add(std::uint16_t a, std::uint16_t b) {
   return from_float<bf16>(to_float(bf16{a}) + to_float(bf16{b})).bits;
 }
 
-// The worker: a thread that obeys the bells of one group.
+// The worker: a thread that obeys the doorbells of one group.
 class Echo {
  public:
   // `answers`: whether it computes, or finds the answer there.
@@ -45,14 +45,14 @@ class Echo {
   Echo(const Echo&) = delete;
   Echo& operator=(const Echo&) = delete;
 
-  // When each bell was heard.
+  // When each doorbell was heard.
   const std::vector<TimePoint>& join() {
     stop_.store(true, std::memory_order_relaxed);  // relaxed: nothing else is told by it
     if (thread_.joinable()) thread_.join();
     return rung_;
   }
   void all_enqueued() { enqueued_.store(true, std::memory_order_release); }
-  // Waits for all bells; false: they did not come.
+  // Waits for all doorbells; false: they did not come.
   bool all_rung(int count) {
     const TimePoint end = clock_.now() + std::chrono::seconds(10);
     while (heard_.load(std::memory_order_acquire) < count) {
@@ -67,12 +67,12 @@ class Echo {
  private:
   void run(int count) {
     if (bench_.echo_cpu >= 0) pin_this_thread({&bench_.echo_cpu, 1}, "the thread that echoes");
-    Seat& seat = mailbox_.seat(0);
+    WorkerSlot& worker_slot = mailbox_.worker_slot(0);
     for (int i = 0; i < count; ++i) {
       const std::uint64_t sequence = first_ + static_cast<std::uint64_t>(i);
-      // acquire: pairs with the device's release of the bell
+      // acquire: pairs with the device's release of the doorbell
       for (int looks = 1;
-           sequence_of(mailbox_.bells()[0].value.load(std::memory_order_acquire)) != sequence;
+           sequence_of(mailbox_.doorbells()[0].value.load(std::memory_order_acquire)) != sequence;
            ++looks) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -85,7 +85,7 @@ class Echo {
       // The first is held back until all trips are enqueued: launches are no part of the others.
       while (i == 0 && !enqueued_.load(std::memory_order_acquire)) std::this_thread::yield();
       // release: pairs with the accept's acquire
-      seat.done[0].store(sequence, std::memory_order_release);
+      worker_slot.done[0].store(sequence, std::memory_order_release);
       rung_.push_back(clock_.now());
       heard_.store(i + 1, std::memory_order_release);
     }
@@ -128,7 +128,7 @@ class HandoffTimer {
     const auto rows = static_cast<std::uint32_t>(bench_.rows);
     MailboxShape shape;
     shape.dtype = kType;
-    shape.num_seats = 1;
+    shape.num_worker_slots = 1;
     shape.max_rows = rows;
     shape.max_in = static_cast<std::uint32_t>(bench_.width);
     shape.max_out = static_cast<std::uint32_t>(kModules * bench_.width);
@@ -185,7 +185,7 @@ class HandoffTimer {
     return {};
   }
 
-  // From bell to bell, in us.
+  // From doorbell to doorbell, in us.
   Status time(std::int32_t rows, bool during_load, Samples& samples) {
     TANDEM_TRY(describe(rows));
     constexpr int kBatch = kMostTrips - 2;
@@ -258,12 +258,12 @@ class HandoffTimer {
     auto* on_device = reinterpret_cast<DeviceState*>(state_.data());
     MailboxView view;
     view.x = mailbox_->x_of(0);
-    view.bells = reinterpret_cast<std::uint64_t*>(mailbox_->bells());
-    view.bell_stride = sizeof(Bell) / 8;
+    view.doorbells = reinterpret_cast<std::uint64_t*>(mailbox_->doorbells());
+    view.doorbell_stride = sizeof(Doorbell) / 8;
     view.y = mailbox_->y_of(0);
     view.v = mailbox_->v_of(0);
-    view.done = reinterpret_cast<const std::uint64_t*>(mailbox_->seat(0).done);
-    view.seat_stride = sizeof(Seat) / 8;
+    view.done = reinterpret_cast<const std::uint64_t*>(mailbox_->worker_slot(0).done);
+    view.worker_slot_stride = sizeof(WorkerSlot) / 8;
     view.max_in = mailbox_->shape().max_in;
     view.max_out = mailbox_->shape().max_out;
     view.max_v = mailbox_->shape().max_rank * kModules;
@@ -297,7 +297,7 @@ class HandoffTimer {
     accept_.mailboxes[0] = view;
     accept_.deadline_us = kDeadlineUs;
     accept_.state = &on_device->state;
-    accept_.voids = &on_device->voided;
+    accept_.timed_out = &on_device->voided;
     accept_.table = on_device->table;
     accept_.slot_stride = kModules;
     accept_.max_count = rows;
@@ -333,7 +333,7 @@ class HandoffTimer {
     if (!all) return error(StatusCode::internal, "a bell did not ring within 10 s");
     if (rung != nullptr) *rung = echo.join();
     std::uint32_t voided = 0;
-    stream_->copy_to_host(&voided, accept_.voids, sizeof voided);
+    stream_->copy_to_host(&voided, accept_.timed_out, sizeof voided);
     TANDEM_TRY(stream_->synchronize());
     if (voided != 0) return error(StatusCode::internal, "an answer came after the deadline");
     return {};

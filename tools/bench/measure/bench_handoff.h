@@ -19,11 +19,12 @@ struct HandoffBench {
 };
 
 // Round trips of an offer and an accept (bf16, one group, one projection of three modules) with a
-// thread that echoes: it answers a bell at once, with rows that are in the mailbox already. First
-// with real answers, all of which are checked. A round trip is the time from bell to bell, so it
-// holds all that the handoff adds to a layer: launches, rows out, bell, answer, rows in. Over the
-// time that the same bytes take at the speed of long copies, measured here. Adds the bar C6 twice:
-// alone, and while 64 MB loads in layer pieces run on another stream; and the times of few rows.
+// thread that echoes: it answers a doorbell at once, with rows that are in the mailbox already.
+// First with real answers, all of which are checked. A round trip is the time from doorbell to
+// doorbell, so it holds all that the handoff adds to a layer: launches, rows out, doorbell, answer,
+// rows in. Over the time that the same bytes take at the speed of long copies, measured here. Adds
+// the bar C6 twice: alone, and while 64 MB loads in layer pieces run on another stream; and the
+// times of few rows.
 Status measure_handoff(Device& device, BenchReport& report, const HandoffBench& bench = {});
 
 // Round trips alone, for `tandem profile`, which times them by turns with other things. One thread.

@@ -32,7 +32,7 @@ constexpr double kPatienceS = 2;  // for one answer
 constexpr int kWarmUp = 20;
 constexpr double kCaseS = 2;  // on a slow machine there are fewer rounds
 constexpr int kFewestRounds = 3;
-constexpr double kAheadS = 300e-6;  // of the description before the bell
+constexpr double kAheadS = 300e-6;  // of the description before the doorbell
 constexpr std::uint64_t kLine = 64;
 
 // Out of this core's caches, into the one that all share: where a device's writes go.
@@ -92,7 +92,7 @@ Status WorkerBench::Impl::start() {
   loops.reserve(options.cpus.size());
   for (std::size_t i = 0; i < options.cpus.size(); ++i) {
     WorkerLoopOptions loop_options;
-    loop_options.seat = static_cast<int>(i);
+    loop_options.worker_slot = static_cast<int>(i);
     loop_options.cpu = options.cpus[i];
     loop_options.spin_ms = 1000;
     loop_options.peer_ms = 1e3 * kPatienceS;
@@ -109,8 +109,8 @@ Status WorkerBench::Impl::start() {
   }
   const TimePoint deadline = steady_clock::now() + std::chrono::seconds(10);
   for (std::size_t i = 0; i < loops.size(); ++i) {
-    while (mailbox.seat(static_cast<int>(i)).state.load(std::memory_order_acquire) <
-           SeatState::working) {
+    while (mailbox.worker_slot(static_cast<int>(i)).state.load(std::memory_order_acquire) <
+           WorkerSlotState::working) {
       if (steady_clock::now() > deadline) {
         return error(StatusCode::unavailable, "worker {} does not start", i);
       }
@@ -163,7 +163,7 @@ void WorkerBench::Impl::write_rows(const GroupJob& job) {
   demote(mailbox.x_of(0), bytes);
 }
 
-// Seconds from the bell until every answer is seen.
+// Seconds from the doorbell until every answer is seen.
 Result<double> WorkerBench::Impl::round_trip(const WorkerCase& it, const GroupJob& job) {
   write_rows(job);
   const TimePoint described = steady_clock::now();
@@ -175,16 +175,17 @@ Result<double> WorkerBench::Impl::round_trip(const WorkerCase& it, const GroupJo
     std::atomic_ref(*reinterpret_cast<std::uint32_t*>(arena.data() + job.present))
         .store(job.present_value, std::memory_order_release);
   }
-  // release: as the device's, pairs with the acquire in the worker's wait for its bell.
-  mailbox.bells()[0].value.store(bell_of(sequence, it.xa ? Ticket::cpu_xa : Ticket::cpu),
-                                 std::memory_order_release);
-  for (std::uint32_t seat = 0; seat < it.workers; ++seat) {
-    const std::atomic<std::uint64_t>& done = mailbox.seat(static_cast<int>(seat)).done[0];
+  // release: as the device's, pairs with the acquire in the worker's wait for its doorbell.
+  mailbox.doorbells()[0].value.store(doorbell_of(sequence, it.xa ? Ticket::cpu_xa : Ticket::cpu),
+                                     std::memory_order_release);
+  for (std::uint32_t worker_slot = 0; worker_slot < it.workers; ++worker_slot) {
+    const std::atomic<std::uint64_t>& done =
+        mailbox.worker_slot(static_cast<int>(worker_slot)).done[0];
     // acquire: as the device's, pairs with the worker's release of `done`.
     for (int spins = 1; done.load(std::memory_order_acquire) != sequence; ++spins) {
       relax();
       if (spins % 1024 == 0 && seconds_between(begin, steady_clock::now()) > kPatienceS) {
-        return error(StatusCode::unavailable, "worker {} does not answer", seat);
+        return error(StatusCode::unavailable, "worker {} does not answer", worker_slot);
       }
     }
   }
@@ -246,7 +247,7 @@ WorkerBench::~WorkerBench() = default;
 Result<std::unique_ptr<WorkerBench>> WorkerBench::create(const WorkerBenchOptions& options) {
   MailboxShape shape;
   shape.dtype = options.dtype;
-  shape.num_seats = static_cast<std::uint32_t>(options.cpus.size());
+  shape.num_worker_slots = static_cast<std::uint32_t>(options.cpus.size());
   shape.max_rows = options.max_rows;
   shape.max_in = options.in;
   shape.max_rank = options.max_rank;
@@ -267,7 +268,7 @@ Result<WorkerTimes> WorkerBench::time(const WorkerCase& it, int rounds) {
     return invalid("{} workers, {} rows, rank {} are more than the benchmark was made for",
                    it.workers, it.rows, it.rank);
   }
-  const RunsOn bell_cpu(bench.options.bell_cpu);
+  const RunsOn doorbell_cpu(bench.options.doorbell_cpu);
   WorkerTimes times;
   times.samples.unit = "us";
   times.samples.name =
@@ -373,7 +374,7 @@ Status measure_workers_bar(const std::vector<int>& cpus, DType dtype, BenchRepor
   // The last twelve: the first core has the interrupts. The one before them rings.
   if (cpus.size() > 12) {
     options.cpus.assign(cpus.end() - 12, cpus.end());
-    options.bell_cpu = cpus[cpus.size() - 13];
+    options.doorbell_cpu = cpus[cpus.size() - 13];
   }
   const auto count = static_cast<int>(options.cpus.size());
   TANDEM_ASSIGN(const auto memory,

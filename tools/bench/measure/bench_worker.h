@@ -1,5 +1,5 @@
 // How long CPU workers take for a cold group's delta, through the mailbox: the same loops as in
-// `tandem worker`, in threads, with bells rung from here.
+// `tandem worker`, in threads, with doorbells rung from here.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace tandem {
 
 struct WorkerBenchOptions {
   std::vector<int> cpus;  // of the workers, one each
-  int bell_cpu = -1;      // of the thread that rings; -1: wherever
+  int doorbell_cpu = -1;  // of the thread that rings; -1: wherever
   DType dtype = DType::bf16;
   std::uint32_t in = 4096;                               // columns of x
   std::vector<std::uint32_t> outs = {4096, 4096, 4096};  // of each module
@@ -33,9 +33,9 @@ struct WorkerCase {
   std::uint32_t workers = 1;  // the first so many of the cpus'
   JobSplit split = JobSplit::columns;
   bool xa = false;
-  // Jobs are described well before their bell, as in a step that is queued. Workers then have the
-  // weights packed, but for `cold`: the weights count as there from the bell on, so that all of
-  // reading them is in the time.
+  // Jobs are described well before their doorbell, as in a step that is queued. Workers then have
+  // the weights packed, but for `cold`: the weights count as there from the doorbell on, so that
+  // all of reading them is in the time.
   bool cold = true;
 };
 
@@ -51,7 +51,7 @@ class WorkerBench {
   static Result<std::unique_ptr<WorkerBench>> create(const WorkerBenchOptions& options);
   ~WorkerBench();
 
-  // From the bell until every worker's answer is seen, `rounds` times after a few that do not
+  // From the doorbell until every worker's answer is seen, `rounds` times after a few that do not
   // count, each with other weights and other rows; fewer on a machine that takes seconds. First
   // answers are checked: internal if one is wrong, unavailable if one does not come.
   Result<WorkerTimes> time(const WorkerCase& it, int rounds);

@@ -62,16 +62,16 @@ class PeftReread : public ::testing::Test {
     std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now());
   }
   Result<bool> reread(const Adapter& known) {
-    TANDEM_ASSIGN(const RereadOutcome read, reread(known, nullptr, crew_));
+    TANDEM_ASSIGN(const RereadOutcome read, reread(known, nullptr, team_));
     return read.same;
   }
   Result<RereadOutcome> reread(const Adapter& known,
-                               const std::shared_ptr<const PeftSource>& source, ThreadCrew& crew) {
+                               const std::shared_ptr<const PeftSource>& source, ThreadTeam& team) {
     layers_.clear();
     target_ = std::make_unique<std::byte[]>(known.num_bytes);
     std::memset(target_.get(), 0xFF, known.num_bytes);
     return reread_peft_adapter(
-        dir_.path() / "adapter", config_, known, source, crew, target_.get(),
+        dir_.path() / "adapter", config_, known, source, team, target_.get(),
         [&](std::size_t layer) {
           const std::lock_guard lock(mutex_);
           layers_.insert(layer);
@@ -83,8 +83,8 @@ class PeftReread : public ::testing::Test {
   static constexpr const char* kWeights = "adapter_model.safetensors";
   static constexpr const char* kConfig = "adapter_config.json";
   const ModelSpec config_ = wide_config();
-  ThreadCrew crew_{3};
-  ThreadCrew alone_{0};
+  ThreadTeam team_{3};
+  ThreadTeam alone_{0};
   std::int64_t now_ns_ = much_later();
   testing::TempDir dir_;
   std::unique_ptr<std::byte[]> target_;
@@ -174,7 +174,7 @@ TEST_F(PeftReread, HashesNothingWhileTheFilesAreTheSame) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Adapter known = load(dtype, much_later());
     ASSERT_NE(known.source, nullptr);
-    const Result<RereadOutcome> read = reread(known, known.source, crew_);
+    const Result<RereadOutcome> read = reread(known, known.source, team_);
     ASSERT_TRUE(read.ok()) << read.status().message();
     EXPECT_TRUE(read->same);
     EXPECT_FALSE(read->hashed);
@@ -190,11 +190,11 @@ TEST_F(PeftReread, HashesFilesThatWereTouchedAndKnowsThemFromThenOn) {
   const Adapter known = load(DType::bf16, much_later());
   for (const char* file : {kWeights, kConfig}) {
     change(file, touch);
-    const RereadOutcome hashed = reread(known, known.source, crew_).value();
+    const RereadOutcome hashed = reread(known, known.source, team_).value();
     EXPECT_TRUE(hashed.same) << file;
     EXPECT_TRUE(hashed.hashed) << file;
     ASSERT_NE(hashed.source, nullptr) << file;
-    const RereadOutcome again = reread(known, hashed.source, crew_).value();
+    const RereadOutcome again = reread(known, hashed.source, team_).value();
     EXPECT_TRUE(again.same && !again.hashed) << file;
     EXPECT_EQ(std::memcmp(target_.get(), known.bytes.get(), known.num_bytes), 0);
   }
@@ -211,7 +211,7 @@ TEST_F(PeftReread, FindsOutThatContentHasChangedWhoseTimeOfWritingWasSetBack) {
   });
   EXPECT_EQ(identity(kWeights).mtime_ns, before.mtime_ns);
   EXPECT_EQ(identity(kWeights).size, before.size);
-  const RereadOutcome read = reread(known, known.source, crew_).value();
+  const RereadOutcome read = reread(known, known.source, team_).value();
   EXPECT_FALSE(read.same);
   EXPECT_TRUE(read.hashed);
   EXPECT_EQ(read.source, nullptr);
@@ -252,11 +252,11 @@ TEST_F(PeftReread, DoesNotRelyOnFilesThatWereWrittenJustBefore) {
   const Adapter known = load(DType::bf16, written + 1'999'999'999);
   EXPECT_EQ(known.source, nullptr);
   now_ns_ = written + 1'999'999'999;
-  RereadOutcome read = reread(known, known.source, crew_).value();
+  RereadOutcome read = reread(known, known.source, team_).value();
   EXPECT_TRUE(read.same && read.hashed);
   EXPECT_EQ(read.source, nullptr);
   now_ns_ = written + 2'000'000'000;
-  read = reread(known, known.source, crew_).value();
+  read = reread(known, known.source, team_).value();
   EXPECT_TRUE(read.same && read.hashed);
   EXPECT_EQ(read.source != nullptr, is_local());
 }

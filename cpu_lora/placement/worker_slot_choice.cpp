@@ -1,4 +1,4 @@
-#include "cpu_lora/placement/seat_choice.h"
+#include "cpu_lora/placement/worker_slot_choice.h"
 
 #include <algorithm>
 #include <set>
@@ -17,7 +17,7 @@ class Chooser {
   Chooser(const ObservedEngine& engine, const MachineMap& machine, const PinOptions& wishes)
       : engine_(engine), machine_(machine), wishes_(wishes) {}
 
-  SeatChoices choose() {
+  WorkerSlotChoices choose() {
     taken_.insert(engine_.info.engine_cpus.begin(), engine_.info.engine_cpus.end());
     for (const ObservedWorker& worker : engine_.workers) {
       means_any_ = means_any_ || worker.meant_cpu >= 0;
@@ -37,17 +37,17 @@ class Chooser {
   }
 
  private:
-  int count() const { return static_cast<int>(choices_.seats.size()); }
+  int count() const { return static_cast<int>(choices_.worker_slots.size()); }
   bool enough() const { return wishes_.workers >= 0 && count() >= wishes_.workers; }
 
   void choose_meant(const ObservedWorker& worker) {
     if (worker.pid > 0 || worker.meant_cpu < 0 || enough()) return;
     if (!taken_.insert(worker.meant_cpu).second) {
       choices_.notes.push_back(fmt::format("seat {} of group {} stays empty: its cpu {} is in use",
-                                           worker.seat, worker.group, worker.meant_cpu));
+                                           worker.worker_slot, worker.group, worker.meant_cpu));
       return;
     }
-    choices_.seats.push_back({worker.group, worker.seat, worker.meant_cpu});
+    choices_.worker_slots.push_back({worker.group, worker.worker_slot, worker.meant_cpu});
   }
 
   void choose_more(int index) {
@@ -67,14 +67,15 @@ class Chooser {
       if (taken_.count(cpu) == 0) cpus.push_back(cpu);
     }
     std::size_t next = 0;
-    for (int seat = 0; seat < group.num_seats && next < cpus.size() && !enough(); ++seat) {
-      const bool somebodys = std::any_of(engine_.workers.begin(), engine_.workers.end(),
-                                         [&](const ObservedWorker& worker) {
-                                           return worker.group == index && worker.seat == seat;
-                                         });
+    for (int worker_slot = 0;
+         worker_slot < group.num_worker_slots && next < cpus.size() && !enough(); ++worker_slot) {
+      const bool somebodys = std::any_of(
+          engine_.workers.begin(), engine_.workers.end(), [&](const ObservedWorker& worker) {
+            return worker.group == index && worker.worker_slot == worker_slot;
+          });
       if (somebodys) continue;
       taken_.insert(cpus[next]);
-      choices_.seats.push_back({index, seat, cpus[next++]});
+      choices_.worker_slots.push_back({index, worker_slot, cpus[next++]});
     }
   }
 
@@ -83,13 +84,13 @@ class Chooser {
   const PinOptions& wishes_;
   std::set<int> taken_;
   bool means_any_ = false;
-  SeatChoices choices_;
+  WorkerSlotChoices choices_;
 };
 
 }  // namespace
 
-SeatChoices choose_seats(const ObservedEngine& engine, const MachineMap& machine,
-                         const PinOptions& wishes) {
+WorkerSlotChoices choose_worker_slots(const ObservedEngine& engine, const MachineMap& machine,
+                                      const PinOptions& wishes) {
   return Chooser(engine, machine, wishes).choose();
 }
 

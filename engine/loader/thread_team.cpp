@@ -1,4 +1,4 @@
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// Of all borrowed crews. Relaxed: it only bounds a number, it publishes no data.
+// Of all borrowed teams. Relaxed: it only bounds a number, it publishes no data.
 std::atomic<int> g_borrowed{0};
 
 // That compute at once: more than a container's CPU quota leaves would only stop all the others.
@@ -41,7 +41,7 @@ int borrow(std::size_t most) {
 
 }  // namespace
 
-ThreadCrew::ThreadCrew(int helpers, std::string_view name, std::span<const int> cpus) {
+ThreadTeam::ThreadTeam(int helpers, std::string_view name, std::span<const int> cpus) {
   TANDEM_CHECK(cpus.empty() || cpus.size() == static_cast<std::size_t>(helpers));
   for (int i = 0; i < helpers; ++i) {
     try {
@@ -55,7 +55,7 @@ ThreadCrew::ThreadCrew(int helpers, std::string_view name, std::span<const int> 
   }
 }
 
-ThreadCrew::~ThreadCrew() {
+ThreadTeam::~ThreadTeam() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -64,12 +64,12 @@ ThreadCrew::~ThreadCrew() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-int ThreadCrew::helpers_for_machine() {
+int ThreadTeam::helpers_for_machine() {
   constexpr int kMost = 15;
   return std::clamp(threads_of_machine() - 2, 1, kMost);
 }
 
-void ThreadCrew::run(std::size_t count, const Body& body) {
+void ThreadTeam::run(std::size_t count, const Body& body) {
   {
     const std::lock_guard lock(mutex_);
     body_ = &body;
@@ -87,7 +87,7 @@ void ThreadCrew::run(std::size_t count, const Body& body) {
   if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadCrew::help(std::size_t thread, const std::string& name, int cpu) {
+void ThreadTeam::help(std::size_t thread, const std::string& name, int cpu) {
   pthread_setname_np(pthread_self(), name.c_str());
   if (cpu >= 0) pin_this_thread(std::array{cpu}, name);
   std::uint64_t seen = 0;
@@ -104,7 +104,7 @@ void ThreadCrew::help(std::size_t thread, const std::string& name, int cpu) {
   }
 }
 
-void ThreadCrew::work(std::size_t thread) {
+void ThreadTeam::work(std::size_t thread) {
   while (thread == 0 || !leaves_ || !leaves_(thread)) {
     const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
     if (i >= count_) return;
@@ -117,10 +117,10 @@ void ThreadCrew::work(std::size_t thread) {
   }
 }
 
-BorrowedCrew::BorrowedCrew(std::size_t most_helpers)
-    : helpers_(borrow(most_helpers)), crew_(helpers_) {}
+BorrowedTeam::BorrowedTeam(std::size_t most_helpers)
+    : helpers_(borrow(most_helpers)), team_(helpers_) {}
 
-BorrowedCrew::~BorrowedCrew() {
+BorrowedTeam::~BorrowedTeam() {
   g_borrowed.fetch_sub(helpers_, std::memory_order_relaxed);
 }
 
@@ -129,8 +129,8 @@ void parallel_chunks(std::size_t count, std::size_t chunk,
   TANDEM_CHECK(chunk > 0);
   const std::size_t num_chunks = count / chunk + (count % chunk != 0 ? 1 : 0);
   if (num_chunks == 0) return;
-  BorrowedCrew borrowed(num_chunks - 1);
-  borrowed.crew().run(num_chunks, [&](std::size_t i, std::size_t) {
+  BorrowedTeam borrowed(num_chunks - 1);
+  borrowed.team().run(num_chunks, [&](std::size_t i, std::size_t) {
     body(i * chunk, i * chunk + std::min(chunk, count - i * chunk));
   });
 }

@@ -1,4 +1,4 @@
-#include "engine/loader/thread_crew.h"
+#include "engine/loader/thread_team.h"
 #include "base/thread_cpus.h"
 
 #include <gtest/gtest.h>
@@ -13,13 +13,13 @@
 namespace tandem {
 namespace {
 
-TEST(ThreadCrew, DoesEveryIndexOnceRoundAfterRound) {
+TEST(ThreadTeam, DoesEveryIndexOnceRoundAfterRound) {
   for (const int helpers : {0, 1, 5}) {
-    ThreadCrew crew(helpers);
+    ThreadTeam team(helpers);
     for (std::size_t count = 0; count < 200; ++count) {
       std::vector<int> done(count);
-      crew.run(count, [&](std::size_t i, std::size_t thread) {
-        EXPECT_LT(thread, crew.num_threads());
+      team.run(count, [&](std::size_t i, std::size_t thread) {
+        EXPECT_LT(thread, team.num_threads());
         ++done[i];
       });
       EXPECT_EQ(done, std::vector<int>(count, 1)) << helpers << " helpers";
@@ -27,20 +27,20 @@ TEST(ThreadCrew, DoesEveryIndexOnceRoundAfterRound) {
   }
 }
 
-TEST(ThreadCrew, WorksOnAllThreadsAtOnce) {
-  ThreadCrew crew(3);
+TEST(ThreadTeam, WorksOnAllThreadsAtOnce) {
+  ThreadTeam team(3);
   for (int round = 0; round < 20; ++round) {
     std::latch all(4);
-    crew.run(4, [&](std::size_t, std::size_t) { all.arrive_and_wait(); });
+    team.run(4, [&](std::size_t, std::size_t) { all.arrive_and_wait(); });
     EXPECT_TRUE(all.try_wait());
   }
 }
 
-TEST(ThreadCrew, TakesIndicesInOrderSoThatLaterOnesMayWaitForEarlierOnes) {
-  ThreadCrew crew(3);
+TEST(ThreadTeam, TakesIndicesInOrderSoThatLaterOnesMayWaitForEarlierOnes) {
+  ThreadTeam team(3);
   for (int round = 0; round < 50; ++round) {
     std::vector<std::atomic<bool>> done(40);
-    crew.run(done.size(), [&](std::size_t i, std::size_t) {
+    team.run(done.size(), [&](std::size_t i, std::size_t) {
       if (i >= 20) done[i - 20].wait(false);
       done[i] = true;
       done[i].notify_all();
@@ -49,26 +49,26 @@ TEST(ThreadCrew, TakesIndicesInOrderSoThatLaterOnesMayWaitForEarlierOnes) {
   }
 }
 
-TEST(ThreadCrew, GivesEachOfItsThreadsANumberOfItsOwn) {
-  ThreadCrew crew(3);
+TEST(ThreadTeam, GivesEachOfItsThreadsANumberOfItsOwn) {
+  ThreadTeam team(3);
   std::latch all(4);
   std::vector<int> calls(4);
-  crew.run(4, [&](std::size_t, std::size_t thread) {
+  team.run(4, [&](std::size_t, std::size_t thread) {
     ++calls[thread];
     all.arrive_and_wait();
   });
   EXPECT_EQ(calls, std::vector<int>(4, 1));
 }
 
-TEST(ThreadCrew, GoesOnWithoutHelpersThatAreToLeave) {
+TEST(ThreadTeam, GoesOnWithoutHelpersThatAreToLeave) {
   std::atomic<bool> needed_elsewhere{false};
-  ThreadCrew crew(3);
-  crew.leave_when([&](std::size_t thread) { return thread >= 2 && needed_elsewhere; });
+  ThreadTeam team(3);
+  team.leave_when([&](std::size_t thread) { return thread >= 2 && needed_elsewhere; });
   std::latch all(4);
-  crew.run(4, [&](std::size_t, std::size_t) { all.arrive_and_wait(); });
+  team.run(4, [&](std::size_t, std::size_t) { all.arrive_and_wait(); });
   needed_elsewhere = true;
   std::vector<std::atomic<int>> done(200), by(4);
-  crew.run(done.size(), [&](std::size_t i, std::size_t thread) {
+  team.run(done.size(), [&](std::size_t i, std::size_t thread) {
     ++done[i];
     ++by[thread];
   });
@@ -76,28 +76,28 @@ TEST(ThreadCrew, GoesOnWithoutHelpersThatAreToLeave) {
   EXPECT_EQ(by[2] + by[3], 0);
   needed_elsewhere = false;
   std::latch again(4);
-  crew.run(4, [&](std::size_t, std::size_t) { again.arrive_and_wait(); });
+  team.run(4, [&](std::size_t, std::size_t) { again.arrive_and_wait(); });
 }
 
 // The caller has nobody to leave it to.
-TEST(ThreadCrew, DoesItAllOnTheCallersThreadWhenAllAreToLeave) {
-  ThreadCrew crew(3);
-  crew.leave_when([](std::size_t) { return true; });
+TEST(ThreadTeam, DoesItAllOnTheCallersThreadWhenAllAreToLeave) {
+  ThreadTeam team(3);
+  team.leave_when([](std::size_t) { return true; });
   std::vector<int> done(50);
-  crew.run(done.size(), [&](std::size_t i, std::size_t thread) {
+  team.run(done.size(), [&](std::size_t i, std::size_t thread) {
     EXPECT_EQ(thread, 0U);
     ++done[i];
   });
   EXPECT_EQ(done, std::vector<int>(50, 1));
 }
 
-TEST(ThreadCrew, RunsEachHelperOnItsCpu) {
+TEST(ThreadTeam, RunsEachHelperOnItsCpu) {
   const std::vector<int> allowed = cpus_of_thread();
   const std::array cpus = {allowed.back(), allowed.front()};
-  ThreadCrew crew(2, "pinned", cpus);
+  ThreadTeam team(2, "pinned", cpus);
   std::latch all(3);
   std::vector<int> seen(3, -1);
-  crew.run(3, [&](std::size_t, std::size_t thread) {
+  team.run(3, [&](std::size_t, std::size_t thread) {
     all.arrive_and_wait();
     seen[thread] = sched_getcpu();
   });
@@ -105,17 +105,17 @@ TEST(ThreadCrew, RunsEachHelperOnItsCpu) {
   EXPECT_EQ(seen[2], cpus[1]);
 }
 
-TEST(ThreadCrew, RethrowsAnExceptionWhenAllHaveBeenCalledAndGoesOn) {
-  ThreadCrew crew(3);
+TEST(ThreadTeam, RethrowsAnExceptionWhenAllHaveBeenCalledAndGoesOn) {
+  ThreadTeam team(3);
   for (int round = 0; round < 20; ++round) {
     std::atomic<int> called{0};
     const auto body = [&](std::size_t i, std::size_t) {
       ++called;
       if (i % 7 == 3) throw std::bad_alloc();
     };
-    EXPECT_THROW(crew.run(40, body), std::bad_alloc);
+    EXPECT_THROW(team.run(40, body), std::bad_alloc);
     EXPECT_EQ(called, 40);
-    crew.run(5, [&](std::size_t, std::size_t) { ++called; });
+    team.run(5, [&](std::size_t, std::size_t) { ++called; });
     EXPECT_EQ(called, 45);
   }
 }

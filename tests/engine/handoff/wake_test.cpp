@@ -36,14 +36,14 @@ Served serve_cold(double link_gbps, const std::function<void(EngineOptions&)>& a
   return what;
 }
 
-TEST(Rouse, WakesWorkersForAColdStartAndLearnsHowLongTheyTake) {
+TEST(Wake, WakesWorkersForAColdStartAndLearnsHowLongTheyTake) {
   const Served served = serve_cold(0.002, nullptr);
   EXPECT_GT(served.cpu_layers, 0U);
   EXPECT_GT(served.worker_wake_s, 0);
   EXPECT_LE(served.worker_wake_s, 0.02);
 }
 
-TEST(Rouse, LeavesWorkersAsleepWhereWaitingCostsNothing) {
+TEST(Wake, LeavesWorkersAsleepWhereWaitingCostsNothing) {
   const Served served = serve_cold(0, [](EngineOptions& options) {
     options.handoff.costs.link_bytes_per_s = 1e15;
     options.handoff.costs.copy_s = 0;

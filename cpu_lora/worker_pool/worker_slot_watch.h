@@ -1,5 +1,5 @@
-// One seat of a mailbox and whoever sits there: our worker process, started, watched and started
-// again; or somebody else's, watched only. Written by the pool's thread alone.
+// One worker slot of a mailbox and whoever sits there: our worker process, started, watched and
+// started again; or somebody else's, watched only. Written by the pool's thread alone.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@
 
 namespace tandem {
 
-class SeatWatch {
+class WorkerSlotWatch {
  public:
   // `cpu`: of the worker that should run there; -1: none of ours should. The options outlive it.
-  SeatWatch(const WorkerPoolOptions& options, int group, int seat, int cpu);
+  WorkerSlotWatch(const WorkerPoolOptions& options, int group, int worker_slot, int cpu);
 
-  // Looks at the process and at the seat, and does what is due. Returns when to look again at the
-  // latest; before that when descriptor() is readable.
+  // Looks at the process and at the worker slot, and does what is due. Returns when to look again
+  // at the latest; before that when descriptor() is readable.
   TimePoint look(TimePoint now);
   int descriptor() const { return child_ ? child_->descriptor() : -1; }
 
@@ -66,9 +66,9 @@ class SeatWatch {
 
   const WorkerPoolOptions& options_;
   const WorkerGroupOptions& group_options_;
-  Seat& at_;
+  WorkerSlot& at_;
   const int group_;
-  const int seat_;
+  const int worker_slot_;
   int cpu_;
   const Duration heartbeat_;
   const Duration look_every_;
@@ -95,7 +95,7 @@ class SeatWatch {
   std::uint64_t clear_sequence_ = 0;  // 0: nothing to clear
   TimePoint clear_at_{};
 
-  std::atomic<std::uint32_t> trusted_pid_{0};        // who may be given jobs if its seat says so
+  std::atomic<std::uint32_t> trusted_pid_{0};  // who may be given jobs if its worker slot says so
   mutable std::atomic<std::uint32_t> given_pid_{0};  // who was; 0: it has ended
 };
 

@@ -18,16 +18,16 @@
 namespace tandem {
 
 // Kept ready for short work: waking them costs less than starting them.
-class ThreadCrew {
+class ThreadTeam {
  public:
   // Beside the thread that calls run(). Where there is no thread to be had, fewer. The system shows
   // them as "name-1" and so on; it takes 15 letters of that. Each is pinned to one of `cpus`, if
   // there are any: as many as helpers.
-  explicit ThreadCrew(int helpers, std::string_view name = "loader",
+  explicit ThreadTeam(int helpers, std::string_view name = "loader",
                       std::span<const int> cpus = {});
-  ~ThreadCrew();
-  ThreadCrew(const ThreadCrew&) = delete;
-  ThreadCrew& operator=(const ThreadCrew&) = delete;
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   // For copying from the page cache: more do not get more out of a machine's memory, and one core
   // is left to who waits for what is read.
@@ -69,25 +69,25 @@ class ThreadCrew {
   std::vector<std::thread> threads_;
 };
 
-// A crew for one piece of work, on threads that live as long: as many helpers as it asks for, but
-// all such crews of the process together have no more than the machine has cores. Any number of
+// A team for one piece of work, on threads that live as long: as many helpers as it asks for, but
+// all such teams of the process together have no more than the machine has cores. Any number of
 // them at once, one within another's loop as well.
-class BorrowedCrew {
+class BorrowedTeam {
  public:
-  explicit BorrowedCrew(std::size_t most_helpers);
-  ~BorrowedCrew();
-  BorrowedCrew(const BorrowedCrew&) = delete;
-  BorrowedCrew& operator=(const BorrowedCrew&) = delete;
+  explicit BorrowedTeam(std::size_t most_helpers);
+  ~BorrowedTeam();
+  BorrowedTeam(const BorrowedTeam&) = delete;
+  BorrowedTeam& operator=(const BorrowedTeam&) = delete;
 
-  ThreadCrew& crew() { return crew_; }
+  ThreadTeam& team() { return team_; }
 
  private:
   const int helpers_;
-  ThreadCrew crew_;
+  ThreadTeam team_;
 };
 
 // Calls body(begin, end) for every piece of `chunk` out of [0, count), the last one shorter, on a
-// borrowed crew. As ThreadCrew::run().
+// borrowed team. As ThreadTeam::run().
 void parallel_chunks(std::size_t count, std::size_t chunk,
                      const std::function<void(std::size_t, std::size_t)>& body);
 

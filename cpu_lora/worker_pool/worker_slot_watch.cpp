@@ -1,4 +1,4 @@
-#include "cpu_lora/worker_pool/seat_watch.h"
+#include "cpu_lora/worker_pool/worker_slot_watch.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ RestartOptions restart_options(const WorkerPoolOptions& options) {
 }
 
 ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupOptions& group,
-                            int seat, int cpu) {
+                            int worker_slot, int cpu) {
   ChildProcessOptions child;
   child.program = options.program;
   child.arguments = {options.program.empty() ? "tandem" : options.program,
@@ -38,7 +38,7 @@ ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupO
                      "--arena",
                      group.arena,
                      "--seat",
-                     std::to_string(seat),
+                     std::to_string(worker_slot),
                      "--cpu",
                      std::to_string(cpu),
                      "--node",
@@ -53,31 +53,32 @@ ChildProcessOptions command(const WorkerPoolOptions& options, const WorkerGroupO
 }
 
 // What a worker writes is never trusted: any other value is no state at all.
-bool says_it_works(SeatState state) {
-  return state == SeatState::working || state == SeatState::sleeping;
+bool says_it_works(WorkerSlotState state) {
+  return state == WorkerSlotState::working || state == WorkerSlotState::sleeping;
 }
 
 }  // namespace
 
-SeatWatch::SeatWatch(const WorkerPoolOptions& options, int group, int seat, int cpu)
+WorkerSlotWatch::WorkerSlotWatch(const WorkerPoolOptions& options, int group, int worker_slot,
+                                 int cpu)
     : options_(options),
       group_options_(options.groups[static_cast<std::size_t>(group)]),
-      at_(group_options_.mailbox->seat(seat)),
+      at_(group_options_.mailbox->worker_slot(worker_slot)),
       group_(group),
-      seat_(seat),
+      worker_slot_(worker_slot),
       cpu_(cpu),
       heartbeat_(duration_of(options.heartbeat_ms / 1e3)),
       look_every_(std::clamp<Duration>(heartbeat_ / 4, milliseconds(1), milliseconds(250))),
       policy_(restart_options(options)) {}
 
-std::string SeatWatch::name() const {
-  return cpu_ >= 0 ? fmt::format("CPU worker {}.{} for core {}", group_, seat_, cpu_)
-                   : fmt::format("CPU worker {}.{}", group_, seat_);
+std::string WorkerSlotWatch::name() const {
+  return cpu_ >= 0 ? fmt::format("CPU worker {}.{} for core {}", group_, worker_slot_, cpu_)
+                   : fmt::format("CPU worker {}.{}", group_, worker_slot_);
 }
 
-bool SeatWatch::is_live() const {
-  // acquire, all three: pair with the worker's releases when it takes its seat and when it is
-  // ready.
+bool WorkerSlotWatch::is_live() const {
+  // acquire, all three: pair with the worker's releases when it takes its worker slot and when it
+  // is ready.
   const std::uint32_t trusted = trusted_pid_.load(std::memory_order_acquire);
   const bool live = trusted != 0 && at_.pid.load(std::memory_order_acquire) == trusted &&
                     says_it_works(at_.state.load(std::memory_order_acquire));
@@ -85,20 +86,20 @@ bool SeatWatch::is_live() const {
   return live;
 }
 
-bool SeatWatch::is_held() const {
+bool WorkerSlotWatch::is_held() const {
   // acquire: pairs with the release in forget_the_dead(): whoever finds it dead finds all that it
   // wrote.
   return given_pid_.load(std::memory_order_acquire) != 0;
 }
 
-TimePoint SeatWatch::look(TimePoint now) {
+TimePoint WorkerSlotWatch::look(TimePoint now) {
   if (child_ && child_->has_ended()) on_end(now);
-  // acquire: pairs with the release by which a worker leaves its seat.
+  // acquire: pairs with the release by which a worker leaves its worker slot.
   const std::uint32_t pid = at_.pid.load(std::memory_order_acquire);
   if (child_) {
     watch_child(now);
   } else if (foreign_pid_ != 0 && foreign_pid_ != pid && !forget_foreign()) {
-    // It has not ended yet, whatever its seat says.
+    // It has not ended yet, whatever its worker slot says.
   } else if (pid != 0) {
     watch_foreign(pid, now);
   } else if (should_run() && now >= due_) {
@@ -115,7 +116,7 @@ TimePoint SeatWatch::look(TimePoint now) {
   return next;
 }
 
-void SeatWatch::move_to(int cpu) {
+void WorkerSlotWatch::move_to(int cpu) {
   if (cpu == cpu_) return;
   if (child_) {
     condemn(fmt::format("this process may not run on core {} any more; it goes to {}", cpu_,
@@ -124,24 +125,25 @@ void SeatWatch::move_to(int cpu) {
   cpu_ = cpu;
 }
 
-void SeatWatch::start(TimePoint now) {
+void WorkerSlotWatch::start(TimePoint now) {
   has_taken_ = has_worked_ = false;
   condemned_.clear();
   started_ = beat_at_ = looked_at_ = now;
   if (++starts_ > 1) log::debug("{} is started again", name());
-  Result<ChildProcess> child = ChildProcess::start(command(options_, group_options_, seat_, cpu_));
+  Result<ChildProcess> child =
+      ChildProcess::start(command(options_, group_options_, worker_slot_, cpu_));
   if (!child) return fail_start(child.status(), now);
   child_.emplace(std::move(child).value());
   // release: pairs with the acquire in is_live().
   trusted_pid_.store(static_cast<std::uint32_t>(child_->pid()), std::memory_order_release);
 }
 
-void SeatWatch::fail_start(const Status& why, TimePoint now) {
+void WorkerSlotWatch::fail_start(const Status& why, TimePoint now) {
   last_end_ = why.message();
   after_death("could not be started", now, {});
 }
 
-void SeatWatch::on_end(TimePoint now) {
+void WorkerSlotWatch::on_end(TimePoint now) {
   trusted_pid_.store(0, std::memory_order_release);
   last_end_ = child_->end();
   if (!condemned_.empty()) last_end_ += ", because " + condemned_;
@@ -152,7 +154,7 @@ void SeatWatch::on_end(TimePoint now) {
   after_death(what, now, now - started_);
 }
 
-void SeatWatch::after_death(std::string_view what, TimePoint now, Duration life) {
+void WorkerSlotWatch::after_death(std::string_view what, TimePoint now, Duration life) {
   const std::optional<Duration> pause = policy_.on_death(life);
   left_out_ = !pause;
   if (cpu_ < 0) {
@@ -167,17 +169,17 @@ void SeatWatch::after_death(std::string_view what, TimePoint now, Duration life)
   }
 }
 
-void SeatWatch::condemn(std::string why) {
+void WorkerSlotWatch::condemn(std::string why) {
   if (!condemned_.empty()) return;
   condemned_ = std::move(why);
-  // No job for the dead: its seat will be emptied when it is reaped.
+  // No job for the dead: its worker slot will be emptied when it is reaped.
   trusted_pid_.store(0, std::memory_order_release);
   child_->kill(SIGKILL);
 }
 
 // Whether it is alive, as far as its heartbeat says. Time in which nobody looked is no silence:
 // this machine, or this process, may have stood still.
-SeatWatch::Beat SeatWatch::see_beat(TimePoint now) {
+WorkerSlotWatch::Beat WorkerSlotWatch::see_beat(TimePoint now) {
   const Duration absence = now - std::exchange(looked_at_, now);
   if (absence > 2 * look_every_) beat_at_ = std::min(beat_at_ + absence, now);
   const std::uint64_t beat = at_.heartbeat.load(std::memory_order_relaxed);
@@ -188,7 +190,7 @@ SeatWatch::Beat SeatWatch::see_beat(TimePoint now) {
   return now - beat_at_ <= heartbeat_ ? Beat::awaited : Beat::missed;
 }
 
-void SeatWatch::watch_child(TimePoint now) {
+void WorkerSlotWatch::watch_child(TimePoint now) {
   const auto own = static_cast<std::uint32_t>(child_->pid());
   const bool sits = at_.pid.load(std::memory_order_acquire) == own;
   if (sits && !has_taken_) {
@@ -211,7 +213,7 @@ void SeatWatch::watch_child(TimePoint now) {
   }
 }
 
-void SeatWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
+void WorkerSlotWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
   if (foreign_pid_ == 0) {
     foreign_pid_ = pid;
     foreign_beats_ = foreign_killed_ = false;
@@ -239,9 +241,9 @@ void SeatWatch::watch_foreign(std::uint32_t pid, TimePoint now) {
   trusted_pid_.store(0, std::memory_order_release);
 }
 
-// Its seat says that it left. False: it has not ended, so it is made to: one that left by itself is
-// at its end anyway.
-bool SeatWatch::forget_foreign() {
+// Its worker slot says that it left. False: it has not ended, so it is made to: one that left by
+// itself is at its end anyway.
+bool WorkerSlotWatch::forget_foreign() {
   trusted_pid_.store(0, std::memory_order_release);
   const auto pid = static_cast<pid_t>(foreign_pid_);
   foreign_killed_ = kill_if(pid, SIGKILL, [&] { return sits_here(pid); });
@@ -250,7 +252,7 @@ bool SeatWatch::forget_foreign() {
   return true;
 }
 
-void SeatWatch::forget_the_dead() {
+void WorkerSlotWatch::forget_the_dead() {
   const std::uint32_t present = child_ ? static_cast<std::uint32_t>(child_->pid()) : foreign_pid_;
   std::uint32_t given = given_pid_.load(std::memory_order_relaxed);
   if (given == 0 || given == present) return;
@@ -259,28 +261,29 @@ void SeatWatch::forget_the_dead() {
                                      std::memory_order_relaxed);
 }
 
-// Whether a process is a worker of this seat, by the kernel's account: what the seat says may be
-// garbage that names any process, another seat's worker or this one too. By its command line, which
-// everybody may read: whose memory maps the outbox is a secret of other users' workers.
-bool SeatWatch::sits_here(pid_t pid) const {
+// Whether a process is a worker of this worker slot, by the kernel's account: what the worker slot
+// says may be garbage that names any process, another worker slot's worker or this one too. By its
+// command line, which everybody may read: whose memory maps the outbox is a secret of other users'
+// workers.
+bool WorkerSlotWatch::sits_here(pid_t pid) const {
   const std::vector<std::string> words = process_arguments(pid);
   const auto has = [&](const std::string& flag, const std::string& value) {
     const std::string both[] = {flag, value};
     return std::search(words.begin(), words.end(), std::begin(both), std::end(both)) != words.end();
   };
   return has("--outbox", group_options_.mailbox->outbox_region().name()) &&
-         has("--seat", std::to_string(seat_));
+         has("--seat", std::to_string(worker_slot_));
 }
 
-void SeatWatch::clear(std::uint64_t sequence, TimePoint now) {
+void WorkerSlotWatch::clear(std::uint64_t sequence, TimePoint now) {
   if (clear_sequence_ == 0) clear_at_ = now + kClearGrace;
   clear_sequence_ = std::max(clear_sequence_, sequence);
 }
 
-void SeatWatch::clear_if_due(TimePoint now) {
+void WorkerSlotWatch::clear_if_due(TimePoint now) {
   if (clear_sequence_ == 0) return;
   const Mailbox& mailbox = *group_options_.mailbox;
-  const std::uint64_t bit = std::uint64_t{1} << seat_;
+  const std::uint64_t bit = std::uint64_t{1} << worker_slot_;
   if (quiet(mailbox, bit, clear_sequence_, is_held() ? bit : 0)) {
     clear_sequence_ = 0;
     return;
@@ -298,21 +301,21 @@ void SeatWatch::clear_if_due(TimePoint now) {
   foreign_killed_ = true;
 }
 
-void SeatWatch::empty(std::uint32_t pid) {
+void WorkerSlotWatch::empty(std::uint32_t pid) {
   // Whoever sits there by now keeps it.
   std::uint32_t expected = pid;
   if (at_.pid.load(std::memory_order_acquire) != pid) return;
-  at_.state.store(SeatState::empty, std::memory_order_relaxed);
+  at_.state.store(WorkerSlotState::empty, std::memory_order_relaxed);
   // release: pairs with the acquire in quiet() and in the next worker's taking of the
-  // seat.
+  // worker slot.
   at_.pid.compare_exchange_strong(expected, 0, std::memory_order_release,
                                   std::memory_order_relaxed);
 }
 
-WorkerStatus SeatWatch::status() const {
+WorkerStatus WorkerSlotWatch::status() const {
   WorkerStatus status;
   status.group = group_;
-  status.seat = seat_;
+  status.worker_slot = worker_slot_;
   status.ours = cpu_ >= 0 && foreign_pid_ == 0;
   status.pid = child_ ? child_->pid() : static_cast<int>(foreign_pid_);
   status.cpu = status.ours ? cpu_ : static_cast<int>(at_.cpu.load(std::memory_order_relaxed));
@@ -324,7 +327,7 @@ WorkerStatus SeatWatch::status() const {
   return status;
 }
 
-bool SeatWatch::look_for_end() {
+bool WorkerSlotWatch::look_for_end() {
   trusted_pid_.store(0, std::memory_order_release);
   // One that starts has nothing to finish, and looks for the stop flag when it has started.
   if (child_ && !has_worked_ && !says_it_works(at_.state.load(std::memory_order_acquire))) {
@@ -337,7 +340,7 @@ bool SeatWatch::look_for_end() {
   return !child_;
 }
 
-void SeatWatch::kill_and_reap() {
+void WorkerSlotWatch::kill_and_reap() {
   if (!child_) return;
   const auto pid = static_cast<std::uint32_t>(child_->pid());
   log::warning("{} (pid {}) did not end when asked to; it is killed", name(), pid);
