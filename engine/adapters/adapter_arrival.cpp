@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-// One folder that is read.
+// The reading of one folder.
 struct AdapterArrival::Attempt {
   std::shared_ptr<const FileProgress> writing;
-  AdapterLease adapter;  // served_, or what it will be
+  AdapterLease adapter;  // served_, or the adapter that will become it
   AdapterBytes bytes;
   std::shared_ptr<AdapterReading> reading;
   bool shown = false;
@@ -74,7 +74,7 @@ Result<std::byte*> AdapterArrival::begin(Attempt& attempt, const Adapter& layout
   attempt.adapter = served_;
   if (served_ == nullptr) {
     Adapter contents = layout;
-    contents.path.clear();  // not where it may be read from later
+    contents.path.clear();  // the path is not known yet
     contents.digest = digest_;
     Adapter part = device_layout(layout, store_.config_, store_.options_.num_devices);
     attempt.adapter =
@@ -90,7 +90,7 @@ void AdapterArrival::layer_there(Attempt& attempt, std::size_t layer) {
   const auto now = std::chrono::steady_clock::now();
   if (attempt.shown || attempt.writing->rest(now) > AdapterReading::kNear) return;
   const bool is_named = store_.show(attempt.adapter);
-  if (!is_named && served_ == nullptr) return;  // nobody waits for it
+  if (!is_named && served_ == nullptr) return;  // no request waits for it
   served_ = attempt.adapter;
   attempt.shown = true;
   attempt.shown_at = now;
@@ -100,7 +100,7 @@ void AdapterArrival::layer_there(Attempt& attempt, std::size_t layer) {
   if (is_named) on_shown_(true);
 }
 
-// Whatever was shown has an end: requests wait for it.
+// Ends what was shown in any case, as requests wait for it.
 void AdapterArrival::end_attempt(const Attempt& attempt, const Status& status) noexcept {
   lead_ = {};
   if (!attempt.shown) return;
@@ -108,15 +108,15 @@ void AdapterArrival::end_attempt(const Attempt& attempt, const Status& status) n
     lead_ = std::max<std::chrono::duration<double>>(
         attempt.writing->last_growth() - attempt.shown_at, lead_);
     attempt.reading->end({});
-    if (attempt.reading->state() == AdapterReading::State::bad) {  // the rest was not as near
-      served_->home().take_back({});  // it has ended before, and said why
+    if (attempt.reading->state() == AdapterReading::State::bad) {  // the time limit ended it before
+      served_->home().take_back({});                               // its end had a reason already
       try {
         served_->home().put(attempt.bytes);
-      } catch (const std::exception&) {  // no memory: its folder will have it
+      } catch (const std::exception&) {  // no memory: it will be read from its folder
       }
     }
   } else {
-    on_shown_(false);  // first: who is told that it is served looks for the name
+    on_shown_(false);  // first, as a caller that sees it as served looks up the name
     served_->home().take_back(copy_of(status));
   }
   store_.tell();

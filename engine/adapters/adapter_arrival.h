@@ -1,16 +1,17 @@
-// An adapter that comes from elsewhere into a folder, served while it comes: its layers can be
-// computed from as they arrive, and what is computed reaches nobody before all of it has come and
-// has the digest that it must have (AdapterReading).
+// Serves an adapter whose folder is still being filled from elsewhere. Its layers can be computed
+// from as they arrive, but results reach no client before the whole adapter has come with the
+// expected digest (AdapterReading).
 //
 //   read() of one source -> shown under its name when the rest is near
 //        | fails                                | has the digest
 //        v                                      v
-//   taken back; who used it, and who    settle(): the folder has its place
-//   asks now, waits for the next
-//   read(), or fail()
+//   taken back; requests that used it   settle(): the folder has its place
+//   or come now wait for the next
+//   read(), or for fail()
 //
-// All of its functions are for one thread at a time, whichever that is. Without memory a read()
-// fails, and who waits for the adapter is answered all the same, if need be in fewer words.
+// Only one thread at a time may call its functions; it may be any thread. When memory runs out,
+// read() fails, and requests that wait for the adapter still get an answer, if need be a shorter
+// one.
 #pragma once
 
 #include <chrono>
@@ -28,14 +29,15 @@ namespace tandem {
 
 class AdapterArrival {
  public:
-  // A rest that has not come by then will take its time: others shall not wait for it.
+  // A shown adapter that is incomplete after this time is taken back, as others must not wait
+  // longer.
   static constexpr std::chrono::milliseconds kLongestShown{1000};
 
-  // Under a name that nobody holds, or it is not shown. `on_shown`, on the thread of read(), when
-  // it can be used and, in read() and fail(), when it no longer can; it does not throw. The store
-  // outlives this.
-  // `bytes`: Adapter::num_bytes of what is expected; a folder of another size is refused at once.
-  // `longest_shown`: so long steps wait for the rest of what has been shown.
+  // The adapter is not shown if its name is taken. `on_shown` is called with true on the thread of
+  // read() when the adapter can be used, and with false in read() and fail() when it no longer can;
+  // it must not throw. The store outlives the arrival. `bytes`: the expected Adapter::num_bytes; a
+  // folder of another size is refused at once. `longest_shown`: how long steps may wait for the
+  // rest of a shown adapter.
   AdapterArrival(AdapterStore& store, std::string name, std::string digest, std::uint64_t bytes,
                  std::function<void(bool shown)> on_shown,
                  std::chrono::milliseconds longest_shown = kLongestShown);
@@ -43,22 +45,23 @@ class AdapterArrival {
   AdapterArrival(const AdapterArrival&) = delete;
   AdapterArrival& operator=(const AdapterArrival&) = delete;
 
-  // Reads the folder, of whose weights' file `writing` tells what is there. Ok: it has the digest.
-  // resource_exhausted: it could not be read so early, and may be as good as any. Other failures
-  // are those of read_arriving_peft_adapter(), or invalid_argument: another digest. Nothing of a
-  // folder that failed is used any more.
+  // Reads the folder; `writing` reports how much of its weights' file is there. Ok: the digest is
+  // the expected one. resource_exhausted: the adapter could not be read early, but may be valid.
+  // Other failures are those of read_arriving_peft_adapter(), or invalid_argument for another
+  // digest. Nothing of a folder that failed is used any more.
   Status read(const std::filesystem::path& folder, std::shared_ptr<const FileProgress> writing);
 
-  // The last read() was good, and the name is served, or somebody has unloaded it since.
+  // True if the last read() succeeded and the name is served, or was unloaded since.
   bool is_served() const;
-  // How long before the last byte came it could be used; 0: it could not.
+  // How long before its last byte arrived the adapter could be used; 0: it could not.
   std::chrono::duration<double> lead() const { return lead_; }
 
-  // The adapter is proven to lie in this folder, for good: what of it is in memory no longer, or
-  // was taken back, comes from there. Returns who reads there for as long as it lives, unloaded or
-  // not; null: it was never shown. Throws where there is no memory, and nothing has changed.
+  // The verified adapter is now in this folder for good: bytes that have left memory, or were taken
+  // back, are read from there. Returns the adapter that reads there as long as it lives, unloaded
+  // or not; null: it was never shown. If memory runs out, throws and changes nothing.
   std::weak_ptr<const ServedAdapter> settle(const std::string& path);
-  // Nobody gives the adapter: who waits for it hears why, and the name is not served.
+  // No source has the adapter: requests that wait for it get the reason, and the name is not
+  // served.
   void fail(const Status& why) noexcept;
 
  private:
@@ -74,7 +77,7 @@ class AdapterArrival {
   const std::function<void(bool)> on_shown_;
   const std::chrono::milliseconds longest_shown_;
   const Status has_not_come_{StatusCode::unavailable, "the adapter has not come"};
-  AdapterLease served_;  // that was shown once; null: none was
+  AdapterLease served_;  // null: no adapter was shown
   bool proven_ = false;
   std::chrono::duration<double> lead_{};
 };

@@ -88,7 +88,7 @@ AdapterHome::Copy AdapterHome::copy() const {
   return copy;
 }
 
-// The state first: once kept, the bytes may be dropped at any moment.
+// Sets the state first, as the bytes may be dropped as soon as they are kept.
 void AdapterHome::put(AdapterBytes bytes, std::shared_ptr<AdapterReading> reading) {
   std::function<void()> dropped;
   if (may_drop_) dropped = [state = state_] { state->left_host(); };
@@ -113,7 +113,7 @@ bool AdapterHome::begin_reading() {
   return true;
 }
 
-// First all that those need who then find out that it has ended.
+// Sets everything else before reading->end(), as its waiters then read it.
 void AdapterHome::end_reading(Status status) noexcept {
   Status copy = copy_of(status);
   std::shared_ptr<AdapterReading> reading;

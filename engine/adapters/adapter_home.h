@@ -1,6 +1,5 @@
-// Where an adapter's bytes come from when the device wants them: its folder, its run in the host
-// tier, and the reading from the one into the other. And the adapter's state, on which both tiers
-// have a say.
+// The sources of an adapter's bytes for the device: its folder, its bytes in the host tier, and the
+// reading of the folder into the host tier. Also the adapter's state, which both tiers change.
 #pragma once
 
 #include <atomic>
@@ -23,20 +22,20 @@ class ResidencyState {
  public:
   Residency now() const { return state_.load(std::memory_order_relaxed); }
 
-  void apply(ResidencyEvent event);  // aborts on a pair that next() does not know
-  // Its bytes are to be copied to the device: false where they have left the host tier, read to a
-  // bad end since somebody looked, and nothing has changed.
+  void apply(ResidencyEvent event);  // aborts on a pair that next() does not allow
+  // Begins a copy of the bytes to the device. Returns false, and changes nothing, if the bytes have
+  // left the host tier, because their reading failed meanwhile.
   bool begin_load();
-  void entered_host();  // read, if it was on disk
-  void left_host();     // dropped, unless the device holds it
-  void evicted();       // to where the host tier says
-  void load_failed();   // the same
+  void entered_host();  // marks it as read, if it was on disk
+  void left_host();     // marks it as dropped, unless the device holds it
+  void evicted();       // to the host tier or to disk
+  void load_failed();   // to the host tier or to disk
 
  private:
-  void set(ResidencyEvent event);  // the one setter; mutex_ held
+  void set(ResidencyEvent event);  // the only function that sets state_; requires mutex_
 
-  std::mutex mutex_;                                  // of the changes
-  std::atomic<Residency> state_{Residency::on_disk};  // relaxed: readers look, and act on nothing
+  std::mutex mutex_;                                  // serialises the changes
+  std::atomic<Residency> state_{Residency::on_disk};  // relaxed: readers do not act on it
   bool in_host_ = false;
 };
 
@@ -45,15 +44,14 @@ class AdapterHome {
  public:
   struct Folder {
     std::string path;
-    std::shared_ptr<const PeftSource> source;  // what its files were; null: unknown
+    std::shared_ptr<const PeftSource> source;  // its files when they were read; null: unknown
   };
   struct Copy {
-    AdapterBytes bytes;                       // null: on disk, or nothing that could be used
-    std::shared_ptr<AdapterReading> reading;  // null: all of it is there
+    AdapterBytes bytes;                       // null: on disk, or not usable
+    std::shared_ptr<AdapterReading> reading;  // null: the copy is complete
   };
 
-  // `bytes` are the host tier's; null: they are not there yet. `may_drop`: the folder can bring
-  // them back.
+  // `bytes`: in the host tier; null: not read yet. `may_drop`: the folder can restore the bytes.
   AdapterHome(AdapterBytes bytes, Folder folder, bool may_drop, std::shared_ptr<HostTier> host);
   ~AdapterHome();
   AdapterHome(const AdapterHome&) = delete;
@@ -63,29 +61,32 @@ class AdapterHome {
   const ResidencyState& state() const { return *state_; }
 
   Folder folder() const;
-  void set_folder(Folder folder);       // another one with the same contents
-  void set_source(const Folder& seen);  // unless it has another path by now
+  void set_folder(Folder folder);       // another folder with the same contents
+  void set_source(const Folder& seen);  // unless the path has changed since
 
-  // What the host tier has, used last from now on.
+  // The copy in the host tier, which becomes the most recently used.
   Copy copy() const;
-  // Throws where there is no memory, and nothing has changed.
+  // If memory runs out, throws and changes nothing.
   void put(AdapterBytes bytes, std::shared_ptr<AdapterReading> reading = nullptr);
 
-  // The folder is to be read: false when it is already, or need not be. Forgets the last failure.
+  // Begins a reading of the folder, and forgets the last failure. Returns false if one has begun
+  // already, or none is needed.
   bool begin_reading();
-  // The folder is filled by somebody who reads it meanwhile, as if begin_reading() had said true:
-  // until end_reading() the adapter may be put here and taken back any number of times, and who
-  // used what was taken back starts anew. Before others see it.
+  // Like a begin_reading() that returned true, for a folder that its reader also fills. Until
+  // end_reading() the adapter may be put here and taken back any number of times, and sequences
+  // that used it then start anew. Call it before others see the adapter.
   void begin_arriving();
   bool is_arriving() const;
-  // What was put here with a reading is nothing.
+  // Discards a copy that was put here with a reading.
   void take_back(Status why) noexcept;
-  // The folder has been read. What was put here with a reading is all there, or is taken back.
+  // Ends the reading of the folder. A copy that was put here with a reading is complete, or is
+  // discarded on failure.
   void end_reading(Status status) noexcept;
-  // How many readings have ended. Who asks for the adapter notes it, and what ended before is no
-  // answer to them.
+  // The number of readings that have ended. A request notes it when it asks for the adapter, as
+  // readings that ended before do not answer it.
   std::uint64_t num_readings() const;
-  // Why the last reading failed, if it ended after so many had; ok: it did not, or another began.
+  // Why the last reading failed, if more than `after` have ended; ok: it did not fail, or another
+  // has begun.
   Status read_failure(std::uint64_t after) const;
 
  private:
@@ -95,11 +96,11 @@ class AdapterHome {
   const std::shared_ptr<HostTier> host_;
   const std::shared_ptr<ResidencyState> state_ = std::make_shared<ResidencyState>();
 
-  mutable std::mutex mutex_;  // guards these
+  mutable std::mutex mutex_;  // guards the members below
   Folder folder_;
   HostTier::Id host_id_ = 0;
-  std::shared_ptr<AdapterReading> reading_copy_;  // of the host tier's, while it goes on
-  bool reading_ = false;                          // asked of the disk thread, or arriving_
+  std::shared_ptr<AdapterReading> reading_copy_;  // of the copy in the host tier, until it ends
+  bool reading_ = false;                          // requested from the disk thread, or arriving_
   bool arriving_ = false;
   std::uint64_t num_readings_ = 0;
   Status read_failure_;

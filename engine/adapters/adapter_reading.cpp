@@ -20,7 +20,7 @@ bool is_adapted(const std::array<AdapterMatrix, kNumModules>& layer) {
   return std::ranges::any_of(layer, [](const AdapterMatrix& matrix) { return matrix.rank > 0; });
 }
 
-// [layers]: layers lie one behind the other, from their first A.
+// [layers]: layers are contiguous, and each begins with its first A.
 std::vector<std::uint64_t> bytes_of_layers(const Adapter& adapter) {
   std::vector<std::uint64_t> bytes(adapter.layers.size(), 0);
   std::uint64_t end = adapter.num_bytes;
@@ -87,8 +87,8 @@ bool AdapterReading::is_there(std::size_t layer) const {
          generation_;
 }
 
-// The state before the words: who computes from a layer that only the end of a bad reading set
-// finds it bad.
+// Sets the state before the words: code that computes from a layer whose word was only set because
+// a reading failed will see the failure.
 void AdapterReading::end(Status status) {
   {
     const std::lock_guard lock(mutex_);
@@ -125,7 +125,7 @@ Status AdapterReading::too_late() const noexcept {
   try {
     return error(StatusCode::unavailable, "the adapter's folder could not be read within {} s",
                  std::chrono::duration<double>(longest_).count());
-  } catch (const std::exception&) {  // short enough to need no memory
+  } catch (const std::exception&) {  // this text is short and needs no memory
     return {StatusCode::unavailable, "out of memory"};
   }
 }

@@ -1,13 +1,13 @@
-// An adapter whose bytes are being read from its folder while others use them already: which of its
-// layers are there, and in the end whether they were what they should have been.
+// An adapter that is used while its bytes are still being read from its folder: which of its layers
+// are present, and at the end whether the contents were as expected.
 //
-// Each layer has a word in the arena beside the bytes. It holds `generation` when the layer is
-// there: the load stream waits for it before it copies the layer (Stream::wait_flag), workers
-// before they compute from it (GroupJob::present). Nobody waits without end: when the reading ends,
-// well or not, all words are set. So what was computed from an adapter is of no account before
-// status() is ok, and nothing of it may reach a client or a cache before.
+// Each layer has a word in the arena beside the bytes, which holds `generation` once the layer is
+// present. The load stream waits for it before it copies the layer (Stream::wait_flag), and workers
+// before they compute from it (GroupJob::present). No wait is endless: when the reading ends, with
+// or without success, all words are set. So results computed with an adapter must not reach a
+// client or a cache before status() is known to be ok.
 //
-// Thread-safe. The words live as long as the bytes do, in which they lie.
+// Thread-safe. The words are in the same memory as the bytes, and live as long.
 #pragma once
 
 #include <atomic>
@@ -29,41 +29,41 @@ namespace tandem {
 
 class AdapterReading {
  public:
-  // How much memory the bytes of an adapter and then its words take.
+  // The bytes of memory for the bytes of an adapter and its words.
   static std::size_t bytes_with_words(std::size_t num_bytes, std::size_t num_layers);
 
-  // It begins now. `bytes` is that much; the words are zeroed. generation != 0, another for each
-  // reading.
+  // Begins a reading. `bytes` has room for bytes_with_words(); the words are set to zero.
+  // generation != 0, another for each reading.
   AdapterReading(const Adapter& adapter, std::byte* bytes, std::uint32_t generation);
 
-  // Readings are shown to others when the rest is so near: a load that waited for longer would hold
-  // up all loads behind it.
+  // A reading is shown to others when its rest is expected within this time: a load that waited for
+  // longer would delay all loads behind it.
   static constexpr std::chrono::milliseconds kNear{20};
-  // This long, and it is lost.
+  // The time after which a reading has failed.
   static constexpr std::chrono::milliseconds kLongest{5000};
-  // Before others see it: from now on it may last so long.
+  // Starts the time limit. Call it before others see the reading.
   void show(std::chrono::milliseconds longest = kLongest);
 
-  // By the reading threads.
+  // Called by the reading threads.
   void layer_there(std::size_t layer);
-  // Ends it: not ok, what was read is nothing. The first call counts.
+  // Ends the reading. If `status` is not ok, the bytes are invalid. Only the first call counts.
   void end(Status status);
 
   std::uint32_t generation() const { return generation_; }
   const std::uint32_t* word(std::size_t layer) const { return &words_[layer]; }
   bool is_there(std::size_t layer) const;
-  // As those of ReadingPace; nothing is left when the reading has ended.
+  // As in ReadingPace; nothing is left when the reading has ended.
   std::vector<double> seconds_left() const;
   std::chrono::duration<double> rest() const;
 
   enum class State : std::uint8_t { reading, good, bad };
-  // acquire: pairs with end(), whose status is then there
+  // acquire: pairs with end(), which sets the status first
   State state() const { return state_.load(std::memory_order_acquire); }
-  Status status() const;  // ok while it goes on
-  // Waits until it has ended; ends it itself, badly, when it has gone on for too long. Throws where
-  // there is no memory for the status, when it has ended.
+  Status status() const;  // ok until it ends
+  // Waits until the reading has ended, and ends it as failed at its time limit. If there is no
+  // memory for the status, throws after the end.
   Status wait();
-  // Ends it badly when it has gone on for too long: its disk may be gone.
+  // Ends the reading as failed if it is over its time limit, as its disk may be gone.
   void end_if_overdue() noexcept;
 
  private:
@@ -81,25 +81,25 @@ class AdapterReading {
   Status status_;
 };
 
-// Whether a copy that was made of an adapter's bytes is the adapter, which its folder may still
-// have to prove. May outlive the copy. Thread-safe.
+// Says whether a copy of an adapter's bytes has the right contents, which the reading of its folder
+// may still have to prove. May outlive the copy. Thread-safe.
 class AdapterProof {
  public:
-  AdapterProof() = default;  // nothing is in doubt
+  AdapterProof() = default;  // for a copy that is proven
   explicit AdapterProof(std::shared_ptr<AdapterReading> reading) : reading_(std::move(reading)) {}
 
-  // Ok as far as is known. While it is not ok nobody may use the copy, or what was computed with
-  // it.
+  // Ok unless the reading has failed. After a failure the copy, and results computed with it, must
+  // not be used.
   Status status() const { return reading_ == nullptr ? Status() : reading_->status(); }
-  // The same, when it is known for good: waits for the end of a reading that still goes on.
+  // The final status: waits for the end of a reading that goes on.
   Status wait() const { return reading_ == nullptr ? Status() : reading_->wait(); }
-  // Known to be ok: results may be kept for others.
+  // True if the copy is proven to be right, so that results may be cached.
   bool is_given() const {
     return reading_ == nullptr || reading_->state() == AdapterReading::State::good;
   }
 
  private:
-  std::shared_ptr<AdapterReading> reading_;  // null: it was all there
+  std::shared_ptr<AdapterReading> reading_;  // null: the copy was complete
 };
 
 }  // namespace tandem

@@ -21,11 +21,11 @@
 namespace tandem {
 namespace {
 
-// What is held by copies under way is free within a load's time; longer is not worth a wait.
+// Copies in flight release their bytes within the time of a load; a longer wait is not worth it.
 constexpr auto kHeldTimeout = std::chrono::seconds(10);
 
-// Ends at once when the store does. `turn`, if any, is taken to try, kept when there is an answer,
-// and given back to wait.
+// Takes bytes as soon as there is room; ends at once when the store is stopped. `turn`, if any, is
+// locked for each attempt, unlocked during waits, and kept locked on return.
 Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes,
                                     std::unique_lock<std::mutex>* turn = nullptr) {
   const auto deadline = std::chrono::steady_clock::now() + kHeldTimeout;
@@ -43,7 +43,7 @@ Result<AdapterBytes> take_when_free(HostTier& host, std::size_t bytes,
 Result<std::string> read_beside_weights(const std::string& folder, const std::string& file,
                                         const LinkRule& links) {
   constexpr std::uint64_t kMaxBytes = 64U << 20;
-  // A folder within the folder would be a second way to be led out of it.
+  // Subfolders are refused, as they would be another way out of the folder.
   if (file.find('/') != std::string::npos) {
     return error(StatusCode::not_found, "{}: an adapter's files lie in its folder itself", file);
   }
@@ -92,7 +92,7 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
       [&](std::size_t bytes) { return take_when_free(*host_, with_words(bytes), &turn); },
       options_.now_ns(), options_.links);
   if (!adapter) {
-    // The message goes to who asked, who need not learn where folders are.
+    // The client gets the message, but need not learn where folders are.
     log::info("adapter '{}' cannot be loaded from {}", name, path);
     return adapter.status();
   }
@@ -104,7 +104,8 @@ Status AdapterStore::load(const std::string& name, const std::string& path, bool
   return publish(name, *std::move(adapter), true, in_place, pinned, prepare);
 }
 
-// Only a warning: people rename folders. What does not fit the base's shape is refused.
+// Only warns, as people rename folders. An adapter that does not fit the base's shape is refused
+// elsewhere.
 void AdapterStore::warn_of_other_base(const std::string& name, const Adapter& adapter) {
   constexpr std::size_t kMaxNames = 64;
   if (is_base_name(adapter.base_model, options_.base_names)) return;
@@ -119,7 +120,7 @@ void AdapterStore::warn_of_other_base(const std::string& name, const Adapter& ad
       name, printable(adapter.base_model), options_.base_names.front());
 }
 
-// What fits once will fit again, when it is read with its words beside it.
+// The size with words, so that an adapter that fits now will fit again when it is reread.
 std::size_t AdapterStore::with_words(std::size_t num_bytes) const {
   return AdapterReading::bytes_with_words(num_bytes,
                                           static_cast<std::size_t>(config_.num_layers()));
@@ -186,7 +187,7 @@ Status AdapterStore::publish(const std::string& name, Adapter adapter, bool relo
 }
 
 Status AdapterStore::unload(const std::string& name) {
-  AdapterLease last;  // let go outside the lock: it may be the last owner
+  AdapterLease last;  // released outside the lock, as it may be the last owner
   {
     const std::lock_guard lock(names_mutex_);
     const auto it = names_.find(name);
@@ -203,7 +204,7 @@ Status AdapterStore::unload(const std::string& name) {
 }
 
 bool AdapterStore::show(const AdapterLease& adapter) {
-  // One that is being loaded may be about to take the name, or the last place.
+  // An adapter that is being loaded may be about to take the name, or the last free place.
   const std::unique_lock turn(load_mutex_, std::try_to_lock);
   if (!turn.owns_lock() || adapter->retired()) return false;
   const std::lock_guard lock(names_mutex_);
@@ -220,7 +221,7 @@ void AdapterStore::hide(const AdapterLease& adapter) {
   if (it != names_.end() && it->second == adapter) names_.erase(it);
 }
 
-// 0 is what words hold before any reading.
+// Skips 0, which words hold before any reading.
 std::uint32_t AdapterStore::next_generation() {
   const std::uint32_t next = generation_.fetch_add(1, std::memory_order_relaxed) + 1;
   return next != 0 ? next : next_generation();
@@ -241,15 +242,15 @@ std::vector<AdapterLease> AdapterStore::list() const {
 
 AdapterFolder AdapterStore::folder_of(const std::string& name) const {
   const AdapterLease lease = find(name);
-  if (lease == nullptr || lease->path().empty()) return {};  // empty: it was made in memory
+  if (lease == nullptr || lease->path().empty()) return {};  // an empty path: made in memory
   return {std::weak_ptr<const void>(lease),
           [path = lease->path(), links = options_.links](const std::string& file) {
             return read_beside_weights(path, file, links);
           }};
 }
 
-// What is known of the folder's files judges them; where nothing is known (they were new when they
-// were read, or lie with another machine), who gets them has the digest.
+// The files must be those that were read. If they are not known (they were new when read, or are on
+// another machine), the receiver checks the digest.
 Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
                                             std::string_view file) const {
   const bool is_config = file == kPeftConfigName;
@@ -261,7 +262,7 @@ Result<AdapterFile> AdapterStore::open_file(const std::string& digest,
   for (const AdapterLease& lease : list()) {
     if (lease->contents().digest != digest) continue;
     const AdapterHome::Folder folder = lease->home().folder();
-    if (folder.path.empty()) continue;  // it was made in memory
+    if (folder.path.empty()) continue;  // made in memory
     Result<Folder> place = Folder::open(folder.path);
     if (!place) {
       status = place.status();
@@ -303,7 +304,7 @@ void AdapterStore::read_loop() {
                         ? ThreadTeam(ThreadTeam::helpers_for_machine())
                         : ThreadTeam(static_cast<int>(cpus.size()) - 1, "loader", cpus.subspan(1));
   if (!anywhere) {
-    // After the others have begun, for one that cannot be pinned runs where it was begun.
+    // After the others have started, as a thread that cannot be pinned runs where it was started.
     pin_this_thread(cpus.first(1), "the thread that reads adapters");
     team.leave_when([this](std::size_t thread) {
       return thread >= options_.readers.apart && host_->cores().are_computing();
@@ -325,7 +326,7 @@ void AdapterStore::read_loop() {
   }
 }
 
-// Whatever happens the reading has an end: requests wait for it.
+// Ends the reading in any case, as requests wait for it.
 void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
   Status read;
   if (options_.cold_starts != nullptr) options_.cold_starts->read_begins(adapter);
@@ -342,8 +343,8 @@ void AdapterStore::read_and_tell(ServedAdapter& adapter) noexcept {
   adapter.home().end_reading(std::move(read));
 }
 
-// Others see the adapter before all of it is there, but not before the rest is near: a load that
-// waits for a slow disk would hold up all loads behind it.
+// Others see the adapter before all of it is present, but only when the rest is near: a load that
+// waits for a slow disk would delay all loads behind it.
 Status AdapterStore::read_again(ServedAdapter& adapter) {
   const Adapter& known = adapter.contents();
   TANDEM_ASSIGN(const AdapterBytes bytes, take_when_free(*host_, with_words(known.num_bytes)));

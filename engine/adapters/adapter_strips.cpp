@@ -5,12 +5,13 @@
 namespace tandem {
 namespace {
 
-// Summed over the ranks: each has those columns of A that belong to what it has computed.
+// True if the results are summed over the ranks: each rank has only its columns of A then.
 bool is_cut_by_rows(Module module) {
   return module == Module::o || module == Module::down;
 }
 
-// Joined to the one before it where both sides go on, padding between matrices included.
+// Appends a strip, joined to the one before it if both are contiguous on both sides, including
+// padding between matrices.
 void append(std::vector<AdapterStrip>& strips, const AdapterStrip& strip) {
   if (!strips.empty() && strips.back().rows == 1 && strip.rows == 1) {
     AdapterStrip& last = strips.back();

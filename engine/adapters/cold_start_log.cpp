@@ -8,13 +8,13 @@
 namespace tandem {
 namespace {
 
-// A load that comes so long after a reading is another request's: the one that asked for the
-// reading has gone.
+// A load that begins so long after a reading belongs to another request, as the one that caused the
+// reading is gone.
 constexpr double kTogether_s = 5;
 
 }  // namespace
 
-// The newest of the adapter.
+// The newest entry of the adapter.
 ColdStartLog::Entry* ColdStartLog::find(const ServedAdapter& adapter) {
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
     if (entry->adapter == &adapter) return &*entry;
@@ -86,8 +86,7 @@ void ColdStartLog::load_ended(const ServedAdapter& adapter, bool well) noexcept 
   if (entry == nullptr || !entry->is_open()) return;
   entry->start.failed = !well;
   if (!well) return;
-  // That all layers are there is seen while a step runs, that the load has ended often only after
-  // it.
+  // The arrival of all layers is often seen during a step, and the end of the load only after it.
   std::vector<float>& layers = entry->start.layers_there_s;
   const bool seen = !layers.empty() && std::ranges::min(layers) >= 0;
   entry->start.arrived_s =
@@ -97,7 +96,7 @@ void ColdStartLog::load_ended(const ServedAdapter& adapter, bool well) noexcept 
   }
 }
 
-// Most often the load has ended while the step ran.
+// In most cases the load has ended during the step.
 void ColdStartLog::step_ended(const ServedAdapter& adapter, double seconds,
                               ColdStart::Step step) noexcept {
   try {

@@ -1,7 +1,7 @@
-// The last cold starts, for people who look on (ColdStart). Who reads, loads and computes an
-// adapter tells it here what has happened, as it does; a note takes well below a microsecond.
+// Records the latest cold starts, for statistics (ColdStart). The code that reads, loads and
+// computes an adapter calls it as events happen; a call takes well below a microsecond.
 //
-// No call fails: where there is no memory for a note it is left out.
+// No call fails: an event that there is no memory for is left out.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace tandem {
 class ColdStartLog {
  public:
   static constexpr std::size_t kMostStarts = 32;
-  static constexpr std::size_t kMostSteps = 8;  // of one
+  static constexpr std::size_t kMostSteps = 8;  // of one cold start
 
   explicit ColdStartLog(const Clock& clock) : clock_(&clock) {}
 
@@ -30,20 +30,21 @@ class ColdStartLog {
   // Both parts of the layer are on the device.
   void layer_there(const ServedAdapter& adapter, std::size_t layer) noexcept;
   void load_ended(const ServedAdapter& adapter, bool well) noexcept;
-  // A step with rows of the adapter ended now, and took so long: its times are told from its
-  // beginning, and are from the cold start's in what list() returns.
+  // A step with rows of the adapter ended now, and took `seconds`. The times in `step` count from
+  // its start; those that list() returns count from the start of the cold start.
   void step_ended(const ServedAdapter& adapter, double seconds, ColdStart::Step step) noexcept;
 
-  // A request that found the adapter cold got its first token now. The first such request counts.
+  // A request that found the adapter cold got its first token now. Only the first such request
+  // counts.
   void first_token(const ServedAdapter& adapter) noexcept;
 
-  // What has been was no work of anybody's.
+  // Drops all entries, as they were no work of a user.
   void forget() noexcept;
   std::vector<ColdStart> list() const;  // oldest first
 
  private:
   struct Entry {
-    const ServedAdapter* adapter;  // compared alone: it may be gone
+    const ServedAdapter* adapter;  // only compared, as it may be deleted
     TimePoint began;
     ColdStart start;
     bool is_open() const { return start.arrived_s < 0 && !start.failed; }
@@ -53,7 +54,7 @@ class ColdStartLog {
 
   const Clock* clock_;
   mutable std::mutex mutex_;
-  std::deque<Entry> entries_;  // guarded by mutex_, like all below
+  std::deque<Entry> entries_;  // guarded by mutex_, like the rest
   std::uint64_t last_number_ = 0;
 };
 

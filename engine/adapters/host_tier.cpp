@@ -18,8 +18,8 @@
 namespace tandem {
 namespace {
 
-// Gives the pages their memory by many threads: the driver, which pins them next, would have the
-// kernel clear them one by one (55 s for 96 GB). Where that cannot be asked for, it does.
+// Makes many threads populate the pages: otherwise the driver, which pins them next, would have the
+// kernel clear them one by one (55 s for 96 GB). Without the system call the kernel does that.
 void touch([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   parallel_chunks(bytes, std::size_t{256} << 20, [&](std::size_t begin, std::size_t end) {
@@ -28,7 +28,7 @@ void touch([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t bytes)
 #endif
 }
 
-// Where /dev/shm is full, small or read-only an engine can still serve, without workers.
+// If /dev/shm is full, small or read-only, the engine can still serve, without workers.
 Result<ShmRegion> make_region(const std::string& purpose, std::size_t bytes, int node) {
   Result<ShmRegion> region = ShmRegion::create(purpose, bytes, node);
   if (region) return region;
@@ -95,13 +95,13 @@ struct HostTier::Arena {
     std::weak_ptr<Run> run;
   };
   ShmRegion region;
-  Buffer pinned;  // lets go before the region does
+  Buffer pinned;  // destroyed before the region
   std::mutex mutex;
   OffsetAllocator space;                 // guarded by mutex, like runs
   std::map<std::size_t, GivenOut> runs;  // by offset
 };
 
-// Given out until its last owner lets go: the tier that keeps it, or who was handed its bytes.
+// Bytes in use until the last owner releases them: the tier that keeps them, or a caller.
 struct HostTier::Run {
   Run(std::shared_ptr<Arena> of, std::size_t begin) : arena(std::move(of)), offset(begin) {}
   ~Run() { arena->give_back(offset); }
@@ -176,7 +176,7 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
   if (!best) {
     const bool held = is_any_held();
     if (retry != nullptr) *retry = held;
-    // What was let go between the two looks has been seen by neither; now nothing more can be.
+    // Bytes released between the two calls were seen by neither; now no more can be released.
     if (!held) best = find_room(bytes);
   }
   if (!best) {
@@ -189,13 +189,13 @@ Result<AdapterBytes> HostTier::take(std::size_t bytes, bool* retry) {
     victim->second.dropped();
     entries_.erase(victim);
   }
-  // Others only give back meanwhile: who takes has the mutex.
+  // The bytes are still free: others can only give back, as taking needs the mutex.
   std::shared_ptr<Run> run = Arena::take(arenas_[best->arena], bytes);
   TANDEM_CHECK(run != nullptr, "no room for {} bytes after all", bytes);
   return hand_out(std::move(run));
 }
 
-// Who is handed the bytes is an owner of the run, and tells when it is none any more.
+// The caller becomes an owner of the run, and room_ is notified when it releases the bytes.
 AdapterBytes HostTier::hand_out(std::shared_ptr<Run> run) const {
   std::byte* const data = run->arena->region.data() + run->offset;
   return {data, [run = std::move(run), room = room_](std::byte*) mutable {
@@ -206,7 +206,7 @@ AdapterBytes HostTier::hand_out(std::shared_ptr<Run> run) const {
 
 std::optional<HostTier::Room> HostTier::find_room(std::size_t bytes) {
   std::optional<Room> best;
-  // When the last to go was used, 0 if none must; then who has most room.
+  // When the last one to be dropped was used, 0 for none; then the most free bytes.
   const auto price = [](const Room& room) {
     return std::tuple(room.victims.empty() ? 0 : room.victims.back()->second.last_use,
                       ~room.free_bytes);
@@ -218,7 +218,7 @@ std::optional<HostTier::Room> HostTier::find_room(std::size_t bytes) {
   return best;
 }
 
-// Only find() hands kept runs out, under the mutex: one owner means that nobody else has them.
+// Only find() hands out kept runs, under the mutex, so with one owner a run is not in use.
 std::optional<HostTier::Room> HostTier::find_room_in(std::size_t arena, std::size_t bytes) {
   Room room;
   room.arena = arena;
@@ -247,7 +247,8 @@ std::optional<HostTier::Room> HostTier::find_room_in(std::size_t arena, std::siz
   return std::nullopt;
 }
 
-// Bytes that cannot go now, but may soon: a copy needs them, or who has taken them fills them.
+// True if some bytes cannot be released now, but may soon: a copy uses them, or they are being
+// filled.
 bool HostTier::is_any_held() const {
   std::size_t runs = 0;
   for (const auto& arena : arenas_) {
@@ -260,7 +261,7 @@ bool HostTier::is_any_held() const {
   });
 }
 
-// Lets go of `contents` last: who waits for room then finds what may be dropped.
+// Releases `contents` last, so that a thread that waits for room then finds entries to drop.
 HostTier::Id HostTier::keep(AdapterBytes contents, std::function<void()> dropped) {
   TANDEM_CHECK(contents != nullptr);
   Entry entry;
@@ -303,7 +304,7 @@ void HostTier::erase(Id id) {
 HostTier::Place HostTier::place_of(const std::byte* data) const {
   for (std::size_t i = 0; i < num_arenas(); ++i) {
     const ShmRegion& region = arenas_[i]->region;
-    // In whole numbers: pointers into different regions do not compare.
+    // As integers, as pointers into different regions cannot be compared.
     const auto offset =
         reinterpret_cast<std::uintptr_t>(data) - reinterpret_cast<std::uintptr_t>(region.data());
     if (offset < region.bytes()) return {i, offset};

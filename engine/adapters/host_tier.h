@@ -1,9 +1,9 @@
-// The host tier: adapters in shared memory that the device copies from, and that other processes
-// may map: an arena for each NUMA node that computes from them. One adapter is one run of bytes in
-// one arena, as Adapter::bytes has it.
+// The host tier: adapters in shared memory, from which the device copies them and which other
+// processes may map. There is an arena for each NUMA node with workers. An adapter is one
+// contiguous range of bytes in one arena, as in Adapter::bytes.
 //
-// Least recently used ones fall out when room is wanted, but for those that are pinned, that
-// somebody holds the bytes of (a copy to the device under way), or that no folder could bring back.
+// The least recently used adapters are dropped when room is needed, except those that are pinned,
+// whose bytes are in use (such as by a copy to the device), or that no folder could restore.
 // Thread-safe.
 #pragma once
 
@@ -26,21 +26,21 @@
 
 namespace tandem {
 
-// Tells those who wait for room in the host tier that there may be some. Thread-safe.
+// Notifies threads that wait for room in the host tier. Thread-safe.
 class RoomSignal {
  public:
-  // So often something has been let go so far. Asked before take(), for wait().
+  // How often room has been released so far. Call it before take(), and pass it to wait().
   std::uint64_t count() const;
-  // Waits until something has been let go that count() did not count yet. False: it is past the
-  // deadline, or end().
+  // Waits until room has been released since count() returned `counted`. Returns false at the
+  // deadline, or after end().
   bool wait(std::uint64_t counted, std::chrono::steady_clock::time_point deadline);
-  // Nobody waits any more, from now on.
+  // Ends all waits, now and later.
   void end();
-  void tell();  // by the tier
+  void tell();  // called by the tier
   int num_waiting() const;
 
  private:
-  mutable std::mutex mutex_;  // guards these; no other is taken with it
+  mutable std::mutex mutex_;  // guards the members below; no other is taken with it
   std::condition_variable changed_;
   std::uint64_t count_ = 0;
   int num_waiting_ = 0;
@@ -51,46 +51,46 @@ class HostTier {
  public:
   using Id = std::uint64_t;
 
-  // Takes and pins it all now, an even share of `bytes` for each of `nodes` (as the OS numbers
-  // them; -1: anywhere). A node that is full, or may not be chosen, is a matter for the log: its
-  // share then lies on others. `device` outlives the tier.
+  // Allocates and pins all memory now, an equal share of `bytes` on each of `nodes` (numbered as by
+  // the OS; -1: any). If a node is full or not allowed, its share goes to others, and the log says
+  // so. `device` outlives the tier.
   static Result<std::shared_ptr<HostTier>> create(Device& device, std::size_t bytes,
                                                   const std::vector<int>& nodes = {-1});
   ~HostTier();
   HostTier(const HostTier&) = delete;
   HostTier& operator=(const HostTier&) = delete;
 
-  // Whether an arena would hold so much if it held nothing else; invalid_argument says what to do.
+  // Checks whether an empty arena could hold so many bytes; invalid_argument names the remedy.
   Status check_size(std::uint64_t bytes) const;
-  // Room in one arena, not initialised; 64-byte aligned. Of the arenas that have it, the one with
-  // most room left; where none has, others are dropped, from one arena: where the last to go was
-  // used longest ago. It returns when the last owner lets go. invalid_argument:
-  // check_size(); resource_exhausted, and nothing was dropped: it would not suffice (`retry`: now,
-  // but soon perhaps, since copies hold some of it, or others have taken it and are filling it: the
-  // room's signal tells).
+  // Takes uninitialised bytes from one arena, 64-byte aligned: from the one with the most free
+  // bytes of those that have enough. If none has, adapters of one arena are dropped: the arena
+  // where the last one to be dropped was used longest ago. The bytes are free again when their last
+  // owner releases them. invalid_argument: see check_size(). resource_exhausted: there is not
+  // enough to drop, and nothing was dropped (`retry`: there may be soon, as bytes are held by
+  // copies or are being filled; room() notifies).
   Result<AdapterBytes> take(std::size_t bytes, bool* retry = nullptr);
   RoomSignal& room() const { return *room_; }
 
-  // Keeps what take() gave, and now is filled, until it is dropped or erased. `dropped` is called,
-  // with this tier's mutex held, when it falls out; null: it never may.
+  // Keeps filled bytes from take() until they are dropped or erased. `dropped` is called when they
+  // are dropped, with this tier's mutex held; null: they never may be.
   Id keep(AdapterBytes contents, std::function<void()> dropped);
-  // The kept bytes, used last from now on; null: they have fallen out.
+  // The kept bytes, which become the most recently used; null: they have been dropped.
   AdapterBytes find(Id id);
   void erase(Id id);
 
-  // Which arena bytes of take() lie in, and where in it: workers are told offsets.
+  // The arena and offset of bytes from take(); workers get offsets.
   struct Place {
-    std::size_t arena = 0;  // index in create()'s `nodes`
+    std::size_t arena = 0;  // index of create()'s `nodes`
     std::uint64_t offset = 0;
   };
   Place place_of(const std::byte* data) const;
   std::size_t num_arenas() const { return arenas_.size(); }
-  // Whether other processes may map all of it. Where /dev/shm has no room for it, it is memory of
-  // this process alone, which the log says.
+  // True if other processes may map all of it. If /dev/shm has no room, the tier uses private
+  // memory of this process, and the log says so.
   bool is_shared() const { return !region_name(num_arenas() - 1).empty(); }
   const std::string& region_name(std::size_t arena) const;
 
-  // Of those who fill it and those who compute from it.
+  // The cores that readers and workers share.
   SharedCores& cores() const { return cores_; }
 
   std::size_t capacity() const;  // of all arenas
@@ -108,11 +108,11 @@ class HostTier {
   };
   using Entries = std::map<Id, Entry>;
 
-  // What must go so that one arena has room for more.
+  // The entries to drop so that one arena has room.
   struct Room {
     std::size_t arena = 0;
     std::vector<Entries::iterator> victims;  // least recently used first
-    std::size_t free_bytes = 0;              // before
+    std::size_t free_bytes = 0;              // before the drops
   };
 
   explicit HostTier(std::vector<std::shared_ptr<Arena>> arenas);

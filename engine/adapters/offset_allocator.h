@@ -1,6 +1,6 @@
-// Which bytes of an arena are free: contiguous runs, first fit, neighbours joined when they return.
-// Offsets only; the memory is somebody else's. Giving back what this very object gave takes no
-// memory, so that destructors may. Not thread-safe.
+// Allocates byte ranges of an arena: first fit; adjacent free ranges are joined. It only handles
+// offsets, and does not own the memory. Giving a range back to the object that it came from never
+// allocates, so destructors may do it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,15 @@ class OffsetAllocator {
   static constexpr std::size_t kAlignment = 64;
 
   explicit OffsetAllocator(std::size_t bytes);
-  // To try things out: giving back to the copy may allocate.
+  // A copy for trials: giving ranges back to it may allocate.
   OffsetAllocator(const OffsetAllocator& other)
       : capacity_(other.capacity_), free_bytes_(other.free_bytes_), holes_(other.holes_) {}
   OffsetAllocator& operator=(const OffsetAllocator&) = delete;
 
-  // A run of at least `bytes` (> 0) at a multiple of kAlignment; nothing: no hole is large enough.
+  // A range of at least `bytes` (> 0) at a multiple of kAlignment; no value: no free range is large
+  // enough.
   std::optional<std::size_t> take(std::size_t bytes);
-  // What take() gave, with the same size.
+  // Gives back a range from take(), with the same size.
   void give_back(std::size_t offset, std::size_t bytes);
 
   std::size_t capacity() const { return capacity_; }
@@ -33,8 +34,8 @@ class OffsetAllocator {
   std::size_t capacity_;
   std::size_t free_bytes_;
   using Holes = std::map<std::size_t, std::size_t>;
-  Holes holes_;  // offset -> bytes; never two that touch
-  // One for each run that is out, as it may come back as a hole of its own.
+  Holes holes_;  // offset -> bytes; adjacent ones are joined
+  // One node for each range in use, as it may become a free range of its own.
   std::vector<Holes::node_type> spares_;
 };
 

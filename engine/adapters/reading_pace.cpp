@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-constexpr double kSoon = 1e-6;  // 0 would be past
+constexpr double kSoon = 1e-6;  // 0 would mean present
 
 }  // namespace
 

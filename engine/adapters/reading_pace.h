@@ -1,6 +1,7 @@
-// When the layers of an adapter that is being read will be there, by how fast those came that are.
+// Estimates when the layers of an adapter that is being read will be present, from the speed of
+// those that are.
 //
-// Pure: told of times, it asks no clock. One thread at a time.
+// Pure: it gets all times as arguments, and reads no clock. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +14,19 @@ namespace tandem {
 
 class ReadingPace {
  public:
-  // Of so many bytes each; one without any is there.
+  // For layers of these sizes in bytes; one without bytes is present.
   ReadingPace(std::vector<std::uint64_t> layer_bytes, TimePoint begin);
 
   void layer_there(std::size_t layer, TimePoint now);
-  // [layers]: seconds from now until each is there, 0 of those that are; empty: all are. The rest
-  // comes in its order, as fast as what has come. What should have come and has not is expected to
-  // take as long again: a disk that stands still is taken for slower and slower.
+  // [layers]: seconds from now until each is present, 0 if it is; empty: all are. The rest is
+  // expected in order, at the speed so far. A layer that is overdue is expected to take as long
+  // again, so that a stalled disk is estimated slower and slower.
   std::vector<double> seconds_left(TimePoint now) const;
-  // Until all are; takes no memory.
+  // Seconds until all are present; does not allocate.
   double rest(TimePoint now) const;
 
  private:
-  // The next `bytes` are there in offset_s + bytes * byte_s.
+  // The next `bytes` take offset_s + bytes * byte_s.
   struct Speed {
     double byte_s, offset_s;
   };
@@ -33,7 +34,7 @@ class ReadingPace {
 
   std::vector<std::uint64_t> bytes_left_;  // [layers]
   std::uint64_t bytes_there_ = 0;
-  TimePoint begin_, last_;  // when the last that is there came
+  TimePoint begin_, last_;  // last_: when the latest present layer came
 };
 
 }  // namespace tandem

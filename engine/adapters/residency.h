@@ -1,4 +1,4 @@
-// Where an adapter's weights are, and what may happen to them.
+// The places of an adapter's weights, and the events that move them.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@ namespace tandem {
 
 enum class Residency : std::uint8_t {
   on_disk,   // in its folder only
-  host,      // in the host tier, or on its way into it, layer by layer (AdapterReading)
-  loading,   // on its way to the device, layer by layer; the host tier holds it meanwhile
+  host,      // in the host tier, or being read into it, layer by layer (AdapterReading)
+  loading,   // being copied to the device, layer by layer; the host tier keeps it meanwhile
   resident,  // on the device; the host tier may have dropped its copy
-  evicting,  // its device memory is being let go
+  evicting,  // its device memory is being freed
 };
 
 enum class ResidencyEvent : std::uint8_t {
   read,             // from its folder into the host tier, or soon will be
-  dropped,          // by the host tier, for want of room, or read to a bad end
+  dropped,          // by the host tier, for lack of room, or after a failed reading
   load,             // copies to the device are enqueued
   loaded,           // the last of them has arrived
-  failed,           // they never will
-  evict,            // chosen to make room on the device, or unloaded
+  failed,           // they will not arrive
+  evict,            // to make room on the device, or as it was unloaded
   evicted,          // the host tier still has it
-  evicted_to_disk,  // the host tier has not
+  evicted_to_disk,  // the host tier does not have it
 };
 
 constexpr std::optional<Residency> next(Residency state, ResidencyEvent event) {
@@ -39,7 +39,7 @@ constexpr std::optional<Residency> next(Residency state, ResidencyEvent event) {
   if (state == evicting && event == On::evicted_to_disk) return on_disk;
   return std::nullopt;  // any other pair is a bug
 }
-// What the compute stream may still read, or the load stream still writes, is never let go.
+// Memory that the compute stream may read, or the load stream may write, must not be freed.
 static_assert(!next(Residency::loading, ResidencyEvent::evict));
 static_assert(!next(Residency::loading, ResidencyEvent::dropped));
 static_assert(!next(Residency::on_disk, ResidencyEvent::load));

@@ -14,7 +14,7 @@ std::int64_t unix_now_s() {
 
 }  // namespace
 
-// The home takes the bytes and the source out of `contents`; what is left is kept.
+// The home takes the bytes and the source from `contents`; the rest is kept.
 ServedAdapter::ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned,
                              bool reloadable, std::shared_ptr<HostTier> host)
     : name_(std::move(name)),

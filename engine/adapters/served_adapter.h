@@ -1,7 +1,7 @@
-// One adapter that the engine serves: what it is, and where its bytes come from.
+// One adapter that the engine serves: its contents, and the sources of its bytes.
 //
-// Held by shared_ptr: a request's lease keeps it alive through unload and reload. What of it lies
-// on the device is not here but in the device tier's table (device_table.h).
+// It is held by shared_ptr: a request's lease keeps it alive through unload and reload. The device
+// tier's table (device_table.h) keeps track of the copy on the device.
 #pragma once
 
 #include <atomic>
@@ -19,25 +19,25 @@ namespace tandem {
 // Thread-safe.
 class ServedAdapter {
  public:
-  // Its bytes are the host tier's. `part`: device_layout() of it. `reloadable`: its folder can
-  // bring it back.
+  // `contents` has bytes in the host tier. `part`: device_layout() of it. `reloadable`: its folder
+  // can restore the bytes.
   ServedAdapter(std::string name, Adapter contents, Adapter part, bool pinned, bool reloadable,
                 std::shared_ptr<HostTier> host);
 
   const std::string& name() const { return name_; }
   const Adapter& contents() const { return contents_; }  // without its bytes
   std::uint64_t bytes() const { return contents_.num_bytes; }
-  const Adapter& part() const { return part_; }  // what lies on each device of it
+  const Adapter& part() const { return part_; }  // the layout on each device
   std::uint64_t device_bytes() const { return part_.num_bytes; }
   bool pinned() const { return pinned_; }
   std::int64_t loaded_unix() const { return loaded_unix_; }
   Residency residency() const { return home_.state().now(); }
   std::string path() const { return home_.folder().path; }
 
-  // Of the store and the device tier, which move it.
+  // For the store and the device tier, which move the bytes.
   AdapterHome& home() { return home_; }
 
-  // Unloaded or replaced: goes when the last lease does.
+  // Marks it as unloaded or replaced: it is deleted with its last lease.
   void retire() { retired_.store(true, std::memory_order_relaxed); }
   bool retired() const { return retired_.load(std::memory_order_relaxed); }
 

@@ -1,6 +1,6 @@
-// Cores that CPU workers and the threads that read adapters from disk both have (ReaderPlan): each
-// side says when it needs them, and makes room for the other. Who waits for its core waits for some
-// milliseconds, as long as a whole step takes.
+// Coordinates the cores that CPU workers share with the threads that read adapters from disk
+// (ReaderPlan): each side says when it needs them, and the other makes room. A thread that waits
+// for its core waits for some milliseconds, as long as a whole step takes.
 //
 // Thread-safe.
 #pragma once
@@ -12,13 +12,13 @@ namespace tandem {
 
 class SharedCores {
  public:
-  // So many bytes more are to be read, or fewer: while there are any, workers beside readers are
-  // handed nothing.
+  // Adds to the number of bytes to read, or subtracts from it. While it is above 0, workers beside
+  // readers get no jobs.
   void expect(std::int64_t bytes) { to_read_.fetch_add(bytes, std::memory_order_relaxed); }
   std::int64_t to_read() const { return to_read_.load(std::memory_order_relaxed); }
 
-  // A step of which workers compute something begins, or has ended: while there is one, nobody
-  // reads on the other workers' cores.
+  // A step begins, or has ended, that workers compute a part of. While there is one, no thread
+  // reads on the cores of the other workers.
   void step_begins() { steps_.fetch_add(1, std::memory_order_relaxed); }
   void step_ended() { steps_.fetch_sub(1, std::memory_order_relaxed); }
   bool are_computing() const { return steps_.load(std::memory_order_relaxed) > 0; }

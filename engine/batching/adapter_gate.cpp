@@ -53,8 +53,8 @@ std::vector<std::pair<Sequence*, Status>> AdapterGate::request(
   return failed;
 }
 
-// Those that have come, that nobody waits for any more, and of what has gone from the device.
-// Nobody waits for the turn of a step that will not be.
+// Forgets turns of adapters that are ready, that no sequence waits for, or that have left the
+// device. Moves the others forward so that the first of them begins in the next step.
 void AdapterGate::forget_turns(const std::vector<std::unique_ptr<Sequence>>& waiting) {
   if (turns_.empty()) return;
   std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
@@ -101,7 +101,8 @@ void AdapterGate::enqueue_loads(const std::vector<std::unique_ptr<Sequence>>& wa
   }
   if (plan.hands_over && wake_ != nullptr) wake_();
   loads.enqueue(plan.order);
-  // Who is awake when the step is planned may be handed some of it, and how long it took is learnt.
+  // Workers that are awake when the step is planned may get some of it, and their wake time is
+  // measured.
   if (plan.may_hand_over && wake_ != nullptr) wake_();
 }
 
@@ -161,7 +162,7 @@ Status AdapterGate::check_keep(const ServedAdapter& adapter, std::int64_t max_mo
   return {};
 }
 
-// The same adapters from call to call, as long as they are there: they must fall idle some time.
+// Drains the same adapters in every call, as long as they are there, as they have to become idle.
 void AdapterGate::hold_room_for(const ServedAdapter& adapter) {
   std::int64_t wanted = device_->room().pages_of(adapter);
   const std::vector<AdapterLease> candidates = device_->room().candidates();
@@ -196,8 +197,8 @@ bool AdapterGate::enter(const Sequence& sequence) {
   bool may = !holds_back(sequence);
   if (adapter != nullptr) {
     const Residency residency = adapter->residency();
-    // Turns hold for those that have arrived meanwhile, too: prompts that fill a step by themselves
-    // answer sooner one after another than all together.
+    // Turns also apply to adapters that have arrived meanwhile: prompts that fill a step by
+    // themselves are answered sooner one after another than all together.
     may = may && device_->proof(*adapter).status().ok() && has_turn(*adapter) &&
           (residency == Residency::resident ||
            (residency == Residency::loading && starts_before_arrival(mode_) &&
@@ -209,7 +210,7 @@ bool AdapterGate::enter(const Sequence& sequence) {
   }
   if (adapter != nullptr) {
     device_->enter(*adapter);
-    sequence.context->readings_before = adapter->home().num_readings();  // it has what it asked for
+    sequence.context->readings_before = adapter->home().num_readings();  // its reading succeeded
   }
   return true;
 }

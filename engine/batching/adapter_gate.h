@@ -1,14 +1,15 @@
-// Which waiting sequences may run as far as their adapters go, and whose adapter is loaded next.
+// Decides which waiting sequences may run as far as their adapters are concerned, and which
+// adapters are loaded next.
 //
-// Loads are started in the order in which the sequences wait. When there is no room for one, its
-// turn is kept: none behind it gets a load before it, and the sequences behind it may no longer
-// take what it needs: the adapters used longest ago, as many as it needs, take no new sequences
-// from behind it, so that they fall idle and make room. All others behind it go on.
+// Loads start in the order in which the sequences wait. If there is no room for one, no sequence
+// behind it gets a load first, and room is made for it: the least recently used adapters, as many
+// as it needs, take no new sequences from behind it, so that they become idle and can be evicted.
+// All other sequences behind it go on.
 //
-// Loads that are started together travel in the order that somebody plans for them, and their
-// adapters begin in turns, a step each: a burst does not wait for its last load.
+// Loads that are started together travel in a planned order, and their adapters begin in turns, one
+// step each, so that a burst does not wait for its last load.
 //
-// The engine thread alone uses it.
+// Only the engine thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -27,29 +28,31 @@ namespace tandem {
 
 class AdapterGate final : public AdmissionGate {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   AdapterGate(AdapterMode mode, AdapterStore& store, DeviceTier& device, PagePool& pool)
       : mode_(mode), store_(&store), device_(&device), pool_(&pool) {}
 
-  // In which turns adapters begin for which sequences wait, those whose loads are on their way
-  // (`waiting`) and those whose loads are reserved, and the order of the latter; none: all at once,
-  // loads as they come.
+  // Plans the turns in which adapters with waiting sequences begin, for adapters that are loading
+  // (`waiting`) and adapters whose loads are reserved (`loads`), and the order of the latter.
+  // Without a plan all begin at once, and loads go in the order of reservation.
   using Plan = std::function<AdmissionPlan(std::vector<AdapterRows> waiting,
                                            std::vector<AdapterRows> loads)>;
   void set_plan(Plan plan) { plan_ = std::move(plan); }
-  // Before loads are ordered for a step that is to hand something over; behind them where it is to
-  // wait and may yet hand something over; without a plan, before any.
+  // Sets the function that wakes the workers. It is called before loads are ordered for a step that
+  // is planned to hand rows over, and after they are ordered for one that is planned to wait but
+  // may still hand rows over; without a plan, before all loads.
   void set_wake(std::function<void()> wake) { wake_ = std::move(wake); }
 
-  // Starts what loads can be started for the sequences waiting, in their order. Returns those that
-  // never will run, with the reason.
+  // Starts all loads that can be started for the waiting sequences, in their order. Returns the
+  // sequences that can never run, with the reason.
   std::vector<std::pair<Sequence*, Status>> request(
       const std::vector<std::unique_ptr<Sequence>>& waiting);
 
-  // Forgets what an exception has left of a request(): loads that were on their way may have gone.
+  // Resets the state of a request() that an exception ended, as loads that were in flight may be
+  // gone.
   void restart() noexcept;
 
-  // Why an adapter cannot be kept on the device for good, if it cannot.
+  // An error if the adapter cannot be kept on the device, with the reason.
   Status check_keep(const ServedAdapter& adapter, std::int64_t max_model_len) const;
 
   void plan_begins() override { ++step_; }
@@ -75,17 +78,17 @@ class AdapterGate final : public AdmissionGate {
   DeviceTier* device_;
   PagePool* pool_;
   bool refused_ = false;               // a sequence since the last request()
-  const Sequence* blocked_ = nullptr;  // the first for whose adapter there was no room
-  std::int64_t missing_pages_ = 0;     // that its adapter needs beyond what `draining_` will give
+  const Sequence* blocked_ = nullptr;  // the first sequence for whose adapter there is no room
+  std::int64_t missing_pages_ = 0;     // needed in addition to those that `draining_` will free
   std::vector<AdapterLease> draining_;
-  // On their way or there, with the step (a number of plans) from which on their sequences may
-  // enter.
+  // Adapters that are loading or loaded, with the step (a number of plans) from which on their
+  // sequences may enter.
   struct Turn {
     AdapterLease adapter;
     std::uint64_t step;
   };
   std::vector<Turn> turns_;  // in the order of their loads
-  std::uint64_t step_ = 0;   // that is planned, or was last
+  std::uint64_t step_ = 0;   // the step that is planned, or was last
 };
 
 }  // namespace tandem

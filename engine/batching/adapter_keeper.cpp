@@ -21,7 +21,7 @@ void AdapterKeeper::advance() {
 void AdapterKeeper::end(const Status& why) noexcept {
   try {
     for (KeepRequest& request : requests_) request.done.set_value(why);
-  } catch (const std::bad_alloc&) {  // the promises break, which says it, too
+  } catch (const std::bad_alloc&) {  // the promises break, which is an answer, too
   }
   requests_.clear();
 }
@@ -32,7 +32,7 @@ std::optional<Status> AdapterKeeper::advance(const KeepRequest& request) {
     const AdapterProof proof = device_->proof(adapter);
     if (Status bad = proof.status(); !bad) return bad;
     if (proof.is_given()) return Status();
-    return std::nullopt;  // the store tells when it is
+    return std::nullopt;  // the store notifies the engine when it is
   }
   if (device_->room().is_kept(adapter)) return std::nullopt;
   if (Status fits = gate_->check_keep(adapter, max_model_len_); !fits) return fits;

@@ -1,6 +1,7 @@
-// Adapters that are to be on the device for good (pinned ones; all in adapter_mode cached): brings
-// them there and tells who waits. Where there is no memory add() and advance() throw: who was to be
-// added hears a broken promise, all others go on waiting. The engine thread alone uses it.
+// Loads adapters that are to stay on the device (pinned ones; all in adapter_mode cached), and
+// answers the threads that wait for that. If memory runs out, add() and advance() throw: the
+// promise of an adapter that was not added is broken, and all others go on waiting. Only the engine
+// thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +18,19 @@ namespace tandem {
 
 class AdapterKeeper {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   AdapterKeeper(AdapterStore& store, DeviceTier& device, const AdapterGate& gate,
                 std::int64_t max_model_len)
       : store_(&store), device_(&device), gate_(&gate), max_model_len_(max_model_len) {}
 
   void add(KeepRequest request) { requests_.push_back(std::move(request)); }
-  // As far as each can go now; call when the device tier has been polled.
+  // Advances each request as far as possible; call it after the device tier's poll().
   void advance();
-  // Nobody waits any longer.
+  // Answers all requests with `why`.
   void end(const Status& why) noexcept;
 
  private:
-  std::optional<Status> advance(const KeepRequest& request);  // nothing: not yet
+  std::optional<Status> advance(const KeepRequest& request);  // no value: not ready yet
 
   AdapterStore* store_;
   DeviceTier* device_;

@@ -52,7 +52,7 @@ bool Deliveries::try_to_take(Sequence& sequence, std::span<const SampledToken> s
   return next_token < 0 || accept_token(sequence, next_token, samples.back());
 }
 
-// What comes after it, if anything, is under way.
+// The tokens after it, if any, are in flight.
 bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const SampledToken& sampled) {
   RequestContext& context = *sequence.context;
   const GenerationRequest& request = context.request;
@@ -67,7 +67,7 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
     delta.prompt_logprobs = std::move(context.prompt_logprobs);
     context.prompt_told = true;
   }
-  if (request.max_tokens == 0) {  // only the prompt was asked about
+  if (request.max_tokens == 0) {  // only the prompt was asked for
     delta.finish = FinishReason::length;
     finish(sequence, std::move(delta));
     return false;
@@ -80,7 +80,7 @@ bool Deliveries::accept_token(Sequence& sequence, std::int64_t index, const Samp
   if (!context.first_token) {
     context.first_token = now;
     context.stats.ttft_s = seconds_between(context.submitted, *context.first_token);
-    // What a cold adapter took is no prefill, and says nothing of other adapters' prompts.
+    // The time of a cold adapter is no prefill time, and not valid for other adapters' prompts.
     if (context.first_scheduled && context.began_warm && sequence.replays == 0) {
       scheduler_->line().saw_prefill(seconds_between(*context.first_scheduled, now),
                                      sequence.prompt_len());

@@ -1,10 +1,10 @@
-// From sampled tokens to what readers get: what a token means for its sequence (text, stops, its
-// end), and the way out.
+// Turns sampled tokens into the output for readers: derives text, stops and the end of a sequence
+// from each token, and sends the result.
 //
-// What became known is kept until send(), after the statistics are published: whoever has read the
-// last of a request finds it gone from the statistics, and readers wake while the next step already
-// runs. Where there is no memory to say something, that sequence alone ends, and its reader is told
-// so: nothing here throws. The engine thread alone uses it.
+// Results are kept until send(), which is called after the statistics are published: a client that
+// has read the end of a request no longer finds it in the statistics, and readers wake while the
+// next step runs already. If memory runs out for a result, only that sequence ends, and its reader
+// gets an error: nothing here throws. Only the engine thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,27 @@ namespace tandem {
 
 class Deliveries {
  public:
-  // All outlive it. `max_num_seqs`: with rows in one step. `cold_starts` is told of first tokens.
+  // All arguments outlive it. `max_num_seqs`: with rows in one step. `cold_starts` records first
+  // tokens.
   Deliveries(ContinuousBatcher& scheduler, std::int32_t max_num_seqs,
              std::span<const TokenId> eos_token_ids, ColdStartLog& cold_starts, const Clock& clock);
 
-  // What a step has sampled for a sequence: log probabilities of its prompt, then, if `next_token`
-  // is not -1, the token that has this index in it. False: that was its last, and it may be gone.
+  // Takes the samples of a step for a sequence: log probabilities of its prompt, then the token
+  // with index `next_token`, unless that is -1. Returns false if that token was its last; the
+  // sequence may be destroyed then.
   bool take(Sequence& sequence, std::span<const SampledToken> samples,
             std::int64_t next_token) noexcept;
   // Ends a sequence without a token.
   void end(Sequence& sequence, FinishReason reason, const Status& why) noexcept;
-  // Ends one that has not begun, as its first token would come too late; it may come again after
-  // so many seconds.
+  // Ends a sequence that has not begun, as its first token would be too late; the client may retry
+  // after `retry_after_s` seconds.
   void give_up(Sequence& sequence, std::int32_t retry_after_s) noexcept;
-  // Ends it for want of memory.
+  // Ends a sequence because memory ran out.
   void lose(Sequence& sequence) noexcept;
-  // A step with rows of it is over. False: the sequence had ended before, and may be gone.
+  // Called when a step with rows of it has ended. Returns false if the sequence had ended before;
+  // it may be destroyed then.
   bool left_step(Sequence& sequence) noexcept;
-  // No step is under way any more.
+  // Called when no step is in flight any more.
   void left_all_steps() noexcept { ended_.clear(); }
   void send() noexcept;
 
@@ -67,8 +70,8 @@ class Deliveries {
   ColdStartLog* cold_starts_;
   const Clock* clock_;
   std::vector<News> outbox_;
-  // Out of the scheduler, but with rows in a step under way: their adapters stay until it is over.
-  // Has room for all that may be.
+  // Sequences that have left the scheduler and have rows in a step in flight: their adapters stay
+  // until it has ended. Has capacity for all possible ones.
   std::vector<std::unique_ptr<Sequence>> ended_;
   std::uint64_t num_tokens_ = 0;
   CountedValues<kInterTokenBounds.size()> inter_token_;  // seconds

@@ -19,8 +19,8 @@ namespace tandem {
 
 namespace {
 
-// Of all sequences of a step. They share pages, so that it may be more than there are; but not
-// without end, as the room is allocated.
+// Page ids of all sequences of a step. They share pages, so there may be more ids than pages, but
+// there is a limit, as memory is allocated for them.
 std::int32_t max_page_ids(const EngineOptions& options) {
   const std::int64_t longest =
       (options.max_model_len + options.page_tokens - 1) / options.page_tokens;
@@ -28,20 +28,20 @@ std::int32_t max_page_ids(const EngineOptions& options) {
   return static_cast<std::int32_t>(std::min(longest * options.max_num_seqs, room));
 }
 
-// Where the engine's thread runs beside CPU workers: one that wakes on its core waits for it, and
-// the other workers for that one; so does the engine where a thread reads from disk. None:
-// anywhere.
+// The cores for the engine's thread beside CPU workers. On a worker's core that worker would wait
+// for the engine, and the other workers for it; on a reader's core the engine would wait. Empty:
+// any core.
 std::vector<int> own_cores(const HandoffOptions& handoff) {
   const std::vector<int>& readers = handoff.readers.cpus;
   std::vector<int> cpus = handoff.engine_cpus;
   std::erase_if(cpus, [&](int cpu) { return std::ranges::find(readers, cpu) != readers.end(); });
-  // Where readers are not kept apart, other engines may mean the same cores. And on one core alone
-  // it would wait for whichever of the engine's other threads the kernel has put there.
+  // Without cores for readers, other engines may choose the same cores. On a single core the thread
+  // would wait for any other thread of the engine that the kernel runs there.
   if (readers.empty() || cpus.size() < 2) return {};
   return cpus;
 }
 
-// On a thread that lies as the engine's will.
+// Runs `calibrate` on a thread that is pinned like the engine thread.
 Status calibrate_on(std::span<const int> cpus, const std::function<Status()>& calibrate) {
   auto done = std::async(std::launch::async, [&] {
     if (!cpus.empty()) pin_this_thread(cpus, "the thread that calibrates");
@@ -96,7 +96,7 @@ AdapterStoreOptions store_options(const EngineOptions& options, std::int32_t num
   result.cold_starts = cold_starts;
   if (!hands_over(options.adapter_mode) || options.handoff.groups.empty()) return result;
   result.readers = options.handoff.readers;
-  // Adapters lie where workers compute from them.
+  // Adapters are on the nodes of the workers that compute them.
   result.host_tier_nodes.clear();
   for (const HandoffOptions::Group& group : options.handoff.groups) {
     result.host_tier_nodes.push_back(group.node);
@@ -180,7 +180,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
                        devices, engine->pool_, engine->adapters_->host_tier(), clock, progress));
   std::vector<int> cpus;
   if (device.info().is_cuda) cpus = own_cores(options.handoff);
-  if (cpus.size() > devices.size()) {  // and one is left for the engine
+  if (cpus.size() > devices.size()) {  // one is left for the engine thread
     for (Device* each : devices) each->keep_to(cpus);
   }
   if (options.calibrate_s > 0) {
@@ -221,8 +221,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineOptions& options,
 Engine::~Engine() {
   inbox_.stop();
   if (thread_.joinable()) thread_.join();
-  // The store's thread may still have news for us. The store itself goes after the workers, which
-  // may be about to open its regions.
+  // The store's thread may still call on_news(). The store itself is destroyed after the workers,
+  // which may be about to open its regions.
   if (adapters_ != nullptr) adapters_->stop();
 }
 
@@ -250,7 +250,7 @@ Result<std::unique_ptr<Generation>> Engine::submit(GenerationRequest request) {
   const auto vocab_size = static_cast<std::int32_t>(config.vocab_size);
   std::shared_ptr<const TokenRules> rules;
   if (request.max_tokens > 0) rules = TokenRules::of(request, vocab_size, config.eos_token_ids);
-  // What has been generated before is walked over here, while nobody waits.
+  // Earlier output is processed on this thread, where no other request waits for it.
   TANDEM_ASSIGN(Continuations continuations,
                 make_continuations(request, *tokenizer_, config.eos_token_ids, rules, vocab_size));
   context->lead = -1;

@@ -1,10 +1,10 @@
-// The engine in this process: a model, its adapters, and a thread that plans a step, has it run on
-// the device and, while the next one runs already, hands out what it produced.
+// The engine in this process: a model, its adapters, and a thread that plans steps, runs them on
+// the device and delivers the results of a step while the next one runs.
 //
 //   submit (any thread) -> Inbox -> [EngineLoop, the engine thread] -> Executor -> device
 //                          GenerationState <- Deliveries <- samples <-
 //
-// What is here runs on the callers' threads.
+// The functions of this class run on the callers' threads.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,9 @@ namespace tandem {
 
 class Engine final : public GenerationService {
  public:
-  // Loads the model into the device, or its shards into several (loader/shard.h), and starts the
-  // engine thread. Devices, `tokenizer` and `clock` outlive the engine. The message of a failure
-  // names what did not fit and which setting to change.
+  // Loads the model to the device, or its shards to several (loader/shard.h), and starts the engine
+  // thread. Devices, `tokenizer` and `clock` outlive the engine. An error names what did not fit
+  // and the setting to change.
   static Result<std::unique_ptr<Engine>> create(const EngineOptions& options,
                                                 const ModelSpec& config,
                                                 const WeightSource& weights, DType dtype,
@@ -55,15 +55,15 @@ class Engine final : public GenerationService {
     Device* const one = &device;
     return create(options, config, weights, dtype, {&one, 1}, tokenizer, clock, progress);
   }
-  // Cancels what still runs and joins the thread.
+  // Cancels all running requests and joins the thread.
   ~Engine() override;
 
   Result<std::unique_ptr<Generation>> submit(GenerationRequest request) override;
   void compile(const TextConstraint& constraint, ConstraintDone done) override;
   Status load_adapter(const std::string& name, const std::string& path, bool in_place,
                       bool pinned) override;
-  // The same, in place, for an adapter that must have this digest (AdapterInfo::digest) before any
-  // request meets it: invalid_argument where its folder holds other weights.
+  // Like load_adapter() in place, for an adapter that must have this digest (AdapterInfo::digest)
+  // before any request uses it: invalid_argument if its folder holds other weights.
   Status load_proven_adapter(const std::string& name, const std::string& path,
                              const std::string& digest);
   Status unload_adapter(const std::string& name) override;
@@ -87,11 +87,11 @@ class Engine final : public GenerationService {
   bool ready() const override;
   bool enforces_constraints() const override { return true; }
 
-  // Why the engine has ended by itself: its device failed for good (StatusCode::fatal), and with it
-  // all requests. Nothing but a new process can help. Ok as long as it works.
+  // The reason if the engine has ended by itself: its device failed for good (StatusCode::fatal),
+  // and all requests failed with it. Only a new process can help. Ok while it works.
   Status failure() const;
 
-  // What it has learnt of the costs that it plans with; nothing: it plans nothing. Any thread.
+  // The lessons about the costs that it plans with; no value: it does not plan. Any thread.
   std::optional<EngineLessons> lessons() const;
 
   AdapterStore& adapter_store() { return *adapters_; }
@@ -106,14 +106,14 @@ class Engine final : public GenerationService {
   const EngineOptions options_;
   const Tokenizer* tokenizer_;
   const Clock* clock_;
-  ColdStartLog cold_starts_;  // before all that write to it
-  // The engine thread's own, like the executor; before all that gives pages back.
+  ColdStartLog cold_starts_;  // before all members that write to it
+  // Used by the engine thread only, like the executor; before all members that give pages back.
   PagePool pool_;
   std::unique_ptr<PrefixCache> prefixes_;  // null: off
   std::unique_ptr<AdapterStore> adapters_;
   std::unique_ptr<ConstraintCompiler> constraints_;
   Inbox inbox_;
-  std::mt19937_64 seeds_;  // in the inbox's turn
+  std::mt19937_64 seeds_;  // used in MakeSequences, under the inbox's mutex
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<RecordingWriter> recording_;  // null: off
   std::unique_ptr<EngineLoop> loop_;

@@ -78,14 +78,14 @@ void EngineLoop::run() noexcept {
 bool EngineLoop::run_round() {
   wait_for_work();
   planning_ = {.since = clock_->now()};
-  // Loads of many adapters take a while to be ordered: who comes meanwhile need not wait for a
-  // whole step on a device that does nothing.
+  // Ordering the loads of many adapters takes a while. Requests that come meanwhile join the step
+  // if the device is idle, so that they need not wait for a whole step.
   constexpr int kMostJoin = 3;
   int joined = 0;
   const auto is_joined = [&] {
     if (!executor_->empty() || ++joined > kMostJoin || !inbox_->wait(Duration::zero()))
       return false;
-    planning_.since = clock_->now();  // it is planned anew
+    planning_.since = clock_->now();  // it is planned again
     return true;
   };
   do {
@@ -106,7 +106,7 @@ void EngineLoop::take_in() {
   for (auto& sequence : arrivals.sequences) {
     try {
       scheduler_.add(std::move(sequence));
-    } catch (const std::bad_alloc&) {  // gone, and its reader knows
+    } catch (const std::bad_alloc&) {  // destroyed; its reader gets an error
     }
   }
   for (KeepRequest& request : arrivals.keep) {
@@ -127,7 +127,7 @@ void EngineLoop::look_after_sequences() {
   }
 }
 
-// Before their adapters are brought in, and before anything else is done for them.
+// Comes before the loads of their adapters, and before any other work for them.
 void EngineLoop::give_up_late() {
   WaitingLine& line = scheduler_.line();
   const TimePoint now = clock_->now();
@@ -151,14 +151,14 @@ void EngineLoop::look_after_adapters() {
 }
 
 void EngineLoop::start_loads() {
-  scheduler_.arrange();  // loads begin in the order in which sequences will
+  scheduler_.arrange();  // loads begin in the order of the sequences
   for (const auto& [sequence, why] : gate_.request(scheduler_.waiting())) {
     deliveries_.end(*sequence, FinishReason::failed, why);
   }
 }
 
-// Enqueues the next step, if there is one to enqueue, and hands out what the oldest brought, if it
-// is time to wait for it.
+// Enqueues the next step, if there is one, and hands out the results of the oldest step, if it is
+// time to wait for it.
 void EngineLoop::run_step() {
   const TimePoint begin = clock_->now();
   Duration waited{};
@@ -186,8 +186,8 @@ void EngineLoop::run_step() {
   counts_.host_seconds_total += std::chrono::duration<double>(worked).count();
 }
 
-// A step that waits for what the link brings much later is enqueued as far as the load stream has
-// room; what ends meanwhile would be handed out too late.
+// Enqueueing a step that waits for late loads blocks until the load stream has room, and results of
+// a step that ends meanwhile would be handed out too late.
 bool EngineLoop::enqueuing_would_take_long() {
   if (executor_->empty() || !starts_before_arrival(options_.adapter_mode)) return false;
   if (executor_->tier().has_room()) return false;
@@ -197,8 +197,9 @@ bool EngineLoop::enqueuing_would_take_long() {
   });
 }
 
-// Adapters that were loaded into what was left between others may lie in more pages than they fill.
-// Loaded again, into the room that now is free, they do not. What is short then stays short.
+// Adapters that were loaded between others may be spread over more pages than they fill. They are
+// evicted and loaded again, into contiguous free room. If pages are still missing after that, the
+// sequence fails.
 void EngineLoop::help_stuck() {
   constexpr std::int32_t kMostTimes = 3;
   Sequence* sequence = scheduler_.stuck();
@@ -244,7 +245,7 @@ void EngineLoop::enqueue(const std::vector<ScheduledSequence>& scheduled) {
   executor_->enqueue(plan_);
 }
 
-// If the step enqueued last awaits them. While they are found the device computes it.
+// Gives the step enqueued last its masks, if it awaits them. The device computes meanwhile.
 void EngineLoop::give_masks() {
   if (!executor_->awaits_masks()) return;
   const std::span<std::uint32_t> masks = executor_->masks();
@@ -264,7 +265,7 @@ Duration EngineLoop::hand_out_oldest() {
     waited += clock_->now() - begin;
     failed = !step.status.ok();
     digest(step, planned_[num_digested_++ % planned_.size()]);
-  } while (failed && !executor_->empty());  // what came after it is void, too
+  } while (failed && !executor_->empty());  // the steps after a failed one are void, too
   return waited;
 }
 
@@ -295,7 +296,7 @@ void EngineLoop::digest(const StepResult& step, const std::vector<PlannedEntry>&
   }
   if (recording_ != nullptr) record_result(step, entries);
   for (const PlannedEntry& entry : entries) digest_entry(step, entry);
-  // What the step should have computed was offered when it was planned.
+  // The results that the step should have computed were offered when it was planned.
   if (!step.status.ok() && prefixes_ != nullptr) prefixes_->drop_idle();
   ++steps_through_;
 }
@@ -311,7 +312,7 @@ void EngineLoop::record_plan(const std::vector<PlannedEntry>& entries) {
   recording_->add_plan(plan_);
 }
 
-// Before the entries are digested: their sequences are all there.
+// Called before the entries are digested, while their sequences still exist.
 void EngineLoop::record_result(const StepResult& step, const std::vector<PlannedEntry>& entries) {
   std::vector<std::uint8_t> is_void;
   for (const PlannedEntry& entry : entries) {
@@ -329,14 +330,14 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
     deliveries_.end(sequence, FinishReason::failed, step.status);
     return;
   }
-  // Of the copy that the step has read: by now the adapter may have left the device, or be there
-  // anew.
+  // The proof is that of the copy that the step used: the adapter may have left the device by now,
+  // or be loaded again.
   if (const Status bad = entry.proof.status(); !bad) return fail_or_replay(sequence, bad);
   if (entry.samples.count == 0) return;
   const auto samples = step.samples.subspan(static_cast<std::size_t>(entry.samples.first),
                                             static_cast<std::size_t>(entry.samples.count));
-  // No token leaves before it is known that the adapter was what it should be: its layers may have
-  // been computed from while its folder was still read. Only this sequence waits for it.
+  // No token is sent before the adapter's contents are proven, as its layers may have been used
+  // while its folder was still being read. Only this sequence waits for that.
   if (!sequence.held.empty() || !entry.proof.is_given()) {
     sequence.held.push_back({{samples.begin(), samples.end()}, entry.next_token, entry.proof});
     return;
@@ -344,7 +345,7 @@ void EngineLoop::digest_entry(const StepResult& step, const PlannedEntry& entry)
   (void)take(sequence, samples, entry.next_token);
 }
 
-// False: that was its last, and it may be gone.
+// Returns false if that was its last token; the sequence may be destroyed then.
 bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
                       std::int64_t next_token) {
   const FoundEnding& ending = sequence.ending;
@@ -355,7 +356,8 @@ bool EngineLoop::take(Sequence& sequence, std::span<const SampledToken> samples,
   return false;
 }
 
-// The store tells when a reading has ended, and the device tier ends those that are overdue.
+// The store notifies the engine when a reading has ended; the device tier ends those that are
+// overdue.
 void EngineLoop::release_held(Sequence& sequence) {
   for (const HeldSamples& held : sequence.held) {
     if (const Status bad = held.proof.status(); !bad) return fail_or_replay(sequence, bad);
@@ -366,8 +368,9 @@ void EngineLoop::release_held(Sequence& sequence) {
   }
 }
 
-// Its adapter was not what it should have been. Where it still comes from somebody else, or has
-// come since, it is computed again; if nobody gives it, the sequence hears of that while it waits.
+// The contents of its adapter were wrong. If the adapter is still arriving from elsewhere, or has
+// arrived since, the sequence is computed again; if no source has it, the sequence fails while it
+// waits.
 void EngineLoop::fail_or_replay(Sequence& sequence, const Status& bad) {
   const AdapterHome& home = sequence.context->adapter->home();
   const std::uint64_t before = sequence.context->readings_before;
@@ -381,15 +384,15 @@ void EngineLoop::fail_or_replay(Sequence& sequence, const Status& bad) {
   ++counts_.replays;
 }
 
-// Workers left rows of this adapter without an answer. Whatever was computed from them is in doubt,
-// and so is what sequences of the same contents share with them through the prefix cache: all start
-// again from the tokens that are known.
+// Workers did not answer for rows of this adapter. Results computed from them may be invalid, as
+// may pages that sequences of the same contents share through the prefix cache: all of them start
+// again from their known tokens.
 void EngineLoop::replay(const ServedAdapter& adapter) {
   const std::string& digest = adapter.contents().digest;
   for (Sequence* sequence : scheduler_.all()) {
     const AdapterLease& its = sequence->context->adapter;
     if (its == nullptr || its->contents().digest != digest) continue;
-    // One that waits and has nothing under way has nothing to lose.
+    // A waiting sequence that was never admitted has no results.
     if (!sequence->admitted) continue;
     scheduler_.replay(sequence);
     ++counts_.replays;

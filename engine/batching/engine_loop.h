@@ -1,16 +1,16 @@
-// The engine thread: what it does from step to step.
+// The loop of the engine thread.
 //
 //   Inbox -> ContinuousBatcher (who computes how much) -> build_plan -> Executor
 //                                                     ... -> StepResult -> Deliveries -> readers
 //
-// It alone writes scheduler, sequences and pages, and it alone uses the executor; everything else
-// crosses through the inbox, atomics (cancellation) and GenerationState (news).
+// Only this thread writes scheduler, sequences and pages, and uses the executor. Other threads
+// exchange data with it through the inbox, atomics (cancellation) and GenerationState (results).
 //
-// An exception ends no thread. What can be laid to one sequence (taking it in, saying its token)
-// ends that one. After any other the steps under way are waited for and forgotten, and every
-// sequence is computed again from the tokens that are known: its reader sees the delay alone. When
-// that happens again before a step has come through, what ran is ended, too, then all there is, and
-// at last the engine.
+// An exception does not end the thread. One that concerns a single sequence (adding it, delivering
+// its token) ends that sequence. After any other, the steps in flight are waited for and dropped,
+// and every sequence is recomputed from its known tokens: its reader only sees a delay. If that
+// repeats before a step has succeeded, the running sequences are ended as well, then all sequences,
+// and at last the engine.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ namespace tandem {
 
 class EngineLoop {
  public:
-  // What it works on; all of it outlives the loop.
+  // The objects that the loop works on; all of them outlive it.
   struct Parts {
     PagePool& pool;
     PrefixCache* prefixes;  // null: off
@@ -49,12 +49,12 @@ class EngineLoop {
     RecordingWriter* recording;  // null: off
     ColdStartLog& cold_starts;
     const Clock& clock;
-    EngineView view;           // EngineReporter's first
-    std::int64_t chunk_bytes;  // of the pool's chunks, on all devices
+    EngineView view;           // the EngineReporter's first view
+    std::int64_t chunk_bytes;  // of the pool's chunks, summed over devices
   };
   EngineLoop(const EngineOptions& options, const BatchLimits& limits, const Parts& parts);
 
-  // The thread's work, until the inbox says that it ends: every sequence has then been told.
+  // The thread's work, until the inbox stops it: every sequence has been answered by then.
   void run() noexcept;
 
  private:
@@ -107,16 +107,16 @@ class EngineLoop {
 
   Planning planning_;  // of the next step
   StepPlan plan_;      // of the step being enqueued
-  // Of the steps under way, by turns.
+  // Of the steps in flight, in turn.
   std::array<std::vector<PlannedEntry>, kMaxStepsInFlight> planned_;
   std::size_t num_enqueued_ = 0;
   std::size_t num_digested_ = 0;
   bool step_was_empty_ = true;
-  bool has_news_ = false;            // taken in, not yet looked after
-  std::uint64_t steps_through_ = 0;  // handed out as a whole
-  std::uint64_t steps_before_ = 0;   // of them, at the last exception
-  int failures_in_row_ = 0;          // exceptions since the last of them
-  Status hopeless_;                  // what the engine ends with when there are too many
+  bool has_news_ = false;            // taken from the inbox, not handled yet
+  std::uint64_t steps_through_ = 0;  // steps whose results were all handed out
+  std::uint64_t steps_before_ = 0;   // steps_through_ at the last exception
+  int failures_in_row_ = 0;          // exceptions since steps_through_ last rose
+  Status hopeless_;                  // ends the engine when there are too many
   EngineStats counts_;
 };
 

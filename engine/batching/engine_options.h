@@ -1,4 +1,4 @@
-// How an engine is made.
+// The options of an engine.
 #pragma once
 
 #include <cstddef>
@@ -26,27 +26,26 @@ struct EngineOptions {
   std::int32_t page_tokens = engine_defaults::kPageTokens;
   bool prefix_cache = true;
   std::size_t grammar_cache_bytes = std::size_t{engine_defaults::kGrammarCacheMb} << 20;
-  std::optional<std::string> constraint_program = {};         // ConstraintOptions::program
-  std::int32_t max_queue = engine_defaults::kMaxQueue;        // waiting continuations before 429
-  LineOptions line = {};                                      // in which order they wait
+  std::optional<std::string> constraint_program = {};         // as ConstraintOptions::program
+  std::int32_t max_queue = engine_defaults::kMaxQueue;        // waiting continuations, then 429
+  LineOptions line = {};                                      // the order in which they wait
   std::int32_t max_adapters = engine_defaults::kMaxAdapters;  // loaded at once, in any tier
-  // On the device at once, if their pages fit.
+  // On the device at once, if there are pages for them.
   std::int32_t max_device_adapters = engine_defaults::kMaxDeviceAdapters;
   std::int32_t max_lora_rank = engine_defaults::kMaxLoraRank;
-  // Shared memory for adapters, an even share on the node of each of the handoff's groups.
+  // Shared memory for adapters, an equal share on the node of each of the handoff's groups.
   std::size_t host_tier_bytes = std::size_t{64} << 20;
-  LinkRule adapter_links = {};  // of adapters' folders
-  std::vector<std::string> base_names =
-      {};  // of the model, as adapters may name it; empty: unknown
+  LinkRule adapter_links = {};               // for adapters' folders
+  std::vector<std::string> base_names = {};  // names of the model in adapters; empty: unknown
   AdapterMode adapter_mode = AdapterMode::pipelined;
-  LoraSharding lora_sharding = LoraSharding::automatic;  // of devices that share the model
-  HandoffOptions handoff;            // of modes that hand over; no groups: no workers
+  LoraSharding lora_sharding = LoraSharding::automatic;  // for devices that share the model
+  HandoffOptions handoff;            // for modes that hand over; no groups: no workers
   bool overlap = true;               // prepare a step while the one before it runs
-  bool just_in_time = true;          // shortly before that ends; else at once, for comparison
-  std::int32_t max_graph_batch = 0;  // rows up to which decode steps are recorded; 0: never
-  bool record_at_start = false;      // all of them, before the first request
-  bool tune_at_start = false;        // measure how the device best computes the model's products
-  double calibrate_s = 0;            // how long to measure costs before the first request
+  bool just_in_time = true;          // enqueue it shortly before that ends; false: at once
+  std::int32_t max_graph_batch = 0;  // most rows of a decode step with a graph; 0: no graphs
+  bool record_at_start = false;      // record all graphs before the first request
+  bool tune_at_start = false;        // measure the fastest way to compute the products
+  double calibrate_s = 0;            // time for measuring costs before the first request
   RecordingOptions recording;        // of its steps
 };
 

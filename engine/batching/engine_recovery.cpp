@@ -1,4 +1,4 @@
-// What the engine's thread does after an exception: see engine_loop.h.
+// Recovery of the engine thread after an exception: see engine_loop.h.
 #include <chrono>
 #include <exception>
 #include <utility>
@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-// Takes no memory: there may be none.
+// Does not allocate, as there may be no memory.
 void EngineLoop::recover(const char* why) noexcept {
   constexpr int kEndRunning = 3;
   constexpr int kEndAll = 5;
   constexpr int kEndEngine = 12;
-  constexpr auto kPause = std::chrono::milliseconds(10);  // for others to give memory back
+  constexpr auto kPause = std::chrono::milliseconds(10);  // for others to free memory
   if (std::exchange(steps_before_, steps_through_) != steps_through_) failures_in_row_ = 0;
   ++failures_in_row_;
   Status broken = executor_->abandon();
@@ -40,12 +40,12 @@ void EngineLoop::recover(const char* why) noexcept {
   try {
     log::error("the engine's thread failed ({}), {} times in a row: {}", why, failures_in_row_,
                what_ends);
-  } catch (const std::exception&) {  // nor has the log any memory
+  } catch (const std::exception&) {  // the log has no memory either
   }
   if (failures_in_row_ > 1) inbox_->wait_for_stop(kPause);
 }
 
-// No step is under way.
+// Requires that no step is in flight.
 void EngineLoop::lose_sequences(bool waiting_too) noexcept {
   for (Sequence* sequence : scheduler_.all()) {
     if (waiting_too || sequence->admitted) deliveries_.lose(*sequence);

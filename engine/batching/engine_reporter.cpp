@@ -40,7 +40,7 @@ void add_waiting(const Sequence& sequence, EngineView& view) {
 }
 
 ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens) {
-  if (view.costs.prefill_token_s <= 0) return {};  // not known
+  if (view.costs.prefill_token_s <= 0) return {};  // unknown
   return {.kv_page = view.costs.prefill_token_s * page_tokens,
           .adapter_byte = 1 / view.cold.link_bytes_per_s};
 }

@@ -1,8 +1,8 @@
-// What a scheduler of many engines is told of this one: its load, its room, and what its steps
-// take, by a model that follows them (StepCostTracker).
+// Reports this engine's state to a scheduler of many engines: its load, its room, and the times of
+// its steps, from a model that follows them (StepCostTracker).
 //
-// The engine thread alone uses it. Nothing here walks over what waits in every step: what is told
-// may be some milliseconds old.
+// Only the engine thread may use it. A report may be some milliseconds old, as walking over the
+// waiting sequences in every step would take too long.
 #pragma once
 
 #include <array>
@@ -26,39 +26,40 @@
 
 namespace tandem {
 
-// A sequence that waits, in the sums of a view.
+// Adds a waiting sequence to the sums of a view.
 void add_waiting(const Sequence& sequence, EngineView& view);
 
-// What adapters and KV that give way would take to be brought back, by the same figures.
+// The costs of restoring evicted adapters and KV pages, according to the view.
 ReclaimCosts reclaim_costs(const EngineView& view, std::int32_t page_tokens);
 
-// Before anything has run.
+// The view before anything has run.
 EngineView first_view(const EngineOptions& options, const ModelSpec& config, DType dtype);
 
 class EngineReporter {
  public:
-  // `pool` outlives it. `chunk_bytes`: of a chunk of the pool.
+  // `pool` outlives the reporter. `chunk_bytes`: bytes of a chunk of the pool.
   EngineReporter(const EngineView& first, const PagePool& pool, std::int64_t chunk_bytes);
 
-  // These are to be enqueued as one step, behind those under way; before they are moved on.
+  // Called before these sequences are enqueued as one step, behind those in flight, and before they
+  // are advanced.
   void begins(const std::vector<ScheduledSequence>& scheduled, TimePoint now);
-  // The oldest step has ended.
+  // Called when the oldest step has ended.
   void ends(const StepResult& step, TimePoint now);
-  // No step is under way any more, and nothing is known of those that were.
+  // Drops all steps in flight without using their times.
   void forget() { num_steps_ = 0; }
 
-  // Something is to be told: what was told last is old, or the engine comes to rest.
+  // True if a new report is due: the last one is old, or the engine becomes idle.
   bool is_due(TimePoint now, bool rests) const;
   const EngineView& look(const ContinuousBatcher& scheduler, const DeviceTier& adapters,
                          TimePoint now);
-  // Of the oldest step under way, expected; nothing: none is.
+  // The expected end of the oldest step in flight; no value: there is none.
   std::optional<TimePoint> step_ends() const;
 
  private:
   struct Step {
     DecodeLoad decode;
     PrefillLoad prefill;
-    bool teaches = true;  // nothing in it had to wait for an adapter
+    bool teaches = true;  // no sequence in it waited for an adapter
   };
 
   const PagePool* pool_;
@@ -67,7 +68,7 @@ class EngineReporter {
   EngineView view_;
   std::array<Step, kMaxStepsInFlight> steps_;  // oldest first
   std::size_t num_steps_ = 0;
-  TimePoint begun_{};  // the oldest
+  TimePoint begun_{};  // when the oldest step began
   std::optional<TimePoint> looked_;
 };
 

@@ -1,5 +1,5 @@
-// When the engine thread does nothing, and what wakes it: waits for work, for the moment to plan
-// the next step, and for a step's end.
+// The waits of the engine thread: for work, for the time to plan the next step, and for the end of
+// a step.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace tandem {
 
-// Only where there is nothing else to do.
+// Waits only if there is nothing else to do.
 void EngineLoop::wait_for_work() {
-  // Loads arrive without a word: they are looked at in short turns. Folders that were read come
-  // with a notification, cancellations do not.
+  // Arrivals of loads are polled at short intervals, as they cause no notification. Folders that
+  // were read do; cancellations do not.
   constexpr auto kLoadPoll = std::chrono::microseconds(100);
   constexpr auto kIdlePoll = std::chrono::milliseconds(10);
   if (has_news_ || !step_was_empty_ || !executor_->empty()) return;
@@ -25,8 +25,8 @@ void EngineLoop::wait_for_work() {
   }
 }
 
-// Whether the next step is to be planned now. If not, some time has passed, and what is looked
-// after before a step is to be looked after again.
+// Returns true if the next step should be planned now. If not, some time has passed, and the checks
+// before a step have to be repeated.
 bool EngineLoop::is_due() {
   if (executor_->empty() || executor_->full()) return true;
   planning_.work = next_work();
@@ -37,7 +37,7 @@ bool EngineLoop::is_due() {
   while (!executor_->oldest_has_ended()) {
     const TimePoint now = clock_->now();
     if (now >= *at) {
-      planning_.since = *at;  // what waking took belongs to what planning takes
+      planning_.since = *at;  // the wake-up delay counts as planning time
       return false;
     }
     if (look_in(now - begin, *at - now)) break;
@@ -55,10 +55,10 @@ Planning::Work EngineLoop::next_work() const {
   return prompts ? Planning::Work::prompts : Planning::Work::decode;
 }
 
-// Waiting for the device, the engine thread looks at the inbox as well: what arrives while a step
-// runs need not wait for its end, its load begins. A new arrival is a wake-up. The device gives
-// none: its event can be waited for, which would be deaf to the inbox, or be looked at, which is
-// done in short turns, longer ones in long steps.
+// While the engine thread waits for the device, it also watches the inbox, so that loads for new
+// arrivals begin at once. The inbox wakes the thread; the device does not. A wait for the device's
+// event could not be interrupted by the inbox, so the event is polled at short intervals, which are
+// longer in long steps.
 void EngineLoop::wait_for_step() {
   if (keeps_all(options_.adapter_mode)) return;
   const TimePoint begin = clock_->now();
@@ -70,7 +70,7 @@ void EngineLoop::wait_for_step() {
   }
 }
 
-// A short turn of a wait that has taken so long so far. Returns whether something has arrived.
+// One interval of a wait that has lasted `waited` so far. Returns true if something has arrived.
 bool EngineLoop::look_in(Duration waited, Duration longest) {
   constexpr auto kShortest = std::chrono::microseconds(20);
   constexpr auto kLongest = std::chrono::microseconds(500);

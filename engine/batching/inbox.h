@@ -1,5 +1,5 @@
-// What crosses between the engine thread and all others: what is asked of it, whether it goes on,
-// and what it counts.
+// The data that the engine thread exchanges with all others: its requests, whether it goes on, and
+// its counts.
 #pragma once
 
 #include <condition_variable>
@@ -20,42 +20,45 @@
 
 namespace tandem {
 
-// An adapter that is to be on the device for good, and who waits to hear that it is.
+// An adapter that is to be kept on the device, with a promise for the thread that waits for it.
 struct KeepRequest {
   AdapterLease adapter;
-  std::uint64_t readings_before = 0;  // of its folder that had ended (AdapterHome)
+  std::uint64_t readings_before = 0;  // readings of its folder that had ended (AdapterHome)
   std::promise<Status> done;
 };
 
 class Inbox {
  public:
-  // `max_queue` sequences may wait. `stats`: what is told before the engine thread tells anything.
+  // At most `max_queue` sequences may wait. `stats`: the counts until the engine thread publishes
+  // any.
   Inbox(std::int32_t max_queue, const EngineStats& stats) : max_queue_(max_queue), stats_(stats) {}
 
-  // Any thread.
+  // Functions for any thread.
 
-  // Makes `n` sequences, if so many are let in: their numbers in the order of arrival begin at
-  // `first`. Nobody else submits meanwhile, and the engine thread sees none before all are there.
+  // Makes `n` sequences if that many are accepted; their numbers in the order of arrival begin at
+  // `first`. No other thread submits meanwhile, and the engine thread sees either all of them or
+  // none.
   using MakeSequences = std::function<std::vector<std::unique_ptr<Sequence>>(std::uint64_t first)>;
   Status submit(std::int32_t n, const MakeSequences& make);
-  // Waits until the engine thread has it on the device for good, or knows why not.
+  // Waits until the engine thread keeps it on the device, or has an error.
   Status keep_on_device(const AdapterLease& adapter);
-  // Of adapters: the engine thread has something to look at.
+  // Makes the engine thread look at its adapters again.
   void tell_news();
-  void drain();   // nothing more is let in
-  void resume();  // but for a thread that is to end
-  void stop();    // and the engine thread ends
-  // A device that has failed for good ends the engine; any other status does nothing.
+  void drain();   // accepts no more requests
+  void resume();  // unless the thread is stopping
+  void stop();    // also ends the engine thread
+  // Ends the engine after a fatal status, when a device has failed for good; ignores other
+  // statuses.
   void end_if_fatal(const Status& status);
-  // The engine ends for this reason. Takes no memory.
+  // Ends the engine for this reason. Does not allocate.
   void end(Status fatal) noexcept;
   bool is_draining() const;
-  Status failure() const;  // that ended it
+  Status failure() const;  // the reason for which it ended
   EngineStats stats() const;
-  // As publish() told it, with what has come since; `step_ends_s` from `now` on.
+  // The view of the last publish(), with later arrivals added; `step_ends_s` counts from `now`.
   EngineView view(TimePoint now) const;
 
-  // The engine thread.
+  // Functions for the engine thread.
 
   struct Arrivals {
     std::vector<std::unique_ptr<Sequence>> sequences;
@@ -63,16 +66,16 @@ class Inbox {
     bool news = false;  // of adapters
     bool empty() const { return sequences.empty() && keep.empty() && !news; }
   };
-  // All there is.
+  // Takes everything that has arrived.
   Arrivals take();
-  // Until take() would bring something, or the thread is to end; at most for so long. Returns
-  // whether that is so.
+  // Waits until take() would return something, or the thread is to end, or `longest` has passed.
+  // Returns false in the last case.
   bool wait(std::optional<Duration> longest);
   bool is_stopping() const;
-  // Until the thread is to end, whatever comes; at most for so long.
+  // Waits until the thread is to end, or `longest` has passed.
   void wait_for_stop(Duration longest);
   void publish(const EngineStats& stats);
-  // `step_ends`: of the step under way; nothing: not known.
+  // `step_ends`: the end of the step in flight; no value: unknown.
   void publish(const EngineView& view, std::optional<TimePoint> step_ends);
 
  private:

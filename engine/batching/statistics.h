@@ -1,4 +1,4 @@
-// What the parts of the engine count, as EngineStats tells it.
+// Collects the counts of the engine's parts in EngineStats.
 #pragma once
 
 #include "engine/adapters/adapter_store.h"
@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-// Fills in what these know; the rest of `stats` stays. Engine thread.
+// Fill in the fields that these objects count, and leave the others. Engine thread.
 void count_sequences(const ContinuousBatcher& scheduler, EngineStats& stats);
 void count_pages(const PagePool& pool, EngineStats& stats);
 void count_steps(const Executor& executor, EngineStats& stats);
 void count_adapters(const AdapterStore& store, Executor& executor, EngineStats& stats);
 
-// Workers come and go while the engine has nothing to do, too. Any thread.
+// Separate from the above, as workers come and go while the engine is idle, too. Any thread.
 void count_workers(const Handoff& handoff, EngineStats& stats);
 
 // Any thread.

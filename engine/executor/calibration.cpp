@@ -23,7 +23,7 @@ constexpr std::size_t kAdapters = 4;
 constexpr std::int32_t kRank = 64;
 constexpr std::array<std::int32_t, 6> kStepRows = {2, 16, 64, 256, 1024, 2048};
 constexpr std::array<std::int32_t, 4> kColdRows = {4, 16, 64, 256};  // of each adapter
-constexpr std::int64_t kMostColdRows = 256;                          // of all of them
+constexpr std::int64_t kMostColdRows = 256;                          // of all adapters
 constexpr int kTimes = 3;
 constexpr std::chrono::seconds kWorkersStart{1};
 
@@ -57,7 +57,7 @@ class Calibration {
     handoff_.plan_by(std::move(planner_));
     try {
       drop_adapters();
-    } catch (const std::bad_alloc&) {  // idle ones make room for others, and the tier says the rest
+    } catch (const std::bad_alloc&) {  // idle adapters get evicted; the tier reports the rest
     }
     for (const PageId page : pages_) pool_.drop_reference(page);
     executor_.forget_counts();
@@ -68,7 +68,7 @@ class Calibration {
   Status prepare(Device& device, DType dtype) {
     TANDEM_ASSIGN(word_, device.allocate_pinned(sizeof(std::uint32_t), "calibration"));
     word() = 0;
-    // Half of the pool is for adapters.
+    // The other half of the pool is for adapters.
     const auto tokens = std::min<std::int64_t>(
         options_.max_rows, std::int64_t{pool_.num_free()} / 2 * pool_.shape().page_tokens);
     for (std::int64_t i = 0; i < tokens / pool_.shape().page_tokens; ++i) {
@@ -98,7 +98,7 @@ class Calibration {
       return {};
     }
     for (int i = 0; i < kTimes; ++i) TANDEM_TRY(time_handovers());
-    // Each was seen two or three times, and on a machine that is only just busy with a start.
+    // Each size was measured only two or three times, on a machine that is still busy starting.
     handoff_.be_optimistic();
     return {};
   }
@@ -109,7 +109,7 @@ class Calibration {
   std::int32_t pages_of(std::int32_t rows) const {
     return (rows + pool_.shape().page_tokens - 1) / pool_.shape().page_tokens;
   }
-  // Of `count` prompts of so many rows.
+  // True if a step of `count` prompts of `rows` rows each fits.
   bool has_room(std::size_t count, std::int32_t rows) const {
     return rows <= options_.max_len && static_cast<std::int64_t>(count) <= options_.max_sequences &&
            static_cast<std::int64_t>(count) * rows <= options_.max_rows &&
@@ -119,12 +119,12 @@ class Calibration {
   void drop_adapters() {
     for (const AdapterLease& adapter : adapters_) (void)store_.unload(adapter->name());
     adapters_.clear();
-    (void)executor_.tier().finish_loads();  // a failure is seen by whoever uses the device next
+    (void)executor_.tier().finish_loads();  // the next user of the device sees a failure
     executor_.tier().room().evict_idle();
     (void)executor_.tier().poll();
   }
 
-  // False: there is no room on the device.
+  // Returns false if the device has no room.
   bool load(std::size_t count, bool b_first) {
     DeviceTier::Turn turn(executor_.tier());
     for (std::size_t i = 0; i < count; ++i) {
@@ -145,7 +145,7 @@ class Calibration {
     return executor_.tier().poll();
   }
 
-  // A prompt of `rows` tokens with each of the first `count` adapters; with none, one prompt.
+  // Runs a prompt of `rows` tokens with each of the first `count` adapters; for 0, one without.
   Status step(std::size_t count, std::int32_t rows) {
     StepPlan plan;
     const std::int32_t pages = pages_of(rows);
@@ -177,16 +177,16 @@ class Calibration {
         return {};
       }
       TANDEM_TRY(executor_.tier().finish_loads());
-      if (has_room(1, 1)) TANDEM_TRY(step(0, 1));  // behind which the load's time is looked at
+      if (has_room(1, 1)) TANDEM_TRY(step(0, 1));  // the load is timed when this step has ended
       TANDEM_TRY(unload());
     }
     return {};
   }
 
-  // Fewest first, until they would take too much of the time.
+  // Begins with the fewest rows, and ends before a size would take too much of the time.
   Status time_steps() {
     if (!has_room(1, kStepRows.front())) return {};
-    TANDEM_TRY(step(0, kStepRows.front()));  // the first takes longer than any other
+    TANDEM_TRY(step(0, kStepRows.front()));  // the first step takes longer than any other
     const double share = left() / 2;
     double last_s = 0;
     std::int32_t last_rows = kStepRows.front();
@@ -203,7 +203,7 @@ class Calibration {
     return {};
   }
 
-  // False: none has come in time.
+  // Returns false if no worker started in time.
   bool await_workers() const {
     const TimePoint end = std::min(end_, clock_.now() + kWorkersStart);
     while (handoff_.live_workers() == 0 && clock_.now() < end) {
@@ -212,7 +212,7 @@ class Calibration {
     return handoff_.live_workers() > 0;
   }
 
-  // What a layer waits for its B teaches nothing of the workers.
+  // Waits for B before a step, as a layer's wait for its B is no measure of the workers.
   void await_b(std::size_t count) {
     const auto is_there = [&](const AdapterLease& adapter) {
       const auto arriving = executor_.tier().loads().arriving(*adapter);
@@ -263,8 +263,8 @@ class Calibration {
   const CalibrationOptions options_;
   TimePoint end_{};
   HandoffOptions::Planner planner_;
-  Buffer word_;             // loads that are held wait until it is held_
-  std::uint32_t held_ = 0;  // a number of its own for each step
+  Buffer word_;             // held loads wait until this equals held_
+  std::uint32_t held_ = 0;  // another number for each step
   std::vector<PageId> pages_;
   std::vector<AdapterLease> adapters_;
 };

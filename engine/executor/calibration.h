@@ -1,9 +1,9 @@
-// First costs of a machine that nobody has measured: some loads, steps and handovers of made-up
-// adapters, from which the handoff learns as from any others.
+// Measures the first costs of a machine that has none stored: runs some loads, steps and handovers
+// of made-up adapters, from which the handoff learns as from any others.
 //
-// A load with the link to itself tells of the link; steps of few to many rows tell of the layers;
-// steps whose loads are held back until they have ended, so that workers compute all that they are
-// offered, tell of stalls, with whole deltas and with x A^T alone.
+// Loads that have the link to themselves give the link's speed. Steps of few to many rows give the
+// time of the layers. Steps whose loads are held back until they have ended, so that workers
+// compute everything that is offered, give the stalls, for whole deltas and for x A^T alone.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@
 namespace tandem {
 
 struct CalibrationOptions {
-  double seconds = 2;              // about how long it may take
-  std::int32_t max_rows = 0;       // of a step
-  std::int32_t max_sequences = 0;  // of a step
-  std::int32_t max_len = 0;        // of a prompt
-  std::int32_t max_rank = 0;       // of an adapter
+  double seconds = 2;              // approximate time limit
+  std::int32_t max_rows = 0;       // of one step
+  std::int32_t max_sequences = 0;  // of one step
+  std::int32_t max_len = 0;        // of one prompt
+  std::int32_t max_rank = 0;       // of one adapter
 };
 
-// Requires that nothing is under way and that no adapter is there; leaves nothing behind but what
-// the executor's handoff has learnt, and no counts. Where there is no room for adapters, or no
-// worker is there in time, less is learnt, which the log says. A failure is one of the device.
-// Nothing to do without a handoff.
+// Requires that no step or load is in flight and no adapter is loaded. Afterwards only the lessons
+// of the executor's handoff remain, and all counts are zero. Without room for adapters, or if no
+// worker starts in time, fewer costs are measured, and the log says so. A failure is a failure of
+// the device. Without a handoff this does nothing.
 Status calibrate(Executor& executor, AdapterStore& store, Device& device, PagePool& pool,
                  const ModelSpec& config, DType dtype, const Clock& clock,
                  const CalibrationOptions& options);

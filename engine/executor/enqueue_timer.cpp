@@ -8,14 +8,13 @@
 namespace tandem {
 namespace {
 
-// What a thread that sleeps wakes too late by on a quiet machine, and how far off the times are at
-// which it sees a step end, taken together.
+// The usual delay of a waking thread on a quiet machine plus the error of the measured step ends.
 constexpr double kLeastSlack = 1e-4;
-// A stall is no trend: what the machine does for longer than this is not foreseen.
+// A stall of the machine is no trend, so the slack has a limit.
 constexpr double kMostSlack = 20e-3;
-// It halves in 89 steps, so that seldom more than one step in so many comes too late.
+// The slack halves in 89 steps, so about one step in 89 comes too late.
 constexpr double kShrinks = 127.0 / 128;
-// Of shorter steps there is little to save, and much to lose.
+// Shorter steps, in margins, have little to gain and much to lose.
 constexpr double kFewestMargins = 4;
 
 }  // namespace
@@ -84,7 +83,7 @@ std::size_t EnqueueTimer::bucket_of(std::int32_t rows) {
   return 8 + 4 * (width - 4) + ((last >> (width - 3)) & 3U);
 }
 
-// Of a kind that is not known yet, what steps of fewer rows take: as a rule, it takes no less.
+// A kind without measurements gets the time of steps of fewer rows, as it rarely takes less.
 std::optional<double> EnqueueTimer::expected(const StepKind& kind) const {
   const auto& took = took_[kind.recorded ? 1 : 0];
   for (std::size_t i = bucket_of(kind.rows) + 1; i-- > 0;) {

@@ -1,18 +1,18 @@
-// When the next step is to be planned: so late that whoever arrives while a step runs joins the one
-// behind it, and so early that the device finds that one when it has finished the first.
+// Decides when the next step is planned: late enough that requests that arrive during a step join
+// the next one, and early enough that the device finds that one when it has finished the first.
 //
 //   device   [ step 1 .................................][ step 2 .......................
 //   engine    hand out 0 | look after what arrives ... | plan 2, enqueue 2 | wait 1 | hand out 1
 //                                                      ^ plan_at() = expected end - margin
 //
-// Expected is the time that the last steps of its kind took, by the second shortest of them: a step
-// that ends sooner than expected leaves the device idle, one that ends later makes an arrival wait.
-// The margin is what it took of late from when planning was to begin until the device had something
-// to do, by the second longest, and slack for what nobody can foresee: every step that came too
-// late doubles it, every other makes it a little smaller.
+// The expected time is the second shortest of the latest steps of the same kind: a step that ends
+// sooner than expected leaves the device idle, and one that ends later only makes an arrival wait.
+// The margin is the second longest of the latest times from the planned start of planning until the
+// device had work, plus slack for what cannot be foreseen. Every step that came too late doubles
+// the slack, and every other step makes it a little smaller.
 //
-// Where that is not known, or would save next to nothing, planning begins at once: after few steps
-// of a kind, behind a step that waits for weights or for CPU workers, where steps are short.
+// Planning begins at once where the times are unknown or little would be saved: after few steps of
+// a kind, behind a step that waits for weights or CPU workers, and where steps are short.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 namespace tandem {
 
-// Steps that take about as long: by their rows, and by whether they were recorded.
+// Steps that take about the same time: they have about as many rows, and run as a graph or do not.
 struct StepKind {
   std::int32_t rows = 0;
   bool recorded = false;
@@ -34,29 +34,29 @@ struct StepKind {
 
 // How the planning of a step began.
 struct Planning {
-  // What there is to plan, as it decides how long that takes.
+  // The kind of work to plan, as it decides how long planning takes.
   enum class Work { decode, prompts, loads };
 
-  TimePoint since;    // when it was to begin; at once: when it did
-  bool held = false;  // it was held back for plan_at()
+  TimePoint since;    // the time it was to begin; without plan_at(), the time it began
+  bool held = false;  // it was delayed until plan_at()
   Work work = Work::decode;
 };
 
-// Steps by when they were enqueued.
+// Numbers of steps by when they were enqueued.
 struct EnqueueCounts {
   std::uint64_t at_once = 0;
-  std::uint64_t in_time = 0;  // held back, and there before the device had nothing to do
-  std::uint64_t late = 0;     // held back for too long
-  double margin_s = 0;        // of decode steps; 0: not known
+  std::uint64_t in_time = 0;  // delayed, and enqueued before the device ran out of work
+  std::uint64_t late = 0;     // delayed for too long
+  double margin_s = 0;        // of decode steps; 0: unknown
 };
 
-// The shortest and the longest of the last values but one each, so that a single hiccup means
-// nothing; of few values, the shortest and the longest.
+// The second shortest and second longest of the latest values, so that a single outlier has no
+// effect; of few values, the shortest and longest.
 class RecentSeconds {
  public:
   void add(double seconds) { values_[num_added_++ % values_.size()] = seconds; }
   bool known() const { return num_added_ >= kFewest; }
-  double short_one() const;  // requires known(), as does long_one()
+  double short_one() const;  // both require known()
   double long_one() const;
 
  private:
@@ -65,23 +65,23 @@ class RecentSeconds {
 
   std::size_t size() const { return std::min(num_added_, values_.size()); }
   std::array<double, 16> values_{};
-  std::size_t num_added_ = 0;  // ever
+  std::size_t num_added_ = 0;  // since the start
 };
 
-// One thread.
+// For use by one thread.
 class EnqueueTimer {
  public:
-  // A step was put behind those under way, planned as told; the device had something of it at
-  // `launched`. No `kind`: nobody knows how long it takes. `gap_s`: see StepResult.
+  // Adds a step behind those in flight. The device had some of its work at `launched`. No `kind`:
+  // its time cannot be predicted. `gap_s`: see StepResult.
   void enqueued(const std::optional<StepKind>& kind, const Planning& planning, TimePoint launched,
                 double gap_s);
-  // The oldest has ended; `counts`: well, so that its time says something.
+  // Removes the oldest step. `counts`: it ended without failure, so its time may be used.
   void ended(TimePoint now, bool counts);
-  // Nothing is under way any more, and nothing was learnt.
+  // Removes all steps in flight without using their times.
   void clear() { num_steps_ = 0; }
 
-  // When planning the step behind the one that runs is to begin; nothing: at once. Never later than
-  // the step that runs is expected to end.
+  // When to begin planning the step behind the running one; no value: at once. Never later than the
+  // expected end of the running step.
   std::optional<TimePoint> plan_at(Planning::Work next) const;
 
   EnqueueCounts counts() const;
@@ -91,11 +91,11 @@ class EnqueueTimer {
     std::optional<StepKind> kind;
     TimePoint launched;
   };
-  // One for each number of rows up to 8, then four for each doubling.
+  // One bucket for each number of rows up to 8, then four for each doubling.
   static constexpr std::size_t kNumBuckets = 8 + 4 * 28;
   static std::size_t bucket_of(std::int32_t rows);
 
-  TimePoint begun() const { return std::max(steps_.front().launched, last_end_); }  // the oldest
+  TimePoint begun() const { return std::max(steps_.front().launched, last_end_); }  // of the oldest
   std::optional<double> expected(const StepKind& kind) const;
   std::optional<double> margin(Planning::Work work) const;
 
@@ -104,7 +104,7 @@ class EnqueueTimer {
   TimePoint last_end_;
   std::array<std::array<RecentSeconds, kNumBuckets>, 2> took_;  // [recorded]
   std::array<RecentSeconds, 3> leads_;                          // [Planning::Work]
-  double slack_s_ = 4e-4;  // until it is known how much is needed
+  double slack_s_ = 4e-4;  // the start value, until the need is known
   EnqueueCounts counts_;
 };
 

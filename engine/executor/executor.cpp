@@ -26,7 +26,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const ExecutorOptions& option
   return executor;
 }
 
-// Steps end before all that they use.
+// Steps must end before the objects that they use.
 Executor::~Executor() {
   for (Rank& rank : ranks_) rank.pipeline.reset();
   tier_.reset();
@@ -66,12 +66,12 @@ Status Executor::make_ranks(const ExecutorOptions& options, const ModelSpec& con
   return {};
 }
 
-// Without workers every mode waits for the weights, as `pipelined` does: the engine works, and says
-// so once.
+// Without workers every mode waits for the weights like `pipelined`: the engine works, and logs a
+// warning once.
 Status Executor::make_handoff(const ExecutorOptions& options, const ModelSpec& config,
                               const HostTier& host, const Clock& clock) {
   if (options.handoff.groups.empty()) return {};
-  if (!host.is_shared()) return {};  // as the log says
+  if (!host.is_shared()) return {};  // the log has the reason
   std::vector<Handoff::Rank> ranks;
   for (const Rank& rank : ranks_) ranks.push_back({rank.device, rank.communicator.get()});
   Result<std::unique_ptr<Handoff>> made =
@@ -114,8 +114,8 @@ Status Executor::make_pipelines(const ExecutorOptions& options, const Clock& clo
     TANDEM_ASSIGN(rank.pipeline, StepPipeline::create(steps, *rank.device, *rank.model, rank.cache,
                                                       tier_->lane(i), handoff_.get(), clock));
     if (ranks_.size() > 1) TANDEM_TRY(rank.pipeline->prepare());
-    // Also where nobody asks for it: a kernel that is loaded at its first use may wait for those
-    // that run, and ranks' kernels wait for each other.
+    // Several CUDA ranks tune even if no option asks for it: a kernel that is loaded at its first
+    // use may wait for running kernels, and the ranks' kernels wait for each other.
     if (options.tune_at_start || (ranks_.size() > 1 && rank.device->info().is_cuda)) {
       TANDEM_TRY(rank.pipeline->tune());
     }
@@ -175,7 +175,7 @@ void Executor::sample() {
   }
 }
 
-// The others wait for a rank that failed until they know.
+// Makes a failed rank leave, so that operations of other ranks that wait for it fail, too.
 void Executor::tell_of_failures() {
   if (ranks_.size() == 1) return;
   for (Rank& rank : ranks_) {
@@ -188,7 +188,7 @@ bool Executor::oldest_has_ended() {
   return std::ranges::all_of(ranks_, [](Rank& rank) { return rank.pipeline->oldest_has_ended(); });
 }
 
-// A step has failed when it has on any device, and with it those behind it.
+// A step that failed on one device has failed on all, as have the steps behind it.
 StepResult Executor::wait() {
   if (ranks_.size() == 1) return lead().wait();
   tell_of_failures();
@@ -207,7 +207,7 @@ StepResult Executor::wait() {
   }
   if (failure_.ok()) return result;
   result.samples = {};
-  result.status = failure_.code() == StatusCode::cancelled  // nobody knows why
+  result.status = failure_.code() == StatusCode::cancelled  // the cause is unknown
                       ? Status(StatusCode::internal, copy_of(failure_).message())
                       : copy_of(failure_);
   if (empty()) {
@@ -217,8 +217,8 @@ StepResult Executor::wait() {
   return result;
 }
 
-// Of several the first that is no mere consequence of another's (Communicator::leave), or that is
-// fatal.
+// Keeps the first failure that is no consequence of another rank's (Communicator::leave); a fatal
+// failure replaces it.
 void Executor::note_failure(Status status) {
   if (status.ok() || failure_.code() == StatusCode::fatal) return;
   const bool is_cause = !failure_.ok() && failure_.code() != StatusCode::cancelled;
@@ -234,7 +234,7 @@ void Executor::meet_again() {
 
 Status Executor::abandon() noexcept {
   for (std::size_t i = 0; i < ranks_.size(); ++i) tier_->lane(i).loads().await_readings();
-  // Operations that wait for a rank whose step was never enqueued wait no longer.
+  // Operations that wait for a rank whose step was never enqueued stop waiting.
   if (ranks_.size() > 1) {
     for (Rank& rank : ranks_) rank.communicator->leave("what was given up");
   }

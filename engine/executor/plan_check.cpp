@@ -19,7 +19,7 @@ Status check_range(std::string_view what, std::int64_t first, std::int64_t count
   return invalid("{} {} .. {} of {}", what, first, first + count, size);
 }
 
-// Each entry's part begins where that of the entry before it ends.
+// Checks that each entry's part begins where the part of the entry before it ends.
 Status check_next(std::string_view what, StepPlan::Range range, std::int64_t& end,
                   std::size_t size) {
   if (range.first != end) return invalid("{} begin at {}, not at {}", what, range.first, end);
@@ -38,7 +38,7 @@ Status check_tokens(std::string_view what, std::span<const TokenId> tokens, std:
 }
 
 bool in_range(float value, float low, float high) {
-  return value >= low && value <= high;  // no NaN
+  return value >= low && value <= high;  // false for NaN
 }
 
 Status check_sample(const StepPlan::Sample& sample, std::int32_t rows, const StepPlan& plan,
@@ -114,7 +114,7 @@ Status check_plan(const StepPlan& plan, const PlanLimits& limits, std::int32_t s
       biases += sample.how.num_biases;
     }
   }
-  // All of them are some entry's: what nobody names is a sign of something else.
+  // Every token, page and sample must belong to an entry: others are a sign of an error.
   if (tokens != static_cast<std::int64_t>(plan.tokens.size()) ||
       pages != static_cast<std::int64_t>(plan.pages.size()) ||
       samples != static_cast<std::int64_t>(plan.samples.size())) {

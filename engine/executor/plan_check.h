@@ -1,4 +1,4 @@
-// Whether a plan that comes from somewhere else (a file) may be enqueued.
+// Checks plans from outside the engine (from a file) before they are enqueued.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,8 @@ struct PlanLimits {
   std::int64_t vocab_size = 0;
 };
 
-// Everything that computing the plan would use without a look: ids, positions, ranges, counts. The
-// step before it samples `samples_before` tokens. Slots are the caller's to check. The message
-// names the field.
+// Checks everything that the computation uses unchecked: ids, positions, ranges, counts. The step
+// before samples `samples_before` tokens. The caller checks the slots. The error names the field.
 Status check_plan(const StepPlan& plan, const PlanLimits& limits, std::int32_t samples_before);
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// When the device will have finished the steps under way: by the cost model, and by how far that
-// was off for the steps before. What a load's lead over its step is worth hangs on it.
+// Forecasts when the device will have finished the steps in flight, from the cost model and its
+// error for earlier steps. The forecast decides how much a load's lead over its step is worth.
 #pragma once
 
 #include <array>
@@ -11,26 +11,27 @@
 
 namespace tandem {
 
-// One thread.
+// For use by one thread.
 class StepForecast {
  public:
-  // A step was put behind those under way. Of one that was recorded, `model_s` is what the cost
-  // model says, which follows the others: it teaches pace(). `planned_s` is what the model, or the
-  // plan of one with cold rows, says of any other.
+  // Adds a step behind those in flight. add() is for a step that ran as a graph: `model_s` is the
+  // cost model's time, which follows steps without graphs, so it is multiplied by pace(), and the
+  // step updates pace(). add_planned() is for any other step: `planned_s` comes from the model, or
+  // from the plan of a step with cold rows.
   void add(TimePoint now, double model_s) { add(now, {model_s, true}); }
   void add_planned(TimePoint now, double planned_s) { add(now, {planned_s, false}); }
-  // The oldest has ended; `counts`: well, so that its time says something.
+  // Removes the oldest step. `counts`: it ended without failure, so its time may update pace().
   void end_oldest(TimePoint now, bool counts);
 
-  // Nothing is under way any more, and nothing was learnt.
+  // Removes all steps in flight without updating pace().
   void clear() { num_steps_ = 0; }
 
-  // Seconds until all under way have ended. One that is overdue may end at any time; those behind
-  // it still take all of theirs.
+  // Seconds until all steps in flight have ended. An overdue step may end at any time; the steps
+  // behind it still need all of their time.
   double busy_for(TimePoint now) const;
 
-  // What recorded steps take, over what the model says. The median of the last ones, so that a
-  // single hiccup means nothing; 1 while few are known.
+  // Time of steps that ran as graphs over the model's time: the median of the latest ones, so that
+  // a single outlier has no effect; 1 until some are known.
   double pace() const { return pace_; }
 
  private:
@@ -46,7 +47,7 @@ class StepForecast {
 
   std::array<Step, kMaxStepsInFlight> steps_;  // oldest first
   std::size_t num_steps_ = 0;
-  TimePoint begun_;  // the oldest
+  TimePoint begun_;  // when the oldest step began
   RecentMedian<kRemembered> ratios_;
   double pace_ = 1;
 };

@@ -65,7 +65,7 @@ Result<std::unique_ptr<StepPipeline>> StepPipeline::create(const Options& option
 }
 
 StepPipeline::~StepPipeline() {
-  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
+  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures no longer matter
 }
 
 Status StepPipeline::tune() {
@@ -106,7 +106,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
   if (halves_.any() && batch_->decodes_only()) {
     batch_->halve(halves_.choose(batch_->num_rows(), batch_->max_rank(), batch_->site_ranks()));
   }
-  // Recordings of steps know nothing of loads under way.
+  // Graphs cannot wait for loads in flight.
   const bool recorded = !waits && !hands_over && graphs_.pad(*batch_);
   step.gap_seconds = look_for_gap();
   step.launched = clock_->now();  // an idle device begins with the first kernel
@@ -125,7 +125,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
   step.status = Status();
   if (recorded) {
     step.status = graphs_.launch(*stream_, input, adapters_.table());
-    // All of it at once, when the call returns.
+    // A graph is launched as a whole when the call returns.
     step.gap_seconds = look_for_gap();
     step.launched = clock_->now();
   } else {
@@ -134,7 +134,7 @@ bool StepPipeline::launch(const StepPlan& plan) {
     if (hands_over) describe_handoff(input, step);
     model_->forward(*stream_, input, *cache_, table, hands_over ? &step.handoff.device : nullptr);
     if (hands_over) bring_back(step);
-    waits_.clear();  // holds on to nobody
+    waits_.clear();  // releases the adapters
   }
   adapters_.step_ends(*stream_);
   step.awaited_masks = plan.num_masks > 0;
@@ -179,7 +179,7 @@ void StepPipeline::enqueue_samples(Step& step, const StepInput& input, const std
   seen_busy_ = clock_->now();
 }
 
-// The step before it has failed, and nobody will know which masks it should have.
+// For a step whose masks will never be given, as the step before it has failed.
 void StepPipeline::abandon_open(Step& step) {
   open_.reset();
   if (step.status.ok()) step.status = Status(StatusCode::internal, "its masks were never given");
@@ -234,7 +234,7 @@ void StepPipeline::bring_back(const Step& step) {
   }
 }
 
-// What is not handed over is waited for, layer by layer.
+// Layers that are not handed over are waited for.
 void StepPipeline::plan_handoff(Step& step, const HandoffStep* first) {
   step.handoff.groups.clear();
   step.handoff.planned_s = 0;
@@ -259,7 +259,7 @@ void StepPipeline::plan_handoff(Step& step, const HandoffStep* first) {
     });
     if (!handed) waits_.add_all(each.adapter);
   }
-  cold_.clear();  // holds on to nobody
+  cold_.clear();  // releases the adapters
 }
 
 void StepPipeline::forecast(const Step& step) {
@@ -272,8 +272,8 @@ void StepPipeline::forecast(const Step& step) {
   }
 }
 
-// The device's idle time between the step before and this one, at most: it is known to have been
-// busy when last looked at.
+// An upper bound of the device's idle time between the step before and this one: the device was
+// busy when last checked.
 double StepPipeline::look_for_gap() {
   const bool busy = in_flight_ > 0 && !step_before(1).done->passed();
   const TimePoint now = clock_->now();
@@ -340,16 +340,15 @@ StepResult StepPipeline::wait(const Others& others) {
   return result;
 }
 
-// A host that is launching the next step sees late that this one has ended, by as long as that
-// takes: a millisecond too much for this one, too little for that. The device knows better.
+// A host that is launching the next step sees the end of this one late, by up to a millisecond,
+// which would be added to this step and taken from the next. The device's own time is exact.
 double StepPipeline::seconds_of(const Step& step, TimePoint end) const {
   const bool told = step.is_timed && step.status.ok() && failure_.ok();
   const double seconds = told ? step.done->seconds_since(*step.begins) : 0;
   return seconds > 0 ? seconds : seconds_between(std::max(step.launched, last_end_), end);
 }
 
-// The device tells how long it took, and the host when it saw it end: that places it on the host's
-// clock, as late as that was seen.
+// The span has the device's duration, and ends when the host saw the step end.
 void StepPipeline::trace_step(const Step& step, TimePoint end) const noexcept {
   TimePoint begin = std::max(step.launched, last_end_);
   if (step.is_timed && step.status.ok()) {
@@ -365,8 +364,8 @@ void StepPipeline::trace_step(const Step& step, TimePoint end) const noexcept {
                     .add("cold_adapters", static_cast<double>(step.handoff.groups.size())));
 }
 
-// Recorded steps are quicker than any that hands rows over, and those with masks may have waited
-// for them: neither says how long layers take.
+// Neither graphs, which are faster than any step that hands rows over, nor steps with masks, which
+// may have waited for them, measure the layers.
 void StepPipeline::learn(const Step& step, double seconds) {
   if (step.kind && !step.kind->recorded && !step.awaited_masks)
     handoff_->observe_step(step.kind->rows, seconds);
@@ -379,7 +378,7 @@ Status StepPipeline::abandon() noexcept {
   Status status;
   try {
     status = stream_->synchronize();
-  } catch (const std::bad_alloc&) {  // saying what failed: this is short enough to need none
+  } catch (const std::bad_alloc&) {  // from making the message; this shorter one needs no memory
     status = Status(StatusCode::fatal, "out of memory");
   }
   for (Step& step : steps_) {
@@ -397,7 +396,7 @@ Status StepPipeline::abandon() noexcept {
   return status;
 }
 
-// The slots are those of the step: by now another adapter may lie there.
+// The slots are the step's: a slot may hold another adapter by now.
 void StepPipeline::end_handoff(Step& step, const Others& others, double seconds, TimePoint end,
                                StepResult& result) {
   std::vector<std::pair<const ServedAdapter*, SlotId>> slots;

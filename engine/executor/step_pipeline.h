@@ -1,29 +1,29 @@
-// Steps on their way through the device: filled, enqueued, waited for, in that order, with up to
-// kMaxStepsInFlight under way, so that the device finds the next one enqueued when it has finished
-// one.
+// Fills steps, enqueues them and waits for them, in that order. Up to kMaxStepsInFlight steps are
+// in flight, so that the device finds the next one enqueued when it has finished one.
 //
 //   host    fill 1 | enqueue 1 | fill 2 | enqueue 2 | wait 1 | hand out 1 | fill 3 | enqueue 3 |
 //   ... device                     | step 1 ..................... | step 2 ......................
 //
 // Step 2 is filled before the tokens of step 1 are known. Their places hold -1 - (index of the
-// sample), and the device puts the tokens there itself, from where step 1 left them. Whatever the
-// tokens then turn out to mean (a stop, say), the rows of step 2 have been computed in vain at
-// worst: the stream's order keeps everything that they read and wrote in its place.
+// sample), and the device replaces these with the tokens that step 1 sampled. If a token then ends
+// its sequence, the rows of step 2 are wasted, but nothing else is harmed: the order of
+// the stream keeps the memory that they use valid.
 //
-// A step whose samples have masks is enqueued in two parts: all but the sampling at once, the
-// sampling when the masks are given. They follow from the tokens of the step before, so that the
-// device computes while the host finds them.
+// A step whose samples have masks is enqueued in two parts: everything but the sampling at once,
+// and the sampling when the masks are given. The masks depend on the tokens of the step before, so
+// the device computes while the host derives them.
 //
 //   host    enqueue 2 | wait 1 | hand out 1 | masks of 2 | sample 2 | fill 3 | enqueue 3 | wait 2 |
 //   device  1 | step 2, but for its samples ................................ | samples | step 3 ...
 //
-// The drawing shows steps that are enqueued at once. Better is just in time (EnqueueTimer): shortly
-// before the step under way ends, so that what has arrived until then is in the next one.
+// The drawings show steps that are enqueued at once. It is better to enqueue a step just in time
+// (EnqueueTimer), shortly before the step in flight ends, so that requests that have arrived by
+// then join it.
 //
-// Decode steps are launched as one recording each.
+// Each decode step is launched as one graph.
 //
-// Rows of adapters that are still loading are handed to CPU workers where there are any (Handoff),
-// layer by layer as planned; else each layer waits for its part. One thread at a time uses it.
+// Rows of adapters that are still loading go to CPU workers, layer by layer as planned (Handoff).
+// Without workers each layer waits for its weights. Only one thread at a time may use a pipeline.
 #pragma once
 
 #include <array>
@@ -53,55 +53,56 @@ namespace tandem {
 class StepPipeline {
  public:
   struct Options {
-    bool overlap = true;               // kMaxStepsInFlight steps under way; else one
-    bool just_in_time = true;          // the second as late as possible; else as soon
-    std::int32_t max_graph_batch = 0;  // rows of the largest decode step that is recorded; 0: none
+    bool overlap = true;               // true: kMaxStepsInFlight steps in flight; false: one
+    bool just_in_time = true;          // enqueue the second step as late as possible, not at once
+    std::int32_t max_graph_batch = 0;  // rows of the largest decode step with a graph; 0: no graphs
     StepLimits limits;
   };
 
-  // All arguments outlive the pipeline; so does the lane's tier. `handoff` null: nothing is handed
-  // over.
+  // All arguments, and the tier of `adapters`, outlive the pipeline. `handoff` null: nothing is
+  // handed over.
   static Result<std::unique_ptr<StepPipeline>> create(const Options& options, Device& device,
                                                       Model& model, const KvCache& cache,
                                                       DeviceLane adapters, Handoff* handoff,
                                                       const Clock& clock);
-  ~StepPipeline();  // waits for what is under way
+  ~StepPipeline();  // waits for the steps in flight
 
-  // Stream::prepare.
+  // As Stream::prepare.
   Status prepare() { return stream_->prepare(); }
-  // Model::tune, before anything is recorded.
+  // Calls Model::tune, before any graph is recorded.
   Status tune();
 
-  // From the next step on; the same on all ranks.
+  // Sets the halves from the next step on; they must be the same on all ranks.
   void use(const LoraHalves& halves) { halves_ = halves; }
 
-  // Records decode steps of all sizes, with adapters of ranks up to `max_rank` and without.
+  // Records graphs of decode steps of all sizes, with adapters of ranks up to `max_rank` and
+  // without.
   Status record_graphs(std::int32_t max_rank);
 
-  // Enqueues the step, in two parts. The first decides what is handed over, and returns it until
-  // the step has been waited for; of ranks that share the model the first one decides, and the
-  // others follow what it has returned.
+  // A step is enqueued in two calls. plan() decides what is handed over; the result is valid until
+  // the step has been waited for. With several ranks the first one decides, and the others pass its
+  // result as `first`.
   const HandoffStep& plan(const StepPlan& plan, const HandoffStep* first = nullptr);
-  // False: it was not enqueued as a whole; wait() says why.
+  // Returns false if the step was not fully enqueued; wait() then returns the reason.
   bool launch(const StepPlan& plan);
-  // An operation has failed, of whichever step; never blocks.
+  // True if an operation of any step has failed; never blocks.
   bool failed() const { return stream_->failed(); }
 
-  // See Executor.
+  // The calls without a comment are as in Executor.
   bool awaits_masks() const { return open_.has_value(); }
   std::span<std::uint32_t> masks();
   void sample();
   std::size_t num_in_flight() const { return in_flight_; }
   bool full() const { return in_flight_ == (options_.overlap ? kMaxStepsInFlight : 1U); }
   bool empty() const { return in_flight_ == 0; }
-  // What became of the oldest step on the other ranks. They have been waited for.
+  // The outcome of the oldest step on the other ranks, which have been waited for already.
   struct Others {
     bool failed = false;
-    std::uint64_t timed_out = 0;  // groups: a bit each
+    std::uint64_t timed_out = 0;  // mask of groups
   };
   StepResult wait(const Others& others);
   StepResult wait() { return wait(Others()); }
-  // Of a rank that follows: adds what the first one is to be told.
+  // For ranks after the first: waits, and adds the outcome to `others` for the first rank.
   Status wait_and_tell(Others& others);
   Status abandon() noexcept;
   bool oldest_has_ended();
@@ -114,21 +115,21 @@ class StepPipeline {
 
  private:
   struct Step {
-    std::vector<std::uint64_t> entries;  // by their ids
+    std::vector<std::uint64_t> entries;  // the entries' ids
     std::size_t num_samples = 0;
     Buffer sampled;  // host memory
     std::unique_ptr<Event> done;
-    // With `done` it says what a step took that costs are learnt from, and any where tracing was on
-    // from the start. Null where neither is.
+    // Together with `done` it measures the step's time: for the costs, and for traces if tracing
+    // was on from the start. Null if neither needs it.
     std::unique_ptr<Event> begins;
     bool is_timed = false;
     std::int32_t num_rows = 0;
-    Status status;  // of enqueuing it
+    Status status;  // of the enqueueing
     TimePoint begun;
-    TimePoint launched;  // its first kernel
+    TimePoint launched;  // when its first kernel was launched
     double gap_seconds = 0;
-    std::optional<StepKind> kind;  // of steps that wait for nobody
-    bool awaited_masks = false;    // but, perhaps, for masks
+    std::optional<StepKind> kind;  // set for steps that wait for no weights or workers
+    bool awaited_masks = false;    // such steps may still have waited for masks
     HandoffStep handoff;
   };
 
@@ -146,7 +147,7 @@ class StepPipeline {
                    StepResult& result);
   bool leads() const { return adapters_.rank() == 0; }
   void learn(const Step& step, double seconds);
-  // The step that was enqueued `ago` steps ago; 1: the newest.
+  // The index of the step that was enqueued `ago` steps ago; 1: the newest.
   std::size_t index_before(std::size_t ago) const {
     return (next_ + steps_.size() - ago) % steps_.size();
   }
@@ -166,27 +167,27 @@ class StepPipeline {
   std::unique_ptr<StepBatch> batch_;
   DecodeGraphs graphs_;
   LoraHalves halves_;
-  Buffer sampled_;  // device memory: what the step enqueued last sampled
-  // Of the step enqueued last, [max_sequences, mask_words]: one of each is enough, as its masks are
-  // filled in when those of the step before have been used.
+  Buffer sampled_;  // device memory: samples of the step enqueued last
+  // Masks of the step enqueued last, [max_sequences, mask_words]. One buffer of each kind is
+  // enough, as a step's masks are filled in after those of the step before have been used.
   Buffer masks_;         // host memory
   Buffer device_masks_;  // device memory
   struct Open {
     StepInput input;
     std::int32_t num_masks;
   };
-  std::optional<Open> open_;  // the step enqueued last, whose masks are awaited
+  std::optional<Open> open_;  // the step enqueued last, if it waits for masks
   std::array<Step, kMaxStepsInFlight> steps_;
-  std::size_t next_ = 0;  // the step to fill
+  std::size_t next_ = 0;  // index of the step to fill
   std::size_t in_flight_ = 0;
-  std::vector<AdapterRows> cold_;        // of the step being enqueued: not all there
-  LoadWaits waits_;                      // what of loads it waits for
-  StepForecast forecast_;                // of what is under way; unused without a handoff
-  EnqueueTimer timer_;                   // of the next step
+  std::vector<AdapterRows> cold_;        // of the step being enqueued: not fully arrived
+  LoadWaits waits_;                      // the parts of loads that this step waits for
+  StepForecast forecast_;                // of the steps in flight; unused without a handoff
+  EnqueueTimer timer_;                   // for the next step
   Planning planning_;                    // of the step being enqueued
-  Status failure_;                       // of the stream, until no step is under way
-  std::optional<TimePoint> idle_since_;  // the device has had nothing to do, but there is work
-  TimePoint seen_busy_;                  // when it was last known to have something
+  Status failure_;                       // of the stream, until no step is in flight
+  std::optional<TimePoint> idle_since_;  // since when the device idles despite pending work
+  TimePoint seen_busy_;                  // when the device was last seen to have work
   TimePoint last_end_;
   std::uint64_t num_ended_ = 0;
 };

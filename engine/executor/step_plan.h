@@ -1,5 +1,5 @@
-// One step of the model as ids and numbers: what an executor is asked to compute, and what came of
-// it. Nothing in a plan points to anything, so that it can be written down, sent and run again.
+// One step of the model as ids and numbers: the input of an executor, and its result. A plan has no
+// pointers, so that it can be written to a file, sent and run again.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace tandem {
 
-// Entries lie one after another, and so do their parts of the lists below: an entry's tokens follow
-// those of the entry before it.
+// The entries' parts of the lists below lie one after another: an entry's tokens follow those of
+// the entry before it.
 struct StepPlan {
   struct Range {
     std::int32_t first = 0;
@@ -25,34 +25,35 @@ struct StepPlan {
     friend bool operator==(const Range&, const Range&) = default;
   };
 
-  // One sequence's part of the step: its tokens at positions start, start + 1, ...
+  // The part of one sequence in the step: its tokens at positions start, start + 1, ...
   struct Entry {
-    std::uint64_t id = 0;  // whatever the caller knows the sequence by
+    std::uint64_t id = 0;  // chosen by the caller
     std::int64_t start = 0;
-    Range tokens;         // of `tokens`; one or more
-    Range pages;          // of `pages`: its block table up to its last token, or beyond it
-    Range samples;        // of `samples`; none while a prompt goes on
+    Range tokens;         // in `tokens`; at least one
+    Range pages;          // in `pages`: the block table up to the last token, or beyond it
+    Range samples;        // in `samples`; empty until the last piece of a prompt
     AdapterSlot adapter;  // no slot: the base model
   };
 
-  // A token to be drawn, or scored where how.forced_token is set.
+  // A token to be drawn, or to be scored if how.forced_token is set.
   struct Sample {
-    std::int32_t row = 0;  // of its entry: logits after the entry's token number `row`
-    // Its history and biases are ranges of the lists below.
+    std::int32_t row = 0;  // of its entry: takes the logits after the entry's token `row`
+    // The history and biases are ranges of the lists below.
     SampleRow how;
   };
 
   std::vector<Entry> entries;
-  // Ids. A negative one stands for what the step before this one samples: -1 - (its number among
-  // that plan's samples). The device puts the token there.
+  // Token ids. A negative one stands for a token that the step before samples: -1 - (its number in
+  // that plan's samples). The device puts the token in its place.
   std::vector<TokenId> tokens;
   std::vector<PageId> pages;
   std::vector<Sample> samples;
   // Prompt, then output, of entries with penalties; negative as above.
   std::vector<TokenId> history;
   std::vector<TokenBias> biases;
-  // Masks that its samples name (SampleRow::mask). What they hold depends on what the step before
-  // samples: they are given when that is known, while this step is computed already.
+  // The number of masks that the samples use (SampleRow::mask). Their content depends on the
+  // samples of the step before, so they are given when those are known, while this step is already
+  // running.
   std::int32_t num_masks = 0;
 
   void clear();
@@ -61,20 +62,20 @@ struct StepPlan {
 // Valid until the next step is enqueued.
 struct StepResult {
   Status status;
-  std::span<const std::uint64_t> entries;  // the plan's, by their ids
-  std::span<const SampledToken> samples;   // as the plan numbers them; none on failure
-  double seconds = 0;                      // that the device was at it, as far as the host can tell
-  double gap_seconds = 0;  // that the device may have waited for it with nothing to do
-  // CPU workers left rows of the adapter in this slot without an answer: what entries with that
-  // slot computed is void.
+  std::span<const std::uint64_t> entries;  // ids of the plan's entries
+  std::span<const SampledToken> samples;   // numbered as in the plan; empty on failure
+  double seconds = 0;                      // the device's time for the step, as seen by the host
+  double gap_seconds = 0;                  // upper bound of the device's idle time before the step
+  // Slots of adapters whose CPU workers did not answer: the results of entries with these slots are
+  // invalid.
   std::vector<SlotId> voided;
   struct Served {
     SlotId slot;
-    std::int32_t cpu_layers = 0;  // of which workers computed anything
-    // From the first of these layers to the end of the last, where tracing is on.
+    std::int32_t cpu_layers = 0;  // layers that workers computed in part or in full
+    // From the first of these layers to the end of the last, if tracing is on.
     TimePoint workers_began{}, workers_ended{};
   };
-  std::vector<Served> served;  // adapters with rows handed over, or that might have been
+  std::vector<Served> served;  // adapters of the step's other groups
 };
 
 }  // namespace tandem

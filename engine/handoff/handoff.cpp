@@ -24,7 +24,7 @@ std::uint64_t mailboxes_of(const HandoffStep& step) {
   return used;
 }
 
-// Calls visit(layer, site, sequence) for what the step offers, in the order of its offers.
+// Calls visit(layer, site, sequence) for each offer of the step, in order.
 template <typename Visit>
 void for_each_offer(const HandoffStep& step, const Visit& visit) {
   std::uint64_t sequence = step.sequence;
@@ -94,7 +94,7 @@ AdmissionPlan Handoff::admission(std::span<const AdapterRows> waiting,
                             under_way);
 }
 
-// Those to hand anything to, as long as they are live.
+// The worker slots that may be given jobs, if they are live.
 const std::vector<std::uint64_t>& Handoff::undisturbed() const {
   return host_->cores().to_read() > 0 ? kept_ : all_;
 }
@@ -116,8 +116,9 @@ void Handoff::place_answers(std::size_t rank, HandoffStep& step) const {
   step.timed_out = step.tickets + static_cast<std::size_t>(planner_.most_offers()) * kMaxColdGroups;
 }
 
-// What publish() writes meanwhile is left alone. What the first one has may still be on its way
-// here: whatever is not offered is waited for, as is B where workers compute x A alone.
+// Reads no field that publish() writes at the same time. Weights that have arrived on the first
+// rank may still be on their way here, so a rank waits for each layer that is not offered, and for
+// B where workers compute x A alone.
 void Handoff::follow(std::size_t rank, const HandoffStep& first, HandoffStep& step) const {
   step.groups = first.groups;
   if (step.groups.empty()) return;
@@ -237,7 +238,8 @@ void Handoff::copy_timed_out_back(Stream& stream, const HandoffStep& step) {
                       step.groups.size() * sizeof(std::uint32_t));
 }
 
-// Layers of the group of which workers computed anything; counts those that the GPU did instead.
+// Returns the layers of the group that workers computed in part or in full, and counts those that
+// the GPU computed although they were offered.
 std::int32_t Handoff::count_layers(const HandoffStep& step, std::size_t group) {
   std::int32_t cpu_layers = 0;
   for (std::size_t l = 0; l < step.layers.size(); ++l) {
@@ -259,11 +261,11 @@ std::int32_t Handoff::count_layers(const HandoffStep& step, std::size_t group) {
 
 void Handoff::learn(const HandoffStep& step, double seconds) {
   if (step.planned_s <= 0) return;
-  plan_errors_.add(std::abs(seconds / step.planned_s - 1));  // of a plan to wait as of any other
+  plan_errors_.add(std::abs(seconds / step.planned_s - 1));  // plans to wait as well
   counts_.plan_error = plan_errors_.median();
   try {
     planner_.learn(step, seconds);
-  } catch (const std::bad_alloc&) {  // the next one teaches as much
+  } catch (const std::bad_alloc&) {  // the next step will teach as much
   }
 }
 
@@ -277,7 +279,7 @@ void Handoff::tell_of(const HandoffStep& step, double seconds) noexcept {
       told.layers_begin_s = layer_begins(step);
       cold_starts_->step_ended(*step.groups[g].adapter, seconds, std::move(told));
     }
-  } catch (const std::bad_alloc&) {  // left out
+  } catch (const std::bad_alloc&) {  // the step is left out of the log
   }
 }
 
@@ -291,8 +293,7 @@ HandoffOutcome Handoff::end(HandoffStep& step, bool failed, double seconds) {
     if (!failed) learn(step, seconds);
     return outcome;
   }
-  // Whatever was offered in a step that failed may not have been: the doorbells that were not rung
-  // never will be.
+  // A step that failed may not have rung all of its doorbells, and those will never be rung.
   std::uint64_t broken = failed ? mailboxes_of(step) : 0;
   for (std::size_t g = 0; g < step.groups.size() && !failed; ++g) {
     if (step.timed_out[g] == 0) continue;
@@ -327,7 +328,7 @@ void Handoff::close(HandoffStep& step, std::uint64_t broken) noexcept {
   step.begun = false;
 }
 
-// Workers take jobs one after another: those that were numbered and never described are empty.
+// Workers take jobs in order, so sequence numbers without a description get an empty job.
 void Handoff::abandon(HandoffStep& step) noexcept {
   for (; next_published_ < next_sequence_; ++next_published_) {
     for (std::size_t box = 0; box < mailboxes_->size(); ++box) {

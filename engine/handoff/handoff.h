@@ -1,19 +1,19 @@
-// The engine's side of the handoff: which rows of a step go to CPU workers (HandoffPlanner), what
-// the workers are told of them, and what happens when they do not answer (Mailboxes). A step goes
-// through it in this order:
+// The engine's side of the handoff: chooses the rows of a step that go to CPU workers
+// (HandoffPlanner), publishes their jobs, and deals with workers that do not answer (Mailboxes).
+// The calls for a step, in order:
 //
-//   admission() in which steps cold adapters begin; and wake_workers()
-//   mend()      mailboxes that have become quiet are open again
-//   plan()      which cold adapters become groups, in which layers, and what else is waited for
-//   publish()   the jobs are described, sleeping workers are woken; the step may be enqueued
-//   copy_back() behind the step: its tickets, and which groups timed out
-//   end()       the step has ended: what was void
+//   admission() in which steps cold adapters begin; then wake_workers()
+//   mend()      reopens mailboxes that have become quiet
+//   plan()      which cold adapters become groups, in which layers, and which loads it waits for
+//   publish()   describes the jobs and wakes sleeping workers; the step may be enqueued then
+//   copy_back() enqueued behind the step: its tickets, and which groups timed out
+//   end()       after the step: the groups whose rows have to be computed again
 //
-// Where several devices share the model, all offer and accept the same jobs: the first one's step
-// is planned, the others follow() it, each with a HandoffStep of its own. Tickets follow from what
-// all ranks know (OfferArgs), so that they are the same everywhere.
+// Where several devices share the model, all offer and accept the same jobs. The first device's
+// step is planned, and the others follow() it, each with a HandoffStep of its own. All ranks issue
+// the same tickets, as they derive them from data that all of them have (OfferArgs).
 //
-// The engine thread alone uses it, but for what is marked.
+// Only the engine thread may use it, except where a comment says otherwise.
 #pragma once
 
 #include <array>
@@ -43,53 +43,53 @@ class Handoff {
  public:
   struct Rank {
     Device* device = nullptr;
-    Communicator* communicator = nullptr;  // null: there is no other
+    Communicator* communicator = nullptr;  // null: there is only one rank
   };
-  // As Mailboxes::create and HandoffPlanner, for the whole model's `config`.
+  // As Mailboxes::create and HandoffPlanner. `config` is that of the whole model.
   static Result<std::unique_ptr<Handoff>> create(std::span<const Rank> ranks,
                                                  const ModelSpec& config, DType dtype,
                                                  std::int32_t max_rank, bool whole_loads,
                                                  const HandoffOptions& options,
                                                  const HostTier& host, const Clock& clock);
 
-  // In which steps adapters that wait should begin, and in which order the loads that are reserved,
-  // `loads`, should travel: behind those of `waiting`, which are on their way. The turns are those
-  // of `waiting`, then `loads`; the order names `loads` alone. `rows` beside them is what else the
-  // next step will have.
+  // Decides in which steps waiting adapters begin, and in which order the reserved loads, `loads`,
+  // travel: behind those of `waiting`, which are under way. The turns cover `waiting`, then
+  // `loads`; the order covers `loads` alone. `rows`: the other rows of the next step.
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
                           std::int32_t rows, double starts_in, const LoadQueue& under_way) const;
 
-  // Workers that sleep take a tenth of a millisecond to wake, or many: for who is about to order
-  // loads and to enqueue a step that may hand something over.
+  // Wakes sleeping workers, which takes a tenth of a millisecond to many milliseconds. Call it
+  // before ordering loads and before enqueueing a step that may hand rows over.
   void wake_workers() { mailboxes_->wake(undisturbed()); }
 
   void mend(Stream& stream) { mailboxes_->mend(stream); }
-  // Fills in all of `step` but `device`. What of `cold`, adapters that have not all arrived, is in
-  // none of its groups must be waited for layer by layer.
+  // Fills in all of `step` but `device`. `cold`: the adapters that have not fully arrived; the
+  // caller waits layer by layer for those that are in no group.
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
             const LoadQueue& under_way, HandoffStep& step);
   std::vector<ColdSlot> cold_slots(const HandoffStep& step) const;
-  // At the places of its offers (offer_at), and of those that it does not make: sequence 0.
+  // One for each place (offer_at); the sequence is 0 at places where the step offers nothing.
   std::vector<HandoffTurn> turns(const HandoffStep& step) const;
-  // `input` is the step's, uploaded; enqueue it then.
+  // `input` is the step's, uploaded. Enqueue the step after this.
   void publish(const StepInput& input, const LoadQueue& under_way, HandoffStep& step);
   void copy_back(Stream& stream, const HandoffStep& step);
 
-  // For the ranks after the first, on their threads: instead of plan(), once the first one's step
-  // has been planned; of publish(), whose `loads` are the rank's own; and of copy_back().
+  // For the ranks after the first, on their threads, once the first rank's step has been planned:
+  // follow() instead of plan(), describe_to() instead of publish(), with the rank's own `loads`,
+  // and copy_timed_out_back() instead of copy_back().
   void follow(std::size_t rank, const HandoffStep& first, HandoffStep& step) const;
   void describe_to(std::size_t rank, const StepInput& input, const LoadQueue& loads,
                    HandoffStep& step) const;
   static void copy_timed_out_back(Stream& stream, const HandoffStep& step);
 
-  // `failed`: nothing is known of it but that it is over. `seconds` that it took. What other ranks
-  // waited for in vain has been added to step.timed_out.
+  // `failed`: the step ended without a valid result. `seconds`: its duration. step.timed_out must
+  // also have the groups that timed out on other ranks.
   HandoffOutcome end(HandoffStep& step, bool failed, double seconds);
-  // Instead of end(), for a step that an exception has left anywhere between plan() and end(); the
-  // device is done with it.
+  // Replaces end() for a step that an exception left anywhere between plan() and end(). The device
+  // must have finished it.
   void abandon(HandoffStep& step) noexcept;
 
-  // A step that handed nothing over, waited for nobody and was not recorded took so many seconds.
+  // For a step that handed nothing over, waited for no load and ran without a graph.
   void observe_step(std::int32_t rows, double seconds) { planner_.observe_step(rows, seconds); }
   // As CostLearner.
   void observe_loads(double model_s, double seen_s) { planner_.observe_loads(model_s, seen_s); }
@@ -132,20 +132,20 @@ class Handoff {
   const ModelSpec config_;
   const std::uint32_t deadline_us_;
   const HostTier* const host_;
-  std::vector<std::uint64_t> kept_;  // [mailboxes]: workers that no reading thread disturbs
+  std::vector<std::uint64_t> kept_;  // [mailboxes]: workers whose cores no reading thread shares
   const std::vector<std::uint64_t> all_;
   HandoffPlanner planner_;
   std::unique_ptr<Mailboxes> mailboxes_;
   struct RankMemory {
     Communicator* communicator = nullptr;
     Buffer told;   // device memory: times and tickets of all places (StepHandoff)
-    Buffer shown;  // of several ranks: OfferArgs::shown
-    std::array<Buffer, kMaxStepsInFlight> answers;  // as `told`, in host memory, then `timed_out`
+    Buffer shown;  // with several ranks: OfferArgs::shown
+    std::array<Buffer, kMaxStepsInFlight> answers;  // as `told`, then `timed_out`, in host memory
   };
   std::vector<RankMemory> ranks_;
   std::size_t turn_ = 0;
   std::uint64_t next_sequence_ = 1;
-  std::uint64_t next_published_ = 1;  // behind it only within a step that is being enqueued
+  std::uint64_t next_published_ = 1;  // lower only while a step is being enqueued
   ColdStartLog* const cold_starts_;
   HandoffCounts counts_;
   RecentMedian<kRememberedErrors> plan_errors_;

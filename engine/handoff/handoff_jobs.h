@@ -1,4 +1,4 @@
-// From a cold adapter's layers to what its workers are told of them.
+// Converts the layers of a cold adapter to jobs for its workers.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@
 
 namespace tandem {
 
-// A group of a step, as its jobs see it.
+// A group of a step: the fields from which its jobs are made.
 struct GroupOfStep {
   const Adapter* adapter = nullptr;
   std::uint64_t arena_offset = 0;  // of the adapter's bytes, in the arena of the mailbox's workers
-  // Its folder is still being read: layer l is there when word l, from this offset on, holds this
-  // value (AdapterReading). 0: all of it is there.
+  // For a folder that is still being read: layer l is present when word l, counted from this
+  // offset, holds this value (AdapterReading). 0: all layers are present.
   std::uint64_t words_offset = 0;
   std::uint32_t present_value = 0;
   std::int32_t mailbox = 0;
@@ -27,14 +27,14 @@ struct GroupOfStep {
   JobSplit split = JobSplit::columns;
 };
 
-// Whether the adapter has any module of the projection in this layer.
+// True if the adapter has any module of the projection in this layer.
 bool adapts(const Adapter& adapter, std::int64_t layer, Site site);
 
-// Group number `group`'s part of the job for one projection of one layer.
+// The part of group number `group` in the job for one projection of one layer.
 GroupJob group_job(const ModelSpec& config, const GroupOfStep& of, std::uint32_t group,
                    std::int64_t layer, Site site);
 
-// What the mailbox must hold for a model of this shape.
+// The sizes that a mailbox needs for a model of this shape.
 MailboxShape mailbox_shape(const ModelSpec& config, DType dtype, std::int32_t max_rank,
                            std::int32_t max_rows, std::int32_t num_worker_slots);
 

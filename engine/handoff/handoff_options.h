@@ -1,4 +1,4 @@
-// How an engine hands rows of cold adapters to CPU workers.
+// The options for handing rows of cold adapters to CPU workers.
 #pragma once
 
 #include <cstddef>
@@ -20,37 +20,37 @@
 namespace tandem {
 
 struct HandoffOptions {
-  // Workers of one NUMA node, a mailbox for them and an arena of the host tier: they compute the
-  // adapters whose weights lie there.
+  // The workers of one NUMA node, with a mailbox and an arena of the host tier: they compute the
+  // adapters in that arena.
   struct Group {
     int node = -1;
-    std::vector<int> cpus;       // a worker for each
-    int spare_worker_slots = 0;  // for workers that somebody else starts (`tandem pin apply`)
+    std::vector<int> cpus;       // one worker for each
+    int spare_worker_slots = 0;  // for workers that another process starts (`tandem pin apply`)
   };
-  std::vector<Group> groups;                                // none: nothing is handed over
+  std::vector<Group> groups;                                // empty: nothing is handed over
   std::int32_t max_rows = engine_defaults::kHandoffTokens;  // of one step
   std::uint32_t deadline_us =
       1000 * static_cast<std::uint32_t>(engine_defaults::kHandoffDeadlineMs);
   double spin_ms = engine_defaults::kWorkerSpinMs;
   CostModel costs;
-  EngineLessons lessons;  // what engines before this one have learnt of them
-  // Null: plan_handoff(), but where its plans were seen to lose (PlanMemory); or what a test, or a
-  // measurement, puts in its place.
+  EngineLessons lessons;  // lessons that earlier engines have learnt
+  // Null: plan_handoff(), except where its plans have lost before (PlanMemory). Tests and
+  // measurements put another planner here.
   using Planner = std::function<HandoffPlan(const CostModel& costs, const PlanRequest& request)>;
   Planner plan;
-  ColdStartLog* cold_starts = nullptr;  // is told of steps; outlives the handoff
-  // For the control region: the served name, and the cores that are the engine's own.
+  ColdStartLog* cold_starts = nullptr;  // records the steps; outlives the handoff
+  // For the control region: the served name, and the cores of the engine itself.
   std::string model_name;
   std::vector<int> engine_cpus;
-  // Of who reads adapters from disk, `beside` by group. While they read, workers beside readers are
-  // handed nothing, nor are those that somebody else has started.
+  // The cores of the threads that read adapters from disk; `beside` is by group. While they read,
+  // workers on these cores get no jobs, nor do workers that another process has started.
   ReaderPlan readers;
-  // Where workers go when what the process may run on has changed, as WorkerPoolOptions has it;
-  // null: they stay. Called by the pool's thread.
+  // Chooses new cores for the workers when the process's allowed cores have changed, as
+  // WorkerPoolOptions::place; null: the workers stay. Called by the pool's thread.
   std::function<WorkerPoolOptions::CpusOfGroups(const WorkerPoolOptions::CpusOfGroups& now,
                                                 const std::vector<int>& allowed)>
       place;
-  // WorkerPool::start, or what a test puts in its place.
+  // WorkerPool::start, or a test's replacement.
   using StartWorkers =
       std::function<Result<std::unique_ptr<WorkerPool>>(const WorkerPoolOptions& options)>;
   StartWorkers start_workers;

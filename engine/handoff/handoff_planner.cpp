@@ -24,14 +24,14 @@ struct Expected {
 };
 
 struct Progress {
-  TimePoint here = TimePoint::min();  // what is expected by then is there
-  // What should have been there by now is late, and all behind it as much; what is there before its
-  // time is early, and all behind it, too.
+  TimePoint here = TimePoint::min();  // parts that are expected by then have arrived
+  // How late the load is: a missing part that is overdue delays all parts behind it by as much.
+  // Below 0: parts have arrived early, and those behind them will, too.
   Duration late{};
 };
 
-// Events of a load pass in the order in which its pieces were enqueued, which is that of their
-// expected times: few need be asked.
+// The events of a load pass in the order in which its pieces were enqueued, which is the order of
+// their expected times, so the search asks few events.
 Progress progress_of(std::vector<Expected>& parts, TimePoint now) {
   std::ranges::stable_sort(parts, {}, &Expected::time);
   const auto missing = std::ranges::partition_point(
@@ -45,7 +45,7 @@ Progress progress_of(std::vector<Expected>& parts, TimePoint now) {
   return progress;
 }
 
-// And some do not.
+// True if some workers sleep and others are awake.
 bool some_sleep(std::span<const MailboxWorkers> workers) {
   const auto sleep = [](const MailboxWorkers& each) { return each.asleep != 0; };
   const auto are_awake = [](const MailboxWorkers& each) { return (each.all & ~each.asleep) != 0; };
@@ -54,14 +54,14 @@ bool some_sleep(std::span<const MailboxWorkers> workers) {
 
 }  // namespace
 
-// An adapter that is on its way while a step has rows of it.
+// An adapter that is still arriving and has rows in the step.
 struct HandoffPlanner::Candidate {
   const AdapterRows* cold = nullptr;
   ArrivingAdapter arriving;
-  ColdAdapter times;          // arrivals that are past are 0
-  HostTier::Place place;      // of its weights; the mailbox is that arena's
-  std::uint64_t workers = 0;  // none unless times.may_hand_over
-  double awake_in = 0;        // all of them
+  ColdAdapter times;          // arrivals in the past are 0
+  HostTier::Place place;      // of the weights; the group goes to the mailbox of this arena
+  std::uint64_t workers = 0;  // 0 unless times.may_hand_over
+  double awake_in = 0;        // until all of them are awake
   double drowsy_for = 0;
   std::int32_t first_row = 0;
 };
@@ -109,7 +109,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   const TimePoint now = clock_->now();
   PlanRequest request = request_for(rows, starts_in);
   request.link_busy_for = std::max(0.0, seconds_between(now, under_way.link_free_at()));
-  // An adapter's rows are for the workers where its weights are.
+  // The rows of an adapter go to the workers of one mailbox: that of the arena with its weights.
   for (const MailboxWorkers& each : workers) {
     request.workers = std::max(request.workers, std::popcount(each.all));
     request.workers_awake_in = std::max(request.workers_awake_in, each.awake_in);
@@ -126,7 +126,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     }
     adapter.rows = each.rows;
     adapter.layers = layer_loads(config_, each.adapter->contents(), num_devices_);
-    if (each.adapter->residency() == Residency::resident) {  // and waits for its turn
+    if (each.adapter->residency() == Residency::resident) {  // it waits only for its turn
       adapter.a_arrives.assign(adapter.layers.size(), 0);
       adapter.b_arrives = adapter.a_arrives;
       adapter.host_arrives.clear();
@@ -135,7 +135,8 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   };
   for (const AdapterRows& each : waiting) add(each);
   for (const AdapterRows& each : loads) add(each);
-  // Steps that admissions avoid are not seen: else what once was slow would be avoided for good.
+  // Steps that an admission avoids are never measured. Every so often the prediction counts alone,
+  // as a choice that was slow once would otherwise be avoided for good.
   constexpr std::uint64_t kAtTheirWordIn = 64;
   const bool at_their_word = memory_.observed() % kAtTheirWordIn == kAtTheirWordIn - 1;
   const auto plan_all = [&] {
@@ -147,7 +148,8 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     });
   };
   AdmissionPlan plan = plan_all();
-  // As the step itself will be planned: loads are to travel in the order that suits it.
+  // The step itself will be planned in the same way, and the loads have to travel in the order that
+  // suits its plan.
   if (some_sleep(workers)) {
     request.workers = 0;
     request.workers_awake_in = request.workers_drowsy_for = 0;
@@ -158,7 +160,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
     AdmissionPlan at_once = plan_all();
     if (at_once.hands_over && at_once.sum_of_ends() < plan.sum_of_ends()) plan = std::move(at_once);
   }
-  // Whoever wakes disturbs those that read.
+  // Waking workers would disturb the threads that read adapters.
   plan.may_hand_over = plan.may_hand_over && host_->cores().to_read() <= 0;
   const auto before = static_cast<std::int32_t>(waiting.size());
   std::erase_if(plan.order, [&](const LoadPiece& piece) { return piece.adapter < before; });
@@ -166,7 +168,7 @@ AdmissionPlan HandoffPlanner::admission(std::span<const AdapterRows> waiting,
   return plan;
 }
 
-// What is known of a load's arrival.
+// The expected arrival times of an adapter, from the state of its load.
 ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdapter& arriving,
                                      TimePoint now) const {
   const std::size_t layers = arriving.layers.size();
@@ -193,13 +195,13 @@ ColdAdapter HandoffPlanner::times_of(const AdapterRows& cold, const ArrivingAdap
     times.a_arrives[l] = in(arrival.a, std::max(arrival.a, arrival.b) <= progress.here);
     times.b_arrives[l] = in(arrival.b, arrival.b <= b_here);
   }
-  // The queue counted with the reading as it went then.
+  // The load queue used the reading's progress at the time of the order; this is its progress now.
   if (arriving.reading != nullptr) times.host_arrives = arriving.reading->seconds_left();
   put_off_unread(costs_, times);
   return times;
 }
 
-// Those with few rows first, as the planner does.
+// Candidates with few rows come first, as in the planner.
 std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
     std::span<const AdapterRows> cold, std::span<const MailboxWorkers> workers,
     const LoadQueue& under_way) const {
@@ -236,7 +238,7 @@ std::vector<HandoffPlanner::Candidate> HandoffPlanner::choose(
   return candidates;
 }
 
-// Adapters in whose mailbox nobody is awake are waited for.
+// Adapters whose mailbox has no worker awake are waited for.
 void HandoffPlanner::leave_out_sleepers(std::span<const MailboxWorkers> workers,
                                         std::span<Candidate> candidates) {
   for (Candidate& candidate : candidates) {
@@ -301,8 +303,8 @@ void HandoffPlanner::plan(std::span<const AdapterRows> cold, std::int32_t step_r
     leave_out_sleepers(workers, awake);
     PlanRequest at_once = request_for_step(awake, step_rows, starts_in);
     StepChoice sooner = choose_layers(awake, at_once);
-    // By what plans say: what such steps were seen to take may be known of one number of workers,
-    // and not of the other.
+    // Only the predictions are compared: measured times may be known for one number of workers and
+    // not for the other.
     if (hands_over(sooner.plan) &&
         step_seconds(at_once, sooner.plan) < step_seconds(request, choice.plan)) {
       candidates = std::move(awake);
@@ -338,8 +340,8 @@ void HandoffPlanner::note_workers(std::span<const std::uint64_t> workers) {
     all_workers_[i] |= workers[i];
     live_workers_[i] = workers[i];
   }
-  // Faults that follow each other so soon are one: between them little is learnt that is sound.
-  // Who is missing for longer is taken to be gone: what is learnt without them is sound.
+  // Faults within this time of each other count as one, as little that is learnt between them is
+  // valid. A worker that is missing for longer counts as gone, and lessons without it are valid.
   constexpr std::chrono::seconds kTogether{60};
   const TimePoint now = clock_->now();
   if (lost || joined) {
@@ -367,7 +369,7 @@ void HandoffPlanner::learn(const HandoffStep& step, double seconds) {
   if (handed && !layers_were_off) learn_stalls(config_, costs_, step, learner_);
   const bool taught = learner_.observed() != before;
   costs_.factors = learner_.factors();
-  if (plan_ != nullptr || whole_loads_) return;  // it says nothing about plans of this one
+  if (plan_ != nullptr || whole_loads_) return;  // the step did not test plan_handoff()
   memory_.observe(step.situation, step.way, step.planned_s, seconds, taught);
   if (handed) {
     ++plans_followed_;
@@ -414,7 +416,7 @@ HandoffOptions::Planner HandoffPlanner::plan_by(HandoffOptions::Planner planner)
   return std::exchange(plan_, std::move(planner));
 }
 
-// What its workers are told of it in every layer.
+// Adds the group of `candidate`, with the part of its jobs that is the same in every layer.
 void HandoffPlanner::add_group(const Candidate& candidate, HandoffStep& step) const {
   HandoffStep::Group& group = step.groups.emplace_back();
   group.adapter = candidate.cold->adapter;
@@ -439,7 +441,8 @@ void HandoffPlanner::add_group(const Candidate& candidate, HandoffStep& step) co
           : JobSplit::tokens;
 }
 
-// Every candidate that may be handed over becomes a group, and waits where it is not.
+// Makes a group of every candidate that may be handed over, and a wait for each of its layers that
+// the plan does not hand over.
 void HandoffPlanner::lay_out(std::span<const Candidate> candidates, const HandoffPlan& plan,
                              HandoffStep& step) const {
   const auto layers = static_cast<std::size_t>(config_.num_layers());

@@ -1,7 +1,7 @@
-// Which rows of a step go to CPU workers: what the cost model's planner is asked, and how its
-// answer is laid out for the step.
+// Decides which rows of a step go to CPU workers: asks the cost model's planner, and lays its
+// answer out for the step.
 //
-// The engine thread alone uses it.
+// Only the engine thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -25,55 +25,57 @@
 
 namespace tandem {
 
-// What a planner has learnt, for people who look on.
+// The costs and plans that a planner has learnt, for statistics.
 struct HandoffLearning {
   CostFactors factors;
-  CostLessons lessons;           // that the factors come from
-  std::uint64_t observed = 0;    // lessons since the start, remembered or not
-  std::uint64_t situations = 0;  // as PlanMemory
-  // Steps that have ended and that plans were to shorten.
+  CostLessons lessons;           // the factors are computed from these
+  std::uint64_t observed = 0;    // lessons since the start, including forgotten ones
+  std::uint64_t situations = 0;  // as PlanMemory::num_situations()
+  // Ended steps for which a plan promised a shorter time.
   std::uint64_t plans_followed = 0;
   std::uint64_t plans_given_up = 0;
-  double worker_wake_s = 0;  // as Mailboxes
+  double worker_wake_s = 0;  // as Mailboxes::worker_wake_s()
 };
 
 class HandoffPlanner {
  public:
-  // `whole_loads`: all layers are offered until all of an adapter is there (the CaraServe paper's
-  // way); else the options' planner decides. `host` and `clock` outlive it.
+  // `whole_loads`: workers are offered all layers until the whole adapter has arrived (as in the
+  // CaraServe paper); otherwise the options' planner decides. `host` and `clock` outlive the
+  // planner.
   HandoffPlanner(const ModelSpec& config, std::int32_t num_devices, bool whole_loads,
                  const HandoffOptions& options, const HostTier& host, const Clock& clock);
 
-  std::int32_t most_offers() const;           // of a step
+  std::int32_t most_offers() const;           // of one step
   double step_time(std::int32_t rows) const;  // without cold rows
-  // The workers that could be handed anything now, by mailbox, before each plan(). When one is back
-  // that was missing (it died, or did not answer), what was learnt is again what it was before:
-  // what handovers took meanwhile says nothing of those that come, and a plan that was seen to lose
-  // then would be left alone for long. Who is missing for a minute is no longer expected.
+  // Takes the workers that can be given jobs now, one mask per mailbox; called before each plan().
+  // When a missing worker (dead, or late with its answer) is back, the lessons are reset to their
+  // state before the fault: times measured without it say nothing about later handovers, and a plan
+  // that lost in that time would be avoided for long. A worker that is missing for a minute counts
+  // as gone.
   void note_workers(std::span<const std::uint64_t> workers);
-  // Costs follow what was seen: of a step with cold rows that has ended well after `seconds`, and
-  // as Handoff.
+  // Updates the costs from a step with cold rows that ended without failure after `seconds`. The
+  // other functions are as in Handoff.
   void learn(const HandoffStep& step, double seconds);
   void observe_step(std::int32_t rows, double seconds);
   void observe_loads(double model_s, double seen_s);
   void be_optimistic();  // as CostLearner
   const CostModel& costs() const { return costs_; }
-  // Any thread.
+  // learning() and lessons() may be called by any thread.
   EngineLessons lessons() const;
   HandoffLearning learning() const;
-  // From now on, instead of the options' planner; returns what did until now.
+  // Replaces the options' planner, and returns the planner that it replaces.
   HandoffOptions::Planner plan_by(HandoffOptions::Planner planner);
   bool whole_loads() const { return whole_loads_; }
 
-  // As Handoff::admission. `workers`: by mailbox.
+  // As Handoff::admission. `workers`: one per mailbox.
   AdmissionPlan admission(std::span<const AdapterRows> waiting, std::span<const AdapterRows> loads,
                           std::int32_t rows, double starts_in,
                           std::span<const MailboxWorkers> workers,
                           const LoadQueue& under_way) const;
 
-  // Fills in the groups of `step`, its layers, waits and offers, and its planned time. Of no
-  // offers, there are no groups. Of workers that are waking, those that are awake have all of it if
-  // the step is expected to end sooner so than if it waits for the others.
+  // Fills in the groups, layers, waits, offers and planned time of `step`. A step without offers
+  // has no groups. While some workers are waking, the awake ones get all groups if the step is
+  // expected to end sooner that way than if it waits for the others.
   void plan(std::span<const AdapterRows> cold, std::int32_t step_rows, double starts_in,
             std::span<const MailboxWorkers> workers, const LoadQueue& under_way,
             HandoffStep& step) const;
@@ -102,23 +104,23 @@ class HandoffPlanner {
   const std::int32_t max_rows_;
   const std::int32_t num_mailboxes_;
   CostModel costs_;
-  mutable std::mutex learner_mutex_;  // guards what is learnt for who asks; held for moments
+  mutable std::mutex learner_mutex_;  // guards what other threads read; held briefly
   CostLearner learner_;
-  HandoffOptions::Planner plan_;  // null: plan_handoff(), by what memory_ says
+  HandoffOptions::Planner plan_;  // null: plan_handoff(), corrected by memory_
   PlanMemory memory_;
   std::uint64_t plans_followed_ = 0, plans_given_up_ = 0;
-  // Of note_workers(), which alone uses these.
+  // Only note_workers() uses these.
   struct Learnt {
     CostLearner costs;
     PlanMemory plans;
   };
-  std::vector<std::uint64_t> all_workers_, live_workers_;  // [mailboxes]: expected; the last time
+  std::vector<std::uint64_t> all_workers_, live_workers_;  // [mailboxes]: expected; live
   std::optional<Learnt> before_faults_;
   TimePoint workers_changed_, faults_ended_;
   const HostTier* host_;
   const Clock* clock_;
-  // Of a step: jobs of all steps under way lie in the ring of group jobs at once, and it wraps
-  // where it may.
+  // Of one step. The ring of group jobs holds the jobs of all steps in flight at once, and has to
+  // have room for a wrap.
   const std::int32_t max_groups_;
 };
 

@@ -1,5 +1,4 @@
-// What is known of a step that hands rows over: before it is planned, while it is under way, and
-// when it has ended.
+// The data of a step that hands rows over: its plan, its state in flight and its results.
 #pragma once
 
 #include <cstdint>
@@ -16,51 +15,52 @@
 
 namespace tandem {
 
-// Rows of one adapter in a step, or that will be.
+// The rows of one adapter in this step or a later one.
 struct AdapterRows {
   AdapterLease adapter;
   std::int32_t rows = 0;
 };
 
-// What one step hands over. Lives from plan() to end(); kMaxStepsInFlight are under way at most.
+// The handover of one step. Lives from plan() to end(); at most kMaxStepsInFlight exist at once.
 struct HandoffStep {
   struct Group {
     AdapterLease adapter;
-    AdapterBytes bytes;  // held: workers read them
+    AdapterBytes bytes;  // held because workers read them
     GroupOfStep job;
     std::uint32_t generation = 0;
     SlotId slot;
   };
-  std::vector<Group> groups;  // none: nothing is handed over
+  std::vector<Group> groups;  // empty: nothing is handed over
   std::vector<LayerHandoff> layers;
-  // What the compute stream waits for: weights of groups that are in no mask, or B alone.
+  // Weights that the compute stream waits for: those of groups that are in no mask, or B alone.
   struct Wait {
     std::size_t group;
     std::int64_t layer;
     PieceKind kind;
-    double arrives;  // expected, in seconds from when the step was planned; past: not above 0
+    double arrives;  // expected, in seconds after the plan was made; has arrived: 0 or less
   };
   std::vector<Wait> waits;
-  // [layers]; empty: none. Workers are handed a layer that was still being read when the step was
-  // planned: what they wait for the disk is no work.
+  // [layers], or empty if no layer is marked. True where workers get a layer that was still being
+  // read when the step was planned: its time includes waiting for the disk and is no measure of
+  // work.
   std::vector<bool> unread;
   StepHandoff device;          // for Model::compute, after publish()
   std::uint64_t sequence = 0;  // of its first job
-  std::size_t turn = 0;        // of the memory for what the device tells
-  bool begun = false;          // its jobs are out: end() has to come
+  std::size_t turn = 0;        // index of the memory that receives times and tickets
+  bool begun = false;          // its jobs are published; end() must follow
   std::int32_t num_offers = 0;
   std::int32_t rows = 0;  // of the whole step
-  double starts_in = 0;   // seconds from when it was planned
-  double layer_s = 0;     // that a layer of it would take, were all adapters there
-  // Predicted for the step, were it to begin at once; 0: nothing was planned, none of its rows are
-  // cold or nobody could be handed any.
+  double starts_in = 0;   // seconds after the plan was made
+  double layer_s = 0;     // predicted seconds of one layer with all adapters on the GPU
+  // Predicted seconds of the step from its start. 0: nothing was planned, as no row is cold or no
+  // worker could take any.
   double planned_s = 0;
   PlanSituation situation;
   PlanWay way = PlanWay::wait;
-  bool given_up = false;  // a plan promised to shorten it, but such plans were seen to lose
-  std::vector<double> planned_layers;  // [layers]: of it, in seconds
-  // What the device told of it, in pinned memory, when it has ended: at the places of its offers
-  // (offer_at), as HandoffJob::time and tickets.
+  bool given_up = false;  // a plan promised a shorter time, but such plans have lost before
+  std::vector<double> planned_layers;  // [layers]: predicted seconds of each
+  // The device's results in pinned memory, valid when the step has ended. Times and tickets are at
+  // the places of the offers (offer_at), in the units of HandoffJob::time and Ticket.
   std::uint64_t* times = nullptr;      // [layers * kNumSites]
   std::uint32_t* tickets = nullptr;    // [layers * kNumSites][kMaxColdGroups]
   std::uint32_t* timed_out = nullptr;  // [groups]
@@ -70,26 +70,26 @@ struct HandoffStep {
   }
 };
 
-// What came of it.
+// The result of a step that has ended.
 struct HandoffOutcome {
   std::vector<AdapterLease> voided;
   struct Served {
     const ServedAdapter* adapter;
-    std::int32_t cpu_layers;  // layers of which workers computed anything
+    std::int32_t cpu_layers;  // layers that workers computed in part or in full
   };
   std::vector<Served> served;
 };
 
 struct HandoffCounts {
-  std::uint64_t steps = 0;       // with rows handed over, or that might have been
+  std::uint64_t steps = 0;       // steps with groups
   std::uint64_t rows = 0;        // of groups
-  std::uint64_t cpu_layers = 0;  // of groups: workers computed anything of it
+  std::uint64_t cpu_layers = 0;  // of groups; computed by workers in part or in full
   std::uint64_t gpu_layers = 0;  // offered, but the weights had arrived
   std::uint64_t timed_out = 0;   // groups
   std::uint64_t breaks = 0;      // of mailboxes
   double planned_s = 0;          // of steps with groups
   double actual_s = 0;
-  double plan_error = 0;  // of the last steps with a plan, the median: 0.1 is 10 % of it
+  double plan_error = 0;  // median of the latest steps with a plan; 0.1: off by 10 %
 };
 
 }  // namespace tandem

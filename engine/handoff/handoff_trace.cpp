@@ -16,7 +16,7 @@ std::int64_t ns_of(TimePoint at) {
   return std::chrono::duration_cast<Ns>(at.time_since_epoch()).count();
 }
 
-// To be added to what the device says.
+// The nanoseconds to add to the device's times.
 std::int64_t correction(std::uint64_t first, std::uint64_t last, TimePoint launched,
                         TimePoint seen) {
   const std::int64_t least = ns_of(launched) - static_cast<std::int64_t>(first);
@@ -24,7 +24,7 @@ std::int64_t correction(std::uint64_t first, std::uint64_t last, TimePoint launc
   return std::clamp<std::int64_t>(0, std::min(least, most), most);
 }
 
-// A layer that offers anything: its first offer, and what workers did of it by group.
+// A layer with offers: the time of the first, and the groups that workers computed.
 struct OfferedLayer {
   std::size_t layer;
   std::uint64_t at;
@@ -50,7 +50,7 @@ std::vector<OfferedLayer> offered_layers(const HandoffStep& step) {
   return offered;
 }
 
-// One span for all groups of a mailbox: its workers take them one after another.
+// Records one span for all groups of a mailbox, as its workers take them one after another.
 void draw(const HandoffStep& step, const OfferedLayer& of, TimePoint begin, TimePoint end) {
   std::uint64_t drawn = 0;  // mailboxes
   for (std::size_t g = 0; g < step.groups.size(); ++g) {

@@ -1,4 +1,4 @@
-// What a trace says of a step's handoff: which layers CPU workers computed, and when.
+// The part of a trace that shows a step's handoff: which layers CPU workers computed, and when.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,21 @@
 
 namespace tandem {
 
-// Of one group of a step, from the first layer that workers computed anything of to the end of the
-// last; both zero: there was none.
+// The time of one group of a step, from the begin of the first layer that workers computed in part
+// to the end of the last; both zero if there is no such layer.
 struct WorkerTime {
   TimePoint begin{}, end{};
 };
 
-// Records a span for each layer and mailbox, and returns what it took of each group. Before the
-// step's end(), when the device is done with it. `launched` and `seen`: when the host had begun it,
-// and saw its end.
+// Records a span for each layer and mailbox, and returns the time of each group. Call it before the
+// step's end(), when the device has finished the step. `launched` and `seen`: when the host had
+// launched the step, and when it saw its end.
 //
-// The times are those that the device notes at each offer anyhow, from one layer's first offer to
-// that of the next that has any: the protocol with workers has no part in it. They are by the
-// device's clock; the first lies not before `launched` and the last not after `seen`, and of what
-// is between these bounds the least correction is taken: none where both clocks are one, as on the
-// host. On a GPU spans are late by what the step does behind its last offer.
+// A span reaches from the first offer of a layer to the first offer of the next layer that has one.
+// The device records these times anyway, so tracing adds nothing to the protocol with the workers.
+// They are of the device's clock, and get the smallest correction that puts the first at or after
+// `launched` and the last at or before `seen`: none where both clocks are the same, as on the host.
+// On a GPU the spans are late by the work of the step after its last offer.
 std::vector<WorkerTime> trace_workers(const HandoffStep& step, TimePoint launched, TimePoint seen);
 
 }  // namespace tandem

@@ -16,9 +16,10 @@
 namespace tandem {
 namespace {
 
-// A mailbox that was broken falls quiet by itself, as a rule: its workers were late, not dead.
+// Most broken mailboxes fall quiet by themselves in this time, as their workers were late, not
+// dead.
 constexpr auto kGrace = std::chrono::milliseconds(5);
-// Until those that were killed are tried again.
+// The time until workers that did not end are killed again.
 constexpr auto kClearAgain = std::chrono::seconds(1);
 
 std::uint64_t all_worker_slots(const Mailbox& mailbox) {

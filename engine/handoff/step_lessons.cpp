@@ -19,7 +19,7 @@
 namespace tandem {
 namespace {
 
-// Of a step's layer: where its first offer is, and how many it has.
+// The offers of one layer: the place of the first, and their number.
 struct Offers {
   std::size_t first = 0;
   std::size_t count = 0;
@@ -36,7 +36,6 @@ std::vector<Offers> offers_of(const HandoffStep& step) {
   return offers;
 }
 
-// As layer_begins().
 std::vector<float> begins_of(const HandoffStep& step, std::span<const Offers> offers) {
   std::vector<float> begins(offers.size(), -1.0F);
   std::optional<std::size_t> first;
@@ -52,7 +51,7 @@ std::vector<float> begins_of(const HandoffStep& step, std::span<const Offers> of
   return begins;
 }
 
-// What workers did of a layer, by its tickets.
+// The work of the CPU workers in a layer, according to its tickets.
 HandoverWork work_of(const CostModel& costs, const HandoffStep& step, const Offers& offers,
                      std::span<const std::vector<LayerLoad>> loads, std::size_t layer) {
   HandoverWork work;
@@ -66,8 +65,8 @@ HandoverWork work_of(const CostModel& costs, const HandoffStep& step, const Offe
   return work;
 }
 
-// Those that a load may reach no earlier than the step does, however quick its layers are: what is
-// waited for must not be taken for work.
+// Marks the layers whose load may arrive after the step gets there, if every layer before them
+// takes step.layer_s at least. Their waiting time must not be taken for work.
 std::vector<bool> layers_that_may_wait(const HandoffStep& step) {
   std::vector<bool> may(step.layers.size(), false);
   for (const HandoffStep::Wait& wait : step.waits) {
@@ -77,11 +76,12 @@ std::vector<bool> layers_that_may_wait(const HandoffStep& step) {
   return may;
 }
 
-// Less those whose weights were expected long before even the layer before them was seen to begin:
-// a step that workers hold up finds weights there that a swifter one would have waited for.
+// As layers_that_may_wait(), less the layers whose weights were expected long before the layer
+// ahead of them was measured to begin: a step that workers delay finds weights that a faster step
+// would have waited for.
 std::vector<bool> layers_that_may_have_waited(const HandoffStep& step,
                                               std::span<const Offers> offers) {
-  // How late a load may be.
+  // The allowance for a late load.
   constexpr double kLate = 0.3, kLate_s = 50e-6;
   const std::vector<float> begins = begins_of(step, offers);
   std::vector<bool> may = layers_that_may_wait(step);
@@ -98,7 +98,7 @@ std::vector<bool> layers_that_may_have_waited(const HandoffStep& step,
   return may;
 }
 
-// The weights of all groups had come when a layer was offered.
+// True if the weights of all groups had arrived when the layer was offered.
 bool device_had(const HandoffStep& step, const Offers& offers) {
   for (std::size_t g = 0; g < step.groups.size(); ++g) {
     if (step.ticket(offers.first, g) != Ticket::gpu) return false;
@@ -106,7 +106,7 @@ bool device_had(const HandoffStep& step, const Offers& offers) {
   return offers.count > 0;
 }
 
-// Fewer are no trend.
+// Fewer samples show no trend.
 constexpr std::size_t kFewest = 3;
 
 struct Sample {
@@ -121,28 +121,29 @@ double median(std::vector<Sample>& samples, double Sample::*member) {
 
 void observe(StallKind kind, std::vector<Sample>& samples, CostLearner& learner) {
   if (samples.size() < kFewest) return;
-  // Where workers were not seen to take anything, they are thought to take next to nothing.
+  // Workers that added no measurable time are taken to need almost none, as a ratio has to be above
+  // 0.
   constexpr double kLeastRatio = 0.05;
   const double ratio = std::max(kLeastRatio, median(samples, &Sample::ratio));
   const double model_s = median(samples, &Sample::model_s);
   learner.observe_stall(kind, model_s, ratio * model_s);
 }
 
-// Of values, the one that `rank` are not above.
+// The value that has `rank` smaller or equal values before it.
 double ranked(std::vector<double>& values, std::size_t rank) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(rank);
   std::ranges::nth_element(values, at);
   return *at;
 }
 
-// What of a step is the device's own, without waits and workers, lies between these.
+// Bounds of the device's own time in a step, without waits and workers.
 struct OwnTime {
   double least_s = 0, most_s;
 };
 
-// A layer is taken to be as long as the shorter of those that were seen, whatever else was in
-// them; what the others took beyond is not the device's own. Nor is it shorter than those that the
-// device computed alone, if there are some.
+// The upper bound takes a layer to be as long as the first quartile of the measured layers, and
+// subtracts what the others took beyond that. The lower bound comes from the layers that the device
+// computed alone; without enough of them it is 0.
 OwnTime own_time(const HandoffStep& step, double seconds) {
   OwnTime own{0, seconds};
   if (step.groups.empty()) return own;
@@ -165,7 +166,7 @@ OwnTime own_time(const HandoffStep& step, double seconds) {
   return own;
 }
 
-// "c6 x22 w4"
+// Compresses "ccxxxw" to "c2 x3 w1".
 std::string run_lengths(const std::string& letters) {
   std::string text;
   for (std::size_t begin = 0; begin < letters.size();) {

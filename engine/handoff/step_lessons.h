@@ -1,5 +1,5 @@
-// What a step that handed rows over says when it has ended: how long each of its layers took, by
-// the times that the device noted at the offers.
+// The measurements of an ended step that handed rows over: how long each of its layers took, from
+// the times that the device recorded at the offers.
 #pragma once
 
 #include <cstddef>
@@ -13,32 +13,33 @@
 
 namespace tandem {
 
-// From the layer's first offer to that of the next layer, in seconds: its stall, all that the
-// device does for it, and what the next layer waits for. [layers]; below 0 where it or the next one
-// offers nothing.
+// Seconds from each layer's first offer to the next layer's: the layer's stall, its work on the
+// device, and the next layer's waits. [layers]; below 0 where the layer or the next one has no
+// offer.
 std::vector<double> seen_layers(const HandoffStep& step);
 
-// Bounds of what the device itself took for all of a step with cold rows, `seconds` long, to
-// `learner`. True: step.layer_s, which it was planned with, is beyond one of them, so that it is no
-// measure of what workers took.
+// Gives `learner` bounds of the device's own time for a step with cold rows that took `seconds`.
+// Returns true if step.layer_s, with which the step was planned, lies outside these bounds: the
+// workers' time cannot be measured against it then.
 bool learn_layers(const CostModel& costs, const HandoffStep& step, double seconds,
                   CostLearner& learner);
 
-// What layers that workers computed took beyond step.layer_s, to `learner`; but for those before
-// one that may have waited for a load. Of `costs` the figures count alone.
+// Gives `learner` the time beyond step.layer_s of each layer that workers computed, except layers
+// whose successor may have waited for a load. Only the figures of `costs` are used, not its
+// factors.
 void learn_stalls(const ModelSpec& config, const CostModel& costs, const HandoffStep& step,
                   CostLearner& learner);
 
-// When each layer began, by its first offer: seconds from the step's beginning, for which the first
-// offer stands, or what step.layer_s says of the layers before it; below 0: it offered nothing.
+// When each layer began, by its first offer, in seconds from the step's start; below 0: the layer
+// has no offer. The start is taken to be step.layer_s per layer before the first offer.
 std::vector<float> layer_begins(const HandoffStep& step);
 
-// Who had each layer of a group, a letter each: w waited, c CPU workers, x x A^T by CPU workers, g
-// the weights had come in time or were waited for, v nobody; ? what is not known.
+// One letter for each layer of a group: w waited for, c computed by CPU workers, x x A^T by CPU
+// workers, g the weights had arrived in time or were waited for, v computed by nobody, ? unknown.
 std::string who_had_layers(const HandoffStep& step, std::size_t group);
 
-// For people, on one line: what was planned and what it took, in milliseconds, in all and of the
-// layers between offers, then who had each layer of each group. "c6 x22 w4".
+// One line for the log: planned and measured milliseconds of the whole step and of the layers
+// between offers, then the letters of each group's layers with their counts, like "c6 x22 w4".
 std::string tell(const HandoffStep& step, double seconds);
 
 }  // namespace tandem

@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// Copies host data to fresh device memory at load time.
+// Copies host data to new device memory, when a model is loaded.
 Result<Buffer> upload(Device& device, const void* data, std::size_t bytes,
                       std::string_view purpose) {
   TANDEM_ASSIGN(Buffer target, device.allocate(bytes, purpose));
@@ -94,7 +94,7 @@ void Model::forward(Stream& stream, const StepInput& input, const KvCache& cache
   compute(stream, input, cache, adapters, handoff);
 }
 
-// The work space, cut to the step's rows.
+// Makes a LayerStep with the work space cut to the step's rows.
 LayerStep Model::cut(Stream& stream, const StepInput& input, const KvCache& cache,
                      const AdapterTable& adapters, const StepHandoff* handoff) const {
   TANDEM_CHECK(input.num_rows <= limits_.max_rows && input.num_logits <= limits_.max_samples);
@@ -123,8 +123,8 @@ void Model::compute(Stream& stream, const StepInput& input, const KvCache& cache
   if (input.num_rows == 0) return;
   LayerStep step = cut(stream, input, cache, adapters, handoff);
   const std::int64_t num_layers = part_.spec.num_layers();
-  // Ranks of a model of one layer would meet but once, and what they show is written again too
-  // soon.
+  // With one layer, ranks would synchronise only once per step, and their shared memory would be
+  // overwritten too soon.
   step.drops_rows = num_layers > 1 && may_drop_rows(step);
   embed(step, weights_, weights_.layer(0).attention_norm);
   for (std::int64_t index = 0; index < num_layers; ++index) {
@@ -146,12 +146,12 @@ void Model::compute_layer(LayerStep& step, std::int64_t index) const {
   gated_mlp(step, layer, last ? TensorView() : weights_.layer(index + 1).attention_norm);
 }
 
-// What follows the last layer's attention is for the rows that get logits alone: of a prompt one,
-// of a piece of a prompt none. Halves of adapters and workers have what is theirs by rows of all
-// the step; a recording is of as many rows in every layer.
+// After the last layer's attention, only rows with logits are needed: one for a prompt, none for a
+// piece of it. Halved adapters and workers use row numbers of the whole step, and a graph has the
+// same number of rows in every layer, so none of these may drop rows.
 bool Model::may_drop_rows(const LayerStep& step) const {
   const StepInput& input = step.input;
-  // Half at least, for gathering them costs, too; a row may get logits more than once.
+  // At least half must be dropped, as gathering the others costs time; a row may get logits twice.
   if (input.padded || 2 * input.num_logits > input.num_rows) return false;
   if (input.num_segments == 0) return true;
   return std::ranges::none_of(std::array{Site::o, Site::gate_up, Site::down}, [&](Site site) {
@@ -163,7 +163,7 @@ void Model::drop_rows(LayerStep& step) const {
   StepInput& input = step.input;
   const std::int32_t rows = input.num_logits;
   const TensorView sampled = work_.sampled.slice_rows(0, rows);
-  // Where q has been read, there is room for what attention made of it.
+  // q has been read, so its memory has room for the gathered attention.
   const TensorView attention(step.work.qkv.data, part_.dtype, {rows, part_.spec.q_size()});
   step.stream.gather_rows({step.work.residual, input.sample_rows, sampled});
   step.stream.gather_rows({step.work.attention, input.sample_rows, attention});
@@ -181,7 +181,8 @@ void Model::drop_rows(LayerStep& step) const {
 Status Model::tune(Stream& stream) {
   const auto with_every_layer = [&](Weight LayerWeights::*weight, TensorView LayerWeights::*bias,
                                     const TensorView& y, bool accumulate) {
-    // Rows of weights stand for x: numbers as they may be there, which is what power depends on.
+    // Rows of weights serve as x: the power that a product draws depends on the numbers, and these
+    // are realistic.
     const TensorView& first = (weights_.layer(0).*weight).data;
     const std::int64_t rows = std::min(y.rows(), first.rows());
     std::vector<GemmArgs> like;

@@ -1,9 +1,9 @@
-// The forward pass of any model that a ModelSpec describes, over the device interface, on a device
-// that holds all of the model or a shard of it (loader/shard.h).
+// The forward pass of any model that a ModelSpec describes, using the device interface. A device
+// holds the whole model or a shard of it (loader/shard.h).
 //
-// Every shard computes the same step at the same time. The residual is the same on all: what each
-// has computed of a layer's two sums, and of the embedding, is added up by an all_reduce, and the
-// logits of their ranges of the vocabulary are gathered.
+// All shards compute the same step at the same time, and have the same residual: an all_reduce adds
+// up their parts of the embedding and of the two sums of each layer, and the logits of their ranges
+// of the vocabulary are gathered.
 #pragma once
 
 #include <cstddef>
@@ -26,48 +26,48 @@
 
 namespace tandem {
 
-// Owns weights and work space. One thread at a time enqueues steps.
+// Owns the weights and the work space. Only one thread at a time may enqueue steps.
 class Model {
  public:
-  // `spec` is the whole model's, and computable (check_computable). `communicator`: the rank whose
-  // shard this is; it outlives the model. Null: all of it.
+  // `spec`: that of the whole model; it must be computable (check_computable). `communicator`: that
+  // of the shard's rank, which outlives the model; null: the device holds the whole model.
   static Result<std::unique_ptr<Model>> load(const ModelSpec& spec, const WeightSource& source,
                                              DType dtype, const ModelLimits& limits, Device& device,
                                              const LoadProgress& progress,
                                              Communicator* communicator = nullptr);
 
-  // Bytes of work space that load() allocates beside the weights.
+  // Bytes of work space that load() allocates in addition to the weights.
   static std::size_t workspace_bytes(const ModelSpec& spec, Shard shard, DType dtype,
                                      const ModelLimits& limits);
 
-  // Stream::tune_gemm for the products of steps, before the stream's first step or recording.
-  // Overwrites the work space; waits.
+  // Calls Stream::tune_gemm for the products of steps. Call it before the stream's first step and
+  // graph; it overwrites the work space, and waits.
   Status tune(Stream& stream);
 
-  // Tells the stream the shape of the step's attention; before compute(), and before every launch
-  // of a recording of it. A padded input is planned as a recorded one.
+  // Gives the stream the shape of the step's attention. Call it before compute(), and before every
+  // launch of its graph. A padded input is planned for a graph.
   void plan_attention(Stream& stream, const StepInput& input, const KvCache& cache) const;
 
   // Enqueues one step: computes the rows, appends their keys and values to `cache`, and leaves
-  // logits() for the rows of input.sample_rows. Never waits; may be recorded, but where the table
-  // says that it waits for loads. Only of a shard, and of a step of up to max_samples rows, are
-  // adapters halved (input.halved), on all ranks alike.
+  // logits() for the rows of input.sample_rows. Never blocks. It may be recorded as a graph, unless
+  // `adapters` has waits for loads. input.halved may be set only in shards and in steps of up to
+  // max_samples rows, and must be the same on all ranks.
   void compute(Stream& stream, const StepInput& input, const KvCache& cache,
                const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
-  // plan_attention() and compute().
+  // Calls plan_attention() and compute().
   void forward(Stream& stream, const StepInput& input, const KvCache& cache,
                const AdapterTable& adapters, const StepHandoff* handoff = nullptr);
 
-  // Enqueues the choice of a token for each sample of `input`, after forward(); `out` is device
-  // memory for input.num_samples tokens, `masks` what SampleRow::mask counts in.
+  // Enqueues the choice of a token for each sample of `input`, after forward(). `out`: device
+  // memory for input.num_samples tokens. `masks`: the array that SampleRow::mask is an index of.
   void sample(Stream& stream, const StepInput& input, SampledToken* out,
               const std::uint32_t* masks = nullptr);
 
   // [num_samples, vocab] f32 of the last forward(), in device memory; sample() overwrites it.
   TensorView logits(std::int32_t num_samples) const;
 
-  // What lies here: of a shard, its own heads and columns.
+  // The part of the model on this device: for a shard, its heads and columns.
   const ModelSpec& spec() const { return part_.spec; }
   Shard shard() const { return part_.shard; }
   DType dtype() const { return part_.dtype; }

@@ -49,7 +49,7 @@ void AdapterSlots::write(Stream& stream, SlotId slot, const Adapter& adapter,
   TANDEM_CHECK(static_cast<std::int64_t>(adapter.layers.size()) == num_layers_);
   const auto index = slot.index();
   std::byte* const row = staging_.data() + index * (matrices_bytes() + chunks_bytes());
-  written_[index]->synchronize();  // long past, unless the adapter before left within a step
+  written_[index]->synchronize();  // long past, unless the last adapter left within a step
   auto* matrices = reinterpret_cast<LoraMatrix*>(row);
   for (const auto& layer : adapter.layers) {
     for (const AdapterMatrix& from : layer) {

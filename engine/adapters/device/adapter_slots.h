@@ -1,9 +1,9 @@
-// The tables in a device's memory that tell kernels where an adapter is and what of it has arrived,
-// one row per slot. One thread at a time uses it.
+// The tables in device memory from which kernels read where an adapter is and which parts of it
+// have arrived, one row per slot. Only one thread at a time may use it.
 //
 // The ready words [slots][layers + 1][kNumLoadParts] hold the generation of the load whose part has
-// arrived: a slot that is used again has nothing to clear. The row after the last layer stands for
-// all of it.
+// arrived, so that a slot can be used again without clearing them. The row after the last layer
+// stands for the whole adapter.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace tandem {
 class AdapterSlots {
  public:
   // Rows for `num_layers` layers and adapters of up to `max_chunks` chunks of `pool`, which
-  // outlives it.
+  // outlives the slots.
   static Result<AdapterSlots> create(Device& device, std::int32_t num_slots,
                                      std::int64_t num_layers, std::int64_t max_chunks,
                                      const KvCache& pool);
@@ -38,7 +38,7 @@ class AdapterSlots {
   AdapterTable table() const;
 
   const std::uint32_t* ready_words() const;
-  // Its two words; `layer` may be the number of layers: all of it.
+  // The two words of a layer; `layer` = number of layers: those of the whole adapter.
   std::uint32_t* ready(SlotId slot, std::int64_t layer) const;
 
  private:
@@ -50,8 +50,8 @@ class AdapterSlots {
   LoraPages pages_;
   Buffer matrices_;                              // [slots][layers][kNumModules] LoraMatrix
   Buffer chunks_;                                // [slots][max_chunks] i32
-  Buffer ready_;                                 // [slots][layers + 1][kNumLoadParts] u32
-  Buffer staging_;                               // pinned, of each slot its own: matrices, chunks
+  Buffer ready_;                                 // pinned, a part for each slot: matrices, chunks
+  Buffer staging_;                               // [slots]: staging has been read
   std::vector<std::unique_ptr<Event>> written_;  // [slots]: staging has been read
 };
 

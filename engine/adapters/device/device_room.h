@@ -1,9 +1,9 @@
-// Whose adapters give way on the device when room is wanted: those worth least that no running
-// sequence uses, nobody wants in this turn, and that are not kept for good. What is being loaded
-// never does. Eviction only lets slots and chunks go, since the host tier or the disk has the
-// bytes.
+// Chooses the adapters that are evicted when the device needs room: those that are worth least,
+// among those that no running sequence uses, that are not wanted in this turn, and that are not
+// kept. Adapters that are being loaded are never evicted. Eviction only frees slots and chunks, as
+// the host tier or the disk has the bytes.
 //
-// The engine thread alone uses it.
+// Only the engine thread may use it.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +19,30 @@ namespace tandem {
 
 class DeviceRoom final : public Reclaimable {
  public:
-  // All outlive it; registered with `pool` until it goes.
+  // All arguments outlive it; it is registered with `pool` until it is destroyed.
   DeviceRoom(DeviceTable& table, const KvCache& memory, PagePool& pool);
   ~DeviceRoom() override;
 
-  // A free slot and the chunks for so many bytes, taken from idle adapters and the prefix cache.
-  // Nothing: there are not enough, and no chunk has been taken from anybody.
+  // A free slot and the chunks for `bytes`, taken from idle adapters and the prefix cache. No
+  // value: there are not enough, and no chunks have been taken.
   std::optional<ChunkTable> make(std::uint64_t bytes);
 
-  // Never evicts it from now on, until it is retired; requires that it is on the device or on its
-  // way.
+  // Excludes the adapter from eviction until it is retired; it must be on the device or loading.
   void keep(const ServedAdapter& adapter);
   bool is_kept(const ServedAdapter& adapter) const;
-  // Adapters that are kept, and their pages.
+  // The number of adapters that are kept, and of their pages.
   std::int32_t num_kept() const;
   std::int32_t kept_pages() const;
   std::int32_t pages_of(const ServedAdapter& adapter) const { return table_->pages_of(adapter); }
   std::int32_t num_slots() const { return table_->num_slots(); }
 
-  // Not evicted until the turn ends (DeviceTier::Turn).
+  // Excludes the adapter from eviction until the turn ends (DeviceTier::Turn).
   void want(const ServedAdapter& adapter);
   void end_turn() { ++turn_; }
 
-  // On the device and not kept, those used longest ago first.
+  // The adapters on the device that are not kept, least recently used first.
   std::vector<AdapterLease> candidates() const;
-  // All that make() or the pool might.
+  // Evicts all adapters that make() or the pool might evict.
   void evict_idle();
   void evict(SlotId slot);
   std::uint64_t num_evicted() const { return num_evicted_; }
@@ -54,7 +53,7 @@ class DeviceRoom final : public Reclaimable {
   void reclaim_least() override;
   std::int64_t reclaimable_pages() const override;
   bool evictable(const DeviceRow& row) const;
-  SlotId least_slot() const;  // invalid: none is evictable
+  SlotId least_slot() const;  // invalid: no adapter is evictable
   std::int64_t idle_chunks() const;
 
   DeviceTable* table_;

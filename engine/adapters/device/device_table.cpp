@@ -100,7 +100,7 @@ void DeviceTable::arrived(SlotId slot) {
   resident_.push_back(slot);
 }
 
-// The last owner of the adapter may be the row.
+// Keeps a lease to the end, as the row's may be the last.
 void DeviceTable::let_go(SlotId slot) {
   DeviceRow& old = row(slot);
   const AdapterLease adapter = std::move(old.adapter);

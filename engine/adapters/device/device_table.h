@@ -1,12 +1,13 @@
-// What lies on the device of which adapter: a row for each slot that is taken, and for each slot
-// the rows of the device's own tables (AdapterSlots). Where several devices share a model
-// (loader/shard.h), each has its part of the adapter in the same slot and in the chunks of the same
-// numbers: there is one row, and tables on each.
+// The adapters on the device: a row for each slot in use, and for each slot the rows of the
+// device's own tables (AdapterSlots). Where several devices share a model (loader/shard.h), each
+// has its part of the adapter in the same slot and in chunks of the same numbers: there is one row,
+// and tables on each device.
 //
-// Any adapter may have a row in any table, so nothing of it is kept in the adapter itself: a row is
-// found by the adapter's address. The row's lease keeps the adapter there for as long.
+// A row is found by the adapter's address. Nothing is stored in the adapter itself, as it may have
+// rows in several tables. The row's lease keeps the adapter alive.
 //
-// The engine thread alone uses it, but for what is of one device: the thread that enqueues there.
+// Only the engine thread may use it, except for the functions with a device, which the thread that
+// enqueues on that device uses.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@
 
 namespace tandem {
 
-// Of the devices of a model, in the order of their ranks.
+// A device of a model; lists of them are in the order of ranks.
 struct TierDevice {
   Device* device = nullptr;
   const KvCache* memory = nullptr;
@@ -37,20 +38,20 @@ struct TierDevice {
 struct DeviceRow {
   AdapterLease adapter;  // null: the slot is free
   ChunkTable chunks;
-  std::shared_ptr<AdapterReading> reading;  // what was loaded was still being read; or null
-  std::uint64_t free_since = 0;  // PoolClock::steps(): later steps read nothing where it lies
+  std::shared_ptr<AdapterReading> reading;  // if the source was still being read; or null
+  std::uint64_t free_since = 0;  // PoolClock::steps(): later steps do not read its memory
   Worth worth;                   // since its last use
-  std::uint64_t uses = 0;        // by sequences that ran, since it came
-  std::uint64_t wanted = 0;      // in which turn of loads it was last
+  std::uint64_t uses = 0;        // by running sequences, since it was loaded
+  std::uint64_t wanted = 0;      // the last turn of loads that wanted it
   std::int32_t users = 0;        // running sequences
-  std::size_t arrived_on = 0;    // devices, the first ones, of a load
+  std::size_t arrived_on = 0;    // devices, counted from the first, that have the load
   bool kept = false;             // never evicted: pinned, or the mode is cached
 };
 
 class DeviceTable {
  public:
   // For adapters of up to `max_rank` of a model of shape `config`. The devices' memory and `pool`
-  // outlive it.
+  // outlive the table.
   static Result<DeviceTable> create(std::span<const TierDevice> devices, const ModelSpec& config,
                                     DType dtype, std::int32_t max_rank, std::int32_t num_slots,
                                     PagePool& pool);
@@ -61,30 +62,30 @@ class DeviceTable {
   const AdapterSlots& slots(std::size_t device) const { return slots_[device]; }
   std::int32_t pages_of(const ServedAdapter& adapter) const;
 
-  // The slot of an adapter, and its row, until it is let go. Invalid, null: it has none.
+  // The slot of an adapter, and its row, until let_go(). Invalid or null: it has none.
   SlotId slot_of(const ServedAdapter& adapter) const;
   DeviceRow* find(const ServedAdapter& adapter);
   const DeviceRow* find(const ServedAdapter& adapter) const;
   DeviceRow& row(SlotId slot) { return rows_[slot.index()]; }
   const DeviceRow& row(SlotId slot) const { return rows_[slot.index()]; }
-  // It is needed now. Until it has been used it is worth as much as those that are used most:
-  // somebody waits for it.
+  // Updates the worth of an adapter that is needed now. Until it has been used it is worth as much
+  // as the most used ones, as a request waits for it.
   void refresh(DeviceRow& row);
 
-  // A row for an adapter that is loading (ResidencyState::begin_load) and has none; requires a free
-  // slot. arrived() makes it resident. Throws where there is no memory, and nothing has changed;
-  // the rest of what moves rows never allocates.
+  // Makes a row for an adapter that is loading (ResidencyState::begin_load) and has none; requires
+  // a free slot. arrived() makes it resident. If memory runs out, throws and changes nothing; the
+  // other functions that move rows never allocate.
   SlotId take(const AdapterLease& adapter, ChunkTable chunks,
               std::shared_ptr<AdapterReading> reading);
   void arrived(SlotId slot);
-  // Frees the slot and the chunks: of a load that came to nothing, or of a resident adapter.
+  // Frees the slot and the chunks of a failed load, or of a resident adapter.
   void let_go(SlotId slot);
-  // Slots: of all rows, and of those that are resident.
+  // The slots of all rows, and those of the resident ones.
   std::span<const SlotId> taken() const { return taken_; }
   std::span<const SlotId> resident() const { return resident_; }
 
-  // Enqueues the writing of a slot's rows of a device's tables; or has step_begins() do so: they
-  // are then true for every step, whatever of the weights is there.
+  // Enqueues the write of a slot's rows in a device's tables. write_later() leaves it to
+  // step_begins(): the rows are then valid for every step, even before the weights have arrived.
   void write(std::size_t device, Stream& stream, SlotId slot);
   void write_later(std::size_t device, SlotId slot) { unwritten_[device].push_back(slot); }
   void step_begins(std::size_t device, Stream& stream);

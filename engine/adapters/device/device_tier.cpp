@@ -18,7 +18,7 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(std::span<const TierDevic
   std::unique_ptr<DeviceTier> tier(new DeviceTier(std::move(table), *devices.front().memory, pool));
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     LoadSignals told = signals;
-    if (rank > 0) told.cold_starts = nullptr;  // the others' loads are like the first one's
+    if (rank > 0) told.cold_starts = nullptr;  // the loads on other ranks are the same
     TANDEM_ASSIGN(auto loads, LoadQueue::create(devices[rank], rank, config, told, tier->table_));
     tier->loads_.push_back(std::move(loads));
   }
@@ -26,8 +26,7 @@ Result<std::unique_ptr<DeviceTier>> DeviceTier::create(std::span<const TierDevic
   return tier;
 }
 
-// Loads that are under way end with their queue; the device may be broken, its memory goes all the
-// same.
+// Loads in flight end with their queue. If the device is broken, its memory is freed all the same.
 DeviceTier::~DeviceTier() {
   loads_.clear();
   while (!table_.taken().empty()) table_.let_go(table_.taken().back());
@@ -35,7 +34,7 @@ DeviceTier::~DeviceTier() {
 
 Status DeviceTier::poll() {
   TANDEM_CHECK(!in_turn_, "loads are being ordered");
-  // Those that are there on all devices before it.
+  // The number of devices so far; a slot counts here if it has arrived on all of them.
   std::size_t devices = 0;
   for (const auto& loads : loads_) {
     ended_.clear();
@@ -58,7 +57,7 @@ Status DeviceTier::poll() {
   return {};
 }
 
-// On all devices, of one of which nothing more can be had.
+// Gives up the loads on all devices, after a failure of one.
 Status DeviceTier::give_up_loads() noexcept {
   Status status;
   for (const auto& loads : loads_) {
@@ -97,7 +96,7 @@ void DeviceTier::let_go_of_retired() {
     DeviceRow& row = table_.row(slot);
     AdapterReading::State content = AdapterReading::State::good;
     if (row.reading != nullptr) {
-      row.reading->end_if_overdue();  // somebody may hold back tokens until it is known
+      row.reading->end_if_overdue();  // requests may hold back tokens until then
       content = row.reading->state();
     }
     if (content == AdapterReading::State::good) row.reading.reset();
@@ -136,7 +135,7 @@ DeviceTier::Turn::Turn(DeviceTier& tier) : tier_(&tier) {
 DeviceTier::Turn::~Turn() {
   try {
     if (!tier_->is_torn()) enqueue({});
-  } catch (const std::exception&) {  // the queue knows, and says so at its next poll()
+  } catch (const std::exception&) {  // is_torn() is set, so the next poll() throws
   }
   tier_->room_.end_turn();
   tier_->in_turn_ = false;
@@ -181,7 +180,7 @@ void DeviceTier::Turn::enqueue(std::span<const LoadPiece> order) {
   slots_.clear();
 }
 
-// The rows of the device's tables before all that reads them.
+// Writes the rows of the device's tables before the operations that read them.
 void DeviceLane::step_begins(Stream& stream) const {
   tier_->table_.step_begins(rank_, stream);
 }
@@ -209,7 +208,7 @@ void DeviceTier::count_use(const ServedAdapter& adapter) {
   table_.refresh(*row);
 }
 
-// Where its load came to nothing there is nothing to leave any more.
+// After a failed load there is no row.
 void DeviceTier::leave(const ServedAdapter& adapter) {
   DeviceRow* const row = table_.find(adapter);
   if (row == nullptr) return;

@@ -1,14 +1,14 @@
-// The adapters in device memory, in three parts: which lie there or are on their way (DeviceTable),
-// how they get there (LoadQueue), and who gives way when room is wanted (DeviceRoom). This class
-// takes an adapter from one part to the next.
+// The adapters in device memory, in three parts: DeviceTable keeps those that are on the device or
+// loading, LoadQueue loads them, and DeviceRoom evicts them. This class moves an adapter from one
+// part to the next.
 //
-// A copy that comes of a bad reading (AdapterReading) is let go when it has arrived and nobody uses
+// A copy from a failed reading (AdapterReading) is evicted when it has arrived and no sequence uses
 // it.
 //
-// Where several devices share the model it does the same on all of them: an adapter is there when
-// its last part is, on the slowest.
+// Where several devices share the model it does the same on all of them: an adapter has arrived
+// when its last part has, on the slowest device.
 //
-// The engine thread alone uses it, and what it hands out, but for the lanes.
+// Only the engine thread may use it, and the objects that it returns, except for the lanes.
 #pragma once
 
 #include <cstdint>
@@ -32,20 +32,20 @@ struct DeviceTierCounts {
   std::int64_t resident = 0;
   std::int64_t loading = 0;
   std::uint64_t loads = 0;         // that have arrived
-  std::uint64_t loaded_bytes = 0;  // by them
+  std::uint64_t loaded_bytes = 0;  // of these
   std::uint64_t evictions = 0;
 };
 
 class DeviceTier;
 
-// One device's side of it: what the thread uses that enqueues the device's steps. The engine thread
-// does nothing with the tier meanwhile.
+// The functions for one device, for the thread that enqueues the device's steps. The engine thread
+// does not use the tier meanwhile.
 class DeviceLane {
  public:
   std::size_t rank() const { return rank_; }
   AdapterTable table() const;
   LoadQueue& loads() const;
-  // Around what is enqueued of a step.
+  // Called before and after a step is enqueued.
   void step_begins(Stream& stream) const;
   void step_ends(Stream& stream) const;
 
@@ -58,13 +58,13 @@ class DeviceLane {
 
 class DeviceTier {
  public:
-  // `devices`, which outlive it like `pool`, share a model of shape `config`.
+  // `devices` share a model of shape `config`. They and `pool` outlive the tier.
   static Result<std::unique_ptr<DeviceTier>> create(std::span<const TierDevice> devices,
                                                     const ModelSpec& config, DType dtype,
                                                     std::int32_t max_rank, std::int32_t num_slots,
                                                     PagePool& pool,
                                                     const LoadSignals& signals = {});
-  // Of one device.
+  // For one device.
   static Result<std::unique_ptr<DeviceTier>> create(Device& device, const ModelSpec& config,
                                                     DType dtype, std::int32_t max_rank,
                                                     std::int32_t num_slots, const KvCache& memory,
@@ -77,79 +77,79 @@ class DeviceTier {
   DeviceTier(const DeviceTier&) = delete;
   DeviceTier& operator=(const DeviceTier&) = delete;
 
-  // Notices loads that have arrived and lets go of retired adapters that nobody uses, and of those
-  // whose content turned out not to be theirs. A failure is one of the device: no load under way
-  // has arrived, what runs with one of them is void, and leaves before anything is started again.
-  // Throws where memory ran out on the way of a load, here or before: abandon() then.
+  // Handles loads that have arrived, and evicts retired adapters that are unused, and those whose
+  // content turned out to be wrong. A failure is a failure of the device: no load in flight has
+  // arrived, results of steps with them are invalid, and their sequences must leave before anything
+  // is started. Throws if memory ran out for a load, here or before; call abandon() then.
   Status poll();
-  // Gives up what an exception has left half done: loads that it hit end, in vain, and all others
-  // with them. No step is under way. A failure is one of the device.
+  // Cleans up after an exception: if it hit a load, all loads end without success. Requires that no
+  // step is in flight. A failure is a failure of the device.
   Status abandon() noexcept;
-  // Something is under way that poll() will notice, though no request comes.
+  // True if poll() has something to wait for, even without new requests.
   bool is_expecting() const { return num_loading() > 0 || retiring_; }
 
-  // on_its_way: or there already. busy: so much is under way that it is too early to order more.
+  // on_its_way: or on the device already. busy: too many loads are in flight to order more.
   enum class Start { on_its_way, not_in_host_tier, busy, no_room };
 
-  // Loads that are ordered together: their room is taken one by one, and their copies start when it
-  // is known in which order. One turn at a time, and no poll() in it.
+  // Loads that are ordered together: their room is reserved one by one, and their copies start when
+  // the order is known. Only one turn at a time, without a poll() in it.
   class Turn {
    public:
     explicit Turn(DeviceTier& tier);
-    // What was reserved and not enqueued goes as it comes. Where that fails for want of memory all
-    // loads under way are given up, which poll() says.
+    // Enqueues what was reserved and not enqueued, in any order. If memory runs out, all loads in
+    // flight fail, and poll() reports that.
     ~Turn();
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // Not evicted by reserve() for those that come after it in this turn. Without this two waiting
-    // sequences could take the room from each other for ever, neither running.
+    // Protects the adapter from eviction by later reserve() calls of this turn. Otherwise two
+    // waiting sequences could take the room from each other for ever, and neither would run.
     void want(const ServedAdapter& adapter) { tier_->room_.want(adapter); }
-    // Takes the room for a load if the adapter is in the host tier, from idle adapters and the
-    // prefix cache, and only if that suffices.
+    // Reserves room for a load if the adapter is in the host tier. Takes it from idle adapters and
+    // the prefix cache, and only if that suffices.
     Start reserve(const AdapterLease& adapter);
     std::span<const AdapterLease> reserved() const { return reserved_; }
-    // Starts the copies of all reserved(), `order` first (its adapters are indices in reserved()),
-    // what it does not name after that, adapter by adapter.
+    // Starts the copies of all reserved(): first the pieces in `order` (whose adapters are indices
+    // in reserved()), then the others, adapter by adapter.
     void enqueue(std::span<const LoadPiece> order);
 
    private:
     DeviceTier* tier_;
     std::vector<AdapterLease> reserved_;
-    std::vector<SlotId> slots_;  // theirs
+    std::vector<SlotId> slots_;  // of reserved_
   };
-  // A turn of one.
+  // A turn with one adapter.
   Start start(const AdapterLease& adapter) { return Turn(*this).reserve(adapter); }
 
-  // A running sequence uses the adapter from now on; requires that it is resident or loading.
+  // A running sequence uses the adapter from now on; it must be resident or loading.
   void enter(const ServedAdapter& adapter);
   void leave(const ServedAdapter& adapter);
-  // And has got its first rows: what adapters are worth counts those.
+  // Counts a use, when the sequence's first rows are computed; an adapter's worth depends on this.
   void count_use(const ServedAdapter& adapter);
 
-  // Around what is enqueued of a step on all devices (lane()). At most kMaxStepsInFlight are under
-  // way. One that begins and does not end was left by an exception: the streams are waited for,
-  // then abandon().
+  // Called before and after a step is enqueued on all devices (lane()). At most kMaxStepsInFlight
+  // are in flight. If an exception ends a step between them, wait for the streams, then call
+  // abandon().
   void step_begins() { in_step_ = true; }
   void step_ends();
   DeviceLane lane(std::size_t rank) { return {*this, rank}; }
 
-  // Its row of the tables; requires that it is resident or loading.
+  // Its row of the tables; it must be resident or loading.
   AdapterSlot slot(const ServedAdapter& adapter) const;
   AdapterTable table() const { return table_.slots(0).table(); }
-  // Of the copy on the device; nothing is in doubt where there is none.
+  // The proof of the copy on the device; without a copy it is given.
   AdapterProof proof(const ServedAdapter& adapter) const;
 
-  // To the first device; those to the others are like it.
+  // The loads to the first device; those to the others are like it.
   LoadQueue& loads() { return *loads_.front(); }
   const LoadQueue& loads() const { return *loads_.front(); }
-  bool has_room() const;  // LoadQueue::has_room, on all
-  void feed();            // LoadQueue::feed, on all
+  bool has_room() const;  // LoadQueue::has_room on all devices
+  void feed();            // LoadQueue::feed on all devices
   DeviceRoom& room() { return room_; }
   DeviceTierCounts counts() const;
-  void forget_counts();  // of what has been
+  void forget_counts();
 
-  // Waits for the loads under way (benchmarks, tests).
+  // Waits for the loads in flight (benchmarks, tests).
   Status finish_loads();
 
  private:
@@ -165,14 +165,14 @@ class DeviceTier {
   PagePool* pool_;
   DeviceTable table_;
   DeviceRoom room_;
-  std::vector<std::unique_ptr<LoadQueue>> loads_;  // [devices]; end before what they write to
+  std::vector<std::unique_ptr<LoadQueue>> loads_;  // [devices]; destroyed before what they write to
   std::uint32_t generation_ = 0;                   // of the newest load; never 0
   bool in_turn_ = false;
   bool in_step_ = false;
-  bool retiring_ = false;  // a retired adapter, or a bad one, is still there
+  bool retiring_ = false;  // a retired or wrong adapter is still there
   std::uint64_t num_loads_ = 0;
   std::uint64_t loaded_bytes_ = 0;
-  std::vector<SlotId> ended_;  // of poll()
+  std::vector<SlotId> ended_;  // for poll()
 };
 
 inline AdapterTable DeviceLane::table() const {

@@ -1,5 +1,5 @@
-// What a piece of a load is on the stream: what goes before the first one, its copies, and the
-// words and events behind it.
+// The operations of a load's piece on the stream: those before the first piece, the copies, and the
+// words and events after them.
 #include <algorithm>
 #include <utility>
 
@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// Before the first piece. Steps before the last two have ended: a load into what has long been free
-// begins at once.
+// Prepares the first piece. If the chunks were in use until recently, the stream waits for the last
+// step that reads them. A load into chunks that have been free for longer begins at once.
 std::size_t LoadQueue::begin(SlotId slot) {
   if (std::exchange(load(slot).begun, true)) return 0;
   const std::uint64_t last = table_->row(slot).free_since;
@@ -46,7 +46,7 @@ std::size_t LoadQueue::copy(const Piece& piece) {
   return operations;
 }
 
-// `source`: its first byte. Where chunks end within a row of several, the row is copied in pieces.
+// `source`: the strip's first byte. A row that extends over several chunks is copied in pieces.
 std::size_t LoadQueue::copy_strip(const DeviceRow& row, const std::byte* source,
                                   const AdapterStrip& strip) {
   const auto runs =
@@ -74,7 +74,7 @@ std::size_t LoadQueue::copy_strip(const DeviceRow& row, const std::byte* source,
   return copies;
 }
 
-// Behind the piece: its words and events. Returns the last event of them, if any.
+// Enqueues the words and events after a piece. Returns the last event, if any.
 const Event* LoadQueue::mark_sent(const Piece& piece) {
   Load& of = load(piece.slot);
   const std::size_t l = piece.layer;

@@ -14,16 +14,17 @@
 namespace tandem {
 namespace {
 
-// A stream's queue is finite (about 1,000 operations on CUDA), enqueueing on a full one blocks the
-// engine, and each operation costs it microseconds that the next step would begin later. So pieces
-// go onto the load stream some milliseconds ahead of the link, what enqueueing a step takes and
-// more, except those that a step waits for. A few always, should the link be faster than known.
+// A stream's queue is finite (about 1,000 operations on CUDA). Enqueueing on a full one blocks the
+// engine, and each operation takes microseconds that delay the next step. So pieces are enqueued
+// some milliseconds before the link is free for them, which is more than enqueueing a step takes,
+// unless a step waits for them. A few are always enqueued, in case the link is faster than
+// expected.
 constexpr std::size_t kMostAhead = 300;  // an emulated link makes three of a copy
 constexpr std::size_t kFewAhead = 32;
-constexpr std::size_t kOperationsOfPiece = 5;  // about
+constexpr std::size_t kOperationsOfPiece = 5;  // approximately
 constexpr std::chrono::microseconds kRoomPoll{20};
 constexpr std::chrono::milliseconds kAhead{4};
-// Pieces that may wait behind them: what the planner's order still means something for.
+// The number of waiting pieces up to which an order by the planner still has an effect.
 constexpr std::size_t kMostQueued = 16384;
 
 }  // namespace
@@ -69,14 +70,14 @@ Result<std::unique_ptr<LoadQueue>> LoadQueue::create(const TierDevice& device, s
 }
 
 LoadQueue::~LoadQueue() {
-  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures are nobody's any more
+  if (stream_ != nullptr) (void)stream_->synchronize();  // its failures no longer matter
 }
 
 void LoadQueue::check_whole() const {
   if (torn_) throw std::bad_alloc();
 }
 
-// What others see of it.
+// The state of loads.
 
 LoadQueue::Load* LoadQueue::find(const ServedAdapter& adapter) const {
   const SlotId slot = table_->slot_of(adapter);
@@ -115,7 +116,7 @@ void LoadQueue::wait(const ServedAdapter& adapter, std::int64_t layer, PieceKind
   if (kind == PieceKind::layer) let_go();
   hurry(*load, l, kind == PieceKind::b ? kPartB : kBothParts);
   Event* event = kind == PieceKind::b ? load->b_parts[l].get() : nullptr;
-  if (event == nullptr) {  // B that travelled with A, too
+  if (event == nullptr) {  // for B that travelled with A
     let_go();
     event = load->layers[l].get();
   }
@@ -129,7 +130,7 @@ bool LoadQueue::has_room() const {
 void LoadQueue::hurry(const Load& load, std::size_t layer, unsigned parts) {
   while ((load.sent[layer] & parts) != parts) {
     while (operations_ahead_ > kMostAhead && !ahead_.empty()) {
-      let_go();  // what is held never passes
+      let_go();  // a held piece never passes
       look();
       std::this_thread::sleep_for(kRoomPoll);
     }
@@ -169,13 +170,14 @@ void LoadQueue::forget(SlotId slot) noexcept {
   std::erase(loading_, slot);
 }
 
-// Events are there when they are recorded: until then nothing has passed.
+// Events are created when they are recorded: until then nothing has passed.
 void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece> order) {
   if (slots.empty()) return;
   check_whole();
   const Guard guard(*this);
   if (has_words()) {
-    // An idle link is free, whatever was expected of a disk that then was faster.
+    // An idle link is free, even if it was expected to wait for a disk that turned out to be
+    // faster.
     const TimePoint now = signals_.clock->now();
     const bool idle = queue_.empty() && ahead_.empty();
     link_free_at_ = idle ? now : std::max(link_free_at_, now);
@@ -203,7 +205,7 @@ void LoadQueue::enqueue(std::span<const SlotId> slots, std::span<const LoadPiece
       queue_piece(slot, static_cast<std::int32_t>(layer), PieceKind::layer, now);
     }
   }
-  // Enough for the link to begin with. The rest goes out with the step, or behind it.
+  // Enough pieces for the link to begin with. The rest is enqueued with the step, or after it.
   look();
   while (!queue_.empty() && operations_ahead_ < kFewAhead) send_next();
 }
@@ -216,7 +218,7 @@ std::vector<AdapterStrip> LoadQueue::strips(SlotId slot, std::size_t layer, unsi
                          {(parts & kPartA) != 0, (parts & kPartB) != 0});
 }
 
-// What of the piece is in the queue already is not sent again.
+// Leaves out parts that are in the queue already.
 void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind, TimePoint now) {
   Load& of = load(slot);
   const auto l = static_cast<std::size_t>(layer);
@@ -240,7 +242,7 @@ void LoadQueue::queue_piece(SlotId slot, std::int32_t layer, PieceKind kind, Tim
   queue_.push_back({slot, l, parts, begins, seconds});
 }
 
-// From the queue onto the stream.
+// From the queue to the stream.
 
 void LoadQueue::feed() {
   check_whole();
@@ -248,8 +250,8 @@ void LoadQueue::feed() {
   while (!queue_.empty() && is_due(queue_.front())) send_next();
 }
 
-// What has passed is forgotten. Steps under way may wait for a layer that never comes: it is given
-// up here, too, while the engine waits for them.
+// Removes the operations that have passed. Also ends overdue readings, as steps in flight may wait
+// for a layer that never comes, and the engine for them.
 void LoadQueue::look() {
   while (!ahead_.empty() && ahead_.front().event->passed()) {
     operations_ahead_ -= ahead_.front().operations;
@@ -263,7 +265,7 @@ void LoadQueue::look() {
   }
 }
 
-// By now something else may be on its way into the slot.
+// The slot may belong to another load by now.
 void LoadQueue::note_arrival(const Ahead& passed) {
   if (signals_.cold_starts == nullptr) return;
   const std::unique_ptr<Load>& of = loads_[passed.slot.index()];
@@ -290,7 +292,7 @@ void LoadQueue::send_next() {
   timer_.add(piece.model_s);
   const Event* const event = mark_sent(piece);
   if (queue_.empty()) timer_.end(*stream_);
-  // An A without its B has no event: it counts with what comes next.
+  // An A without its B has no event: its operations count with the next piece.
   operations_ahead_ += operations;
   operations_untold_ += operations;
   if (event == nullptr) return;
@@ -331,7 +333,7 @@ void LoadQueue::end(SlotId slot) {
     load_times_.count(kAdapterLoadBounds,
                       seconds_between(load(slot).reserved, signals_.clock->now()));
   }
-  if (trace::on() && rank_ == 0) trace_load(slot);  // other devices' loads are its like
+  if (trace::on() && rank_ == 0) trace_load(slot);  // loads on other devices are alike
   end_load(slot, true);
   std::erase(loading_, slot);
 }
@@ -354,18 +356,18 @@ void LoadQueue::await_readings() noexcept {
     if (reading == nullptr) continue;
     try {
       (void)reading->wait();
-    } catch (const std::bad_alloc&) {  // saying how: it has ended
+    } catch (const std::bad_alloc&) {  // from making the message; it has ended
     }
   }
 }
 
-// What the stream waits for beside its own work are layers that are still being read.
+// Apart from its own work, the stream only waits for layers that are still being read.
 Status LoadQueue::abandon(std::vector<SlotId>& ended) noexcept {
   await_readings();
   Status status;
   try {
     status = stream_->synchronize();
-  } catch (const std::bad_alloc&) {  // saying what failed: this is short enough to need none
+  } catch (const std::bad_alloc&) {  // from making the message; this shorter one needs no memory
     status = Status(StatusCode::fatal, "out of memory");
   }
   drop_all(ended);

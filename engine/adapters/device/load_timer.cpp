@@ -3,7 +3,7 @@
 namespace tandem {
 namespace {
 
-// Of less, the stream's own delays would be half.
+// In a shorter time, half would be the stream's own delays.
 constexpr double kLeast_s = 100e-6;
 
 }  // namespace

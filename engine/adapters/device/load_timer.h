@@ -1,4 +1,4 @@
-// Times what goes over the link, from when it has nothing to do until it has nothing to do again.
+// Measures transfers over the link, from one idle moment of the link to the next.
 #pragma once
 
 #include <memory>
@@ -8,26 +8,26 @@
 
 namespace tandem {
 
-// One thread.
+// For use by one thread.
 class LoadTimer {
  public:
   struct Took {
-    double model_s;  // the sum of what was added
+    double model_s;  // the sum of the added times
     double seen_s;
   };
 
   explicit LoadTimer(Device& device);
 
-  // The stream has nothing left to do, and copies go there next: the time counts from here.
+  // Starts the time. The stream is idle, and copies are enqueued next.
   void begin(Stream& stream);
-  // They take so long, by what is known of the link.
+  // Adds the expected time of a copy.
   void add(double model_s);
-  // The stream waits for somebody else: its time says nothing.
+  // Drops the measurement, as the stream waits for something other than the link.
   void forget();
-  // Nothing else is to follow.
+  // Ends the measurement; no more copies follow.
   void end(Stream& stream);
 
-  // What has ended since; too little to tell anything is none.
+  // The measurement that has ended since the last call; one that is too short counts as none.
   std::optional<Took> look();
 
  private:

@@ -1,4 +1,4 @@
-// Loads as a trace shows them (docs/tracing.md).
+// Traces of loads (docs/tracing.md).
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -10,11 +10,11 @@
 namespace tandem {
 namespace {
 
-constexpr int kLanes = 16;  // that loads are drawn on
+constexpr int kLanes = 16;  // lanes that loads are drawn on
 
 }  // namespace
 
-// As StepPipeline does: the device's times, placed by when its end was seen.
+// As in StepPipeline, spans have the device's durations, and end when the host saw the end.
 void LoadQueue::trace_load(SlotId slot) noexcept {
   const Load& of = load(slot);
   if (of.begins == nullptr) return;

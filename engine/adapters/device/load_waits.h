@@ -1,5 +1,5 @@
-// The layers of a step that wait for loads under way, by name; the events are looked up, and the
-// pieces put on the load stream, when the step's layer is enqueued.
+// The loads that each layer of a step waits for, by adapter. The events are looked up, and missing
+// pieces enqueued on the load stream, when the step's layer is enqueued.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// One thread at a time uses it, for one step after another.
+// Only one thread at a time may use it, for one step after another.
 class LoadWaits final : public LayerWaits {
  public:
   // `loads` outlives it.
@@ -21,9 +21,9 @@ class LoadWaits final : public LayerWaits {
 
   bool empty() const { return adapters_.empty(); }
   void clear();
-  // `kind`: layer, or B alone.
+  // `kind`: layer, or b for B alone.
   void add(const AdapterLease& adapter, std::int64_t layer, PieceKind kind);
-  // Every layer, if any is still to come.
+  // Adds every layer, if the adapter is arriving.
   void add_all(const AdapterLease& adapter);
 
   void before(std::int64_t layer, Stream& stream) override;
@@ -34,7 +34,7 @@ class LoadWaits final : public LayerWaits {
     PieceKind kind;
   };
   LoadQueue* loads_;
-  std::vector<AdapterLease> adapters_;     // held
+  std::vector<AdapterLease> adapters_;     // keeps the adapters alive
   std::vector<std::vector<Wait>> layers_;  // [layers]
 };
 

@@ -10,25 +10,25 @@
 namespace tandem {
 namespace {
 
-// Rows of this chunk that need logits: every prompt row whose successor's log probability is
-// wanted, else only the last row of the last chunk.
+// The rows of this chunk that need logits: all prompt rows if log probabilities are wanted, else
+// only the last row of the last chunk.
 std::int32_t logit_rows_of(const Sequence& sequence, std::int32_t rows) {
   if (sequence.wants_prompt_logprobs()) return rows;
   return rows == sequence.left_to_compute() ? 1 : 0;
 }
 
-// The first `count` of its tokens, or as many of them as are known.
+// The first `count` of its tokens, or fewer if some of them are unknown.
 std::span<const TokenId> known_tokens(const Sequence& sequence, std::int64_t count) {
   return {sequence.tokens.data(), static_cast<std::size_t>(std::min(count, sequence.known_len()))};
 }
 
-// Gives its pages up: what of them the prefix cache has may be found again.
+// Frees its pages. It may find them again in the prefix cache.
 void release(Sequence& sequence) {
   sequence.table.clear();
   sequence.prefix.clear();
 }
 
-// Tokens that its sampling looks at after this chunk.
+// The number of tokens that its sampling uses after this chunk.
 std::int64_t history_of(const Sequence& sequence, std::int32_t rows) {
   if (rows < sequence.left_to_compute()) return 0;
   return sequence.context->request.sampling.has_penalty()
@@ -85,7 +85,7 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
   page_ids_left_ = limits_.max_page_ids;
   plan_running(/*decoding=*/true);
   plan_running(/*decoding=*/false);
-  // From here on nobody gives way: what is planned will be computed.
+  // No sequence is preempted from here on, so the planned rows will be computed.
   for (const auto& [sequence, rows] : plan_) {
     try_offer_prefix(*sequence, sequence->computed + rows);
   }
@@ -99,7 +99,7 @@ const std::vector<ScheduledSequence>& ContinuousBatcher::plan() {
 }
 
 void ContinuousBatcher::set_aside() {
-  // By index: those that are set aside leave the list.
+  // By index, as sequences leave the list meanwhile.
   for (std::size_t i = running_.size(); i-- > 0;) {
     Sequence& sequence = *running_[i];
     if (sequence.stands_aside() && !sequence.is_paused()) send_back(&sequence);
@@ -107,7 +107,7 @@ void ContinuousBatcher::set_aside() {
 }
 
 void ContinuousBatcher::plan_running(bool decoding) {
-  // By index: a preemption takes sequences out of the list's end while it is walked.
+  // By index, as a preemption removes sequences from the end of the list meanwhile.
   for (std::size_t i = 0; i < running_.size() && rows_left_ > 0; ++i) {
     Sequence& sequence = *running_[i];
     if (sequence.is_paused()) continue;
@@ -130,7 +130,8 @@ void ContinuousBatcher::admit() {
       ++next;
       continue;
     }
-    // Before the pages: what the sequence needs itself is not reclaimed for it.
+    // The gate comes before the pages, so that the sequence's own adapter is not reclaimed for
+    // them.
     if (gate_ != nullptr && !gate_->enter(sequence)) {
       ++next;
       continue;
@@ -164,14 +165,14 @@ void ContinuousBatcher::give_up_admission(Sequence& sequence) {
   sequence.computed = 0;
 }
 
-// Its first rows, with their pages; 0 when it has to wait.
+// Returns the number of its first rows, with pages reserved for them; 0: it has to wait.
 std::int32_t ContinuousBatcher::reserve_for_admission(Sequence& sequence) {
   find_prefix(sequence);
   const std::int32_t rows = rows_for(sequence);
   if (rows == 0 || page_ids_of(sequence, rows) > page_ids_left_) return 0;
   // The whole prompt must fit now, though only a chunk of it is reserved: a sequence admitted into
-  // the last pages would be the first to give way again. While others run, one page more is left
-  // for their next tokens.
+  // the last pages would be the first to be preempted. While others run, one more page is left for
+  // their next tokens.
   if (!running_.empty()) {
     const std::int64_t missing =
         pool_->shape().pages_for(static_cast<std::int64_t>(sequence.tokens.size())) -
@@ -184,8 +185,8 @@ std::int32_t ContinuousBatcher::reserve_for_admission(Sequence& sequence) {
 void ContinuousBatcher::find_prefix(Sequence& sequence) {
   if (prefixes_ == nullptr) return;
   const AdapterLease& adapter = sequence.context->adapter;
-  // The last token is always computed: its logits are wanted. So are those of a prompt whose log
-  // probabilities are.
+  // The last token is always computed, as its logits are needed. If log probabilities of the prompt
+  // are wanted, all of its tokens are.
   std::span<const TokenId> reusable;
   if (!sequence.wants_prompt_logprobs()) {
     reusable = known_tokens(sequence, static_cast<std::int64_t>(sequence.tokens.size()) - 1);
@@ -207,13 +208,13 @@ void ContinuousBatcher::note_prefix(const Sequence& sequence) {
 
 void ContinuousBatcher::offer_prefix(Sequence& sequence, std::int64_t computed) {
   if (prefixes_ == nullptr) return;
-  // What an adapter computed whose content is still in doubt is offered later, or never.
+  // Results of an adapter whose content is not proven are offered later, or never.
   if (gate_ != nullptr && gate_->is_in_doubt(sequence)) return;
   prefixes_->extend(sequence.prefix, known_tokens(sequence, computed), sequence.computed,
                     sequence.table);
 }
 
-// Others will compute it again: no reason to end anything.
+// Ignores a lack of memory: other sequences compute the tokens themselves then.
 void ContinuousBatcher::try_offer_prefix(Sequence& sequence, std::int64_t computed) {
   try {
     offer_prefix(sequence, computed);
@@ -232,7 +233,7 @@ std::int32_t ContinuousBatcher::rows_for(const Sequence& sequence) const {
     rows = std::min<std::int64_t>(rows, limits_.max_prefill_chunk);
   }
   if (sequence.wants_prompt_logprobs()) {
-    // Every one of these rows needs logits, and the decoding sequences have theirs already.
+    // All of these rows need logits, and the decoding sequences have theirs already.
     rows = std::min<std::int64_t>(rows, logit_rows_left_);
   } else if (rows == sequence.left_to_compute() && logit_rows_left_ == 0) {
     rows -= 1;  // all but the last row, which would need logits
@@ -251,8 +252,8 @@ void ContinuousBatcher::take_rows(Sequence& sequence, std::int32_t rows) {
 
 bool ContinuousBatcher::reserve_or_preempt(Sequence& sequence, std::int64_t tokens) {
   while (!sequence.table.reserve(tokens)) {
-    // Those that end with the step under way leave their pages in a moment: nobody gives way, and
-    // this one sits the step out.
+    // Sequences that end with the step in flight will free their pages soon: none is preempted, and
+    // this one skips the step.
     if (ending_ > 0) {
       waits_for_pages_ = true;
       return false;
@@ -282,7 +283,7 @@ void ContinuousBatcher::preempt(Sequence* victim) {
   send_back(victim);
 }
 
-// From the running to its place among the waiting, to be computed again.
+// Moves a running sequence to its place in the line, to be computed again.
 void ContinuousBatcher::send_back(Sequence* sequence) {
   const auto at = position_of(running_, sequence);
   std::unique_ptr<Sequence> owned = std::move(*at);

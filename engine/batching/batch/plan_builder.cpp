@@ -6,8 +6,8 @@
 namespace tandem {
 namespace {
 
-// Continuation 0 draws from the request's own seed, so that n = 1 and the first of n agree; the
-// others from seeds that a 64-bit mixing step sends far apart (the finaliser of SplitMix64).
+// Continuation 0 uses the request's seed, so that n = 1 and the first of n agree; the others use
+// seeds that a 64-bit mixing step sends far apart (the finaliser of SplitMix64).
 std::uint64_t seed_of(const Sequence& sequence) {
   if (sequence.index == 0) return sequence.context->seed;
   std::uint64_t z =
@@ -46,8 +46,8 @@ StepPlan::Range append(std::vector<T>& list, const Values& values) {
   return {first, count_of(list) - first};
 }
 
-// Row p tells the log probability of prompt token p + 1; after a preemption some are known or asked
-// for. Returns how many it added.
+// Row p gives the log probability of prompt token p + 1; after a preemption some are known or
+// requested already. Returns how many it added.
 std::int32_t add_prompt_logprobs(const Sequence& sequence, std::int64_t end, StepPlan& plan) {
   if (!sequence.wants_prompt_logprobs()) return 0;
   const std::int32_t before = count_of(plan.samples);
@@ -70,7 +70,7 @@ void add_next_token(const Sequence& sequence, std::int32_t row_in_entry,
   for (const auto& [token, bias] : request.sampling.logit_bias) {
     plan.biases.push_back({token, bias});
   }
-  // A constraint's mask tells when an end token may come (fill_masks).
+  // For a constraint, the mask decides when an end token may come (fill_masks).
   const bool constrained = sequence.filter != nullptr && sequence.filter->has_constraint();
   if (sequence.output_len() < request.min_tokens && !constrained) {
     constexpr float kBan = -std::numeric_limits<float>::infinity();

@@ -1,4 +1,4 @@
-// From what the batcher has scheduled to the step that an executor computes.
+// Converts the batcher's schedule to the step that an executor computes.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace tandem {
 
-// What the engine remembers of an entry of a plan while the step is under way.
+// The data that the engine keeps for an entry of a plan while the step is in flight.
 struct PlannedEntry {
   Sequence* sequence = nullptr;
   StepPlan::Range samples;       // log probabilities of the prompt, then the next token if any
   std::int64_t next_token = -1;  // its index in Sequence::tokens; -1: none is sampled
-  std::uint32_t replays = 0;     // Sequence::replays then: another number now, and this is void
+  std::uint32_t replays = 0;     // Sequence::replays then; if it has changed, this is void
   SlotId slot;                   // of its adapter
-  AdapterProof proof;            // of the copy in the slot: the step computes from that one
+  AdapterProof proof;            // of the copy in the slot, which the step uses
   std::int32_t mask = -1;        // of the next token; -1: none
 };
 
-// Fills in both, in the order of `scheduled`, and moves the sequences on: their next tokens are
-// placeholders from now on. Requires that adapters are on the device or on their way.
+// Fills in both outputs, in the order of `scheduled`, and advances the sequences: their next tokens
+// are placeholders from now on. The adapters must be on the device or loading.
 void build_plan(std::span<const ScheduledSequence> scheduled,
                 std::span<const TokenId> eos_token_ids, const DeviceTier& tier, StepPlan& plan,
                 std::vector<PlannedEntry>& entries);

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// What has been generated before the token `end`: what is known, and what is held back.
+// The output before the token at index `end`: known tokens, then those that are held back.
 std::vector<TokenId> output_before(const Sequence& sequence, std::int64_t end) {
   std::vector<TokenId> output(sequence.tokens.begin() + sequence.prompt_len(),
                               sequence.tokens.begin() + sequence.known_len());
@@ -57,7 +57,7 @@ void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
       is_masked = sequence.ending.at < 0;
       if (is_masked) std::copy(task->mask.begin(), task->mask.end(), mask.begin());
       ++task;
-    } else if (!is_void(entry)) {  // in an earlier step it was left alone with its mask
+    } else if (!is_void(entry)) {  // an earlier step gave up its mask
       sequence.ending = ending_of(TokenFilter::too_costly(), entry.next_token);
     }
     if (!is_masked) std::fill(mask.begin(), mask.end(), ~0U);

@@ -1,4 +1,4 @@
-// The masks of a step's samples, when the tokens of the step before it are known.
+// Computes the masks of a step's samples, when the tokens of the step before are known.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace tandem {
 
 // Fills masks [.., words] of the entries that have one. A sequence that can have no further token
-// gets an ending (Sequence::ending) in that token's place, and is sampled without a mask, as one is
-// whose entry is void. One whose mask takes too long fails (MaskThread).
+// gets an ending (Sequence::ending) instead of that token, and is sampled without a mask; so is one
+// whose entry is void. A sequence whose mask takes too long fails (MaskThread).
 void fill_masks(std::span<const PlannedEntry> entries, std::int64_t words,
                 std::span<std::uint32_t> masks, MaskThread& thread);
 

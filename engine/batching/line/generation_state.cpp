@@ -80,7 +80,7 @@ std::optional<OutputDelta> GenerationState::next(Duration timeout) {
   return delta;
 }
 
-// On the reader's thread, whose memory it takes. Throws where there is none, and may be asked
+// Runs on the reader's thread and uses its memory. Throws if there is none, and may be called
 // again.
 OutputDelta GenerationState::take_lost() {
   const auto lost = std::find(ends_.begin(), ends_.end(), End::lost);

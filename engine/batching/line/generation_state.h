@@ -1,4 +1,4 @@
-// The mailbox between the engine thread, which writes deltas, and the reader of one request.
+// The channel from the engine thread, which writes deltas, to the reader of one request.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-// Shared by both sides, so that either may go first. Thread-safe.
+// Shared by both sides, so that either may end first. Thread-safe.
 class GenerationState {
  public:
   // `max_unread`: see GenerationRequest.
@@ -26,23 +26,24 @@ class GenerationState {
         ends_(static_cast<std::size_t>(n), End::open),
         unfinished_(n) {}
 
-  // Before anybody else knows it: what the continuations had said before, one delta of each, and
-  // what is known by now. These deltas do not count as unread.
+  // Sets the earlier output of the continuations, one delta each, and the statistics so far. Call
+  // it before others have the state. These deltas do not count as unread.
   void take_up(std::vector<OutputDelta> before, const GenerationStats& stats);
 
-  // Engine's side. Neither throws: what there is no memory for is lost (below).
+  // The engine's side. Neither throws: a delta that there is no memory for is lost (below).
   void push(OutputDelta delta, const GenerationStats& stats) noexcept;
-  // That continuation ends without a word of the engine's, if it has not ended: its reader is told,
-  // once it has read what came before, that the server ran out of memory. Takes no memory itself.
+  // Ends a continuation without a delta, if it has not ended: after all earlier deltas its reader
+  // gets an error, that the server ran out of memory. Does not allocate.
   void lose(std::int32_t index) noexcept;
-  // More waits for the reader than may. Relaxed, as cancelled(): a step late does no harm.
+  // True if more deltas wait for the reader than allowed. Relaxed, as cancelled(): a step late is
+  // harmless.
   bool reader_is_behind() const { return behind_.load(std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
-  // Reader's side; see Generation.
+  // The reader's side; see Generation.
   std::optional<OutputDelta> next(Duration timeout);
   bool done() const;
-  // An empty one: from its return on nothing is called.
+  // An empty function: after it returns nothing is called any more.
   void on_news(std::function<void()> tell);
   GenerationStats stats() const;
   // Relaxed: the flag carries no data; the engine thread reads it before each step.
@@ -61,14 +62,14 @@ class GenerationState {
   std::condition_variable news_;
   std::deque<OutputDelta> deltas_;  // guarded by mutex_, like all below
   std::vector<End> ends_;           // of each continuation
-  std::int32_t unfinished_;         // of them open
-  std::int32_t lost_ = 0;           // of them lost, and their reader does not know yet
+  std::int32_t unfinished_;         // number of open ones
+  std::int32_t lost_ = 0;           // number of lost ones whose reader has no error yet
   GenerationStats stats_;
   std::mutex tell_mutex_;       // held during the call; never taken under mutex_
   std::function<void()> tell_;  // guarded by tell_mutex_
 };
 
-// The reader's handle: cancels when it is dropped before the end.
+// The reader's handle: destroying it before the end cancels the request.
 class GenerationHandle final : public Generation {
  public:
   explicit GenerationHandle(std::shared_ptr<GenerationState> state) : state_(std::move(state)) {}

@@ -1,4 +1,4 @@
-// In which order sequences wait: what can be chosen.
+// Options for the order in which sequences wait.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 namespace tandem {
 
 struct LineOptions {
-  bool by_priority = true;            // else requests' priorities count for nothing
+  bool by_priority = true;            // false: requests' priorities are ignored
   bool fair = false;                  // tenants take turns
   std::int32_t adapter_clusters = 0;  // distinct adapters in a batch; 0: any number
-  // Admissions of requests that were due later; then nobody passes any more.
+  // The number of later requests that may be admitted before a waiting one; after that none may.
   std::int32_t max_passed_over = engine_defaults::kMaxPassedOver;
-  bool early_abort = true;  // of requests with a first-token deadline, and no others
+  bool early_abort = true;  // give up requests that will miss their first-token deadline
 };
 
 }  // namespace tandem

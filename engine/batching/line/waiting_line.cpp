@@ -10,14 +10,15 @@
 namespace tandem {
 namespace {
 
-// Of those that came since the line was arranged: behind all others for now.
+// For sequences that came after the last arrange(): behind all others for now.
 constexpr std::uint32_t kNoTurnYet = std::numeric_limits<std::uint32_t>::max();
 
 std::uint64_t adapter_number(const AdapterLease& adapter) {
   return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(adapter.get()));
 }
 
-// No step has had anything of its request, so that it may still be told to come again.
+// True if no step has computed anything of its request, so that the client may still be asked to
+// retry.
 bool has_not_begun(const Sequence& sequence) {
   return !sequence.admitted && !sequence.context->first_scheduled;
 }
@@ -49,7 +50,7 @@ void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
   entry.arrival = sequence->arrival;
   entry.adapter = adapter_number(sequence->context->adapter);
   entry.prompt_tokens = sequence->left_to_compute();
-  // What goes on here had its first token elsewhere.
+  // A continued output had its first token elsewhere.
   entry.has_deadline =
       options_.early_abort && request.ttft_deadline_s > 0 && request.before.empty();
   if (options_.fair) {
@@ -63,7 +64,7 @@ void WaitingLine::add(std::unique_ptr<Sequence> sequence) {
 }
 
 void WaitingLine::put_back(std::unique_ptr<Sequence> sequence) noexcept {
-  sequence->turn = 0;  // before all whose turns were given
+  sequence->turn = 0;  // before all sequences with turns
   insert(std::move(sequence));
 }
 
@@ -101,7 +102,7 @@ std::unique_ptr<Sequence> WaitingLine::remove(const Sequence* sequence) noexcept
   return at == list_.end() ? nullptr : take(at);
 }
 
-// Only where turns have been given before: by priority and arrival the line is all the time.
+// Needed only after turns were given: otherwise the line is always by priority and arrival.
 void WaitingLine::order_plainly() {
   for (const auto& each : list_) each->turn = 0;
   std::sort(list_.begin(), list_.end(),
@@ -144,7 +145,7 @@ void WaitingLine::saw_prefill(double seconds, std::int64_t prompt_tokens) {
 const std::vector<Sequence*>& WaitingLine::late(TimePoint now, bool idle) {
   late_.clear();
   if (deadlines_ == 0) return late_;
-  deadlines_ = 0;  // counted anew: a sibling's first step takes a request's deadline off the others
+  deadlines_ = 0;  // counted again, as a sibling's first step ends the deadline of the others
   for (const auto& each : list_) {
     if (!each->entry.has_deadline || !has_not_begun(*each)) continue;
     ++deadlines_;

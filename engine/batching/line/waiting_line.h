@@ -1,12 +1,12 @@
-// The sequences that wait for a place in the batch: in which order they are to have it, and which
-// of them are given up because their first token would come too late.
+// The sequences that wait for a place in the batch: their order, and the ones that are given up
+// because their first token would be too late.
 //
-// Without choices of its own the line is by priority and arrival, and keeping it so is all that it
-// does. Fairness, clusters and overload make it be arranged anew (scheduler/queue/queue_order.h)
-// before each step; Sequence::turn then tells the order, and goes_before() holds in either case.
+// By default the line is kept in the order of priority and arrival. With fairness, clusters or
+// overload it is arranged before each step (scheduler/queue/queue_order.h), and Sequence::turn has
+// the order. goes_before() is right in both cases.
 //
-// The engine thread alone uses it. add() and arrange() throw where there is no memory: a sequence
-// that was to be added is gone then. All else allocates nothing, if reserve() has made room.
+// Only the engine thread may use it. add() and arrange() throw if memory runs out: a sequence that
+// was to be added is destroyed. The other functions do not allocate, if reserve() was called.
 #pragma once
 
 #include <cstddef>
@@ -24,17 +24,17 @@
 
 namespace tandem {
 
-// In the line; also of two of which one is in it no more.
+// True if `a` is ahead of `b` in the line; also valid if one of them has left it.
 bool goes_before(const Sequence& a, const Sequence& b);
 
-// Counters since the start but for those of the moment.
+// Counts since the start, and some values of the moment.
 struct LineCounts {
-  std::uint64_t aborts_expired = 0;  // whose deadlines had passed
+  std::uint64_t aborts_expired = 0;  // with deadlines that had passed
   std::uint64_t aborts_unreachable =
-      0;                         // whose deadlines a prefill begun at once would have missed
+      0;                         // with deadlines that a prefill begun at once would have missed
   std::size_t tenants = 0;       // now: with requests that wait or run; 0 unless fair
   bool overloaded = false;       // now: some wait, and more come than are admitted
-  double longest_prefill_s = 0;  // of late, of any length
+  double longest_prefill_s = 0;  // of the latest ones, of any length
 };
 
 class WaitingLine {
@@ -43,33 +43,34 @@ class WaitingLine {
 
   explicit WaitingLine(const LineOptions& options);
 
-  // For so many in it.
+  // Makes room for `count` sequences.
   void reserve(std::size_t count);
-  // A new one. Its tenant is counted from now on, until it is destroyed; the line outlives it.
+  // Adds a new sequence. Its tenant is counted until the sequence is destroyed; the line outlives
+  // it.
   void add(std::unique_ptr<Sequence> sequence);
-  // One that ran: it waits in its old place.
+  // Puts a sequence that ran back into its old place.
   void put_back(std::unique_ptr<Sequence> sequence) noexcept;
-  // Out of the line to run, from its place in list().
+  // Takes a sequence out to run; `place` is an index of list().
   std::unique_ptr<Sequence> admit(std::size_t place) noexcept;
-  // Out of the line for other reasons; null: it is not in it.
+  // Takes a sequence out for other reasons; null: it is not in the line.
   std::unique_ptr<Sequence> remove(const Sequence* sequence) noexcept;
 
-  // First in line first.
+  // The sequences in order.
   const Sequences& list() const { return list_; }
-  // Puts the line into the order of now, if anything but priority and arrival counts.
+  // Puts the line into its current order, unless it only depends on priority and arrival.
   void arrange(std::span<const std::unique_ptr<Sequence>> running);
-  // Nothing has come or gone since.
+  // True if no sequence has come or gone since arrange().
   bool is_arranged() const { return is_arranged_; }
 
-  // Call now and then, whether or not anything happened: rates are counted by it.
+  // Call it regularly, even if nothing happened: rates are measured with it.
   void tick(TimePoint now);
-  // A request's first token is there, `seconds` after its first step began.
+  // Records that a request's first token came `seconds` after its first step began.
   void saw_prefill(double seconds, std::int64_t prompt_tokens);
-  // Those that are to be given up: no step has had a token of theirs, and a first token would come
-  // too late. `idle`: nothing runs; then only those are late whose deadline has passed, so that a
-  // wrong guess of what a prefill takes is found out. Counts them. Valid until the next call.
+  // The sequences to give up: no step has computed a token of them, and a first token would be too
+  // late. `idle`: nothing runs; then only passed deadlines count, so that an estimate of prefill
+  // times that is too high gets corrected. Counts them. Valid until the next call.
   const std::vector<Sequence*>& late(TimePoint now, bool idle);
-  // Seconds after which a request like those may be served, a guess from 1 to 60.
+  // Estimated seconds until such a request may be served, from 1 to 60.
   std::int32_t retry_after_s() const;
 
   LineCounts counts() const;
@@ -80,14 +81,14 @@ class WaitingLine {
   void order_plainly();
 
   LineOptions options_;
-  FairShare share_;  // before the sequences, which count in it
+  FairShare share_;  // before the sequences, which are counted in it
   QueueOrder order_;
   EarlyAbort abort_;
   Sequences list_;             // by goes_before()
-  Sequences arranging_;        // empty, with room as in list_
-  bool has_turns_ = false;     // list_ is not by priority and arrival alone
+  Sequences arranging_;        // empty, with the capacity of list_
+  bool has_turns_ = false;     // list_ is not in the order of priority and arrival
   bool is_arranged_ = true;    // see is_arranged()
-  std::size_t deadlines_ = 0;  // at most so many in list_ that may be late
+  std::size_t deadlines_ = 0;  // upper bound of those in list_ that may be late
   std::vector<QueueEntry*> entries_;
   std::vector<std::uint64_t> in_batch_;
   std::vector<Sequence*> late_;

@@ -1,4 +1,4 @@
-// config.json of a checkpoint, read field by field.
+// Reads the fields of a checkpoint's config.json.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@
 
 namespace tandem {
 
-// The first field that is missing, of another type or out of its range fails the whole: status()
-// names it, and what is read after it means nothing. So a family reads all its fields and is asked
-// once. A field that is null counts as absent, as transformers writes its defaults.
+// The first field that is missing, has another type or is out of range fails the whole config:
+// status() names it, and values read after it are meaningless. So a family reads all its fields,
+// and status() is checked once at the end. A null field counts as absent, as transformers writes
+// its defaults.
 class CheckpointConfig {
  public:
-  // `json` is an object and outlives this.
+  // `json` is an object and outlives the CheckpointConfig.
   explicit CheckpointConfig(const Json& json) : fields_(json) {}
 
   const Json* find(std::string_view name) const { return fields_.find(name); }
@@ -40,12 +41,12 @@ class CheckpointConfig {
     return take(fields_.number(name, min, max));
   }
   bool flag(std::string_view name, bool fallback) { return take(fields_.boolean(name, fallback)); }
-  // Empty when absent.
+  // Empty if the field is absent.
   std::string text(std::string_view name) { return take(fields_.text(name)); }
-  // One id below `vocab_size`, a list of them, or nothing; each once.
+  // One id below `vocab_size`, a list of ids, or nothing; without duplicates.
   std::vector<std::int32_t> token_ids(std::string_view name, std::int64_t vocab_size);
 
-  // Counts as a field that failed.
+  // Fails the config, like a field that cannot be read.
   void fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }

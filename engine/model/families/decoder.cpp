@@ -88,7 +88,7 @@ Result<RotarySpec> read_rotary_object(const Json& object, std::optional<double> 
   rotary.theta = own_theta.value_or(theta.value_or(rotary.theta));
   refuse_partial_rotary(fields);
   std::string type = fields.text("rope_type");
-  if (type.empty()) type = fields.text("type");  // the spelling before transformers 4.43
+  if (type.empty()) type = fields.text("type");  // the name before transformers 4.43
   TANDEM_TRY(fields.status());
   if (type.empty() && !own_theta && !object.empty()) return invalid("'rope_type' is missing");
   if (type.empty() || type == "default") return rotary;

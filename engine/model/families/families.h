@@ -1,4 +1,4 @@
-// The families of models that Tandem computes. Each is a file that makes a ModelSpec of a config,
+// The model families that Tandem supports. Each is a file that converts a config to a ModelSpec,
 // and a row in registry.cpp.
 #pragma once
 
@@ -12,10 +12,10 @@ namespace tandem {
 
 struct Family {
   std::string_view name;        // 'model_type' in config.json
-  std::string_view class_name;  // in its 'architectures'
+  std::string_view class_name;  // in 'architectures' of config.json
   std::string_view title;       // in messages
-  // What is not a family's own (dtype, special tokens, tied embeddings) is filled in by the
-  // registry. Where the config has failed, the result means nothing.
+  // Fills in the fields that differ between families; the registry fills in the others (dtype,
+  // special tokens, tied embeddings). If the config has failed, the result is meaningless.
   ModelSpec (*read)(CheckpointConfig& config);
 };
 

@@ -1,4 +1,4 @@
-// Mistral 7B and later dense ones (Jiang et al. 2023): Llama, with a sliding window in the first.
+// Mistral 7B and later dense models (Jiang et al. 2023): Llama; the first has a sliding window.
 #include "engine/model/families/decoder.h"
 #include "engine/model/families/families.h"
 

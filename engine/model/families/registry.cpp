@@ -31,7 +31,7 @@ std::string titles() {
   return fmt::format("{} and {}", fmt::join(all, ", "), last);
 }
 
-// Null: the config has failed.
+// Returns null if the config has failed.
 const Family* find_family(CheckpointConfig& config) {
   const std::string model_type = config.text("model_type");
   std::string class_name;
@@ -136,13 +136,13 @@ Result<ModelSpec> load_model_spec(const std::filesystem::path& dir) {
   if (!spec) return spec.status().with_context(path.string());
 
   const std::filesystem::path generation_path = dir / "generation_config.json";
-  std::error_code ignored;  // what cannot be looked at is not there
+  std::error_code ignored;  // a file that cannot be accessed counts as absent
   if (!std::filesystem::exists(generation_path, ignored)) return spec;
   TANDEM_ASSIGN(const Json generation, read_json_object<Json>(generation_path, kMaxConfigBytes));
   CheckpointConfig fields(generation);
   std::vector<std::int32_t> ids = fields.token_ids("eos_token_id", spec->vocab_size);
   if (!fields.status().ok()) return fields.status().with_context(generation_path.string());
-  // As in transformers, these replace the model's own.
+  // As in transformers, these replace the end tokens of config.json.
   if (!ids.empty()) spec->eos_token_ids = std::move(ids);
   return spec;
 }

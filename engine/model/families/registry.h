@@ -1,4 +1,4 @@
-// From a checkpoint's config.json to what its model computes.
+// Converts a checkpoint's config.json to a ModelSpec.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace tandem {
 
-// Reads DIR/config.json, and generation_config.json's end tokens when it is there. Every field is
-// checked for presence, type and a sane range; the message names the file and the field. What the
-// engine would compute wrongly (other families, activations, rope types, quantised weights,
-// experts) is refused by name.
+// Reads DIR/config.json, and the end tokens from generation_config.json if it exists. Every field
+// must be present, have the right type and lie in a sane range; the error names the file and the
+// field. Models that the engine would compute wrongly (other families, activations, rope types,
+// quantised weights, experts) are refused, and the error names the reason.
 Result<ModelSpec> load_model_spec(const std::filesystem::path& dir);
 Result<ModelSpec> parse_model_spec(std::string_view config_json);
 

@@ -9,13 +9,13 @@
 namespace tandem {
 namespace {
 
-// Weights bound a decode step, not rows: a few rows too many cost next to nothing up to the 16 or
-// 32 of a tensor core's tile, and less than a tenth from there on.
+// A decode step is bound by reading weights, so a few rows too many cost almost nothing up to the
+// 16 or 32 rows of a tensor core's tile, and less than a tenth above.
 constexpr std::array<std::int32_t, 25> kDecodeRows = {1,   2,   4,   8,   16,  24,  32,  48,  64,
                                                       80,  96,  112, 128, 160, 192, 224, 256, 320,
                                                       384, 448, 512, 640, 768, 896, 1024};
 constexpr std::array<std::int32_t, 5> kDecodeRanks = {16, 32, 64, 128, 256};
-// What most adapters have, or anything: every bound on the rank is recorded with each.
+// The sites of most adapters, and all sites. Each is recorded with every bound of the rank.
 constexpr std::array<SiteSet, 2> kDecodeSites = {SiteSet{Site::qkv}, SiteSet::all()};
 
 SiteSet bound_of(SiteSet sites) {

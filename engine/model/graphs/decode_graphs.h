@@ -1,10 +1,11 @@
-// Recordings of decode steps: every sequence one row, padded to a bucket of rows, so that a few
-// recordings serve every batch.
+// Graphs of decode steps. Every sequence has one row, and the rows are padded to a bucket size, so
+// that a few graphs serve every batch.
 //
-// A recording depends on the bucket, on bounds of the adapters' ranks and of where they have
-// modules, if there are any, and on where those are computed in two halves, not on which they are:
-// all that varies lies in the step's metadata, at addresses that the bucket alone decides. Sampling
-// and copies stay outside. The engine thread alone uses it.
+// A graph depends on the bucket, on whether there are adapters, on bounds of their ranks and of the
+// sites of their modules, and on the sites that are computed in two halves. It does not depend on
+// the adapters themselves: all that varies is in the step's metadata, at addresses that follow from
+// the bucket alone. Sampling and copies are not part of a graph. Only the engine thread may use
+// this.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +26,19 @@ namespace tandem {
 
 class DecodeGraphs {
  public:
-  // For up to `max_rows` rows, which is the largest bucket; 0: no step is ever recorded. All
-  // arguments outlive this.
+  // For up to `max_rows` rows, which is the largest bucket; 0: no graphs. All arguments outlive the
+  // DecodeGraphs.
   DecodeGraphs(Model& model, const KvCache& cache, std::int32_t max_rows);
 
-  // Pads a filled batch to its bucket and returns true, if it is one for a recording.
+  // Returns true if a graph can run the filled batch, which it then pads to its bucket.
   bool pad(StepBatch& batch) const;
 
-  // Enqueues the forward pass of an uploaded, padded step; records it first where that has not
-  // been done. `adapters` is the same in every call.
+  // Enqueues the forward pass of an uploaded, padded step, and records its graph first if there is
+  // none. `adapters` is the same in every call.
   Status launch(Stream& stream, const StepInput& input, const AdapterTable& adapters);
 
-  // Records every bucket without adapters and with ranks up to `max_rank` (0: none), so that no
-  // step has to; in halves wherever `halves` may say so.
+  // Records all graphs, without adapters and with ranks up to `max_rank` (0: none), and with each
+  // set of halved sites that `halves` may choose, so that no step has to record one.
   Status record_all(Stream& stream, StepBatch& batch, const AdapterTable& adapters,
                     std::int32_t max_rank, const LoraHalves& halves = {});
 
@@ -45,7 +46,7 @@ class DecodeGraphs {
   std::size_t num_recorded() const { return graphs_.size(); }
 
  private:
-  // Rows, a bound on the rank, adapted and halved sites.
+  // Rows, bound of the rank, sites with modules, halved sites.
   using Key = std::tuple<std::int32_t, std::int32_t, SiteSet, SiteSet>;
   StepBounds bounds(std::int32_t rows, std::int32_t max_rank, SiteSet adapted) const;
   Result<Graph*> find_or_record(Stream& stream, const StepInput& input,
@@ -54,7 +55,7 @@ class DecodeGraphs {
   Model* model_;
   const KvCache* cache_;
   std::vector<std::int32_t> buckets_;  // ascending
-  std::vector<std::int32_t> ranks_;    // bounds on the rank, ascending
+  std::vector<std::int32_t> ranks_;    // bounds of the rank, ascending
   std::map<Key, RecordedGraph> graphs_;
 };
 

@@ -1,4 +1,5 @@
-// A recording of what a function enqueues for a step, and of where that step's metadata lies.
+// A graph of the operations that a function enqueues for a step, with the address of the step's
+// metadata.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace tandem {
 
 struct RecordedGraph {
   std::unique_ptr<Graph> graph;
-  const std::int32_t* ids;  // where its metadata begins and ends: a launch elsewhere is a bug
+  const std::int32_t* ids;  // the addresses of its metadata: a launch with others is a bug
   const std::int32_t* page_ids;
 
   Graph& graph_for(const StepInput& input) const {
@@ -25,8 +26,8 @@ struct RecordedGraph {
   }
 };
 
-// Nothing of it runs before it is launched. An exception of `enqueue` ends the recording and goes
-// on: else what follows would be recorded, and not run.
+// Records the operations without running them. An exception of `enqueue` ends the recording and is
+// rethrown: otherwise later operations would be recorded instead of run.
 inline Result<RecordedGraph> record_graph(Stream& stream, const StepInput& input,
                                           const std::function<void()>& enqueue) {
   TANDEM_TRY(stream.begin_recording());

@@ -9,14 +9,14 @@
 namespace tandem {
 namespace {
 
-// The first bytes of `room` as a dense matrix of a row for each of the step's.
+// The first bytes of `room` as a dense matrix with `rows` rows, as many as the step has.
 TensorView narrow(const TensorView& room, std::int32_t rows, std::int64_t cols) {
   TANDEM_CHECK(rows * cols <= room.num_elements(), "{} rows of {} in {}", rows, cols,
                to_string(room));
   return {room.data, room.dtype, {rows, cols}};
 }
 
-// The job of a projection's place, given the first one's.
+// The job of a projection's place, from that of the first place.
 HandoffJob job_at(HandoffJob job, std::int64_t layer, Site site) {
   const std::size_t at = offer_at(static_cast<std::size_t>(layer), static_cast<std::size_t>(site));
   job.turn += at;
@@ -25,8 +25,8 @@ HandoffJob job_at(HandoffJob job, std::int64_t layer, Site site) {
   return job;
 }
 
-// Each rank reads a share of A; what they gather is small. A rank writes its share again when the
-// sum of the next projection has been taken since.
+// Each rank reads a share of A, and the gathered v is small. A rank overwrites its share only after
+// the sum of the next projection, so all ranks have read it by then.
 void gather_halves(LayerStep& step, LoraArgs args) {
   const std::int64_t width =
       std::int64_t{args.num_modules} * lora_share(args.max_rank, step.part.shard.size);
@@ -43,10 +43,10 @@ void gather_halves(LayerStep& step, LoraArgs args) {
   step.stream.lora(args);
 }
 
-// S-LoRA's way with o and down: every rank adds its columns' deltas to its part of the sum, from
-// the sum of all v.
+// The method of S-LoRA for o and down: v is summed over the ranks, and every rank adds the deltas
+// of its columns to its part of the sum.
 void sum_halves(LayerStep& step, LoraArgs args) {
-  constexpr std::int64_t kAligned = 8;  // columns that a vector has
+  constexpr std::int64_t kAligned = 8;  // columns of a vector load
   const std::int64_t width = lora_share(args.max_rank, 1);
   const TensorView part = narrow(step.shared.part_of_v, step.input.num_rows, width);
   const TensorView sum = narrow(step.work.v, step.input.num_rows, width);
@@ -65,7 +65,8 @@ void sum_halves(LayerStep& step, LoraArgs args) {
   if (args.out[0].cols() > 0) step.stream.lora(args);
 }
 
-// A shard has its columns of x at o and down, and makes its part of their sums.
+// True for o and down in a shard: a shard has only its columns of x there, and computes a part of
+// the sum.
 bool is_part_of_sum(const LayerStep& step, Site site) {
   return !step.part.is_whole() && (site == Site::o || site == Site::down);
 }

@@ -1,5 +1,5 @@
-// A projection with adapters: the product of any weight, the deltas of the rows' adapters, and the
-// rows that CPU workers compute.
+// A projection with adapters: the product with the weight, the deltas of the rows' adapters, and
+// the rows that CPU workers compute.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace tandem {
 
-// y = x w^T (+ bias), or y += of it, and for each row its adapter's delta: y += scale x A^T B^T of
-// every module of the site. `outs` are the columns of y of the site's modules, in their order.
+// Computes y = x w^T (+ bias), or adds it to y, and adds the delta of each row's adapter, scale x
+// A^T B^T, for every module of the site. `outs`: the columns of y of each of the site's modules, in
+// order.
 struct AdaptedLinear {
   std::int64_t layer;
   Site site;
@@ -24,10 +25,10 @@ struct AdaptedLinear {
   std::initializer_list<TensorView> outs;
 };
 
-// Enqueues [offer] -> product -> deltas -> [accept]: while the device multiplies, workers compute.
+// Enqueues [offer] -> product -> deltas -> [accept], so that workers compute during the product.
 void run(LayerStep& step, const AdaptedLinear& linear);
 
-// Whether run() adds anything to the product.
+// True if run() adds anything to the product.
 bool has_deltas(const LayerStep& step, std::int64_t layer, Site site);
 
 }  // namespace tandem

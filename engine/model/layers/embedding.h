@@ -1,17 +1,17 @@
-// What stands before the first layer and behind the last one.
+// The embedding before the first layer and the head after the last one.
 #pragma once
 
 #include "engine/model/layers/layer_step.h"
 
 namespace tandem {
 
-// The residual before the first layer, from the tokens' rows of the embedding, and its norm by
-// `first_norm`, [H], in step.work.x.
+// Writes the tokens' rows of the embedding to the residual, and its norm with `first_norm`, [H], to
+// step.work.x.
 void embed(LayerStep& step, const ModelWeights& weights, const TensorView& first_norm);
 
-// Logits of the rows that somebody will read: [num_logits, vocab] f32, into the first rows of
-// step.work.logits. `sampled`: room for the residual of those rows, [num_logits, H] f32; where the
-// step has dropped the others, it is there already.
+// Computes the logits of the rows that need them, [num_logits, vocab] f32, in the first rows of
+// step.work.logits. `sampled`: memory for the residual of these rows, [num_logits, H] f32. If the
+// step has dropped the other rows, it holds the residual already.
 void head(LayerStep& step, const ModelWeights& weights, const TensorView& sampled);
 
 }  // namespace tandem

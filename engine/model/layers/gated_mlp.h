@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-// Reads step.work.x, adds to the residual, and leaves in step.work.x what the next layer reads:
-// `next_norm`, [H], is that layer's; absent behind the last one.
+// Reads step.work.x, adds to the residual, and writes the next layer's input to step.work.x.
+// `next_norm`, [H]: the norm of the next layer; absent after the last one.
 void gated_mlp(LayerStep& step, const Layer& layer, const TensorView& next_norm);
 
 }  // namespace tandem

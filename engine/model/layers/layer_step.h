@@ -1,4 +1,4 @@
-// What the layers of a model share while a step is enqueued.
+// The data that the layers of a model share while a step is enqueued.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace tandem {
 
-// The part of a model that a device holds, as layers see it.
+// The part of a model that is on one device, as used by layers.
 struct ModelPart {
-  ModelSpec spec;  // of the shard: its own heads and columns
+  ModelSpec spec;  // of the shard: its heads and columns
   DType dtype = DType::f32;
   Shard shard;
-  Communicator* communicator = nullptr;  // null: the whole model lies here
-  VocabRange vocab;                      // whose rows of embedding and head do
+  Communicator* communicator = nullptr;  // null: the whole model is on this device
+  VocabRange vocab;                      // the rows of embedding and head on this device
 
   bool is_whole() const { return communicator == nullptr; }
   float norm_eps() const { return static_cast<float>(spec.rms_norm_eps); }
 };
 
-// One step on its way to the stream.
+// A step that is being enqueued.
 struct LayerStep {
   Stream& stream;
   const ModelPart& part;
@@ -35,10 +35,10 @@ struct LayerStep {
   const KvCache& cache;
   const AdapterTable& adapters;
   Workspace work;      // cut to the rows of this step
-  SharedSpace shared;  // the same
+  SharedSpace shared;  // cut to the rows of this step
   const StepHandoff* handoff = nullptr;
   HandoffJob job = {};  // of the first place (StepHandoff); only with a handoff
-  // Behind the last layer's attention `work` and `shared` are cut to the rows that get logits.
+  // True if `work` and `shared` are cut to the rows with logits after the last layer's attention.
   bool drops_rows = false;
 };
 

@@ -12,7 +12,7 @@ std::vector<double> rotary_frequencies(const RotarySpec& rotary, std::int64_t he
         std::pow(rotary.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
     if (rotary.llama3) {
       const auto& scaling = *rotary.llama3;
-      // How many whole turns this pair makes within the original context.
+      // The number of full turns of this pair within the original context.
       const double turns =
           scaling.original_max_position_embeddings * frequency / (2 * std::numbers::pi);
       if (turns < scaling.low_freq_factor) {
@@ -36,7 +36,7 @@ std::vector<float> make_rotary_table(const RotarySpec& rotary, std::int64_t head
   for (std::size_t position = 0; position < static_cast<std::size_t>(positions); ++position) {
     float* row = table.data() + position * 2 * half;
     for (std::size_t i = 0; i < half; ++i) {
-      // transformers multiplies in float; the angle is rounded as it rounds it.
+      // The angle is rounded to float, as transformers multiplies in float.
       const float angle = static_cast<float>(position) * static_cast<float>(frequencies[i]);
       row[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
       row[half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));

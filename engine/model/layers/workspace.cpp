@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-// Views of device memory, one after another. With a null base it only measures.
+// Takes views of device memory one after another. With a null base it only measures.
 class Cutter {
  public:
   explicit Cutter(std::byte* base) : base_(base) {}
@@ -23,7 +23,7 @@ class Cutter {
   std::size_t offset_ = 0;
 };
 
-// Columns of a rank's share of v, of the projection with most modules.
+// The columns of a rank's share of v at the projection with the most modules.
 std::int64_t width_of_share(const ModelLimits& limits, std::int32_t num_shares) {
   return std::int64_t{LoraModules::kMaxModules} * lora_share(limits.max_lora_rank, num_shares);
 }

@@ -1,4 +1,5 @@
-// Device memory that a step computes in: fixed when the model is made, cut to a step's rows.
+// Device memory for the intermediate results of a step: allocated with the model, and cut to the
+// rows of each step.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +12,16 @@
 
 namespace tandem {
 
-// What the work space has room for.
+// The largest step that the work space has room for.
 struct ModelLimits {
   std::int32_t max_rows = 0;       // tokens in a step
-  std::int32_t max_samples = 0;    // rows that get logits
+  std::int32_t max_samples = 0;    // rows with logits
   std::int64_t max_positions = 0;  // context length
   std::int32_t max_lora_rank = 0;  // 0: no adapters
 };
 
-// Views for the most rows that a step may have, or for those of a step. T rows, S samples, H hidden
-// size; q, kv and ffn are the largest of any layer, and of a shard its own.
+// Views for the largest step, or cut to one step. T rows, S samples, H hidden size; q, kv and ffn
+// are the largest of all layers, in a shard those of the shard.
 struct Workspace {
   TensorView residual;    // [T, H] f32: the stream that every layer adds to
   TensorView x;           // [T, H] normed input of a projection
@@ -28,33 +29,33 @@ struct Workspace {
   TensorView attention;   // [T, q]
   TensorView gate_up;     // [T, 2 ffn]
   TensorView activation;  // [T, ffn]
-  TensorView sampled;     // [S, H] f32: residual of the rows that get logits
+  TensorView sampled;     // [S, H] f32: residual of the rows with logits
   TensorView logits;      // [S, vocab] f32
-  // Only of a shard: [S, ..] f32, adapters' v as all ranks have computed it. A step's views of it,
-  // and of `share_of_v` and `part_of_v`, are as wide as it needs.
+  // In shards only: [S, ..] f32, the adapters' v from all ranks. A step's views of it, and of
+  // `share_of_v` and `part_of_v`, are as wide as the step needs.
   TensorView v;
 
-  // `rows` of what has a row for each of the step's.
+  // The same, with `rows` rows in all views that have one for each row of the step.
   Workspace cut(std::int64_t rows) const;
 };
 
-// What a shard shows the others, one after another within a step: none is written to while somebody
-// may still look at it (AllReduceArgs).
+// Memory that other ranks read. Each view is used once in a step, so that none is overwritten while
+// another rank may still read it (AllReduceArgs).
 struct SharedSpace {
   TensorView embedded;  // [T, H] f32
-  TensorView attended;  // [T, H] f32: this rank's part of what o adds to the residual
-  TensorView fed;       // [T, H] f32: of what down adds to it
+  TensorView attended;  // [T, H] f32: this rank's part of the sum of o
+  TensorView fed;       // [T, H] f32: this rank's part of the sum of down
   TensorView logits;    // [S, vocab of the shard] f32
-  // Of adapters that are halved (LoraHalves): this rank's share of v, [S, ..] f32, of the
-  // projections before a sum, and its part of v of those that make the sum.
+  // For halved adapters (LoraHalves), [S, ..] f32: this rank's share of v at the projections that
+  // need no sum over ranks, and its part of v at those that do.
   TensorView share_of_v;
   TensorView part_of_v;
 
   SharedSpace cut(std::int64_t rows) const;
 };
 
-// Lay out the views one after another from `base` on, and add to `bytes` what they take. With a
-// null base they only measure. `shape`: the shard's (shape_of_shard); `whole`: the model's.
+// Place the views one after another from `base` on, and add their size to `bytes`. With a null base
+// they only measure. `shape`: the shard's (shape_of_shard); `whole`: the model's.
 Workspace lay_out_workspace(const ModelSpec& shape, Shard shard, DType dtype,
                             const ModelLimits& limits, std::byte* base, std::size_t& bytes);
 SharedSpace lay_out_shared(const ModelSpec& whole, Shard shard, const ModelLimits& limits,

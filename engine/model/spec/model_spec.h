@@ -1,8 +1,9 @@
-// What a model computes, as data: a list of layers, and what stands before and behind them. A
-// family (engine/model/families) makes one of a checkpoint's config.json; engine/model computes it.
+// Describes a model's computation as data: a list of layers, and the parts before and after them. A
+// family (engine/model/families) makes a ModelSpec from a checkpoint's config.json, and
+// engine/model computes it.
 //
-// Some fields describe what no family here has yet. The types have a place for it, so that a family
-// that needs it adds code where the field is read; until then check_computable() refuses it by
+// Some fields describe features that no family here has yet. They exist so that a family that needs
+// one only adds code where the field is read; until then check_computable() refuses the feature by
 // name.
 #pragma once
 
@@ -18,7 +19,8 @@
 
 namespace tandem {
 
-// The frequencies of a rotary embedding; scaling is that of Llama 3 (rope_type "llama3") when set.
+// The frequencies of a rotary embedding. If `llama3` is set, they are scaled as in Llama 3
+// (rope_type "llama3").
 struct RotarySpec {
   struct Llama3Scaling {
     double factor = 8;
@@ -61,19 +63,19 @@ struct MlpSpec {
   friend bool operator==(const MlpSpec&, const MlpSpec&) = default;
 };
 
-// Where a layer has norms: before attention and the feed-forward part, behind both, or around them.
+// The place of a layer's norms: before attention and the feed-forward part, after them, or both.
 enum class NormPlace : std::uint8_t { before, behind, around };
 
 struct LayerSpec {
   AttentionSpec attention;
   MlpSpec mlp;
   NormPlace norms = NormPlace::before;
-  double residual_multiplier = 1;  // of what a block adds to the residual
+  double residual_multiplier = 1;  // multiplies the sum that a block adds to the residual
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
-// Under which names a checkpoint has the model's tensors. The names of a layer follow `layer` with
-// its number; projections end in ".weight" and ".bias", norms in ".weight".
+// The names of the model's tensors in a checkpoint. The name of a layer's tensor is appended to
+// `layer` with the layer's number; names of projections get ".weight" and ".bias", norms ".weight".
 struct TensorNames {
   std::string_view embedding = "model.embed_tokens.weight";
   std::string_view layer = "model.layers.{}.";
@@ -88,7 +90,7 @@ struct TensorNames {
 };
 
 struct ModelSpec {
-  std::string family = "llama";  // its name in the registry of families
+  std::string family = "llama";  // as in the registry of families
   std::int64_t hidden_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t max_position_embeddings = 0;
@@ -97,7 +99,7 @@ struct ModelSpec {
   double embedding_multiplier = 1;
   double logits_multiplier = 1;
   bool tie_word_embeddings = false;  // the head is the embedding
-  std::vector<RotarySpec> rotary;    // AttentionSpec::rotary counts in it
+  std::vector<RotarySpec> rotary;    // AttentionSpec::rotary is an index of it
   std::vector<LayerSpec> layers;
   TensorNames names;
   DType dtype = DType::bf16;  // of the checkpoint
@@ -108,16 +110,16 @@ struct ModelSpec {
   const LayerSpec& layer(std::int64_t index) const {
     return layers[static_cast<std::size_t>(index)];
   }
-  // The first layer's. All layers are alike in them, as check_computable() sees to; there must be
-  // one.
+  // Those of the first layer, which must exist. check_computable() makes sure that all layers are
+  // the same.
   const AttentionSpec& attention() const { return layers.front().attention; }
   const MlpSpec& mlp() const { return layers.front().mlp; }
   std::int64_t q_size() const { return attention().q_size(); }
   std::int64_t kv_size() const { return attention().kv_size(); }
 };
 
-// A decoder whose layers are all alike, in few numbers: what families of dense models read, and
-// presets and tests make up.
+// A decoder whose layers are all the same, as a few numbers: families of dense models read one, and
+// presets and tests make one up.
 struct DecoderShape {
   std::string family = "llama";
   std::int64_t hidden_size = 0;
@@ -139,7 +141,7 @@ struct DecoderShape {
 
 ModelSpec decoder_of(const DecoderShape& shape);
 
-// Refuses, by name, what a spec may say and the engine does not compute.
+// Refuses a spec with features that the engine does not compute; the error names the feature.
 Status check_computable(const ModelSpec& spec);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What a step reads of adapters that are on the device.
+// The adapters on the device, as a step reads them.
 #pragma once
 
 #include "engine/model/step/layer_waits.h"
@@ -6,12 +6,12 @@
 
 namespace tandem {
 
-// Where the adapters' matrices are: [slots][layers][kNumModules] in device memory.
+// The adapters' matrices: [slots][layers][kNumModules] in device memory.
 struct AdapterTable {
   const LoraMatrix* matrices = nullptr;
   LoraPages pages;
-  // Before its layers read adapters that are on their way. Null: all are there. A step that waits
-  // is not for a recording of the whole.
+  // Waits for adapters that are still arriving before a layer reads them. Null: all have arrived. A
+  // step that waits cannot be recorded as one graph.
   LayerWaits* waits = nullptr;
 };
 

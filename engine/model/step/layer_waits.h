@@ -1,4 +1,4 @@
-// What the layers of a step wait for of adapters that are on their way to the device.
+// Lets the layers of a step wait for adapters that are still arriving on the device.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class LayerWaits {
   LayerWaits& operator=(const LayerWaits&) = delete;
   virtual ~LayerWaits() = default;
 
-  // Has `stream` wait for what the layer needs. Called as the layer is enqueued, when all before it
-  // has been: what is far away may first have to be put on the load's stream, which takes until
-  // that has room, and the step is on its way meanwhile.
+  // Makes `stream` wait for the weights that the layer needs. Called when the layer is about to be
+  // enqueued and all layers before it have been: this may first enqueue a late piece on the load's
+  // stream and block until that has room, while the device computes the step's earlier layers.
   virtual void before(std::int64_t layer, Stream& stream) = 0;
 };
 

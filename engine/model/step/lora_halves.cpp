@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-// Ascending: a set comes before those that have all of it.
+// Ascending: a set comes before its supersets.
 constexpr std::array kAutomatic = {SiteSet{}, SiteSet{Site::qkv}, SiteSet{Site::gate_up},
                                    SiteSet{Site::qkv, Site::gate_up}};
 constexpr std::array kGathered = {SiteSet{}, SiteSet{Site::qkv}, SiteSet{Site::qkv, Site::gate_up}};

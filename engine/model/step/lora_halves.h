@@ -1,9 +1,9 @@
-// Where a decode step of devices that share a model computes its adapters in two halves (LoraPart),
-// between which the devices tell each other v = x A^T: for each projection, by what is in the step.
+// Chooses the projections at which a decode step on several devices computes its adapters in two
+// halves (LoraPart), with an exchange of v = x A^T between the devices in the middle.
 //
-// All devices decide alike, as what they go by is in the step's plan; and it is few numbers, so
-// that recordings of both kinds serve all steps. Prompts are never halved: their rows share the
-// weights that would be saved.
+// All devices choose the same sets, as the choice depends only on the step's plan; and there are
+// few sets, so that graphs for all of them can be recorded. Prompts are never halved, as their rows
+// share the weight reads that would be saved.
 #pragma once
 
 #include <cstdint>
@@ -23,32 +23,33 @@ class LoraHalves {
     LoraSharding sharding = LoraSharding::automatic;
     ShardCosts costs;
   };
-  // The model, and what a step of it may have.
+  // The model, and the limits of a step.
   struct Shape {
     std::int32_t num_devices = 1;
-    std::int64_t hidden_size = 0;  // what q, k, v, gate and up multiply
+    std::int64_t hidden_size = 0;  // the input size of q, k, v, gate and up
     DType dtype = DType::bf16;
-    std::int32_t max_rows = 0;  // of a decode step that is halved
+    std::int32_t max_rows = 0;  // of a decode step that may be halved
   };
 
-  // Nowhere: of one device.
+  // Chooses no site, as for one device.
   LoraHalves() = default;
   LoraHalves(const Options& options, const Shape& shape) : options_(options), shape_(shape) {}
 
-  // False: never, whatever the step.
+  // False if choose() never names a site.
   bool any() const {
     return shape_.num_devices > 1 && options_.sharding != LoraSharding::replicated;
   }
-  // For a step in which each of `rows` sequences has one row: of the distinct adapters the largest
-  // rank of a module, and each site's ranks added up. One of a few sets: where the sharding is no
-  // matter of costs, and adapters have rare modules, it may name a site that none of them has.
+  // Chooses for a step in which each of `rows` sequences has one row. `max_rank`: the largest rank
+  // of a module of its distinct adapters; `ranks`: their ranks added up at each site. The result is
+  // one of a few sets, so it may name a site without modules where the sharding does not go by
+  // costs.
   SiteSet choose(std::int32_t rows, std::int32_t max_rank, const SiteRanks& ranks) const;
-  // All that choose() may say of steps of up to `rows` rows and adapters of up to `max_rank`.
+  // All results that choose() may have for up to `rows` rows and adapters of up to `max_rank`.
   std::vector<SiteSet> possible(std::int32_t rows, std::int32_t max_rank) const;
 
  private:
   std::span<const SiteSet> sets() const;
-  // `v_columns`: of all devices' shares.
+  // `v_columns`: those of all devices' shares.
   bool pays(std::int64_t ranks, std::int64_t rows, std::int64_t v_columns) const;
 
   Options options_;

@@ -1,4 +1,4 @@
-// Some of a layer's projections.
+// A set of a layer's projections.
 #pragma once
 
 #include <compare>

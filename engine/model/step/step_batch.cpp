@@ -22,11 +22,11 @@ std::size_t room(std::int64_t count) {
   return aligned(static_cast<std::size_t>(count) * sizeof(T));
 }
 
-// Packs arrays into a block of host memory, one after another, and tells where each will be on the
-// device. Where an array begins depends on the lengths of those before it alone.
+// Packs arrays into a block of host memory, one after another, and returns their addresses on the
+// device. The place of an array depends only on the lengths of those before it.
 class Packer {
  public:
-  // `pinned` may be null: then nothing is written.
+  // `pinned` null: nothing is written.
   Packer(std::byte* pinned, std::byte* device) : pinned_(pinned), device_(device) {}
 
   template <typename T>
@@ -39,7 +39,8 @@ class Packer {
     offset_ += aligned(bytes);
     return result;
   }
-  // With room for as many as there may be: where the next one begins does not depend on `values`.
+  // Reserves space for `capacity` values, so that the next array's place does not depend on
+  // `values`.
   template <typename T>
   const T* put_with_room(const std::vector<T>& values, std::int64_t capacity) {
     const std::size_t end = offset_ + room<T>(capacity);
@@ -115,7 +116,7 @@ std::int32_t StepBatch::add_sequence(std::span<const std::int32_t> tokens, std::
                      static_cast<std::int32_t>(position % page_tokens));
   }
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
-  // Who shares a later one shares the first one, too (PrefixCache).
+  // Sequences that share a later page share the first one, too (PrefixCache).
   const std::int64_t filled = start / page_tokens;
   if ((filled + 1) * page_tokens <= end) {
     filled_.push_back({num_sequences(), static_cast<std::int32_t>(filled),
@@ -143,8 +144,9 @@ void StepBatch::add_sample(std::int32_t row, SampleRow how, std::span<const std:
   samples_.push_back(how);
 }
 
-// Segments of high ranks first: they take longest, and begin while there is most to run beside
-// them. Else in the order of slots, so that the same mix of adapters gives the same launch.
+// Segments of high ranks come first: they take longest, and should start while there is most other
+// work to run beside them. Equal ranks are ordered by slot, so that the same mix of adapters gives
+// the same launch.
 void StepBatch::group_rows_by_adapter() {
   std::stable_sort(adapters_.begin(), adapters_.end(),
                    [](const SequenceAdapter& a, const SequenceAdapter& b) {
@@ -251,7 +253,8 @@ void StepBatch::pad(const StepBounds& bounds) {
 StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   StepInput input;
   Packer packer(pinned, device_.data());
-  // In front, with room for all, so that the rest lies where it does without it.
+  // The cold groups are in front, in space for the largest number, so that the rest has the same
+  // addresses without them.
   input.num_groups = num_groups();
   input.groups = packer.put_with_room(groups_, kMaxColdGroups);
   input.timed_out = const_cast<std::uint32_t*>(packer.put_with_room(timed_out_, kMaxColdGroups));
@@ -272,7 +275,7 @@ StepInput StepBatch::pack(std::byte* pinned, Used& used) const {
   input.num_segments = static_cast<std::int32_t>(segments_.size());
   input.page_ids = packer.put(page_ids_, limits_.max_pages);
   input.live = reinterpret_cast<LoraSegment*>(live_.data());
-  // From here on the addresses vary: sampling is no part of a recording.
+  // The addresses vary from here on, as sampling is no part of a graph.
   input.samples = packer.put(samples_, limits_.max_samples);
   input.num_samples = num_samples();
   input.biases = packer.put(biases_, limits_.max_biases);
@@ -319,8 +322,8 @@ void StepBatch::fill_up() {
   segments_.resize(rows, {0, 0, 0});
 }
 
-// A sequence may share pages with one that fills them in this very step (PrefixCache). Keys know
-// their position, so that a page has the same place in all tables, and only whole ones are shared.
+// A sequence may share pages with one that fills them in this same step (PrefixCache). Keys contain
+// their position, so a page has the same index in all tables; and only whole pages are shared.
 void StepBatch::settle_keys() {
   for (const FilledPage& page : filled_) {
     for (std::int32_t s = 0; s < num_sequences(); ++s) {

@@ -1,10 +1,10 @@
-// One step's metadata: which rows it computes, where their keys live, which adapter each row has,
-// and which rows are sampled how.
+// The metadata of one step: its rows, the places of their keys, the adapter of each row, and which
+// rows are sampled and how.
 //
-// Built on the CPU and sent to the device as one copy. A padded step lies at addresses that depend
-// on its bounds alone, so that a recording can be launched again with new contents. Cold groups
-// (gpu/ops.h) refer to segments, so that they are told by slot and become groups when the segments
-// are known. The engine thread alone uses it.
+// A batch is built on the CPU and sent to the device as one copy. A padded step is placed at
+// addresses that depend on its bounds alone, so that a graph can be launched again with new
+// contents. Cold groups (gpu/ops.h) refer to segments, so callers name them by slot, and upload()
+// looks up the segments. Only the engine thread may use this.
 #pragma once
 
 #include <array>
@@ -28,21 +28,21 @@ namespace tandem {
 struct StepLimits {
   std::int32_t max_rows = 0;       // tokens in a step
   std::int32_t max_sequences = 0;  // sequences in a step
-  std::int32_t max_samples = 0;    // rows that get logits
+  std::int32_t max_samples = 0;    // rows with logits
   std::int32_t max_pages = 0;      // page ids over all sequences
   std::int64_t max_history = 0;    // tokens over all sequences with penalties
   std::int32_t max_biases = 0;
   std::int32_t max_turns = 0;  // places of offers to CPU workers (offer_at)
 };
 
-// The adapter of a sequence's rows; no slot is the base model.
+// The adapter of a sequence's rows; no slot: the base model.
 struct AdapterSlot {
   SlotId slot;
   std::int32_t max_rank = 0;
-  SiteRanks site_ranks = {};  // all 0: not known, there may be modules at every site
+  SiteRanks site_ranks = {};  // all 0: unknown, any site may have modules
 };
 
-// A cold group to be: the rows of the adapter in `slot`, which must be in the batch.
+// A cold group by its slot: the rows of the adapter in `slot`, which must be in the batch.
 struct ColdSlot {
   SlotId slot;
   std::int32_t mailbox = 0;
@@ -51,7 +51,7 @@ struct ColdSlot {
   std::uint64_t workers = 0;
 };
 
-// What the model reads, all pointers in device memory.
+// The input of the model; all pointers are to device memory.
 struct StepInput {
   std::int32_t num_rows = 0;
   const std::int32_t* ids = nullptr;
@@ -68,22 +68,22 @@ struct StepInput {
   std::int32_t num_segments = 0;
   const LoraSegment* segments = nullptr;
   std::int32_t max_rank = 0;   // of any segment, or a bound
-  std::int32_t max_count = 0;  // rows of any segment; of a padded step all that there may be
-  SiteSet adapted;             // where any of them has modules, or a bound
-  // Of a step that is not padded, rows and segments as above, of a batch of those rows alone that
-  // get logits: Model drops the others in its last layer.
+  std::int32_t max_count = 0;  // rows of the largest segment; padded: all rows
+  SiteSet adapted;             // sites where adapters have modules, or a bound
+  // For a step without padding: rows and segments as above, for a batch of only the rows with
+  // logits. Model drops the other rows in its last layer.
   std::int32_t num_sampled_lora_rows = 0;
   const std::int32_t* sampled_lora_rows = nullptr;
   std::int32_t num_sampled_segments = 0;
   const LoraSegment* sampled_segments = nullptr;
   std::int32_t max_sampled_count = 0;
-  SiteSet halved;               // where adapters are computed in two halves (LoraPart)
-  std::int32_t num_groups = 0;  // cold ones, in the order of set_cold()
+  SiteSet halved;               // sites with adapters in two halves (LoraPart)
+  std::int32_t num_groups = 0;  // cold groups, in the order of set_cold()
   const ColdGroup* groups = nullptr;
-  std::uint32_t* timed_out = nullptr;         // [num_groups], zero, if there are any
-  const HandoffTurn* turns = nullptr;         // as set_cold() was told
-  LoraSegment* live = nullptr;                // room for num_segments
-  std::int32_t num_logits = 0;                // rows that get logits: num_samples, or more
+  std::uint32_t* timed_out = nullptr;         // [num_groups], zero
+  const HandoffTurn* turns = nullptr;         // as given to set_cold()
+  LoraSegment* live = nullptr;                // memory for num_segments
+  std::int32_t num_logits = 0;                // rows with logits: num_samples, or more
   const std::int32_t* sample_rows = nullptr;  // [num_logits] row of each
   std::int32_t num_samples = 0;
   const SampleRow* samples = nullptr;
@@ -99,19 +99,19 @@ class StepBatch {
 
   void clear();
 
-  // Tokens `tokens` at positions start, start + 1, ... of a sequence whose pages are `pages` (they
-  // cover all positions up to the last of these tokens). Returns the index of the first row.
+  // Adds `tokens` at positions start, start + 1, ... of a sequence with these `pages` (they cover
+  // all positions up to the last token). Returns the index of the first row.
   std::int32_t add_sequence(std::span<const std::int32_t> tokens, std::int64_t start,
                             std::span<const PageId> pages, std::int32_t page_tokens,
                             AdapterSlot adapter);
 
-  // Asks for logits of `row`, sampled as `how` says (its indices into history and biases are
-  // filled in here). `history` holds the prompt, then the output; empty when no penalty is set.
+  // Requests logits of `row`, sampled according to `how` (whose indices into history and biases are
+  // filled in here). `history`: the prompt, then the output; empty without penalties.
   void add_sample(std::int32_t row, SampleRow how, std::span<const std::int32_t> history,
                   std::span<const TokenBias> biases);
 
-  // The cold groups of a step, up to kMaxColdGroups, and what its offers are to do, at their places
-  // (offer_at): always as many.
+  // Sets the cold groups of a step, up to kMaxColdGroups, and the turns of its offers at their
+  // places (offer_at). The number of turns is the same for all steps.
   void set_cold(std::span<const ColdSlot> cold, std::span<const HandoffTurn> turns);
 
   std::int32_t num_rows() const { return static_cast<std::int32_t>(ids_.size()); }
@@ -119,31 +119,32 @@ class StepBatch {
   std::int32_t rows_left() const { return limits_.max_rows - num_rows(); }
   std::int32_t samples_left() const { return limits_.max_samples - num_samples(); }
 
-  // Every sequence has one row.
+  // True if every sequence has one row.
   bool decodes_only() const { return num_rows() == static_cast<std::int32_t>(sequences_.size()); }
 
   std::int32_t num_sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
   std::int32_t num_groups() const { return static_cast<std::int32_t>(cold_.size()); }
 
-  // Rows, sequences, segments and rows for logits of a batch that decodes only, without cold
-  // groups, are filled up with what computes nothing that anybody reads. After it the batch takes
-  // no more sequences. No bound may be below what the batch has, and samples are no more than rows.
+  // Pads rows, sequences, segments and rows with logits up to the bounds, with entries whose
+  // results are never read. Requires a batch that decodes only and has no cold groups; it takes no
+  // more sequences after this. No bound may be below the batch's value, nor below the number of
+  // samples.
   void pad(const StepBounds& bounds);
 
-  std::int32_t max_rank() const;  // of the adapters in the batch; 0: none
-  SiteRanks site_ranks() const;   // added up over the distinct adapters in the batch
-  SiteSet adapted() const;        // where any of them has modules
+  std::int32_t max_rank() const;  // of the adapters in the batch; 0: no adapters
+  SiteRanks site_ranks() const;   // sums over the distinct adapters in the batch
+  SiteSet adapted() const;        // sites where any adapter has modules
 
-  // Where the step's adapters are computed in two halves: Model::compute says when they may.
+  // Sets the sites with adapters in two halves; Model::compute says when that is allowed.
   void halve(SiteSet sites) { halved_ = sites; }
   SiteSet halved() const { return halved_; }
 
-  // Enqueues the copy to the device. The batch may be changed at once. Waits for the copy of the
-  // upload kMaxStepsInFlight steps ago, which is long past when that step has been waited for.
+  // Enqueues the copy to the device; the batch may be changed right after. Waits until the upload
+  // kMaxStepsInFlight steps ago has been copied, which is so if that step has been waited for.
   StepInput upload(Stream& stream);
 
-  // What upload() returns for any batch that is padded to this, but for what sampling reads and the
-  // numbers of groups and logits. Clears the batch.
+  // The result of upload() for any batch that is padded to these bounds, except for the sampling's
+  // input and the numbers of groups and logits. Clears the batch.
   StepInput padded_input(const StepBounds& bounds, SiteSet halved = {});
 
  private:
@@ -153,7 +154,7 @@ class StepBatch {
   void find_groups();
   void settle_keys();
   void fill_up();
-  // Bytes of the block that an upload copies.
+  // The bytes of the block that an upload copies.
   struct Used {
     std::size_t begin = 0;
     std::size_t end = 0;
@@ -166,7 +167,7 @@ class StepBatch {
     std::int32_t num_rows;
   };
 
-  // The first page of a sequence whose last key this step writes.
+  // The first page of a sequence whose last key is written by this step.
   struct FilledPage {
     std::int32_t sequence;
     std::int32_t index;  // in the sequence's table
@@ -188,8 +189,8 @@ class StepBatch {
   std::vector<std::uint32_t> timed_out_;
   std::vector<HandoffTurn> turns_;
   SiteSet halved_;
-  StepBounds bounds_;  // no rows: it is not padded
-  // Blocks of host memory by turns: while the device still reads one, the next is filled.
+  StepBounds bounds_;  // no rows: the batch is not padded
+  // Blocks of host memory, used in turn: one is filled while the device may still read the other.
   struct Staging {
     Buffer pinned;
     std::unique_ptr<Event> copied;

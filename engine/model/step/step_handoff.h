@@ -1,5 +1,5 @@
-// What a step must know to hand rows of cold adapters to CPU workers: made by the engine when it
-// enqueues the step, read by Model::compute.
+// The handover of a step's cold rows to CPU workers: the engine makes it when it enqueues the step,
+// and Model::compute reads it.
 #pragma once
 
 #include <array>
@@ -15,42 +15,43 @@
 namespace tandem {
 
 // The groups that a projection may hand over: masks over the step's groups, as in OfferArgs. Groups
-// whose adapter has no module there are in neither. Both empty: it is not offered.
+// whose adapter has no module there are in neither mask. If both are empty, nothing is offered.
 struct SiteHandoff {
   std::uint64_t cpu_groups = 0;
   std::uint64_t xa_groups = 0;
   bool offered() const { return (cpu_groups | xa_groups) != 0; }
 };
 
-// One layer of a step, as planned.
+// The plan for one layer of a step.
 struct LayerHandoff {
   std::array<SiteHandoff, kNumSites> sites;
-  // Masks over the groups whose adapter has the module in the layer (AcceptArgs).
+  // For each module, the mask of the groups whose adapter has it in this layer (AcceptArgs).
   std::array<std::uint64_t, kNumModules> adapted = {};
 };
 
-// The place of a projection among the offers of a step, be it offered or not.
+// The place of a projection in arrays over the offers of a step. Projections without an offer have
+// a place, too.
 constexpr std::size_t offer_at(std::size_t layer, std::size_t site) {
   return layer * kNumSites + site;
 }
 
-// Pointers are to device memory unless they say otherwise. What an offer has of its own is at its
-// place: turns [layers * kNumSites], times as many, tickets [layers * kNumSites][kMaxColdGroups].
+// Pointers are to device memory unless noted otherwise. Each offer has its data at its place: turns
+// [layers * kNumSites], as many times, tickets [layers * kNumSites][kMaxColdGroups].
 struct StepHandoff {
-  // Turn, tickets and time of the first place. Rows and segments are those of the step's StepInput:
-  // compute() fills them in. The turns' sequence rises by one from offer to offer, in the order of
-  // the layers and of their sites.
+  // Turn, tickets and time of the first place. compute() fills in the rows and segments of the
+  // step's StepInput. The turns' sequence rises by one from offer to offer, in the order of the
+  // layers and of their sites.
   HandoffJob job = {};
   LoraSegment* live = nullptr;           // as many as the step's segments
   std::uint32_t* timed_out = nullptr;    // [num_groups], zero before the step
-  const std::uint32_t* ready = nullptr;  // [slots][layers + 1][kNumLoadParts]; the last: all of it
-  bool whole_loads = false;        // a group's layers count as there only when all of them are
-  std::uint32_t* shown = nullptr;  // of several ranks (OfferArgs)
+  const std::uint32_t* ready = nullptr;  // [slots][layers + 1][kNumLoadParts]; the last: all
+  bool whole_loads = false;        // a group's layers count as arrived only when all have arrived
+  std::uint32_t* shown = nullptr;  // with several ranks (OfferArgs)
   std::uint32_t deadline_us = 0;
   std::span<const LayerHandoff> layers;  // host memory
 };
 
-// Null: the step hands nothing over.
+// `handoff` null: the step hands nothing over.
 inline bool is_offered(const StepHandoff* handoff, std::int64_t layer, Site site) {
   return handoff != nullptr && handoff->layers[static_cast<std::size_t>(layer)]
                                    .sites[static_cast<std::size_t>(site)]

@@ -1,9 +1,10 @@
-// How many steps are on their way through a device at once.
+// The number of steps that are in flight on a device at once.
 //
-// Two: while one runs, the next is enqueued, so that the device never waits for the CPU. A third
-// would begin no sooner and would be planned without knowing more. With more than two, two more
-// things must grow: the device keeps what the last step sampled, so that placeholders can name the
-// step before theirs alone, and a sequence's penalties would look at several such placeholders.
+// It is two: while one runs, the next is enqueued, so that the device never waits for the CPU. A
+// third would begin no sooner, and would be planned with less information. Two things would have to
+// be extended for it: the device keeps only the samples of the last step, so placeholders can only
+// name the step directly before theirs, and a sequence's penalties would have several such
+// placeholders.
 #pragma once
 
 #include <cstddef>

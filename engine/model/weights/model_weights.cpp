@@ -9,9 +9,9 @@
 namespace tandem {
 namespace {
 
-// Elements [begin, begin + count) of the piece, which are whole rows unless it has whole rows. Of a
-// piece that has not, all columns are read and the others dropped, a few rows at a time: files are
-// read in runs, and there is no other order in which their bytes lie together.
+// Reads elements [begin, begin + count) of the piece. If the piece has only some of the tensor's
+// columns, they must be whole rows of it: a few rows at a time are read with all columns, and the
+// other columns are dropped, as files are read in contiguous runs.
 Status read_piece(const WeightSource& source, const WeightPiece& piece, std::size_t begin,
                   std::size_t count, std::byte* target) {
   const auto all_cols = static_cast<std::size_t>(piece.all_cols());
@@ -39,17 +39,17 @@ Status read_piece(const WeightSource& source, const WeightPiece& piece, std::siz
   return {};
 }
 
-// Devices whose memory the CPU cannot write: through pinned buffers, part by part, one being read
-// while those before it are still copied.
+// For devices whose memory the CPU cannot write: reads through pinned buffers, one of which is
+// filled while the others are copied.
 Status read_through_staging(const WeightSource& source, const std::vector<WeightPiece>& pieces,
                             Device& device, const LoadProgress& progress, std::size_t total) {
-  // 32 MiB: copied at the link's full speed, and enough chunks for every thread that reads.
+  // 32 MiB are copied at the link's full speed, and have enough chunks for every reading thread.
   constexpr std::size_t kSlots = 3;
   constexpr std::size_t kSlotBytes = std::size_t{32} << 20;
   TANDEM_ASSIGN(const Buffer staging,
                 device.allocate_pinned(kSlots * kSlotBytes, "the weight staging buffer"));
   TANDEM_ASSIGN(const auto stream, device.create_stream("weights"));
-  std::array<std::unique_ptr<Event>, kSlots> copied;  // the last copy out of each slot
+  std::array<std::unique_ptr<Event>, kSlots> copied;  // the last copy from each slot
   for (auto& event : copied) event = device.create_event();
   std::size_t slot = 0;
   std::size_t done = 0;

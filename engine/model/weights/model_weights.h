@@ -1,5 +1,5 @@
-// The weights of a model in device memory, or a shard of them, projections that share an input
-// fused.
+// The weights of a model, or of a shard of it, in device memory. Projections with the same input
+// are fused.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,18 @@
 
 namespace tandem {
 
-// Called as weights arrive, with bytes of the device memory filled so far and in all.
+// Called as weights arrive, with the bytes of device memory filled so far and the total.
 using LoadProgress = std::function<void(std::size_t done, std::size_t total)>;
 
 class ModelWeights {
  public:
-  // Reads every tensor of the model, or what of it belongs to the shard, into one device
-  // allocation, converted to `dtype`. A tied head is the embedding itself, held once. `spec` is
-  // the whole model's.
+  // Reads every tensor of the model, or the shard's part of it, into one device allocation,
+  // converted to `dtype`. A tied head is the embedding itself, stored once. `spec`: that of the
+  // whole model.
   static Result<ModelWeights> load(const ModelSpec& spec, Shard shard, const WeightSource& source,
                                    DType dtype, Device& device, const LoadProgress& progress);
 
-  // What load() will allocate for the weights.
+  // The bytes that load() will allocate for the weights.
   static std::size_t bytes_needed(const ModelSpec& spec, Shard shard, DType dtype);
 
   const TensorView& embedding() const { return layout_.embedding; }  // [vocab of the shard, H]
@@ -37,7 +37,7 @@ class ModelWeights {
 
  private:
   Buffer buffer_;
-  WeightLayout layout_;  // without its pieces, which are read
+  WeightLayout layout_;  // without its pieces, which load() has read
 };
 
 }  // namespace tandem

@@ -8,20 +8,20 @@
 namespace tandem {
 namespace {
 
-// Rows of a tensor of the checkpoint: [first, first + rows) of `all`.
+// Rows [first, first + rows) of a tensor of the checkpoint with `all` rows.
 struct Part {
   std::string name;
   std::int64_t rows;
   std::int64_t first = 0;
-  std::int64_t all = 0;  // 0: it has no others
+  std::int64_t all = 0;  // 0: the part is the whole tensor
 };
 
-// Lays tensors out one after another. With a null base it only measures.
+// Places tensors one after another. With a null base it only measures.
 class Layout {
  public:
   Layout(std::byte* base, DType dtype) : base_(base), dtype_(dtype) {}
 
-  // A tensor made of parts of the checkpoint stacked along the first dimension, columns
+  // A matrix made of parts of the checkpoint, stacked along the first dimension: columns
   // [first_col, first_col + cols) of `all_cols`.
   TensorView matrix(const std::vector<Part>& parts, std::int64_t cols, std::int64_t first_col = 0,
                     std::int64_t all_cols = 0) {
@@ -61,7 +61,7 @@ class Layout {
  private:
   std::byte* take(std::int64_t elements) {
     std::byte* result = base_ + offset_;
-    // 256 bytes: what cuBLAS and the vector loads of every device want at most.
+    // 256 bytes are the largest alignment that cuBLAS or the vector loads of any device need.
     offset_ += (static_cast<std::size_t>(elements) * size_of(dtype_) + 255) / 256 * 256;
     return result;
   }
@@ -72,7 +72,7 @@ class Layout {
   std::vector<WeightPiece> pieces_;
 };
 
-// The tensors of one layer, by the names that the family gives them.
+// The tensors of one layer, with the family's names.
 class LayerLayout {
  public:
   LayerLayout(Layout& layout, const ModelSpec& spec, Shard shard, std::int64_t index)
@@ -83,7 +83,7 @@ class LayerLayout {
   TensorView norm(std::string_view name, std::int64_t size) {
     return layout_.vector({{weight(name), size}});
   }
-  // Rows of these projections, stacked; this rank's of each. `rows` are the rank's.
+  // This rank's rows of each of these projections, stacked. `rows`: the rank's.
   TensorView columns(const std::vector<std::pair<std::string_view, std::int64_t>>& projections,
                      std::int64_t in) {
     std::vector<Part> parts;
@@ -95,7 +95,7 @@ class LayerLayout {
     for (const auto& [name, rows] : projections) parts.push_back(share(bias(name), rows));
     return layout_.vector(parts);
   }
-  // Columns of a projection whose results the ranks add up; `in` are the rank's.
+  // This rank's columns of a projection whose results the ranks add up. `in`: the rank's.
   TensorView rows(std::string_view name, std::int64_t out, std::int64_t in) {
     return layout_.matrix({{weight(name), out}}, in, shard_.rank * in, shard_.size * in);
   }

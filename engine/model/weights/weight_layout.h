@@ -1,4 +1,4 @@
-// Where each tensor of a checkpoint goes in device memory, for a model or a shard of it.
+// The place of each of a checkpoint's tensors in device memory, for a model or a shard of it.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace tandem {
 
-// A layer's, projections that share an input fused. Of a shard q, kv and ffn are its own
-// (shape_of_shard). Vectors are of the compute dtype; those that the layer does not have are of
-// rank 0.
+// The weights of one layer; projections with the same input are fused. In a shard, q, kv and ffn
+// are those of the shard (shape_of_shard). Vectors have the compute dtype; those that the layer
+// does not have are of rank 0.
 struct LayerWeights {
   TensorView attention_norm;  // [H]
   Weight qkv;                 // [q + 2 kv, H]
@@ -24,13 +24,13 @@ struct LayerWeights {
   TensorView q_norm;          // [d]
   TensorView k_norm;          // [d]
   Weight o;                   // [H, q]
-  TensorView o_bias;          // [H]; of a shard rank 0's alone, as the ranks' results are added up
+  TensorView o_bias;          // [H]; in shards only on rank 0, as the ranks' results are added up
   TensorView mlp_norm;        // [H]
   Weight gate_up;             // [2 ffn, H]
   Weight down;                // [H, ffn]
 };
 
-// A tensor of the checkpoint, or a block of it, and the place in device memory where it goes.
+// A tensor of the checkpoint, or a block of it, and its place in device memory.
 struct WeightPiece {
   std::string name;
   std::vector<std::int64_t> shape;  // of the whole tensor
@@ -45,15 +45,15 @@ struct WeightPiece {
 
 struct WeightLayout {
   TensorView embedding;   // [vocab of the shard, H]
-  Weight head;            // the same shape; the embedding itself where they are tied
+  Weight head;            // the same shape; the embedding itself if they are tied
   TensorView final_norm;  // [H]
   std::vector<LayerWeights> layers;
   std::vector<WeightPiece> pieces;  // in the order of their places
   std::size_t bytes = 0;
 };
 
-// Lays all tensors out one after another from `base` on; with a null base it only measures. `spec`
-// is the whole model's.
+// Places all tensors one after another from `base` on; with a null base it only measures. `spec`:
+// that of the whole model.
 WeightLayout lay_out_weights(const ModelSpec& spec, Shard shard, DType dtype, std::byte* base);
 
 }  // namespace tandem
